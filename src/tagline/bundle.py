@@ -1,0 +1,121 @@
+"""Bundle: a directory that predicts by itself, every file of it checked."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from tagline import registry, storage
+from tagline.decisions import DecisionLayer
+from tagline.errors import BundleError, SpecError
+from tagline.models import Classifier
+
+FORMAT = 1
+MANIFEST = "tagline.json"
+CARD = "README.md"
+
+
+class Manifest(BaseModel):
+    """What `tagline.json` holds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: int
+    tagline: str
+    task: Literal["single", "multi"]
+    pair: bool
+    labels: tuple[str, ...]
+    family: str
+    spec: dict[str, Any]
+    fingerprint: str
+    decisions: dict[str, Any]
+    figures: dict[str, Any]
+    files: dict[str, str]
+
+
+class Bundle:
+    """A bundle on disk whose files are what its manifest says they are."""
+
+    def __init__(self, directory: Path, manifest: Manifest) -> None:
+        self.directory = directory
+        self.manifest = manifest
+
+    @property
+    def decisions(self) -> DecisionLayer:
+        """What turns scores into answers."""
+        return DecisionLayer.from_dict(self.manifest.decisions, task=self.manifest.task, labels=self.manifest.labels)
+
+    def classifier(self) -> Classifier:
+        """The model, ready to score."""
+        return load_classifier(self.manifest.family, self.directory)
+
+    @classmethod
+    def load(cls, directory: str | Path) -> Self:
+        """Open a bundle, checking every byte that will be read."""
+        path = storage.local(directory)
+        manifest = _read_manifest(path)
+        for name, expected in manifest.files.items():
+            _verify(path, name, expected)
+        return cls(path, manifest)
+
+
+def write(directory: Path, *, fill: Callable[[Path], dict[str, Any]], card: Callable[[Manifest], str]) -> Bundle:
+    """Make a bundle: `fill` writes the model's files and returns the manifest's fields. All of it appears at once."""
+    storage.remove_directory(directory)
+    with storage.writing_directory(directory) as scratch:
+        fields = fill(scratch)
+        manifest = Manifest(format=FORMAT, files={}, **fields)
+        (scratch / CARD).write_text(card(manifest), "utf-8")
+        files = {path.relative_to(scratch).as_posix(): storage.sha256(path) for path in storage.files_below(scratch)}
+        manifest = manifest.model_copy(update={"files": files})
+        (scratch / MANIFEST).write_text(manifest.model_dump_json(indent=2) + "\n", "utf-8")
+    return Bundle(directory, manifest)
+
+
+def load_classifier(family: str, directory: Path) -> Classifier:
+    """A family's model from the files it saved."""
+    try:
+        implementation = registry.find("models", family)
+    except SpecError as error:
+        hint = "install the package that brings this family, or a newer Tagline"
+        raise BundleError(f"{directory}: {error.message}", hint=hint) from error
+    classifier: Classifier = implementation.load(directory)
+    return classifier
+
+
+def _read_manifest(directory: Path) -> Manifest:
+    path = directory / MANIFEST
+    try:
+        raw = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError as error:
+        hint = "a bundle is the directory bundle/ inside a run; tagline runs list shows runs"
+        raise BundleError(f"{directory} is not a bundle: it has no {MANIFEST}", hint=hint) from error
+    except OSError as error:
+        raise BundleError(f"cannot read {path}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise BundleError(f"{path} is damaged: {error}", hint="make the bundle again, or restore it") from error
+    version = raw.get("format") if isinstance(raw, dict) else None
+    if isinstance(version, int) and version > FORMAT:
+        hint = "pip install --upgrade tagline"
+        raise BundleError(f"{directory} was made by a newer Tagline (bundle format {version}, not {FORMAT})", hint=hint)
+    try:
+        return Manifest.model_validate_json(json.dumps(raw))
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        where = ".".join(map(str, problem["loc"]))
+        raise BundleError(f"{path} is damaged: {where}: {problem['msg'].lower()}") from error
+
+
+def _verify(directory: Path, name: str, expected: str) -> None:
+    """Refuse a file that is missing, changed, or outside the bundle."""
+    parts = PurePosixPath(name)
+    if parts.is_absolute() or ".." in parts.parts:
+        raise BundleError(f"{directory / MANIFEST} names a file outside the bundle: {name}")
+    path = directory / name
+    if not path.is_file():
+        raise BundleError(f"{directory} is damaged: {name} is missing", hint="make the bundle again, or restore it")
+    if storage.sha256(path) != expected:
+        hint = "it is not the file that was measured: make the bundle again, or restore it"
+        raise BundleError(f"{directory} is damaged: {name} has changed since it was written", hint=hint)

@@ -1,0 +1,279 @@
+"""What is wrong with this data, before anyone trains on it."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tagline.dataset import SPLITS, Dataset, Example, Text
+from tagline.splits import Ints
+
+Severity = Literal["error", "warning", "note"]
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
+
+SHOWN_ROWS = 5
+FEW_ROWS = 10
+"""With fewer rows than this a label's figures say little."""
+FEWEST_FOR_SPLIT = 3
+"""With fewer a label cannot stand in train, validation and test."""
+LONG_CHARACTERS = 10_000
+IMBALANCE = 50
+# What UTF-8 looks like when it was read as Latin-1 or cp1252, the replacement character, and control characters.
+MOJIBAKE = re.compile(r"Ã[\x80-\xbf©¨¤¶¼ª«¢®´±ŸŠ€‰]|â€[™œ\x9d“”¦˜]|ï»¿|\ufffd|[\x00-\x08\x0e-\x1f\x80-\x9f]")
+FORMULA = re.compile(r"[=+@]|-\D")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something to know about the data: what, how bad, which rows, and what to do."""
+
+    code: str
+    severity: Severity
+    message: str
+    advice: str
+    rows: tuple[Example, ...] = field(default=(), repr=False)
+
+
+def examine(dataset: Dataset) -> list[Finding]:
+    """Every finding, the worst first."""
+    found = [finding for check in CHECKS for finding in check(dataset)]
+    return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
+
+
+def empty_texts(dataset: Dataset) -> Iterator[Finding]:
+    """Texts with nothing in them."""
+    yield from _texts_like(
+        dataset, lambda text: not text.strip(), code="empty-texts", severity="warning",
+        message="{count} with an empty text", advice="remove them, or look whether data.text is the right column",
+    )  # fmt: skip
+
+
+def long_texts(dataset: Dataset) -> Iterator[Finding]:
+    """Texts far longer than a model reads."""
+    yield from _texts_like(
+        dataset, lambda text: len(text) > LONG_CHARACTERS, code="long-texts", severity="warning",
+        message=f"{{count}} with a text of more than {LONG_CHARACTERS:,} characters",
+        advice="a model reads only the beginning; is a quote left open, or is this a whole document?",
+    )  # fmt: skip
+
+
+def odd_characters(dataset: Dataset) -> Iterator[Finding]:
+    """Texts that were once read in the wrong encoding, or hold control characters."""
+    yield from _texts_like(
+        dataset, lambda text: MOJIBAKE.search(text) is not None, code="odd-characters", severity="warning",
+        message="{count} with characters that look like a wrong encoding (Ã©, â€™, \\ufffd) or are control characters",
+        advice="name the right data.encoding, or mend the file where it was written",
+    )  # fmt: skip
+
+
+def no_text(dataset: Dataset) -> Iterator[Finding]:
+    """A text column that holds the same everywhere."""
+    if len(dataset) > 1 and int(dataset.groups.max()) == 0:
+        yield Finding(
+            "one-text", "error", "all texts are the same", "is data.text the right column?", _rows(dataset, 0)
+        )
+
+
+def duplicates(dataset: Dataset) -> Iterator[Finding]:
+    """Texts that stand more than once with the same labels."""
+    again = _repeated(dataset) & ~_contradicting(dataset)
+    if again.any():
+        where = np.flatnonzero(again)
+        yield Finding(
+            "duplicates", "note", f"{_rows_word(len(where))} repeat a text with the same label",
+            "they are kept together in one split; remove them if they are copies rather than frequent",
+            _rows(dataset, *_by_text(dataset, np.isin(dataset.groups, dataset.groups[where]))),
+        )  # fmt: skip
+
+
+def contradictions(dataset: Dataset) -> Iterator[Finding]:
+    """The same text with different labels."""
+    where = np.flatnonzero(_contradicting(dataset))
+    if len(where):
+        texts = len(np.unique(dataset.groups[where]))
+        yield Finding(
+            "contradictions", "warning",
+            f"{texts} text{'s' * (texts > 1)} with different labels, in {_rows_word(len(where))}",
+            "decide on one label, or use task multi if both are true",
+            _rows(dataset, *_by_text(dataset, _contradicting(dataset))),
+        )  # fmt: skip
+
+
+def leaks(dataset: Dataset) -> Iterator[Finding]:
+    """Texts that the given splits share; they were left out of the earlier split."""
+    if len(dataset.leaked):
+        yield Finding(
+            "leaks", "warning",
+            f"{_rows_word(len(dataset.leaked))} stand again in a later split: left out of training or validation",
+            "figures measured with such rows in training are too good; mend the files to silence this",
+            _rows(dataset, *dataset.leaked),
+        )  # fmt: skip
+
+
+def label_count(dataset: Dataset) -> Iterator[Finding]:
+    """One label only, or nearly as many as rows."""
+    counts = _label_counts(dataset)
+    used = int((counts > 0).sum())
+    if dataset.task == "single" and used < 2:
+        yield Finding(
+            "one-label", "error", f'every row has the label "{dataset.labels[0]}"; there is nothing to learn',
+            "is data.labels the right column?", _rows(dataset, 0),
+        )  # fmt: skip
+    elif used > max(20, len(dataset) // 3):
+        yield Finding(
+            "labels-look-like-text", "error",
+            f"{used:,} different labels in {len(dataset):,} rows: that is free text or an id, not a label",
+            "is data.labels the right column? several labels in one cell need data.label_separator",
+            _rows(dataset, 0, 1, 2),
+        )  # fmt: skip
+
+
+def rare_labels(dataset: Dataset) -> Iterator[Finding]:
+    """Labels with too few rows to split, or to measure."""
+    counts = _label_counts(dataset)
+    if (counts > 0).sum() > max(20, len(dataset) // 3):
+        return  # said once, as labels that look like text
+    fewest = [(name, int(n)) for name, n in zip(dataset.labels, counts, strict=True) if n < FEWEST_FOR_SPLIT]
+    few = [(name, int(n)) for name, n in zip(dataset.labels, counts, strict=True) if FEWEST_FOR_SPLIT <= n < FEW_ROWS]
+    for code, what, names in (
+        ("labels-too-rare", "too few rows to stand in every split", fewest),
+        ("rare-labels", f"fewer than {FEW_ROWS} rows, so that their figures say little", few),
+    ):
+        if names:
+            listed = ", ".join(f"{name} ({n})" for name, n in names[:SHOWN_ROWS])
+            more = f" and {len(names) - SHOWN_ROWS} more" if len(names) > SHOWN_ROWS else ""
+            advice = "collect more of them, or merge them into another label"
+            yield Finding(code, "warning", f"labels with {what}: {listed}{more}", advice)
+
+
+def untrained_labels(dataset: Dataset) -> Iterator[Finding]:
+    """Labels that only validation or test have: nothing can learn them."""
+    train = dataset.splits["train"].targets
+    counts = train.sum(axis=0) if train.ndim == 2 else np.bincount(train, minlength=len(dataset.labels))
+    missing = [name for name, n in zip(dataset.labels, counts, strict=True) if n == 0]
+    if missing and len(dataset.splits["train"]):
+        yield Finding(
+            "labels-not-in-train", "warning", f"labels without a training row: {', '.join(missing[:SHOWN_ROWS])}",
+            "add rows, or remove the label; it will never be answered",
+        )  # fmt: skip
+
+
+def imbalance(dataset: Dataset) -> Iterator[Finding]:
+    """A label far more frequent than another."""
+    counts = _label_counts(dataset)
+    used = counts[counts > 0]
+    if len(used) > 1 and used.max() > IMBALANCE * used.min():
+        most, least = (
+            dataset.labels[int(counts.argmax())],
+            dataset.labels[int(np.where(counts > 0, counts, 1e18).argmin())],
+        )
+        yield Finding(
+            "imbalance", "note", f"{most} has {int(used.max()):,} rows, {least} only {int(used.min()):,}",
+            'judge by macro_f1, and try training.class_weights = "balanced"',
+        )  # fmt: skip
+
+
+def alike_labels(dataset: Dataset) -> Iterator[Finding]:
+    """Labels that differ only in case or spaces."""
+    by_key: dict[str, list[str]] = {}
+    for name in dataset.labels:
+        by_key.setdefault(re.sub(r"[\W_]+", "", name.casefold()) or name, []).append(name)
+    alike = [" / ".join(names) for names in by_key.values() if len(names) > 1]
+    if alike:
+        listed = ", ".join(alike[:SHOWN_ROWS])
+        yield Finding("alike-labels", "warning", f"labels that are nearly the same: {listed}", "write them one way")
+
+
+def formula_labels(dataset: Dataset) -> Iterator[Finding]:
+    """Labels that a spreadsheet would run."""
+    names = [name for name in dataset.labels if FORMULA.match(name)]
+    if names:
+        listed = ", ".join(names[:SHOWN_ROWS])
+        advice = "rename them before anyone opens predictions in a spreadsheet"
+        yield Finding("formula-labels", "warning", f"labels that a spreadsheet takes for a formula: {listed}", advice)
+
+
+def split_sizes(dataset: Dataset) -> Iterator[Finding]:
+    """Splits with nothing, or next to nothing, in them."""
+    sizes = {name: len(dataset.splits[name]) for name in SPLITS}
+    if not sizes["train"]:
+        yield Finding("no-train", "error", "no row is left to train on", "lower the shares, or add data")
+    for name, advice in (
+        ("validation", "the model cannot be chosen or calibrated; give data.validation or raise data.validation_share"),
+        ("test", "nothing will be measured; give data.test or raise data.test_share"),
+    ):
+        if not sizes[name]:  # type: ignore[index]
+            yield Finding(f"no-{name}", "warning", f"the {name} split is empty", advice)
+
+
+def skipped_rows(dataset: Dataset) -> Iterator[Finding]:
+    """Bad rows that were passed over because the spec says so."""
+    if dataset.bad_rows:
+        shown = "; ".join(map(str, dataset.bad_rows[:SHOWN_ROWS]))
+        yield Finding(
+            "bad-rows", "warning", f"{_rows_word(len(dataset.bad_rows))} skipped: {shown}", "mend them in the file"
+        )  # fmt: skip
+
+
+CHECKS: tuple[Callable[[Dataset], Iterator[Finding]], ...] = (
+    split_sizes, label_count, no_text, skipped_rows, empty_texts, long_texts, odd_characters, contradictions, leaks,
+    rare_labels, untrained_labels, alike_labels, formula_labels, duplicates, imbalance,
+)  # fmt: skip
+
+
+def _texts_like(
+    dataset: Dataset, is_so: Callable[[str], bool], *, code: str, severity: Severity, message: str, advice: str
+) -> Iterator[Finding]:
+    """One finding for all texts for which something is so."""
+    where = [row for row, text in enumerate(dataset.texts(np.arange(len(dataset)))) if _any_side(text, is_so)]
+    if where:
+        message = message.format(count=_rows_word(len(where)))
+        yield Finding(code, severity, message, advice, _rows(dataset, *where))
+
+
+def _any_side(text: Text, is_so: Callable[[str], bool]) -> bool:
+    return is_so(text) if isinstance(text, str) else is_so(text[0]) or is_so(text[1])
+
+
+def _rows(dataset: Dataset, *rows: int) -> tuple[Example, ...]:
+    return tuple(dataset.example(int(row)) for row in rows[:SHOWN_ROWS])
+
+
+def _rows_word(count: int) -> str:
+    return f"{count:,} row{'s' * (count != 1)}"
+
+
+def _label_counts(dataset: Dataset) -> NDArray[np.int64]:
+    targets = dataset.targets
+    if targets.ndim == 2:
+        return np.asarray(targets.sum(axis=0), dtype=np.int64)
+    return np.bincount(targets, minlength=len(dataset.labels))
+
+
+def _repeated(dataset: Dataset) -> NDArray[np.bool_]:
+    """Rows whose text stands in another row too, the first of them not counted."""
+    first = np.zeros(len(dataset), dtype=bool)
+    first[np.unique(dataset.groups, return_index=True)[1]] = True
+    return ~first
+
+
+def _contradicting(dataset: Dataset) -> NDArray[np.bool_]:
+    """Rows whose text stands elsewhere with other labels."""
+    targets = dataset.targets
+    codes = targets if targets.ndim == 1 else np.unique(np.packbits(targets, axis=1), axis=0, return_inverse=True)[1]
+    codes = np.asarray(codes).reshape(-1).astype(np.int64)
+    groups = dataset.groups
+    lowest = np.full(int(groups.max()) + 1, np.iinfo(np.int64).max)
+    highest = np.full(int(groups.max()) + 1, -1)
+    np.minimum.at(lowest, groups, codes)
+    np.maximum.at(highest, groups, codes)
+    return np.asarray((lowest != highest)[groups])
+
+
+def _by_text(dataset: Dataset, chosen: NDArray[np.bool_]) -> Ints:
+    """The chosen rows, equal texts next to each other."""
+    rows = np.flatnonzero(chosen)
+    return rows[np.argsort(dataset.groups[rows], kind="stable")]

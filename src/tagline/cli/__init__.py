@@ -1,0 +1,58 @@
+"""The command line: one file a command group, one place where errors end."""
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+
+import typer
+
+from tagline.cli import check, evaluate, info, init, predict, runs, train
+from tagline.errors import Interrupted
+
+app = typer.Typer(
+    name="tagline",
+    help="Labelled text to a trained, measured, served text classifier.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+for command in (init.init, check.check, train.train, evaluate.evaluate, predict.predict, info.info):
+    app.command()(command)
+app.add_typer(runs.app, name="runs")
+
+
+def main() -> None:
+    """The `tagline` command."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command line; returns its exit code."""
+    ours = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    as_json, debug = "--json" in ours, "--debug" in ours
+    signal.signal(signal.SIGTERM, _terminated)
+    try:
+        code = app(args=list(arguments), standalone_mode=False)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader of our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except typer.Exit as done:
+        return done.exit_code
+    except BaseException as error:
+        from tagline import console
+
+        if hasattr(error, "format_message"):  # wrong usage, as typer puts it
+            from tagline.errors import SpecError
+
+            error = SpecError(error.format_message(), hint="tagline --help, or --help after any command")
+        return console.show_error(error, as_json=as_json, debug=debug)
+    return code if isinstance(code, int) else 0
+
+
+def _terminated(number: int, _frame: FrameType | None) -> None:
+    """SIGTERM outside of learning: nothing to save, so stop at once and in order."""
+    raise Interrupted("told to stop", signal_number=number)

@@ -1,0 +1,41 @@
+"""`tagline check`: everything that is wrong with a spec and its data."""
+
+import typer
+
+from tagline.cli.options import Debug, Json, Overrides, Source
+
+
+def check(source: Source, overrides: Overrides = None, json: Json = False, debug: Debug = False) -> None:
+    """Say all that is wrong with spec and data before anything is spent. Exit code 1 if it cannot be trained on."""
+    from tagline import checks, console, dataset
+    from tagline.columns import resolve
+
+    resolved = resolve(source, overrides or ())
+    for guess in resolved.guesses:
+        console.say(f"guessed {guess}")
+    data = dataset.load(resolved.spec.data)
+    findings = checks.examine(data)
+    sizes = {name: len(split) for name, split in data.splits.items()}
+    failed = any(finding.severity == "error" for finding in findings)
+    if json:
+        console.out_json({
+            "ok": not failed, "task": data.task, "labels": list(data.labels), "splits": sizes,
+            "fingerprint": data.fingerprint,
+            "files": [{"file": s.name, "format": s.format, "encoding": s.encoding.name} for s in data.sources],
+            "findings": [_as_dict(finding) for finding in findings],
+        })  # fmt: skip
+    else:
+        console.show_findings(findings, with_rows=True)
+        for source_file in data.sources:
+            console.out(f"{source_file.name}: {source_file.format}, {source_file.encoding.name}")
+        shown = ", ".join(f"{rows:,} {name}" for name, rows in sizes.items())
+        console.out(f"{len(data):,} rows, task {data.task}, {len(data.labels)} labels; {shown}")
+        console.out("this cannot be trained on" if failed else "ready to train")
+    if failed:
+        raise typer.Exit(1)
+
+
+def _as_dict(finding: object) -> dict[str, object]:
+    from dataclasses import asdict
+
+    return asdict(finding)  # type: ignore[call-overload, no-any-return]

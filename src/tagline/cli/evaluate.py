@@ -1,0 +1,27 @@
+"""`tagline evaluate`: a bundle measured on other data."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tagline.cli.options import BundleName, Debug, Json, Overrides, Runs
+
+
+def evaluate(
+    bundle: BundleName,
+    data: Annotated[str, typer.Argument(metavar="DATA", help="A file of labelled text.")],
+    overrides: Overrides = None,
+    runs: Runs = Path("runs"),
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Measure a bundle on every row of a file. Columns are those it was trained on, or given as data.KEY=VALUE."""
+    from tagline import console, evaluation
+    from tagline.runs import find_bundle
+
+    report = evaluation.evaluate(find_bundle(bundle, runs), data, *(overrides or ()))
+    if json:
+        console.out_json(report)
+    else:
+        console.show_report(report)

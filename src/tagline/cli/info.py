@@ -1,0 +1,41 @@
+"""`tagline info`: versions and devices, for a bug report."""
+
+from tagline.cli.options import Debug, Json
+
+
+def info(json: Json = False, debug: Debug = False) -> None:
+    """Say which versions, devices and families there are, for a bug report."""
+    import os
+    import platform
+    import shutil
+    from importlib import metadata
+
+    from tagline import __version__, console, registry
+    from tagline.training import LOCKED_PACKAGES
+
+    installed = {}
+    for package in LOCKED_PACKAGES:
+        try:
+            installed[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            installed[package] = "not installed"
+    memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    facts = {
+        "tagline": __version__,
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory_gib": round(memory_gib, 1),
+        "nvidia_driver": shutil.which("nvidia-smi") is not None,
+        "families": registry.names("models"),
+        "packages": installed,
+    }
+    if json:
+        console.out_json(facts)
+        return
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            for package, version in value.items():
+                console.out(f"{package:<16}{version}")
+        else:
+            console.out(f"{name:<16}{', '.join(value) if isinstance(value, list) else value}")

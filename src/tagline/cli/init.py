@@ -1,0 +1,40 @@
+"""`tagline init`: a spec for a data file."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tagline.cli.options import Debug, Json
+
+
+def init(
+    data: Annotated[str, typer.Argument(metavar="DATA", help="A file of labelled text, a glob, or -.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings to begin with.")
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", metavar="FILE", help="Where to write the spec.")] = Path(
+        "tagline.toml"
+    ),
+    force: Annotated[bool, typer.Option("--force", help="Replace a spec that is already there.")] = False,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Write a complete, commented spec for this file, saying what was guessed."""
+    from tagline import console, storage
+    from tagline.columns import resolve
+    from tagline.errors import SpecError
+    from tagline.spec import to_toml
+
+    if output.exists() and not force:
+        raise SpecError(f"{output} is already there", hint="--force replaces it, --output FILE writes another")
+    resolved = resolve(data, overrides or ())
+    storage.write_text(output, to_toml(resolved.spec, comments=True))
+    for guess in resolved.guesses:
+        console.say(f"guessed {guess}")
+    if json:
+        console.out_json(
+            {"spec": str(output), "guesses": list(resolved.guesses), "data": resolved.spec.data.model_dump(mode="json")}
+        )
+    else:
+        console.out(f"wrote {output}; next: tagline check {output}")

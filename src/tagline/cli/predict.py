@@ -1,0 +1,101 @@
+"""`tagline predict`: answers for texts."""
+
+import json as jsonlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tagline.cli.options import BundleName, Debug, Json, Runs
+
+if TYPE_CHECKING:
+    from tagline.bundle import Bundle
+    from tagline.models import Prediction
+
+
+def predict(
+    bundle: BundleName,
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TEXT]...", help="Texts; pairs two by two; none: standard input."),
+    ] = None,
+    source: Annotated[str | None, typer.Option("--input", metavar="FILE", help="A file with a row a text.")] = None,
+    output: Annotated[
+        str | None, typer.Option("--output", metavar="FILE", help=".jsonl, .csv, .tsv or .parquet.")
+    ] = None,
+    text: Annotated[
+        list[str] | None, typer.Option("--text", metavar="COLUMN", help="The text column; twice for a pair.")
+    ] = None,
+    runs: Runs = Path("runs"),
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Answer texts given as arguments, lines of standard input, or rows of a file."""
+    from tagline import batch, console
+    from tagline.bundle import Bundle
+    from tagline.errors import SpecError
+    from tagline.runs import find_bundle
+
+    if source and texts:
+        raise SpecError("predict takes texts or --input, not both")
+    if (output or text) and not source:
+        raise SpecError("--output and --text go with --input", hint="tagline predict BUNDLE --input FILE --output FILE")
+    opened = Bundle.load(find_bundle(bundle, runs))
+    if source and output:
+        batch.predict_file(opened, source, output, text=text or ())
+        if json:
+            console.out_json({"output": output})
+        else:
+            console.say(f"wrote {output}")
+    elif source:
+        answered = batch.answered(opened, source, text=text or ())
+        if json:
+            console.out_json(list(answered))
+        else:
+            for row in answered:
+                console.out(jsonlib.dumps(row, ensure_ascii=False))
+    else:
+        _answer(opened, texts, as_json=json)
+
+
+def _answer(bundle: "Bundle", texts: list[str] | None, *, as_json: bool) -> None:
+    from tagline import console
+    from tagline.predictor import Predictor
+
+    predictor = Predictor.of(bundle)
+    given = _given(texts, pair=predictor.pair)
+    if as_json:
+        console.out_json([prediction.to_dict() for prediction in predictor.predict(given)])
+        return
+    for text, prediction in zip(given, predictor.stream(given), strict=True):
+        console.out(_line(text, prediction))
+
+
+def _given(texts: list[str] | None, *, pair: bool) -> Sequence[Any]:
+    """The texts to answer, from the arguments or else from the lines of standard input."""
+    from tagline.errors import SpecError
+
+    if not texts:
+        if sys.stdin is None or sys.stdin.isatty():
+            raise SpecError("no text to answer", hint='tagline predict BUNDLE "a text", or pipe lines of text in')
+        sys.stdin.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
+        texts = [line.rstrip("\r\n") for line in sys.stdin if line.strip()]
+    if not pair:
+        return texts
+    if len(texts) % 2:
+        raise SpecError(f"this bundle reads pairs, and {len(texts)} texts do not pair up", hint="give them two by two")
+    return list(zip(texts[::2], texts[1::2], strict=True))
+
+
+def _line(text: Any, prediction: "Prediction") -> str:
+    from tagline import console
+
+    shown = text if isinstance(text, str) else " ⇄ ".join(text)
+    if prediction.labels is not None:
+        answer = ", ".join(f"{label} {prediction.scores[label]:.2f}" for label in prediction.labels) or "(no label)"
+    else:
+        answer = f"{prediction.label}  {prediction.score:.2f}"
+    abstained = "  (would rather not say)" if prediction.abstained else ""
+    return f"{answer}{abstained}  {console.shortened(shown, max(20, console.columns() - len(answer) - 4))}"

@@ -1,0 +1,93 @@
+"""`tagline runs`: what has run here."""
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tagline.cli.options import Debug, Json, RunName, Runs
+
+app = typer.Typer(help="What has run here.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.command("list")
+def list_(runs: Runs = Path("runs"), json: Json = False, debug: Debug = False) -> None:
+    """Every run, oldest first."""
+    from tagline import console
+    from tagline.runs import list_runs
+
+    found = [(run, run.state(), run.report()) for run in list_runs(runs)]
+    if json:
+        console.out_json([
+            {
+                "name": run.name, "directory": str(run.directory), **_renamed(asdict(state)),
+                "family": (report or {}).get("family"), "figures": dict(console.headline(report)) if report else {},
+            }
+            for run, state, report in found
+        ])  # fmt: skip
+        return
+    if not found:
+        console.out(f"no run in {runs}; tagline train DATA makes one")
+        return
+    rows = []
+    for run, state, report in found:
+        figures = "  ".join(f"{name} {value:.3f}" for name, value in console.headline(report)[:2]) if report else ""
+        rows.append((run.name, state.name, (report or {}).get("family", ""), figures or state.reason))
+    console.out(console.table(("run", "state", "family", "test"), rows))
+
+
+@app.command()
+def show(run: RunName = "last", runs: Runs = Path("runs"), json: Json = False, debug: Debug = False) -> None:
+    """One run: its state, figures and files."""
+    from tagline import console
+    from tagline.runs import find_run
+
+    found = find_run(run, runs)
+    state, report = found.state(), found.report()
+    if json:
+        console.out_json({
+            "name": found.name, "directory": str(found.directory), **_renamed(asdict(state)), "lock": found.lock(),
+            "report": report,
+        })  # fmt: skip
+        return
+    console.out(f"{found.name}: {state.name}" + (f" ({state.reason})" if state.reason else ""))
+    console.out(f"started {state.started or 'not yet'}, ended {state.ended or 'not yet'}")
+    for path in sorted(found.directory.iterdir()):
+        if not path.name.startswith("."):
+            console.out(f"  {path}{'/' if path.is_dir() else ''}")
+    if report:
+        console.out()
+        console.show_report(report)
+
+
+@app.command()
+def delete(
+    names: Annotated[list[str], typer.Argument(metavar="RUN...", help="Runs to remove with all that is in them.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    runs: Runs = Path("runs"),
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Remove runs."""
+    from tagline import console
+    from tagline.errors import SpecError
+    from tagline.runs import find_run
+
+    found = [find_run(name, runs) for name in names]
+    listed = ", ".join(run.name for run in found)
+    if not yes:
+        if not sys.stdin.isatty():
+            raise SpecError(f"would delete {listed}", hint="add --yes")
+        typer.confirm(f"Delete {listed}?", abort=True, err=True)
+    for run in found:
+        run.delete()
+    if json:
+        console.out_json({"deleted": [run.name for run in found]})
+    else:
+        console.out(f"deleted {listed}")
+
+
+def _renamed(state: dict[str, str]) -> dict[str, str]:
+    return {"state": state.pop("name"), **state}

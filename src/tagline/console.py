@@ -1,0 +1,228 @@
+"""What a person sees: tables, progress, how an error is shown. The only place that prints."""
+
+import json
+import shutil
+import sys
+import traceback
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from tagline.errors import BUG_EXIT_CODE, Interrupted, TaglineError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
+
+    from tagline.checks import Finding
+
+RED, YELLOW, BOLD, DIM = "31", "33", "1", "2"
+MARKS = {"error": ("✗", RED), "warning": ("!", YELLOW), "note": ("·", DIM)}
+
+
+def out(text: str = "") -> None:
+    """A line of the command's result."""
+    print(text)
+
+
+def say(text: str = "") -> None:
+    """A line about what is going on; never mixed with the result."""
+    print(text, file=sys.stderr)
+
+
+def out_json(value: Any) -> None:
+    """The command's result as one JSON document."""
+    print(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def show_error(error: BaseException, *, as_json: bool, debug: bool) -> int:
+    """Tell the user what happened and what to do next; returns the exit code."""
+    if debug:
+        traceback.print_exception(error)
+    if isinstance(error, TaglineError):
+        code, message, hint = error.exit_code, error.message, error.hint
+    elif isinstance(error, KeyboardInterrupt):
+        code, message, hint = 130, "interrupted", ""
+    else:
+        code = BUG_EXIT_CODE
+        message = f"this is a bug in Tagline: {type(error).__name__}: {error}"
+        hint = "please report it with the output of: the same command with --debug, and tagline info"
+    head = _coloured("stopped:" if isinstance(error, KeyboardInterrupt | Interrupted) else "error:", RED, sys.stderr)
+    say(f"{head} {message}")
+    if hint:
+        say(f"{_coloured('next:', BOLD, sys.stderr)} {hint}")
+    if as_json:
+        kind = type(error).__name__
+        out_json({"error": {"type": kind, "message": message, "hint": hint, "exit_code": code}})
+    return code
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[int] = ()) -> str:
+    """Rows under a header, aligned; columns in `right` to the right. Wide characters count as two."""
+    cells = [list(map(_one_line, row)) for row in (header, *rows)]
+    widths = [max(_width(row[i]) for row in cells) for i in range(len(header))]
+    lines = []
+    for row in cells:
+        padded = (
+            " " * (widths[i] - _width(cell)) + cell if i in right else cell + " " * (widths[i] - _width(cell))
+            for i, cell in enumerate(row)
+        )
+        lines.append("  ".join(padded).rstrip())
+    lines[0] = _coloured(lines[0], BOLD, sys.stdout)
+    return "\n".join(lines)
+
+
+def shortened(text: str, width: int) -> str:
+    """A text on one line of at most this many columns."""
+    text = _one_line(text)
+    if _width(text) <= width:
+        return text
+    kept = ""
+    for character in text:
+        if _width(kept + character) > width - 1:
+            break
+        kept += character
+    return kept + "…"
+
+
+def columns() -> int:
+    """How wide the terminal is; 100 where there is none."""
+    return shutil.get_terminal_size((100, 24)).columns
+
+
+def show_report(report: Mapping[str, Any]) -> None:
+    """The figures of a report, as a person reads them first."""
+    test = report["test"]
+    rows = test.get("rows", 0)
+    if not rows:
+        out("nothing was measured: there is no test row")
+        return
+    figures = [f"{name} {value:.3f}" for name, value in headline(report)]
+    out(f"test, {rows:,} rows:  " + "  ".join(figures))
+    if baseline := report.get("baseline"):
+        answer = baseline.get("label", ", ".join(baseline.get("labels", [])) or "nothing")
+        out(f"always answering {shortened(answer, 40)} would reach accuracy {baseline['accuracy']:.3f}")
+    if "coverage" in test:
+        of_answered = test["accuracy_of_answered"]
+        right = f", {of_answered:.1%} of those right" if of_answered is not None else ""
+        out(f"answers {test['coverage']:.1%} of the texts and abstains on the rest{right}")
+    out()
+    per_label = sorted(test["per_label"].items(), key=lambda item: -item[1]["support"])
+    shown = [
+        (shortened(name, 40), f"{f['precision']:.2f}", f"{f['recall']:.2f}", f"{f['f1']:.2f}", f"{f['support']:,}")
+        for name, f in per_label[:30]
+    ]
+    out(table(("label", "precision", "recall", "f1", "rows"), shown, right=(1, 2, 3, 4)))
+    if len(per_label) > 30:
+        out(f"... and {len(per_label) - 30} labels more, in the report")
+
+
+def headline(report: Mapping[str, Any]) -> list[tuple[str, float]]:
+    """The main figures, in the order in which they matter for the task."""
+    names = {
+        "single": ("accuracy", "macro_f1", "weighted_f1", "mcc", "log_loss"),
+        "multi": ("micro_f1", "macro_f1", "subset_accuracy", "average_precision", "log_loss"),
+    }[report["task"]]
+    return [(name, report["test"][name]) for name in names if report["test"].get(name) is not None]
+
+
+def show_findings(findings: "Sequence[Finding]", *, with_rows: bool) -> None:
+    """What the checks found, each with rows to look at and what to do."""
+    for finding in findings:
+        mark, colour = MARKS[finding.severity]
+        say(f"{_coloured(f'{mark} {finding.severity}', colour, sys.stderr)}  {finding.message}")
+        if with_rows:
+            for row in finding.rows:
+                text = row.text if isinstance(row.text, str) else " ⇄ ".join(row.text)
+                place = f"{row.file}:{row.line}"
+                labels = ", ".join(row.labels)
+                say(f"    {place}  [{shortened(labels, 30)}]  {shortened(text, max(20, columns() - len(place) - 30))}")
+            say(f"    {_coloured(finding.advice, DIM, sys.stderr)}")
+
+
+class Progress:
+    """A run's events as they happen: a bar on a terminal, plain lines elsewhere."""
+
+    def __init__(self) -> None:
+        self._bar: RichProgress | None = None
+        self._task: Any = None
+
+    def __enter__(self) -> Self:
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import (
+                BarColumn,
+                Progress,
+                SpinnerColumn,
+                TextColumn,
+                TimeElapsedColumn,
+                TimeRemainingColumn,
+            )
+
+            self._bar = Progress(
+                SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[note]}"),
+                TimeElapsedColumn(), TimeRemainingColumn(), console=Console(stderr=True), transient=True,
+            )  # fmt: skip
+            self._bar.start()
+            self._task = self._bar.add_task("reading the data", total=None, note="")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:  # fmt: skip
+        if self._bar is not None:
+            self._bar.stop()
+
+    def show(self, event: Mapping[str, Any]) -> None:
+        """One event."""
+        if event["event"] == "step" and self._bar is not None:
+            self._bar.update(
+                self._task, description="training", completed=event["step"], total=event["total"],
+                note=f"loss {event['loss']:.3f}",
+            )  # fmt: skip
+        elif line := _event_line(event):
+            if self._bar is not None:
+                self._bar.console.print(line, highlight=False, markup=False, soft_wrap=True)
+                self._bar.update(self._task, description="training")
+            else:
+                say(line)
+
+
+def _event_line(event: Mapping[str, Any]) -> str:
+    match event["event"]:
+        case "started":
+            sizes = ", ".join(f"{rows:,} {name}" for name, rows in event["splits"].items())
+            return (
+                f"run {event['run']}: family {event['family']}, task {event['task']}, {event['labels']} labels; {sizes}"
+            )
+        case "resumed":
+            return f"run {event['run']}: going on from step {int(event['checkpoint'])}"
+        case "step":
+            settings = "".join(f"  {name} {value:g}" for name, value in event["settings"].items())
+            return f"step {event['step']}/{event['total']}  loss {event['loss']:.4f}{settings}"
+        case "evaluation" if event["value"] is not None:
+            best = "  (best so far)" if event["best"] else ""
+            return f"validation {event['monitor']} {event['value']:.4f} at step {event['step']}{best}"
+        case "warning":
+            return f"warning: {event['message']}"
+    return ""
+
+
+def _coloured(text: str, colour: str, stream: Any) -> str:
+    return f"\x1b[{colour}m{text}\x1b[0m" if stream.isatty() else text
+
+
+def _one_line(text: str) -> str:
+    """Line breaks and control characters shown as what they are, so that a text cannot move the cursor."""
+    return "".join(character if character.isprintable() else _visible(character) for character in text)
+
+
+def _visible(character: str) -> str:
+    return {"\n": "⏎", "\r": "", "\t": " "}.get(character, "�")
+
+
+def _width(text: str) -> int:
+    return sum(
+        0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
+        for character in text
+    )

@@ -1,0 +1,93 @@
+"""A bundle measured on other data."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tagline import dataset, report
+from tagline import spec as specs
+from tagline.bundle import Bundle
+from tagline.columns import missing_columns
+from tagline.dataset import Dataset, Split
+from tagline.errors import DataError, SpecError
+from tagline.predictor import Predictor
+from tagline.spec import Data
+
+HOW_FILES_ARE_READ = ("format", "separator", "header", "encoding", "split")
+
+
+def evaluate(bundle: str | Path, data: str | Path, *overrides: str) -> dict[str, Any]:
+    """A report of this bundle on that data, every row of it; columns are those the bundle was trained on."""
+    opened = Bundle.load(bundle)
+    predictor, manifest = Predictor.of(opened), opened.manifest
+    settings = data_for(opened, str(data), overrides)
+    if problems := missing_columns(settings):
+        raise SpecError.listing("the evaluation", problems)
+    measured = _in_terms_of(dataset.load(settings), manifest.labels, manifest.task)
+    split = measured.splits["test"]
+    answers = predictor.answers(split.texts)
+    return {
+        "format": report.FORMAT,
+        "task": measured.task,
+        "pair": measured.pair,
+        "labels": list(measured.labels),
+        "family": manifest.family,
+        "splits": {"test": len(split)},
+        "test": report.measured(measured, split, answers),
+        "decisions": predictor.decisions.to_dict(),
+        "data": report.described(measured),
+    }
+
+
+def data_for(bundle: Bundle, address: str, overrides: Sequence[str]) -> Data:
+    """How to read another file for this bundle: its columns, with formats and encodings looked at anew."""
+    trained = {k: v for k, v in bundle.manifest.spec["data"].items() if k not in HOW_FILES_ARE_READ}
+    whole = {
+        "train": address,
+        "validation": "",
+        "test": "",
+        "validation_share": 0.0,
+        "test_share": 0.0,
+        "fraction": 1.0,
+    }
+    raw = specs.override({"data": trained | whole}, overrides)
+    if unknown := sorted(set(raw) - {"data"}):
+        raise SpecError(f"only data.* settings can be changed here, not {unknown[0]}.*")
+    problems: list[str] = []
+    settings = specs.check_section("data", raw, problems)
+    if problems:
+        raise SpecError.listing("the evaluation", problems)
+    checked: Data = settings
+    return checked
+
+
+def _in_terms_of(found: Dataset, labels: tuple[str, ...], task: str) -> Dataset:
+    """The same rows with the bundle's labels, as one test split."""
+    if unknown := [name for name in found.labels if name not in labels]:
+        row = int(np.flatnonzero(_has_label(found, found.labels.index(unknown[0])))[0])
+        example = found.example(row)
+        raise DataError(
+            f'{example.file}:{example.line}: the bundle has no label "{unknown[0]}"; it has: {", ".join(labels)}',
+            hint="rename the label in the data, or train on it",
+        )
+    position = np.array([labels.index(name) for name in found.labels])
+    rows = found.splits["train"].rows
+    if task == "multi":
+        targets = np.zeros((len(rows), len(labels)), dtype=bool)
+        truth = found.targets if found.task == "multi" else np.eye(len(found.labels), dtype=bool)[found.targets]
+        targets[:, position] = truth[rows]
+    elif found.task == "multi":
+        raise DataError("the bundle gives one label a text; this data has several", hint="see data.labels")
+    else:
+        targets = position[found.targets[rows]]
+    nothing = np.zeros(0, dtype=np.int64)
+    empty = Split(found.texts(nothing), targets[:0], nothing)
+    splits = {"train": empty, "validation": empty, "test": Split(found.texts(rows), targets, rows)}
+    return replace(found, task=task, labels=labels, splits=splits)  # type: ignore[arg-type]
+
+
+def _has_label(found: Dataset, label: int) -> Any:
+    return found.targets[:, label] if found.targets.ndim == 2 else found.targets == label

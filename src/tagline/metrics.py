@@ -1,0 +1,119 @@
+"""Scores against truth."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tagline.dataset import Task
+
+LOWER_IS_BETTER = {"log_loss"}
+
+
+def measure(
+    task: Task, labels: Sequence[str], *, truth: NDArray[Any], answers: NDArray[Any], scores: NDArray[Any]
+) -> dict[str, Any]:
+    """Every figure of these answers. A figure that the rows cannot give (one label only, no row) is None."""
+    if len(truth) == 0:
+        return {"rows": 0}
+    measured = _single(labels, truth, answers, scores) if task == "single" else _multi(labels, truth, answers, scores)
+    return {"rows": len(truth), **measured}
+
+
+def is_better(monitor: str, value: float, than: float | None) -> bool:
+    """Whether a figure is a gain over the best so far."""
+    if than is None:
+        return not math.isnan(value)
+    return value < than if monitor in LOWER_IS_BETTER else value > than
+
+
+def _single(labels: Sequence[str], truth: NDArray[Any], answers: NDArray[Any], scores: NDArray[Any]) -> dict[str, Any]:
+    from sklearn import metrics
+
+    present = np.union1d(truth, answers)
+    rows = len(truth)
+    confusion = np.zeros((len(labels), len(labels)), dtype=np.int64)
+    np.add.at(confusion, (truth, answers), 1)
+    hits, supports, answered = confusion.diagonal(), confusion.sum(axis=1), confusion.sum(axis=0)
+    one_hot = np.eye(len(labels), dtype=bool)[truth]
+    recalls = hits[supports > 0] / supports[supports > 0]
+    return {
+        "accuracy": float(hits.sum() / rows),
+        **_averages(*_f1_parts(hits, supports, answered), supports, present, micro=float(hits.sum() / rows)),
+        "balanced_accuracy": float(recalls.mean()),
+        "mcc": float(metrics.matthews_corrcoef(truth, answers)) if len(present) > 1 else None,
+        "log_loss": float(-np.log(np.clip(scores[np.arange(rows), truth], 1e-15, 1)).mean()),
+        "auroc": _mean_over_labels(metrics.roc_auc_score, one_hot, scores),
+        "per_label": _per_label(labels, hits, supports, answered, rows),
+        "confusion": confusion.tolist(),
+    }
+
+
+def _multi(labels: Sequence[str], truth: NDArray[Any], answers: NDArray[Any], scores: NDArray[Any]) -> dict[str, Any]:
+    from sklearn import metrics
+
+    truth, answers = truth.astype(bool), answers.astype(bool)
+    hits, supports, answered = (truth & answers).sum(axis=0), truth.sum(axis=0), answers.sum(axis=0)
+    micro = 2 * hits.sum() / max(1, supports.sum() + answered.sum())
+    subset = float((truth == answers).all(axis=1).mean())
+    union = (truth | answers).sum(axis=1)
+    overlap = np.where(union > 0, (truth & answers).sum(axis=1) / np.maximum(union, 1), 1.0)
+    clipped = np.clip(scores, 1e-15, 1 - 1e-7)
+    present = np.flatnonzero(supports + answered)
+    return {
+        "accuracy": subset,
+        "subset_accuracy": subset,
+        **_averages(*_f1_parts(hits, supports, answered), supports, present, micro=float(micro)),
+        "jaccard": float(overlap.mean()),
+        "log_loss": float(-np.where(truth, np.log(clipped), np.log(1 - clipped)).mean()),
+        "average_precision": _mean_over_labels(metrics.average_precision_score, truth, scores),
+        "auroc": _mean_over_labels(metrics.roc_auc_score, truth, scores),
+        "per_label": _per_label(labels, hits, supports, answered, len(truth)),
+    }
+
+
+def _f1_parts(
+    hits: NDArray[Any], supports: NDArray[Any], answered: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Precision, recall and F1 of each label; 0 where there is nothing to divide by."""
+    precision = hits / np.maximum(answered, 1)
+    recall = hits / np.maximum(supports, 1)
+    return precision, recall, 2 * hits / np.maximum(supports + answered, 1)
+
+
+def _averages(
+    precision: NDArray[Any], recall: NDArray[Any], f1: NDArray[Any], supports: NDArray[Any], present: NDArray[Any], *,
+    micro: float,
+) -> dict[str, float | None]:  # fmt: skip
+    """Means over the labels that stand in the truth or the answers."""
+    if len(present) == 0:
+        return dict.fromkeys(("macro_f1", "micro_f1", "weighted_f1", "macro_precision", "macro_recall"))
+    return {
+        "macro_f1": float(f1[present].mean()),
+        "micro_f1": micro,
+        "weighted_f1": float((f1 * supports).sum() / max(1, supports.sum())),
+        "macro_precision": float(precision[present].mean()),
+        "macro_recall": float(recall[present].mean()),
+    }
+
+
+def _per_label(
+    labels: Sequence[str], hits: NDArray[Any], supports: NDArray[Any], answered: NDArray[Any], rows: int
+) -> dict[str, dict[str, float]]:
+    precision, recall, f1 = _f1_parts(hits, supports, answered)
+    accuracy = 1 - (supports + answered - 2 * hits) / rows
+    return {
+        label: {
+            "precision": float(precision[i]), "recall": float(recall[i]), "f1": float(f1[i]),
+            "support": int(supports[i]), "accuracy": float(accuracy[i]),
+        }
+        for i, label in enumerate(labels)
+    }  # fmt: skip
+
+
+def _mean_over_labels(score: Any, truth: NDArray[Any], scores: NDArray[Any]) -> float | None:
+    """The mean of a ranking figure over the labels that some rows have and some have not."""
+    usable = [i for i in range(truth.shape[1]) if truth[:, i].any() and not truth[:, i].all()]
+    return float(np.mean([score(truth[:, i], scores[:, i]) for i in usable])) if usable else None

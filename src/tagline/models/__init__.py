@@ -1,0 +1,78 @@
+"""The contract of a model family: a classifier that yields steps while it learns, and its predictions."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from tagline.dataset import Split, Task, Text
+    from tagline.spec import Training
+
+Scores = NDArray[np.float32]
+"""A row a text, a column a label, each between 0 and 1; for task `single` a row adds up to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of learning. `evaluate` says that the model as it is now is worth measuring."""
+
+    number: int
+    total: int
+    loss: float
+    evaluate: bool = False
+    settings: Mapping[str, float] = field(default_factory=dict)
+    """What varies from step to step, such as the learning rate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """An answer: for task `single` a label and its score, for task `multi` the labels; all scores either way."""
+
+    scores: Mapping[str, float]
+    label: str | None = None
+    score: float | None = None
+    labels: tuple[str, ...] | None = None
+    abstained: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it, on the command line, in files and on the wire."""
+        answer: dict[str, Any] = {"labels": list(self.labels)} if self.labels is not None else {
+            "label": self.label, "score": self.score,
+        }  # fmt: skip
+        answer["scores"] = dict(self.scores)
+        return answer | ({"abstained": True} if self.abstained else {})
+
+
+class Classifier(Protocol):
+    """A family. It touches no disk, screen or cloud while it learns; its caller logs, keeps and stops."""
+
+    Options: ClassVar[type["BaseModel"]]
+    """What `[model]` may hold for this family."""
+
+    uses: ClassVar[frozenset[str]]
+    """The keys of `[training]` that this family reads; others have no effect on it, and the user is told so."""
+
+    @classmethod
+    def create(
+        cls, options: Any, *, training: "Training", task: "Task", labels: Sequence[str], pair: bool
+    ) -> Self:  # fmt: skip
+        """A model that has learned nothing yet."""
+
+    def fit(self, train: "Split", validation: "Split", *, seed: int) -> Iterator[Step]:
+        """Learn, step by step; a model loaded from a checkpoint goes on where that was written."""
+
+    def scores(self, texts: Sequence["Text"]) -> Scores:
+        """The score of every label for every text."""
+
+    def save(self, directory: Path, *, resumable: bool = False) -> None:
+        """Write what `load` needs to predict; `resumable` adds what `fit` needs to go on. No pickle."""
+
+    @classmethod
+    def load(cls, directory: Path) -> Self:
+        """Read what `save` wrote, without anything that only learning needs."""

@@ -1,0 +1,80 @@
+"""Bundle in, predictions out: what evaluation, command line, server and batch all use. Needs no torch."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from tagline.bundle import Bundle
+from tagline.decisions import Answers, DecisionLayer
+from tagline.errors import DataError
+from tagline.models import Classifier, Prediction, Scores
+
+if TYPE_CHECKING:
+    from tagline.dataset import Text
+
+TEXTS_AT_ONCE = 2048
+
+
+class Predictor:
+    """Answers of one model under one decision layer."""
+
+    def __init__(self, classifier: Classifier, decisions: DecisionLayer, *, pair: bool) -> None:
+        self._classifier = classifier
+        self.decisions = decisions
+        self.pair = pair
+
+    @classmethod
+    def load(cls, directory: str | Path) -> Self:
+        """A predictor of the bundle in this directory."""
+        return cls.of(Bundle.load(directory))
+
+    @classmethod
+    def of(cls, bundle: Bundle) -> Self:
+        """A predictor of this bundle."""
+        return cls(bundle.classifier(), bundle.decisions, pair=bundle.manifest.pair)
+
+    def predict(self, texts: "Sequence[Text] | Text") -> list[Prediction]:
+        """An answer for each text; a text by itself is a list of one."""
+        listed: Sequence[Text] = [texts] if isinstance(texts, str) or self._is_pair(texts) else list(texts)  # type: ignore[list-item]
+        return list(self.stream(listed))
+
+    def stream(self, texts: "Iterable[Text]") -> Iterator[Prediction]:
+        """Answers in the order of the texts, in memory that does not grow with them."""
+        remaining = iter(texts)
+        number = 1
+        while some := list(islice(remaining, TEXTS_AT_ONCE)):
+            self._check(some, first=number)
+            number += len(some)
+            yield from self.decisions.predictions(self.decisions.answers(self._classifier.scores(some)))
+
+    def answers(self, texts: "Sequence[Text]") -> Answers:
+        """The same answers as arrays, for measuring."""
+        return self.decisions.answers(scored(self._classifier, texts, labels=len(self.decisions.labels)))
+
+    def _is_pair(self, texts: object) -> bool:
+        return self.pair and isinstance(texts, tuple) and len(texts) == 2 and all(isinstance(t, str) for t in texts)
+
+    def _check(self, texts: "Sequence[Text]", *, first: int) -> None:
+        """Refuse what the model has not learned to read."""
+        for number, text in enumerate(texts, start=first):
+            if self.pair and not self._is_pair(text):
+                raise DataError(
+                    f"text {number}: this bundle reads pairs of texts", hint='give two: ("first", "second")'
+                )
+            if not self.pair and not isinstance(text, str):
+                raise DataError(f"text {number} is {type(text).__name__}, not a text")
+
+
+def scored(classifier: Classifier, texts: "Sequence[Text]", *, labels: int) -> Scores:
+    """The model's own scores of any number of texts, before the decision layer."""
+    remaining = iter(texts)
+    parts = [classifier.scores(some) for some in iter(lambda: list(islice(remaining, TEXTS_AT_ONCE)), [])]
+    return np.concatenate(parts) if parts else np.zeros((0, labels), dtype=np.float32)
+
+
+def load(bundle: str | Path) -> Predictor:
+    """A predictor of a bundle, given its directory."""
+    return Predictor.load(bundle)

@@ -1,0 +1,46 @@
+"""Name -> implementation: a built-in table plus entry points, imported when asked for."""
+
+from difflib import get_close_matches
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any
+
+from tagline.errors import SpecError
+
+BUILT_IN: dict[str, dict[str, str]] = {
+    "models": {"linear": "tagline.models.linear:Linear"},
+    "trackers": {},
+    "exports": {},
+    "launchers": {},
+}
+SINGULAR = {"models": "family", "trackers": "tracker", "exports": "export", "launchers": "place"}
+
+
+@cache
+def known(kind: str) -> dict[str, str]:
+    """Every name of this kind and where it lives; a plug-in adds names and never replaces ours."""
+    return {point.name: point.value for point in entry_points(group=f"tagline.{kind}")} | BUILT_IN[kind]
+
+
+def names(kind: str) -> list[str]:
+    """Every name of this kind, sorted."""
+    return sorted(known(kind))
+
+
+def find(kind: str, name: str) -> Any:
+    """Import and return the implementation of this name."""
+    table = known(kind)
+    if name not in table:
+        raise SpecError(explain_unknown(kind, name))
+    module, _, attribute = table[name].partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def explain_unknown(kind: str, name: str) -> str:
+    """The sentence for a name that nobody brought."""
+    close = get_close_matches(name, names(kind), n=1)
+    if close:
+        return f'no {SINGULAR[kind]} "{name}"; did you mean {close[0]}?'
+    there_are = ", ".join(names(kind)) or "none yet"
+    return f'no {SINGULAR[kind]} "{name}"; there are: {there_are}'

@@ -1,0 +1,250 @@
+"""Run: one attempt at a spec, a directory whose files are there whole or not at all."""
+
+import fcntl
+import json
+import os
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, Self, get_args
+
+from tagline import spec as specs
+from tagline import storage
+from tagline.errors import PlaceError, RunError
+from tagline.spec import Spec
+
+StateName = Literal["waiting", "running", "succeeded", "failed", "cancelled"]
+WORDS = (
+    "amber", "apple", "aspen", "birch", "blue", "brisk", "calm", "cedar", "clear", "cloud", "coral", "crisp", "dawn",
+    "delta", "early", "ember", "fern", "field", "fjord", "flint", "fresh", "glad", "grove", "harbor", "hazel", "heron",
+    "ivory", "jade", "june", "keen", "lake", "larch", "lemon", "light", "lilac", "linen", "lunar", "maple", "meadow",
+    "mint", "moss", "north", "oak", "ocean", "olive", "opal", "pearl", "pine", "plum", "quick", "quiet", "rain", "reed",
+    "river", "robin", "rowan", "sage", "sand", "shore", "silver", "slate", "snow", "spruce", "swift", "tidal", "topaz",
+    "umber", "velvet", "violet", "warm", "willow", "wren", "yarrow", "zephyr",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class State:
+    """Where a run stands, since when, and why."""
+
+    name: StateName
+    created: str
+    started: str = ""
+    ended: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What is needed to go on: the last and the best checkpoint, and what had happened by then."""
+
+    last: str = ""
+    best: str = ""
+    best_value: float | None = None
+    evaluations_without_gain: int = 0
+    events: int = 0
+    """Lines of events.jsonl that were written before the last checkpoint."""
+    seconds: float = 0.0
+    """Spent on learning, over all attempts."""
+
+
+class Run:
+    """A run's directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    @property
+    def name(self) -> str:
+        """Time and a short word."""
+        return self.directory.name
+
+    @property
+    def bundle(self) -> Path:
+        """Where the bundle is, once there is one."""
+        return self.directory / "bundle"
+
+    @classmethod
+    def create(cls, runs: Path, spec: Spec, lock: dict[str, Any]) -> Self:
+        """A new run with its spec, every default written out, and its lock; it appears whole."""
+        now = datetime.now(UTC)
+        stamp = now.strftime("%Y%m%d-%H%M%S")
+        for word in random.sample(WORDS, len(WORDS)):
+            directory = runs / f"{stamp}-{word}"
+            if directory.exists():
+                continue
+            with storage.writing_directory(directory) as scratch:
+                (scratch / "spec.toml").write_text(specs.to_toml(spec), "utf-8")
+                (scratch / "lock.json").write_text(_json(lock), "utf-8")
+                (scratch / "state.json").write_text(_json(asdict(State("waiting", created=now.isoformat()))), "utf-8")
+                (scratch / "events.jsonl").touch()
+            return cls(directory)
+        raise PlaceError(f"{runs} has too many runs of this second", hint="try again")
+
+    @classmethod
+    def open(cls, directory: Path) -> Self:
+        """A run that is there."""
+        if not (directory / "state.json").is_file():
+            raise RunError(f"{directory} is not a run", hint="tagline runs list shows those that are there")
+        return cls(directory)
+
+    def spec(self) -> Spec:
+        """The spec as it was resolved."""
+        return specs.load(self.directory / "spec.toml")
+
+    def lock(self) -> dict[str, Any]:
+        """What the run depends on: data, versions, device, seed."""
+        return self._read("lock.json")
+
+    def report(self) -> dict[str, Any] | None:
+        """The report, once there is one."""
+        return self._read("report.json") if (self.directory / "report.json").is_file() else None
+
+    def state(self) -> State:
+        """Where the run stands; one whose process is gone has failed, whatever its file still says."""
+        state = State(**self._read("state.json"))
+        if state.name == "running" and not self._is_held():
+            reason = f"its process ended without a word; go on with: tagline train --resume {self.directory}"
+            return replace(state, name="failed", reason=reason)
+        return state
+
+    def set_state(self, name: StateName, reason: str = "") -> None:
+        """Write down where the run stands now."""
+        old, now = State(**self._read("state.json")), datetime.now(UTC).isoformat()
+        started = old.started or (now if name == "running" else "")
+        ended = now if name in ("succeeded", "failed", "cancelled") else ""
+        self.write_json("state.json", asdict(replace(old, name=name, started=started, ended=ended, reason=reason)))
+
+    def write_json(self, name: str, value: Any) -> None:
+        """A JSON file of the run, whole."""
+        storage.write_text(self.directory / name, _json(value))
+
+    def write_lines(self, name: str, lines: Sequence[str]) -> None:
+        """A file of lines, whole."""
+        storage.write_text(self.directory / name, "".join(f"{line}\n" for line in lines))
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep every other process from writing this run; ends with the process, however that ends."""
+        with (self.directory / ".lock").open("a+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                file.seek(0)
+                holder = file.read().strip()
+                raise RunError(
+                    f"{self.directory} is in use by process {holder}", hint="wait for it, or stop it"
+                ) from error
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            for directory in (self.directory, self.directory / "checkpoints"):
+                storage.sweep(directory)
+            yield
+
+    def append_event(self, event: dict[str, Any]) -> None:
+        """One line at the end of events.jsonl."""
+        line = json.dumps(event, ensure_ascii=False) + "\n"
+        with (self.directory / "events.jsonl").open("ab") as file:
+            file.write(line.encode())
+
+    def events(self) -> list[dict[str, Any]]:
+        """What has happened so far; a last line that was cut off is not there yet."""
+        text = (self.directory / "events.jsonl").read_text("utf-8")
+        return [json.loads(line) for line in text.split("\n")[:-1]]
+
+    def rewind_events(self, count: int) -> None:
+        """Forget what happened after a checkpoint: it will happen again."""
+        lines = (self.directory / "events.jsonl").read_text("utf-8").split("\n")[:count]
+        self.write_lines("events.jsonl", lines)
+
+    def progress(self) -> Progress:
+        """The last checkpoint's progress, or none."""
+        path = self.directory / "checkpoints" / "progress.json"
+        return Progress(**json.loads(path.read_text("utf-8"))) if path.is_file() else Progress()
+
+    def checkpoint(self, name: str) -> Path:
+        """A checkpoint's directory."""
+        return self.directory / "checkpoints" / name
+
+    def write_progress(self, progress: Progress) -> None:
+        """Make a checkpoint count, and remove the ones that no longer do."""
+        checkpoints = self.directory / "checkpoints"
+        storage.write_text(checkpoints / "progress.json", _json(asdict(progress)))
+        for directory in checkpoints.iterdir():
+            if directory.is_dir() and directory.name not in (progress.last, progress.best):
+                storage.remove_directory(directory)
+
+    def delete(self) -> None:
+        """Remove the run and everything in it, unless it is running."""
+        with self.held():
+            pass
+        storage.remove_directory(self.directory)
+
+    def _is_held(self) -> bool:
+        path = self.directory / ".lock"
+        if not path.exists():
+            return False
+        with path.open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
+
+    def _read(self, name: str) -> dict[str, Any]:
+        path = self.directory / name
+        try:
+            value: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            raise RunError(f"{path} is damaged: {error}", hint=f"tagline runs delete {self.name}") from error
+        return value
+
+
+def list_runs(runs: Path) -> list[Run]:
+    """The runs in a directory, oldest first."""
+    if not runs.is_dir():
+        return []
+    hidden = storage.SCRATCH_PREFIX
+    found = (path for path in runs.iterdir() if not path.name.startswith(hidden) and (path / "state.json").is_file())
+    return [Run(path) for path in sorted(found)]
+
+
+def find_run(name: str, runs: Path) -> Run:
+    """A run by its path, its name, or `last` for the newest."""
+    if name == "last":
+        if not (known := list_runs(runs)):
+            raise RunError(f"there is no run in {runs}", hint="tagline train DATA makes one")
+        return known[-1]
+    for directory in (storage.local(name), runs / name):
+        if (directory / "state.json").is_file():
+            return Run(directory)
+    raise RunError(f"there is no run {name}", hint=f"tagline runs list shows those in {runs}")
+
+
+def find_bundle(name: str, runs: Path) -> Path:
+    """A bundle's directory from its own path, or from the run that made it."""
+    path = storage.local(name)
+    if (path / "tagline.json").is_file():
+        return path
+    try:
+        run = find_run(name, runs)
+    except RunError:
+        return path
+    if not run.bundle.is_dir():
+        state = run.state()
+        raise RunError(f"run {run.name} has no bundle: it is {state.name}", hint=state.reason)
+    return run.bundle
+
+
+def state_names() -> tuple[str, ...]:
+    """Every state a run can be in."""
+    return get_args(StateName)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"

@@ -1,0 +1,417 @@
+"""Spec: all that can change the result of a run, as one strict TOML file."""
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+
+from tagline import registry
+from tagline.errors import SpecError
+
+DEFAULT_FAMILY = "linear"
+
+Share = Annotated[float, Field(ge=0, lt=1)]
+Monitor = Literal[
+    "accuracy", "macro_f1", "micro_f1", "weighted_f1", "balanced_accuracy", "mcc", "log_loss", "auroc",
+    "subset_accuracy", "jaccard", "average_precision",
+]  # fmt: skip
+
+
+class Section(BaseModel):
+    """One table of the spec: frozen, and strict about names and types."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Data(Section):
+    """Which texts and labels, and how they are split."""
+
+    train: str | tuple[str, ...] = Field(
+        description="a path, a glob, - for standard input, hf://...; or a list of them"
+    )
+    validation: str | tuple[str, ...] = Field("", description="else a share of train")
+    test: str | tuple[str, ...] = Field("", description="else a share of train")
+    text: str | tuple[str, ...] = Field("", description='a column; ["premise", "hypothesis"] makes a pair; "": guessed')
+    labels: str | tuple[str, ...] = Field(
+        "", description='a column; a list of 0/1 columns makes the task multi; "": guessed'
+    )
+    label_separator: str = Field("", description='"|": several labels in one column, task multi')
+    none_label: str = Field("", description="task multi: the name given to a row with no label")
+    split: str = Field("", description="a column that says train, validation or test for each row")
+    format: Literal["auto", "csv", "tsv", "jsonl", "parquet", "lines", "automl"] = Field(
+        "auto", description='or csv tsv jsonl parquet automl, or lines ("text<separator>label", split at the last one)'
+    )
+    separator: str = Field("", description='between fields; "": the format\'s own')
+    header: bool | Literal["auto"] = Field("auto", description="false: columns are named column_1, column_2, ...")
+    encoding: str = Field("auto", description="detected, or a name such as utf-8, latin-1, shift_jis")
+    bad_rows: Literal["stop", "skip"] = Field("stop", description='or "skip": counted and named, never silent')
+    validation_share: Share = Field(0.1, description="of train, where no validation data is given")
+    test_share: Share = Field(0.1, description="of train, where no test data is given")
+    fraction: float = Field(1.0, gt=0, le=1, description="of the training rows, for a quick try")
+    seed: int = Field(42, ge=0, description="of the split and the fraction")
+
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """One column, or the two of a pair."""
+        return (self.text,) if isinstance(self.text, str) else self.text
+
+    @property
+    def label_columns(self) -> tuple[str, ...]:
+        """One column, or the 0/1 columns."""
+        return (self.labels,) if isinstance(self.labels, str) else self.labels
+
+    def addresses(self, split: Literal["train", "validation", "test"]) -> tuple[str, ...]:
+        """What was given for this split, as a list."""
+        given: str | tuple[str, ...] = getattr(self, split)
+        return ((given,) if given else ()) if isinstance(given, str) else given
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.validation_share + self.test_share >= 1:
+            raise ValueError("validation_share and test_share leave nothing to train on")
+        if not isinstance(self.text, str) and not 1 <= len(self.text) <= 2:
+            raise ValueError("text takes one column or the two of a pair")
+        if not isinstance(self.labels, str) and (self.label_separator or not self.labels):
+            raise ValueError("labels takes one column with label_separator, or a list of 0/1 columns without it")
+        if not self.addresses("train"):
+            raise ValueError("train names no file")
+        return self
+
+
+class Training(Section):
+    """How the model learns."""
+
+    epochs: int = Field(3, ge=1, description="times the training rows are seen")
+    batch_size: int = Field(32, ge=1, description="rows a step, over all workers")
+    learning_rate: Annotated[float, Field(gt=0)] | Literal["auto"] = Field("auto", description="or a number")
+    weight_decay: float = Field(0.01, ge=0, description="pull of the weights towards zero")
+    warmup_share: float = Field(0.1, ge=0, le=1, description="of the steps, while the learning rate rises")
+    monitor: Monitor = Field("macro_f1", description="the validation figure that decides which model is kept")
+    patience: int = Field(0, ge=0, description="evaluations without a gain before it stops; 0: never")
+    class_weights: Literal["none", "balanced"] = Field("none", description='or "balanced": rare labels count more')
+    precision: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+        "auto", description="what the device does best"
+    )
+    seed: int = Field(42, ge=0, description="of everything random in training")
+    max_minutes: float = Field(0, ge=0, description="a budget; 0: none")
+    log_every: int = Field(50, ge=1, description="steps between two events")
+
+
+class Decisions(Section):
+    """How scores become answers."""
+
+    calibrate: bool = Field(True, description="make a score of 0.8 right 8 times in 10, on the validation split")
+    thresholds: Annotated[float, Field(gt=0, lt=1)] | Literal["tuned"] = Field(
+        "tuned", description="task multi: per label, for F1; or one number for all"
+    )
+    abstain_below: float = Field(0.0, ge=0, le=1, description="answer only at this score or above; 0: always")
+    target_precision: float = Field(
+        0.0, ge=0, lt=1, description="0.95: abstain so often that 95 % of the answers given are right; 0: off"
+    )
+
+    @model_validator(mode="after")
+    def _one_rule(self) -> Self:
+        if self.abstain_below and self.target_precision:
+            raise ValueError("abstain_below and target_precision both say when to abstain; keep one")
+        return self
+
+
+class Range(Section):
+    """Numbers between two ends."""
+
+    low: float
+    high: float
+    log: bool = False
+
+
+class Choices(Section):
+    """One of these values."""
+
+    choices: tuple[str | int | float | bool, ...] = Field(min_length=1)
+
+
+class Tuning(Section):
+    """How a study searches."""
+
+    trials: int = Field(20, ge=1, description="runs in the study")
+    metric: Monitor = Field("macro_f1", description="the validation figure to improve")
+    search: dict[str, Range | Choices] = Field({}, description="spec keys, each with its range or choices")
+
+
+class Tracking(Section):
+    """Where else a run is recorded."""
+
+    to: tuple[str, ...] = Field((), description="names of trackers")
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        for name in self.to:
+            if name not in registry.known("trackers"):
+                raise ValueError(registry.explain_unknown("trackers", name))
+        return self
+
+
+class Vertex(Section):
+    """Where and how a job runs on Vertex AI: no part of the fingerprint."""
+
+    project: str = Field("", description="else the one gcloud is set to")
+    region: str = Field("us-central1", description="where the job, its bucket and its quota are")
+    bucket: str = Field("", description="for data, runs and bundles")
+    machine: str = Field("n1-standard-8", description="machine type")
+    accelerator: str = Field("NVIDIA_TESLA_T4", description="as the API names it")
+    accelerators: int = Field(1, ge=0, description="a machine")
+    workers: int = Field(1, ge=1, description="machines")
+    reduction_servers: int = Field(0, ge=0, description="machines that add up gradients")
+    image: str = Field("", description="else built from this project")
+    spot: bool = Field(False, description="cheaper, may be taken away; the run goes on by itself")
+    max_hours: float = Field(24, gt=0, description="then the job is stopped")
+    service_account: str = Field("", description="that the job runs as")
+
+
+class Spec(Section):
+    """A complete spec. `model` is the family's own `Options`."""
+
+    data: Data
+    model: SerializeAsAny[BaseModel]
+    training: Training
+    decisions: Decisions
+    tuning: Tuning
+    tracking: Tracking
+    vertex: Vertex
+
+    def fingerprint(self) -> str:
+        """Changes with every setting that can change the result, and with no other."""
+        parts = self.model_dump(mode="json", include={"data", "model", "training", "decisions"})
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+SECTIONS: dict[str, type[Section]] = {
+    "data": Data, "training": Training, "decisions": Decisions,
+    "tuning": Tuning, "tracking": Tracking, "vertex": Vertex,
+}  # fmt: skip
+
+
+def options_of(family: str) -> type[BaseModel]:
+    """The `Options` of a family: what `[model]` may hold besides its name."""
+    options: type[BaseModel] = registry.find("models", family).Options
+    return options
+
+
+def load(path: Path, overrides: Sequence[str] = ()) -> Spec:
+    """Read a spec file, apply `section.key=value` overrides, and name every problem at once."""
+    return parse(read(path, overrides), where=str(path))
+
+
+def read(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """The raw tables of a spec file with the overrides in place, not yet checked."""
+    try:
+        raw = tomllib.loads(path.read_text("utf-8-sig"))
+    except FileNotFoundError as error:
+        hint = "tagline init DATA writes one from your data"
+        raise SpecError(f"there is no spec {path}", hint=hint) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(f"cannot read the spec {path}: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        hint = "a text needs quotes in TOML, and a section stands in brackets: https://toml.io"
+        raise SpecError(f"{path} is not TOML: {error}", hint=hint) from error
+    return override(raw, overrides)
+
+
+def override(raw: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """A copy of the raw tables with `section.key=value` put in; a value that is no TOML is a text."""
+    tables = {name: dict(table) if isinstance(table, Mapping) else table for name, table in raw.items()}
+    for text in overrides:
+        key, equals, value = text.partition("=")
+        section, dot, leaf = key.strip().partition(".")
+        if not (equals and dot and section and leaf):
+            raise SpecError(f'cannot understand "{text}"', hint=_override_hint(key.strip(), value))
+        table = tables.setdefault(section, {})
+        if not isinstance(table, dict):
+            raise SpecError(f'cannot set {key}: "{section}" is not a section')
+        table[leaf] = _toml_value(value.strip())
+    return tables
+
+
+def parse(raw: Mapping[str, Any], *, where: str) -> Spec:
+    """Check raw tables and return the spec, or raise one error that lists every problem."""
+    spec, problems = examine(raw)
+    if spec is None:
+        raise SpecError.listing(where, problems)
+    return spec
+
+
+def examine(raw: Mapping[str, Any]) -> tuple[Spec | None, list[str]]:
+    """The spec, or None and everything that is wrong with it."""
+    problems = [f"{name}: {_unknown(name, [*SECTIONS, 'model'], what='section')}" for name in raw
+                if name not in SECTIONS and name != "model"]  # fmt: skip
+    parts: dict[str, Any] = {name: check_section(name, raw, problems) for name in SECTIONS}
+    parts["model"] = _check_model(raw.get("model", {}), problems)
+    problems += _unsearchable(parts.get("tuning"), parts["model"])
+    if problems:
+        return None, problems
+    return Spec(**parts), []
+
+
+def check_section(name: str, raw: Mapping[str, Any], problems: list[str]) -> Any:
+    """One section checked by itself; its problems are added to the list, and None returned where there are any."""
+    return _check(SECTIONS[name], raw.get(name, {}), name, problems)
+
+
+def defaults(data: Mapping[str, Any]) -> Spec:
+    """A spec for this `[data]` with every other setting at its default."""
+    return parse({"data": data}, where="the spec")
+
+
+def to_toml(spec: Spec, *, comments: bool = False) -> str:
+    """The spec as TOML, every default written out; with the meaning of each key beside it if asked."""
+    return "\n".join(_toml_section(name, getattr(spec, name), comments=comments) for name in type(spec).model_fields)
+
+
+def keys(spec: Spec) -> Iterator[tuple[str, Any]]:
+    """Every `section.key` of a spec with its value."""
+    for section in type(spec).model_fields:
+        part = getattr(spec, section)
+        for key in type(part).model_fields:
+            yield f"{section}.{key}", getattr(part, key)
+
+
+def json_schema() -> dict[str, Any]:
+    """A JSON schema of the TOML file, for editors."""
+    families = {name: options_of(name).model_json_schema() for name in registry.names("models")}
+    sections: dict[str, Any] = {name: section.model_json_schema() for name, section in SECTIONS.items()}
+    sections["model"] = {"oneOf": list(families.values())}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "tagline.toml",
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {name: sections[name] for name in Spec.model_fields},
+        "required": ["data"],
+    }
+
+
+def _check_model(raw: Any, problems: list[str]) -> BaseModel | None:
+    family = raw.get("family", DEFAULT_FAMILY) if isinstance(raw, Mapping) else DEFAULT_FAMILY
+    if not isinstance(family, str) or family not in registry.known("models"):
+        problems.append(f"model.family: {registry.explain_unknown('models', str(family))}")
+        return None
+    checked: BaseModel | None = _check(options_of(family), raw, "model", problems)
+    return checked
+
+
+def _check(section: type[BaseModel], raw: Any, name: str, problems: list[str]) -> Any:
+    try:
+        return section.model_validate(_tuples(raw))
+    except ValidationError as error:
+        problems.extend(_explain(error.errors(include_url=False), section, name))
+
+
+def _tuples(raw: Any) -> Any:
+    """TOML's lists as tuples, so that a strict and frozen spec takes them."""
+    if isinstance(raw, Mapping):
+        return {key: _tuples(value) for key, value in raw.items()}
+    return tuple(map(_tuples, raw)) if isinstance(raw, list | tuple) else raw
+
+
+EXPECTED = {
+    "int_type": "a whole number", "int_from_float": "a whole number", "float_type": "a number",
+    "string_type": "a text", "bool_type": "true or false", "tuple_type": "a list", "dict_type": "a table",
+    "model_type": "a table", "greater_than": "greater than {gt}", "greater_than_equal": "at least {ge}",
+    "less_than": "less than {lt}", "less_than_equal": "at most {le}", "literal_error": "{expected}",
+    "finite_number": "a finite number", "too_short": "a longer list",
+}  # fmt: skip
+
+
+def _explain(errors: list[ErrorDetails], section: type[BaseModel], name: str) -> Iterator[str]:
+    """One line a key, whatever pydantic made of a union."""
+    wanted: dict[str, list[str]] = {}
+    values: dict[str, Any] = {}
+    for error in errors:
+        key = ".".join([name, *_key_path(error["loc"], section)])
+        if error["type"] == "missing":
+            yield f"{'.'.join([name, *map(str, error['loc'])])}: needed"
+        elif error["type"] == "extra_forbidden":
+            yield f"{key}: {_unknown(str(error['loc'][-1]), list(section.model_fields))}"
+        elif error["type"] == "value_error":
+            yield f"{key}: {error['ctx']['error']}"
+        else:
+            phrase = EXPECTED.get(error["type"], error["msg"]).format(**error.get("ctx", {})).replace("'", '"')
+            wanted.setdefault(key, []).append(phrase)
+            values[key] = error["input"]
+    for key, phrases in wanted.items():
+        yield f"{key}: must be {' or '.join(dict.fromkeys(phrases))}, not {_toml(values[key])}"
+
+
+def _key_path(loc: tuple[int | str, ...], section: type[BaseModel]) -> list[str]:
+    """The part of an error's place that the user typed: the key, and for a search the key inside it."""
+    if not loc:
+        return []
+    path = [str(loc[0])]
+    if loc[0] in section.model_fields and section is Tuning and len(loc) > 1:
+        path.append(json.dumps(str(loc[1])))
+    return path
+
+
+def _unknown(name: str, known: list[str], *, what: str = "setting") -> str:
+    close = get_close_matches(name, known, n=1)
+    return f"no such {what}" + (f"; did you mean {close[0]}?" if close else f"; there are: {', '.join(known)}")
+
+
+def _unsearchable(tuning: Tuning | None, model: BaseModel | None) -> Iterator[str]:
+    """A study may only vary what the spec has."""
+    if tuning is None or model is None:
+        return
+    known = [f"{name}.{key}" for name in ("data", "training", "decisions") for key in SECTIONS[name].model_fields]
+    known += [f"model.{key}" for key in type(model).model_fields]
+    for key in tuning.search:
+        if key not in known:
+            yield f'tuning.search."{key}": {_unknown(key, known)}'
+
+
+def _override_hint(key: str, value: str) -> str:
+    """What the user probably meant: the section of a bare key, or simply the form."""
+    for section, part in SECTIONS.items():
+        if key in part.model_fields:
+            return f"did you mean {section}.{key}={value}?"
+    return "a setting is changed as section.key=value, for example training.epochs=5"
+
+
+def _toml_value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _toml_section(name: str, part: BaseModel, *, comments: bool) -> str:
+    lines = [f"[{name}]"]
+    tables: list[str] = []
+    for key, field in type(part).model_fields.items():
+        value = getattr(part, key)
+        if isinstance(value, Mapping):
+            tables += [f"[{name}.{key}]", *(f"{_toml(k)} = {_toml(v)}" for k, v in value.items())] if value else []
+            continue
+        line = f"{key} = {_toml(value)}"
+        lines.append(f"{line:<35}# {field.description}" if comments and field.description else line)
+    return "\n".join([*lines, *tables, ""])
+
+
+def _toml(value: Any) -> str:
+    """A value as TOML writes it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, BaseModel):
+        return _toml(value.model_dump(exclude_defaults=True))
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{k} = {_toml(v)}" for k, v in value.items()) + " }"
+    if isinstance(value, tuple | list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return repr(value)

@@ -1,0 +1,241 @@
+"""A path read, written and listed so that a file is there whole or not at all."""
+
+import errno
+import glob
+import gzip
+import hashlib
+import os
+import shutil
+import stat
+import sys
+import tempfile
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import IO
+
+from tagline.errors import DataError, PlaceError
+
+STANDARD_INPUT = "-"
+
+SCRATCH_PREFIX = ".tagline-"
+"""What is being written starts with this; readers pass over it and `sweep` removes what a killed process left."""
+
+
+def local(address: str | Path) -> Path:
+    """The path behind an address; `gs://` is refused until Tagline can reach buckets."""
+    text = str(address)
+    if text.startswith("gs://"):
+        raise PlaceError(
+            f"{text} is in Cloud Storage, which this version of Tagline cannot read or write",
+            hint="copy it here first: gcloud storage cp --recursive " + text + " .",
+        )
+    return Path(text)
+
+
+def expand(addresses: Sequence[str]) -> list[str]:
+    """Globs replaced by the files they match, sorted; everything else as it stands."""
+    found: list[str] = []
+    for address in addresses:
+        if address == STANDARD_INPUT or "://" in address or Path(address).exists() or not glob.has_magic(address):
+            found.append(address)
+            continue
+        matches = sorted(path for path in glob.glob(address, recursive=True) if Path(path).is_file())  # noqa: PTH207
+        if not matches:
+            raise DataError(f"no file matches {address}", hint=f"relative paths start at {Path.cwd()}")
+        found.extend(matches)
+    return found
+
+
+@contextmanager
+def reading(address: str) -> Iterator[IO[bytes]]:
+    """Open data for reading, from any position: unzipped, standard input and pipes kept on disk, never changing."""
+    path = _on_disk(address)
+    with _reading_errors(address), path.open("rb") as file:
+        before = _stamp(file)
+        zipped = file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+        if zipped:
+            with gzip.open(file) as unzipped:
+                yield unzipped  # type: ignore[misc]
+        else:
+            yield file
+        if _stamp(file) != before:
+            raise changed(address)
+
+
+def stamp(address: str) -> tuple[int, ...]:
+    """Changes when the file does."""
+    with _reading_errors(address), _on_disk(address).open("rb") as file:
+        return _stamp(file)
+
+
+def changed(address: str) -> DataError:
+    """The error for a file that was written to while it was read."""
+    return DataError(f"{address} changed while it was being read", hint="try again when nothing writes to it")
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[IO[bytes]]:
+    """Open `path` for writing; it takes the place of the old file only when the block ends well."""
+    with _disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(prefix=SCRATCH_PREFIX, dir=path.parent)
+    try:
+        with _disk_errors(path), os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            os.fchmod(file.fileno(), 0o666 & ~_umask())
+        with _disk_errors(path):
+            Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a whole text file, as UTF-8, in one go."""
+    with writing(path) as file:
+        file.write(text.encode())
+
+
+@contextmanager
+def writing_directory(path: Path) -> Iterator[Path]:
+    """A scratch directory that becomes `path` when the block ends well; `path` must not be there yet."""
+    with _disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=path.parent))
+    try:
+        with _disk_errors(path):
+            yield scratch
+            scratch.chmod(0o777 & ~_umask())
+            for file in files_below(scratch):
+                _fsync(file)
+            scratch.rename(path)
+    except BaseException:
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise
+
+
+def remove_directory(path: Path) -> None:
+    """Remove a directory so that no moment shows half of it under its name."""
+    if not path.exists():
+        return
+    with _disk_errors(path):
+        doomed = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=path.parent)) / path.name
+        path.rename(doomed)
+        shutil.rmtree(doomed.parent)
+
+
+def sweep(directory: Path) -> None:
+    """Remove what killed processes left half-written here."""
+    for left in directory.glob(f"{SCRATCH_PREFIX}*"):
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left, ignore_errors=True)
+        else:
+            left.unlink(missing_ok=True)
+
+
+def files_below(directory: Path) -> list[Path]:
+    """Every file below a directory, in a fixed order."""
+    return sorted(path for path in directory.rglob("*") if path.is_file())
+
+
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _stamp(file: IO[bytes]) -> tuple[int, ...]:
+    status = os.fstat(file.fileno())
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _on_disk(address: str) -> Path:
+    """The path of an address; what can be read only once is copied to disk first."""
+    if address == STANDARD_INPUT:
+        return _spool(address)
+    path = local(address)
+    with _reading_errors(address):
+        mode = path.stat().st_mode
+    if stat.S_ISDIR(mode):
+        hint = f'name a file, or a pattern such as "{path / "*.csv"}"'
+        raise DataError(f"{address} is a directory", hint=hint)
+    if stat.S_ISFIFO(mode):
+        return _spool(address)
+    if not stat.S_ISREG(mode):
+        raise DataError(f"{address} is not a file")
+    return path
+
+
+@cache
+def _spool(address: str) -> Path:
+    spool = tempfile.NamedTemporaryFile(prefix=SCRATCH_PREFIX)  # noqa: SIM115
+    _kept.append(spool)
+    if address == STANDARD_INPUT:
+        if sys.stdin is None or sys.stdin.isatty():
+            raise DataError("nothing comes in on standard input", hint="pipe the data in: cat data.csv | tagline ...")
+        shutil.copyfileobj(sys.stdin.buffer, spool)
+    else:
+        with _reading_errors(address), Path(address).open("rb") as pipe:
+            shutil.copyfileobj(pipe, spool)
+    spool.flush()
+    return Path(spool.name)
+
+
+_kept: list[IO[bytes]] = []
+"""Copies of standard input and pipes, which are gone when the process is."""
+
+
+@contextmanager
+def _reading_errors(address: str) -> Iterator[None]:
+    """Say which file could not be read, and what to do."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise DataError(f"there is no file {address}", hint=_similar(Path(address))) from error
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(f"{address} is a damaged gzip file: {error}", hint="fetch or write it again") from error
+    except OSError as error:
+        raise DataError(f"cannot read {address}: {error.strerror or error}") from error
+
+
+def _similar(path: Path) -> str:
+    beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+    close = get_close_matches(path.name, beside, n=1)
+    return f"did you mean {path.parent / close[0]}?" if close else f"relative paths start at {Path.cwd()}"
+
+
+def _fsync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current
+
+
+@contextmanager
+def _disk_errors(path: Path) -> Iterator[None]:
+    """Say which path could not be written, and what to do."""
+    try:
+        yield
+    except OSError as error:
+        hints = {
+            errno.ENOSPC: "free some space and run the same command again, or name another place with --runs DIR",
+            errno.EDQUOT: "free some space and run the same command again, or name another place with --runs DIR",
+            errno.EACCES: "make it writable, or name another place",
+            errno.EROFS: "it is on a read-only file system: name another place",
+        }
+        reason = error.strerror or str(error)
+        raise PlaceError(f"cannot write {path}: {reason}", hint=hints.get(error.errno or 0, "")) from error

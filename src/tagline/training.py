@@ -1,0 +1,344 @@
+"""train(spec): consumes a model's steps, decides what to keep and when to stop, and measures what came out."""
+
+import math
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from types import FrameType
+from typing import Any, Self
+
+from tagline import __version__, bundle, checks, dataset, metrics, registry, report, storage
+from tagline.bundle import load_classifier
+from tagline.checks import Finding
+from tagline.columns import complete, resolve
+from tagline.dataset import Dataset
+from tagline.decisions import DecisionLayer
+from tagline.errors import DataError, Interrupted, RunError, TaglineError
+from tagline.models import Classifier, Step
+from tagline.predictor import Predictor, scored
+from tagline.runs import Run
+from tagline.spec import Spec, Training
+
+Event = dict[str, Any]
+"""A line of events.jsonl: `event` says which kind."""
+
+LOCKED_PACKAGES = ("numpy", "scipy", "scikit-learn", "pyarrow", "torch", "transformers", "tokenizers", "onnxruntime")
+
+
+def train(
+    source: Spec | Mapping[str, Any] | str | Path, *overrides: str, runs: str | Path = "runs", resume: bool = False
+) -> Run:
+    """Train on a spec, a spec file or a data file; with `resume`, go on with the run `source`. Returns the run."""
+    if resume:
+        run = Run.open(storage.local(str(source)))
+        for _ in go_on(run):
+            pass
+        return run
+    spec = spec_of(source, overrides)
+    events = list(start(spec, runs=storage.local(runs), command="tagline.train"))
+    return Run(Path(events[0]["run"]))
+
+
+def spec_of(source: Spec | Mapping[str, Any] | str | Path, overrides: Sequence[str] = ()) -> Spec:
+    """A complete spec, from whatever form it was given in."""
+    if isinstance(source, Spec):
+        return source
+    if isinstance(source, Mapping):
+        return complete(source, where="the spec").spec
+    return resolve(str(source), overrides).spec
+
+
+def start(spec: Spec, *, runs: Path, command: str) -> Iterator[Event]:
+    """A new run, as its events; the first names it."""
+    data = dataset.load(spec.data)
+    findings = _examined(data)
+    run = Run.create(runs, spec, lock_of(spec, data, command=command))
+    yield from _attempt(run, spec, data, findings)
+
+
+def go_on(run: Run) -> Iterator[Event]:
+    """The rest of a run that was stopped, as if it never had been."""
+    if run.state().name == "succeeded":
+        raise RunError(f"run {run.name} is complete", hint=f"tagline runs show {run.name}")
+    spec, lock = run.spec(), run.lock()
+    if spec.fingerprint() != lock["spec_fingerprint"]:
+        hint = "put it back as it was, or start anew: tagline train " + str(run.directory / "spec.toml")
+        raise RunError(f"{run.directory / 'spec.toml'} has changed since run {run.name} was started", hint=hint)
+    data = dataset.load(spec.data)
+    if data.fingerprint != lock["data_fingerprint"]:
+        files = ", ".join(source.name for source in data.sources)
+        hint = "put it back as it was, or start anew: tagline train " + str(run.directory / "spec.toml")
+        raise RunError(f"the data ({files}) has changed since run {run.name} was started", hint=hint)
+    yield from _attempt(run, spec, data, _examined(data))
+
+
+def lock_of(spec: Spec, data: Dataset, *, command: str) -> dict[str, Any]:
+    """What a run depends on, and what it would take to make it again."""
+    installed = {
+        d.metadata["Name"]: d.version for d in metadata.distributions() if d.metadata["Name"] in LOCKED_PACKAGES
+    }
+    return {
+        "spec_fingerprint": spec.fingerprint(),
+        "data_fingerprint": data.fingerprint,
+        "seed": spec.training.seed,
+        "device": "cpu",
+        "versions": {"tagline": __version__, "python": sys.version.split()[0], **installed},
+        "git_commit": _git_commit(),
+        "command": command,
+    }
+
+
+def unused_settings(training: Training, family: str) -> list[str]:
+    """Settings of `[training]` that were changed and that this family does not read."""
+    uses = registry.find("models", family).uses | {"monitor", "patience", "max_minutes", "log_every", "seed"}
+    return [
+        f"training.{key} has no effect on family {family}"
+        for key, field in Training.model_fields.items()
+        if key not in uses and getattr(training, key) != field.default
+    ]
+
+
+def _examined(data: Dataset) -> list[Finding]:
+    """The checks' findings; errors among them stop the run before it begins."""
+    findings = checks.examine(data)
+    errors = [f"  {finding.message}: {finding.advice}" for finding in findings if finding.severity == "error"]
+    if errors:
+        raise DataError("the data cannot be trained on:\n" + "\n".join(errors), hint="tagline check shows the rows")
+    return findings
+
+
+def _attempt(run: Run, spec: Spec, data: Dataset, findings: Sequence[Finding]) -> Iterator[Event]:
+    """Learn, keep the best, measure, and leave the run in a state that tells what happened."""
+    with run.held():
+        run.set_state("running")
+        try:
+            yield from _Attempt(run, spec, data, findings).events()
+        except (Interrupted, KeyboardInterrupt, GeneratorExit) as stop:
+            reason = stop.message if isinstance(stop, Interrupted) else "interrupted"
+            run.set_state("cancelled", reason=f"{reason}; go on with: tagline train --resume {run.directory}")
+            raise
+        except BaseException as error:
+            run.set_state("failed", reason=error.message if isinstance(error, TaglineError) else repr(error))
+            raise
+        run.set_state("succeeded")
+
+
+class _Attempt:
+    """One process's work on a run."""
+
+    def __init__(self, run: Run, spec: Spec, data: Dataset, findings: Sequence[Finding]) -> None:
+        self.run = run
+        self.spec = spec
+        self.data = data
+        self.findings = findings
+        self.family: str = spec.model.family  # type: ignore[attr-defined]
+        self.progress = run.progress()
+        self.model = self._model()
+
+    def events(self) -> Iterator[Event]:
+        """Everything that happens, each event written down before it is shown."""
+        sizes = {name: len(split) for name, split in self.data.splits.items()}
+        if self.progress.last:
+            self.run.rewind_events(self.progress.events)
+            yield {"event": "resumed", "run": str(self.run.directory), "checkpoint": self.progress.last}
+        else:
+            self.run.rewind_events(0)
+            yield self._event(
+                "started", run=str(self.run.directory), family=self.family, task=self.data.task,
+                labels=len(self.data.labels), splits=sizes,
+            )  # fmt: skip
+            for message in [*unused_settings(self.spec.training, self.family), *self._warnings()]:
+                yield self._event("warning", message=message)
+        yield from self._learn()
+        yield self._finish()
+
+    def _model(self) -> Classifier:
+        if self.progress.last:
+            return load_classifier(self.family, self.run.checkpoint(self.progress.last))
+        model: Classifier = registry.find("models", self.family).create(
+            self.spec.model, training=self.spec.training, task=self.data.task, labels=self.data.labels,
+            pair=self.data.pair,
+        )  # fmt: skip
+        return model
+
+    def _warnings(self) -> list[str]:
+        return [finding.message for finding in self.findings if finding.severity == "warning"]
+
+    def _learn(self) -> Iterator[Event]:
+        """Consume the model's steps until they end, the budget is spent, patience runs out, or a signal says stop."""
+        settings = self.spec.training
+        train, validation = self.data.splits["train"], self.data.splits["validation"]
+        clock = _Clock(self.progress.seconds, budget_s=60 * settings.max_minutes)
+        with _Stop() as stop:
+            for step in self.model.fit(train, validation, seed=settings.seed):
+                if not math.isfinite(step.loss):
+                    raise TaglineError(
+                        f"the loss is {step.loss} at step {step.number}", hint="lower training.learning_rate"
+                    )
+                last_chance = clock.is_over() or stop.signal is not None
+                if step.number % settings.log_every == 0 or step.evaluate:
+                    yield self._event(
+                        "step", step=step.number, total=step.total, loss=step.loss, settings=dict(step.settings)
+                    )  # fmt: skip
+                if step.evaluate:
+                    yield self._evaluate(step)
+                if step.evaluate or last_chance:
+                    self._keep(step, clock)
+                stop.raise_if_asked(self.run)
+                if reason := self._enough(clock):
+                    yield self._event("warning", message=reason)
+                    break
+        if not self.progress.best:
+            yield self._evaluate(Step(0, 0, 0.0))
+            self._keep(Step(0, 0, 0.0), clock)
+
+    def _enough(self, clock: "_Clock") -> str:
+        settings = self.spec.training
+        if clock.is_over():
+            return f"stopped after training.max_minutes = {settings.max_minutes:g}"
+        if settings.patience and self.progress.evaluations_without_gain >= settings.patience:
+            return f"stopped: no gain in {settings.patience} evaluations (training.patience)"
+        return ""
+
+    def _evaluate(self, step: Step) -> Event:
+        """Measure the model as it is on validation; the best so far will be kept."""
+        name = f"{step.number:06d}"
+        split = self.data.splits["validation"]
+        monitor = self.spec.training.monitor
+        figures: dict[str, Any] = {}
+        value, is_best = None, True
+        if len(split):
+            scores = scored(self.model, split.texts, labels=len(self.data.labels))
+            layer = self._decision_layer(scores)
+            figures = report.measured(self.data, split, layer.answers(scores))
+            value = figures.get(monitor)
+            if value is None:
+                hint = "set another training.monitor"
+                raise DataError(
+                    f"{monitor} cannot be measured on task {self.data.task} with this validation split", hint=hint
+                )
+            is_best = metrics.is_better(monitor, value, self.progress.best_value)
+        gained = {"best": name, "best_value": value, "evaluations_without_gain": 0}
+        missed = {"evaluations_without_gain": self.progress.evaluations_without_gain + 1}
+        self.progress = replace(self.progress, **(gained if is_best else missed))
+        plain = {key: number for key, number in figures.items() if isinstance(number, float)}
+        return self._event("evaluation", step=step.number, monitor=monitor, value=value, best=is_best, figures=plain)
+
+    def _keep(self, step: Step, clock: "_Clock") -> None:
+        """Write a checkpoint and make it count."""
+        name = f"{step.number:06d}"
+        directory = self.run.checkpoint(name)
+        storage.remove_directory(directory)
+        with storage.writing_directory(directory) as scratch:
+            self.model.save(scratch, resumable=True)
+        events = len(self.run.events())
+        self.progress = replace(self.progress, last=name, events=events, seconds=clock.seconds())
+        self.run.write_progress(self.progress)
+
+    def _decision_layer(self, scores: Any) -> DecisionLayer:
+        truth = self.data.splits["validation"].targets
+        return DecisionLayer.fit(
+            self.spec.decisions, task=self.data.task, labels=self.data.labels, scores=scores, truth=truth
+        )  # fmt: skip
+
+    def _finish(self) -> Event:
+        """Bundle the best model, and measure what was saved rather than what was in memory."""
+        found: dict[str, Any] = {}
+
+        def fill(directory: Path) -> dict[str, Any]:
+            load_classifier(self.family, self.run.checkpoint(self.progress.best)).save(directory)
+            found.update(self._measure(load_classifier(self.family, directory)))
+            return {
+                "tagline": __version__, "task": self.data.task, "pair": self.data.pair, "labels": self.data.labels,
+                "family": self.family, "spec": self.spec.model_dump(mode="json"),
+                "fingerprint": self.data.fingerprint, "decisions": found["report"]["decisions"],
+                "figures": _plain(found["report"]["test"]),
+            }  # fmt: skip
+
+        bundle.write(self.run.bundle, fill=fill, card=lambda manifest: report.model_card(manifest, found["report"]))
+        self.run.write_lines("predictions.jsonl", found["predictions"])
+        self.run.write_json("report.json", found["report"])
+        return self._event("finished", run=str(self.run.directory), figures=_plain(found["report"]["test"]))
+
+    def _measure(self, model: Classifier) -> dict[str, Any]:
+        validation, test = self.data.splits["validation"], self.data.splits["test"]
+        layer = self._decision_layer(scored(model, validation.texts, labels=len(self.data.labels)))
+        predictor = Predictor(model, layer, pair=self.data.pair)
+        answers = {"validation": predictor.answers(validation.texts), "test": predictor.answers(test.texts)}
+        return {
+            "report": report.build(
+                self.data, layer, family=self.family, findings=self.findings, answers=answers
+            ),
+            "predictions": report.predictions(self.data, test, answers["test"], layer),
+        }  # fmt: skip
+
+    def _event(self, kind: str, **details: Any) -> Event:
+        event = {"event": kind, "time": datetime.now(UTC).isoformat(), **details}
+        self.run.append_event(event)
+        return event
+
+
+def _plain(figures: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in figures.items() if isinstance(value, int | float)}
+
+
+@dataclass
+class _Clock:
+    """Seconds spent on learning, those of earlier attempts included."""
+
+    before: float
+    budget_s: float
+
+    def __post_init__(self) -> None:
+        self._start = time.monotonic()
+
+    def seconds(self) -> float:
+        return self.before + time.monotonic() - self._start
+
+    def is_over(self) -> bool:
+        return 0 < self.budget_s <= self.seconds()
+
+
+class _Stop:
+    """SIGTERM and Ctrl-C while a model learns: noted, and acted on between two steps. A second Ctrl-C acts at once."""
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *_problem: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        if self.signal == signal.SIGINT == number:
+            raise KeyboardInterrupt
+        self.signal = number
+
+    def raise_if_asked(self, run: Run) -> None:
+        """Stop here if a signal came; what was learned is in the last checkpoint."""
+        if self.signal is not None:
+            what = "interrupted" if self.signal == signal.SIGINT else "told to stop"
+            hint = f"tagline train --resume {run.directory}"
+            raise Interrupted(f"{what} after saving", signal_number=self.signal, hint=hint)
+
+
+def _git_commit() -> str:
+    """The commit of the working directory, if it is in a repository and git is there."""
+    try:
+        result = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return result.stdout.strip()
