@@ -1,9 +1,8 @@
 """A file of texts in, the same rows with answers out."""
 
 import csv
-import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any
@@ -27,6 +26,8 @@ def predict_file(bundle: Bundle, source: str, output: str | Path, *, text: Seque
     suffix = Path(output).suffix.lower()
     if suffix not in WRITERS:
         raise SpecError(f"cannot write {output}: no such format", hint=f"one of: {', '.join(WRITERS)}")
+    if not storage.is_utf8(str(output)):
+        raise SpecError("the output's name is not UTF-8", hint="name another")
     with storage.writing(storage.local(output)) as file:
         WRITERS[suffix](answered(bundle, source, text=text), file)
 
@@ -36,12 +37,16 @@ def answered(bundle: Bundle, address: str, *, text: Sequence[str] = ()) -> Itera
     predictor = Predictor.of(bundle)
     source = inspect(address, Layout())
     columns = text_columns(bundle, source, text)
-    bad = BadRows("stop")
+    bad = BadRows("stop", hint="mend them: every row gets an answer, or none does")
+    names, rows = _own_names(source.columns), 0
     for batch in batches(source, bad=bad):
+        rows += len(batch.lines)
         texts = list(_texts(batch, columns))
         for index, prediction in enumerate(predictor.predict(texts)):
-            yield _own_columns(batch, index) | prediction.to_dict()
+            yield _own_columns(batch, index, names) | prediction.to_dict()
     bad.settle()
+    if not rows:
+        raise DataError(f"{address} has no row to answer", hint="is it the right file?")
 
 
 def text_columns(bundle: Bundle, source: Source, named: Sequence[str] = ()) -> tuple[str, ...]:
@@ -62,10 +67,21 @@ def _texts(batch: Batch, columns: Sequence[str]) -> Iterator[Any]:
     return iter(cells[0]) if len(cells) == 1 else zip(*cells, strict=True)
 
 
-def _own_columns(batch: Batch, index: int) -> Row:
+def _own_names(columns: Sequence[str]) -> dict[str, str]:
+    """Under which name each input column is kept."""
+    names = {name: name for name in columns if name not in OURS}
+    for name in columns:
+        if name in OURS:
+            kept = f"input_{name}"
+            while kept in names.values():
+                kept = f"input_{kept}"
+            names[name] = kept
+    return names
+
+
+def _own_columns(batch: Batch, index: int, names: Mapping[str, str]) -> Row:
     return {
-        (f"input_{name}" if name in OURS else name): list(c) if isinstance(c := cells[index], tuple) else c
-        for name, cells in batch.columns.items()
+        names[name]: list(c) if isinstance(c := cells[index], tuple) else c for name, cells in batch.columns.items()
     }
 
 
@@ -75,14 +91,22 @@ def _write_jsonl(rows: Iterator[Row], file: IO[bytes]) -> None:
 
 
 def _write_csv(rows: Iterator[Row], file: IO[bytes], *, delimiter: str = ",") -> None:
-    text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
     writer: csv.DictWriter[str] | None = None
     for row in map(_flat, rows):
         if writer is None:
-            writer = csv.DictWriter(text, list(row), delimiter=delimiter, lineterminator="\n")
+            writer = csv.DictWriter(_Lines(file), list(row), delimiter=delimiter, lineterminator="\r\n")
             writer.writeheader()
         writer.writerow(row)
-    text.detach()
+
+
+class _Lines:
+    """Where a CSV writer writes: rows end in a line feed. (A writer told so itself leaves a lone CR unquoted.)"""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def write(self, row: str) -> None:
+        self._file.write(row.removesuffix("\r\n").encode() + b"\n")
 
 
 def _write_tsv(rows: Iterator[Row], file: IO[bytes]) -> None:
@@ -97,9 +121,7 @@ def _write_parquet(rows: Iterator[Row], file: IO[bytes]) -> None:
         hint = 'pip install "tagline[train]", or write csv or jsonl'
         raise PlaceError("writing Parquet needs pyarrow, which is not installed", hint=hint) from error
     flat = map(_flat, rows)
-    first = next(flat, None)
-    if first is None:
-        raise DataError("there is no row to write")
+    first = next(flat)
     types = {"score": pa.float64(), "abstained": pa.bool_()}
     schema = pa.schema([(name, types.get(name, pa.string())) for name in first])
     with ParquetWriter(file, schema) as writer:

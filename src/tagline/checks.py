@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tagline.dataset import SPLITS, Dataset, Example, Text
+from tagline.dataset import SPLITS, Dataset, Example, Text, normalised
 from tagline.splits import Ints
 
 Severity = Literal["error", "warning", "note"]
@@ -23,7 +23,7 @@ LONG_CHARACTERS = 10_000
 IMBALANCE = 50
 # What UTF-8 looks like when it was read as Latin-1 or cp1252, the replacement character, and control characters.
 MOJIBAKE = re.compile(r"Ã[\x80-\xbf©¨¤¶¼ª«¢®´±ŸŠ€‰]|â€[™œ\x9d“”¦˜]|ï»¿|\ufffd|[\x00-\x08\x0e-\x1f\x80-\x9f]")
-FORMULA = re.compile(r"[=+@]|-\D")
+FORMULA = re.compile(r"[=@]|[-+]\D")
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def duplicates(dataset: Dataset) -> Iterator[Finding]:
     if again.any():
         where = np.flatnonzero(again)
         yield Finding(
-            "duplicates", "note", f"{_rows_word(len(where))} repeat a text with the same label",
+            "duplicates", "note", f"{_rows_word(len(where))} with the text and the labels of an earlier one",
             "they are kept together in one split; remove them if they are copies rather than frequent",
             _rows(dataset, *_by_text(dataset, np.isin(dataset.groups, dataset.groups[where]))),
         )  # fmt: skip
@@ -94,10 +94,12 @@ def contradictions(dataset: Dataset) -> Iterator[Finding]:
     where = np.flatnonzero(_contradicting(dataset))
     if len(where):
         texts = len(np.unique(dataset.groups[where]))
+        one_of_them = "decide on one label, or use task multi if both are true"
+        advice = one_of_them if dataset.task == "single" else "give the same text the same labels"
         yield Finding(
             "contradictions", "warning",
             f"{texts} text{'s' * (texts > 1)} with different labels, in {_rows_word(len(where))}",
-            "decide on one label, or use task multi if both are true",
+            advice,
             _rows(dataset, *_by_text(dataset, _contradicting(dataset))),
         )  # fmt: skip
 
@@ -107,7 +109,7 @@ def leaks(dataset: Dataset) -> Iterator[Finding]:
     if len(dataset.leaked):
         yield Finding(
             "leaks", "warning",
-            f"{_rows_word(len(dataset.leaked))} stand again in a later split: left out of training or validation",
+            f"{_rows_word(len(dataset.leaked))} with a text that a later split has too: left out of the earlier one",
             "figures measured with such rows in training are too good; mend the files to silence this",
             _rows(dataset, *dataset.leaked),
         )  # fmt: skip
@@ -122,6 +124,11 @@ def label_count(dataset: Dataset) -> Iterator[Finding]:
             "one-label", "error", f'every row has the label "{dataset.labels[0]}"; there is nothing to learn',
             "is data.labels the right column?", _rows(dataset, 0),
         )  # fmt: skip
+    elif used == 0:
+        yield Finding(
+            "no-label", "error", "no row has a label; there is nothing to learn",
+            "are data.labels the right columns?", _rows(dataset, 0, 1, 2),
+        )  # fmt: skip
     elif used > max(20, len(dataset) // 3):
         yield Finding(
             "labels-look-like-text", "error",
@@ -129,6 +136,17 @@ def label_count(dataset: Dataset) -> Iterator[Finding]:
             "is data.labels the right column? several labels in one cell need data.label_separator",
             _rows(dataset, 0, 1, 2),
         )  # fmt: skip
+
+
+def unlabelled_rows(dataset: Dataset) -> Iterator[Finding]:
+    """Rows of task `multi` without any label: they may mean none of them, or not looked at."""
+    if dataset.task == "multi" and dataset.targets.any():
+        where = np.flatnonzero(~dataset.targets.any(axis=1))
+        if len(where):
+            yield Finding(
+                "unlabelled-rows", "note", f"{_rows_word(len(where))} without a label",
+                "fine where none applies; data.none_label gives them a label of their own", _rows(dataset, *where),
+            )  # fmt: skip
 
 
 def rare_labels(dataset: Dataset) -> Iterator[Finding]:
@@ -177,10 +195,10 @@ def imbalance(dataset: Dataset) -> Iterator[Finding]:
 
 
 def alike_labels(dataset: Dataset) -> Iterator[Finding]:
-    """Labels that differ only in case or spaces."""
+    """Labels that differ only in case, or in what stands between their words."""
     by_key: dict[str, list[str]] = {}
     for name in dataset.labels:
-        by_key.setdefault(re.sub(r"[\W_]+", "", name.casefold()) or name, []).append(name)
+        by_key.setdefault(re.sub(r"(?<=\w)[\s_-]+(?=\w)", " ", normalised(name)), []).append(name)
     alike = [" / ".join(names) for names in by_key.values() if len(names) > 1]
     if alike:
         listed = ", ".join(alike[:SHOWN_ROWS])
@@ -220,7 +238,7 @@ def skipped_rows(dataset: Dataset) -> Iterator[Finding]:
 
 CHECKS: tuple[Callable[[Dataset], Iterator[Finding]], ...] = (
     split_sizes, label_count, no_text, skipped_rows, empty_texts, long_texts, odd_characters, contradictions, leaks,
-    rare_labels, untrained_labels, alike_labels, formula_labels, duplicates, imbalance,
+    unlabelled_rows, rare_labels, untrained_labels, alike_labels, formula_labels, duplicates, imbalance,
 )  # fmt: skip
 
 
@@ -239,7 +257,7 @@ def _any_side(text: Text, is_so: Callable[[str], bool]) -> bool:
 
 
 def _rows(dataset: Dataset, *rows: int) -> tuple[Example, ...]:
-    return tuple(dataset.example(int(row)) for row in rows[:SHOWN_ROWS])
+    return tuple(dataset.example(int(row)) for row in rows[:SHOWN_ROWS] if row < len(dataset))
 
 
 def _rows_word(count: int) -> str:

@@ -3,14 +3,14 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from tagline import dataset
 from tagline import spec as specs
 from tagline.dataset import ONE_HOT, SPLIT_WORDS, SPLITS, layout_of, sources_of
 from tagline.errors import DataError, SpecError
-from tagline.readers import Source, inspect, sampled
+from tagline.readers import BadRows, Cell, Source, batches, inspect, sampled
 from tagline.spec import Data, Spec
 from tagline.storage import expand
 
@@ -25,6 +25,11 @@ TEXT_WORDS = ("text", "message", "review", "sentence", "comment", "document", "b
 LABEL_WORDS = ("label", "labels", "category", "categories", "class", "target", "topic", "topics", "sentiment", "intent",
                "emotion", "tag", "tags", "verdict", "rating", "stars", "score")  # fmt: skip
 SPLIT_NAMES = ("split", "usage", "ml_use", "fold", "partition", "set", "subset")
+NEVER_GUESSED = frozenset((
+    "id", "ids", "uuid", "guid", "index", "number", "count", "num", "date", "time", "datetime", "timestamp", "created",
+    "updated", "received", "year", "month", "day", "url", "price", "amount", "length",
+))  # fmt: skip
+DATE = re.compile(r"(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}|\d{1,2}:\d{2}).{0,20}")
 SEPARATORS = ("|", ";", ",", "/")
 LONGEST_LABEL = 60
 
@@ -64,6 +69,24 @@ class Column:
         """Whether it holds nothing but numbers."""
         return all(re.fullmatch(r"[-+]?\d+(\.\d+)?", value.strip()) for value in self.distinct)
 
+    @property
+    def repeats(self) -> bool:
+        """Whether its values are short and come back, as labels do and ids and texts do not."""
+        few = 1 <= len(self.distinct) <= max(2, len(self.values) // 2)
+        return few and max(map(len, self.distinct)) <= LONGEST_LABEL
+
+    @property
+    def could_be_labels(self) -> bool:
+        """Whether its name and values would do for labels: no date, no id, no measure."""
+        return self.repeats and len(self.distinct) >= 2 and not self.is_beside_the_point
+
+    @property
+    def is_beside_the_point(self) -> bool:
+        """Whether it is an id, a date or a measure, by its name or its values."""
+        if NEVER_GUESSED & set(_words(self.name)):
+            return True
+        return all(DATE.fullmatch(value.strip()) or re.fullmatch(r"[-+]?\d*\.\d+", value) for value in self.distinct)
+
 
 def resolve(source: str, overrides: Sequence[str] = ()) -> Resolved:
     """The spec in a TOML file, or one for a data file; every problem of either at once."""
@@ -93,21 +116,12 @@ def complete(raw: Mapping[str, Any], *, where: str) -> Resolved:
 
 def missing_columns(data: Data) -> list[str]:
     """Columns that the spec names and a file lacks."""
-    problems: list[str] = []
-    for split in SPLITS:
-        for source in sources_of(data, split):
-            for key, columns in (("text", data.text_columns), ("labels", data.label_columns), ("split", (data.split,))):
-                if key == "split" and (not data.split or split != "train"):
-                    continue
-                problems += [no_column(f"data.{key}", name, source) for name in columns if name not in source.columns]
-    return list(dict.fromkeys(problems))
-
-
-def no_column(key: str, name: str, source: Source) -> str:
-    """The sentence for a column that is not there."""
-    close = get_close_matches(name, source.columns, n=1)
-    meant = f' (did you mean "{close[0]}"?)' if close else ""
-    return f'{key}: {source.name} has no column "{name}"{meant}; it has: {", ".join(source.columns)}'
+    return [
+        problem
+        for split in SPLITS
+        for source in sources_of(data, split)
+        for problem in dataset.missing_columns(data, source, split)
+    ]
 
 
 def guess(data: Data) -> tuple[dict[str, Any], list[str]]:
@@ -119,23 +133,43 @@ def guess(data: Data) -> tuple[dict[str, Any], list[str]]:
     guessed: dict[str, Any] = {}
     reasons: list[str] = []
     if not data.text:
-        guessed["text"], why = _guess_text(source, columns, taken=data.label_columns)
+        guessed["text"], why = _guess_text(source, columns, taken=(*data.label_columns, data.split))
         reasons.append(_said("text", guessed["text"], why))
     text = guessed.get("text", data.text)
+    taken = {data.split, *data.label_columns, *((text,) if isinstance(text, str) else text)}
+    free = [column for column in columns if column.name not in taken and column.values]
+    split = next((column for column in free if _is_split(column)), None)
+    if split and not data.split and not source.split_column:
+        guessed["split"] = split.name
+        reasons.append(_said("split", split.name, f"its values are {', '.join(sorted(split.distinct))}"))
+        free.remove(split)
     if not data.labels:
-        taken = (text,) if isinstance(text, str) else text
-        guessed |= _guess_labels(source, [c for c in columns if c.name not in taken], data, reasons)
+        guessed |= _guess_labels(source, free, data, reasons)
     return guessed, reasons
 
 
 def columns_of(source: Source) -> list[Column]:
-    """Each column with its values in the first rows."""
+    """Each column with its values in the first rows; a list's items count one by one."""
     batch = sampled(source, SAMPLE_ROWS)
-    cells = {name: batch.columns[name] for name in source.columns}
+    if not batch.lines:
+        raise _rowless(source)
     return [
-        Column(name, tuple("|".join(cell) if isinstance(cell, tuple) else cell for cell in column if cell))
-        for name, column in cells.items()
+        Column(name, tuple(value for cell in batch.columns[name] for value in _values(cell) if value))
+        for name in source.columns
     ]
+
+
+def _rowless(source: Source) -> DataError:
+    """Why there is nothing to look at: every row is bad, or there is none."""
+    bad = BadRows()
+    for _ in batches(source, bad=bad):
+        pass
+    bad.settle()
+    return DataError(f"{source.name} has a header and no rows" if source.header else f"{source.name} has no rows")
+
+
+def _values(cell: Cell) -> tuple[str, ...]:
+    return cell if isinstance(cell, tuple) else (cell or "",)
 
 
 def _guess_text(source: Source, columns: list[Column], *, taken: Sequence[str]) -> tuple[str | tuple[str, ...], str]:
@@ -147,62 +181,56 @@ def _guess_text(source: Source, columns: list[Column], *, taken: Sequence[str]) 
     for word in TEXT_WORDS:
         if word in by_name and not by_name[word].is_numeric:
             return by_name[word].name, "its name"
-    longest = max(free, key=lambda column: column.mean_length, default=None)
+    words = [column for column in free if not column.is_numeric]
+    texts = [column for column in words if not column.is_beside_the_point]
+    longest = max(texts or words, key=lambda column: column.mean_length, default=None)
     if longest is None or longest.mean_length < 3:
         raise _undecided("text", source)
     return longest.name, f"the longest texts, {longest.mean_length:.0f} characters on average"
 
 
 def _guess_labels(source: Source, columns: list[Column], data: Data, reasons: list[str]) -> dict[str, Any]:
-    """The labels among the columns that are not text, and with them a separator and a split column."""
-    guessed: dict[str, Any] = {}
-    split = next((column for column in columns if _is_split(column)), None)
-    if split and not data.split and not source.split_column:
-        guessed["split"] = split.name
-        reasons.append(_said("split", split.name, f"its values are {', '.join(sorted(split.distinct))}"))
-        columns = [column for column in columns if column is not split]
-    named = _by_name(columns)
-    one_hot = [column for column in columns if column.values and column.is_one_hot]
-    if len(one_hot) >= 2 and (named is None or named in one_hot):
-        guessed["labels"] = tuple(column.name for column in one_hot)
-        reasons.append(_said("labels", guessed["labels"], f"{len(one_hot)} columns of 0 and 1: task multi"))
-        return guessed
-    chosen = named or _by_values(columns)
-    if chosen is None:
-        raise _undecided("labels", source)
-    guessed["labels"] = chosen.name
+    """The labels among the columns that are neither text nor split, and with them a separator."""
+    exact = (column for word in LABEL_WORDS for column in columns if column.name.lower() == word)
+    named = next((column for column in exact if column.repeats or not column.is_numeric), None)
+    one_hot = [column for column in columns if column.is_one_hot]
+    if len(one_hot) >= 2 and not named:
+        names = tuple(column.name for column in one_hot)
+        reasons.append(_said("labels", names, f"{len(one_hot)} columns of 0 and 1: task multi"))
+        return {"labels": names}
+    if chosen := named or _named_alike(columns):
+        why = "its name"
+    else:
+        chosen, why = _by_values(source, columns), "few and short values"
+    guessed = {"labels": chosen.name}
     separator = "" if data.label_separator or source.format == "automl" else _label_separator(chosen)
     parts = {part for value in chosen.distinct for part in (value.split(separator) if separator else (value,))}
-    why = "its name" if chosen is named else "few and short values"
-    reasons.append(_said("labels", chosen.name, f"{why}; {len(parts)} different ones in the first rows"))
+    found = f"{len(parts)} label{'s' * (len(parts) != 1)} in the first rows"
+    reasons.append(_said("labels", chosen.name, f"{why}; {found}"))
     if separator:
         guessed["label_separator"] = separator
         reasons.append(_said("label_separator", separator, "several labels in one cell: task multi"))
     return guessed
 
 
-def _by_name(columns: Sequence[Column]) -> Column | None:
-    """A column whose whole name, or else a word of it, is one that labels have."""
-    for word in LABEL_WORDS:
-        for column in columns:
-            if column.name.lower() == word and column.values:
-                return column
-    for word in LABEL_WORDS:
-        for column in columns:
-            if word in re.split(r"[\W_]+", column.name.lower()) and column.values and _could_be_labels(column):
-                return column
-    return None
+def _named_alike(columns: Sequence[Column]) -> Column | None:
+    """A column with a word in its name that labels have, and with values that would do."""
+    alike = (column for word in LABEL_WORDS for column in columns if word in _words(column.name))
+    return next((column for column in alike if column.could_be_labels), None)
 
 
-def _by_values(columns: Sequence[Column]) -> Column | None:
-    """The column with few, short values that are repeated; words before numbers, then fewer values."""
-    candidates = [column for column in columns if column.values and _could_be_labels(column)]
-    return min(candidates, key=lambda column: (column.is_numeric, len(column.distinct)), default=None)
+def _by_values(source: Source, columns: Sequence[Column]) -> Column:
+    """The one column with few, short values that come back; words before numbers."""
+    candidates = [column for column in columns if column.could_be_labels]
+    candidates = [column for column in candidates if not column.is_numeric] or candidates
+    if len(candidates) != 1:
+        raise _undecided("labels", source, candidates)
+    return candidates[0]
 
 
-def _could_be_labels(column: Column) -> bool:
-    repeated = 2 <= len(column.distinct) <= max(2, len(column.values) // 2)
-    return repeated and max(map(len, column.distinct)) <= LONGEST_LABEL
+def _words(name: str) -> list[str]:
+    """`predictedCategory`, `predicted_category` and `Predicted Category` as words."""
+    return re.split(r"[\W_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
 
 
 def _is_split(column: Column) -> bool:
@@ -211,19 +239,22 @@ def _is_split(column: Column) -> bool:
 
 
 def _label_separator(column: Column) -> str:
-    """The separator that turns many combinations into few labels."""
+    """The separator that turns many combinations into few labels, of which some cells have more than others."""
     for separator in SEPARATORS:
         joined = [value for value in column.values if separator in value]
         parts = {part.strip() for value in column.distinct for part in value.split(separator)}
-        if len(joined) >= 0.05 * len(column.values) and len(parts) < len(column.distinct):
+        # Cells that all have as many parts are names in levels, such as billing/refund.
+        uneven = len({value.count(separator) for value in column.distinct}) > 1
+        if len(joined) >= 0.05 * len(column.values) and len(parts) < len(column.distinct) and uneven:
             return separator
     return ""
 
 
-def _undecided(key: str, source: Source) -> SpecError:
-    listed = ", ".join(source.columns)
-    hint = f"say which: data.{key}=COLUMN"
-    return SpecError(f"cannot tell which column of {source.name} holds the {key}; it has: {listed}", hint=hint)
+def _undecided(key: str, source: Source, candidates: Sequence[Column] = ()) -> SpecError:
+    names = [column.name for column in candidates]
+    could = f"it could be {' or '.join(names)}" if names else f"it has: {', '.join(source.columns)}"
+    hint = f"say which: data.{key}={names[0] if names else 'COLUMN'}"
+    return SpecError(f"cannot tell which column of {source.name} holds the {key}; {could}", hint=hint)
 
 
 def _said(key: str, value: object, why: str) -> str:

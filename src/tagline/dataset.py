@@ -1,6 +1,8 @@
 """Example, Labels, Dataset: labelled texts in fixed splits, with a fingerprint."""
 
 import hashlib
+import math
+import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +17,7 @@ from tagline import storage
 from tagline.errors import DataError
 from tagline.readers import BadRow, BadRows, Batch, Cell, Layout, Source, batches, inspect
 from tagline.spec import Data
-from tagline.splits import Ints, deal, group_ids, strata_of
+from tagline.splits import Ints, deal, group_ids
 
 Task = Literal["single", "multi"]
 SplitName = Literal["train", "validation", "test"]
@@ -29,6 +31,8 @@ SPLIT_WORDS: dict[str, SplitName] = {
     "development": "validation", "eval": "validation",
     "test": "test", "testing": "test",
 }  # fmt: skip
+LEFT_OUT = -1
+"""The split of a row that stands in none."""
 MOST_MULTI_CELLS = 2_000_000_000
 """Rows times labels, one byte each."""
 ONE_HOT = {"0": False, "1": True, "false": False, "true": True}
@@ -123,6 +127,11 @@ class Dataset:
         """The texts of any rows."""
         return Texts(self._store.columns, rows)
 
+    def select(self, *names: SplitName) -> Split:
+        """The rows of several splits as one, in file order; of none, no row."""
+        rows = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *(self.splits[name].rows for name in names)]))
+        return Split(self.texts(rows), self.targets[rows], rows)
+
     def example(self, row: int) -> Example:
         """One row with its labels and where it stands."""
         source = int(np.searchsorted(self._store.source_ends, row, side="right"))
@@ -156,13 +165,29 @@ def normalised(text: str) -> str:
 
 
 def layout_of(data: Data) -> Layout:
-    """What the spec says about how files are read."""
-    return Layout(format=data.format, separator=data.separator, header=data.header, encoding=data.encoding)
+    """What the spec says about how files are read; columns named otherwise than we would have a header."""
+    named = [name for name in (*data.text_columns, *data.label_columns, data.split) if name]
+    has_names = any(not re.fullmatch(r"column_\d+", name) for name in named)
+    header = True if data.header == "auto" and has_names else data.header
+    return Layout(format=data.format, separator=data.separator, header=header, encoding=data.encoding)
 
 
 def sources_of(data: Data, split: SplitName) -> list[Source]:
     """The files given for a split, looked at."""
     return [inspect(address, layout_of(data)) for address in storage.expand(data.addresses(split))]
+
+
+def missing_columns(data: Data, source: Source, split: SplitName) -> list[str]:
+    """A line for each column that the spec names and this file lacks."""
+    named = {"text": data.text_columns, "labels": data.label_columns}
+    if data.split and split == "train":
+        named["split"] = (data.split,)
+    return [
+        f'data.{key}: {source.name} has no column "{column}"; it has: {", ".join(source.columns)}'
+        for key, columns in named.items()
+        for column in columns
+        if column not in source.columns
+    ]
 
 
 def load(data: Data) -> Dataset:
@@ -192,6 +217,8 @@ class _Reading:
 
     def read(self, source: Source, split: SplitName) -> None:
         """Take in one file."""
+        if problems := missing_columns(self.data, source, split):
+            raise DataError("\n".join(problems))
         for batch in batches(source, bad=self.bad):
             self._add(source, batch, split)
         self.sources.append(source)
@@ -251,7 +278,7 @@ class _Reading:
         }  # fmt: skip
         return Dataset(
             task=task, labels=labels, pair=len(self.texts) == 2, splits=splits, leaked=leaked,
-            fingerprint=self.fingerprint.finished(labels, targets),
+            fingerprint=self.fingerprint.finished(task, labels, targets),
             sources=tuple(self.sources), bad_rows=tuple(self.bad.rows), _store=store,
         )  # fmt: skip
 
@@ -270,28 +297,20 @@ def _split(
     data: Data, given: NDArray[np.int8], groups: Ints, targets: NDArray[Any]
 ) -> tuple[dict[SplitName, Ints], Ints]:
     """The rows of each split, in file order, and the rows left out because a later given split has their text."""
-    train, validation, test = (given == SPLITS.index(name) for name in SPLITS)
-    leaked = train & np.isin(groups, groups[validation | test]) | validation & np.isin(groups, groups[test])
-    train, validation = train & ~leaked, validation & ~leaked
+    validation, test = (given == SPLITS.index(name) for name in ("validation", "test"))
+    later = ~test & np.isin(groups, groups[test])
+    later |= ~(validation | test) & np.isin(groups, groups[validation])
+    split = np.where(later, LEFT_OUT, given)
     random = np.random.default_rng(data.seed)
-    strata, kinds = strata_of(targets)
-
-    def cut(pool: NDArray[np.bool_], share: float) -> NDArray[np.bool_]:
-        chosen = np.zeros_like(pool)
-        chosen[pool] = deal(groups[pool], strata[pool], kinds[pool], share=share, random=random)
-        return chosen
-
-    has_test, has_validation = bool((given == 2).any()), bool((given == 1).any())
-    if not has_test:
-        test = cut(train, data.test_share)
-        train = train & ~test
-    if not has_validation:
-        validation = cut(train, data.validation_share / (1 - (0 if has_test else data.test_share)))
-        train = train & ~validation
+    shares = (0 if validation.any() else data.validation_share, 0 if test.any() else data.test_share)
+    pool = np.flatnonzero(split == SPLITS.index("train"))
+    split[pool] = deal(groups[pool], targets[pool], shares=shares, random=random)
     if data.fraction < 1:
-        train = cut(train, data.fraction)
-    rows = {name: np.flatnonzero(mask) for name, mask in zip(SPLITS, (train, validation, test), strict=True)}
-    return rows, np.flatnonzero(leaked)
+        pool = np.flatnonzero(split == SPLITS.index("train"))
+        dropped = deal(groups[pool], targets[pool], shares=(1 - data.fraction,), random=random, cover=False) > 0
+        split[pool[dropped]] = LEFT_OUT
+    rows = {name: np.flatnonzero(split == number) for number, name in enumerate(SPLITS)}
+    return rows, np.flatnonzero(later)
 
 
 class _Fingerprint:
@@ -309,9 +328,9 @@ class _Fingerprint:
             content_hash.update(content or b"")
             length_hash.update(np.diff(np.frombuffer(offsets, dtype=np.int64)).tobytes())
 
-    def finished(self, labels: Sequence[str], targets: NDArray[Any]) -> str:
+    def finished(self, task: Task, labels: Sequence[str], targets: NDArray[Any]) -> str:
         """The fingerprint of the whole."""
-        total = hashlib.sha256(repr(list(labels)).encode())
+        total = hashlib.sha256(repr((task, *labels)).encode())
         for part in (self._given, *(part for pair in self._texts for part in pair)):
             total.update(part.digest())
         total.update(np.ascontiguousarray(targets).tobytes())
@@ -365,10 +384,10 @@ class _Named:
         self._counts: list[NDArray[np.int32]] = []
 
     def problems(self, columns: Sequence[Sequence[Cell]]) -> dict[int, str]:
-        """Rows without a label, where a row has one label."""
-        missing = {cell for cell in set(columns[0]) if cell is None or (isinstance(cell, str) and not cell.strip())}
-        if self._separator or not missing:
+        """Rows without a label, where a row needs one."""
+        if self._separator or self._none_label:
             return {}
+        missing = {cell for cell in set(columns[0]) if cell is None or (isinstance(cell, str) and not cell.strip())}
         return {index: "no label" for index, cell in enumerate(columns[0]) if cell in missing}
 
     def add(self, columns: Sequence[Sequence[Cell]]) -> None:
@@ -382,10 +401,9 @@ class _Named:
         return tuple(self._codes.setdefault(name, len(self._codes)) for name in self._names_in(cell))
 
     def _names_in(self, cell: Cell) -> tuple[str, ...]:
-        if isinstance(cell, str) and not self._separator:
-            return (cell.strip(),)
-        parts = cell.split(self._separator) if isinstance(cell, str) else cell or ()
-        return tuple(dict.fromkeys(name for part in parts if (name := part.strip())))
+        if isinstance(cell, str):
+            cell = tuple(cell.split(self._separator)) if self._separator else (cell,)
+        return tuple(dict.fromkeys(name for part in cell or () if (name := part.strip())))
 
     def finished(self) -> tuple[Task, tuple[str, ...], NDArray[Any]]:
         """The names in their natural order, and the targets in its terms."""
@@ -429,6 +447,7 @@ def _with_none_label(
 def _natural(name: str) -> tuple[int, float, str]:
     """Numbers by size and before words, words by letter."""
     try:
-        return 0, float(name), name
+        number = float(name)
     except ValueError:
-        return 1, 0.0, name
+        number = math.nan
+    return (0, number, name) if math.isfinite(number) else (1, 0.0, name)

@@ -1,8 +1,9 @@
 """Which encoding a file's bytes are in, from the bytes alone."""
 
 import codecs
+import io
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import IO
 
@@ -25,7 +26,7 @@ KANA = re.compile(r"[ぁ-ゖァ-ヺー、。]")
 # All of Hangul will not do: cp949 has a rare syllable for nearly every pair of bytes.
 FREQUENT_HANGUL = re.compile(
     "[이다는가고하의에을지은도로기나한아사어영화보리그시너무만게자서인정라대거들스마수음일전내말주해진없연야안여우요좋면러있"
-    "니으점했던네본감재미구더것를와과오장동원부성제상비조용국실생된적번간때문]"
+    "니으점했던네본감재미구더것를와과오장동원부성제상비조용국실생된적번간때문ㅋㅎㅠㅜ]"
 )
 FREQUENT_HANZI = re.compile(
     "[的一是不了在人有我他这這中大来來上个個国國到说說们們为為子和你地出道也时時年得就那要下以生会會自着去之过過家学學"
@@ -34,8 +35,26 @@ FREQUENT_HANZI = re.compile(
 )
 # What a high byte means in running European text: a letter, or punctuation that a word processor wrote.
 WESTERN = re.compile("[À-ÖØ-öø-ÿŒœŠšŽžŸ€‚„…‰‹›‘’“”•–—™¡¿«»°§£©®´·½²³ß]")
+# What bytes turn into when they are read in the wrong encoding: control characters, private and impossible ones.
+SENSELESS = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ue000-\uf8ff\ufffd-\uffff]")
 # Bytes that European text has one or two of in a row, other scripts whole runs of.
 HIGH_RUN = re.compile(rb"[\x80-\xff]+")
+
+
+UNREADABLE = ("idna", "punycode", "undefined")
+"""Codecs of Python that are for names rather than for files."""
+
+KEEP = "tagline-keep"
+
+
+def _kept(error: UnicodeError) -> tuple[str, int]:
+    """Bytes that do not fit as lone surrogates. Python's own `surrogateescape` cannot do that below 0x80 (UTF-16)."""
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    return "".join(chr(0xDC00 + byte) for byte in error.object[error.start : error.end]), error.end
+
+
+codecs.register_error(KEEP, _kept)
 
 
 @dataclass(frozen=True)
@@ -48,17 +67,24 @@ class Encoding:
     @property
     def errors(self) -> str:
         """How a reader decodes: a damaged file keeps its odd bytes as lone surrogates, so that rows can be named."""
-        return "surrogateescape" if self.damaged else "strict"
+        return KEEP if self.damaged else "strict"
 
 
 def named(name: str, file: IO[bytes]) -> Encoding:
     """The encoding the user named, checked against the bytes."""
     try:
         codec = codecs.lookup(name)
-    except LookupError as error:
-        hint = 'a name such as utf-8, latin-1, cp1252, utf-16, shift_jis, euc-kr, gb18030, or "auto"'
-        raise SpecError(f'data.encoding: no encoding "{name}"', hint=hint) from error
-    return Encoding(name, damaged=not _decodes(file, codec.incrementaldecoder))
+        io.TextIOWrapper(io.BytesIO(), name)  # refuses codecs that make no text, such as hex
+    except (LookupError, ValueError) as error:
+        raise _unknown(name) from error
+    if codec.name in UNREADABLE:
+        raise _unknown(name)
+    start = file.read(BLOCK)
+    file.seek(0)
+    marks = tuple(mark for mark, marked in BOMS if marked == codec.name)
+    if codec.name in ("utf-16", "utf-32") and not start.startswith(marks):
+        name = _unmarked_utf16(start) or f"{codec.name}-le"
+    return _checked(name, file)
 
 
 def detected(file: IO[bytes]) -> Encoding:
@@ -67,24 +93,31 @@ def detected(file: IO[bytes]) -> Encoding:
     file.seek(0)
     for mark, name in BOMS:
         if start.startswith(mark):
-            return Encoding(name)
+            return _checked(name, file)
     if name := _unmarked_utf16(start):
-        return Encoding(name)
-    if _decodes(file, codecs.getincrementaldecoder("utf-8")):
+        return _checked(name, file)
+    if _decodes(file, "utf-8"):
         return Encoding("utf-8")
     file.seek(0)
     sample = _lines_beyond_ascii(file)
     if _is_damaged_utf8(sample):
         return Encoding("utf-8", damaged=True)
-    name = _legacy(sample)
     file.seek(0)
-    return Encoding(name, damaged=not _decodes(file, codecs.getincrementaldecoder(name)))
+    return _checked(_legacy(sample), file)
 
 
-def _decodes(file: IO[bytes], decoder_type: Callable[[str], codecs.IncrementalDecoder] | None) -> bool:
-    if decoder_type is None:
-        return True
-    decoder = decoder_type("strict")
+def _unknown(name: str) -> SpecError:
+    hint = 'a name such as utf-8, latin-1, cp1252, utf-16, shift_jis, euc-kr, gb18030, or "auto"'
+    return SpecError(f'data.encoding: no encoding "{name}"', hint=hint)
+
+
+def _checked(name: str, file: IO[bytes]) -> Encoding:
+    return Encoding(name, damaged=not _decodes(file, name))
+
+
+def _decodes(file: IO[bytes], name: str) -> bool:
+    """Whether all bytes of a file fit an encoding."""
+    decoder = codecs.getincrementaldecoder(name)("strict")
     try:
         while block := file.read(BLOCK):
             decoder.decode(block)
@@ -95,16 +128,28 @@ def _decodes(file: IO[bytes], decoder_type: Callable[[str], codecs.IncrementalDe
 
 
 def _unmarked_utf16(start: bytes) -> str:
-    """UTF-16 without its mark: in text that is mostly Latin every second byte is zero."""
+    """UTF-16 without its mark: zero bytes, which no other text has, and line breaks and sense in what they make."""
     half = len(start) // 2
-    if half < 2:
-        return ""
     even, odd = start[0::2].count(0), start[1::2].count(0)
-    if odd > 0.4 * half and even < 0.05 * half:
+    if odd > 0.4 * half and even < 0.05 * half:  # mostly Latin: every second byte is zero
         return "utf-16-le"
     if even > 0.4 * half and odd < 0.05 * half:
         return "utf-16-be"
+    if even + odd == 0 or _makes_sense(start.replace(b"\0", b""), "utf-8"):
+        return ""
+    for codec in ("utf-16-le", "utf-16-be"):  # in other scripts only line breaks and spaces have zero bytes
+        line_break = "\n".encode(codec)
+        if any(start[at : at + 2] == line_break for at in range(0, len(start), 2)) and _makes_sense(start, codec):
+            return codec
     return ""
+
+
+def _makes_sense(start: bytes, codec: str) -> bool:
+    """Whether the first bytes of a file decode to text without control characters."""
+    try:
+        return not SENSELESS.search(codecs.getincrementaldecoder(codec)("strict").decode(start))
+    except UnicodeDecodeError:
+        return False
 
 
 def _lines_beyond_ascii(file: Iterable[bytes]) -> bytes:
@@ -118,11 +163,11 @@ def _lines_beyond_ascii(file: Iterable[bytes]) -> bytes:
 
 
 def _is_damaged_utf8(sample: bytes) -> bool:
-    """UTF-8 with some bytes hurt: far more characters that fit than bytes that do not."""
+    """UTF-8 with some bytes hurt: more characters that fit than bytes that do not; others fit by chance alone."""
     text = sample.decode("utf-8", "surrogateescape")
     hurt = sum("\udc80" <= character <= "\udcff" for character in text)
     fitting = sum(character > "\x7f" for character in text) - hurt
-    return fitting > 4 * hurt
+    return fitting > 2 * hurt
 
 
 def _legacy(sample: bytes) -> str:

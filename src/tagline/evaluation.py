@@ -83,9 +83,7 @@ def _in_terms_of(found: Dataset, labels: tuple[str, ...], task: str) -> Dataset:
         raise DataError("the bundle gives one label a text; this data has several", hint="see data.labels")
     else:
         targets = position[found.targets[rows]]
-    nothing = np.zeros(0, dtype=np.int64)
-    empty = Split(found.texts(nothing), targets[:0], nothing)
-    splits = {"train": empty, "validation": empty, "test": Split(found.texts(rows), targets, rows)}
+    splits = {"train": found.select(), "validation": found.select(), "test": Split(found.texts(rows), targets, rows)}
     return replace(found, task=task, labels=labels, splits=splits)  # type: ignore[arg-type]
 
 

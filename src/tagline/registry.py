@@ -6,7 +6,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
-from tagline.errors import SpecError
+from tagline.errors import PlaceError, SpecError
 
 BUILT_IN: dict[str, dict[str, str]] = {
     "models": {"linear": "tagline.models.linear:Linear"},
@@ -34,7 +34,12 @@ def find(kind: str, name: str) -> Any:
     if name not in table:
         raise SpecError(explain_unknown(kind, name))
     module, _, attribute = table[name].partition(":")
-    return getattr(import_module(module), attribute)
+    try:
+        return getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        ours = name in BUILT_IN[kind]
+        hint = 'pip install "tagline[train]"' if ours else "update or remove the package that brings it"
+        raise PlaceError(f"{SINGULAR[kind]} {name} cannot be loaded: {error}", hint=hint) from error
 
 
 def explain_unknown(kind: str, name: str) -> str:

@@ -6,7 +6,7 @@ import os
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
@@ -45,6 +45,7 @@ class Progress:
     last: str = ""
     best: str = ""
     best_value: float | None = None
+    best_settings: dict[str, float] = field(default_factory=dict)
     evaluations_without_gain: int = 0
     events: int = 0
     """Lines of events.jsonl that were written before the last checkpoint."""

@@ -8,15 +8,28 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    SerializeAsAny,
+    Tag,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic.json_schema import models_json_schema
 from pydantic_core import ErrorDetails
 
 from tagline import registry
-from tagline.errors import SpecError
+from tagline.errors import PlaceError, SpecError
 
 DEFAULT_FAMILY = "linear"
 
 Share = Annotated[float, Field(ge=0, lt=1)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+"""What every random generator in use takes."""
 Monitor = Literal[
     "accuracy", "macro_f1", "micro_f1", "weighted_f1", "balanced_accuracy", "mcc", "log_loss", "auroc",
     "subset_accuracy", "jaccard", "average_precision",
@@ -26,7 +39,8 @@ Monitor = Literal[
 class Section(BaseModel):
     """One table of the spec: frozen, and strict about names and types."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    # Defaults are checked too, so that one written as 0 and one read back as 0.0 are the same spec.
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, validate_default=True)
 
 
 class Data(Section):
@@ -54,7 +68,7 @@ class Data(Section):
     validation_share: Share = Field(0.1, description="of train, where no validation data is given")
     test_share: Share = Field(0.1, description="of train, where no test data is given")
     fraction: float = Field(1.0, gt=0, le=1, description="of the training rows, for a quick try")
-    seed: int = Field(42, ge=0, description="of the split and the fraction")
+    seed: Seed = Field(42, description="of the split and the fraction")
 
     @property
     def text_columns(self) -> tuple[str, ...]:
@@ -73,14 +87,19 @@ class Data(Section):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
+        wrong: list[str] = []
         if self.validation_share + self.test_share >= 1:
-            raise ValueError("validation_share and test_share leave nothing to train on")
+            wrong.append("validation_share and test_share leave nothing to train on")
         if not isinstance(self.text, str) and not 1 <= len(self.text) <= 2:
-            raise ValueError("text takes one column or the two of a pair")
+            wrong.append("text takes one column or the two of a pair")
         if not isinstance(self.labels, str) and (self.label_separator or not self.labels):
-            raise ValueError("labels takes one column with label_separator, or a list of 0/1 columns without it")
+            wrong.append("labels takes one column with label_separator, or a list of 0/1 columns without it")
+        named = [name for name in (*self.text_columns, *self.label_columns, self.split) if name]
+        wrong += [f'the column "{name}" is named twice' for name in dict.fromkeys(named) if named.count(name) > 1]
         if not self.addresses("train"):
-            raise ValueError("train names no file")
+            wrong.append("train names no file")
+        if wrong:
+            raise ValueError("; ".join(wrong))
         return self
 
 
@@ -98,7 +117,7 @@ class Training(Section):
     precision: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         "auto", description="what the device does best"
     )
-    seed: int = Field(42, ge=0, description="of everything random in training")
+    seed: Seed = Field(42, description="of everything random in training")
     max_minutes: float = Field(0, ge=0, description="a budget; 0: none")
     log_every: int = Field(50, ge=1, description="steps between two events")
 
@@ -129,6 +148,14 @@ class Range(Section):
     high: float
     log: bool = False
 
+    @model_validator(mode="after")
+    def _has_room(self) -> Self:
+        if not self.low < self.high:
+            raise ValueError("low must be less than high")
+        if self.log and self.low <= 0:
+            raise ValueError("log = true needs a low above 0")
+        return self
+
 
 class Choices(Section):
     """One of these values."""
@@ -136,12 +163,22 @@ class Choices(Section):
     choices: tuple[str | int | float | bool, ...] = Field(min_length=1)
 
 
+def _kind_of_search(value: Any) -> str:
+    return "choices" if isinstance(value, Choices) or (isinstance(value, Mapping) and "choices" in value) else "range"
+
+
+# The tags keep the problems of one kind from being mixed with those of the other.
+Search = Annotated[
+    Annotated[Range, Tag("range")] | Annotated[Choices, Tag("choices")], Discriminator(_kind_of_search)
+]  # fmt: skip
+
+
 class Tuning(Section):
     """How a study searches."""
 
     trials: int = Field(20, ge=1, description="runs in the study")
     metric: Monitor = Field("macro_f1", description="the validation figure to improve")
-    search: dict[str, Range | Choices] = Field({}, description="spec keys, each with its range or choices")
+    search: dict[str, Search] = Field({}, description="spec keys, each with its range or choices")
 
 
 class Tracking(Section):
@@ -149,12 +186,13 @@ class Tracking(Section):
 
     to: tuple[str, ...] = Field((), description="names of trackers")
 
-    @model_validator(mode="after")
-    def _known(self) -> Self:
-        for name in self.to:
-            if name not in registry.known("trackers"):
-                raise ValueError(registry.explain_unknown("trackers", name))
-        return self
+    @field_validator("to")
+    @classmethod
+    def _known(cls, to: tuple[str, ...]) -> tuple[str, ...]:
+        unknown = [registry.explain_unknown("trackers", name) for name in to if name not in registry.known("trackers")]
+        if unknown:
+            raise ValueError("; ".join(unknown))
+        return to
 
 
 class Vertex(Section):
@@ -200,6 +238,8 @@ SECTIONS: dict[str, type[Section]] = {
 def options_of(family: str) -> type[BaseModel]:
     """The `Options` of a family: what `[model]` may hold besides its name."""
     options: type[BaseModel] = registry.find("models", family).Options
+    if not issubclass(options, Section):
+        raise PlaceError(f"family {family} cannot be used: its Options are no tagline.spec.Section, so not strict")
     return options
 
 
@@ -217,7 +257,7 @@ def read(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
         raise SpecError(f"there is no spec {path}", hint=hint) from error
     except (OSError, UnicodeDecodeError) as error:
         raise SpecError(f"cannot read the spec {path}: {error}") from error
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # ValueError: not TOML, or a number of too many digits
         hint = "a text needs quotes in TOML, and a section stands in brackets: https://toml.io"
         raise SpecError(f"{path} is not TOML: {error}", hint=hint) from error
     return override(raw, overrides)
@@ -234,7 +274,7 @@ def override(raw: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
         table = tables.setdefault(section, {})
         if not isinstance(table, dict):
             raise SpecError(f'cannot set {key}: "{section}" is not a section')
-        table[leaf] = _toml_value(value.strip())
+        table[leaf] = _toml_value(value)
     return tables
 
 
@@ -252,7 +292,7 @@ def examine(raw: Mapping[str, Any]) -> tuple[Spec | None, list[str]]:
                 if name not in SECTIONS and name != "model"]  # fmt: skip
     parts: dict[str, Any] = {name: check_section(name, raw, problems) for name in SECTIONS}
     parts["model"] = _check_model(raw.get("model", {}), problems)
-    problems += _unsearchable(parts.get("tuning"), parts["model"])
+    problems += _unsearchable(raw.get("tuning"), parts["model"])
     if problems:
         return None, problems
     return Spec(**parts), []
@@ -283,9 +323,10 @@ def keys(spec: Spec) -> Iterator[tuple[str, Any]]:
 
 def json_schema() -> dict[str, Any]:
     """A JSON schema of the TOML file, for editors."""
-    families = {name: options_of(name).model_json_schema() for name in registry.names("models")}
-    sections: dict[str, Any] = {name: section.model_json_schema() for name, section in SECTIONS.items()}
-    sections["model"] = {"oneOf": list(families.values())}
+    families = [options_of(name) for name in registry.names("models")]
+    parts, definitions = models_json_schema([(part, "validation") for part in (*SECTIONS.values(), *families)])
+    sections: dict[str, Any] = {name: parts[section, "validation"] for name, section in SECTIONS.items()}
+    sections["model"] = {"anyOf": [parts[family, "validation"] for family in families]}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "tagline.toml",
@@ -293,6 +334,7 @@ def json_schema() -> dict[str, Any]:
         "additionalProperties": False,
         "properties": {name: sections[name] for name in Spec.model_fields},
         "required": ["data"],
+        "$defs": definitions["$defs"],
     }
 
 
@@ -333,29 +375,28 @@ def _explain(errors: list[ErrorDetails], section: type[BaseModel], name: str) ->
     wanted: dict[str, list[str]] = {}
     values: dict[str, Any] = {}
     for error in errors:
-        key = ".".join([name, *_key_path(error["loc"], section)])
+        path, known = _typed(error["loc"], section)
+        key = ".".join([name, *path])
         if error["type"] == "missing":
-            yield f"{'.'.join([name, *map(str, error['loc'])])}: needed"
+            yield f"{key}: needed"
         elif error["type"] == "extra_forbidden":
-            yield f"{key}: {_unknown(str(error['loc'][-1]), list(section.model_fields))}"
+            yield f"{key}: {_unknown(str(error['loc'][-1]), known)}"
         elif error["type"] == "value_error":
             yield f"{key}: {error['ctx']['error']}"
         else:
-            phrase = EXPECTED.get(error["type"], error["msg"]).format(**error.get("ctx", {})).replace("'", '"')
-            wanted.setdefault(key, []).append(phrase)
+            expected = EXPECTED.get(error["type"], "").format(**error.get("ctx", {})).replace("'", '"')
+            wanted.setdefault(key, []).append(expected or error["msg"].removeprefix("Input should be "))
             values[key] = error["input"]
     for key, phrases in wanted.items():
         yield f"{key}: must be {' or '.join(dict.fromkeys(phrases))}, not {_toml(values[key])}"
 
 
-def _key_path(loc: tuple[int | str, ...], section: type[BaseModel]) -> list[str]:
-    """The part of an error's place that the user typed: the key, and for a search the key inside it."""
-    if not loc:
-        return []
-    path = [str(loc[0])]
-    if loc[0] in section.model_fields and section is Tuning and len(loc) > 1:
-        path.append(json.dumps(str(loc[1])))
-    return path
+def _typed(loc: tuple[int | str, ...], section: type[BaseModel]) -> tuple[list[str], list[str]]:
+    """The part of an error's place that the user typed, and the keys that there are in that place."""
+    if section is Tuning and loc[:1] == ("search",) and len(loc) > 1:
+        kind, inside = (Choices if "choices" in loc[2:] else Range), [str(part) for part in loc[3:4]]
+        return ["search", json.dumps(str(loc[1])), *inside], list(kind.model_fields)
+    return [str(part) for part in loc[:1]], list(section.model_fields)
 
 
 def _unknown(name: str, known: list[str], *, what: str = "setting") -> str:
@@ -363,30 +404,36 @@ def _unknown(name: str, known: list[str], *, what: str = "setting") -> str:
     return f"no such {what}" + (f"; did you mean {close[0]}?" if close else f"; there are: {', '.join(known)}")
 
 
-def _unsearchable(tuning: Tuning | None, model: BaseModel | None) -> Iterator[str]:
-    """A study may only vary what the spec has."""
-    if tuning is None or model is None:
+def _unsearchable(tuning: Any, model: BaseModel | None) -> Iterator[str]:
+    """A study may only vary what the spec has; looked at in the raw table, whatever else is wrong with it."""
+    search = tuning.get("search") if isinstance(tuning, Mapping) else None
+    if not isinstance(search, Mapping):
         return
     known = [f"{name}.{key}" for name in ("data", "training", "decisions") for key in SECTIONS[name].model_fields]
-    known += [f"model.{key}" for key in type(model).model_fields]
-    for key in tuning.search:
-        if key not in known:
-            yield f'tuning.search."{key}": {_unknown(key, known)}'
+    known += [f"model.{key}" for key in type(model).model_fields] if model else []
+    for key in search:
+        if key not in known and (model or not key.startswith("model.")):
+            yield f"tuning.search.{json.dumps(key)}: {_unknown(key, known)}"
 
 
 def _override_hint(key: str, value: str) -> str:
     """What the user probably meant: the section of a bare key, or simply the form."""
-    for section, part in SECTIONS.items():
-        if key in part.model_fields:
-            return f"did you mean {section}.{key}={value}?"
+    parts = {**SECTIONS, "model": options_of(DEFAULT_FAMILY)}
+    known = [(section, name) for section, part in parts.items() for name in part.model_fields]
+    close = get_close_matches(key, [name for _, name in known], n=1) if "." not in key else []
+    meant = [f"{section}.{name}={value}" for section, name in known if name in close]
+    if meant:
+        return f"did you mean {' or '.join(meant)}?"
     return "a setting is changed as section.key=value, for example training.epochs=5"
 
 
 def _toml_value(text: str) -> Any:
+    """A value as typed on the command line; a lone space or tab is a text too, as separators are."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
+        found = tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError):
+        found = {}
+    return found["value"] if len(found) == 1 else text.strip() or text
 
 
 def _toml_section(name: str, part: BaseModel, *, comments: bool) -> str:
@@ -398,7 +445,7 @@ def _toml_section(name: str, part: BaseModel, *, comments: bool) -> str:
             tables += [f"[{name}.{key}]", *(f"{_toml(k)} = {_toml(v)}" for k, v in value.items())] if value else []
             continue
         line = f"{key} = {_toml(value)}"
-        lines.append(f"{line:<35}# {field.description}" if comments and field.description else line)
+        lines.append(f"{line:<34} # {field.description}" if comments and field.description else line)
     return "\n".join([*lines, *tables, ""])
 
 
@@ -414,4 +461,4 @@ def _toml(value: Any) -> str:
         return "{ " + ", ".join(f"{k} = {_toml(v)}" for k, v in value.items()) + " }"
     if isinstance(value, tuple | list):
         return "[" + ", ".join(map(_toml, value)) + "]"
-    return repr(value)
+    return repr(value) if isinstance(value, int | float) else str(value)

@@ -1,47 +1,72 @@
 """Rows dealt into train, validation and test: seeded, stratified, equal texts kept together."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 
-def deal(groups: Ints, strata: Ints, kinds: Ints, *, share: float, random: np.random.Generator) -> Mask:
-    """Choose about `share` of the rows: whole groups, evenly from every stratum and within it from every kind.
+def deal(
+    groups: Ints, targets: NDArray[Any], *, shares: Sequence[float], random: np.random.Generator, cover: bool = True
+) -> Ints:
+    """Deal rows into parts: `shares[i]` of every label to part i + 1, the rest to part 0; equal groups together.
 
-    `groups` says which rows hold the same text, `strata` the label a row is dealt by, `kinds` its whole set of labels.
-    A stratum of three groups or more always gives at least one, so that no label goes unmeasured.
+    A label of one text or more is left in part 0 as far as other labels allow. With `cover`, a label of enough texts
+    for all parts stands in each of them, however small the shares are: nothing that can be measured goes unmeasured.
     """
-    chosen = np.zeros(len(groups), dtype=bool)
-    if share <= 0 or len(groups) == 0:
-        return chosen
+    if not len(groups) or not any(shares):
+        return np.zeros(len(groups), dtype=np.int64)
     _, first_rows, group_of_row = np.unique(groups, return_index=True, return_inverse=True)
-    chosen_groups = np.zeros(len(first_rows), dtype=bool)
-    order = np.lexsort((random.random(len(first_rows)), kinds[first_rows], strata[first_rows]))
-    ordered_strata = strata[first_rows][order]
-    starts = np.flatnonzero(np.r_[True, ordered_strata[1:] != ordered_strata[:-1]])
-    for block in np.split(order, starts[1:]):
-        size = len(block)
-        wanted = min(max(round(size * share), int(size >= 3)), size - 1)
-        if wanted > 0:
-            # Evenly spaced picks in an order sorted by kind take from each kind its due.
-            picks = ((np.arange(wanted) + random.random()) * size / wanted).astype(np.int64)
-            chosen_groups[block[picks]] = True
-    return np.asarray(chosen_groups[group_of_row], dtype=bool)
+    labelled = targets[first_rows]
+    strata, kinds = strata_of(labelled)
+    counts = np.bincount(strata) if labelled.ndim == 1 else np.r_[labelled.sum(axis=0), (~labelled.any(axis=1)).sum()]
+    dealt = np.zeros((len(shares) + 1, len(counts)), dtype=np.int64)
+    parts = np.zeros(len(first_rows), dtype=np.int64)
+    order = np.lexsort((random.random(len(first_rows)), kinds, strata))
+    ordered = strata[order]
+    blocks = np.split(order, np.flatnonzero(ordered[1:] != ordered[:-1]) + 1)
+    # The rarest label first, as in iterative stratification (Sechidis et al. 2011): a frequent label has rows left to
+    # make up for what rarer ones, standing in the same rows, took too much or too little of.
+    for block in sorted(blocks, key=lambda block: int(counts[strata[block[0]]])):
+        if len(block) == 1 and labelled.ndim == 1:
+            continue  # as many as there are rows, where the labels are ids
+        label = int(strata[block[0]])
+        count, left = int(counts[label]), block
+        for part, share in enumerate(shares, start=1):
+            least = int(cover and share > 0 and count > np.count_nonzero(shares))
+            wanted = max(round(count * share), least) - int(dealt[part, label])
+            picks = _spread(len(left), min(wanted, len(left) - int(dealt[0, label] == 0)), random)
+            parts[left[picks]] = part
+            left = np.delete(left, picks)
+        if labelled.ndim == 2:
+            for part in range(len(shares) + 1):
+                dealt[part, :-1] += labelled[block[parts[block] == part]].sum(axis=0)
+    return np.asarray(parts[group_of_row], dtype=np.int64)
+
+
+def _spread(size: int, wanted: int, random: np.random.Generator) -> Ints:
+    """Evenly spaced places: in an order sorted by kind they take from each kind its due."""
+    if wanted <= 0:
+        return np.zeros(0, dtype=np.int64)
+    return ((np.arange(wanted) + random.random()) * size / wanted).astype(np.int64)
 
 
 def strata_of(targets: NDArray[Any]) -> tuple[Ints, Ints]:
-    """The stratum and the kind of each row: its label; for a set of labels the rarest of them, and the set."""
+    """The stratum and the kind of each row: its label; for a set of labels the rarest of them, and the set.
+
+    A label of one or two rows cannot stand in three splits, so a row goes by another of its labels if it can.
+    """
     if targets.ndim == 1:
         labels = targets.astype(np.int64)
         return labels, np.zeros_like(labels)
-    frequency = targets.sum(axis=0)
-    rarity = np.where(targets.astype(bool), -frequency[None, :].astype(np.float64), -np.inf)
+    frequency = targets.sum(axis=0).astype(np.float64)
+    frequency[frequency < 3] += len(targets)
+    rarity = np.where(targets, -frequency, -np.inf)
     rarest = np.where(targets.any(axis=1), rarity.argmax(axis=1), targets.shape[1]).astype(np.int64)
-    packed = np.packbits(targets.astype(bool), axis=1)
+    packed = np.packbits(targets, axis=1)
     _, kinds = np.unique(packed, axis=0, return_inverse=True)
     return rarest, kinds.reshape(-1).astype(np.int64)
 

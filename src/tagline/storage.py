@@ -26,21 +26,30 @@ SCRATCH_PREFIX = ".tagline-"
 
 
 def local(address: str | Path) -> Path:
-    """The path behind an address; `gs://` is refused until Tagline can reach buckets."""
+    """The path behind an address; `gs://` is refused until Tagline can reach buckets, other places for good."""
     text = str(address)
     if text.startswith("gs://"):
         raise PlaceError(
             f"{text} is in Cloud Storage, which this version of Tagline cannot read or write",
             hint="copy it here first: gcloud storage cp --recursive " + text + " .",
         )
+    if text.startswith("file://"):
+        raise PlaceError(f"{text} is an address, not a path", hint=f"name the path: {text.removeprefix('file://')}")
+    if "://" in text:
+        raise PlaceError(f"{text} is not on this machine", hint="download it first, and name the file")
     return Path(text)
+
+
+def is_utf8(name: str) -> bool:
+    """Whether a name from the command line is text: other bytes cannot be written into runs and reports."""
+    return not any("\ud800" <= character <= "\udfff" for character in name)
 
 
 def expand(addresses: Sequence[str]) -> list[str]:
     """Globs replaced by the files they match, sorted; everything else as it stands."""
     found: list[str] = []
     for address in addresses:
-        if address == STANDARD_INPUT or "://" in address or Path(address).exists() or not glob.has_magic(address):
+        if address == STANDARD_INPUT or "://" in address or not glob.has_magic(address) or _exists(address):
             found.append(address)
             continue
         matches = sorted(path for path in glob.glob(address, recursive=True) if Path(path).is_file())  # noqa: PTH207
@@ -48,6 +57,11 @@ def expand(addresses: Sequence[str]) -> list[str]:
             raise DataError(f"no file matches {address}", hint=f"relative paths start at {Path.cwd()}")
         found.extend(matches)
     return found
+
+
+def _exists(address: str) -> bool:
+    with _reading_errors(address):
+        return Path(address).exists()
 
 
 @contextmanager
@@ -161,6 +175,10 @@ def _on_disk(address: str) -> Path:
     if address == STANDARD_INPUT:
         return _spool(address)
     path = local(address)
+    if "\0" in address or not is_utf8(address):
+        shown = address.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace").replace("\0", "\\x00")
+        hint = "rename the file, or pipe it in: tagline ... - < FILE"
+        raise DataError(f'the name "{shown}" is not that of a file, or not UTF-8', hint=hint)
     with _reading_errors(address):
         mode = path.stat().st_mode
     if stat.S_ISDIR(mode):
@@ -169,7 +187,7 @@ def _on_disk(address: str) -> Path:
     if stat.S_ISFIFO(mode):
         return _spool(address)
     if not stat.S_ISREG(mode):
-        raise DataError(f"{address} is not a file")
+        raise DataError(f"{address} is a device, not a file", hint="name a file, or - for standard input")
     return path
 
 
@@ -202,10 +220,13 @@ def _reading_errors(address: str) -> Iterator[None]:
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(f"{address} is a damaged gzip file: {error}", hint="fetch or write it again") from error
     except OSError as error:
-        raise DataError(f"cannot read {address}: {error.strerror or error}") from error
+        hint = "is the name right, and may you read it?"
+        raise DataError(f"cannot read {address}: {error.strerror or error}", hint=hint) from error
 
 
 def _similar(path: Path) -> str:
+    if path.is_symlink():
+        return f"it is a link to {path.readlink()}, which is not there"
     beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
     close = get_close_matches(path.name, beside, n=1)
     return f"did you mean {path.parent / close[0]}?" if close else f"relative paths start at {Path.cwd()}"

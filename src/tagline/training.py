@@ -14,6 +14,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Self
 
+from pydantic import BaseModel
+
 from tagline import __version__, bundle, checks, dataset, metrics, registry, report, storage
 from tagline.bundle import load_classifier
 from tagline.checks import Finding
@@ -116,10 +118,10 @@ def _examined(data: Dataset) -> list[Finding]:
 
 def _attempt(run: Run, spec: Spec, data: Dataset, findings: Sequence[Finding]) -> Iterator[Event]:
     """Learn, keep the best, measure, and leave the run in a state that tells what happened."""
-    with run.held():
+    with run.held(), _Stop() as stop:
         run.set_state("running")
         try:
-            yield from _Attempt(run, spec, data, findings).events()
+            yield from _Attempt(run, spec, data, findings, stop).events()
         except (Interrupted, KeyboardInterrupt, GeneratorExit) as stop:
             reason = stop.message if isinstance(stop, Interrupted) else "interrupted"
             run.set_state("cancelled", reason=f"{reason}; go on with: tagline train --resume {run.directory}")
@@ -133,8 +135,9 @@ def _attempt(run: Run, spec: Spec, data: Dataset, findings: Sequence[Finding]) -
 class _Attempt:
     """One process's work on a run."""
 
-    def __init__(self, run: Run, spec: Spec, data: Dataset, findings: Sequence[Finding]) -> None:
+    def __init__(self, run: Run, spec: Spec, data: Dataset, findings: Sequence[Finding], stop: "_Stop") -> None:
         self.run = run
+        self.stop = stop
         self.spec = spec
         self.data = data
         self.findings = findings
@@ -162,10 +165,12 @@ class _Attempt:
     def _model(self) -> Classifier:
         if self.progress.last:
             return load_classifier(self.family, self.run.checkpoint(self.progress.last))
+        return self._new_model(self.spec.model)
+
+    def _new_model(self, options: BaseModel) -> Classifier:
         model: Classifier = registry.find("models", self.family).create(
-            self.spec.model, training=self.spec.training, task=self.data.task, labels=self.data.labels,
-            pair=self.data.pair,
-        )  # fmt: skip
+            options, training=self.spec.training, task=self.data.task, labels=self.data.labels, pair=self.data.pair
+        )
         return model
 
     def _warnings(self) -> list[str]:
@@ -176,25 +181,24 @@ class _Attempt:
         settings = self.spec.training
         train, validation = self.data.splits["train"], self.data.splits["validation"]
         clock = _Clock(self.progress.seconds, budget_s=60 * settings.max_minutes)
-        with _Stop() as stop:
-            for step in self.model.fit(train, validation, seed=settings.seed):
-                if not math.isfinite(step.loss):
-                    raise TaglineError(
-                        f"the loss is {step.loss} at step {step.number}", hint="lower training.learning_rate"
-                    )
-                last_chance = clock.is_over() or stop.signal is not None
-                if step.number % settings.log_every == 0 or step.evaluate:
-                    yield self._event(
-                        "step", step=step.number, total=step.total, loss=step.loss, settings=dict(step.settings)
-                    )  # fmt: skip
-                if step.evaluate:
-                    yield self._evaluate(step)
-                if step.evaluate or last_chance:
-                    self._keep(step, clock)
-                stop.raise_if_asked(self.run)
-                if reason := self._enough(clock):
-                    yield self._event("warning", message=reason)
-                    break
+        for step in self.model.fit(train, validation, seed=settings.seed):
+            if not math.isfinite(step.loss):
+                raise TaglineError(
+                    f"the loss is {step.loss} at step {step.number}", hint="lower training.learning_rate"
+                )
+            last_chance = clock.is_over() or self.stop.signal is not None
+            if step.number % settings.log_every == 0 or step.evaluate:
+                yield self._event(
+                    "step", step=step.number, total=step.total, loss=step.loss, settings=dict(step.settings)
+                )  # fmt: skip
+            if step.evaluate:
+                yield self._evaluate(step)
+            if step.evaluate or last_chance:
+                self._keep(step, clock)
+            self.stop.raise_if_asked(self.run)
+            if reason := self._enough(clock):
+                yield self._event("warning", message=reason)
+                break
         if not self.progress.best:
             yield self._evaluate(Step(0, 0, 0.0))
             self._keep(Step(0, 0, 0.0), clock)
@@ -225,7 +229,9 @@ class _Attempt:
                     f"{monitor} cannot be measured on task {self.data.task} with this validation split", hint=hint
                 )
             is_best = metrics.is_better(monitor, value, self.progress.best_value)
-        gained = {"best": name, "best_value": value, "evaluations_without_gain": 0}
+        gained = {
+            "best": name, "best_value": value, "best_settings": dict(step.settings), "evaluations_without_gain": 0,
+        }  # fmt: skip
         missed = {"evaluations_without_gain": self.progress.evaluations_without_gain + 1}
         self.progress = replace(self.progress, **(gained if is_best else missed))
         plain = {key: number for key, number in figures.items() if isinstance(number, float)}
@@ -250,34 +256,41 @@ class _Attempt:
 
     def _finish(self) -> Event:
         """Bundle the best model, and measure what was saved rather than what was in memory."""
-        found: dict[str, Any] = {}
+        best = load_classifier(self.family, self.run.checkpoint(self.progress.best))
+        validation, test = self.data.splits["validation"], self.data.splits["test"]
+        held_out = scored(best, validation.texts, labels=len(self.data.labels))
+        layer = self._decision_layer(held_out)
+        final = self._refitted() if best.refits and len(validation) else best
+        made: dict[str, Any] = {}
 
         def fill(directory: Path) -> dict[str, Any]:
-            load_classifier(self.family, self.run.checkpoint(self.progress.best)).save(directory)
-            found.update(self._measure(load_classifier(self.family, directory)))
+            final.save(directory)
+            predictor = Predictor(load_classifier(self.family, directory), layer, pair=self.data.pair)
+            answers = {"validation": layer.answers(held_out), "test": predictor.answers(test.texts)}
+            made["report"] = report.build(
+                self.data, layer, family=self.family, findings=self.findings, answers=answers
+            )  # fmt: skip
+            made["predictions"] = report.predictions(self.data, test, answers["test"], layer)
             return {
                 "tagline": __version__, "task": self.data.task, "pair": self.data.pair, "labels": self.data.labels,
                 "family": self.family, "spec": self.spec.model_dump(mode="json"),
-                "fingerprint": self.data.fingerprint, "decisions": found["report"]["decisions"],
-                "figures": _plain(found["report"]["test"]),
+                "fingerprint": self.data.fingerprint, "decisions": layer.to_dict(),
+                "figures": _plain(made["report"]["test"]),
             }  # fmt: skip
 
-        bundle.write(self.run.bundle, fill=fill, card=lambda manifest: report.model_card(manifest, found["report"]))
-        self.run.write_lines("predictions.jsonl", found["predictions"])
-        self.run.write_json("report.json", found["report"])
-        return self._event("finished", run=str(self.run.directory), figures=_plain(found["report"]["test"]))
+        bundle.write(self.run.bundle, fill=fill, card=lambda manifest: report.model_card(manifest, made["report"]))
+        self.run.write_lines("predictions.jsonl", made["predictions"])
+        self.run.write_json("report.json", made["report"])
+        return self._event("finished", run=str(self.run.directory), figures=_plain(made["report"]["test"]))
 
-    def _measure(self, model: Classifier) -> dict[str, Any]:
-        validation, test = self.data.splits["validation"], self.data.splits["test"]
-        layer = self._decision_layer(scored(model, validation.texts, labels=len(self.data.labels)))
-        predictor = Predictor(model, layer, pair=self.data.pair)
-        answers = {"validation": predictor.answers(validation.texts), "test": predictor.answers(test.texts)}
-        return {
-            "report": report.build(
-                self.data, layer, family=self.family, findings=self.findings, answers=answers
-            ),
-            "predictions": report.predictions(self.data, test, answers["test"], layer),
-        }  # fmt: skip
+    def _refitted(self) -> Classifier:
+        """The model that won, learned again with the validation rows too: they have done their work by now."""
+        options = self.spec.model.model_copy(update=self.progress.best_settings)
+        model = self._new_model(options)
+        both = self.data.select("train", "validation")
+        for _ in model.fit(both, self.data.select(), seed=self.spec.training.seed):
+            self.stop.raise_if_asked(self.run)
+        return model
 
     def _event(self, kind: str, **details: Any) -> Event:
         event = {"event": kind, "time": datetime.now(UTC).isoformat(), **details}
@@ -307,7 +320,7 @@ class _Clock:
 
 
 class _Stop:
-    """SIGTERM and Ctrl-C while a model learns: noted, and acted on between two steps. A second Ctrl-C acts at once."""
+    """SIGTERM and Ctrl-C during a run: noted, and acted on between two steps. A second Ctrl-C acts at once."""
 
     def __init__(self) -> None:
         self.signal: int | None = None

@@ -35,7 +35,7 @@ def run(arguments: Sequence[str]) -> int:
     as_json, debug = "--json" in ours, "--debug" in ours
     signal.signal(signal.SIGTERM, _terminated)
     try:
-        code = app(args=list(arguments), standalone_mode=False)
+        code = app(args=list(arguments), prog_name="tagline", standalone_mode=False)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader of our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -20,6 +20,7 @@ def check(source: Source, overrides: Overrides = None, json: Json = False, debug
     if json:
         console.out_json({
             "ok": not failed, "task": data.task, "labels": list(data.labels), "splits": sizes,
+            "guesses": list(resolved.guesses),
             "fingerprint": data.fingerprint,
             "files": [{"file": s.name, "format": s.format, "encoding": s.encoding.name} for s in data.sources],
             "findings": [_as_dict(finding) for finding in findings],

@@ -1,6 +1,7 @@
 """`tagline init`: a spec for a data file."""
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -37,4 +38,4 @@ def init(
             {"spec": str(output), "guesses": list(resolved.guesses), "data": resolved.spec.data.model_dump(mode="json")}
         )
     else:
-        console.out(f"wrote {output}; next: tagline check {output}")
+        console.out(f"wrote {output}; next: tagline check {quote(str(output))}")

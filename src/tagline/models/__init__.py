@@ -27,7 +27,7 @@ class Step:
     loss: float
     evaluate: bool = False
     settings: Mapping[str, float] = field(default_factory=dict)
-    """What varies from step to step, such as the learning rate."""
+    """What varies from step to step, such as the learning rate; of a family that refits, options of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,9 @@ class Classifier(Protocol):
 
     uses: ClassVar[frozenset[str]]
     """The keys of `[training]` that this family reads; others have no effect on it, and the user is told so."""
+
+    refits: ClassVar[bool]
+    """Whether the best model is learned once more, from train and validation together, with the settings that won."""
 
     @classmethod
     def create(

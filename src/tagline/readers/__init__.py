@@ -1,7 +1,9 @@
 """Files of labelled text read as rows that remember their file and line."""
 
 import io
+import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -18,8 +20,13 @@ Cell = str | tuple[str, ...] | None
 """A text, several labels, or nothing."""
 
 UTF_8 = Encoding("utf-8")
+CONTROL = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f-\x9f\ufffd]")
+FEW_CONTROLS = 20
+WHOLE = 2**53
+"""Up to here a float that looks whole is."""
 BATCH_ROWS = 8192
 SHOWN_BAD_ROWS = 20
+LONGEST_REASON = 300
 SAMPLE_CHARACTERS = 1 << 16
 FORMATS = {
     "csv": "tagline.readers.delimited",
@@ -34,8 +41,17 @@ SUFFIXES = {
     ".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl",
     ".parquet": "parquet", ".pq": "parquet",
 }  # fmt: skip
-FOREIGN = {b"PK\x03\x04": "a zip or Excel file", b"\xd0\xcf\x11\xe0": "an old Excel file", b"%PDF": "a PDF",
-           b"\x89PNG": "a picture", b"SQLite": "an SQLite database"}  # fmt: skip
+EXPORT, UNPACK, FETCH = "export it as CSV", "unpack it first", "fetch the data file itself"
+FOREIGN = {
+    b"PK\x03\x04": ("a zip or Excel file", EXPORT), b"\xd0\xcf\x11\xe0": ("an old Excel file", EXPORT),
+    b"%PDF-": ("a PDF", EXPORT), b"\x89PNG": ("a picture", EXPORT), b"\xff\xd8\xff": ("a picture", EXPORT),
+    b"SQLite format 3": ("an SQLite database", EXPORT), b"\x80\x04\x95": ("a pickle", EXPORT),
+    b"\x1f\x8b": ("a gzip file inside a gzip file", UNPACK), b"BZh": ("a bzip2 file", UNPACK),
+    b"\xfd7zXZ": ("an xz file", UNPACK), b"7z\xbc\xaf": ("a 7z file", UNPACK),
+    b"\x28\xb5\x2f\xfd": ("a zstd file", UNPACK), b"<!doctype html": ("a web page", FETCH),
+    b"version https://git-lfs": ("a Git LFS pointer", "git lfs pull, or fetch the file itself"),
+}  # fmt: skip
+"""How files that are not labelled text begin, in lower case, and what to do with them."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +96,8 @@ class BadRow:
     reason: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.reason}"
+        reason = self.reason if len(self.reason) <= LONGEST_REASON else self.reason[:LONGEST_REASON] + "…"
+        return f"{self.file}:{self.line}: " + "".join(c if c.isprintable() else "�" for c in reason)
 
 
 @dataclass
@@ -89,6 +106,7 @@ class BadRows:
 
     mode: Literal["stop", "skip"] = "stop"
     rows: list[BadRow] = field(default_factory=list)
+    hint: str = 'mend them, or go on without them: data.bad_rows = "skip"'
 
     def add(self, file: str, line: int, reason: str) -> None:
         """Note a bad row; where bad rows stop, enough of them stop at once."""
@@ -102,9 +120,10 @@ class BadRows:
             return
         at_least = "at least " if len(self.rows) >= SHOWN_BAD_ROWS else ""
         count = "1 bad row" if len(self.rows) == 1 else f"{at_least}{len(self.rows)} bad rows"
-        listed = "\n".join(f"  {row}" for row in self.rows)
-        hint = 'mend them, or go on without them: data.bad_rows = "skip"'
-        raise DataError(f"{count}:\n{listed}", hint=hint)
+        files = list(dict.fromkeys(row.file for row in self.rows))
+        in_order = sorted(self.rows, key=lambda row: (files.index(row.file), row.line))
+        listed = "\n".join(f"  {row}" for row in in_order)
+        raise DataError(f"{count}:\n{listed}", hint=self.hint)
 
 
 class Format(Protocol):
@@ -137,7 +156,7 @@ def inspect(address: str, layout: Layout = Layout()) -> Source:  # noqa: B008 - 
 def _inspect(address: str, layout: Layout, stamp: tuple[int, ...]) -> Source:
     name = layout.format if layout.format != "auto" else _format_by_name(address)
     with storage.reading(address) as file:
-        start = file.read(8)
+        start = file.read(64)
         file.seek(0)
         _refuse_foreign(address, start)
         if name == "parquet" or (name == "" and start.startswith(b"PAR1")):
@@ -146,9 +165,10 @@ def _inspect(address: str, layout: Layout, stamp: tuple[int, ...]) -> Source:
         file.seek(0)
         sample = _sample(file, encoding)
     if not sample.strip():
-        raise DataError(f"{address} is empty")
-    if sample.count("\0") > len(sample) // 10:
-        raise DataError(f"{address} is not text: it is full of zero bytes")
+        raise DataError(f"{address} is empty", hint="it needs a row for each text")
+    if len(CONTROL.findall(sample)) > max(FEW_CONTROLS, len(sample) // 10):
+        hint = "if it is text, name its data.encoding; else " + EXPORT
+        raise DataError(f"{address} is not text, or in an encoding that was not recognised", hint=hint)
     name = _format_by_content(name, sample, auto=layout.format == "auto")
     details = format_of(name).inspect(address, layout, sample)
     return Source(name=address, format=name, encoding=encoding, stamp=stamp, **details)
@@ -196,7 +216,7 @@ def undecodable(cells: Sequence[Cell], encoding: Encoding) -> str:
     """Why a row of a damaged file is bad: the first bytes that do not fit, or nothing."""
     for cell in cells:
         for text in cell if isinstance(cell, tuple) else (cell or "",):
-            odd = next((character for character in text if "\udc80" <= character <= "\udcff"), "")
+            odd = next((character for character in text if "\udc00" <= character <= "\udcff"), "")
             if odd:
                 return f"byte 0x{ord(odd) - 0xDC00:02x} is not {encoding.name}"
     return ""
@@ -210,14 +230,15 @@ def _format_by_name(address: str) -> str:
 
 
 def _refuse_foreign(address: str, start: bytes) -> None:
-    for mark, what in FOREIGN.items():
-        if start.startswith(mark):
-            raise DataError(f"{address} is {what}, not text", hint="export it as CSV")
+    for mark, (what, hint) in FOREIGN.items():
+        if start.startswith(mark) or start.lstrip().lower().startswith(mark):
+            raise DataError(f"{address} is {what}, not labelled text", hint=hint)
 
 
 def _sample(file: Any, encoding: Encoding) -> str:
+    """The first lines, the last of them whole."""
     wrapper = io.TextIOWrapper(file, encoding.name, "replace", newline="")
-    sample = wrapper.read(SAMPLE_CHARACTERS)
+    sample = wrapper.read(SAMPLE_CHARACTERS) + wrapper.readline()
     wrapper.detach()
     return sample
 
@@ -232,16 +253,46 @@ def _format_by_content(name: str, sample: str, *, auto: bool) -> str:
     return next((c for c in candidates if name or format_of(c).recognises(sample, name=c)), "lines")
 
 
+def lines_of(sample: str) -> Iterator[str]:
+    """The lines of a sample, ended by what ends a line of a file (`str.splitlines` knows eight ends more)."""
+    return iter(io.StringIO(sample, newline=""))
+
+
+def told_apart(names: Sequence[str]) -> tuple[str, ...]:
+    """Column names without spaces around them, none of them empty or there twice."""
+    found: list[str] = []
+    for position, given in enumerate(names, start=1):
+        name = given.strip() or f"column_{position}"
+        while name in found:
+            name = f"{name}_{position}"
+        found.append(name)
+    return tuple(found)
+
+
+def first_line(error: Exception) -> str:
+    """What a foreign error says first; its name where it says nothing."""
+    return next(iter(str(error).splitlines()), "") or type(error).__name__
+
+
 def cell(value: Any) -> Cell:
-    """A value of a typed format as a cell: scalars as text, a list of scalars as several labels."""
+    """A value of a typed format as a cell: scalars as text, a list of scalars as several labels, the rest as JSON."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, int | float):
-        return str(int(value)) if math.isfinite(value) and value == int(value) else str(value)
-    if isinstance(value, list | tuple):
+    if isinstance(value, float):
+        return _number(value)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, list | tuple) and not any(isinstance(item, list | tuple | dict) for item in value):
         return tuple(scalar for item in value if isinstance(scalar := cell(item), str))
-    if isinstance(value, dict | bytes):
-        raise TypeError(f"a value is {type(value).__name__}, not a text, a number or a list of them")
+    if isinstance(value, list | tuple | dict):  # a column nobody asked for, as a rule: no reason to refuse the row
+        return json.dumps(value, ensure_ascii=False, default=str)
     return str(value)
+
+
+def _number(value: float) -> str | None:
+    """A number as people write it; no number is no value."""
+    if math.isnan(value):
+        return None
+    return str(int(value)) if abs(value) < WHOLE and value == int(value) else str(value)

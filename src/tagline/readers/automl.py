@@ -5,8 +5,8 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tagline.readers import BadRows, Cell, Layout, Source, undecodable
-from tagline.readers.delimited import UNCLOSED, records
+from tagline.readers import BadRows, Cell, Layout, Source, lines_of, undecodable
+from tagline.readers.delimited import records
 from tagline.readers.jsonlines import objects, parsed
 
 COLUMNS = ("ml_use", "text", "labels")
@@ -17,7 +17,7 @@ JSON_KEYS = {"textContent", "textGcsUri"}
 
 def recognises(sample: str, *, name: str) -> bool:  # noqa: ARG001 - the contract's signature
     """Whether these lines are an AutoML import file: its JSON keys, or an ml_use before every text."""
-    first = next((line for line in sample.splitlines() if line.strip()), "")
+    first = next((line for line in lines_of(sample) if line.strip()), "")
     if first.lstrip().startswith("{"):
         row, _ = parsed(first)
         return bool(row and JSON_KEYS & row.keys())
@@ -37,11 +37,11 @@ def rows(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cell]]]:
 
 
 def _csv_rows(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cell]]]:
-    for line, last, cells in records(source, quoted=True):
+    for line, _, cells, fault in records(source, quoted=True):
         use, *rest = cells if cells[0].lower() in ML_USES or (cells[0] == "" and len(cells) > 2) else ("", *cells)
         labels = tuple(label.strip() for label in rest[1:] if label.strip())
-        if last < 0:
-            bad.add(source.name, line, UNCLOSED)
+        if fault:
+            bad.add(source.name, line, fault)
         elif source.encoding.damaged and (why := undecodable(cells, source.encoding)):
             bad.add(source.name, line, why)
         elif not rest:
@@ -63,16 +63,18 @@ def _json_rows(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cel
             bad.add(source.name, line, "no textContent")
         elif str(use).lower() not in {*ML_USES, ""}:
             bad.add(source.name, line, f'{ML_USE_KEY} is "{use}"; it may be training, validation or test')
+        elif (labels := _annotations(item)) is None:
+            bad.add(source.name, line, 'an annotation that is not of the form {"displayName": "LABEL"}')
         else:
-            yield line, (ML_USES.get(str(use).lower(), ""), text, _annotations(item))
+            yield line, (ML_USES.get(str(use).lower(), ""), text, labels)
 
 
-def _annotations(item: Mapping[str, Any]) -> tuple[str, ...]:
-    """The labels of an item, from the singular key, the plural one, or none."""
-    given = item.get("classificationAnnotations") or item.get("classificationAnnotation") or ()
-    annotations = [given] if isinstance(given, Mapping) else given
-    names = [a.get("displayName") for a in annotations if isinstance(a, Mapping)]
-    return tuple(name.strip() for name in names if isinstance(name, str) and name.strip())
+def _annotations(item: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """The labels of an item, from the singular key, the plural one, or none; None where they have no names."""
+    given = item.get("classificationAnnotations") or item.get("classificationAnnotation") or []
+    annotations = given if isinstance(given, list) else [given]
+    names = [a["displayName"] for a in annotations if isinstance(a, Mapping) and isinstance(a.get("displayName"), str)]
+    return tuple(name.strip() for name in names if name.strip()) if len(names) == len(annotations) else None
 
 
 def _elsewhere(address: str) -> str:

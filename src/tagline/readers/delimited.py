@@ -1,14 +1,13 @@
 """CSV and TSV: fields between separators, line breaks inside quotes, with or without a header."""
 
 import csv
-import io
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from tagline.errors import DataError
-from tagline.readers import BadRows, Cell, Layout, Source, text_of, undecodable
+from tagline.errors import DataError, SpecError
+from tagline.readers import BadRows, Cell, Layout, Source, lines_of, text_of, told_apart, undecodable
 
 # A field may be as long as memory allows: whether a text is too long is for the checks to say.
 csv.field_size_limit(sys.maxsize)
@@ -16,19 +15,20 @@ csv.field_size_limit(sys.maxsize)
 SEPARATORS = (",", ";", "\t", "|")
 SAMPLE_ROWS = 200
 UNCLOSED = "a quote opened here is never closed"
+LEFT_OPEN = "it runs to line {}: is a quote left open?"
 
 
 def inspect(name: str, layout: Layout, sample: str) -> dict[str, Any]:
     """Separator, quoting, header and columns, from the user's word or the first rows."""
     separator = layout.separator or ("\t" if layout.format == "tsv" else _separator(sample, name))
-    if len(separator) != 1:
-        hint = 'for "text<separator>label" lines use data.format = "lines"'
-        raise DataError(f'{name}: fields cannot be separated by "{separator}"; it must be one character', hint=hint)
+    if len(separator) != 1 or separator in '"\r\n':
+        hint = 'it must be one character; for "text<separator>label" lines use data.format = "lines"'
+        raise SpecError(f"data.separator: {separator!r} cannot separate the fields of {name}", hint=hint)
     rows = _sample_rows(sample, separator)
     if not rows:
-        raise DataError(f"{name} is empty")
+        raise DataError(f"{name} has no row")
     header = _has_header(rows) if layout.header == "auto" else layout.header
-    columns = _header_names(rows[0]) if header else tuple(f"column_{i + 1}" for i in range(len(rows[0])))
+    columns = told_apart(rows[0]) if header else tuple(f"column_{i + 1}" for i in range(len(rows[0])))
     return {"separator": separator, "header": header, "columns": columns}
 
 
@@ -38,33 +38,52 @@ def rows(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cell]]]:
     found = records(source, quoted=source.separator != "\t" or _quotes_are_quotes(source))
     if source.header:
         next(found, None)
-    for line, last, cells in found:
+    for line, last, cells, fault in found:
         if len(cells) != wanted:
-            bad.add(source.name, line, _miscounted(len(cells), wanted, line, last))
-        elif last < 0:
-            bad.add(source.name, line, UNCLOSED)
+            bad.add(source.name, line, _miscounted(len(cells), wanted, line, last, fault))
+        elif fault:
+            bad.add(source.name, line, fault)
         elif damaged and (why := undecodable(cells, source.encoding)):
             bad.add(source.name, line, why)
         else:
             yield line, cells
 
 
-def records(source: Source, *, quoted: bool) -> Iterator[tuple[int, int, list[str]]]:
-    """Each record with its first and last line; the last is -1 where the file ends inside a quote."""
+Record = tuple[int, int, list[str], str]
+"""First line, last line, cells, and what is wrong with its quotes."""
+
+
+def records(source: Source, *, quoted: bool) -> Iterator[Record]:
+    """Each record of a file, blank lines left out."""
     with text_of(source) as text:
+        pending: list[str] = []
         exhausted: list[bool] = []
 
         def lines() -> Iterator[str]:
-            yield from text
+            for line in text:  # not `yield from`, which would close the file behind our back
+                pending.append(line)
+                yield line
             exhausted.append(True)  # the reader wants more than there is: it is inside a quote, or done
 
         reader = csv.reader(lines(), delimiter=source.separator, quoting=_quoting(quoted))
         line = 1
         for cells in reader:
             last = reader.line_num
-            if cells:
-                yield line, -1 if exhausted else last, cells
+            if exhausted:
+                yield line, last, cells, UNCLOSED
+            elif cells:
+                joined = last > line and not _is_strict(pending, source.separator)
+                yield line, last, cells, LEFT_OPEN.format(last) if joined else ""
             line = last + 1
+            pending.clear()
+
+
+def _is_strict(lines: Iterable[str], separator: str) -> bool:
+    """Whether every quote that opens a field closes it just before the next separator."""
+    try:
+        return all(True for _ in csv.reader(lines, delimiter=separator, strict=True))
+    except csv.Error:
+        return False
 
 
 def recognises(sample: str, *, name: str) -> bool:
@@ -90,15 +109,26 @@ def _quoting(quoted: bool) -> Any:
 
 def _quotes_are_quotes(source: Source) -> bool:
     """Whether quotes in this TSV enclose fields. Many TSVs have none: there, a quote is only a character."""
-    try:
-        with text_of(source) as text:
-            if not any('"' in line for line in text):
-                return False
-        with text_of(source) as text:
-            strict = csv.reader(text, delimiter=source.separator, strict=True)
-            return all(len(cells) in (0, len(source.columns)) for cells in strict)
-    except csv.Error:
-        return False
+    with text_of(source) as text:
+        if not any('"' in line for line in text):
+            return False
+    wanted = len(source.columns)
+    plain, uneven = _counted(records(source, quoted=False), wanted)
+    enclosed, uneven_enclosed = _counted(records(source, quoted=True), wanted)
+    if uneven:  # a line break or a tab inside quotes, or rows that are bad either way
+        return uneven_enclosed < uneven
+    # Every line is a row by itself: quotes may be taken off, but must not join lines.
+    with text_of(source) as text:
+        return enclosed == plain and not uneven_enclosed and _is_strict(text, source.separator)
+
+
+def _counted(found: Iterator[Record], wanted: int) -> tuple[int, int]:
+    """How many records there are, and how many of them have not the fields that they should."""
+    total = uneven = 0
+    for _, _, cells, fault in found:
+        total += 1
+        uneven += len(cells) != wanted or bool(fault)
+    return total, uneven
 
 
 def _separator(sample: str, name: str) -> str:
@@ -115,11 +145,17 @@ def _separator(sample: str, name: str) -> str:
 
 
 def _sample_rows(sample: str, separator: str) -> list[list[str]]:
-    """The sample's whole rows: the last one may be cut off."""
-    reader = csv.reader(io.StringIO(sample, newline=""), delimiter=separator)
-    rows = [row for row in islice(reader, SAMPLE_ROWS) if row]
-    whole = sample.endswith(("\n", "\r")) or len(rows) == SAMPLE_ROWS or len(rows) < 2
-    return rows if whole else rows[:-1]
+    """The sample's first rows; in a TSV a quote is only a character where rows are more even so."""
+    enclosed = _read_sample(sample, separator, quoted=True)
+    if separator != "\t" or '"' not in sample:
+        return enclosed
+    plain = _read_sample(sample, separator, quoted=False)
+    return max(enclosed, plain, key=lambda rows: (_evenness(rows), len(rows[0]) if rows else 0))
+
+
+def _read_sample(sample: str, separator: str, *, quoted: bool) -> list[list[str]]:
+    reader = csv.reader(lines_of(sample), delimiter=separator, quoting=_quoting(quoted))
+    return [row for row in islice(reader, SAMPLE_ROWS) if row]
 
 
 def _evenness(rows: Sequence[Sequence[str]]) -> float:
@@ -132,15 +168,6 @@ def _has_header(rows: Sequence[Sequence[str]]) -> bool:
     return looks_like_header(rows[0], rows[1:])
 
 
-def _header_names(cells: Sequence[str]) -> tuple[str, ...]:
-    """Names without spaces around them, and a second column of the same name told apart."""
-    names: list[str] = []
-    for position, cell in enumerate(cells, start=1):
-        name = cell.strip() or f"column_{position}"
-        names.append(name if name not in names else f"{name}_{position}")
-    return tuple(names)
-
-
 def _is_number(cell: str) -> bool:
     try:
         float(cell)
@@ -149,8 +176,7 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def _miscounted(found: int, wanted: int, line: int, last: int) -> str:
+def _miscounted(found: int, wanted: int, line: int, last: int, fault: str) -> str:
     reason = f"{found} field{'s' * (found != 1)} where {wanted} {'are' if wanted != 1 else 'is'} expected"
-    if last < 0:
-        return f"{reason}; {UNCLOSED}"
-    return f"{reason}; it runs to line {last}: is a quote left open?" if last > line else reason
+    fault = fault or (LEFT_OPEN.format(last) if last > line else "")
+    return f"{reason}; {fault}" if fault else reason

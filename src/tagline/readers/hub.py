@@ -1,10 +1,11 @@
 """Datasets of the Hugging Face hub, `hf://glue/mnli`, through the `datasets` package where it is installed."""
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any
 
 from tagline.errors import DataError, PlaceError
-from tagline.readers import BadRows, Cell, Layout, Source, cell
+from tagline.readers import BadRows, Cell, Layout, Source, cell, first_line, told_apart
 
 SPLITS = {"train": "train", "validation": "validation", "valid": "validation", "dev": "validation", "test": "test"}
 SPLIT_COLUMN = "split"
@@ -12,29 +13,38 @@ SPLIT_COLUMN = "split"
 
 def inspect(name: str, layout: Layout, sample: str) -> dict[str, Any]:  # noqa: ARG001 - the contract's signature
     """The dataset's columns, and one for its splits."""
-    loaded = _load(name)
-    columns = next(iter(loaded.values())).column_names
-    return {"columns": (*columns, SPLIT_COLUMN), "split_column": SPLIT_COLUMN}
+    columns = told_apart([*_load(name)[0][1].column_names, SPLIT_COLUMN])
+    return {"columns": columns, "split_column": columns[-1]}
 
 
-def rows(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cell]]]:
+def rows(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cell]]]:  # noqa: ARG001 - as above
     """Each row of each labelled split; numbers of a class label become its name."""
     number = 0
-    for split, dataset in _load(source.name).items():
-        named = {name: feature for name, feature in dataset.features.items() if hasattr(feature, "int2str")}
-        for values in dataset:
+    columns = _load(source.name)[0][1].column_names
+    for split, dataset in _load(source.name):
+        names = {name: _names(feature) for name, feature in dataset.features.items()}
+        for row in dataset:
             number += 1
-            for name, feature in named.items():
-                value = values[name]
-                values[name] = feature.int2str(value) if isinstance(value, int) and value >= 0 else None
-            try:
-                yield number, [*(cell(values[name]) for name in source.columns[:-1]), split]
-            except TypeError as error:
-                bad.add(source.name, number, str(error))
+            yield number, [*(cell(_named(row.get(name), names.get(name))) for name in columns), split]
 
 
-def _load(name: str) -> dict[str, Any]:
-    """The labelled splits by our names; a split whose labels are all hidden (-1) is left out."""
+def _names(feature: Any) -> Any:
+    """What turns a class label's number into its name, also in a list of them; None for other features."""
+    return getattr(feature, "int2str", None) or getattr(getattr(feature, "feature", None), "int2str", None)
+
+
+def _named(value: Any, name_of: Any) -> Any:
+    """A class label by its name, a hidden one (-1) as nothing; other values as they are."""
+    if name_of is None:
+        return value
+    if isinstance(value, list):
+        return [name_of(item) for item in value]
+    return name_of(value) if isinstance(value, int) and value >= 0 else None
+
+
+@cache
+def _load(name: str) -> list[tuple[str, Any]]:
+    """The labelled splits, each with our name for it; one whose labels are all hidden (-1) is left out."""
     try:
         from datasets import load_dataset
     except ImportError as error:
@@ -47,8 +57,8 @@ def _load(name: str) -> dict[str, Any]:
         loaded = load_dataset(path, config)
     except Exception as error:
         hint = "is the name right, and is there a network? files on disk need neither"
-        raise DataError(f"cannot load {name}: {str(error).splitlines()[0]}", hint=hint) from error
-    splits = {_split_name(split): dataset for split, dataset in loaded.items() if not _is_hidden(dataset)}
+        raise DataError(f"cannot load {name}: {first_line(error)}", hint=hint) from error
+    splits = [(_split_name(split), dataset) for split, dataset in loaded.items() if not _is_hidden(dataset)]
     if not splits:
         raise DataError(f"{name} has no labelled rows")
     return splits

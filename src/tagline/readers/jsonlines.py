@@ -1,18 +1,22 @@
 """JSON lines: one object a line."""
 
 import json
+import re
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tagline.errors import DataError
-from tagline.readers import BadRows, Cell, Layout, Source, cell, text_of, undecodable
+from tagline.readers import BadRows, Cell, Layout, Source, cell, lines_of, text_of, undecodable
 
+TOO_DEEP = "JSON nested too deeply"
+LONE_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 ALIKE = 'one object a line; to turn a JSON array into that: jq -c ".[]" in.json > out.jsonl'
 
 
 def recognises(sample: str, *, name: str) -> bool:  # noqa: ARG001 - the contract's signature
     """Whether the first line is a JSON object."""
-    return parsed(sample.lstrip().split("\n", 1)[0])[0] is not None
+    return parsed(next(lines_of(sample.lstrip()), ""))[0] is not None
 
 
 def inspect(name: str, layout: Layout, sample: str) -> dict[str, Any]:  # noqa: ARG001 - the contract's signature
@@ -20,11 +24,13 @@ def inspect(name: str, layout: Layout, sample: str) -> dict[str, Any]:  # noqa: 
     if sample.lstrip().startswith("["):
         raise DataError(f"{name} is a JSON array, not JSON lines", hint=ALIKE)
     columns: dict[str, None] = {}
-    for line in sample.splitlines():
-        row, _ = parsed(line)
+    reasons: list[str] = []
+    for line in filter(str.strip, lines_of(sample)):
+        row, why = parsed(line)
         columns |= dict.fromkeys(row or {})
+        reasons.append(why or "an empty object")
     if not columns:
-        raise DataError(f"{name} holds no JSON object", hint=ALIKE)
+        raise DataError(f"{name} does not begin with a JSON object: {reasons[0]}", hint=ALIKE)
     return {"columns": tuple(columns)}
 
 
@@ -32,9 +38,11 @@ def rows(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cell]]]:
     """Each object's values as cells; a key it lacks is an empty cell."""
     for number, row in objects(source, bad):
         try:
-            yield number, [cell(row.get(column)) for column in source.columns]
-        except TypeError as error:
-            bad.add(source.name, number, str(error))
+            cells = [cell(row.get(column)) for column in source.columns]
+        except RecursionError:
+            bad.add(source.name, number, TOO_DEEP)
+        else:
+            yield number, cells
 
 
 def objects(source: Source, bad: BadRows) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -56,10 +64,13 @@ def parsed(line: str) -> tuple[dict[str, Any] | None, str]:
     """The object on a line, or None and why it is none."""
     try:
         row = json.loads(line)
+        if LONE_SURROGATE.search(line):  # half a character, as left by tools that cut texts: no file can hold it
+            halves = json.dumps(row, ensure_ascii=False).encode("utf-16", "surrogatepass")
+            row = json.loads(halves.decode("utf-16", "replace"))
     except json.JSONDecodeError as error:
         return None, f"not JSON: {error.msg} at character {error.pos + 1}"
-    except ValueError as error:  # an integer of more digits than Python converts
-        return None, f"not usable JSON: {error}"
+    except ValueError:  # more digits than Python converts
+        return None, f"a number of more than {sys.get_int_max_str_digits():,} digits"
     except RecursionError:
-        return None, "JSON nested too deeply"
+        return None, TOO_DEEP
     return (row, "") if isinstance(row, dict) else (None, "not a JSON object")

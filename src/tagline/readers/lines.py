@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tagline.readers import BadRows, Cell, Layout, Source, text_of, undecodable
+from tagline.readers import BadRows, Cell, Layout, Source, lines_of, text_of, undecodable
 
 SEPARATORS = ("@", "\t", "|", ";", ",")
 LONGEST_LABEL = 40
@@ -36,7 +36,7 @@ def rows(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cell]]]:
 
 def _separator(sample: str) -> str:
     """The separator after which every sample line has one of a few short labels."""
-    lines = [line for line in sample.splitlines()[:-1] or [sample] if line.strip()]
+    lines = [line for line in lines_of(sample) if line.strip()]
     for separator in SEPARATORS:
         labels = {line.rpartition(separator)[2].strip() for line in lines if separator in line}
         everywhere = all(separator in line for line in lines)

@@ -8,26 +8,34 @@ from typing import Any
 
 from tagline import storage
 from tagline.errors import DataError, PlaceError
-from tagline.readers import BATCH_ROWS, BadRows, Cell, Layout, Source, cell
+from tagline.readers import BATCH_ROWS, BadRows, Cell, Layout, Source, cell, first_line, told_apart
 
 
 def inspect(name: str, layout: Layout, sample: str) -> dict[str, Any]:  # noqa: ARG001 - the contract's signature
     """The columns that the file itself names."""
     with _opened(name) as file:
-        return {"columns": tuple(file.schema_arrow.names)}
+        return {"columns": told_apart(file.schema_arrow.names)}
 
 
-def rows(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cell]]]:
+def rows(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cell]]]:  # noqa: ARG001 - as above
     """Each row, numbered from 1."""
     with _opened(source.name) as file:
         number = 0
-        for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=list(source.columns)):
-            for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+        for batch in file.iter_batches(batch_size=BATCH_ROWS):
+            for values in zip(*map(_values, batch.columns), strict=True):
                 number += 1
-                try:
-                    yield number, [cell(value) for value in values]
-                except TypeError as error:
-                    bad.add(source.name, number, str(error))
+                yield number, [cell(value) for value in values]
+
+
+def _values(column: Any) -> list[Any]:
+    """A column as Python values, or as bytes or text where Python has no such value."""
+    try:
+        values: list[Any] = column.to_pylist()
+    except UnicodeDecodeError:  # a writer that did not check its strings
+        values = column.cast("binary").to_pylist()
+    except (ValueError, OverflowError):  # times finer or further than datetime's
+        values = column.cast("string").to_pylist()
+    return values
 
 
 @contextmanager
@@ -48,4 +56,5 @@ def _opened(name: str) -> Iterator[Any]:
                     unzipped.write(block)
                 yield ParquetFile(unzipped)
     except ArrowException as error:
-        raise DataError(f"{name} is not a readable Parquet file: {str(error).splitlines()[0]}") from error
+        hint = "write it again, or export it as CSV"
+        raise DataError(f"{name} is not a readable Parquet file: {first_line(error)}", hint=hint) from error

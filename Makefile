@@ -1,0 +1,46 @@
+# Everything happens in .venv; each target makes what it needs, and a second call is quick.
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+
+.PHONY: help setup demo test check bench docs clean
+
+help:
+	@echo "make demo    set up, then train, measure and use a classifier on the sample data"
+	@echo "make test    set up, then check the code and run the tests"
+	@echo "make check   formatting, lint, types, import order, generated pages"
+	@echo "make bench   the figures of the README (bench-start, bench-reading, bench-linear)"
+	@echo "make docs    write the generated pages anew"
+	@echo "make clean   remove the virtual environment and what runs left behind"
+
+setup: $(INSTALLED)
+
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: setup
+	PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh
+
+test: check
+	$(BIN)/pytest --numprocesses 2
+
+check: setup
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy
+	$(BIN)/pytest tests/meta
+	$(BIN)/python docs/build.py --check
+
+bench: bench-start bench-reading bench-linear
+
+bench-%: setup
+	$(BIN)/python benchmarks/$*.py
+
+docs: setup
+	$(BIN)/python docs/build.py
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .hypothesis runs
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,223 @@
+"""The commands as a person or a program calls them."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SUPPORT = Path(__file__).parents[2] / "examples" / "support"
+QUICK = ("model.max_features=800", "model.strength=4.0")
+Command = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a single-label, a multi-label and a pair run in it."""
+    directory = tmp_path_factory.mktemp("place")
+    for name in ("messages.csv", "messages-multi.csv", "pairs.csv"):
+        command = [sys.executable, "-m", "tagline", "train", str(SUPPORT / name), *QUICK, "--runs", name]
+        subprocess.run(command, cwd=directory, check=True, capture_output=True)
+    return directory
+
+
+def test_train_says_what_it_guessed_what_it_reached_and_what_to_do_next(tagline: Command) -> None:
+    done = tagline("train", SUPPORT / "messages.csv", *QUICK)
+    assert done.code == 0
+    assert 'guessed text = "message": its name' in done.err
+    assert 'guessed labels = "topic"' in done.err
+    assert "validation macro_f1" in done.err
+    assert "accuracy" in done.out
+    assert "praise" in done.out
+    assert "try it   tagline predict runs/" in done.out
+
+
+def test_with_json_standard_output_is_one_document(tagline: Command) -> None:
+    document = tagline("train", SUPPORT / "pairs.csv", *QUICK, "--json").json
+    report = document["report"]
+    assert report["task"] == "single"
+    assert report["splits"].keys() == {"train", "validation", "test"}
+    assert {"accuracy", "macro_f1", "micro_f1", "weighted_f1", "per_label"} <= report["test"].keys()
+    assert {"precision", "recall", "f1", "support", "accuracy"} <= report["test"]["per_label"]["misses"].keys()
+    assert Path(document["bundle"]).name == "bundle"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["trian"], 2, "No such command 'trian'"),
+        (["train"], 2, "one of them"),
+        (["train", "nowhere.csv"], 3, "there is no file nowhere.csv"),
+        (["train", "nowhere.toml"], 2, "there is no spec nowhere.toml"),
+        (["train", SUPPORT / "pairs.csv", "epochs=3"], 2, 'cannot understand "epochs=3"'),
+        (["train", SUPPORT / "pairs.csv", "training.epochs=0"], 2, "training.epochs: must be at least 1, not 0"),
+        (["train", SUPPORT / "pairs.csv", "model.family=oracle"], 2, 'no family "oracle"; there are: linear'),
+        (["train", "--resume", "nothing"], 4, "there is no run nothing"),
+        (["predict", "nothing", "text"], 4, "nothing is not a bundle"),
+        (["evaluate", "nothing", "data.csv"], 4, "nothing is not a bundle"),
+        (["runs", "show", "last"], 4, "there is no run in runs"),
+        (["train", "gs://bucket/data.csv"], 5, "Cloud Storage"),
+        (["check", "hf://glue/mnli"], 5, "needs the package datasets"),
+        (["predict"], 2, "Missing argument"),
+    ],
+)  # fmt: skip
+def test_a_mistake_has_its_code_a_sentence_and_a_next_step(
+    tagline: Command, arguments: list[str], code: int, said: str
+) -> None:
+    plain, as_json = tagline(*arguments), tagline(*arguments, "--json")
+    assert plain.code == as_json.code == code
+    assert said in plain.err
+    assert plain.out == ""
+    error = as_json.json["error"]
+    assert said in error["message"]
+    assert error["exit_code"] == code
+    assert "next: " in plain.err or " has 1 problem:" in plain.err
+
+
+def test_debug_shows_the_traceback(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tagline", "train", "nowhere.csv", "--debug"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert "Traceback" in done.stderr
+    assert "error: there is no file nowhere.csv" in done.stderr
+
+
+def test_a_bug_of_ours_is_called_one(tmp_path: Path) -> None:
+    code = (
+        "import sys, tagline.columns; tagline.columns.resolve = lambda *_: 1 / 0;"
+        "from tagline.cli import run; sys.exit(run(['train', 'x.csv']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 70
+    assert "this is a bug in Tagline: ZeroDivisionError" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_predict_answers_arguments_lines_and_files_alike(place: Path, tagline: Command, tmp_path: Path) -> None:
+    texts = ["Where is my parcel?", "I was charged twice this month"]
+    single = ["predict", "last", "--runs", "messages.csv"]
+    from_arguments = tagline(*single, *texts, "--json", cwd=place).json
+    from_lines = tagline(*single, "--json", stdin="\n".join(texts) + "\n", cwd=place).json
+    (tmp_path / "in.csv").write_text('id,message\n1,"Where is my parcel?"\n2,I was charged twice this month\n')
+    done = tagline(*single, "--input", tmp_path / "in.csv", "--output", tmp_path / "out.jsonl", cwd=place)
+    assert done.code == 0, done.err
+    from_file = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert from_arguments == from_lines
+    assert [{k: v for k, v in row.items() if k not in ("id", "message")} for row in from_file] == from_arguments
+    assert [row["id"] for row in from_file] == ["1", "2"]
+    assert from_arguments[0].keys() == {"label", "score", "scores"}
+    assert from_arguments[0]["label"] == "delivery"
+
+
+def test_predict_with_several_labels(place: Path, tagline: Command) -> None:
+    text = "You charged me twice and the parcel is still missing"
+    answer = tagline("predict", "last", "--runs", "messages-multi.csv", text, "--json", cwd=place).json[0]
+    assert answer.keys() == {"labels", "scores"}
+    assert set(answer["labels"]) <= set(answer["scores"])
+
+
+def test_predict_pairs_two_by_two(place: Path, tagline: Command) -> None:
+    pairs = ["predict", "last", "--runs", "pairs.csv"]
+    assert len(tagline(*pairs, "Is it blue?", "Yes.", "Why?", "It rains.", "--json", cwd=place).json) == 2
+    odd = tagline(*pairs, "Is it blue?", cwd=place)
+    assert odd.code == 2
+    assert "1 texts do not pair up" in odd.err
+
+
+def test_predict_a_text_that_looks_like_an_option(place: Path, tagline: Command) -> None:
+    done = tagline("predict", "last", "--runs", "messages.csv", "--json", "--", "--json is broken", cwd=place)
+    assert len(done.json) == 1
+
+
+def test_predict_reads_no_terminal(place: Path) -> None:
+    """Without texts on a terminal it says what to do instead of waiting for ever."""
+    _, terminal = pty.openpty()
+    command = [sys.executable, "-m", "tagline", "predict", "last", "--runs", "messages.csv"]
+    done = subprocess.run(command, cwd=place, stdin=terminal, capture_output=True, text=True, timeout=60, check=False)
+    os.close(terminal)
+    assert done.returncode == 2
+    assert "no text to answer" in done.stderr
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(place: Path) -> None:
+    command = f"yes 'Where is my parcel?' | head -50000 | {sys.executable} -m tagline predict last --runs messages.csv"
+    done = subprocess.run(f"{command} | head -1", cwd=place, shell=True, capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("delivery")
+    assert done.stderr == ""
+
+
+def test_evaluate_measures_other_data(place: Path, tagline: Command, tmp_path: Path) -> None:
+    done = tagline("evaluate", "last", SUPPORT / "messages.csv", "--runs", "messages.csv", "--json", cwd=place)
+    report = done.json
+    assert report["splits"] == {"test": 769}
+    assert report["test"]["accuracy"] > 0.8
+    (tmp_path / "other.jsonl").write_text('{"body": "Where is my parcel?", "what": "delivery"}\n')
+    renamed = ["data.text=body", "data.labels=what"]
+    other = ["evaluate", "last", tmp_path / "other.jsonl", "--runs", "messages.csv"]
+    again = tagline(*other, *renamed, "--json", cwd=place)
+    assert again.json["test"]["accuracy"] == 1.0
+    lacking = tagline(*other, cwd=place)
+    assert lacking.code == 2
+    assert 'has no column "message"; it has: body, what' in lacking.err
+
+
+def test_evaluate_names_a_label_that_the_bundle_does_not_have(place: Path, tagline: Command, tmp_path: Path) -> None:
+    (tmp_path / "odd.csv").write_text("message,topic\nhello,praise\nhi,weather\n")
+    done = tagline("evaluate", "last", tmp_path / "odd.csv", "--runs", "messages.csv", cwd=place)
+    assert done.code == 3
+    assert 'odd.csv:3: the bundle has no label "weather"' in done.err
+
+
+def test_runs_are_listed_shown_and_deleted(tagline: Command) -> None:
+    assert "no run in runs" in tagline("runs", "list").out
+    assert tagline("runs", "list", "--json").json == []
+    tagline("train", SUPPORT / "pairs.csv", *QUICK)
+    [entry] = tagline("runs", "list", "--json").json
+    assert entry["state"] == "succeeded"
+    assert entry["family"] == "linear"
+    assert entry["name"] in tagline("runs", "list").out
+    assert "macro_f1" in tagline("runs", "show").out
+    assert tagline("runs", "show", "last", "--json").json["lock"]["seed"] == 42
+    refused = tagline("runs", "delete", entry["name"])
+    assert refused.code == 2
+    assert "add --yes" in refused.err
+    assert tagline("runs", "delete", entry["name"], "--yes").code == 0
+    assert tagline("runs", "list", "--json").json == []
+
+
+def test_info_is_for_a_bug_report(tagline: Command) -> None:
+    facts = tagline("info", "--json").json
+    assert facts["families"] == ["linear"]
+    assert facts["packages"]["torch"].startswith("2.13.0")
+    assert "tagline" in tagline("info").out
+
+
+@pytest.mark.parametrize("command", ["init", "check", "train", "evaluate", "predict", "info", "runs list", "runs show"])
+def test_every_command_takes_json_and_debug(tagline: Command, command: str) -> None:
+    help_text = tagline(*command.split(), "--help").out
+    assert "--json" in help_text
+    assert "--debug" in help_text
+
+
+def test_on_a_terminal_there_is_a_bar_and_elsewhere_plain_lines(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tagline", "train", str(SUPPORT / "pairs.csv"), *QUICK]
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=theirs, stdout=subprocess.DEVNULL)
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            shown += os.read(ours, 65536)
+        except OSError:  # the other end was closed: the process has ended
+            break
+    os.close(ours)
+    assert process.wait() == 0
+    assert b"\x1b[" in shown
+    plain = subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
+    assert b"\x1b[" not in plain.stderr + plain.stdout
+    assert b"step 8/8" in plain.stderr

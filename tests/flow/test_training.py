@@ -1,0 +1,233 @@
+"""Training as a process: what it leaves behind, however it ends."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tagline as library
+from tagline.errors import DataError, Interrupted, PlaceError, RunError, SpecError
+from tagline.runs import Run, list_runs
+
+SUPPORT = Path(__file__).parents[2] / "examples" / "support"
+Command = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def data() -> Path:
+    """Enough rows that a signal sent at once finds the model learning."""
+    return SUPPORT / "messages.csv"
+
+
+@pytest.fixture(scope="module")
+def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run that was never stopped."""
+    return library.train(data, runs=tmp_path_factory.mktemp("whole"))
+
+
+def start(data: Path, cwd: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tagline", "train", str(data)]
+    return subprocess.Popen(command, cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
+def wait_until_learning(process: subprocess.Popen[str]) -> None:
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("run "):
+            return
+    raise AssertionError("it ended before it began to learn")
+
+
+def contents(run: Run) -> dict[str, bytes]:
+    """Everything a run made that does not hold a time."""
+    files = [*run.bundle.rglob("*"), run.directory / "report.json", run.directory / "predictions.jsonl"]
+    return {str(path.relative_to(run.directory)): path.read_bytes() for path in files if path.is_file()}
+
+
+def events(run: Run) -> list[dict[str, Any]]:
+    without = ("time", "run")
+    return [{key: value for key, value in event.items() if key not in without} for event in run.events()]
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_told_to_stop_it_saves_and_can_go_on_to_the_same_end(
+    data: Path, whole: Run, tmp_path: Path, tagline: Command, sent: int, code: int
+) -> None:
+    with start(data, tmp_path) as process:
+        wait_until_learning(process)
+        process.send_signal(sent)
+        assert process.stderr is not None
+        said = process.stderr.read()
+    assert process.returncode == code
+    [run] = list_runs(tmp_path / "runs")
+    assert run.state().name == "cancelled"
+    assert f"next: tagline train --resume runs/{run.name}" in said
+    resumed = tagline("train", "--resume", run.name)
+    assert resumed.code == 0, resumed.err
+    assert run.state().name == "succeeded"
+    assert contents(run) == contents(whole)
+    assert events(run) == events(whole)
+
+
+def test_killed_at_any_moment_nothing_trips_and_it_goes_on_to_the_same_end(
+    data: Path, whole: Run, tmp_path: Path, tagline: Command
+) -> None:
+    begun = time.monotonic()
+    tagline("train", data)
+    usual_s = time.monotonic() - begun
+    chance = random.Random(os.getpid())
+    for _ in range(5):
+        with start(data, tmp_path) as process:
+            time.sleep(chance.uniform(0.2 * usual_s, usual_s))
+            process.kill()
+    listed = tagline("runs", "list", "--json")
+    assert listed.code == 0, listed.err
+    assert {entry["state"] for entry in listed.json} <= {"failed", "succeeded"}
+    for run in list_runs(tmp_path / "runs"):
+        if run.state().name != "succeeded":
+            resumed = tagline("train", "--resume", run.name)
+            assert resumed.code == 0, resumed.err
+        assert contents(run) == contents(whole)
+        assert events(run) == events(whole)
+        assert not list(run.directory.rglob(".tagline-*"))
+
+
+def test_a_resumed_run_refuses_changed_data_and_a_changed_spec(data: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "data.csv"
+    copy.write_text(data.read_text())
+    with pytest.raises(Interrupted):
+        stopped_after_the_first_evaluation(copy, tmp_path / "runs")
+    [run] = list_runs(tmp_path / "runs")
+    copy.write_text(data.read_text().replace(",billing\n", ",returns\n", 1))
+    with pytest.raises(RunError, match=r"the data .* has changed"):
+        library.train(run.directory, resume=True)
+    copy.write_text(data.read_text())
+    written = (run.directory / "spec.toml").read_text()
+    (run.directory / "spec.toml").write_text(written.replace("max_features = 100000", "max_features = 10"))
+    with pytest.raises(RunError, match=r"spec\.toml has changed"):
+        library.train(run.directory, resume=True)
+    (run.directory / "spec.toml").write_text(written)
+    assert library.train(run.directory, resume=True).state().name == "succeeded"
+    with pytest.raises(RunError, match="is complete"):
+        library.train(run.directory, resume=True)
+
+
+def stopped_after_the_first_evaluation(data: Path, runs: Path) -> None:
+    from tagline import training
+
+    for event in training.start(training.spec_of(data), runs=runs, command="a test"):
+        if event["event"] == "evaluation":
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_a_failure_is_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tagline.models.linear import Linear
+
+    def break_down(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("the model broke")
+
+    monkeypatch.setattr(Linear, "scores", break_down)
+    with pytest.raises(ZeroDivisionError):
+        library.train(SUPPORT / "messages.csv", runs=tmp_path)
+    [run] = list_runs(tmp_path)
+    assert run.state().name == "failed"
+    assert "the model broke" in run.state().reason
+
+
+def test_patience_and_a_budget_stop_early_and_say_so(tmp_path: Path) -> None:
+    for setting, said in (
+        ("training.patience=1", "stopped: no gain in 1 evaluations"),
+        ("training.max_minutes=0.0001", "stopped after training.max_minutes"),
+    ):
+        run = library.train(SUPPORT / "pairs.csv", setting, "training.monitor=log_loss", runs=tmp_path)
+        assert run.state().name == "succeeded"
+        warnings = [event["message"] for event in run.events() if event["event"] == "warning"]
+        assert any(message.startswith(said) for message in warnings), warnings
+
+
+def test_a_setting_without_effect_is_said(tmp_path: Path) -> None:
+    run = library.train(SUPPORT / "pairs.csv", "training.epochs=9", runs=tmp_path)
+    assert "training.epochs has no effect on family linear" in [event.get("message") for event in run.events()]
+
+
+def test_data_that_cannot_be_trained_on_makes_no_run(tmp_path: Path) -> None:
+    (tmp_path / "one.csv").write_text("text,label\nhello,a\nbye,a\n")
+    with pytest.raises(DataError, match='every row has the label "a"'):
+        library.train(tmp_path / "one.csv", runs=tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_label_seen_only_in_test_is_warned_of_and_measured(tmp_path: Path) -> None:
+    rows = "".join(f"good thing {i},yes\nbad thing {i},no\n" for i in range(20))
+    (tmp_path / "train.csv").write_text("text,label\n" + rows)
+    (tmp_path / "test.csv").write_text("text,label\nfine by me,maybe\ngood one,yes\n")
+    run = library.train(tmp_path / "train.csv", f"data.test={tmp_path / 'test.csv'}", runs=tmp_path / "runs")
+    report = run.report()
+    assert report is not None
+    assert report["test"]["per_label"]["maybe"]["recall"] == 0
+    assert any("maybe" in event.get("message", "") for event in run.events())
+
+
+@pytest.mark.parametrize("setting", ["data.validation_share=0.0", "data.test_share=0.0"])
+def test_an_empty_split_is_warned_of_and_the_run_succeeds(tmp_path: Path, setting: str) -> None:
+    run = library.train(SUPPORT / "messages.csv", setting, "model.max_features=500", runs=tmp_path)
+    assert run.state().name == "succeeded"
+    assert any("split is empty" in event.get("message", "") for event in run.events())
+
+
+def test_three_rows_are_enough_to_try(tmp_path: Path) -> None:
+    (tmp_path / "tiny.csv").write_text("text,label\nyes please,yes\nno thanks,no\nyes,yes\n")
+    run = library.train(tmp_path / "tiny.csv", runs=tmp_path / "runs")
+    assert library.load(run.bundle).predict(["yes please"])[0].label == "yes"
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("a file, not a directory")
+    with pytest.raises(PlaceError, match="cannot write"):
+        library.train(SUPPORT / "pairs.csv", runs=tmp_path / "runs")
+
+
+def test_a_full_disk_is_named_and_the_run_has_failed(tmp_path: Path, tagline: Command) -> None:
+    """A limit on the size of files stands in for a disk that is full."""
+    code = (
+        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000));"
+        f"from tagline.cli import run; sys.exit(run(['train', {str(SUPPORT / 'messages.csv')!r}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 5, done.stderr
+    assert "cannot write" in done.stderr
+    [run] = list_runs(tmp_path / "runs")
+    assert run.state().name == "failed"
+    assert "cannot write" in run.state().reason
+    assert tagline("train", "--resume", run.name).code == 0
+
+
+def test_the_public_function_takes_a_mapping_a_spec_and_a_path(tmp_path: Path) -> None:
+    raw = {"data": {"train": str(SUPPORT / "pairs.csv")}, "model": {"max_features": 500}}
+    first = library.train(raw, runs=tmp_path)
+    second = library.train(first.spec(), runs=tmp_path)
+    third = library.train(first.directory / "spec.toml", runs=tmp_path)
+    assert contents(first) == contents(second) == contents(third)
+    with pytest.raises(SpecError, match=r"model\.max_featurs"):
+        library.train({"data": {"train": str(SUPPORT / "pairs.csv")}, "model": {"max_featurs": 500}}, runs=tmp_path)
+
+
+def test_predictions_of_the_test_split_are_what_predict_answers(tmp_path: Path) -> None:
+    for name in ("messages.csv", "messages-multi.csv", "pairs.csv"):
+        run = library.train(SUPPORT / name, "model.max_features=500", "model.strength=4.0", runs=tmp_path)
+        lines = [json.loads(line) for line in (run.directory / "predictions.jsonl").read_text().splitlines()]
+        report = run.report()
+        assert report is not None
+        assert len(lines) == report["splits"]["test"]
+        texts = [tuple(line["text"]) if report["pair"] else line["text"] for line in lines]
+        answers = [prediction.to_dict() for prediction in library.load(run.bundle).predict(texts)]
+        assert [{key: line[key] for key in answer} for line, answer in zip(lines, answers, strict=True)] == answers

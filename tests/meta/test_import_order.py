@@ -1,0 +1,109 @@
+"""The architecture, as one list: a module imports only what stands above it."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).parents[2] / "src" / "tagline"
+
+ORDER = (
+    "errors", "registry", "spec", "storage", "encoding", "readers", "splits", "dataset", "columns", "checks",
+    "models", "metrics", "decisions", "bundle", "predictor", "batch", "report", "evaluation", "runs", "training",
+    "console", "cli",
+)  # fmt: skip
+READERS = ("delimited", "jsonlines", "lines", "automl", "parquet", "hub")
+"""Inside readers/: a file imports only the contract and what stands before it."""
+PLUG_INS = ("models", "trackers", "exports", "launchers", "endpoints")
+"""Inside these a file imports the contract and no other plug-in."""
+HEAVY = {
+    "torch": {"models"}, "transformers": {"models"}, "peft": {"models"}, "sklearn": set(), "scipy": set(),
+    "optuna": set(), "google": {"gcp", "rehearsal"}, "fastapi": {"server", "rehearsal"},
+    "uvicorn": {"server", "rehearsal"}, "pyarrow": {"dataset"}, "rich": set(), "datasets": set(),
+}  # fmt: skip
+"""Packages that may be imported at the top only of these; inside a function they may be imported anywhere."""
+ONE_DOOR = {"google": {"gcp", "rehearsal"}}
+"""Packages that may be imported in these alone, in a function or not."""
+
+
+def imports(path: Path) -> Iterator[tuple[int, str, bool]]:
+    """Each import of a file: line, dotted name, and whether it runs when the file is imported."""
+    tree = ast.parse(path.read_text())
+    later = {id(node) for outer in ast.walk(tree) if _runs_later(outer) for node in ast.walk(outer)}
+    for node in ast.walk(tree):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [f"{node.module or ''}.{alias.name}" for alias in node.names]
+        for name in names:
+            yield node.lineno, name, id(node) not in later
+
+
+def _runs_later(node: ast.AST) -> bool:
+    for_types = isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+    return for_types or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+
+
+def violations(src: Path = SRC) -> Iterator[str]:
+    for path in sorted(src.rglob("*.py")):
+        parts = path.relative_to(src).with_suffix("").parts
+        me = parts[0]
+        if me in ("__init__", "__main__"):
+            continue
+        if me not in ORDER:
+            yield f"{me} has no place in the order"
+            continue
+        for line, name, at_top in imports(path):
+            where = f"{path.relative_to(src)}:{line}"
+            top, _, rest = name.partition(".")
+            if top in HEAVY and at_top and me not in HEAVY[top]:
+                yield f"{where} imports {top} at the top"
+            if top in ONE_DOOR and me not in ONE_DOOR[top]:
+                yield f"{where} imports {top}, which only {ONE_DOOR[top]} may"
+            if top == "tagline":
+                yield from _misplaced(where, parts, rest.split("."))
+
+
+def _misplaced(where: str, parts: tuple[str, ...], other: list[str]) -> Iterator[str]:
+    me = parts[0]
+    if other[0] in ORDER and ORDER.index(other[0]) > ORDER.index(me):
+        yield f"{where} {me} imports {other[0]}, which comes later"
+    if other[0] != me or len(parts) < 2 or len(other) < 2:
+        return
+    mine, theirs = parts[1], other[1]
+    if me in PLUG_INS and mine != "__init__" and (SRC / me / f"{theirs}.py").exists():
+        yield f"{where} plug-in {mine} imports plug-in {theirs}"
+    before = READERS[: READERS.index(mine)] if mine in READERS else ()
+    if me == "readers" and theirs in READERS and theirs not in before:
+        yield f"{where} readers.{mine} imports readers.{theirs}, which comes later"
+
+
+def test_imports_follow_the_order() -> None:
+    assert list(violations()) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "source", "complaint"),
+    [
+        ("errors.py", "from tagline import spec\n", "comes later"),
+        ("spec.py", "import torch\n", "at the top"),
+        ("spec.py", "def f():\n    from google.cloud import storage\n", "which only"),
+        ("console.py", "import rich\n", "at the top"),
+        ("models/linear.py", "from tagline.training import train\n", "comes later"),
+        ("helpers.py", "", "no place"),
+        ("readers/lines.py", "from tagline.readers.hub import rows\n", "comes later"),
+    ],
+)
+def test_the_rule_bites(tmp_path: Path, file: str, source: str, complaint: str) -> None:
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_text(source)
+    assert any(complaint in violation for violation in violations(tmp_path))
+
+
+def test_an_import_inside_a_function_or_for_types_is_no_import_at_the_top(tmp_path: Path) -> None:
+    (tmp_path / "spec.py").write_text(
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import torch\ndef f():\n    import sklearn\n"
+    )
+    assert list(violations(tmp_path)) == []

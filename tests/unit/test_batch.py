@@ -1,0 +1,236 @@
+"""A file of texts in, the same rows with answers out: every format, every column kept, whole or not at all."""
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+import tagline
+from tagline import batch
+from tagline.bundle import Bundle
+from tagline.errors import DataError, PlaceError, SpecError
+
+SUPPORT = Path(__file__).parents[2] / "examples" / "support"
+FORMATS = ["jsonl", "csv", "tsv", "parquet"]
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    """A small bundle of the support messages."""
+    small = ("model.max_features=2000", "model.strength=4.0")
+    run = tagline.train(SUPPORT / "messages.csv", *small, runs=tmp_path_factory.mktemp("runs"))
+    return Bundle.load(run.bundle)
+
+
+@pytest.fixture(scope="module")
+def multi_bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    """A small bundle of task `multi`."""
+    small = ("model.max_features=2000", "model.strength=4.0", "data.fraction=0.3")
+    run = tagline.train(SUPPORT / "messages-multi.csv", *small, runs=tmp_path_factory.mktemp("runs"))
+    return Bundle.load(run.bundle)
+
+
+@pytest.fixture(scope="module")
+def pair_bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    """A small bundle that reads pairs."""
+    small = ("model.max_features=2000", "model.strength=4.0")
+    run = tagline.train(SUPPORT / "pairs.csv", *small, runs=tmp_path_factory.mktemp("runs"))
+    return Bundle.load(run.bundle)
+
+
+def read_back(path: Path) -> list[dict[str, Any]]:
+    """What was written, without help from the code under test."""
+    if path.suffix == ".parquet":
+        return list(parquet.read_table(path).to_pylist())
+    text = path.read_bytes().decode()
+    if path.suffix == ".jsonl":
+        return [json.loads(line) for line in text.split("\n")[:-1]]
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t" if path.suffix == ".tsv" else ",", strict=True))
+
+
+def written(directory: Path, content: str, name: str = "in.csv") -> str:
+    (directory / name).write_bytes(content.encode())
+    return str(directory / name)
+
+
+def answers(bundle: Bundle, source: str, output: Path, **options: Any) -> list[dict[str, Any]]:
+    batch.predict_file(bundle, source, output, **options)
+    return read_back(output)
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_every_format_keeps_the_input_and_adds_the_answer(suffix: str, bundle: Bundle, tmp_path: Path) -> None:
+    source = SUPPORT / "new-messages.csv"
+    rows = answers(bundle, str(source), tmp_path / f"out.{suffix}")
+    with source.open(encoding="utf-8", newline="") as file:
+        given = list(csv.DictReader(file))
+    assert [(row["id"], row["message"]) for row in rows] == [(row["id"], row["message"]) for row in given]
+    assert {row["label"] for row in rows} <= set(bundle.manifest.labels)
+    assert all(0 <= float(row["score"]) <= 1 for row in rows)
+
+
+def test_all_formats_give_the_same_answers(bundle: Bundle, tmp_path: Path) -> None:
+    source = str(SUPPORT / "new-messages.csv")
+    found = [
+        [(row["label"], round(float(row["score"]), 5)) for row in answers(bundle, source, tmp_path / f"out.{suffix}")]
+        for suffix in FORMATS
+    ]
+    assert found == [found[0]] * len(FORMATS)
+
+
+def test_json_lines_hold_all_scores(bundle: Bundle, tmp_path: Path) -> None:
+    row = answers(bundle, written(tmp_path, "message\nwhere is my parcel?\n"), tmp_path / "out.jsonl")[0]
+    assert list(row) == ["message", "label", "score", "scores"]
+    assert set(row["scores"]) == set(bundle.manifest.labels)
+    assert row["score"] == row["scores"][row["label"]] == max(row["scores"].values())
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_columns_named_like_an_answer_are_kept_under_another_name(
+    suffix: str, bundle: Bundle, tmp_path: Path
+) -> None:  # fmt: skip
+    content = "message,label,score,scores,abstained,labels,input_label\nhelp,mine,7,s,no,l,older\n"
+    row = answers(bundle, written(tmp_path, content), tmp_path / f"out.{suffix}")[0]
+    kept = {name: row[name] for name in row if name.startswith("input_")}
+    assert kept == {
+        "input_label": "older", "input_input_label": "mine", "input_score": "7", "input_scores": "s",
+        "input_abstained": "no", "input_labels": "l",
+    }  # fmt: skip
+    assert row["label"] in bundle.manifest.labels
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_hard_texts_come_back_as_they_were(suffix: str, bundle: Bundle, tmp_path: Path) -> None:
+    texts = ["two\nlines", "a\rlone return", 'a "quote"', "tab\there", "", " space ", "zero\0", "😀é\u2028", "=cmd()"]
+    lines = "".join(json.dumps({"message": text, "n": i}) + "\n" for i, text in enumerate(texts))
+    rows = answers(bundle, written(tmp_path, lines, "in.jsonl"), tmp_path / f"out.{suffix}")
+    assert [row["message"] for row in rows] == texts
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv"])
+def test_written_tables_are_read_by_us_again(suffix: str, bundle: Bundle, tmp_path: Path) -> None:
+    lines = "".join(json.dumps({"message": text}) + "\n" for text in ['say "hi"', "two\nlines", "a\rb", "plain"])
+    first = tmp_path / f"first.{suffix}"
+    batch.predict_file(bundle, written(tmp_path, lines, "in.jsonl"), first)
+    rows = answers(bundle, str(first), tmp_path / "second.jsonl")
+    assert [row["message"] for row in rows] == ['say "hi"', "two\nlines", "a\rb", "plain"]
+    assert [row["label"] for row in rows] == [row["input_label"] for row in rows]
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_half_a_character_does_not_stop_the_writing(suffix: str, bundle: Bundle, tmp_path: Path) -> None:
+    source = written(tmp_path, '{"message": "cut off \\ud83d", "\\udc00": "\\ud800"}\n', "in.jsonl")
+    row = answers(bundle, source, tmp_path / f"out.{suffix}")[0]
+    assert (row["message"], row["\ufffd"]) == ("cut off \ufffd", "\ufffd")
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+@pytest.mark.parametrize("existing", [None, "precious"])
+def test_a_bad_row_stops_it_with_nothing_half_written(
+    existing: str | None, suffix: str, bundle: Bundle, tmp_path: Path
+) -> None:
+    source = written(tmp_path, "id,message\n" + "1,fine\n" * 9000 + "only one field\n")
+    output = tmp_path / "out" / f"out.{suffix}"
+    if existing:
+        output.parent.mkdir()
+        output.write_text(existing)
+    with pytest.raises(DataError, match=r"in\.csv:9002: 1 field where 2 are expected") as error:
+        batch.predict_file(bundle, source, output)
+    assert "data.bad_rows" not in error.value.hint, "predict has no such setting"
+    assert [path.read_text() for path in output.parent.iterdir()] == ([existing] if existing else [])
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_a_file_without_rows_is_an_error_and_writes_nothing(suffix: str, bundle: Bundle, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no row to answer"):
+        batch.predict_file(bundle, written(tmp_path, "id,message\n"), tmp_path / f"out.{suffix}")
+    assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
+
+
+def test_the_output_may_take_the_place_of_the_input(bundle: Bundle, tmp_path: Path) -> None:
+    source = written(tmp_path, "message\nwhere is it?\n")
+    assert answers(bundle, source, Path(source))[0]["message"] == "where is it?"
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_several_labels_stand_between_bars_in_a_table(suffix: str, multi_bundle: Bundle, tmp_path: Path) -> None:
+    source = str(SUPPORT / "messages-multi.csv")
+    table = answers(multi_bundle, source, tmp_path / f"out.{suffix}", text=["message"])
+    lines = answers(multi_bundle, source, tmp_path / "out.jsonl", text=["message"])
+    assert [row["labels"] for row in table] == ["|".join(row["labels"]) for row in lines]
+    assert any("|" in row["labels"] for row in table)
+    assert table[0]["billing"] in ("0", "1")
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
+def test_lists_in_the_input_are_kept(suffix: str, bundle: Bundle, tmp_path: Path) -> None:
+    source = written(tmp_path, '{"message": "help", "tags": ["a", "b"], "meta": {"k": 1}, "gone": null}\n', "in.jsonl")
+    row = answers(bundle, source, tmp_path / f"out.{suffix}")[0]
+    assert row["tags"] == (["a", "b"] if suffix == "jsonl" else "a|b")
+    assert row["meta"] == '{"k": 1}'
+    assert row["gone"] in (None, "")
+
+
+def test_parquet_goes_in_and_out_over_several_row_groups(bundle: Bundle, tmp_path: Path) -> None:
+    count = batch.ROWS_A_GROUP + 1
+    parquet.write_table(pa.table({"n": list(range(count)), "message": ["hello"] * count}), tmp_path / "in.parquet")
+    rows = answers(bundle, str(tmp_path / "in.parquet"), tmp_path / "out.parquet")
+    assert [row["n"] for row in rows] == [str(n) for n in range(count)]
+    schema = parquet.read_schema(tmp_path / "out.parquet")
+    assert (schema.field("score").type, schema.field("abstained").type) == (pa.float64(), pa.bool_())
+
+
+def test_pairs_are_read_from_two_columns(pair_bundle: Bundle, tmp_path: Path) -> None:
+    source = written(tmp_path, "b,a\nIt is open until six.,When do you close?\n")
+    with pytest.raises(DataError, match='no column "question"'):
+        batch.predict_file(pair_bundle, written(tmp_path, "a,b,c\nx,y,z\n", "three.csv"), tmp_path / "out.jsonl")
+    named = answers(pair_bundle, source, tmp_path / "named.jsonl", text=["a", "b"])
+    expected = tagline.load(pair_bundle.directory).predict([("When do you close?", "It is open until six.")])
+    assert named[0]["label"] == expected[0].label
+    assert named[0]["score"] == pytest.approx(expected[0].score)
+
+
+def test_the_only_column_holds_the_text_whatever_its_name(bundle: Bundle, tmp_path: Path) -> None:
+    assert answers(bundle, written(tmp_path, "body\nwhere is it?\n"), tmp_path / "out.jsonl")[0]["body"]
+    assert answers(bundle, written(tmp_path, "where is it?\nand that?\n", "in.txt"), tmp_path / "o.jsonl")[1]["text"]
+
+
+@pytest.mark.parametrize("text", [(), ("mesage",)])
+def test_a_missing_text_column_is_named_with_those_there_are(
+    text: tuple[str, ...], bundle: Bundle, tmp_path: Path
+) -> None:  # fmt: skip
+    with pytest.raises(DataError, match="it has: id, body") as error:
+        batch.predict_file(bundle, written(tmp_path, "id,body\n1,x\n"), tmp_path / "out.csv", text=text)
+    assert "--text" in error.value.hint
+
+
+@pytest.mark.parametrize("name", ["out.xlsx", "out", "out.json", "out.csv.gz"])
+def test_an_unknown_format_is_refused_with_those_there_are(name: str, bundle: Bundle, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="no such format") as error:
+        batch.predict_file(bundle, written(tmp_path, "message\nx\n"), tmp_path / name)
+    assert ".jsonl, .csv, .tsv, .parquet" in error.value.hint
+
+
+def test_an_output_that_cannot_be_written_is_an_error_of_the_place(bundle: Bundle, tmp_path: Path) -> None:
+    source = written(tmp_path, "message\nx\n")
+    (tmp_path / "taken.csv").mkdir()
+    for output in (Path(source) / "below.csv", tmp_path / "taken.csv"):
+        with pytest.raises(PlaceError, match="cannot write"):
+            batch.predict_file(bundle, source, output)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.csv", "taken.csv"]
+
+
+def test_a_file_that_changes_while_it_is_answered_writes_nothing(bundle: Bundle, tmp_path: Path) -> None:
+    source = written(tmp_path, "message\n" + "hello\n" * 9000)
+    rows: Iterator[dict[str, Any]] = batch.answered(bundle, source)
+    next(rows)
+    with Path(source).open("a") as file:
+        file.write("late\n")
+    with pytest.raises(DataError, match="changed while"):
+        list(rows)

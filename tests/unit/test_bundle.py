@@ -1,0 +1,125 @@
+"""A bundle's files are what its manifest says they are."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import tagline
+from tagline.bundle import FORMAT, Bundle
+from tagline.errors import BundleError, DataError
+from tagline.runs import Run
+
+SUPPORT = Path(__file__).parents[2] / "examples" / "support"
+QUICK = ("model.max_features=500", "model.strength=4.0")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return tagline.train(SUPPORT / "messages.csv", *QUICK, runs=tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture
+def bundle(run: Run, tmp_path: Path) -> Path:
+    """A copy that a test may damage."""
+    import shutil
+
+    return Path(shutil.copytree(run.bundle, tmp_path / "bundle"))
+
+
+def test_a_bundle_holds_what_the_design_says(run: Run) -> None:
+    names = {path.name for path in run.bundle.iterdir()}
+    assert {"tagline.json", "model.safetensors", "config.json", "README.md"} <= names
+    manifest = json.loads((run.bundle / "tagline.json").read_text())
+    assert manifest["format"] == FORMAT
+    assert manifest["labels"] == ["account", "billing", "delivery", "praise", "returns", "technical"]
+    assert manifest["spec"]["data"]["text"] == "message"
+    assert set(manifest["files"]) == names - {"tagline.json"}
+
+
+def test_it_predicts_by_itself(bundle: Path) -> None:
+    prediction = tagline.load(bundle).predict(["Where is my parcel? The tracking has not moved."])[0]
+    assert prediction.label == "delivery"
+    assert prediction.score == max(prediction.scores.values())
+    assert sum(prediction.scores.values()) == pytest.approx(1, abs=1e-4)
+
+
+def test_one_text_by_itself_is_a_list_of_one(bundle: Path) -> None:
+    assert len(tagline.load(bundle).predict("Where is my parcel?")) == 1
+    assert tagline.load(bundle).predict([]) == []
+
+
+def test_what_is_no_text_is_refused(bundle: Path) -> None:
+    with pytest.raises(DataError, match="text 2 is int, not a text"):
+        tagline.load(bundle).predict(["fine", 3])  # type: ignore[list-item]
+
+
+def test_a_changed_byte_is_an_error_that_names_the_file(bundle: Path) -> None:
+    for name in json.loads((bundle / "tagline.json").read_text())["files"]:
+        original = (bundle / name).read_bytes()
+        (bundle / name).write_bytes(original[:-1] + bytes([original[-1] ^ 1]))
+        with pytest.raises(BundleError, match=name):
+            Bundle.load(bundle)
+        (bundle / name).write_bytes(original)
+    Bundle.load(bundle)
+
+
+def test_a_missing_file_is_named(bundle: Path) -> None:
+    (bundle / "vocabulary.json").unlink()
+    with pytest.raises(BundleError, match=r"vocabulary\.json is missing"):
+        Bundle.load(bundle)
+
+
+def test_a_directory_without_a_manifest_is_no_bundle(tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match=r"is not a bundle: it has no tagline\.json"):
+        Bundle.load(tmp_path)
+    with pytest.raises(BundleError, match="is not a bundle"):
+        Bundle.load(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"format": 1}', "[" * 100_000])
+def test_a_damaged_manifest_is_said(bundle: Path, text: str) -> None:
+    (bundle / "tagline.json").write_text(text)
+    with pytest.raises(BundleError, match="damaged"):
+        Bundle.load(bundle)
+
+
+def test_a_bundle_of_a_newer_version_says_what_to_do(bundle: Path) -> None:
+    manifest = json.loads((bundle / "tagline.json").read_text())
+    (bundle / "tagline.json").write_text(
+        json.dumps({"format": FORMAT + 1, "something": "new"} | manifest | {"format": 99})
+    )
+    with pytest.raises(BundleError, match="newer Tagline") as error:
+        Bundle.load(bundle)
+    assert "upgrade" in error.value.hint
+
+
+@pytest.mark.parametrize("name", ["../outside", "/etc/passwd"])
+def test_a_manifest_cannot_name_files_outside(bundle: Path, name: str) -> None:
+    manifest = json.loads((bundle / "tagline.json").read_text())
+    manifest["files"][name] = "0" * 64
+    (bundle / "tagline.json").write_text(json.dumps(manifest))
+    with pytest.raises(BundleError, match="outside the bundle"):
+        Bundle.load(bundle)
+
+
+def test_a_family_that_is_not_installed_is_said(bundle: Path) -> None:
+    manifest = json.loads((bundle / "tagline.json").read_text())
+    (bundle / "tagline.json").write_text(json.dumps(manifest | {"family": "oracle"}))
+    with pytest.raises(BundleError, match='no family "oracle"'):
+        tagline.load(bundle)
+
+
+def test_the_model_card_tells_what_was_measured(run: Run) -> None:
+    card = (run.bundle / "README.md").read_text()
+    report = run.report()
+    assert report is not None
+    assert f"{report['test']['macro_f1']:.3f}" in card
+    assert "| praise |" in card
+
+
+def test_the_same_spec_and_data_give_the_same_bundle_to_the_byte(run: Run, tmp_path: Path) -> None:
+    again = tagline.train(SUPPORT / "messages.csv", *QUICK, runs=tmp_path)
+    first = {path.name: path.read_bytes() for path in run.bundle.iterdir()}
+    assert first == {path.name: path.read_bytes() for path in again.bundle.iterdir()}
+    assert (run.directory / "report.json").read_bytes() == (again.directory / "report.json").read_bytes()

@@ -1,0 +1,113 @@
+"""The linear family against scikit-learn, the reference."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from tagline.models.linear import Features, LinearOptions, Problem, descend
+
+TEXTS = [
+    "The parcel never arrived.", "Where is my parcel?", "I was charged twice!", "Please refund the charge, please.",
+    "The app crashes on start", "app crash after update", "Thank you, great service", "great app, thank you",
+] * 4  # fmt: skip
+TARGETS = np.array([0, 0, 1, 1, 2, 2, 3, 3] * 4)
+
+
+def features(**options: object) -> Features:
+    return Features.learn(TEXTS, LinearOptions(**{"min_rows": 1, **options}), pair=False)  # type: ignore[arg-type]
+
+
+def dense(learned: Features, texts: list[str]) -> np.ndarray:
+    starts, columns, values = learned.of(texts)
+    matrix = np.zeros((len(texts), len(learned)))
+    for row in range(len(texts)):
+        matrix[row, columns[starts[row] : starts[row + 1]]] = values[starts[row] : starts[row + 1]]
+    return matrix
+
+
+def test_word_features_are_those_of_scikit_learn() -> None:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    reference = TfidfVectorizer(token_pattern=r"\w{1,100}|[^\w\s]", ngram_range=(1, 2), sublinear_tf=True)
+    expected = reference.fit_transform(TEXTS).toarray()
+    learned = features(words=2, characters=0)
+    assert learned.blocks[0].terms == sorted(reference.vocabulary_)
+    assert np.allclose(dense(learned, TEXTS), expected, atol=1e-6)
+
+
+def test_each_block_of_a_text_has_length_one() -> None:
+    learned = features(words=1, characters=3)
+    matrix = dense(learned, TEXTS)
+    words = len(learned.blocks[0].terms)
+    assert np.allclose(np.linalg.norm(matrix[:, :words], axis=1), 1, atol=1e-6)
+    assert np.allclose(np.linalg.norm(matrix[:, words:], axis=1), 1, atol=1e-6)
+
+
+def test_a_text_of_unknown_words_has_no_features() -> None:
+    starts, columns, _ = features(words=1, characters=0).of(["xyzzy", "parcel"])
+    assert starts.tolist() == [0, 0, 1]
+    assert len(columns) == 1
+
+
+def test_the_most_frequent_features_are_kept() -> None:
+    learned = features(words=1, characters=0, max_features=3)
+    assert len(learned) == 3
+    assert {"app"} < set(learned.blocks[0].terms) | {"x"}
+
+
+@pytest.mark.parametrize("strength", [1.0, 16.0])
+def test_weights_are_those_of_scikit_learns_logistic_regression(strength: float) -> None:
+    learned = features(words=1, characters=0)
+    problem = Problem(learned, TEXTS, np.eye(4)[TARGETS], task="single", balanced=False)
+    weights, done = problem.start(), False
+    while not done:
+        weights, _, done = problem.improve(weights, strength=strength)
+    reference = LogisticRegression(C=strength, tol=1e-8, max_iter=10_000).fit(dense(learned, TEXTS), TARGETS)
+    # scikit-learn leaves the mean of each feature over the labels free; so do these scores
+    ours = dense(learned, TEXTS) @ weights[:-1] + weights[-1]
+    theirs = reference.decision_function(dense(learned, TEXTS))
+    assert np.allclose(ours - ours.mean(1, keepdims=True), theirs - theirs.mean(1, keepdims=True), atol=0.02)
+
+
+def test_balanced_weights_are_those_of_scikit_learn() -> None:
+    rows = [i for i in range(len(TEXTS)) if TARGETS[i] != 3 or i < 8]
+    texts, targets = [TEXTS[i] for i in rows], TARGETS[rows]
+    learned = features(words=1, characters=0)
+    problem = Problem(learned, texts, np.eye(4)[targets], task="single", balanced=True)
+    weights, done = problem.start(), False
+    while not done:
+        weights, _, done = problem.improve(weights, strength=1.0)
+    reference = LogisticRegression(class_weight="balanced", tol=1e-8).fit(dense(learned, texts), targets)
+    ours = dense(learned, texts) @ weights[:-1] + weights[-1]
+    theirs = reference.decision_function(dense(learned, texts))
+    assert np.allclose(ours - ours.mean(1, keepdims=True), theirs - theirs.mean(1, keepdims=True), atol=0.02)
+
+
+def test_descent_finds_the_lowest_point_of_a_narrow_valley() -> None:
+    scale = np.geomspace(1, 1e3, 20)
+
+    def loss(point: np.ndarray) -> tuple[float, np.ndarray]:
+        away = point - np.arange(20)
+        return float((scale * away**2).sum()), 2 * scale * away
+
+    point, value, done = descend(loss, np.zeros(20), iterations=500, tolerance=1e-4)
+    assert done
+    assert value < 1e-6
+    assert np.allclose(point, np.arange(20), atol=1e-3)
+
+
+def test_descent_says_when_it_has_not_arrived() -> None:
+    def loss(point: np.ndarray) -> tuple[float, np.ndarray]:
+        return float((point**4).sum()), 4 * point**3
+
+    _, _, done = descend(loss, np.full(3, 100.0), iterations=2, tolerance=1e-9)
+    assert not done
+
+
+def test_a_pair_is_seen_side_by_side_and_by_what_it_shares() -> None:
+    pairs = [("where is it", "it is here"), ("who are you", "nobody")] * 3
+    learned = Features.learn(pairs, LinearOptions(words=1, characters=0, min_rows=1), pair=True)
+    terms = {block.name: block.terms for block in learned.blocks}
+    assert terms["words of both"] == ["is", "it"]
+    assert terms["words added"] == ["here", "nobody"]
+    assert set(terms) == {"words of first", "words of second", "words of both", "words added"}

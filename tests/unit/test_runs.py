@@ -1,0 +1,155 @@
+"""A run's directory: whole files, one writer, honest states."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tagline import spec as specs
+from tagline.errors import RunError
+from tagline.runs import Progress, Run, find_bundle, find_run, list_runs, state_names
+
+SPEC = specs.defaults({"train": "data.csv", "text": "text", "labels": "label"})
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run.create(tmp_path / "runs", SPEC, {"seed": 42})
+
+
+def test_a_new_run_is_whole(run: Run) -> None:
+    assert {path.name for path in run.directory.iterdir()} == {"spec.toml", "lock.json", "state.json", "events.jsonl"}
+    assert run.state().name == "waiting"
+    assert run.spec() == SPEC
+    assert run.lock() == {"seed": 42}
+
+
+def test_names_sort_by_time_and_never_collide(tmp_path: Path) -> None:
+    made = [Run.create(tmp_path, SPEC, {}) for _ in range(20)]
+    assert len({run.name for run in made}) == 20
+    assert [run.name for run in list_runs(tmp_path)] == sorted(run.name for run in made)
+
+
+def test_states_have_times_and_a_reason(run: Run) -> None:
+    with run.held():
+        run.set_state("running")
+        started = run.state()
+        run.set_state("cancelled", reason="interrupted")
+    ended = run.state()
+    assert started.name == "running"
+    assert started.started
+    assert not started.ended
+    assert (ended.name, ended.reason, ended.started) == ("cancelled", "interrupted", started.started)
+    assert ended.ended >= ended.started
+    assert state_names() == ("waiting", "running", "succeeded", "failed", "cancelled")
+
+
+def test_a_run_whose_process_is_gone_has_failed_and_says_how_to_go_on(run: Run) -> None:
+    with run.held():
+        run.set_state("running")
+    state = run.state()
+    assert state.name == "failed"
+    assert f"--resume {run.directory}" in state.reason
+
+
+def test_two_processes_cannot_write_one_run(run: Run) -> None:
+    code = f"""
+from pathlib import Path
+from tagline.runs import Run
+with Run(Path({str(run.directory)!r})).held():
+    print("held", flush=True)
+    input()
+"""
+    other = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert other.stdin is not None
+    assert other.stdout is not None
+    assert other.stdout.readline() == "held\n"
+    with pytest.raises(RunError, match=f"is in use by process {other.pid}"), run.held():
+        pass
+    with pytest.raises(RunError, match="is in use"):
+        run.delete()
+    other.kill()
+    other.wait()
+    other.stdin.close()
+    other.stdout.close()
+    with run.held():
+        pass
+
+
+def test_events_are_appended_and_can_be_rewound(run: Run) -> None:
+    for number in range(5):
+        run.append_event({"event": "step", "step": number, "text": "é\n"})
+    run.rewind_events(3)
+    assert [event["step"] for event in run.events()] == [0, 1, 2]
+
+
+def test_an_event_that_was_cut_off_is_not_there_yet(run: Run) -> None:
+    run.append_event({"event": "step"})
+    with (run.directory / "events.jsonl").open("a") as file:
+        file.write('{"event": "st')
+    assert run.events() == [{"event": "step"}]
+
+
+def test_a_checkpoint_counts_when_its_progress_is_written(run: Run) -> None:
+    assert run.progress() == Progress()
+    for name in ("000001", "000002", "000003"):
+        run.checkpoint(name).mkdir(parents=True)
+    progress = Progress(last="000003", best="000001", best_value=0.5, best_settings={"strength": 4.0}, events=2)
+    run.write_progress(progress)
+    assert run.progress() == progress
+    assert sorted(path.name for path in (run.directory / "checkpoints").iterdir()) == [
+        "000001",
+        "000003",
+        "progress.json",
+    ]
+
+
+def test_half_written_files_of_a_killed_process_are_swept_away(run: Run) -> None:
+    (run.directory / ".tagline-abc").write_text("half")
+    (run.directory / ".tagline-dir").mkdir()
+    with run.held():
+        assert not list(run.directory.glob(".tagline-*"))
+
+
+def test_runs_are_found_by_path_by_name_and_as_the_last(tmp_path: Path) -> None:
+    first, second = (Run.create(tmp_path, SPEC, {}) for _ in range(2))
+    newest = max((first, second), key=lambda run: run.name)
+    assert find_run(str(first.directory), tmp_path).directory == first.directory
+    assert find_run(first.name, tmp_path).directory == first.directory
+    assert find_run("last", tmp_path).directory == newest.directory
+    with pytest.raises(RunError, match="there is no run nonsense"):
+        find_run("nonsense", tmp_path)
+    with pytest.raises(RunError, match="there is no run in"):
+        find_run("last", tmp_path / "empty")
+
+
+def test_a_run_without_a_bundle_says_why(run: Run) -> None:
+    run.set_state("failed", reason="the disk is full")
+    with pytest.raises(RunError, match="has no bundle: it is failed") as error:
+        find_bundle(str(run.directory), run.directory.parent)
+    assert error.value.hint == "the disk is full"
+
+
+def test_a_damaged_state_is_said(run: Run) -> None:
+    (run.directory / "state.json").write_text("{")
+    with pytest.raises(RunError, match=r"state\.json is damaged"):
+        run.state()
+
+
+def test_a_deleted_run_is_gone(run: Run) -> None:
+    run.delete()
+    assert not run.directory.exists()
+    assert list_runs(run.directory.parent) == []
+
+
+def test_what_is_no_run_is_not_opened(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="is not a run"):
+        Run.open(tmp_path)
+
+
+def test_every_default_is_written_out(run: Run) -> None:
+    text = (run.directory / "spec.toml").read_text()
+    assert "validation_share = 0.1" in text
+    assert json.dumps("macro_f1") in text
