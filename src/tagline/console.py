@@ -1,6 +1,7 @@
 """What a person sees: tables, progress, how an error is shown. The only place that prints."""
 
 import json
+import re
 import shutil
 import sys
 import traceback
@@ -17,22 +18,24 @@ if TYPE_CHECKING:
     from tagline.checks import Finding
 
 RED, YELLOW, BOLD, DIM = "31", "33", "1", "2"
+# Characters that a terminal obeys rather than shows: controls, directions of writing, and halves of characters.
+UNSAFE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 MARKS = {"error": ("✗", RED), "warning": ("!", YELLOW), "note": ("·", DIM)}
 
 
 def out(text: str = "") -> None:
     """A line of the command's result."""
-    print(text)
+    print(_safe(text))
 
 
-def say(text: str = "") -> None:
-    """A line about what is going on; never mixed with the result."""
-    print(text, file=sys.stderr)
+def say(text: str = "", *, lead: str = "", colour: str = "") -> None:
+    """A line about what is going on, after a coloured word; never mixed with the result."""
+    print((_coloured(lead, colour, sys.stderr) + " " if lead else "") + _safe(text), file=sys.stderr)
 
 
-def out_json(value: Any) -> None:
-    """The command's result as one JSON document."""
-    print(json.dumps(value, ensure_ascii=False, indent=2))
+def out_json(value: Any, *, indent: int | None = 2) -> None:
+    """The command's result, or a line of it, as JSON."""
+    print(UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False, indent=indent)))
 
 
 def show_error(error: BaseException, *, as_json: bool, debug: bool) -> int:
@@ -47,29 +50,26 @@ def show_error(error: BaseException, *, as_json: bool, debug: bool) -> int:
         code = BUG_EXIT_CODE
         message = f"this is a bug in Tagline: {type(error).__name__}: {error}"
         hint = "please report it with the output of: the same command with --debug, and tagline info"
-    head = _coloured("stopped:" if isinstance(error, KeyboardInterrupt | Interrupted) else "error:", RED, sys.stderr)
-    say(f"{head} {message}")
+    say(message, lead="stopped:" if isinstance(error, KeyboardInterrupt | Interrupted) else "error:", colour=RED)
     if hint:
-        say(f"{_coloured('next:', BOLD, sys.stderr)} {hint}")
+        say(hint, lead="next:", colour=BOLD)
     if as_json:
         kind = type(error).__name__
         out_json({"error": {"type": kind, "message": message, "hint": hint, "exit_code": code}})
     return code
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[int] = ()) -> str:
+def out_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[int] = ()) -> None:
     """Rows under a header, aligned; columns in `right` to the right. Wide characters count as two."""
     cells = [list(map(_one_line, row)) for row in (header, *rows)]
     widths = [max(_width(row[i]) for row in cells) for i in range(len(header))]
-    lines = []
-    for row in cells:
+    for number, row in enumerate(cells):
         padded = (
             " " * (widths[i] - _width(cell)) + cell if i in right else cell + " " * (widths[i] - _width(cell))
             for i, cell in enumerate(row)
         )
-        lines.append("  ".join(padded).rstrip())
-    lines[0] = _coloured(lines[0], BOLD, sys.stdout)
-    return "\n".join(lines)
+        line = "  ".join(padded).rstrip()
+        print(line if number else _coloured(line, BOLD, sys.stdout))
 
 
 def shortened(text: str, width: int) -> str:
@@ -112,7 +112,7 @@ def show_report(report: Mapping[str, Any]) -> None:
         (shortened(name, 40), f"{f['precision']:.2f}", f"{f['recall']:.2f}", f"{f['f1']:.2f}", f"{f['support']:,}")
         for name, f in per_label[:30]
     ]
-    out(table(("label", "precision", "recall", "f1", "rows"), shown, right=(1, 2, 3, 4)))
+    out_table(("label", "precision", "recall", "f1", "rows"), shown, right=(1, 2, 3, 4))
     if len(per_label) > 30:
         out(f"... and {len(per_label) - 30} labels more, in the report")
 
@@ -130,14 +130,14 @@ def show_findings(findings: "Sequence[Finding]", *, with_rows: bool) -> None:
     """What the checks found, each with rows to look at and what to do."""
     for finding in findings:
         mark, colour = MARKS[finding.severity]
-        say(f"{_coloured(f'{mark} {finding.severity}', colour, sys.stderr)}  {finding.message}")
+        say(finding.message, lead=f"{mark} {finding.severity} ", colour=colour)
         if with_rows:
             for row in finding.rows:
                 text = row.text if isinstance(row.text, str) else " ⇄ ".join(row.text)
                 place = f"{row.file}:{row.line}"
                 labels = ", ".join(row.labels)
                 say(f"    {place}  [{shortened(labels, 30)}]  {shortened(text, max(20, columns() - len(place) - 30))}")
-            say(f"    {_coloured(finding.advice, DIM, sys.stderr)}")
+            say(f"   {finding.advice}", lead=" ")
 
 
 class Progress:
@@ -182,7 +182,7 @@ class Progress:
             )  # fmt: skip
         elif line := _event_line(event):
             if self._bar is not None:
-                self._bar.console.print(line, highlight=False, markup=False, soft_wrap=True)
+                self._bar.console.print(_safe(line), highlight=False, markup=False, soft_wrap=True)
                 self._bar.update(self._task, description="training")
             else:
                 say(line)
@@ -212,13 +212,13 @@ def _coloured(text: str, colour: str, stream: Any) -> str:
     return f"\x1b[{colour}m{text}\x1b[0m" if stream.isatty() else text
 
 
+def _safe(text: str) -> str:
+    """A text from outside as the terminal may see it: it cannot move the cursor, nor hide or turn what follows."""
+    return UNSAFE.sub("�", text.replace("\t", " "))
+
+
 def _one_line(text: str) -> str:
-    """Line breaks and control characters shown as what they are, so that a text cannot move the cursor."""
-    return "".join(character if character.isprintable() else _visible(character) for character in text)
-
-
-def _visible(character: str) -> str:
-    return {"\n": "⏎", "\r": "", "\t": " "}.get(character, "�")
+    return _safe(text.replace("\r", "").replace("\n", "⏎"))
 
 
 def _width(text: str) -> int:

@@ -1,4 +1,4 @@
-"""Example, Labels, Dataset: labelled texts in fixed splits, with a fingerprint."""
+"""Example, Split, Dataset: labelled texts in fixed splits, with a fingerprint."""
 
 import hashlib
 import math

@@ -62,7 +62,7 @@ def test_with_json_standard_output_is_one_document(tagline: Command) -> None:
         (["evaluate", "nothing", "data.csv"], 4, "nothing is not a bundle"),
         (["runs", "show", "last"], 4, "there is no run in runs"),
         (["train", "gs://bucket/data.csv"], 5, "Cloud Storage"),
-        (["check", "hf://glue/mnli"], 5, "needs the package datasets"),
+        (["check", "hf://glue/mnli"], 5, "the package datasets"),
         (["predict"], 2, "Missing argument"),
     ],
 )  # fmt: skip

@@ -1,5 +1,6 @@
 """The command line: one file a command group, one place where errors end."""
 
+import io
 import os
 import signal
 import sys
@@ -34,14 +35,18 @@ def run(arguments: Sequence[str]) -> int:
     ours = arguments[: arguments.index("--")] if "--" in arguments else arguments
     as_json, debug = "--json" in ours, "--debug" in ours
     signal.signal(signal.SIGTERM, _terminated)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a text that this terminal cannot show is no reason to stop
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = app(args=list(arguments), prog_name="tagline", standalone_mode=False)
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader of our output has seen enough
+    except (BrokenPipeError, SystemExit):  # the reader of our output has seen enough; typer makes an exit of it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except typer.Exit as done:
         return done.exit_code
+    except typer.Abort:  # answered no
+        return 1
     except BaseException as error:
         from tagline import console
 

@@ -1,6 +1,5 @@
 """`tagline predict`: answers for texts."""
 
-import json as jsonlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -55,7 +54,7 @@ def predict(
             console.out_json(list(answered))
         else:
             for row in answered:
-                console.out(jsonlib.dumps(row, ensure_ascii=False))
+                console.out_json(row, indent=None)
     else:
         _answer(opened, texts, as_json=json)
 

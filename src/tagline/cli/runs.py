@@ -35,7 +35,7 @@ def list_(runs: Runs = Path("runs"), json: Json = False, debug: Debug = False) -
     for run, state, report in found:
         figures = "  ".join(f"{name} {value:.3f}" for name, value in console.headline(report)[:2]) if report else ""
         rows.append((run.name, state.name, (report or {}).get("family", ""), figures or state.reason))
-    console.out(console.table(("run", "state", "family", "test"), rows))
+    console.out_table(("run", "state", "family", "test"), rows)
 
 
 @app.command()

@@ -51,7 +51,7 @@ FOREIGN = {
     b"\x28\xb5\x2f\xfd": ("a zstd file", UNPACK), b"<!doctype html": ("a web page", FETCH),
     b"version https://git-lfs": ("a Git LFS pointer", "git lfs pull, or fetch the file itself"),
 }  # fmt: skip
-"""How files that are not labelled text begin, in lower case, and what to do with them."""
+"""How files that are no labelled text begin (words in lower case), what they are, and what to do with them."""
 
 
 @dataclass(frozen=True)
@@ -260,12 +260,12 @@ def lines_of(sample: str) -> Iterator[str]:
 
 def told_apart(names: Sequence[str]) -> tuple[str, ...]:
     """Column names without spaces around them, none of them empty or there twice."""
-    found: list[str] = []
+    found: dict[str, None] = {}
     for position, given in enumerate(names, start=1):
         name = given.strip() or f"column_{position}"
         while name in found:
             name = f"{name}_{position}"
-        found.append(name)
+        found[name] = None
     return tuple(found)
 
 

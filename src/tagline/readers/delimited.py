@@ -3,6 +3,7 @@
 import csv
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from itertools import islice
 from typing import Any
 
@@ -107,6 +108,7 @@ def _quoting(quoted: bool) -> Any:
     return csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
 
 
+@cache
 def _quotes_are_quotes(source: Source) -> bool:
     """Whether quotes in this TSV enclose fields. Many TSVs have none: there, a quote is only a character."""
     with text_of(source) as text:

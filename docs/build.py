@@ -1,0 +1,168 @@
+"""Writes the generated pages, or with --check says which are out of date."""
+
+import ast
+import importlib
+import inspect
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import tagline
+from tagline import checks, registry
+from tagline import spec as specs
+from tagline.spec import SECTIONS
+
+ROOT = Path(__file__).parents[1]
+SRC = ROOT / "src" / "tagline"
+REFERENCE = ROOT / "docs" / "reference"
+COMMANDS = ("init", "check", "train", "evaluate", "predict", "runs", "runs list", "runs show", "runs delete", "info")
+
+
+def main() -> None:
+    pages = {
+        ROOT / "ARCHITECTURE.md": architecture(),
+        REFERENCE / "spec.md": spec_page(),
+        REFERENCE / "spec.schema.json": json.dumps(specs.json_schema(), indent=2) + "\n",
+        REFERENCE / "commands.md": commands_page(),
+        REFERENCE / "python.md": python_page(),
+        REFERENCE / "checks.md": checks_page(),
+    }
+    if "--check" in sys.argv:
+        stale = [path for path, text in pages.items() if not path.exists() or path.read_text() != text]
+        if stale:
+            sys.exit(f"out of date: {', '.join(str(path.relative_to(ROOT)) for path in stale)}; run: make docs")
+        return
+    for path, text in pages.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        print(f"wrote {path.relative_to(ROOT)}")
+
+
+def architecture() -> str:
+    """The hand-written page with the map between its marks made anew from the modules' docstrings."""
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    lines = "\n".join(map_lines())
+    return re.sub(r"(?<=<!-- map -->\n).*?(?=<!-- end of map -->)", f"```\n{lines}\n```\n", text, flags=re.S)
+
+
+def map_lines() -> Iterator[str]:
+    """One line a module, in the order of imports."""
+    sys.path.insert(0, str(ROOT / "tests" / "meta"))
+    for name in importlib.import_module("test_import_order").ORDER:
+        if (SRC / f"{name}.py").exists():
+            yield f"{name + '.py':<20}{sentence(SRC / f'{name}.py')}"
+            continue
+        yield f"{name + '/':<20}{sentence(SRC / name / '__init__.py')}"
+        for path in sorted((SRC / name).glob("[!_]*.py")):
+            yield f"{'  ' + path.name:<20}{sentence(path)}"
+
+
+def sentence(path: Path) -> str:
+    """A module's line on the map: the first line of its docstring."""
+    return (ast.get_docstring(ast.parse(path.read_text())) or "").split("\n")[0]
+
+
+SPEC_PREFACE = """# The spec
+
+A spec is a TOML file. Only `data.train` is needed; everything else has a default, and the columns are guessed from the
+file where they are not named. `tagline init DATA` writes a complete one. Any setting can be changed on the command line
+as `section.key=value`. An unknown name, a wrong type or a value out of range is refused, all problems at once.
+[spec.schema.json](spec.schema.json) is for editors.
+"""
+
+
+def spec_page() -> str:
+    """Every setting, its default and its meaning."""
+    lines = [SPEC_PREFACE]
+    for name in specs.Spec.model_fields:
+        parts = {name: SECTIONS[name]} if name != "model" else {
+            f"model]` for family `{family}": specs.options_of(family) for family in registry.names("models")
+        }  # fmt: skip
+        for title, section in parts.items():
+            heading = f"## `[{title}]`" if name != "model" else f"## `[{title}`"
+            lines += [heading, "", (section.__doc__ or "").split("\n")[0], "", *rows(section)]
+    return "\n".join(lines)
+
+
+def rows(section: type) -> list[str]:
+    lines = ["| setting | default | meaning |", "|---|---|---|"]
+    for key, field in section.model_fields.items():  # type: ignore[attr-defined]
+        default = "(needed)" if field.is_required() else f"`{specs._toml(field.default)}`"
+        meaning = (field.description or "").replace("|", "\\|")
+        lines.append(f"| `{key}` | {default} | {meaning} |")
+    return [*lines, ""]
+
+
+COMMANDS_PREFACE = """# The commands
+
+As `--help` prints them. Exit codes: 0 done, 1 a check failed, 2 spec or usage, 3 data, 4 bundle or run, 5 place, 70 a
+bug of ours, 130 interrupted, 143 told to stop.
+"""
+
+
+def commands_page() -> str:
+    """The help of every command, as the command prints it."""
+    lines = [COMMANDS_PREFACE]
+    for command in ("", *COMMANDS):
+        arguments = [sys.executable, "-m", "tagline", *command.split(), "--help"]
+        text = subprocess.run(arguments, capture_output=True, text=True, check=True, env={"COLUMNS": "100"}).stdout
+        lines += [f"## `tagline {command}".rstrip() + "`", "", "```", text.strip(), "```", ""]
+    return "\n".join(lines)
+
+
+PYTHON_PREFACE = """# The Python functions
+
+`import tagline` is quick: each name is imported when it is first used. Examples that run:
+[how-to/python.md](../how-to/python.md).
+"""
+
+
+def python_page() -> str:
+    """Every public name with its signature and what it says of itself."""
+    lines = [PYTHON_PREFACE]
+    for name in sorted(set(tagline.__all__) - {"__version__"}, key=lambda name: (name[0].isupper(), name)):
+        value = getattr(tagline, name)
+        form = "" if inspect.isclass(value) else signature(value)
+        lines += [f"## `tagline.{name}{form}`", "", inspect.getdoc(value) or "", ""]
+        if inspect.isclass(value) and not issubclass(value, Exception):
+            lines += [*members(value), ""]
+    return "\n".join(lines)
+
+
+def members(value: type) -> Iterator[str]:
+    """A line for each public property and method."""
+    for name, raw in vars(value).items():
+        function = raw.fget if isinstance(raw, property) else getattr(raw, "__func__", raw)
+        if not name.startswith("_") and inspect.isfunction(function) and inspect.getdoc(function):
+            form = "" if isinstance(raw, property) else signature(function)
+            yield f"- `{name}{form}`: {first_line(function)}"
+
+
+def signature(function: object) -> str:
+    text = str(inspect.signature(function))  # type: ignore[arg-type]
+    text = re.sub(r"numpy\.ndarray\[.*?\]\]", "ndarray", text)
+    text = re.sub(r"(?:tagline|pathlib|collections\.abc|typing)\.(?:\w+\.)*", "", text)
+    return text.replace("(self, ", "(").replace("(self)", "()").replace("(cls, ", "(").replace("'", "")
+
+
+def first_line(function: object) -> str:
+    return (inspect.getdoc(function) or "").split("\n")[0]
+
+
+CHECKS_PREFACE = """# What the checks look for
+
+`tagline check` shows each finding with rows to look at and what to do. Errors stop `tagline train`; warnings are said and
+written into the report.
+"""
+
+
+def checks_page() -> str:
+    """What `tagline check` looks for."""
+    return "\n".join([CHECKS_PREFACE, *(f"- {first_line(check)}" for check in checks.CHECKS), ""])
+
+
+if __name__ == "__main__":
+    main()
