@@ -154,8 +154,8 @@ def first_line(function: object) -> str:
 
 CHECKS_PREFACE = """# What the checks look for
 
-`tagline check` shows each finding with rows to look at and what to do. Errors stop `tagline train`; warnings are said and
-written into the report.
+`tagline check` shows each finding with rows to look at and what to do. Errors stop `tagline train`; warnings are said
+and written into the report.
 """
 
 

@@ -334,11 +334,11 @@ def test_a_sample_is_the_first_rows_and_reads_no_more(tmp_path: Path) -> None:
 
 
 def test_large_files_come_in_batches_with_the_right_lines(tmp_path: Path) -> None:
-    path = written(tmp_path, "text,label\n" + '"a\nb",x\n' * 20_000, "data.csv")
+    path = written(tmp_path, "text,label\n" + '"a\nb",x\n' * 100_000, "data.csv")
     found = list(batches(inspect(str(path)), bad=BadRows()))
     assert len(found) > 1
     lines = [line for batch in found for line in batch.lines]
-    assert lines == list(range(2, 40_002, 2))
+    assert lines == list(range(2, 200_002, 2))
 
 
 def test_a_named_pipe_is_read(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import io
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -24,6 +24,9 @@ CONTROL = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f-\x9f\ufffd]")
 FEW_CONTROLS = 20
 WHOLE = 2**53
 """Up to here a float that looks whole is."""
+Block = tuple[list[int], Sequence[Sequence[Cell]]]
+"""Some rows: the line that each starts on, and its cells in the order of the source's columns."""
+
 BATCH_ROWS = 8192
 SHOWN_BAD_ROWS = 20
 LONGEST_REASON = 300
@@ -135,8 +138,8 @@ class Format(Protocol):
     def inspect(self, name: str, layout: Layout, sample: str) -> dict[str, Any]:
         """The fields of `Source` that this format sets."""
 
-    def rows(self, source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cell]]]:
-        """Each row's line and its cells, in the order of the source's columns."""
+    def blocks(self, source: Source, bad: BadRows) -> Iterator[Block]:
+        """The good rows, in order; the others are added to the bad."""
 
 
 def format_of(name: str) -> Format:
@@ -178,10 +181,16 @@ def batches(source: Source, *, bad: BadRows) -> Iterator[Batch]:
     """Every good row of a source, in order and in memory that does not grow with the file."""
     if source.format != "hub" and storage.stamp(source.name) != source.stamp:
         raise storage.changed(source.name)
-    rows = format_of(source.format).rows(source, bad)
-    while chunk := list(islice(rows, BATCH_ROWS)):
-        columns = zip(*(cells for _, cells in chunk), strict=True)
-        yield Batch([line for line, _ in chunk], dict(zip(source.columns, columns, strict=True)))
+    for lines, rows in format_of(source.format).blocks(source, bad):
+        if rows:
+            yield Batch(lines, dict(zip(source.columns, zip(*rows, strict=True), strict=True)))
+
+
+def in_blocks(rows: Iterable[tuple[int, Sequence[Cell]]]) -> Iterator[Block]:
+    """Rows one by one as blocks of them."""
+    remaining = iter(rows)
+    while some := list(islice(remaining, BATCH_ROWS)):
+        yield [line for line, _ in some], [cells for _, cells in some]
 
 
 def text_of(source: Source) -> "_Text":

@@ -5,7 +5,7 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tagline.readers import BadRows, Cell, Layout, Source, lines_of, undecodable
+from tagline.readers import BadRows, Block, Cell, Layout, Source, in_blocks, lines_of, undecodable
 from tagline.readers.delimited import records
 from tagline.readers.jsonlines import objects, parsed
 
@@ -31,7 +31,12 @@ def inspect(name: str, layout: Layout, sample: str) -> dict[str, Any]:  # noqa: 
     return {"columns": COLUMNS, "separator": "" if is_json else ",", "split_column": "ml_use"}
 
 
-def rows(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cell]]]:
+def blocks(source: Source, bad: BadRows) -> Iterator[Block]:
+    """The rows of a file, many at once."""
+    return in_blocks(_rows(source, bad))
+
+
+def _rows(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cell]]]:
     """Each item: its use, its text and its labels."""
     yield from _csv_rows(source, bad) if source.separator else _json_rows(source, bad)
 

@@ -4,11 +4,11 @@ import csv
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from itertools import islice
-from typing import Any
+from itertools import chain, islice
+from typing import Any, TextIO
 
 from tagline.errors import DataError, SpecError
-from tagline.readers import BadRows, Cell, Layout, Source, lines_of, text_of, told_apart, undecodable
+from tagline.readers import BadRows, Block, Cell, Layout, Source, in_blocks, lines_of, text_of, told_apart, undecodable
 
 # A field may be as long as memory allows: whether a text is too long is for the checks to say.
 csv.field_size_limit(sys.maxsize)
@@ -16,6 +16,8 @@ csv.field_size_limit(sys.maxsize)
 SEPARATORS = (",", ";", "\t", "|")
 SAMPLE_ROWS = 200
 UNCLOSED = "a quote opened here is never closed"
+BLOCK_CHARACTERS = 1 << 19
+MOST_LINES_A_RECORD = 10_000
 LEFT_OPEN = "it runs to line {}: is a quote left open?"
 
 
@@ -33,12 +35,66 @@ def inspect(name: str, layout: Layout, sample: str) -> dict[str, Any]:
     return {"separator": separator, "header": header, "columns": columns}
 
 
-def rows(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cell]]]:
-    """Each row after the header, with the line it starts on."""
+Record = tuple[int, int, list[str], str]
+"""First line, last line, cells, and what is wrong with its quotes."""
+
+
+def blocks(source: Source, bad: BadRows) -> Iterator[Block]:
+    """The rows after the header, many at once where all is well and one by one where something is wrong."""
+    quoted = source.separator != "\t" or _quotes_are_quotes(source)
+    with text_of(source) as text:
+        first, header = 1, source.header
+        while lines := _whole_records(text, quoted=quoted):
+            parsed = None if source.encoding.damaged else _parsed(lines, source, quoted=quoted)
+            if parsed is not None:
+                starts, rows = parsed
+                yield [first + start for start in starts[header:]], rows[header:]
+            else:
+                found = _records(chain(lines, text), first=first, separator=source.separator, quoted=quoted)
+                yield from in_blocks(_checked(islice(found, int(header), None), source, bad))
+                return
+            first, header = first + len(lines), False
+
+
+def records(source: Source, *, quoted: bool) -> Iterator[Record]:
+    """Each record of a file, blank lines left out."""
+    with text_of(source) as text:
+        yield from _records(text, first=1, separator=source.separator, quoted=quoted)
+
+
+def _whole_records(text: TextIO, *, quoted: bool) -> list[str]:
+    """The next lines, no record of them cut in two unless its quotes are odd for very long."""
+    lines = text.readlines(BLOCK_CHARACTERS)
+    if quoted and "".join(lines).count('"') % 2:
+        for line in islice(text, MOST_LINES_A_RECORD):
+            lines.append(line)
+            if line.count('"') % 2:
+                break
+    return lines
+
+
+def _parsed(lines: list[str], source: Source, *, quoted: bool) -> tuple[list[int], list[list[str]]] | None:
+    """Where each row starts among the lines, and its cells; None where a row needs a closer look."""
+    reader = csv.reader(lines, delimiter=source.separator, quoting=_quoting(quoted), strict=True)
+    try:
+        rows, ends = [], [0]
+        for cells in reader:
+            rows.append(cells)
+            ends.append(reader.line_num)
+    except csv.Error:
+        return None
+    lengths = set(map(len, rows))
+    if lengths == {len(source.columns)}:
+        return ends[:-1], rows
+    if lengths == {len(source.columns), 0}:  # blank lines
+        kept = [(start, cells) for start, cells in zip(ends, rows, strict=False) if cells]
+        return [start for start, _ in kept], [cells for _, cells in kept]
+    return None
+
+
+def _checked(found: Iterable[Record], source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cell]]]:
+    """The records that are rows, with the line each starts on; the others are bad."""
     wanted, damaged = len(source.columns), source.encoding.damaged
-    found = records(source, quoted=source.separator != "\t" or _quotes_are_quotes(source))
-    if source.header:
-        next(found, None)
     for line, last, cells, fault in found:
         if len(cells) != wanted:
             bad.add(source.name, line, _miscounted(len(cells), wanted, line, last, fault))
@@ -50,33 +106,28 @@ def rows(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cell]]]:
             yield line, cells
 
 
-Record = tuple[int, int, list[str], str]
-"""First line, last line, cells, and what is wrong with its quotes."""
+def _records(text: Iterable[str], *, first: int, separator: str, quoted: bool) -> Iterator[Record]:
+    """Each record of some lines, the first of which has this number."""
+    pending: list[str] = []
+    exhausted: list[bool] = []
 
+    def lines() -> Iterator[str]:
+        for line in text:  # not `yield from`, which would close the file behind our back
+            pending.append(line)
+            yield line
+        exhausted.append(True)  # the reader wants more than there is: it is inside a quote, or done
 
-def records(source: Source, *, quoted: bool) -> Iterator[Record]:
-    """Each record of a file, blank lines left out."""
-    with text_of(source) as text:
-        pending: list[str] = []
-        exhausted: list[bool] = []
-
-        def lines() -> Iterator[str]:
-            for line in text:  # not `yield from`, which would close the file behind our back
-                pending.append(line)
-                yield line
-            exhausted.append(True)  # the reader wants more than there is: it is inside a quote, or done
-
-        reader = csv.reader(lines(), delimiter=source.separator, quoting=_quoting(quoted))
-        line = 1
-        for cells in reader:
-            last = reader.line_num
-            if exhausted:
-                yield line, last, cells, UNCLOSED
-            elif cells:
-                joined = last > line and not _is_strict(pending, source.separator)
-                yield line, last, cells, LEFT_OPEN.format(last) if joined else ""
-            line = last + 1
-            pending.clear()
+    reader = csv.reader(lines(), delimiter=separator, quoting=_quoting(quoted))
+    line = first
+    for cells in reader:
+        last = first + reader.line_num - 1
+        if exhausted:
+            yield line, last, cells, UNCLOSED
+        elif cells:
+            joined = last > line and not _is_strict(pending, separator)
+            yield line, last, cells, LEFT_OPEN.format(last) if joined else ""
+        line = last + 1
+        pending.clear()
 
 
 def _is_strict(lines: Iterable[str], separator: str) -> bool:

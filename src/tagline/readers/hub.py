@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any
 
 from tagline.errors import DataError, PlaceError
-from tagline.readers import BadRows, Cell, Layout, Source, cell, first_line, told_apart
+from tagline.readers import BadRows, Block, Cell, Layout, Source, cell, first_line, in_blocks, told_apart
 
 SPLITS = {"train": "train", "validation": "validation", "valid": "validation", "dev": "validation", "test": "test"}
 SPLIT_COLUMN = "split"
@@ -17,7 +17,12 @@ def inspect(name: str, layout: Layout, sample: str) -> dict[str, Any]:  # noqa: 
     return {"columns": columns, "split_column": columns[-1]}
 
 
-def rows(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cell]]]:  # noqa: ARG001 - as above
+def blocks(source: Source, bad: BadRows) -> Iterator[Block]:  # noqa: ARG001 - as above
+    """The rows of a source, many at once."""
+    return in_blocks(_rows(source))
+
+
+def _rows(source: Source) -> Iterator[tuple[int, Sequence[Cell]]]:
     """Each row of each labelled split; numbers of a class label become its name."""
     number = 0
     columns = _load(source.name)[0][1].column_names

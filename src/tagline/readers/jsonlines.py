@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tagline.errors import DataError
-from tagline.readers import BadRows, Cell, Layout, Source, cell, lines_of, text_of, undecodable
+from tagline.readers import BadRows, Block, Cell, Layout, Source, cell, in_blocks, lines_of, text_of, undecodable
 
 TOO_DEEP = "JSON nested too deeply"
 LONE_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -34,7 +34,12 @@ def inspect(name: str, layout: Layout, sample: str) -> dict[str, Any]:  # noqa: 
     return {"columns": tuple(columns)}
 
 
-def rows(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cell]]]:
+def blocks(source: Source, bad: BadRows) -> Iterator[Block]:
+    """The rows of a file, many at once."""
+    return in_blocks(_rows(source, bad))
+
+
+def _rows(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cell]]]:
     """Each object's values as cells; a key it lacks is an empty cell."""
     for number, row in objects(source, bad):
         try:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tagline.readers import BadRows, Cell, Layout, Source, lines_of, text_of, undecodable
+from tagline.readers import BadRows, Block, Cell, Layout, Source, in_blocks, lines_of, text_of, undecodable
 
 SEPARATORS = ("@", "\t", "|", ";", ",")
 LONGEST_LABEL = 40
@@ -15,7 +15,12 @@ def inspect(name: str, layout: Layout, sample: str) -> dict[str, Any]:  # noqa: 
     return {"separator": separator, "columns": ("text", "label") if separator else ("text",)}
 
 
-def rows(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cell]]]:
+def blocks(source: Source, bad: BadRows) -> Iterator[Block]:
+    """The rows of a file, many at once."""
+    return in_blocks(_rows(source, bad))
+
+
+def _rows(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cell]]]:
     """Each line that is not blank."""
     with text_of(source) as text:
         for number, line in enumerate(text, start=1):

@@ -8,7 +8,18 @@ from typing import Any
 
 from tagline import storage
 from tagline.errors import DataError, PlaceError
-from tagline.readers import BATCH_ROWS, BadRows, Cell, Layout, Source, cell, first_line, told_apart
+from tagline.readers import (
+    BATCH_ROWS,
+    BadRows,
+    Block,
+    Cell,
+    Layout,
+    Source,
+    cell,
+    first_line,
+    in_blocks,
+    told_apart,
+)
 
 
 def inspect(name: str, layout: Layout, sample: str) -> dict[str, Any]:  # noqa: ARG001 - the contract's signature
@@ -17,7 +28,12 @@ def inspect(name: str, layout: Layout, sample: str) -> dict[str, Any]:  # noqa: 
         return {"columns": told_apart(file.schema_arrow.names)}
 
 
-def rows(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cell]]]:  # noqa: ARG001 - as above
+def blocks(source: Source, bad: BadRows) -> Iterator[Block]:  # noqa: ARG001 - as above
+    """The rows of a source, many at once."""
+    return in_blocks(_rows(source))
+
+
+def _rows(source: Source) -> Iterator[tuple[int, Sequence[Cell]]]:
     """Each row, numbered from 1."""
     with _opened(source.name) as file:
         number = 0
