@@ -130,8 +130,9 @@ def model_card(manifest: Manifest, report: dict[str, Any]) -> str:
         "",
         "```python", "import tagline", "", 'predictor = tagline.load("bundle")', f"predictor.predict([{text}])", "```",
         "",
-        f"Its answers are for texts like those it learned from. It knows {len(manifest.labels)} labels and will give "
-        "one to any text: a text about something else gets a wrong label, not none, unless abstention is set.",
+        "Its answers are for texts like those it learned from. "
+        + ("A text about something else still gets one of its labels, unless abstention is set."
+           if manifest.task == "single" else "A text about something else may get labels all the same."),
         "",
     ])  # fmt: skip
 

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib import metadata
@@ -83,18 +84,24 @@ def go_on(run: Run) -> Iterator[Event]:
 
 def lock_of(spec: Spec, data: Dataset, *, command: str) -> dict[str, Any]:
     """What a run depends on, and what it would take to make it again."""
-    installed = {
-        d.metadata["Name"]: d.version for d in metadata.distributions() if d.metadata["Name"] in LOCKED_PACKAGES
-    }
     return {
         "spec_fingerprint": spec.fingerprint(),
         "data_fingerprint": data.fingerprint,
         "seed": spec.training.seed,
         "device": "cpu",
-        "versions": {"tagline": __version__, "python": sys.version.split()[0], **installed},
+        "versions": versions(),
         "git_commit": _git_commit(),
         "command": command,
     }
+
+
+def versions() -> dict[str, str]:
+    """Of Tagline, Python and the packages that can change a result; one that is not installed is left out."""
+    found = {"tagline": __version__, "python": sys.version.split()[0]}
+    for package in LOCKED_PACKAGES:
+        with suppress(metadata.PackageNotFoundError):
+            found[package] = metadata.version(package)
+    return found
 
 
 def unused_settings(training: Training, family: str) -> list[str]:

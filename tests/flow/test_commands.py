@@ -193,7 +193,7 @@ def test_runs_are_listed_shown_and_deleted(tagline: Command) -> None:
 def test_info_is_for_a_bug_report(tagline: Command) -> None:
     facts = tagline("info", "--json").json
     assert facts["families"] == ["linear"]
-    assert facts["packages"]["torch"].startswith("2.13.0")
+    assert facts["versions"]["torch"].startswith("2.13.0")
     assert "tagline" in tagline("info").out
 
 

@@ -8,27 +8,18 @@ def info(json: Json = False, debug: Debug = False) -> None:
     import os
     import platform
     import shutil
-    from importlib import metadata
 
-    from tagline import __version__, console, registry
-    from tagline.training import LOCKED_PACKAGES
+    from tagline import console, registry
+    from tagline.training import versions
 
-    installed = {}
-    for package in LOCKED_PACKAGES:
-        try:
-            installed[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            installed[package] = "not installed"
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     facts = {
-        "tagline": __version__,
-        "python": platform.python_version(),
+        "versions": versions(),
         "system": platform.platform(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "memory_gib": round(memory_gib, 1),
         "nvidia_driver": shutil.which("nvidia-smi") is not None,
         "families": registry.names("models"),
-        "packages": installed,
     }
     if json:
         console.out_json(facts)

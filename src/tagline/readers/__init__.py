@@ -5,6 +5,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -193,9 +194,15 @@ def in_blocks(rows: Iterable[tuple[int, Sequence[Cell]]]) -> Iterator[Block]:
         yield [line for line, _ in some], [cells for _, cells in some]
 
 
-def text_of(source: Source) -> "_Text":
-    """A source's content as text, line breaks untouched; a context manager."""
-    return _Text(source)
+@contextmanager
+def text_of(source: Source) -> Iterator[io.TextIOWrapper]:
+    """A source's content as text, line breaks untouched."""
+    with storage.reading(source.name) as file:
+        text = io.TextIOWrapper(file, source.encoding.name, source.encoding.errors, newline="")
+        try:
+            yield text
+        finally:
+            text.detach()
 
 
 def sampled(source: Source, count: int) -> Batch:
@@ -203,22 +210,6 @@ def sampled(source: Source, count: int) -> Batch:
     for batch in batches(source, bad=BadRows("skip")):
         return Batch(batch.lines[:count], {name: cells[:count] for name, cells in batch.columns.items()})
     return Batch([], dict.fromkeys(source.columns, ()))
-
-
-class _Text:
-    def __init__(self, source: Source) -> None:
-        self._source = source
-
-    def __enter__(self) -> io.TextIOWrapper:
-        self._reading = storage.reading(self._source.name)
-        encoding = self._source.encoding
-        file = self._reading.__enter__()
-        self._wrapper = io.TextIOWrapper(file, encoding.name, encoding.errors, newline="")
-        return self._wrapper
-
-    def __exit__(self, *problem: Any) -> bool | None:
-        self._wrapper.detach()
-        return self._reading.__exit__(*problem)
 
 
 def undecodable(cells: Sequence[Cell], encoding: Encoding) -> str:
