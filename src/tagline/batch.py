@@ -28,6 +28,8 @@ def predict_file(bundle: Bundle, source: str, output: str | Path, *, text: Seque
         raise SpecError(f"cannot write {output}: no such format", hint=f"one of: {', '.join(WRITERS)}")
     if not storage.is_utf8(str(output)):
         raise SpecError("the output's name is not UTF-8", hint="name another")
+    if source != storage.STANDARD_INPUT and Path(output).exists() and Path(output).samefile(source):
+        raise SpecError(f"{output} is also the input", hint="write the answers to another file")
     with storage.writing(storage.local(output)) as file:
         WRITERS[suffix](answered(bundle, source, text=text), file)
 
@@ -55,11 +57,11 @@ def text_columns(bundle: Bundle, source: Source, named: Sequence[str] = ()) -> t
     wanted = tuple(named) or ((trained,) if isinstance(trained, str) else tuple(trained))
     if set(wanted) <= set(source.columns):
         return wanted
-    if not named and len(source.columns) == len(wanted):
+    if not named and len(source.columns) == len(wanted) and not source.header:
         return source.columns
     missing = next(name for name in wanted if name not in source.columns)
-    hint = f"say which column holds the text: --text {source.columns[0]}"
-    raise DataError(f'{source.name} has no column "{missing}"; it has: {", ".join(source.columns)}', hint=hint)
+    hint = "say which column holds the text: --text COLUMN"
+    raise SpecError(f'{source.name} has no column "{missing}"; it has: {", ".join(source.columns)}', hint=hint)
 
 
 def _texts(batch: Batch, columns: Sequence[str]) -> Iterator[Any]:

@@ -1,5 +1,6 @@
 """Bundle: a directory that predicts by itself, every file of it checked."""
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
@@ -33,6 +34,13 @@ class Manifest(BaseModel):
     decisions: dict[str, Any]
     figures: dict[str, Any]
     files: dict[str, str]
+    sha256: str = ""
+    """Of the manifest itself, without this field."""
+
+    def digest(self) -> str:
+        """What `sha256` must be."""
+        content = self.model_dump(mode="json", exclude={"sha256"})
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 class Bundle:
@@ -45,7 +53,12 @@ class Bundle:
     @property
     def decisions(self) -> DecisionLayer:
         """What turns scores into answers."""
-        return DecisionLayer.from_dict(self.manifest.decisions, task=self.manifest.task, labels=self.manifest.labels)
+        try:
+            return DecisionLayer.from_dict(
+                self.manifest.decisions, task=self.manifest.task, labels=self.manifest.labels
+            )
+        except (KeyError, TypeError) as error:
+            raise BundleError(f"{self.directory / MANIFEST} is damaged: decisions: {error!r}") from error
 
     def classifier(self) -> Classifier:
         """The model, ready to score."""
@@ -56,6 +69,8 @@ class Bundle:
         """Open a bundle, checking every byte that will be read."""
         path = storage.local(directory)
         manifest = _read_manifest(path)
+        if manifest.sha256 != manifest.digest():
+            raise _changed(path, MANIFEST)
         for name, expected in manifest.files.items():
             _verify(path, name, expected)
         return cls(path, manifest)
@@ -70,6 +85,7 @@ def write(directory: Path, *, fill: Callable[[Path], dict[str, Any]], card: Call
         (scratch / CARD).write_text(card(manifest), "utf-8")
         files = {path.relative_to(scratch).as_posix(): storage.sha256(path) for path in storage.files_below(scratch)}
         manifest = manifest.model_copy(update={"files": files})
+        manifest = manifest.model_copy(update={"sha256": manifest.digest()})
         (scratch / MANIFEST).write_text(manifest.model_dump_json(indent=2) + "\n", "utf-8")
     return Bundle(directory, manifest)
 
@@ -81,7 +97,11 @@ def load_classifier(family: str, directory: Path) -> Classifier:
     except SpecError as error:
         hint = "install the package that brings this family, or a newer Tagline"
         raise BundleError(f"{directory}: {error.message}", hint=hint) from error
-    classifier: Classifier = implementation.load(directory)
+    try:
+        classifier: Classifier = implementation.load(directory)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        hint = "make it again, or restore it"
+        raise BundleError(f"{directory} is damaged: {type(error).__name__}: {error}", hint=hint) from error
     return classifier
 
 
@@ -117,5 +137,9 @@ def _verify(directory: Path, name: str, expected: str) -> None:
     if not path.is_file():
         raise BundleError(f"{directory} is damaged: {name} is missing", hint="make the bundle again, or restore it")
     if storage.sha256(path) != expected:
-        hint = "it is not the file that was measured: make the bundle again, or restore it"
-        raise BundleError(f"{directory} is damaged: {name} has changed since it was written", hint=hint)
+        raise _changed(directory, name)
+
+
+def _changed(directory: Path, name: str) -> BundleError:
+    hint = "it is not the file that was measured: make the bundle again, or restore it"
+    return BundleError(f"{directory} is damaged: {name} has changed since it was written", hint=hint)

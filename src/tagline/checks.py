@@ -23,6 +23,7 @@ LONG_CHARACTERS = 10_000
 IMBALANCE = 50
 # What UTF-8 looks like when it was read as Latin-1 or cp1252, the replacement character, and control characters.
 MOJIBAKE = re.compile(r"Ã[\x80-\xbf©¨¤¶¼ª«¢®´±ŸŠ€‰]|â€[™œ\x9d“”¦˜]|ï»¿|\ufffd|[\x00-\x08\x0e-\x1f\x80-\x9f]")
+MISSING = frozenset(("null", "nan", "n/a", "#n/a", "na", "nil", "<na>", "\\n"))
 FORMULA = re.compile(r"[=@]|[-+]\D")
 
 
@@ -194,6 +195,20 @@ def imbalance(dataset: Dataset) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+def missing_values(dataset: Dataset) -> Iterator[Finding]:
+    """Labels and texts that say that there is none: NULL, nan, n/a."""
+    names = [name for name in dataset.labels if name.casefold() in MISSING]
+    if names:
+        rows = [row for name in names for row in _rows_with(dataset, dataset.labels.index(name))]
+        advice = "leave the cell empty, so that the row is bad and can be skipped, or remove such rows"
+        message = f"labels that look like a missing value: {', '.join(names)} ({_rows_word(len(rows))})"
+        yield Finding("missing-labels", "warning", message, advice, _rows(dataset, *rows))
+    yield from _texts_like(
+        dataset, lambda text: text.strip().casefold() in MISSING, code="missing-texts", severity="warning",
+        message="{count} with a text that looks like a missing value", advice="remove them",
+    )  # fmt: skip
+
+
 def alike_labels(dataset: Dataset) -> Iterator[Finding]:
     """Labels that differ only in case, or in what stands between their words."""
     by_key: dict[str, list[str]] = {}
@@ -238,7 +253,7 @@ def skipped_rows(dataset: Dataset) -> Iterator[Finding]:
 
 CHECKS: tuple[Callable[[Dataset], Iterator[Finding]], ...] = (
     split_sizes, label_count, no_text, skipped_rows, empty_texts, long_texts, odd_characters, contradictions, leaks,
-    unlabelled_rows, rare_labels, untrained_labels, alike_labels, formula_labels, duplicates, imbalance,
+    unlabelled_rows, rare_labels, untrained_labels, missing_values, alike_labels, formula_labels, duplicates, imbalance,
 )  # fmt: skip
 
 
@@ -258,6 +273,11 @@ def _any_side(text: Text, is_so: Callable[[str], bool]) -> bool:
 
 def _rows(dataset: Dataset, *rows: int) -> tuple[Example, ...]:
     return tuple(dataset.example(int(row)) for row in rows[:SHOWN_ROWS] if row < len(dataset))
+
+
+def _rows_with(dataset: Dataset, label: int) -> list[int]:
+    targets = dataset.targets
+    return [int(row) for row in np.flatnonzero(targets[:, label] if targets.ndim == 2 else targets == label)]
 
 
 def _rows_word(count: int) -> str:

@@ -35,7 +35,9 @@ def say(text: str = "", *, lead: str = "", colour: str = "") -> None:
 
 def out_json(value: Any, *, indent: int | None = 2) -> None:
     """The command's result, or a line of it, as JSON."""
-    print(UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False, indent=indent)))
+    can_show_all = (sys.stdout.encoding or "").lower().startswith("utf")
+    text = json.dumps(value, ensure_ascii=not can_show_all, indent=indent)
+    print(UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def show_error(error: BaseException, *, as_json: bool, debug: bool) -> int:
@@ -101,7 +103,8 @@ def show_report(report: Mapping[str, Any]) -> None:
     out(f"test, {rows:,} rows:  " + "  ".join(figures))
     if baseline := report.get("baseline"):
         answer = baseline.get("label", ", ".join(baseline.get("labels", [])) or "nothing")
-        out(f"always answering {shortened(answer, 40)} would reach accuracy {baseline['accuracy']:.3f}")
+        figure = "accuracy" if report["task"] == "single" else "subset_accuracy"
+        out(f"always answering {shortened(answer, 40)} would reach {figure} {baseline['accuracy']:.3f}")
     if "coverage" in test:
         of_answered = test["accuracy_of_answered"]
         right = f", {of_answered:.1%} of those right" if of_answered is not None else ""
@@ -119,10 +122,9 @@ def show_report(report: Mapping[str, Any]) -> None:
 
 def headline(report: Mapping[str, Any]) -> list[tuple[str, float]]:
     """The main figures, in the order in which they matter for the task."""
-    names = {
-        "single": ("accuracy", "macro_f1", "weighted_f1", "mcc", "log_loss"),
-        "multi": ("micro_f1", "macro_f1", "subset_accuracy", "average_precision", "log_loss"),
-    }[report["task"]]
+    from tagline.metrics import HEADLINE
+
+    names = HEADLINE[report["task"]]
     return [(name, report["test"][name]) for name in names if report["test"].get(name) is not None]
 
 

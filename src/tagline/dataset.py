@@ -134,11 +134,14 @@ class Dataset:
         rows = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *(self.splits[name].rows for name in names)]))
         return Split(self.texts(rows), self.targets[rows], rows)
 
+    def place(self, row: int) -> tuple[str, int]:
+        """The file and the line of one row."""
+        source = int(np.searchsorted(self._store.source_ends, row, side="right"))
+        return self.sources[source].name, int(self._store.lines[row])
+
     def example(self, row: int) -> Example:
         """One row with its labels and where it stands."""
-        source = int(np.searchsorted(self._store.source_ends, row, side="right"))
-        text = self.texts(np.array([row]))[0]
-        return Example(text, self.label_names(row), self.sources[source].name, int(self._store.lines[row]))
+        return Example(self.texts(np.array([row]))[0], self.label_names(row), *self.place(row))
 
     def label_names(self, row: int) -> tuple[str, ...]:
         """The labels of one row."""

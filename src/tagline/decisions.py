@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 TINY = 1e-7
 TEMPERATURES = np.geomspace(0.1, 10, 201)
+PRIOR_ROWS = 2.0
+"""What it costs, in rows' worth of loss, to leave a temperature of 1: a dozen rows that are all right prove little."""
 FEWEST_POSITIVES = 10
 """A label with fewer validation rows than this shares the threshold of all labels."""
 FEWEST_ANSWERS = 20
@@ -63,19 +65,20 @@ class DecisionLayer:
 
     def answers(self, scores: Scores) -> Answers:
         """What these scores are taken to mean."""
-        # Rounded first, so that what is decided is what is shown.
-        calibrated = np.round(self._calibrated(scores.astype(np.float64)), DIGITS)
+        calibrated = self._calibrated(scores.astype(np.float64))
+        shown = np.round(calibrated, DIGITS)  # what is decided is what is shown; what is measured is exact
         if self.task == "single":
-            chosen: NDArray[Any] = calibrated.argmax(axis=1) if len(calibrated) else np.zeros(0, dtype=np.int64)
+            chosen: NDArray[Any] = shown.argmax(axis=1) if len(shown) else np.zeros(0, dtype=np.int64)
         else:
-            chosen = calibrated >= np.array(self.thresholds)
-        return Answers(calibrated, chosen, self._confidence(calibrated, chosen) < self.abstain_below)
+            chosen = shown >= np.array(self.thresholds)
+        return Answers(calibrated, chosen, self._confidence(shown, chosen) < self.abstain_below)
 
     def predictions(self, answers: Answers) -> list[Prediction]:
         """The same answers, one object a text."""
+        shown = answers.scores.round(DIGITS).tolist()
         return [
             self._prediction(row, chosen, bool(abstained))
-            for row, chosen, abstained in zip(answers.scores.tolist(), answers.chosen, answers.abstained, strict=True)
+            for row, chosen, abstained in zip(shown, answers.chosen, answers.abstained, strict=True)
         ]
 
     def to_dict(self) -> dict[str, Any]:
@@ -111,13 +114,15 @@ class DecisionLayer:
         answers = self.answers(scores.astype(np.float32))
         right = answers.chosen == truth
         right = right if right.ndim == 1 else right.all(axis=1)
-        confidence = self._confidence(answers.scores, answers.chosen)
+        confidence = self._confidence(answers.scores.round(DIGITS), answers.chosen)
         order = np.argsort(-confidence, kind="stable")
+        ordered = confidence[order]
+        told_apart = np.r_[ordered[1:] != ordered[:-1], True]  # equal scores are answered together or not at all
         precision = np.cumsum(right[order]) / np.arange(1, len(order) + 1)
-        believed = np.arange(len(order)) >= min(FEWEST_ANSWERS, len(order)) - 1
+        believed = told_apart & (np.arange(len(order)) >= min(FEWEST_ANSWERS, len(order)) - 1)
         enough = np.flatnonzero(believed & (precision >= target))
         last = enough[-1] if len(enough) else int(np.where(believed, precision, -1).argmax())
-        return float(confidence[order][last])
+        return float(ordered[last])
 
 
 def _tempered(scores: NDArray[np.float64], temperatures: NDArray[np.float64], task: "Task") -> NDArray[np.float64]:
@@ -131,16 +136,17 @@ def _tempered(scores: NDArray[np.float64], temperatures: NDArray[np.float64], ta
 
 
 def _temperatures(scores: NDArray[np.float64], truth: NDArray[Any], task: "Task") -> tuple[float, ...]:
-    """The temperatures under which the truth is likeliest."""
+    """The temperatures under which the truth is likeliest, held near 1 where few rows speak for another."""
+    doubt = np.log(TEMPERATURES) ** 2 * PRIOR_ROWS / len(truth)
     if task == "single":
         rows = np.arange(len(truth))
         losses = [-np.log(_tempered(scores, np.array([t]), task)[rows, truth] + TINY).mean() for t in TEMPERATURES]
-        return (float(TEMPERATURES[int(np.argmin(losses))]),)
+        return (float(TEMPERATURES[int(np.argmin(losses + doubt))]),)
     losses = []
     for temperature in TEMPERATURES:
         tempered = np.clip(_tempered(scores, np.full(scores.shape[1], temperature), task), TINY, 1 - TINY)
         losses.append(-np.where(truth, np.log(tempered), np.log(1 - tempered)).mean(axis=0))
-    return tuple(float(TEMPERATURES[i]) for i in np.argmin(np.array(losses), axis=0))
+    return tuple(float(TEMPERATURES[i]) for i in np.argmin(np.array(losses) + doubt[:, None], axis=0))
 
 
 def _thresholds(scores: NDArray[np.float64], truth: NDArray[Any], wanted: float | str) -> tuple[float, ...]:

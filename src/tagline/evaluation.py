@@ -1,6 +1,6 @@
 """A bundle measured on other data."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ import numpy as np
 from tagline import dataset, report
 from tagline import spec as specs
 from tagline.bundle import Bundle
+from tagline.checks import Finding, skipped_rows
 from tagline.columns import missing_columns
 from tagline.dataset import Dataset, Split
 from tagline.errors import DataError, SpecError
@@ -39,7 +40,15 @@ def evaluate(bundle: str | Path, data: str | Path, *overrides: str) -> dict[str,
         "test": report.measured(measured, split, answers),
         "decisions": predictor.decisions.to_dict(),
         "data": report.described(measured),
+        "findings": report.listed([*skipped_rows(measured), *_seen_before(measured, manifest.fingerprint)]),
     }
+
+
+def _seen_before(measured: Dataset, trained_on: str) -> Iterator[Finding]:
+    """A warning where this is the very data that the bundle was trained on."""
+    if measured.fingerprint == trained_on:
+        message = "this is the data that the bundle was trained on: most of its rows are no test"
+        yield Finding("trained-on", "warning", message, "measure it on other rows; the run's report has its test split")
 
 
 def data_for(bundle: Bundle, address: str, overrides: Sequence[str]) -> Data:
@@ -74,7 +83,7 @@ def _in_terms_of(found: Dataset, labels: tuple[str, ...], task: str) -> Dataset:
             hint="rename the label in the data, or train on it",
         )
     position = np.array([labels.index(name) for name in found.labels])
-    rows = found.splits["train"].rows
+    rows = np.arange(len(found))  # every row, whatever split the file or its format deals it to
     if task == "multi":
         targets = np.zeros((len(rows), len(labels)), dtype=bool)
         truth = found.targets if found.task == "multi" else np.eye(len(found.labels), dtype=bool)[found.targets]

@@ -2,24 +2,44 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tagline.dataset import Task
+from tagline.errors import SpecError
+
+if TYPE_CHECKING:
+    from tagline.dataset import Task
 
 LOWER_IS_BETTER = {"log_loss"}
+HEADLINE = {
+    "single": ("accuracy", "macro_f1", "weighted_f1", "mcc", "log_loss"),
+    "multi": ("micro_f1", "macro_f1", "subset_accuracy", "average_precision", "log_loss"),
+}
+"""The figures to show first."""
+ONE_TASK_ONLY = {
+    "balanced_accuracy": "single", "mcc": "single",
+    "subset_accuracy": "multi", "jaccard": "multi", "average_precision": "multi",
+}  # fmt: skip
+"""Figures that only one task has."""
 
 
 def measure(
-    task: Task, labels: Sequence[str], *, truth: NDArray[Any], answers: NDArray[Any], scores: NDArray[Any]
+    task: "Task", labels: Sequence[str], *, truth: NDArray[Any], answers: NDArray[Any], scores: NDArray[Any]
 ) -> dict[str, Any]:
     """Every figure of these answers. A figure that the rows cannot give (one label only, no row) is None."""
     if len(truth) == 0:
         return {"rows": 0}
     measured = _single(labels, truth, answers, scores) if task == "single" else _multi(labels, truth, answers, scores)
     return {"rows": len(truth), **measured}
+
+
+def check_monitor(monitor: str, task: "Task") -> None:
+    """Refuse a figure that this task does not have."""
+    if ONE_TASK_ONLY.get(monitor, task) != task:
+        problem = f"training.monitor: {monitor} is a figure of task {ONE_TASK_ONLY[monitor]}; this data is {task}"
+        raise SpecError(problem, hint="macro_f1 is one that both have", problems=[problem])
 
 
 def is_better(monitor: str, value: float, than: float | None) -> bool:
@@ -44,7 +64,7 @@ def _single(labels: Sequence[str], truth: NDArray[Any], answers: NDArray[Any], s
         **_averages(*_f1_parts(hits, supports, answered), supports, present, micro=float(hits.sum() / rows)),
         "balanced_accuracy": float(recalls.mean()),
         "mcc": float(metrics.matthews_corrcoef(truth, answers)) if len(present) > 1 else None,
-        "log_loss": float(-np.log(np.clip(scores[np.arange(rows), truth], 1e-15, 1)).mean()),
+        "log_loss": abs(float(np.log(np.clip(scores[np.arange(rows), truth], 1e-15, 1)).mean())),
         "auroc": _mean_over_labels(metrics.roc_auc_score, one_hot, scores),
         "per_label": _per_label(labels, hits, supports, answered, rows),
         "confusion": confusion.tolist(),
@@ -67,7 +87,7 @@ def _multi(labels: Sequence[str], truth: NDArray[Any], answers: NDArray[Any], sc
         "subset_accuracy": subset,
         **_averages(*_f1_parts(hits, supports, answered), supports, present, micro=float(micro)),
         "jaccard": float(overlap.mean()),
-        "log_loss": float(-np.where(truth, np.log(clipped), np.log(1 - clipped)).mean()),
+        "log_loss": abs(float(np.where(truth, np.log(clipped), np.log(1 - clipped)).mean())),
         "average_precision": _mean_over_labels(metrics.average_precision_score, truth, scores),
         "auroc": _mean_over_labels(metrics.roc_auc_score, truth, scores),
         "per_label": _per_label(labels, hits, supports, answered, len(truth)),

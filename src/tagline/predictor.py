@@ -44,10 +44,11 @@ class Predictor:
     def stream(self, texts: "Iterable[Text]") -> Iterator[Prediction]:
         """Answers in the order of the texts, in memory that does not grow with them."""
         remaining = iter(texts)
-        number = 1
-        while some := list(islice(remaining, TEXTS_AT_ONCE)):
+        number = size = 1  # a few at first: whoever waits for the first answer gets it soon
+        while some := list(islice(remaining, size)):
             self._check(some, first=number)
             number += len(some)
+            size = min(2 * size, TEXTS_AT_ONCE)
             yield from self.decisions.predictions(self.decisions.answers(self._classifier.scores(some)))
 
     def answers(self, texts: "Sequence[Text]") -> Answers:

@@ -1,6 +1,7 @@
 """The report: what was measured, as JSON, and the model card."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,10 +14,6 @@ from tagline.dataset import SPLITS, Dataset, Split
 from tagline.decisions import Answers, DecisionLayer
 
 FORMAT = 1
-HEADLINE = {
-    "single": ("accuracy", "macro_f1", "weighted_f1", "mcc", "auroc", "log_loss"),
-    "multi": ("micro_f1", "macro_f1", "subset_accuracy", "jaccard", "average_precision", "log_loss"),
-}
 
 
 def build(
@@ -40,10 +37,13 @@ def build(
         "baseline": majority(dataset),
         "decisions": decisions.to_dict(),
         "data": described(dataset),
-        "findings": [
-            {"code": f.code, "severity": f.severity, "message": f.message, "advice": f.advice} for f in findings
-        ],
+        "findings": listed(findings),
     }
+
+
+def listed(findings: Sequence[Finding]) -> list[dict[str, str]]:
+    """What the checks found, without the rows."""
+    return [{"code": f.code, "severity": f.severity, "message": f.message, "advice": f.advice} for f in findings]
 
 
 def measured(dataset: Dataset, split: Split, answers: Answers) -> dict[str, Any]:
@@ -92,20 +92,24 @@ def predictions(dataset: Dataset, split: Split, answers: Answers, decisions: Dec
     for row, text, answer in zip(split.rows, split.texts, decisions.predictions(answers), strict=True):
         truth = dataset.label_names(int(row))
         labelled = {"truth": truth[0]} if dataset.task == "single" else {"truth": list(truth)}
-        lines.append(json.dumps({"text": text, **labelled, **answer.to_dict()}, ensure_ascii=False))
+        file, line = dataset.place(int(row))
+        found = {"text": text, **labelled, **answer.to_dict(), "file": file, "line": line}
+        lines.append(json.dumps(found, ensure_ascii=False))
     return lines
 
 
 def model_card(manifest: Manifest, report: dict[str, Any]) -> str:
     """The bundle's README: what it is, how good, on what, and how to use it."""
     figures = report["test"]
-    rows = [f"| {name} | {figures[name]:.3f} |" for name in HEADLINE[manifest.task] if figures.get(name) is not None]
+    rows = [
+        f"| {name} | {figures[name]:.3f} |" for name in metrics.HEADLINE[manifest.task] if figures.get(name) is not None
+    ]
     per_label = [
-        f"| {_cell(name)} | {f['precision']:.2f} | {f['recall']:.2f} | {f['f1']:.2f} | {f['support']} |"
+        f"| {_markdown(name)} | {f['precision']:.2f} | {f['recall']:.2f} | {f['f1']:.2f} | {f['support']} |"
         for name, f in figures.get("per_label", {}).items()
     ]
     splits = ", ".join(f"{rows} {name}" for name, rows in report["splits"].items())
-    warnings = [f"- {finding['message']}" for finding in report["findings"] if finding["severity"] != "note"]
+    warnings = [f"- {_markdown(finding['message'])}" for finding in report["findings"] if finding["severity"] != "note"]
     text = "(first text, second text)" if manifest.pair else '"a text"'
     return "\n".join([
         "# A text classifier made by Tagline",
@@ -137,6 +141,6 @@ def model_card(manifest: Manifest, report: dict[str, Any]) -> str:
     ])  # fmt: skip
 
 
-def _cell(text: str) -> str:
-    """A text that does not break out of its table cell."""
-    return text.replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")
+def _markdown(text: str) -> str:
+    """A text from the data that Markdown shows as it is: no table cell, link or tag comes of it."""
+    return re.sub(r"([\\`*_{}\[\]<>()#+!|~])", r"\\\1", " ".join(text.split()))

@@ -9,13 +9,14 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self, TypeVar, get_args
 
 from tagline import spec as specs
 from tagline import storage
-from tagline.errors import PlaceError, RunError
+from tagline.errors import RunError
 from tagline.spec import Spec
 
+PROGRESS = "checkpoints/progress.json"
 StateName = Literal["waiting", "running", "succeeded", "failed", "cancelled"]
 WORDS = (
     "amber", "apple", "aspen", "birch", "blue", "brisk", "calm", "cedar", "clear", "cloud", "coral", "crisp", "dawn",
@@ -51,6 +52,11 @@ class Progress:
     """Lines of events.jsonl that were written before the last checkpoint."""
     seconds: float = 0.0
     """Spent on learning, over all attempts."""
+    stopped: str = ""
+    """Why learning ended before its last step: patience or budget."""
+
+
+Kept = TypeVar("Kept", State, Progress)
 
 
 class Run:
@@ -72,24 +78,20 @@ class Run:
     @classmethod
     def create(cls, runs: Path, spec: Spec, lock: dict[str, Any]) -> Self:
         """A new run with its spec, every default written out, and its lock; it appears whole."""
+        storage.sweep(runs, older_than_s=24 * 3600)
         now = datetime.now(UTC)
-        stamp = now.strftime("%Y%m%d-%H%M%S")
-        for word in random.sample(WORDS, len(WORDS)):
-            directory = runs / f"{stamp}-{word}"
-            if directory.exists():
-                continue
-            with storage.writing_directory(directory) as scratch:
-                (scratch / "spec.toml").write_text(specs.to_toml(spec), "utf-8")
-                (scratch / "lock.json").write_text(_json(lock), "utf-8")
-                (scratch / "state.json").write_text(_json(asdict(State("waiting", created=now.isoformat()))), "utf-8")
-                (scratch / "events.jsonl").touch()
-            return cls(directory)
-        raise PlaceError(f"{runs} has too many runs of this second", hint="try again")
+        directory = runs / _next_name(runs, now.strftime("%Y%m%d-%H%M%S"))
+        with storage.writing_directory(directory) as scratch:
+            (scratch / "spec.toml").write_text(specs.to_toml(spec), "utf-8")
+            (scratch / "lock.json").write_text(_json(lock), "utf-8")
+            (scratch / "state.json").write_text(_json(asdict(State("waiting", created=now.isoformat()))), "utf-8")
+            (scratch / "events.jsonl").touch()
+        return cls(directory)
 
     @classmethod
     def open(cls, directory: Path) -> Self:
         """A run that is there."""
-        if not (directory / "state.json").is_file():
+        if not is_run(directory):
             raise RunError(f"{directory} is not a run", hint="tagline runs list shows those that are there")
         return cls(directory)
 
@@ -107,7 +109,9 @@ class Run:
 
     def state(self) -> State:
         """Where the run stands; one whose process is gone has failed, whatever its file still says."""
-        state = State(**self._read("state.json"))
+        state = self._read_as(State, "state.json")
+        if state.name == "running" and not self._is_held():
+            state = self._read_as(State, "state.json")  # it may have ended, and said so, before it let go
         if state.name == "running" and not self._is_held():
             reason = f"its process ended without a word; go on with: tagline train --resume {self.directory}"
             return replace(state, name="failed", reason=reason)
@@ -115,7 +119,7 @@ class Run:
 
     def set_state(self, name: StateName, reason: str = "") -> None:
         """Write down where the run stands now."""
-        old, now = State(**self._read("state.json")), datetime.now(UTC).isoformat()
+        old, now = self._read_as(State, "state.json"), datetime.now(UTC).isoformat()
         started = old.started or (now if name == "running" else "")
         ended = now if name in ("succeeded", "failed", "cancelled") else ""
         self.write_json("state.json", asdict(replace(old, name=name, started=started, ended=ended, reason=reason)))
@@ -131,7 +135,9 @@ class Run:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Keep every other process from writing this run; ends with the process, however that ends."""
-        with (self.directory / ".lock").open("a+") as file:
+        with storage.disk_errors(self.directory / ".lock"):
+            lock = (self.directory / ".lock").open("a+")
+        with lock as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
@@ -149,24 +155,30 @@ class Run:
 
     def append_event(self, event: dict[str, Any]) -> None:
         """One line at the end of events.jsonl."""
-        line = json.dumps(event, ensure_ascii=False) + "\n"
-        with (self.directory / "events.jsonl").open("ab") as file:
-            file.write(line.encode())
+        path = self.directory / "events.jsonl"
+        with storage.disk_errors(path), path.open("ab") as file:
+            file.write(json.dumps(event, ensure_ascii=False).encode() + b"\n")
 
     def events(self) -> list[dict[str, Any]]:
         """What has happened so far; a last line that was cut off is not there yet."""
-        text = (self.directory / "events.jsonl").read_text("utf-8")
-        return [json.loads(line) for line in text.split("\n")[:-1]]
+        return [json.loads(line) for line in self._event_lines()]
 
     def rewind_events(self, count: int) -> None:
         """Forget what happened after a checkpoint: it will happen again."""
-        lines = (self.directory / "events.jsonl").read_text("utf-8").split("\n")[:count]
-        self.write_lines("events.jsonl", lines)
+        self.write_lines("events.jsonl", [line.decode() for line in self._event_lines()[:count]])
+
+    def event_count(self) -> int:
+        """How many events there are."""
+        return len(self._event_lines())
+
+    def _event_lines(self) -> list[bytes]:
+        return (self.directory / "events.jsonl").read_bytes().split(b"\n")[:-1]
 
     def progress(self) -> Progress:
         """The last checkpoint's progress, or none."""
-        path = self.directory / "checkpoints" / "progress.json"
-        return Progress(**json.loads(path.read_text("utf-8"))) if path.is_file() else Progress()
+        if not (self.directory / PROGRESS).is_file():
+            return Progress()
+        return self._read_as(Progress, PROGRESS)
 
     def checkpoint(self, name: str) -> Path:
         """A checkpoint's directory."""
@@ -175,7 +187,7 @@ class Run:
     def write_progress(self, progress: Progress) -> None:
         """Make a checkpoint count, and remove the ones that no longer do."""
         checkpoints = self.directory / "checkpoints"
-        storage.write_text(checkpoints / "progress.json", _json(asdict(progress)))
+        storage.write_text(self.directory / PROGRESS, _json(asdict(progress)))
         for directory in checkpoints.iterdir():
             if directory.is_dir() and directory.name not in (progress.last, progress.best):
                 storage.remove_directory(directory)
@@ -183,8 +195,7 @@ class Run:
     def delete(self) -> None:
         """Remove the run and everything in it, unless it is running."""
         with self.held():
-            pass
-        storage.remove_directory(self.directory)
+            storage.remove_directory(self.directory)
 
     def _is_held(self) -> bool:
         path = self.directory / ".lock"
@@ -197,13 +208,37 @@ class Run:
                 return True
         return False
 
+    def _read_as(self, kind: type[Kept], name: str) -> Kept:
+        try:
+            return kind(**self._read(name))
+        except TypeError as error:
+            raise self._damaged(name, error) from error
+
+    def _damaged(self, name: str, error: Exception) -> RunError:
+        hint = f"tagline runs delete {self.directory}"
+        return RunError(f"{self.directory / name} is damaged: {error}", hint=hint)
+
     def _read(self, name: str) -> dict[str, Any]:
         path = self.directory / name
         try:
             value: dict[str, Any] = json.loads(path.read_text("utf-8"))
         except (OSError, ValueError) as error:
-            raise RunError(f"{path} is damaged: {error}", hint=f"tagline runs delete {self.name}") from error
+            raise self._damaged(name, error) from error
         return value
+
+
+def _next_name(runs: Path, stamp: str) -> str:
+    """A name that sorts after every run there is: the time and a word, in one second each word after the last."""
+    taken = sorted(path.name.removeprefix(f"{stamp}-") for path in runs.glob(f"{stamp}-*"))
+    if not taken:
+        return f"{stamp}-{random.choice(WORDS[: len(WORDS) // 2])}"  # noqa: S311 - a name, not a secret
+    later = [word for word in WORDS if word > taken[-1]]
+    return f"{stamp}-{later[0] if later else taken[-1] + '-' + WORDS[0]}"
+
+
+def is_run(directory: Path) -> bool:
+    """Whether a directory is a run: it has all that a run begins with."""
+    return all((directory / name).is_file() for name in ("spec.toml", "lock.json", "state.json", "events.jsonl"))
 
 
 def list_runs(runs: Path) -> list[Run]:
@@ -211,7 +246,7 @@ def list_runs(runs: Path) -> list[Run]:
     if not runs.is_dir():
         return []
     hidden = storage.SCRATCH_PREFIX
-    found = (path for path in runs.iterdir() if not path.name.startswith(hidden) and (path / "state.json").is_file())
+    found = (path for path in runs.iterdir() if not path.name.startswith(hidden) and is_run(path))
     return [Run(path) for path in sorted(found)]
 
 
@@ -222,7 +257,7 @@ def find_run(name: str, runs: Path) -> Run:
             raise RunError(f"there is no run in {runs}", hint="tagline train DATA makes one")
         return known[-1]
     for directory in (storage.local(name), runs / name):
-        if (directory / "state.json").is_file():
+        if is_run(directory):
             return Run(directory)
     raise RunError(f"there is no run {name}", hint=f"tagline runs list shows those in {runs}")
 
@@ -235,6 +270,8 @@ def find_bundle(name: str, runs: Path) -> Path:
     try:
         run = find_run(name, runs)
     except RunError:
+        if name == "last":
+            raise
         return path
     if not run.bundle.is_dir():
         state = run.state()

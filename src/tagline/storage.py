@@ -9,6 +9,7 @@ import shutil
 import stat
 import sys
 import tempfile
+import time
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -68,8 +69,7 @@ def _exists(address: str) -> bool:
 def reading(address: str) -> Iterator[IO[bytes]]:
     """Open data for reading, from any position: unzipped, standard input and pipes kept on disk, never changing."""
     path = _on_disk(address)
-    with _reading_errors(address), path.open("rb") as file:
-        before = _stamp(file)
+    with _reading_errors(address), path.open("rb") as file, _unchanging(file, address):
         zipped = file.read(2) == b"\x1f\x8b"
         file.seek(0)
         if zipped:
@@ -77,8 +77,20 @@ def reading(address: str) -> Iterator[IO[bytes]]:
                 yield unzipped  # type: ignore[misc]
         else:
             yield file
+
+
+@contextmanager
+def _unchanging(file: IO[bytes], address: str) -> Iterator[None]:
+    """Say that a file was written to while it was read, whatever else went wrong because of it."""
+    before = _stamp(file)
+    try:
+        yield
+    except Exception as error:
         if _stamp(file) != before:
-            raise changed(address)
+            raise changed(address) from error
+        raise
+    if _stamp(file) != before:
+        raise changed(address)
 
 
 def stamp(address: str) -> tuple[int, ...]:
@@ -95,16 +107,16 @@ def changed(address: str) -> DataError:
 @contextmanager
 def writing(path: Path) -> Iterator[IO[bytes]]:
     """Open `path` for writing; it takes the place of the old file only when the block ends well."""
-    with _disk_errors(path):
+    with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(prefix=SCRATCH_PREFIX, dir=path.parent)
     try:
-        with _disk_errors(path), os.fdopen(descriptor, "wb") as file:
+        with disk_errors(path), os.fdopen(descriptor, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
             os.fchmod(file.fileno(), 0o666 & ~_umask())
-        with _disk_errors(path):
+        with disk_errors(path):
             Path(name).replace(path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
@@ -120,14 +132,15 @@ def write_text(path: Path, text: str) -> None:
 @contextmanager
 def writing_directory(path: Path) -> Iterator[Path]:
     """A scratch directory that becomes `path` when the block ends well; `path` must not be there yet."""
-    with _disk_errors(path):
+    with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=path.parent))
     try:
-        with _disk_errors(path):
+        with disk_errors(path):
             yield scratch
             scratch.chmod(0o777 & ~_umask())
             for file in files_below(scratch):
+                file.chmod(0o666 & ~_umask())  # some libraries write for the owner alone
                 _fsync(file)
             scratch.rename(path)
     except BaseException:
@@ -139,15 +152,17 @@ def remove_directory(path: Path) -> None:
     """Remove a directory so that no moment shows half of it under its name."""
     if not path.exists():
         return
-    with _disk_errors(path):
+    with disk_errors(path):
         doomed = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=path.parent)) / path.name
         path.rename(doomed)
         shutil.rmtree(doomed.parent)
 
 
-def sweep(directory: Path) -> None:
-    """Remove what killed processes left half-written here."""
+def sweep(directory: Path, *, older_than_s: float = 0) -> None:
+    """Remove what killed processes left half-written here; where others may be writing, only what is old."""
     for left in directory.glob(f"{SCRATCH_PREFIX}*"):
+        if older_than_s and time.time() - left.lstat().st_mtime < older_than_s:
+            continue
         if left.is_dir() and not left.is_symlink():
             shutil.rmtree(left, ignore_errors=True)
         else:
@@ -247,7 +262,7 @@ def _umask() -> int:
 
 
 @contextmanager
-def _disk_errors(path: Path) -> Iterator[None]:
+def disk_errors(path: Path) -> Iterator[None]:
     """Say which path could not be written, and what to do."""
     try:
         yield

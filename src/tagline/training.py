@@ -23,11 +23,11 @@ from tagline.checks import Finding
 from tagline.columns import complete, resolve
 from tagline.dataset import Dataset
 from tagline.decisions import DecisionLayer
-from tagline.errors import DataError, Interrupted, RunError, TaglineError
+from tagline.errors import DataError, Interrupted, RunError, SpecError, TaglineError
 from tagline.models import Classifier, Step
 from tagline.predictor import Predictor, scored
 from tagline.runs import Run
-from tagline.spec import Spec, Training
+from tagline.spec import Spec, Training, override
 
 Event = dict[str, Any]
 """A line of events.jsonl: `event` says which kind."""
@@ -40,6 +40,8 @@ def train(
 ) -> Run:
     """Train on a spec, a spec file or a data file; with `resume`, go on with the run `source`. Returns the run."""
     if resume:
+        if overrides:
+            raise SpecError("a resumed run takes its spec from the run", hint="start anew to change a setting")
         run = Run.open(storage.local(str(source)))
         for _ in go_on(run):
             pass
@@ -51,16 +53,18 @@ def train(
 
 def spec_of(source: Spec | Mapping[str, Any] | str | Path, overrides: Sequence[str] = ()) -> Spec:
     """A complete spec, from whatever form it was given in."""
-    if isinstance(source, Spec):
+    if isinstance(source, Spec) and not overrides:
         return source
-    if isinstance(source, Mapping):
-        return complete(source, where="the spec").spec
+    if isinstance(source, Spec | Mapping):
+        raw = source.model_dump() if isinstance(source, Spec) else dict(source)
+        return complete(override(raw, overrides), where="the spec").spec
     return resolve(str(source), overrides).spec
 
 
 def start(spec: Spec, *, runs: Path, command: str) -> Iterator[Event]:
     """A new run, as its events; the first names it."""
     data = dataset.load(spec.data)
+    metrics.check_monitor(spec.training.monitor, data.task)
     findings = _examined(data)
     run = Run.create(runs, spec, lock_of(spec, data, command=command))
     yield from _attempt(run, spec, data, findings)
@@ -69,12 +73,16 @@ def start(spec: Spec, *, runs: Path, command: str) -> Iterator[Event]:
 def go_on(run: Run) -> Iterator[Event]:
     """The rest of a run that was stopped, as if it never had been."""
     if run.state().name == "succeeded":
-        raise RunError(f"run {run.name} is complete", hint=f"tagline runs show {run.name}")
+        raise RunError(f"run {run.name} is complete", hint=f"tagline runs show {run.directory}")
     spec, lock = run.spec(), run.lock()
     if spec.fingerprint() != lock["spec_fingerprint"]:
         hint = "put it back as it was, or start anew: tagline train " + str(run.directory / "spec.toml")
         raise RunError(f"{run.directory / 'spec.toml'} has changed since run {run.name} was started", hint=hint)
-    data = dataset.load(spec.data)
+    try:
+        data = dataset.load(spec.data)
+    except DataError as error:
+        hint = f"the run was started in {lock['directory']}: go there; what was piped in must be piped in again"
+        raise RunError(f"cannot read the data of run {run.name}: {error.message}", hint=hint) from error
     if data.fingerprint != lock["data_fingerprint"]:
         files = ", ".join(source.name for source in data.sources)
         hint = "put it back as it was, or start anew: tagline train " + str(run.directory / "spec.toml")
@@ -92,6 +100,7 @@ def lock_of(spec: Spec, data: Dataset, *, command: str) -> dict[str, Any]:
         "versions": versions(),
         "git_commit": _git_commit(),
         "command": command,
+        "directory": str(Path.cwd()),
     }
 
 
@@ -125,12 +134,12 @@ def _examined(data: Dataset) -> list[Finding]:
 
 def _attempt(run: Run, spec: Spec, data: Dataset, findings: Sequence[Finding]) -> Iterator[Event]:
     """Learn, keep the best, measure, and leave the run in a state that tells what happened."""
-    with run.held(), _Stop() as stop:
+    with run.held(), _Stop(run) as stop:
         run.set_state("running")
         try:
             yield from _Attempt(run, spec, data, findings, stop).events()
-        except (Interrupted, KeyboardInterrupt, GeneratorExit) as stop:
-            reason = stop.message if isinstance(stop, Interrupted) else "interrupted"
+        except (Interrupted, KeyboardInterrupt, GeneratorExit) as asked:
+            reason = asked.message if isinstance(asked, Interrupted) else "interrupted"
             run.set_state("cancelled", reason=f"{reason}; go on with: tagline train --resume {run.directory}")
             raise
         except BaseException as error:
@@ -167,7 +176,7 @@ class _Attempt:
             for message in [*unused_settings(self.spec.training, self.family), *self._warnings()]:
                 yield self._event("warning", message=message)
         yield from self._learn()
-        yield self._finish()
+        yield from self._finish()
 
     def _model(self) -> Classifier:
         if self.progress.last:
@@ -185,30 +194,29 @@ class _Attempt:
 
     def _learn(self) -> Iterator[Event]:
         """Consume the model's steps until they end, the budget is spent, patience runs out, or a signal says stop."""
+        if self.progress.stopped:
+            return
         settings = self.spec.training
         train, validation = self.data.splits["train"], self.data.splits["validation"]
         clock = _Clock(self.progress.seconds, budget_s=60 * settings.max_minutes)
         for step in self.model.fit(train, validation, seed=settings.seed):
+            self.stop.waits = True
             if not math.isfinite(step.loss):
-                raise TaglineError(
-                    f"the loss is {step.loss} at step {step.number}", hint="lower training.learning_rate"
-                )
-            last_chance = clock.is_over() or self.stop.signal is not None
+                hint = "lower training.learning_rate"
+                raise RunError(f"the loss is {step.loss} at step {step.number}", hint=hint)
             if step.number % settings.log_every == 0 or step.evaluate:
-                yield self._event(
-                    "step", step=step.number, total=step.total, loss=step.loss, settings=dict(step.settings)
-                )  # fmt: skip
-            if step.evaluate:
+                settings_now = dict(step.settings)
+                yield self._event("step", step=step.number, total=step.total, loss=step.loss, settings=settings_now)
+            if step.evaluate or (clock.is_over() and not self.progress.best):
                 yield self._evaluate(step)
-            if step.evaluate or last_chance:
-                self._keep(step, clock)
-            self.stop.raise_if_asked(self.run)
             if reason := self._enough(clock):
                 yield self._event("warning", message=reason)
+            if step.evaluate or reason or self.stop.signal is not None:
+                self._keep(step, clock, stopped=reason)
+                self.stop.raise_if_asked()
+            if reason:
                 break
-        if not self.progress.best:
-            yield self._evaluate(Step(0, 0, 0.0))
-            self._keep(Step(0, 0, 0.0), clock)
+        self.stop.waits = False
 
     def _enough(self, clock: "_Clock") -> str:
         settings = self.spec.training
@@ -244,15 +252,15 @@ class _Attempt:
         plain = {key: number for key, number in figures.items() if isinstance(number, float)}
         return self._event("evaluation", step=step.number, monitor=monitor, value=value, best=is_best, figures=plain)
 
-    def _keep(self, step: Step, clock: "_Clock") -> None:
+    def _keep(self, step: Step, clock: "_Clock", *, stopped: str) -> None:
         """Write a checkpoint and make it count."""
         name = f"{step.number:06d}"
         directory = self.run.checkpoint(name)
         storage.remove_directory(directory)
         with storage.writing_directory(directory) as scratch:
             self.model.save(scratch, resumable=True)
-        events = len(self.run.events())
-        self.progress = replace(self.progress, last=name, events=events, seconds=clock.seconds())
+        events = self.run.event_count()
+        self.progress = replace(self.progress, last=name, events=events, seconds=clock.seconds(), stopped=stopped)
         self.run.write_progress(self.progress)
 
     def _decision_layer(self, scores: Any) -> DecisionLayer:
@@ -261,13 +269,27 @@ class _Attempt:
             self.spec.decisions, task=self.data.task, labels=self.data.labels, scores=scores, truth=truth
         )  # fmt: skip
 
-    def _finish(self) -> Event:
+    def _unkept_promises(self, layer: DecisionLayer, held_out: Any) -> Iterator[str]:
+        """What the spec asks of the decision layer and the validation rows do not allow."""
+        target, validation = self.spec.decisions.target_precision, self.data.splits["validation"]
+        if not target:
+            return
+        figures = report.measured(self.data, validation, layer.answers(held_out))
+        reached = figures.get("accuracy_of_answered", figures.get("accuracy"))
+        if reached is None or reached < target:
+            shown = "cannot be measured" if reached is None else f"is {reached:.2f}"
+            yield f"decisions.target_precision = {target:g} was not reached: on validation it {shown}"
+
+    def _finish(self) -> Iterator[Event]:
         """Bundle the best model, and measure what was saved rather than what was in memory."""
         best = load_classifier(self.family, self.run.checkpoint(self.progress.best))
         validation, test = self.data.splits["validation"], self.data.splits["test"]
         held_out = scored(best, validation.texts, labels=len(self.data.labels))
         layer = self._decision_layer(held_out)
-        final = self._refitted() if best.refits and len(validation) else best
+        has_time = not 0 < 60 * self.spec.training.max_minutes <= self.progress.seconds
+        for message in self._unkept_promises(layer, held_out):
+            yield self._event("warning", message=message)
+        final = self._refitted() if best.refits and len(validation) and has_time else best
         made: dict[str, Any] = {}
 
         def fill(directory: Path) -> dict[str, Any]:
@@ -288,7 +310,7 @@ class _Attempt:
         bundle.write(self.run.bundle, fill=fill, card=lambda manifest: report.model_card(manifest, made["report"]))
         self.run.write_lines("predictions.jsonl", made["predictions"])
         self.run.write_json("report.json", made["report"])
-        return self._event("finished", run=str(self.run.directory), figures=_plain(made["report"]["test"]))
+        yield self._event("finished", run=str(self.run.directory), figures=_plain(made["report"]["test"]))
 
     def _refitted(self) -> Classifier:
         """The model that won, learned again with the validation rows too: they have done their work by now."""
@@ -296,7 +318,7 @@ class _Attempt:
         model = self._new_model(options)
         both = self.data.select("train", "validation")
         for _ in model.fit(both, self.data.select(), seed=self.spec.training.seed):
-            self.stop.raise_if_asked(self.run)
+            pass
         return model
 
     def _event(self, kind: str, **details: Any) -> Event:
@@ -327,10 +349,13 @@ class _Clock:
 
 
 class _Stop:
-    """SIGTERM and Ctrl-C during a run: noted, and acted on between two steps. A second Ctrl-C acts at once."""
+    """SIGTERM and Ctrl-C during a run. While there is something to save they wait for the step's end; else they act
+    at once, and so does a second Ctrl-C."""
 
-    def __init__(self) -> None:
+    def __init__(self, run: Run) -> None:
         self.signal: int | None = None
+        self.waits = False
+        self._run = run
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
@@ -343,16 +368,17 @@ class _Stop:
             signal.signal(number, handler)
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
-        if self.signal == signal.SIGINT == number:
-            raise KeyboardInterrupt
+        again = self.signal == number == signal.SIGINT
         self.signal = number
+        if again or not self.waits:
+            self.raise_if_asked()
 
-    def raise_if_asked(self, run: Run) -> None:
+    def raise_if_asked(self) -> None:
         """Stop here if a signal came; what was learned is in the last checkpoint."""
         if self.signal is not None:
             what = "interrupted" if self.signal == signal.SIGINT else "told to stop"
-            hint = f"tagline train --resume {run.directory}"
-            raise Interrupted(f"{what} after saving", signal_number=self.signal, hint=hint)
+            hint = f"tagline train --resume {self._run.directory}"
+            raise Interrupted(what + (" after saving" if self.waits else ""), signal_number=self.signal, hint=hint)
 
 
 def _git_commit() -> str:

@@ -126,7 +126,7 @@ def test_predict_pairs_two_by_two(place: Path, tagline: Command) -> None:
     assert len(tagline(*pairs, "Is it blue?", "Yes.", "Why?", "It rains.", "--json", cwd=place).json) == 2
     odd = tagline(*pairs, "Is it blue?", cwd=place)
     assert odd.code == 2
-    assert "1 texts do not pair up" in odd.err
+    assert "the last text has no second" in odd.err
 
 
 def test_predict_a_text_that_looks_like_an_option(place: Path, tagline: Command) -> None:

@@ -83,14 +83,16 @@ def test_killed_at_any_moment_nothing_trips_and_it_goes_on_to_the_same_end(
     begun = time.monotonic()
     tagline("train", data)
     usual_s = time.monotonic() - begun
-    chance = random.Random(os.getpid())
+    seed = os.getpid()
+    print(f"moments drawn with seed {seed}")
+    chance = random.Random(seed)
     for _ in range(5):
         with start(data, tmp_path) as process:
             time.sleep(chance.uniform(0.2 * usual_s, usual_s))
             process.kill()
     listed = tagline("runs", "list", "--json")
     assert listed.code == 0, listed.err
-    assert {entry["state"] for entry in listed.json} <= {"failed", "succeeded"}
+    assert {entry["state"] for entry in listed.json} <= {"failed", "succeeded", "waiting"}
     for run in list_runs(tmp_path / "runs"):
         if run.state().name != "succeeded":
             resumed = tagline("train", "--resume", run.name)

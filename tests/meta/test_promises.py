@@ -88,7 +88,7 @@ def read_by_a_run(spec: specs.Spec, runs: Path) -> set[str]:
     data = dataset.load(spies["data"])
     run = Run.create(runs, spec, training.lock_of(spec, data, command="a test"))
     spied: Any = SimpleNamespace(**spies, model=spec.model, model_dump=spec.model_dump)
-    list(training._Attempt(run, spied, data, [], training._Stop()).events())
+    list(training._Attempt(run, spied, data, [], training._Stop(run)).events())
     return seen
 
 

@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from types import FrameType
+from typing import Annotated
 
 import typer
 
@@ -14,12 +15,22 @@ from tagline.errors import Interrupted
 
 app = typer.Typer(
     name="tagline",
-    help="Labelled text to a trained, measured, served text classifier.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+
+@app.callback(invoke_without_command=True)
+def tagline(version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False) -> None:
+    """Labelled text to a trained and measured text classifier."""
+    if version:
+        from tagline import __version__, console
+
+        console.out(f"tagline {__version__}")
+        raise typer.Exit
+
+
 for command in (init.init, check.check, train.train, evaluate.evaluate, predict.predict, info.info):
     app.command()(command)
 app.add_typer(runs.app, name="runs")
@@ -32,6 +43,7 @@ def main() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command line; returns its exit code."""
+    arguments = arguments or ["--help"]
     ours = arguments[: arguments.index("--")] if "--" in arguments else arguments
     as_json, debug = "--json" in ours, "--debug" in ours
     signal.signal(signal.SIGTERM, _terminated)

@@ -1,19 +1,32 @@
 """`tagline check`: everything that is wrong with a spec and its data."""
 
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
 import typer
 
 from tagline.cli.options import Debug, Json, Overrides, Source
 
+if TYPE_CHECKING:
+    from tagline.spec import Data
+
 
 def check(source: Source, overrides: Overrides = None, json: Json = False, debug: Debug = False) -> None:
     """Say all that is wrong with spec and data before anything is spent. Exit code 1 if it cannot be trained on."""
-    from tagline import checks, console, dataset
+    from tagline import checks, console, dataset, metrics
     from tagline.columns import resolve
+    from tagline.errors import DataError
 
     resolved = resolve(source, overrides or ())
     for guess in resolved.guesses:
         console.say(f"guessed {guess}")
-    data = dataset.load(resolved.spec.data)
+    try:
+        data = dataset.load(resolved.spec.data)
+    except DataError:
+        if not json:
+            _show_the_rest(resolved.spec.data)
+        raise
+    metrics.check_monitor(resolved.spec.training.monitor, data.task)
     findings = checks.examine(data)
     sizes = {name: len(split) for name, split in data.splits.items()}
     failed = any(finding.severity == "error" for finding in findings)
@@ -34,6 +47,17 @@ def check(source: Source, overrides: Overrides = None, json: Json = False, debug
         console.out("this cannot be trained on" if failed else "ready to train")
     if failed:
         raise typer.Exit(1)
+
+
+def _show_the_rest(data: "Data") -> None:
+    """What else is wrong with data that has bad rows."""
+    from tagline import checks, console, dataset
+    from tagline.errors import DataError
+
+    with suppress(DataError):
+        readable = dataset.load(data.model_copy(update={"bad_rows": "skip"}))
+        found = [finding for finding in checks.examine(readable) if finding.code != "bad-rows"]
+        console.show_findings(found, with_rows=True)
 
 
 def _as_dict(finding: object) -> dict[str, object]:

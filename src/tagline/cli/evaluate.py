@@ -21,6 +21,8 @@ def evaluate(
     from tagline.runs import find_bundle
 
     report = evaluation.evaluate(find_bundle(bundle, runs), data, *(overrides or ()))
+    for finding in report["findings"]:
+        console.say(finding["message"], lead=f"! {finding['severity']} ")
     if json:
         console.out_json(report)
     else:

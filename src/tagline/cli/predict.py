@@ -1,7 +1,8 @@
 """`tagline predict`: answers for texts."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator
+from itertools import tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -60,32 +61,39 @@ def predict(
 
 
 def _answer(bundle: "Bundle", texts: list[str] | None, *, as_json: bool) -> None:
+    """Answer each text as soon as it is known."""
     from tagline import console
     from tagline.predictor import Predictor
 
     predictor = Predictor.of(bundle)
-    given = _given(texts, pair=predictor.pair)
+    shown, asked = tee(_given(texts, pair=predictor.pair))
     if as_json:
-        console.out_json([prediction.to_dict() for prediction in predictor.predict(given)])
+        console.out_json([prediction.to_dict() for prediction in predictor.stream(asked)])
         return
-    for text, prediction in zip(given, predictor.stream(given), strict=True):
+    for text, prediction in zip(shown, predictor.stream(asked), strict=True):
         console.out(_line(text, prediction))
 
 
-def _given(texts: list[str] | None, *, pair: bool) -> Sequence[Any]:
-    """The texts to answer, from the arguments or else from the lines of standard input."""
+def _given(texts: list[str] | None, *, pair: bool) -> Iterator[Any]:
+    """The texts to answer, from the arguments or else from the lines of standard input; pairs two by two."""
     from tagline.errors import SpecError
 
-    if not texts:
-        if sys.stdin is None or sys.stdin.isatty():
-            raise SpecError("no text to answer", hint='tagline predict BUNDLE "a text", or pipe lines of text in')
-        sys.stdin.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
-        texts = [line.rstrip("\r\n") for line in sys.stdin if line.strip()]
+    if not texts and (sys.stdin is None or sys.stdin.isatty()):
+        raise SpecError("no text to answer", hint='tagline predict BUNDLE "a text", or pipe lines of text in')
+    given = iter(texts) if texts else _lines()
     if not pair:
-        return texts
-    if len(texts) % 2:
-        raise SpecError(f"this bundle reads pairs, and {len(texts)} texts do not pair up", hint="give them two by two")
-    return list(zip(texts[::2], texts[1::2], strict=True))
+        yield from given
+        return
+    for first in given:
+        second = next(given, None)
+        if second is None:
+            raise SpecError("this bundle reads pairs, and the last text has no second", hint="give them two by two")
+        yield first, second
+
+
+def _lines() -> Iterator[str]:
+    sys.stdin.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
+    return (line.rstrip("\r\n") for line in sys.stdin)
 
 
 def _line(text: Any, prediction: "Prediction") -> str:

@@ -3,11 +3,14 @@
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tagline.cli.options import Debug, Json, RunName, Runs
+
+if TYPE_CHECKING:
+    from tagline.runs import Run, State
 
 app = typer.Typer(help="What has run here.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -18,7 +21,7 @@ def list_(runs: Runs = Path("runs"), json: Json = False, debug: Debug = False) -
     from tagline import console
     from tagline.runs import list_runs
 
-    found = [(run, run.state(), run.report()) for run in list_runs(runs)]
+    found = [(run, *_looked_at(run)) for run in list_runs(runs)]
     if json:
         console.out_json([
             {
@@ -87,6 +90,17 @@ def delete(
         console.out_json({"deleted": [run.name for run in found]})
     else:
         console.out(f"deleted {listed}")
+
+
+def _looked_at(run: "Run") -> "tuple[State, dict[str, Any] | None]":
+    """A run's state and report; one whose files are damaged has failed, and the others are listed all the same."""
+    from tagline.errors import RunError
+    from tagline.runs import State
+
+    try:
+        return run.state(), run.report()
+    except RunError as error:
+        return State("failed", created="", reason=error.message), None
 
 
 def _renamed(state: dict[str, str]) -> dict[str, str]:

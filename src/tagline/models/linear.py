@@ -6,11 +6,11 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, model_validator
 from safetensors.numpy import load_file, save_file
 
 from tagline.errors import DataError
@@ -43,9 +43,15 @@ class LinearOptions(Section):
     min_rows: int = Field(2, ge=1, description="training rows a feature must stand in")
     max_features: int = Field(100_000, ge=1, description="the most frequent are kept")
     max_characters: int = Field(20_000, ge=1, description="of a text that are read")
-    strength: float | Literal["auto"] = Field(
+    strength: Annotated[float, Field(gt=0)] | Literal["auto"] = Field(
         "auto", description="trust in the data against smoothness (C); auto: the best of three on validation"
     )
+
+    @model_validator(mode="after")
+    def _sees_something(self) -> Self:
+        if not self.words and not self.characters:
+            raise ValueError("words and characters are both 0: there is nothing to learn from")
+        return self
 
 
 class Linear:

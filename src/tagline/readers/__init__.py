@@ -110,7 +110,7 @@ class BadRows:
 
     mode: Literal["stop", "skip"] = "stop"
     rows: list[BadRow] = field(default_factory=list)
-    hint: str = 'mend them, or go on without them: data.bad_rows = "skip"'
+    hint: str = "mend them, or go on without them: data.bad_rows=skip"
 
     def add(self, file: str, line: int, reason: str) -> None:
         """Note a bad row; where bad rows stop, enough of them stop at once."""

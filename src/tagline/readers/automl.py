@@ -22,7 +22,12 @@ def recognises(sample: str, *, name: str) -> bool:  # noqa: ARG001 - the contrac
         row, _ = parsed(first)
         return bool(row and JSON_KEYS & row.keys())
     cells = [row for row in csv.reader(io.StringIO(sample, newline="")) if row]
-    return len(cells) > 0 and all(len(row) > 1 and row[0].lower() in ML_USES for row in cells[:50])
+    return len(cells) > 0 and all(map(_begins_with_use, cells[:50]))
+
+
+def _begins_with_use(row: Sequence[str]) -> bool:
+    """An ml_use, which may be left empty, then at least a text and for an empty one a label."""
+    return (len(row) > 1 and row[0].lower() in ML_USES) or (len(row) > 2 and row[0] == "")
 
 
 def inspect(name: str, layout: Layout, sample: str) -> dict[str, Any]:  # noqa: ARG001 - the contract's signature

@@ -3,7 +3,7 @@
 import json
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tagline.errors import DataError
@@ -27,7 +27,7 @@ def inspect(name: str, layout: Layout, sample: str) -> dict[str, Any]:  # noqa: 
     reasons: list[str] = []
     for line in filter(str.strip, lines_of(sample)):
         row, why = parsed(line)
-        columns |= dict.fromkeys(row or {})
+        columns |= dict.fromkeys(flat(row or {}))
         reasons.append(why or "an empty object")
     if not columns:
         raise DataError(f"{name} does not begin with a JSON object: {reasons[0]}", hint=ALIKE)
@@ -42,8 +42,9 @@ def blocks(source: Source, bad: BadRows) -> Iterator[Block]:
 def _rows(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cell]]]:
     """Each object's values as cells; a key it lacks is an empty cell."""
     for number, row in objects(source, bad):
+        values = flat(row)
         try:
-            cells = [cell(row.get(column)) for column in source.columns]
+            cells = [cell(values.get(column)) for column in source.columns]
         except RecursionError:
             bad.add(source.name, number, TOO_DEEP)
         else:
@@ -63,6 +64,17 @@ def objects(source: Source, bad: BadRows) -> Iterator[tuple[int, dict[str, Any]]
                 bad.add(source.name, number, why)
             else:
                 yield number, row
+
+
+def flat(row: Mapping[str, Any], *, prefix: str = "", levels: int = 8) -> dict[str, Any]:
+    """An object's values by key; those of an object inside it as `outer.inner`."""
+    found: dict[str, Any] = {}
+    for key, value in row.items():
+        if isinstance(value, dict) and value and levels:
+            found |= flat(value, prefix=f"{prefix}{key}.", levels=levels - 1)
+        else:
+            found[prefix + key] = value
+    return found
 
 
 def parsed(line: str) -> tuple[dict[str, Any] | None, str]:

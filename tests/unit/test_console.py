@@ -1,0 +1,65 @@
+"""What a person sees cannot be turned against them, and lines up."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tagline import console
+from tagline.cli import run
+from tagline.errors import DataError, Interrupted
+
+OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Characters that a terminal obeys; line feeds and tabs are harmless."""
+
+
+def test_names_and_labels_from_a_file_cannot_reach_the_terminal_raw(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = "evil\x1b[31m.csv"
+    rows = "".join(f"good thing {i},yes\x9b\nbad thing {i},no\u202e\n" for i in range(12))
+    Path(name).write_text(f"te\x1bxt,label\n{rows}")
+    for command in (["check", name], ["train", name], ["runs", "show"], ["predict", "last", "a good\x1b[2J thing"]):
+        assert run(command) == 0, command
+        printed = capsys.readouterr()
+        assert not OBEYED.search(printed.out + printed.err), command
+    assert run(["predict", "last", "good", "--json"]) == 0
+    printed = capsys.readouterr().out
+    assert not OBEYED.search(printed)
+    assert json.loads(printed)[0]["label"] == "yes\x9b"
+
+
+def test_an_error_is_what_and_where_then_the_next_thing_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    code = console.show_error(DataError("no row", hint="add one"), as_json=True, debug=False)
+    printed = capsys.readouterr()
+    assert printed.err == "error: no row\nnext: add one\n"
+    assert json.loads(printed.out) == {
+        "error": {"type": "DataError", "message": "no row", "hint": "add one", "exit_code": 3}
+    }
+    assert code == 3
+
+
+def test_a_stop_is_not_called_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert console.show_error(Interrupted("told to stop", signal_number=15), as_json=False, debug=False) == 143
+    assert console.show_error(KeyboardInterrupt(), as_json=False, debug=False) == 130
+    assert capsys.readouterr().err == "stopped: told to stop\nstopped: interrupted\n"
+
+
+def test_tables_line_up_with_wide_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    console.out_table(("label", "rows"), [("日本", "1"), ("ab", "20")], right=(1,))
+    assert capsys.readouterr().out == "label  rows\n日本      1\nab       20\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "shown"),
+    [
+        ("short", 10, "short"),
+        ("a longer text", 8, "a longe…"),
+        ("日本語です", 5, "日本…"),
+        ("two\nlines", 20, "two⏎lines"),
+    ],
+)
+def test_texts_are_shortened_to_columns(text: str, width: int, shown: str) -> None:
+    assert console.shortened(text, width) == shown
