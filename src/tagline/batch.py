@@ -57,7 +57,8 @@ def text_columns(bundle: Bundle, source: Source, named: Sequence[str] = ()) -> t
     wanted = tuple(named) or ((trained,) if isinstance(trained, str) else tuple(trained))
     if set(wanted) <= set(source.columns):
         return wanted
-    if not named and len(source.columns) == len(wanted) and not source.header:
+    # The only columns there are will do, unless what was taken for their names may be the first text.
+    if not named and len(source.columns) == len(wanted) and all(map(str.isidentifier, source.columns)):
         return source.columns
     missing = next(name for name in wanted if name not in source.columns)
     hint = "say which column holds the text: --text COLUMN"

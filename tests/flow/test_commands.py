@@ -166,6 +166,50 @@ def test_evaluate_measures_other_data(place: Path, tagline: Command, tmp_path: P
     assert 'has no column "message"; it has: body, what' in lacking.err
 
 
+def test_evaluate_measures_every_row_whatever_splits_the_file_names(
+    place: Path, tagline: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "items.csv").write_text("TEST,Where is my parcel?,delivery\nTEST,I was charged twice,billing\n")
+    columns = ["data.text=text", "data.labels=labels"]
+    done = tagline("evaluate", "last", tmp_path / "items.csv", *columns, "--runs", "messages.csv", "--json", cwd=place)
+    assert done.json["splits"] == {"test": 2}
+    assert done.json["test"]["accuracy"] == 1.0
+
+
+def test_evaluate_says_when_it_is_given_the_training_data(place: Path, tagline: Command) -> None:
+    done = tagline("evaluate", "last", SUPPORT / "messages.csv", "--runs", "messages.csv", cwd=place)
+    assert "this is the data that the bundle was trained on" in done.err
+
+
+def test_a_directory_that_is_no_run_is_not_deleted(tagline: Command, tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "state.json").write_text("{}")
+    assert tagline("runs", "delete", "project", "--yes").code == 4
+    assert (tmp_path / "project" / "state.json").exists()
+
+
+def test_a_damaged_run_is_listed_beside_the_others(tagline: Command, tmp_path: Path) -> None:
+    for _ in range(2):
+        tagline("train", SUPPORT / "pairs.csv", *QUICK)
+    first = sorted((tmp_path / "runs").iterdir())[0]
+    (first / "state.json").write_text("{")
+    listed = tagline("runs", "list", "--json")
+    assert [entry["state"] for entry in listed.json] == ["failed", "succeeded"]
+    assert "is damaged" in listed.json[0]["reason"]
+
+
+def test_answers_come_as_texts_come(place: Path) -> None:
+    command = [sys.executable, "-u", "-m", "tagline", "predict", "last", "--runs", "messages.csv"]
+    with subprocess.Popen(command, cwd=place, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for text in ("Where is my parcel?", "Where is it?"):
+            process.stdin.write(f"{text}\n")
+            process.stdin.flush()
+            if text == "Where is my parcel?":
+                assert process.stdout.readline().startswith("delivery")
+
+
 def test_evaluate_names_a_label_that_the_bundle_does_not_have(place: Path, tagline: Command, tmp_path: Path) -> None:
     (tmp_path / "odd.csv").write_text("message,topic\nhello,praise\nhi,weather\n")
     done = tagline("evaluate", "last", tmp_path / "odd.csv", "--runs", "messages.csv", cwd=place)

@@ -155,6 +155,50 @@ def test_patience_and_a_budget_stop_early_and_say_so(tmp_path: Path) -> None:
         assert any(message.startswith(said) for message in warnings), warnings
 
 
+@pytest.mark.parametrize("setting", ["training.patience=1", "training.max_minutes=0.0001"])
+def test_stopped_early_and_then_killed_it_goes_on_to_the_same_end(
+    tmp_path: Path, setting: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tagline import bundle
+
+    settings = (setting, "training.monitor=log_loss")
+    whole = library.train(SUPPORT / "pairs.csv", *settings, runs=tmp_path / "whole")
+
+    def killed(*_: object, **__: object) -> None:
+        raise SystemError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bundle, "write", killed)
+        with pytest.raises(SystemError):
+            library.train(SUPPORT / "pairs.csv", *settings, runs=tmp_path / "killed")
+    [run] = list_runs(tmp_path / "killed")
+    library.train(run.directory, resume=True)
+    assert contents(run) == contents(whole)
+    assert events(run) == events(whole)
+
+
+def test_a_target_that_validation_does_not_allow_is_said(tmp_path: Path) -> None:
+    run = library.train(SUPPORT / "pairs.csv", "decisions.target_precision=0.99", runs=tmp_path)
+    warnings = [event["message"] for event in run.events() if event["event"] == "warning"]
+    assert any("decisions.target_precision = 0.99 was not reached" in message for message in warnings)
+
+
+def test_overrides_count_whatever_the_spec_is_given_as(tmp_path: Path) -> None:
+    raw = {"data": {"train": str(SUPPORT / "pairs.csv")}}
+    first = library.train(raw, "data.test_share=0.3", "model.strength=2.0", runs=tmp_path)
+    assert first.spec().data.test_share == 0.3
+    second = library.train(first.spec(), "data.test_share=0.2", runs=tmp_path)
+    assert second.spec().data.test_share == 0.2
+    with pytest.raises(SpecError, match="takes its spec from the run"):
+        library.train(first.directory, "data.test_share=0.1", resume=True)
+
+
+def test_a_monitor_of_the_other_task_is_refused_before_anything_is_spent(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="jaccard is a figure of task multi"):
+        library.train(SUPPORT / "pairs.csv", "training.monitor=jaccard", runs=tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
 def test_a_setting_without_effect_is_said(tmp_path: Path) -> None:
     run = library.train(SUPPORT / "pairs.csv", "training.epochs=9", runs=tmp_path)
     assert "training.epochs has no effect on family linear" in [event.get("message") for event in run.events()]

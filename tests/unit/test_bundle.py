@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import tagline
-from tagline.bundle import FORMAT, Bundle
+from tagline.bundle import FORMAT, Bundle, Manifest
 from tagline.errors import BundleError, DataError
 from tagline.runs import Run
 
@@ -64,6 +64,30 @@ def test_a_changed_byte_is_an_error_that_names_the_file(bundle: Path) -> None:
     Bundle.load(bundle)
 
 
+def signed(bundle: Path, **changes: object) -> None:
+    """Change the manifest, and its own checksum with it."""
+    manifest = Manifest.model_validate_json((bundle / "tagline.json").read_text()).model_copy(update=changes)
+    manifest = manifest.model_copy(update={"sha256": manifest.digest()})
+    (bundle / "tagline.json").write_text(manifest.model_dump_json())
+
+
+def test_a_changed_manifest_is_an_error_that_names_it(bundle: Path) -> None:
+    text = (bundle / "tagline.json").read_text()
+    (bundle / "tagline.json").write_text(text.replace('"billing"', '"bolling"'))
+    with pytest.raises(BundleError, match=r"tagline\.json has changed"):
+        tagline.load(bundle)
+
+
+def test_a_manifest_that_lacks_files_or_decisions_is_damaged(bundle: Path) -> None:
+    signed(bundle, decisions={})
+    with pytest.raises(BundleError, match="decisions"):
+        tagline.load(bundle)
+    signed(bundle, files={})
+    (bundle / "config.json").unlink()
+    with pytest.raises(BundleError, match="is damaged"):
+        tagline.load(bundle)
+
+
 def test_a_missing_file_is_named(bundle: Path) -> None:
     (bundle / "vocabulary.json").unlink()
     with pytest.raises(BundleError, match=r"vocabulary\.json is missing"):
@@ -96,18 +120,25 @@ def test_a_bundle_of_a_newer_version_says_what_to_do(bundle: Path) -> None:
 
 @pytest.mark.parametrize("name", ["../outside", "/etc/passwd"])
 def test_a_manifest_cannot_name_files_outside(bundle: Path, name: str) -> None:
-    manifest = json.loads((bundle / "tagline.json").read_text())
-    manifest["files"][name] = "0" * 64
-    (bundle / "tagline.json").write_text(json.dumps(manifest))
+    files = json.loads((bundle / "tagline.json").read_text())["files"]
+    signed(bundle, files={**files, name: "0" * 64})
     with pytest.raises(BundleError, match="outside the bundle"):
         Bundle.load(bundle)
 
 
 def test_a_family_that_is_not_installed_is_said(bundle: Path) -> None:
-    manifest = json.loads((bundle / "tagline.json").read_text())
-    (bundle / "tagline.json").write_text(json.dumps(manifest | {"family": "oracle"}))
+    signed(bundle, family="oracle")
     with pytest.raises(BundleError, match='no family "oracle"'):
         tagline.load(bundle)
+
+
+def test_what_comes_from_the_data_stays_text_in_the_card(tmp_path: Path) -> None:
+    odd = "<img src=x>|[a](b)"
+    rows = "".join(f'good {i},yes\nbad {i},"{odd}"\n' for i in range(15))
+    (tmp_path / "odd.csv").write_text(f"text,label\n{rows}")
+    card = (tagline.train(tmp_path / "odd.csv", runs=tmp_path / "runs").bundle / "README.md").read_text()
+    assert "<img" not in card.replace("\\<", "")
+    assert "| \\<img src=x\\>\\|\\[a\\]\\(b\\) |" in card
 
 
 def test_the_model_card_tells_what_was_measured(run: Run) -> None:

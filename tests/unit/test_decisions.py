@@ -111,8 +111,24 @@ def test_what_is_decided_is_what_is_shown() -> None:
     fitted = layer(
         np.zeros((0, 1)), np.zeros((0, 1), bool), task="multi", labels=("x",), thresholds=0.5, calibrate=False
     )
-    answers = fitted.answers(np.array([[0.4999999]], np.float32))
-    assert (answers.scores[0, 0] >= 0.5) == answers.chosen[0, 0]
+    [prediction] = fitted.predictions(fitted.answers(np.array([[0.4999999]], np.float32)))
+    assert prediction.scores == {"x": 0.5}
+    assert prediction.labels == ("x",)
+
+
+def test_equal_scores_are_answered_together_or_not_at_all() -> None:
+    scores = np.tile(np.float32([0.9, 0.1]), (40, 1))
+    truth = np.arange(40) % 2
+    fitted = layer(scores, np.sort(truth), target_precision=0.95, calibrate=False)
+    assert (fitted.answers(scores).chosen == np.sort(truth))[~fitted.answers(scores).abstained].mean() == 0.5
+    sure = np.concatenate([np.tile(np.float32([0.99, 0.01]), (40, 1)), scores])
+    careful = layer(sure, np.r_[np.zeros(40, int), np.sort(truth)], target_precision=0.95, calibrate=False)
+    assert careful.answers(sure).abstained.tolist() == [False] * 40 + [True] * 40
+
+
+def test_a_dozen_rows_that_are_all_right_do_not_make_it_certain() -> None:
+    scores = np.tile(np.float32([0.7, 0.3]), (12, 1))
+    assert layer(scores, np.zeros(12, int)).answers(scores).scores.max() < 0.9
 
 
 def test_it_goes_through_the_manifest_unchanged() -> None:
