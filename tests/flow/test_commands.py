@@ -151,6 +151,20 @@ def test_a_reader_that_has_seen_enough_is_no_error(place: Path) -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_output_that_cannot_be_written_is_an_error_of_the_place(tmp_path: Path) -> None:
+    done = {
+        where: subprocess.run(
+            f"{sys.executable} -m tagline info {where}", shell=True, cwd=tmp_path,
+            stderr=subprocess.PIPE, text=True, check=False,
+        )
+        for where in ("> /dev/full", ">&-")
+    }  # fmt: skip
+    assert done["> /dev/full"].returncode == 5
+    assert "cannot write the output: No space left on device" in done["> /dev/full"].stderr
+    assert (done[">&-"].returncode, done[">&-"].stderr) == (0, "")
+
+
 def test_evaluate_measures_other_data(place: Path, tagline: Command, tmp_path: Path) -> None:
     done = tagline("evaluate", "last", SUPPORT / "messages.csv", "--runs", "messages.csv", "--json", cwd=place)
     report = done.json

@@ -1,5 +1,6 @@
 """The command line: one file a command group, one place where errors end."""
 
+import errno
 import io
 import os
 import signal
@@ -11,7 +12,7 @@ from typing import Annotated
 import typer
 
 from tagline.cli import check, evaluate, info, init, predict, runs, train
-from tagline.errors import Interrupted
+from tagline.errors import Interrupted, PlaceError, SpecError
 
 app = typer.Typer(
     name="tagline",
@@ -51,9 +52,10 @@ def run(arguments: Sequence[str]) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = app(args=list(arguments), prog_name="tagline", standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # closed by whoever called us
+            sys.stdout.flush()
     except (BrokenPipeError, SystemExit):  # the reader of our output has seen enough; typer makes an exit of it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return 128 + signal.SIGPIPE
     except typer.Exit as done:
         return done.exit_code
@@ -63,11 +65,19 @@ def run(arguments: Sequence[str]) -> int:
         from tagline import console
 
         if hasattr(error, "format_message"):  # wrong usage, as typer puts it
-            from tagline.errors import SpecError
-
             error = SpecError(error.format_message(), hint="tagline --help, or --help after any command")
+        elif isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EIO, errno.EBADF):
+            _discard_output()
+            hint = "free some space, or send it elsewhere"
+            error = PlaceError(f"cannot write the output: {error.strerror}", hint=hint)
         return console.show_error(error, as_json=as_json, debug=debug)
     return code if isinstance(code, int) else 0
+
+
+def _discard_output() -> None:
+    """Let nothing more be written to where writing failed, not even at the end of the process."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _terminated(number: int, _frame: FrameType | None) -> None:
