@@ -182,6 +182,8 @@ class Progress:
                 self._task, description="training", completed=event["step"], total=event["total"],
                 note=f"loss {event['loss']:.3f}",
             )  # fmt: skip
+        elif event["event"] == "phase" and self._bar is not None:
+            self._bar.update(self._task, description=event["message"], completed=0, total=None, note="")
         elif line := _event_line(event):
             if self._bar is not None:
                 self._bar.console.print(_safe(line), highlight=False, markup=False, soft_wrap=True)
@@ -194,9 +196,8 @@ def _event_line(event: Mapping[str, Any]) -> str:
     match event["event"]:
         case "started":
             sizes = ", ".join(f"{rows:,} {name}" for name, rows in event["splits"].items())
-            return (
-                f"run {event['run']}: family {event['family']}, task {event['task']}, {event['labels']} labels; {sizes}"
-            )
+            what = f"family {event['family']}, task {event['task']}, {event['labels']} labels"
+            return f"run {event['run']}\n    {what}; {sizes}"
         case "resumed":
             return f"run {event['run']}: going on from step {int(event['checkpoint'])}"
         case "step":
@@ -207,6 +208,8 @@ def _event_line(event: Mapping[str, Any]) -> str:
             return f"validation {event['monitor']} {event['value']:.4f} at step {event['step']}{best}"
         case "warning":
             return f"warning: {event['message']}"
+        case "phase":
+            return str(event["message"])
     return ""
 
 

@@ -289,7 +289,10 @@ class _Attempt:
         has_time = not 0 < 60 * self.spec.training.max_minutes <= self.progress.seconds
         for message in self._unkept_promises(layer, held_out):
             yield self._event("warning", message=message)
-        final = self._refitted() if best.refits and len(validation) and has_time else best
+        final = best
+        if best.refits and len(validation) and has_time:
+            yield {"event": "phase", "message": "learning once more, with the validation rows too"}
+            final = self._refitted()
         made: dict[str, Any] = {}
 
         def fill(directory: Path) -> dict[str, Any]:
