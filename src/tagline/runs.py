@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar, get_args
+from typing import Any, Literal, Self, TypeVar
 
 from tagline import spec as specs
 from tagline import storage
@@ -277,11 +277,6 @@ def find_bundle(name: str, runs: Path) -> Path:
         state = run.state()
         raise RunError(f"run {run.name} has no bundle: it is {state.name}", hint=state.reason)
     return run.bundle
-
-
-def state_names() -> tuple[str, ...]:
-    """Every state a run can be in."""
-    return get_args(StateName)
 
 
 def _json(value: Any) -> str:

@@ -51,8 +51,7 @@ def test_a_text_of_unknown_words_has_no_features() -> None:
 
 def test_the_most_frequent_features_are_kept() -> None:
     learned = features(words=1, characters=0, max_features=3)
-    assert len(learned) == 3
-    assert {"app"} < set(learned.blocks[0].terms) | {"x"}
+    assert learned.blocks[0].terms == [",", "app", "the"]  # in 12 rows each, all others in 8 or 4
 
 
 @pytest.mark.parametrize("strength", [1.0, 16.0])

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def check(source: Source, overrides: Overrides = None, json: Json = False, debug: Debug = False) -> None:
     """Say all that is wrong with spec and data before anything is spent. Exit code 1 if it cannot be trained on."""
-    from tagline import checks, console, dataset, metrics
+    from tagline import checks, console, dataset, metrics, report
     from tagline.columns import resolve
     from tagline.errors import DataError
 
@@ -33,9 +33,7 @@ def check(source: Source, overrides: Overrides = None, json: Json = False, debug
     if json:
         console.out_json({
             "ok": not failed, "task": data.task, "labels": list(data.labels), "splits": sizes,
-            "guesses": list(resolved.guesses),
-            "fingerprint": data.fingerprint,
-            "files": [{"file": s.name, "format": s.format, "encoding": s.encoding.name} for s in data.sources],
+            "guesses": list(resolved.guesses), **report.described(data),
             "findings": [_as_dict(finding) for finding in findings],
         })  # fmt: skip
     else:

@@ -30,7 +30,7 @@ def inspect(name: str, layout: Layout, sample: str) -> dict[str, Any]:
     rows = _sample_rows(sample, separator)
     if not rows:
         raise DataError(f"{name} has no row")
-    header = _has_header(rows) if layout.header == "auto" else layout.header
+    header = looks_like_header(rows[0], rows[1:]) if layout.header == "auto" else layout.header
     columns = told_apart(rows[0]) if header else tuple(f"column_{i + 1}" for i in range(len(rows[0])))
     return {"separator": separator, "header": header, "columns": columns}
 
@@ -215,10 +215,6 @@ def _evenness(rows: Sequence[Sequence[str]]) -> float:
     if not rows:
         return 0.0
     return sum(len(row) == len(rows[0]) for row in rows) / len(rows)
-
-
-def _has_header(rows: Sequence[Sequence[str]]) -> bool:
-    return looks_like_header(rows[0], rows[1:])
 
 
 def _is_number(cell: str) -> bool:
