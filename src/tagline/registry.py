@@ -9,11 +9,17 @@ from typing import Any
 from tagline.errors import PlaceError, SpecError
 
 BUILT_IN: dict[str, dict[str, str]] = {
-    "models": {"linear": "tagline.models.linear:Linear"},
-    "trackers": {},
+    "models": {"encoder": "tagline.models.encoder:Encoder", "linear": "tagline.models.linear:Linear"},
+    "trackers": {
+        "mlflow": "tagline.trackers.mlflow:MLflow",
+        "tensorboard": "tagline.trackers.tensorboard:TensorBoard",
+        "wandb": "tagline.trackers.wandb:WeightsAndBiases",
+    },
     "exports": {},
     "launchers": {},
 }
+EXTRA = {"models": "train", "trackers": "track", "exports": "train", "launchers": "vertex"}
+"""What to install for a built-in implementation that cannot be imported."""
 SINGULAR = {"models": "family", "trackers": "tracker", "exports": "export", "launchers": "place"}
 
 
@@ -38,7 +44,7 @@ def find(kind: str, name: str) -> Any:
         return getattr(import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         ours = name in BUILT_IN[kind]
-        hint = 'pip install "tagline[train]"' if ours else "update or remove the package that brings it"
+        hint = f'pip install "tagline[{EXTRA[kind]}]"' if ours else "update or remove the package that brings it"
         raise PlaceError(f"{SINGULAR[kind]} {name} cannot be loaded: {error}", hint=hint) from error
 
 

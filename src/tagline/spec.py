@@ -114,9 +114,12 @@ class Training(Section):
     monitor: Monitor = Field("macro_f1", description="the validation figure that decides which model is kept")
     patience: int = Field(0, ge=0, description="evaluations without a gain before it stops; 0: never")
     class_weights: Literal["none", "balanced"] = Field("none", description='or "balanced": rare labels count more')
+    label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of the truth given to the other labels")
     precision: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         "auto", description="what the device does best"
     )
+    evaluate_every: int = Field(0, ge=0, description="steps between two evaluations; 0: each epoch")
+    sharding: Literal["none", "full"] = Field("none", description='or "full": the model itself is split over workers')
     seed: Seed = Field(42, description="of everything random in training")
     max_minutes: float = Field(0, ge=0, description="a budget; 0: none")
     log_every: int = Field(50, ge=1, description="steps between two events")

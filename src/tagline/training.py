@@ -4,10 +4,11 @@ import math
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib import metadata
@@ -17,21 +18,24 @@ from typing import Any, Self
 
 from pydantic import BaseModel
 
-from tagline import __version__, bundle, checks, dataset, metrics, registry, report, storage
+from tagline import __version__, bundle, checks, dataset, devices, metrics, registry, report, storage, trackers, workers
 from tagline.bundle import load_classifier
 from tagline.checks import Finding
 from tagline.columns import complete, resolve
-from tagline.dataset import Dataset
+from tagline.dataset import Dataset, Text
 from tagline.decisions import DecisionLayer
 from tagline.errors import DataError, Interrupted, RunError, SpecError, TaglineError
-from tagline.models import Classifier, Step
+from tagline.models import Classifier, Scores, Step
 from tagline.predictor import Predictor, scored
-from tagline.runs import Run
+from tagline.runs import Run, list_runs
 from tagline.spec import Spec, Training, override
+from tagline.workers import World, world
 
 Event = dict[str, Any]
 """A line of events.jsonl: `event` says which kind."""
 
+CHECKPOINT_EVERY_S = 300.0
+"""Where evaluations are further apart, so that a machine taken away costs minutes and not an epoch."""
 LOCKED_PACKAGES = ("numpy", "scipy", "scikit-learn", "pyarrow", "torch", "transformers", "tokenizers", "onnxruntime")
 
 
@@ -61,23 +65,30 @@ def spec_of(source: Spec | Mapping[str, Any] | str | Path, overrides: Sequence[s
     return resolve(str(source), overrides).spec
 
 
-def start(spec: Spec, *, runs: Path, command: str) -> Iterator[Event]:
-    """A new run, as its events; the first names it."""
+def start(spec: Spec, *, runs: Path, command: str, job: str = "") -> Iterator[Event]:
+    """A new run, as its events; the first names it. A job that was started again goes on with the run it has begun."""
+    here = world()
+    if begun := here.share(_begun(runs, job) if job and here.is_main else None):
+        yield from go_on(begun)
+        return
+    chosen = trackers.chosen(spec.tracking.to) if here.is_main else {}
+    _check_workers(spec, here)
     data = dataset.load(spec.data)
     metrics.check_monitor(spec.training.monitor, data.task)
     findings = _examined(data)
-    run = Run.create(runs, spec, lock_of(spec, data, command=command))
-    yield from _attempt(run, spec, data, findings)
+    model = _new_model(spec, data, spec.model)
+    lock = lock_of(spec, data, command=command, job=job)
+    _check_same_data(data, here.share(lock))
+    with nullcontext(Run.create(runs, spec, lock)) if here.is_main else _scratch(spec, lock) as run:
+        yield from trackers.tracked(_attempt(run, spec, data, findings, model), run=run, trackers=chosen)
 
 
 def go_on(run: Run) -> Iterator[Event]:
     """The rest of a run that was stopped, as if it never had been."""
-    if run.state().name == "succeeded":
-        raise RunError(f"run {run.name} is complete", hint=f"tagline runs show {run.directory}")
-    spec, lock = run.spec(), run.lock()
-    if spec.fingerprint() != lock["spec_fingerprint"]:
-        hint = "put it back as it was, or start anew: tagline train " + str(run.directory / "spec.toml")
-        raise RunError(f"{run.directory / 'spec.toml'} has changed since run {run.name} was started", hint=hint)
+    here = world()
+    spec, lock = here.share(_unchanged(run) if here.is_main else None) or (run.spec(), run.lock())
+    chosen = trackers.chosen(spec.tracking.to) if here.is_main else {}
+    _check_workers(spec, here)
     try:
         data = dataset.load(spec.data)
     except DataError as error:
@@ -87,16 +98,66 @@ def go_on(run: Run) -> Iterator[Event]:
         files = ", ".join(source.name for source in data.sources)
         hint = "put it back as it was, or start anew: tagline train " + str(run.directory / "spec.toml")
         raise RunError(f"the data ({files}) has changed since run {run.name} was started", hint=hint)
-    yield from _attempt(run, spec, data, _examined(data))
+    with nullcontext(run) if here.is_main else _scratch(spec, lock) as own:
+        yield from trackers.tracked(_attempt(own, spec, data, _examined(data)), run=own, trackers=chosen)
 
 
-def lock_of(spec: Spec, data: Dataset, *, command: str) -> dict[str, Any]:
+def _begun(runs: Path, job: str) -> Run | None:
+    """The run that a job has begun, before it was started again."""
+    return next((run for run in reversed(list_runs(runs)) if run.lock().get("job") == job), None)
+
+
+def _unchanged(run: Run) -> tuple[Spec, dict[str, Any]]:
+    """The spec and the lock of a run that can be gone on with."""
+    if run.state().name == "succeeded":
+        raise RunError(f"run {run.name} is complete", hint=f"tagline runs show {run.directory}")
+    spec, lock = run.spec(), run.lock()
+    if spec.fingerprint() != lock["spec_fingerprint"]:
+        hint = "put it back as it was, or start anew: tagline train " + str(run.directory / "spec.toml")
+        raise RunError(f"{run.directory / 'spec.toml'} has changed since run {run.name} was started", hint=hint)
+    return spec, lock
+
+
+def _check_workers(spec: Spec, here: World) -> None:
+    """Refuse to share the work of a family that cannot share it."""
+    family: str = spec.model.family  # type: ignore[attr-defined]
+    if here.size > 1 and "sharding" not in registry.find("models", family).uses:
+        raise SpecError(f"family {family} learns in one process", hint="leave out --workers")
+
+
+def _check_same_data(data: Dataset, lock: Mapping[str, Any]) -> None:
+    if data.fingerprint != lock["data_fingerprint"]:
+        hint = "copy the same files to every machine"
+        raise RunError(f"worker {world().rank} reads other data than the main worker", hint=hint)
+
+
+@contextmanager
+def _scratch(spec: Spec, lock: dict[str, Any]) -> Iterator[Run]:
+    """The record of a worker that is not the main one: nobody reads it."""
+    with tempfile.TemporaryDirectory(prefix=storage.SCRATCH_PREFIX) as directory:
+        yield Run.create(Path(directory), spec, lock)
+
+
+def _new_model(spec: Spec, data: Dataset, options: BaseModel) -> Classifier:
+    """A model of the spec's family that has learned nothing yet."""
+    family: str = spec.model.family  # type: ignore[attr-defined]
+    model: Classifier = registry.find("models", family).create(
+        options, training=spec.training, task=data.task, labels=data.labels, pair=data.pair
+    )
+    return model
+
+
+def lock_of(spec: Spec, data: Dataset, *, command: str, job: str = "") -> dict[str, Any]:
     """What a run depends on, and what it would take to make it again."""
+    uses_torch = "precision" in registry.find("models", spec.model.family).uses  # type: ignore[attr-defined]
+    device = devices.choose(devices.found(), local_rank=world().local_rank) if uses_torch else None
     return {
         "spec_fingerprint": spec.fingerprint(),
         "data_fingerprint": data.fingerprint,
         "seed": spec.training.seed,
-        "device": "cpu",
+        "device": f"{device.kind}: {device.name}" if device else "cpu",
+        "workers": world().size,
+        "job": job,
         "versions": versions(),
         "git_commit": _git_commit(),
         "command": command,
@@ -132,12 +193,14 @@ def _examined(data: Dataset) -> list[Finding]:
     return findings
 
 
-def _attempt(run: Run, spec: Spec, data: Dataset, findings: Sequence[Finding]) -> Iterator[Event]:
+def _attempt(
+    run: Run, spec: Spec, data: Dataset, findings: Sequence[Finding], model: Classifier | None = None
+) -> Generator[Event, None, None]:  # fmt: skip
     """Learn, keep the best, measure, and leave the run in a state that tells what happened."""
     with run.held(), _Stop(run) as stop:
         run.set_state("running")
         try:
-            yield from _Attempt(run, spec, data, findings, stop).events()
+            yield from _Attempt(run, spec, data, findings, stop, model).events()
         except (Interrupted, KeyboardInterrupt, GeneratorExit) as asked:
             reason = asked.message if isinstance(asked, Interrupted) else "interrupted"
             run.set_state("cancelled", reason=f"{reason}; go on with: tagline train --resume {run.directory}")
@@ -151,15 +214,18 @@ def _attempt(run: Run, spec: Spec, data: Dataset, findings: Sequence[Finding]) -
 class _Attempt:
     """One process's work on a run."""
 
-    def __init__(self, run: Run, spec: Spec, data: Dataset, findings: Sequence[Finding], stop: "_Stop") -> None:
+    def __init__(
+        self, run: Run, spec: Spec, data: Dataset, findings: Sequence[Finding], stop: "_Stop", model: Classifier | None
+    ) -> None:  # fmt: skip
         self.run = run
         self.stop = stop
         self.spec = spec
         self.data = data
         self.findings = findings
         self.family: str = spec.model.family  # type: ignore[attr-defined]
-        self.progress = run.progress()
-        self.model = self._model()
+        self.world = world()
+        self.progress = self.world.share(run.progress())
+        self.model = model or self._model()
 
     def events(self) -> Iterator[Event]:
         """Everything that happens, each event written down before it is shown."""
@@ -176,18 +242,15 @@ class _Attempt:
             for message in [*unused_settings(self.spec.training, self.family), *self._warnings()]:
                 yield self._event("warning", message=message)
         yield from self._learn()
-        yield from self._finish()
+        workers.leave()
+        if self.world.is_main:
+            yield from self._finish()
 
     def _model(self) -> Classifier:
-        if self.progress.last:
+        """The model of the last checkpoint; a worker that has none is given its weights by the main one."""
+        if self.progress.last and self.world.is_main:
             return load_classifier(self.family, self.run.checkpoint(self.progress.last))
-        return self._new_model(self.spec.model)
-
-    def _new_model(self, options: BaseModel) -> Classifier:
-        model: Classifier = registry.find("models", self.family).create(
-            options, training=self.spec.training, task=self.data.task, labels=self.data.labels, pair=self.data.pair
-        )
-        return model
+        return _new_model(self.spec, self.data, self.spec.model)
 
     def _warnings(self) -> list[str]:
         return [finding.message for finding in self.findings if finding.severity == "warning"]
@@ -199,28 +262,46 @@ class _Attempt:
         settings = self.spec.training
         train, validation = self.data.splits["train"], self.data.splits["validation"]
         clock = _Clock(self.progress.seconds, budget_s=60 * settings.max_minutes)
+        due_s = clock.seconds() + CHECKPOINT_EVERY_S
         for step in self.model.fit(train, validation, seed=settings.seed):
             self.stop.waits = True
             if not math.isfinite(step.loss):
                 hint = "lower training.learning_rate"
                 raise RunError(f"the loss is {step.loss} at step {step.number}", hint=hint)
             if step.number % settings.log_every == 0 or step.evaluate:
-                settings_now = dict(step.settings)
-                yield self._event("step", step=step.number, total=step.total, loss=step.loss, settings=settings_now)
-            if step.evaluate or (clock.is_over() and not self.progress.best):
+                yield self._event(
+                    "step", step=step.number, total=step.total, loss=step.loss, rows=step.rows,
+                    settings=dict(step.settings),
+                )  # fmt: skip
+            # Clocks and signals differ from worker to worker; what they do about them must not.
+            is_over, is_due, is_asked = self.world.any(
+                clock.is_over(), clock.seconds() > due_s, self.stop.signal is not None
+            )
+            if step.evaluate or (is_over and not self.progress.best):
                 yield self._evaluate(step)
-            if reason := self._enough(clock):
+            if reason := self._enough(is_over=is_over):
                 yield self._event("warning", message=reason)
-            if step.evaluate or reason or self.stop.signal is not None:
+            if step.evaluate or reason or is_due or is_asked:
                 self._keep(step, clock, stopped=reason)
-                self.stop.raise_if_asked()
+                due_s = clock.seconds() + CHECKPOINT_EVERY_S
+                self.stop.raise_if_asked(is_asked=is_asked)
             if reason:
                 break
         self.stop.waits = False
 
-    def _enough(self, clock: "_Clock") -> str:
+    def _scores(self, texts: Sequence[Text]) -> Scores:
+        """The model's scores, every worker having made its share of them."""
+        here, labels = self.world, len(self.data.labels)
+        if here.size == 1:
+            return scored(self.model, texts, labels=labels)
+        mine = list(texts[here.rank :: here.size])
+        # Workers that share one model's layers must go through them equally often.
+        fill = [texts[0]] * (math.ceil(len(texts) / here.size) - len(mine))
+        return here.interleaved(scored(self.model, mine + fill, labels=labels)[: len(mine)], total=len(texts))
+
+    def _enough(self, *, is_over: bool) -> str:
         settings = self.spec.training
-        if clock.is_over():
+        if is_over:
             return f"stopped after training.max_minutes = {settings.max_minutes:g}"
         if settings.patience and self.progress.evaluations_without_gain >= settings.patience:
             return f"stopped: no gain in {settings.patience} evaluations (training.patience)"
@@ -234,7 +315,7 @@ class _Attempt:
         figures: dict[str, Any] = {}
         value, is_best = None, True
         if len(split):
-            scores = scored(self.model, split.texts, labels=len(self.data.labels))
+            scores = self._scores(split.texts)
             layer = self._decision_layer(scores)
             figures = report.measured(self.data, split, layer.answers(scores))
             value = figures.get(monitor)
@@ -318,7 +399,7 @@ class _Attempt:
     def _refitted(self) -> Classifier:
         """The model that won, learned again with the validation rows too: they have done their work by now."""
         options = self.spec.model.model_copy(update=self.progress.best_settings)
-        model = self._new_model(options)
+        model = _new_model(self.spec, self.data, options)
         both = self.data.select("train", "validation")
         for _ in model.fit(both, self.data.select(), seed=self.spec.training.seed):
             pass
@@ -376,12 +457,14 @@ class _Stop:
         if again or not self.waits:
             self.raise_if_asked()
 
-    def raise_if_asked(self) -> None:
-        """Stop here if a signal came; what was learned is in the last checkpoint."""
-        if self.signal is not None:
+    def raise_if_asked(self, *, is_asked: bool = False) -> None:
+        """Stop here if a signal came, to this worker or another; what was learned is in the last checkpoint."""
+        if self.signal is not None or is_asked:
             what = "interrupted" if self.signal == signal.SIGINT else "told to stop"
             hint = f"tagline train --resume {self._run.directory}"
-            raise Interrupted(what + (" after saving" if self.waits else ""), signal_number=self.signal, hint=hint)
+            raise Interrupted(
+                what + (" after saving" if self.waits else ""), signal_number=self.signal or signal.SIGTERM, hint=hint
+            )
 
 
 def _git_commit() -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "docs/tutorial.md", "docs/how-to/python.md")
+PAGES = ("README.md", "docs/tutorial.md", "docs/how-to/python.md", "docs/how-to/tracking.md")
 NUMBER = re.compile(r"-?\d+\.\d+")
 RUN_NAME = re.compile(r"\d{8}-\d{6}-\w+")
 

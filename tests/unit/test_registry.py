@@ -70,7 +70,7 @@ def test_an_unknown_name_is_explained(kind: str, name: str, sentence: str) -> No
 
 def test_a_kind_that_has_no_names_yet_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "known", lambda kind: {})
-    assert registry.explain_unknown("trackers", "wandb") == 'no tracker "wandb"; there are: none yet'
+    assert registry.explain_unknown("exports", "onnx") == 'no export "onnx"; there are: none yet'
 
 
 def test_a_plug_in_adds_a_family_with_options_of_its_own(install: Install) -> None:

@@ -183,7 +183,7 @@ def test_a_spec_cannot_be_changed() -> None:
         ),
         ("[tuning]\ntrials = 0", "tuning.trials: must be at least 1, not 0"),
         ('[tracking]\nto = "wandb"', 'tracking.to: must be a list, not "wandb"'),
-        ('[tracking]\nto = ["wandbb"]', 'tracking.to: no tracker "wandbb"; there are: none yet'),
+        ('[tracking]\nto = ["wandbb"]', 'tracking.to: no tracker "wandbb"; did you mean wandb?'),
         ("[vertex]\nspot = 0", "vertex.spot: must be true or false, not 0"),
         ("[model]\nwords = 9", "model.words: must be at most 5, not 9"),
         ("[model]\nword = 2", "model.word: no such setting; did you mean words?"),

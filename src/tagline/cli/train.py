@@ -1,13 +1,18 @@
 """`tagline train`: a run."""
 
+import os
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tagline.cli.options import Debug, Json, Overrides, Runs
+
+if TYPE_CHECKING:
+    from tagline.columns import Resolved
+    from tagline.runs import Run
 
 
 def train(
@@ -18,32 +23,53 @@ def train(
     resume: Annotated[
         str | None, typer.Option("--resume", metavar="RUN", help="Go on with a run that was stopped.")
     ] = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, metavar="N", help="Processes on this machine; else one a GPU.")
+    ] = None,
     runs: Runs = Path("runs"),
     json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Train a classifier, measure it, and bundle it. A data file needs no spec: its columns are guessed."""
-    from tagline import console, training
+    from tagline import workers as processes
     from tagline.columns import resolve
     from tagline.errors import SpecError
-    from tagline.runs import Run, find_run
+    from tagline.runs import find_run
 
     if (source is None) == (resume is None):
         hint = "tagline train DATA, tagline train SPEC, or tagline train --resume RUN"
         raise SpecError("train takes a spec, a data file, or a run to resume: one of them", hint=hint)
-    if resume is not None:
-        events = training.go_on(find_run(resume, runs))
+    if (code := processes.verdict()) is not None:
+        raise typer.Exit(code)
+    found = find_run(resume, runs) if resume is not None else resolve(str(source), overrides or ())
+    cluster = processes.Cluster.of(os.environ)
+    if count := processes.are_needed(workers, cluster):
+        raise typer.Exit(processes.launch(sys.argv[1:], count=count, cluster=cluster))
+    with processes.as_one_of_many():
+        _work(found, runs=runs, as_json=json)
+
+
+def _work(found: "Run | Resolved", *, runs: Path, as_json: bool) -> None:
+    """Train in this process, alone or as one of several workers; the main one speaks."""
+    from tagline import console, training
+    from tagline.runs import Run
+    from tagline.workers import job, world
+
+    if isinstance(found, Run):
+        events = training.go_on(found)
     else:
-        resolved = resolve(str(source), overrides or ())
-        for guess in resolved.guesses:
+        for guess in found.guesses if world().is_main else ():
             console.say(f"guessed {guess}")
-        events = training.start(resolved.spec, runs=runs, command=shlex.join(["tagline", *sys.argv[1:]]))
+        command = shlex.join(["tagline", *sys.argv[1:]])
+        events = training.start(found.spec, runs=runs, command=command, job=job())
     directory = Path()
     with console.Progress() as progress:
         for event in events:
-            directory = Path(event.get("run", directory))
-            progress.show(event)
-    show(Run(directory), as_json=json)
+            if world().is_main:
+                directory = Path(event.get("run", directory))
+                progress.show(event)
+    if world().is_main:
+        show(Run(directory), as_json=as_json)
 
 
 def show(run: Any, *, as_json: bool) -> None:

@@ -28,6 +28,8 @@ class Step:
     evaluate: bool = False
     settings: Mapping[str, float] = field(default_factory=dict)
     """What varies from step to step, such as the learning rate; of a family that refits, options of its own."""
+    rows: int = 0
+    """Training rows seen so far, each epoch anew; 0 where a step is not made of rows."""
 
 
 @dataclass(frozen=True, slots=True)

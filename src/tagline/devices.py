@@ -1,0 +1,55 @@
+"""What torch computes on, and in which precision: chosen by pure functions from facts about the machine."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["cuda", "mps", "cpu"]
+Precision = Literal["float32", "bfloat16", "float16"]
+
+
+@dataclass(frozen=True)
+class Device:
+    """One device as torch sees it."""
+
+    kind: Kind
+    name: str
+    number: int = 0
+    has_bfloat16: bool = False
+    """In hardware: where it is emulated it is slower than float32."""
+
+    @property
+    def address(self) -> str:
+        """As `torch.device` takes it."""
+        return f"{self.kind}:{self.number}" if self.kind == "cuda" else self.kind
+
+
+def choose(found: list[Device], *, local_rank: int = 0) -> Device:
+    """The device of one worker: the best kind there is, and of several of that kind the worker's own."""
+    for kind in ("cuda", "mps", "cpu"):
+        if same := [device for device in found if device.kind == kind]:
+            return same[local_rank % len(same)]
+    raise ValueError("a machine without a CPU")
+
+
+def precision_of(setting: Literal["auto", "float32", "bfloat16", "float16"], device: Device) -> Precision:
+    """What to compute in: `auto` is bfloat16 where the device has it, float16 on older GPUs, else float32."""
+    if setting != "auto":
+        return setting
+    if device.has_bfloat16:
+        return "bfloat16"
+    return "float16" if device.kind == "cuda" else "float32"
+
+
+def found() -> list[Device]:
+    """Every device of this machine that torch can use."""
+    import torch
+
+    devices = []
+    for number in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
+        major, _ = torch.cuda.get_device_capability(number)
+        devices.append(Device("cuda", torch.cuda.get_device_name(number), number, has_bfloat16=major >= 8))
+    if torch.backends.mps.is_available():
+        devices.append(Device("mps", "Apple GPU"))
+    can = torch.cpu.get_capabilities()
+    has_bfloat16 = any(can.get(name, False) for name in ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16"))
+    return [*devices, Device("cpu", str(can.get("cpu_name", "CPU")), has_bfloat16=has_bfloat16)]

@@ -1,0 +1,213 @@
+"""The training loop of every torch family: batches of similar length in, steps out, its state a plain dictionary."""
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_optimizer_state_dict,
+    set_optimizer_state_dict,
+)
+from torch.distributed.fsdp import fully_shard
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+
+from tagline import batches
+from tagline.models import Step
+from tagline.spec import Training
+from tagline.tokens import Ints, Sequences
+from tagline.workers import Place
+
+WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
+FLAT = StateDictOptions(full_state_dict=True, cpu_offload=True, flatten_optimizer_state_dict=True)
+LARGEST_GRADIENT = 1.0
+Kept = tuple[dict[str, Tensor], dict[str, Any]]
+"""What a loop needs to go on, beside the network's weights: tensors, and plain values."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Parameters, by name, that learn at the same share of the learning rate."""
+
+    names: Sequence[str]
+    scale: float
+    decays: bool
+
+
+class Loss:
+    """How wrong the logits of some sequences are, one number each, and how much each of them counts."""
+
+    def __init__(self, targets: NDArray[Any], *, task: str, labels: int, balanced: bool, smoothing: float) -> None:
+        self.is_multi = task == "multi"
+        self.smoothing = smoothing
+        counts = targets.sum(axis=0) if self.is_multi else np.bincount(targets, minlength=labels)
+        others = len(targets) - counts if self.is_multi else len(targets) / labels
+        weights = others / np.maximum(counts, 1) if balanced else np.ones(labels)
+        self.label_weights = torch.tensor(weights, dtype=torch.float32)
+
+    def weights(self, targets: Tensor) -> Tensor:
+        """How much each sequence counts. For task `multi` it is its labels that count more or less, in the loss."""
+        return torch.ones(len(targets)) if self.is_multi else self.label_weights[targets]
+
+    def __call__(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """The loss of each sequence."""
+        if not self.is_multi:
+            return cross_entropy(logits, targets, reduction="none", label_smoothing=self.smoothing)
+        truth = targets.to(logits.dtype) * (1 - self.smoothing) + self.smoothing / 2
+        emphasis = self.label_weights.to(logits.device)
+        return binary_cross_entropy_with_logits(logits, truth, reduction="none", pos_weight=emphasis).mean(dim=1)
+
+
+@dataclass(frozen=True)
+class Examples:
+    """What is learned: token sequences, and the target and the weight of each."""
+
+    sequences: Sequences
+    targets: Tensor
+    weights: Tensor
+    pad: int
+
+
+def rate_at(step: int, *, total: int, warmup_share: float) -> float:
+    """The share of the learning rate at a step, counted from 0: up to 1 in a straight line, then down towards 0."""
+    warmup = math.ceil(warmup_share * total)
+    return (step + 1) / warmup if step < warmup else (total - step) / (total - warmup)
+
+
+class Loop:
+    """The optimisation of one network."""
+
+    def __init__(
+        self, network: nn.Module, groups: Sequence[Group], examples: Examples, loss: Loss, *,
+        learning_rate: float, training: Training, seed: int, place: Place,
+    ) -> None:  # fmt: skip
+        self.network, self.examples, self.loss, self.training, self.place = network, examples, loss, training, place
+        self.seed = seed
+        self.learning_rate = learning_rate
+        self.lengths = examples.sequences.lengths
+        self.steps_an_epoch = math.ceil(len(self.lengths) / training.batch_size)
+        self.total = self.steps_an_epoch * training.epochs
+        self.done = 0
+        self.is_sharded = training.sharding == "full" and place.world.size > 1
+        self.wrapped = self._wrapped()
+        named = dict(network.named_parameters())  # sharding has put others in their place
+        self.optimizer = torch.optim.AdamW(
+            [
+                {"params": [named[name] for name in group.names], "lr": learning_rate * group.scale,
+                 "weight_decay": training.weight_decay if group.decays else 0.0}
+                for group in groups
+            ],
+            fused=place.device.kind != "mps" and not self.is_sharded,
+        )  # fmt: skip
+        self.full_rates: list[float] = [group["lr"] for group in self.optimizer.param_groups]
+        # A gradient below 6e-8 is zero in float16; scaled up it is not.
+        self.scaler = torch.amp.GradScaler(place.device.kind, enabled=place.precision == "float16")
+
+    def _wrapped(self) -> nn.Module:
+        if self.is_sharded:
+            for part in self.network.modules():
+                if isinstance(part, nn.ModuleList):
+                    for layer in part:
+                        fully_shard(layer)
+            fully_shard(self.network)
+            return self.network
+        if self.place.world.size > 1:
+            return DistributedDataParallel(self.network, gradient_as_bucket_view=True)
+        return self.network
+
+    def steps(self) -> Iterator[Step]:
+        """Learn from where it stands to the end; a step is worth measuring at the end of an epoch, or every n."""
+        every = self.training.evaluate_every or self.steps_an_epoch
+        rows = len(self.lengths)
+        while self.done < self.total:
+            epoch, first = divmod(self.done, self.steps_an_epoch)
+            order = batches.of_epoch(self.lengths, batch_size=self.training.batch_size, seed=self.seed, epoch=epoch)
+            seen = epoch * rows + sum(map(len, order[:first]))
+            for batch in order[first:]:
+                rate = rate_at(self.done, total=self.total, warmup_share=self.training.warmup_share)
+                loss = self._step(batch, rate)
+                self.done += 1
+                seen += len(batch)
+                evaluate = self.done % every == 0 or self.done == self.total
+                settings = {"learning_rate": rate * self.learning_rate}
+                yield Step(self.done, self.total, loss, evaluate=evaluate, settings=settings, rows=seen)
+
+    def _step(self, batch: Ints, rate: float) -> float:
+        """One step down: every worker takes its share of the batch, in parts that fit into memory."""
+        for group, full_rate in zip(self.optimizer.param_groups, self.full_rates, strict=True):
+            group["lr"] = rate * full_rate
+        # Nothing random needs to be remembered: what a step draws follows from its number.
+        torch.manual_seed((self.seed * 1_000_003 + self.done) * 1_009 + self.place.world.rank)
+        self.wrapped.train()
+        total_weight = float(self.examples.weights[batch].sum())
+        loss = 0.0
+        for part, counts, is_last in self._parts(batch):
+            with self._without_exchange(until=is_last):
+                part_loss = self._loss(part) * (counts / total_weight)
+                # The workers' gradients are averaged, where their sum is meant.
+                self.scaler.scale(part_loss * self.place.world.size).backward()  # type: ignore[no-untyped-call]
+            loss += float(part_loss.detach())
+        self.scaler.unscale_(self.optimizer)
+        nn.utils.clip_grad_norm_(self.network.parameters(), LARGEST_GRADIENT)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.optimizer.zero_grad()
+        return self.place.world.sum(loss)
+
+    def _parts(self, batch: Ints) -> Iterator[tuple[Ints, float, bool]]:
+        """This worker's share of a batch, whether it counts, and whether it is the last part.
+
+        Workers wait for each other in every part, so one that has fewer, or none, goes through a row that does not
+        count.
+        """
+        share = batch[self.place.world.rank :: self.place.world.size]
+        parts = list(batches.within_budget(share, self.lengths, most_tokens=self.place.most_tokens))
+        most = int(self.place.world.most(len(parts)))
+        for number in range(most):
+            is_real = number < len(parts)
+            yield parts[number] if is_real else batch[:1], float(is_real), number == most - 1
+
+    def _loss(self, part: Ints) -> Tensor:
+        """The weighted sum of the losses of some sequences."""
+        inputs = self.place.tensors(self.examples.sequences.padded(part, pad=self.examples.pad))
+        device = torch.device(self.place.device.address)
+        precision = getattr(torch, self.place.precision)
+        with torch.autocast(device.type, precision, enabled=precision != torch.float32):
+            logits = self.wrapped(**inputs)
+        targets, weights = self.examples.targets[part].to(device), self.examples.weights[part].to(device)
+        return (self.loss(logits.float(), targets) * weights).sum()
+
+    def _without_exchange(self, *, until: bool) -> AbstractContextManager[Any]:
+        """Gradients of all parts but the last stay with the worker."""
+        if self.is_sharded:
+            self.wrapped.set_requires_gradient_sync(until)  # type: ignore[operator]
+        elif isinstance(self.wrapped, DistributedDataParallel) and not until:
+            context: AbstractContextManager[Any] = self.wrapped.no_sync()
+            return context
+        return nullcontext()
+
+    def weights(self) -> dict[str, Tensor]:
+        """The network's weights, whole, in main memory; in every worker at once."""
+        return cast("dict[str, Tensor]", get_model_state_dict(self.network, options=WHOLE))
+
+    def state(self) -> Kept:
+        """What is needed to go on, in every worker at once."""
+        flat: dict[str, Any] = get_optimizer_state_dict(self.network, self.optimizer, options=FLAT)
+        tensors = {name: value for name, value in flat.items() if isinstance(value, Tensor)}
+        return tensors, {"done": self.done, "scaler": self.scaler.state_dict()}
+
+    def restore(self, kept: Kept) -> None:
+        """Go on from there."""
+        tensors, values = kept
+        now: dict[str, Any] = get_optimizer_state_dict(self.network, self.optimizer, options=FLAT)
+        set_optimizer_state_dict(self.network, self.optimizer, now | tensors, options=FLAT)
+        self.scaler.load_state_dict(values["scaler"])
+        self.done = values["done"]

