@@ -9,7 +9,7 @@ help:
 	@echo "make demo    set up, then train, measure and use a classifier on the sample data"
 	@echo "make test    set up, then check the code and run the tests"
 	@echo "make check   formatting, lint, types, import order, generated pages"
-	@echo "make bench   the figures of the README (bench-start, bench-reading, bench-linear)"
+	@echo "make bench   the figures of the README (bench-start, bench-reading, bench-linear, bench-training)"
 	@echo "make docs    write the generated pages anew"
 	@echo "make clean   remove the virtual environment and what runs left behind"
 
@@ -33,7 +33,7 @@ check: setup
 	$(BIN)/pytest tests/meta
 	$(BIN)/python docs/build.py --check
 
-bench: bench-start bench-reading bench-linear
+bench: bench-start bench-reading bench-linear bench-training
 
 bench-%: setup
 	$(BIN)/python benchmarks/$*.py

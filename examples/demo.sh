@@ -1,7 +1,8 @@
 #!/bin/sh
-# The whole way on the sample data, offline: check, train, predict, look back. `make demo` runs it.
+# The whole way on the sample data, offline: check, train two families, compare them, predict. `make demo` runs it.
 set -eu
 cd "$(dirname "$0")/.."
+mkdir -p runs
 
 step() {
     printf '\n\033[1m$ %s\033[0m\n' "$1"
@@ -9,9 +10,10 @@ step() {
 }
 
 step 'tagline check examples/support/messages.csv'
+step 'tagline train examples/support/messages.csv model.family=linear --json > runs/linear.json'
 step 'tagline train examples/support/messages.csv'
+step 'tagline runs list'
 step 'tagline predict last "the app logs me out every five minutes" "Parcel says delivered but nothing is here"'
 step 'tagline predict last --input examples/support/new-messages.csv --output runs/new-messages.csv'
 step 'head -n 4 runs/new-messages.csv'
-step 'tagline runs list'
 printf '\nThat was the whole way. README.md goes through it slowly; tagline init FILE starts with your own data.\n'

@@ -3,14 +3,17 @@
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tagline.tokens import Ints
+
+Lengths = NDArray[np.int32]
 
 BATCHES_A_POOL = 50
 """Rows are sorted by length inside random pools of this many batches: hardly any padding, and still a random order."""
 
 
-def of_epoch(lengths: Ints, *, batch_size: int, seed: int, epoch: int) -> list[Ints]:
+def of_epoch(lengths: Lengths, *, batch_size: int, seed: int, epoch: int) -> list[Ints]:
     """Every sequence once, in batches of similar length; the order depends on seed and epoch alone."""
     random = np.random.default_rng([seed, epoch])
     order = random.permutation(len(lengths))
@@ -22,7 +25,7 @@ def of_epoch(lengths: Ints, *, batch_size: int, seed: int, epoch: int) -> list[I
     return [found[number] for number in random.permutation(len(found))]
 
 
-def within_budget(numbers: Ints, lengths: Ints, *, most_tokens: int) -> Iterator[Ints]:
+def within_budget(numbers: Ints, lengths: Lengths, *, most_tokens: int) -> Iterator[Ints]:
     """Sequences by length, in parts of at most so many tokens, padding included; a longer one stands alone."""
     order = numbers[np.argsort(lengths[numbers], kind="stable")]
     first = 0

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tagline import registry, storage
 from tagline.decisions import DecisionLayer
-from tagline.errors import BundleError, SpecError
+from tagline.errors import BundleError, PlaceError, SpecError
 from tagline.models import Classifier
 
 FORMAT = 1
@@ -99,6 +99,11 @@ def load_classifier(family: str, directory: Path) -> Classifier:
         raise BundleError(f"{directory}: {error.message}", hint=hint) from error
     try:
         classifier: Classifier = implementation.load(directory)
+    except ImportError as error:
+        hint = 'pip install "tagline[train]"'
+        raise PlaceError(
+            f"a bundle of family {family} needs {error.name}, which is not installed", hint=hint
+        ) from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         hint = "make it again, or restore it"
         raise BundleError(f"{directory} is damaged: {type(error).__name__}: {error}", hint=hint) from error

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import sys
+import time
 import traceback
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -148,6 +149,7 @@ class Progress:
     def __init__(self) -> None:
         self._bar: RichProgress | None = None
         self._task: Any = None
+        self._pace = _Pace()
 
     def __enter__(self) -> Self:
         if sys.stderr.isatty():
@@ -158,12 +160,11 @@ class Progress:
                 SpinnerColumn,
                 TextColumn,
                 TimeElapsedColumn,
-                TimeRemainingColumn,
             )
 
             self._bar = Progress(
                 SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[note]}"),
-                TimeElapsedColumn(), TimeRemainingColumn(), console=Console(stderr=True), transient=True,
+                TimeElapsedColumn(), console=Console(stderr=True), transient=True,
             )  # fmt: skip
             self._bar.start()
             self._task = self._bar.add_task("reading the data", total=None, note="")
@@ -177,19 +178,49 @@ class Progress:
 
     def show(self, event: Mapping[str, Any]) -> None:
         """One event."""
-        if event["event"] == "step" and self._bar is not None:
+        is_step = event["event"] in ("step", "tick")
+        pace = self._pace.after(event) if is_step else ""
+        if is_step and self._bar is not None:
             self._bar.update(
                 self._task, description="training", completed=event["step"], total=event["total"],
-                note=f"loss {event['loss']:.3f}",
+                note=f"loss {event['loss']:.3f}{pace}",
             )  # fmt: skip
         elif event["event"] == "phase" and self._bar is not None:
             self._bar.update(self._task, description=event["message"], completed=0, total=None, note="")
         elif line := _event_line(event):
+            line += pace
             if self._bar is not None:
                 self._bar.console.print(_safe(line), highlight=False, markup=False, soft_wrap=True)
                 self._bar.update(self._task, description="training")
             else:
                 say(line)
+
+
+class _Pace:
+    """How fast steps go by, seen from where they are shown."""
+
+    def __init__(self) -> None:
+        self._first: tuple[float, int, int] | None = None
+
+    def after(self, event: Mapping[str, Any]) -> str:
+        """Rows a second and the time left, once there are two steps to tell them from."""
+        now, step, rows = time.monotonic(), event["step"], event.get("rows", 0)
+        if self._first is None:
+            self._first = now, step, rows
+            return ""
+        begun, first_step, first_rows = self._first
+        seconds, steps = now - begun, step - first_step
+        if seconds <= 0 or steps <= 0:
+            return ""
+        rate = f"  {(rows - first_rows) / seconds:,.0f} rows/s" if rows else ""
+        left_s = round((event["total"] - step) * seconds / steps)
+        return f"{rate}  {_duration(left_s)} left"
+
+
+def _duration(seconds: int) -> str:
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
 
 
 def _event_line(event: Mapping[str, Any]) -> str:

@@ -3,12 +3,16 @@
 import gc
 import hashlib
 import math
+import os
 import re
+import tempfile
 import unicodedata
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
+from pathlib import Path
 from typing import Any, Literal, Protocol, overload
 
 import numpy as np
@@ -50,13 +54,58 @@ class Example:
     line: int
 
 
-class Texts(Sequence[Text]):
-    """Texts kept as Arrow columns, read as Python strings only when asked for: a view of some rows."""
+class Column:
+    """Texts in a file without a name, added and read back by the chunk: memory does not grow with them."""
 
-    def __init__(self, columns: Sequence[Sequence[pa.Array]], rows: Ints) -> None:
+    def __init__(self) -> None:
+        directory = Path(tempfile.gettempdir())
+        with storage.disk_errors(directory):
+            self._file = tempfile.TemporaryFile(prefix=storage.SCRATCH_PREFIX, dir=directory)  # noqa: SIM115
+        weakref.finalize(self, self._file.close)
+        self._places: list[tuple[int, int]] = []
+        """Where each chunk stands in the file, and where its texts do after the list of their ends."""
+        self.starts = [0]
+        """The first row of each chunk, and after them the number of rows."""
+        self._last: tuple[int, pa.Array] | None = None
+
+    def append(self, array: pa.Array) -> None:
+        """Add a chunk."""
+        _, offsets, content = array.buffers()
+        with storage.disk_errors(Path(tempfile.gettempdir())):
+            place = self._file.tell()
+            self._file.write(memoryview(offsets)[: 8 * (len(array) + 1)])
+            self._places.append((place, self._file.tell()))
+            self._file.write(content or b"")
+            self._file.flush()
+        self.starts.append(self.starts[-1] + len(array))
+
+    def __getitem__(self, number: int) -> pa.Array:
+        """One chunk; the one read last is kept."""
+        if self._last is None or self._last[0] != number:
+            rows = self.starts[number + 1] - self.starts[number]
+            place, content_place = self._places[number]
+            offsets = self._read(place, content_place - place)
+            content = self._read(content_place, int(np.frombuffer(offsets, np.int64)[-1]))
+            buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content)]
+            self._last = number, pa.Array.from_buffers(pa.large_string(), rows, buffers)
+        return self._last[1]
+
+    def _read(self, place: int, size: int) -> bytes:
+        """Bytes of the file; a system call may give fewer than asked for."""
+        parts: list[bytes] = []
+        while size and (part := os.pread(self._file.fileno(), size, place)):
+            parts.append(part)
+            place, size = place + len(part), size - len(part)
+        return b"".join(parts)
+
+
+class Texts(Sequence[Text]):
+    """Texts read as Python strings only when asked for: a view of some rows."""
+
+    def __init__(self, columns: Sequence[Column], rows: Ints) -> None:
         self._columns = columns
         self._rows = rows
-        self._starts = np.cumsum([0, *(len(chunk) for chunk in columns[0])])
+        self._starts = np.array(columns[0].starts)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -155,7 +204,7 @@ class Dataset:
 class _Store:
     """All rows, by column."""
 
-    columns: tuple[tuple[pa.Array, ...], ...]
+    columns: tuple[Column, ...]
     targets: NDArray[Any]
     groups: Ints
     lines: NDArray[np.int32]
@@ -228,7 +277,7 @@ class _Reading:
         self.label_set = _label_set(data)
         self.sources: list[Source] = []
         self.source_ends: list[int] = []
-        self.texts: list[list[pa.Array]] = [[] for _ in data.text_columns]
+        self.texts = tuple(Column() for _ in data.text_columns)
         self.hashes: list[Ints] = []
         self.lines: list[NDArray[np.int32]] = []
         self.given: list[NDArray[np.int8]] = []
@@ -257,8 +306,8 @@ class _Reading:
         texts = [_strings(_kept(batch.columns[name], kept)) for name in self.data.text_columns]
         self.label_set.add([_kept(batch.columns[name], kept) for name in self.data.label_columns])
         arrays = [pa.array(column, pa.large_string()) for column in texts]
-        for chunks, array in zip(self.texts, arrays, strict=True):
-            chunks.append(array)
+        for column, array in zip(self.texts, arrays, strict=True):
+            column.append(array)
         keys = zip(*(map(normalised, column) for column in texts), strict=True)
         self.hashes.append(np.fromiter(map(hash, keys), np.int64, len(lines)))
         self.lines.append(lines)
@@ -289,7 +338,7 @@ class _Reading:
         task, labels, targets = self.label_set.finished()
         groups = group_ids(np.concatenate(self.hashes))
         store = _Store(
-            columns=tuple(map(tuple, self.texts)), targets=targets, groups=groups,
+            columns=self.texts, targets=targets, groups=groups,
             lines=np.concatenate(self.lines), source_ends=np.array(self.source_ends),
         )  # fmt: skip
         split_rows, leaked = _split(self.data, np.concatenate(self.given), groups, targets)

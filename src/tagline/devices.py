@@ -1,5 +1,6 @@
 """What torch computes on, and in which precision: chosen by pure functions from facts about the machine."""
 
+import os
 from dataclasses import dataclass
 from typing import Literal
 
@@ -38,6 +39,15 @@ def precision_of(setting: Literal["auto", "float32", "bfloat16", "float16"], dev
     if device.has_bfloat16:
         return "bfloat16"
     return "float16" if device.kind == "cuda" else "float32"
+
+
+def make_repeatable(device: Device) -> None:
+    """Let the same work on the same device give the same bits; a CPU does so by itself."""
+    import torch
+
+    if device.kind == "cuda":
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS asks for to be deterministic
+        torch.use_deterministic_algorithms(True, warn_only=True)
 
 
 def found() -> list[Device]:

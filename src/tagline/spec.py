@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
@@ -25,7 +26,7 @@ from pydantic_core import ErrorDetails
 from tagline import registry
 from tagline.errors import PlaceError, SpecError
 
-DEFAULT_FAMILY = "linear"
+DEFAULT_FAMILY = "encoder"
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
@@ -267,8 +268,15 @@ def read(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def override(raw: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """A copy of the raw tables with `section.key=value` put in; a value that is no TOML is a text."""
+    """A copy of the raw tables with `section.key=value` put in; a value that is no TOML is a text.
+
+    Another family than the one that is written down comes with options of its own, in place of that one's.
+    """
     tables = {name: dict(table) if isinstance(table, Mapping) else table for name, table in raw.items()}
+    families = [text.partition("=")[2].strip(" \"'") for text in overrides if re.match(r"\s*model\.family\s*=", text)]
+    model = tables.get("model", {})
+    if families and isinstance(model, dict) and model.get("family", families[-1]) != families[-1]:
+        tables["model"] = {}
     for text in overrides:
         key, equals, value = text.partition("=")
         section, dot, leaf = key.strip().partition(".")

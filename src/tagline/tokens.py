@@ -72,16 +72,16 @@ class Sequences:
     types: NDArray[np.uint8] | None
     starts: Ints
     """Where each sequence starts, and after them where the last one ends."""
-    rows: Ints
+    rows: NDArray[np.int32]
     """The text that each sequence is from."""
 
     def __len__(self) -> int:
         return len(self.rows)
 
     @property
-    def lengths(self) -> Ints:
+    def lengths(self) -> NDArray[np.int32]:
         """Tokens of each sequence."""
-        return np.diff(self.starts)
+        return np.diff(self.starts).astype(np.int32)
 
     def padded(self, numbers: Ints, *, pad: int) -> dict[str, Ints]:
         """These sequences side by side, the shorter ones filled up: what a model's forward pass takes."""
@@ -99,7 +99,7 @@ class Sequences:
 
 def in_memory(texts: Iterable[Sequence[Encoded]], *, with_types: bool) -> Sequences:
     """Sequences of a few texts."""
-    ids, types, ends, rows = array("q"), array("B"), array("q", [0]), array("q")
+    ids, types, ends, rows = array("q"), array("B"), array("q", [0]), array("i")
     for row, sequences in enumerate(texts):
         for sequence_ids, sequence_types in sequences:
             ids.extend(sequence_ids)
@@ -108,17 +108,20 @@ def in_memory(texts: Iterable[Sequence[Encoded]], *, with_types: bool) -> Sequen
             rows.append(row)
     return Sequences(
         np.array(ids, np.int64), np.array(types, np.uint8) if with_types else None,
-        np.array(ends, np.int64), np.array(rows, np.int64),
+        np.array(ends, np.int64), np.array(rows, np.int32),
     )  # fmt: skip
 
 
 def on_disk(texts: Iterable[Sequence[Encoded]], *, with_types: bool, vocabulary: int) -> Sequences:
     """Sequences of any number of texts, in files without a name that are gone when the process is."""
     kind = np.uint16 if vocabulary <= 2**16 else np.uint32
-    lengths, rows = array("q"), array("q")
-    directory = Path(tempfile.gettempdir())
-    with storage.disk_errors(directory):
-        ids_file, types_file = (tempfile.TemporaryFile(prefix=storage.SCRATCH_PREFIX) for _ in range(2))  # noqa: SIM115
+    lengths, rows = array("i"), array("i")
+    scratch = tempfile.TemporaryFile
+    with (
+        storage.disk_errors(Path(tempfile.gettempdir())),
+        scratch(prefix=storage.SCRATCH_PREFIX) as ids_file,
+        scratch(prefix=storage.SCRATCH_PREFIX) as types_file,
+    ):
         for row, sequences in enumerate(texts):
             for ids, types in sequences:
                 ids_file.write(np.asarray(ids, kind).tobytes())
@@ -127,12 +130,12 @@ def on_disk(texts: Iterable[Sequence[Encoded]], *, with_types: bool, vocabulary:
                 rows.append(row)
         for file in (ids_file, types_file):
             file.flush()
-    starts = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(np.array(lengths, np.int64), out=starts[1:])
-    size = (int(starts[-1]),)
-    return Sequences(
-        np.memmap(ids_file, kind, mode="r", shape=size),
-        np.memmap(types_file, np.uint8, mode="r", shape=size) if with_types else None,
-        starts,
-        np.array(rows, np.int64),
-    )
+        starts = np.zeros(len(lengths) + 1, np.int64)
+        np.cumsum(np.frombuffer(lengths, np.int32), out=starts[1:])
+        size = (int(starts[-1]),)
+        return Sequences(  # what is mapped stays there when its file is closed
+            np.memmap(ids_file, kind, mode="r", shape=size),
+            np.memmap(types_file, np.uint8, mode="r", shape=size) if with_types else None,
+            starts,
+            np.array(rows, np.int32),
+        )

@@ -29,7 +29,7 @@ from tagline.models import Classifier, Scores, Step
 from tagline.predictor import Predictor, scored
 from tagline.runs import Run, list_runs
 from tagline.spec import Spec, Training, override
-from tagline.workers import World, world
+from tagline.workers import world
 
 Event = dict[str, Any]
 """A line of events.jsonl: `event` says which kind."""
@@ -51,8 +51,11 @@ def train(
             pass
         return run
     spec = spec_of(source, overrides)
-    events = list(start(spec, runs=storage.local(runs), command="tagline.train"))
-    return Run(Path(events[0]["run"]))
+    events = start(spec, runs=storage.local(runs), command="tagline.train")
+    directory = next(events)["run"]
+    for _ in events:
+        pass
+    return Run(Path(directory))
 
 
 def spec_of(source: Spec | Mapping[str, Any] | str | Path, overrides: Sequence[str] = ()) -> Spec:
@@ -72,7 +75,8 @@ def start(spec: Spec, *, runs: Path, command: str, job: str = "") -> Iterator[Ev
         yield from go_on(begun)
         return
     chosen = trackers.chosen(spec.tracking.to) if here.is_main else {}
-    _check_workers(spec, here)
+    if here.size > 1:
+        check_sharing(spec)
     data = dataset.load(spec.data)
     metrics.check_monitor(spec.training.monitor, data.task)
     findings = _examined(data)
@@ -88,7 +92,8 @@ def go_on(run: Run) -> Iterator[Event]:
     here = world()
     spec, lock = here.share(_unchanged(run) if here.is_main else None) or (run.spec(), run.lock())
     chosen = trackers.chosen(spec.tracking.to) if here.is_main else {}
-    _check_workers(spec, here)
+    if here.size > 1:
+        check_sharing(spec)
     try:
         data = dataset.load(spec.data)
     except DataError as error:
@@ -104,7 +109,11 @@ def go_on(run: Run) -> Iterator[Event]:
 
 def _begun(runs: Path, job: str) -> Run | None:
     """The run that a job has begun, before it was started again."""
-    return next((run for run in reversed(list_runs(runs)) if run.lock().get("job") == job), None)
+    for run in reversed(list_runs(runs)):
+        with suppress(RunError):  # a damaged run is none of ours
+            if run.lock().get("job") == job:
+                return run
+    return None
 
 
 def _unchanged(run: Run) -> tuple[Spec, dict[str, Any]]:
@@ -118,11 +127,16 @@ def _unchanged(run: Run) -> tuple[Spec, dict[str, Any]]:
     return spec, lock
 
 
-def _check_workers(spec: Spec, here: World) -> None:
-    """Refuse to share the work of a family that cannot share it."""
+def check_sharing(spec: Spec) -> None:
+    """Refuse to share the work of a family that cannot share it, or data that can be read only once."""
     family: str = spec.model.family  # type: ignore[attr-defined]
-    if here.size > 1 and "sharding" not in registry.find("models", family).uses:
+    if "sharding" not in registry.find("models", family).uses:
         raise SpecError(f"family {family} learns in one process", hint="leave out --workers")
+    named = (spec.data.train, spec.data.validation, spec.data.test)
+    for address in (each for some in named for each in ((some,) if isinstance(some, str) else some)):
+        if address == storage.STANDARD_INPUT or Path(address).is_fifo():
+            hint = "write it to a file first"
+            raise SpecError(f"every worker reads the data, and {address} can be read only once", hint=hint)
 
 
 def _check_same_data(data: Dataset, lock: Mapping[str, Any]) -> None:
@@ -268,11 +282,11 @@ class _Attempt:
             if not math.isfinite(step.loss):
                 hint = "lower training.learning_rate"
                 raise RunError(f"the loss is {step.loss} at step {step.number}", hint=hint)
+            facts = {"step": step.number, "total": step.total, "loss": step.loss, "rows": step.rows}
             if step.number % settings.log_every == 0 or step.evaluate:
-                yield self._event(
-                    "step", step=step.number, total=step.total, loss=step.loss, rows=step.rows,
-                    settings=dict(step.settings),
-                )  # fmt: skip
+                yield self._event("step", **facts, settings=dict(step.settings))
+            else:
+                yield {"event": "tick", **facts}  # for a person who watches; it is not kept
             # Clocks and signals differ from worker to worker; what they do about them must not.
             is_over, is_due, is_asked = self.world.any(
                 clock.is_over(), clock.seconds() > due_s, self.stop.signal is not None
@@ -363,6 +377,7 @@ class _Attempt:
 
     def _finish(self) -> Iterator[Event]:
         """Bundle the best model, and measure what was saved rather than what was in memory."""
+        del self.model  # with its optimizer it holds three times what the best needs, which is loaded now
         best = load_classifier(self.family, self.run.checkpoint(self.progress.best))
         validation, test = self.data.splits["validation"], self.data.splits["test"]
         held_out = scored(best, validation.texts, labels=len(self.data.labels))
@@ -461,7 +476,7 @@ class _Stop:
         """Stop here if a signal came, to this worker or another; what was learned is in the last checkpoint."""
         if self.signal is not None or is_asked:
             what = "interrupted" if self.signal == signal.SIGINT else "told to stop"
-            hint = f"tagline train --resume {self._run.directory}"
+            hint = f"tagline train --resume {self._run.directory}" if world().is_main else ""
             raise Interrupted(
                 what + (" after saving" if self.waits else ""), signal_number=self.signal or signal.SIGTERM, hint=hint
             )

@@ -1,15 +1,17 @@
 """The processes of one training: how they are started, which of them this is, and how they agree."""
 
+import ctypes
 import json
 import logging
 import os
+import signal
 import socket
 import struct
 import sys
 import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
@@ -19,20 +21,25 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tagline import errors
 from tagline.devices import Device, Precision
-from tagline.errors import PlaceError, RunError, TaglineError
+from tagline.errors import Interrupted, PlaceError, RunError, TaglineError
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from torch.distributed.distributed_c10d import Store
 
 T = TypeVar("T")
 RESTARTS = 3
-VERDICT = "TAGLINE_VERDICT"
-"""Names the file where a worker that must not be started again writes its exit code."""
+WORDS = "TAGLINE_WORDS"
+"""Names the directory where a worker that ends with an error leaves word of it: the launcher speaks for all of them."""
 JOB = "TAGLINE_JOB"
 """Names the job that workers belong to, however often they are started."""
+TAKEN_OVER = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 PATIENCE = timedelta(minutes=30)
 """How long a worker waits for another one: the main one may be writing a large checkpoint."""
+JOINING = timedelta(minutes=10)
+"""How long machines and workers wait for each other at the start: one of them may still be fetching its image."""
 
 
 @dataclass(frozen=True)
@@ -137,8 +144,30 @@ def world() -> World:
     if torch.cuda.is_available():
         torch.cuda.set_device(here.local_rank % torch.cuda.device_count())
     # gloo carries what workers tell each other from main memory; nccl what GPUs do.
-    dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=PATIENCE)
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    dist.init_process_group(backend, store=_store(), rank=here.rank, world_size=size, timeout=PATIENCE)
     return here
+
+
+@cache
+def _store() -> "Store":
+    """Where workers leave word for each other, once all of them are there."""
+    from torch.distributed.distributed_c10d import PrefixStore
+    from torch.distributed.rendezvous import rendezvous
+
+    size, rank = int(os.environ["WORLD_SIZE"]), os.environ["RANK"]
+    try:
+        whole, *_ = next(rendezvous("env://", timeout=JOINING))
+        # torchrun keeps its store when it starts workers again, and with it where the dead ones could be reached.
+        attempt = [os.environ.get(f"TORCHELASTIC_{name}", "") for name in ("RUN_ID", "RESTART_COUNT")]
+        store = PrefixStore("/".join(["tagline", *attempt]), whole)
+        store.set(f"here/{rank}", "yes")
+        store.wait([f"here/{other}" for other in range(size)], JOINING)
+    except (RuntimeError, ValueError) as error:  # what torch raises if it is not told where, or nobody answers there
+        where = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
+        problem = f"worker {rank} of {size} does not find the others at {where}: {_first_line(error)}"
+        raise PlaceError(problem) from error
+    return store
 
 
 def leave() -> None:
@@ -197,64 +226,146 @@ def job() -> str:
     return f"torchrun {run_id} {os.getppid()}" if run_id else ""
 
 
-def launch(arguments: Sequence[str], *, count: int, cluster: Cluster) -> int:
-    """Run `python -m tagline` with these arguments in so many workers here; returns the exit code of the whole.
+def launch(arguments: Sequence[str], *, count: int, cluster: Cluster) -> Iterator[str]:
+    """Run `python -m tagline` with these arguments in so many workers here, to the end; yields what should be said.
 
-    torchrun's agent starts all workers again when one of them dies; they go on from the last checkpoint. One that ends
-    with an error writes its verdict first: those that are started after it end with the same code at once.
+    When a worker dies, the others cannot go on: all of them are started again, from the last checkpoint. What a worker
+    has left word of would only happen again: it is raised here, once for all of them.
     """
     from torch.distributed.elastic.multiprocessing import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
-    name = os.environ.get("CLOUD_ML_JOB_ID") or uuid.uuid4().hex
-    with tempfile.TemporaryDirectory() as directory:
-        verdict = Path(directory) / "verdict"
-        cores = len(os.sched_getaffinity(0))
-        os.environ |= {VERDICT: str(verdict), JOB: name}
-        os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores // count)))
-        if cluster.machines > 1 and (interface := _interface(cluster)):
-            os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
-        config = LaunchConfig(
-            min_nodes=cluster.machines, max_nodes=cluster.machines, nproc_per_node=count, run_id=name,
-            rdzv_backend="c10d", rdzv_endpoint=cluster.main, rdzv_configs={"is_host": cluster.number == 0},
-            max_restarts=RESTARTS, monitor_interval=0.5, local_addr=cluster.own_name or "localhost",
-        )  # fmt: skip
-        try:
-            elastic_launch(config, sys.executable)("-m", "tagline", *arguments)
-        except SignalException as asked:
-            return 128 + int(asked.sigval)
-        except ChildFailedError as failed:
-            if verdict.exists():
-                return int(verdict.read_text())
-            rank, failure = failed.get_first_failure()
-            hint = "what it said stands above; is there enough memory?"
-            problem = f"worker {rank} ended with exit code {failure.exitcode}, the last of {RESTARTS + 1} times"
-            raise RunError(problem, hint=hint) from failed
-    return 0
+    job_name = os.environ.get("CLOUD_ML_JOB_ID") or uuid.uuid4().hex
+    for attempt in range(RESTARTS + 1):
+        with tempfile.TemporaryDirectory() as directory:
+            words = Path(directory)
+            try:
+                with _lent(_worker_variables(words, job_name, count, cluster)):
+                    _run_agent(arguments, count=count, cluster=cluster, attempt=attempt)
+            except SignalException as asked:
+                what = "interrupted" if asked.sigval == signal.SIGINT else "told to stop"
+                saved = [word for word in _words(words) if isinstance(word, Interrupted)]
+                message, hint = (saved[0].message, saved[0].hint) if saved else (what, "")
+                raise Interrupted(message, signal_number=int(asked.sigval), hint=hint) from asked
+            except ChildFailedError as failed:
+                # One that was told to stop was told so because another one had died.
+                if said := next((word for word in _words(words) if not isinstance(word, Interrupted)), None):
+                    raise said from failed
+                rank, failure = failed.get_first_failure()
+                code = failure.exitcode
+                how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+                if attempt == RESTARTS:
+                    hint = "is there enough memory? --workers 1 needs less"
+                    raise RunError(f"worker {rank} {how}, the last of {RESTARTS + 1} times", hint=hint) from failed
+            else:
+                return
+        yield f"worker {rank} {how}; starting all of them again, from the last checkpoint"
+
+
+def _worker_variables(words: Path, job_name: str, count: int, cluster: Cluster) -> dict[str, str]:
+    """What workers are told beside what torchrun tells them; what somebody has set stays as it is."""
+    ours = {
+        WORDS: str(words), JOB: job_name,
+        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(int(PATIENCE.total_seconds())),  # one that is told to stop saves first
+    }  # fmt: skip
+    theirs = {"OMP_NUM_THREADS": str(max(1, len(os.sched_getaffinity(0)) // count))}
+    if cluster.machines > 1 and (interface := _interface(cluster)):
+        theirs["GLOO_SOCKET_IFNAME"] = interface
+    return ours | {name: value for name, value in theirs.items() if name not in os.environ}
 
 
 @contextmanager
-def as_one_of_many() -> Iterator[None]:
-    """Tell the launcher when starting this worker again would not help, and say it when another one is gone."""
-    path = os.environ.get(VERDICT)
+def _lent(variables: Mapping[str, str]) -> Iterator[None]:
+    """Let torchrun have this process for as long as it takes: it hands on the environment, and takes over signals."""
+    environment = dict(os.environ)
+    handlers = {number: signal.getsignal(number) for number in TAKEN_OVER}
+    os.environ |= variables
     try:
         yield
-    except TaglineError as error:
-        if path and "RANK" in os.environ:
-            Path(path).write_text(str(error.exit_code))
-        raise
-    except RuntimeError as error:
-        if world().size > 1 and ("gloo" in str(error) or type(error).__module__.startswith("torch")):
-            raise PlaceError(f"worker {world().rank} has lost another one: {str(error).splitlines()[0]}") from error
-        raise
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        os.environ.clear()
+        os.environ |= environment
 
 
-def verdict() -> int | None:
-    """The exit code that an earlier attempt of these workers has settled on."""
-    path = os.environ.get(VERDICT)
-    return int(Path(path).read_text()) if path and "RANK" in os.environ and Path(path).exists() else None
+def _run_agent(arguments: Sequence[str], *, count: int, cluster: Cluster, attempt: int) -> None:
+    """Start the workers of this machine once, and wait for their end."""
+    from torch.distributed import DistError
+    from torch.distributed.elastic.rendezvous import RendezvousError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    # Of several machines the first is the main one. Alone, a machine takes any port that is free.
+    meeting: dict[str, Any] = {"rdzv_backend": "c10d", "local_addr": "localhost"}
+    if cluster.machines > 1:
+        meeting = {"rdzv_backend": "static", "rdzv_configs": {"rank": cluster.number}, "local_addr": cluster.own_name}
+    config = LaunchConfig(
+        min_nodes=cluster.machines, max_nodes=cluster.machines, nproc_per_node=count, run_id=f"tagline-{attempt}",
+        rdzv_endpoint=cluster.main, rdzv_timeout=int(JOINING.total_seconds()), max_restarts=0, monitor_interval=0.2,
+        **meeting,
+    )  # fmt: skip
+    try:
+        elastic_launch(config, sys.executable)("-m", "tagline", *arguments)
+    except (DistError, RendezvousError) as error:
+        problem = f"the {cluster.machines} machines of CLUSTER_SPEC do not find each other at {cluster.main}"
+        raise PlaceError(f"{problem}: {_first_line(error)}", hint="did all of them start?") from error
+
+
+def follow_launcher() -> None:
+    """Let this worker be told to stop when its launcher is gone, however that ended; on Linux only."""
+    if WORDS in os.environ and "RANK" in os.environ and sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+
+
+def leave_word(error: BaseException) -> bool:
+    """Tell the launcher how this worker ended, and workers elsewhere why; False if there is no launcher to say it."""
+    path = os.environ.get(WORDS)
+    if not path or "RANK" not in os.environ:
+        return False
+    rank = int(os.environ["RANK"])
+    word = json.dumps(_as_word(error, rank)) if not _is_loss(error) else _word_of_another()
+    if word:
+        (Path(path) / f"{rank:06d}").write_text(word, "utf-8")
+        if not isinstance(error, Interrupted) and _store.cache_info().currsize:
+            with suppress(RuntimeError):  # nobody is there to read it
+                _store().set("word", word)
+    return True
+
+
+def _as_word(error: BaseException, rank: int) -> dict[str, Any]:
+    if isinstance(error, TaglineError):
+        return {"kind": type(error).__name__, "message": error.message, "hint": error.hint}
+    return {"kind": "", "message": f"worker {rank}: {type(error).__name__}: {error}", "hint": ""}
+
+
+def _is_loss(error: BaseException) -> bool:
+    """Whether an error means that another worker is gone."""
+    return isinstance(error, RuntimeError) and ("gloo" in str(error).lower() or type(error).__name__.startswith("Dist"))
+
+
+def _word_of_another() -> str:
+    """The word that the worker which is gone has left, maybe on another machine."""
+    with suppress(RuntimeError):
+        if _store().check(["word"]):
+            return _store().get("word").decode()
+    return ""
+
+
+def _words(directory: Path) -> Iterator[Exception]:
+    """The errors that workers have left word of, the main one's first."""
+    for path in sorted(directory.iterdir()):
+        word = json.loads(path.read_text("utf-8"))
+        if word["kind"] == "Interrupted":
+            yield Interrupted(word["message"], signal_number=signal.SIGTERM, hint=word["hint"])
+        elif word["kind"]:
+            yield getattr(errors, word["kind"])(word["message"], hint=word["hint"])
+        else:
+            yield RuntimeError(word["message"])
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _interface(cluster: Cluster) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "docs/tutorial.md", "docs/how-to/python.md", "docs/how-to/tracking.md")
+PAGES = ("README.md", "docs/tutorial.md", *(f"docs/how-to/{page}.md" for page in ("python", "tracking", "encoders")))
 NUMBER = re.compile(r"-?\d+\.\d+")
 RUN_NAME = re.compile(r"\d{8}-\d{6}-\w+")
 
@@ -68,11 +68,14 @@ def test_the_python_of_a_page_runs(page: str, place: Path) -> None:
 
 
 def same(shown: list[str], printed: list[str], command: str) -> None:
-    """The same words, and numbers that another processor may round otherwise; `NAME` is any run."""
+    """The same words; figures only roughly, since what a network learns depends on how a processor rounds its sums.
+
+    `NAME` is any run.
+    """
     expected, found = "\n".join(shown), RUN_NAME.sub("NAME", "\n".join(printed))
     assert NUMBER.sub("#", expected).split() == NUMBER.sub("#", found).split(), f"{command}\n{found}"
     for ours, theirs in zip(NUMBER.findall(expected), NUMBER.findall(found), strict=True):
-        assert float(ours) == pytest.approx(float(theirs), abs=0.03), f"{command}\n{found}"
+        assert float(ours) == pytest.approx(float(theirs), abs=0.3), f"{command}\n{found}"
 
 
 def test_the_demo_runs(place: Path) -> None:

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,6 +33,7 @@ NOT_FOR_HELP = (
     "rich",
     "fastapi",
 )
+QUICK = ("model.family=linear", "model.max_features=500", "model.strength=4.0")
 SERVING_LACKS = ("torch", "transformers", "sklearn", "scipy", "pyarrow", "google", "optuna", "peft", "datasets")
 
 
@@ -42,9 +44,21 @@ def test_help_imports_nothing_heavy() -> None:
     assert {name.partition(".")[0] for name in done.stderr.split()} & set(NOT_FOR_HELP) == set()
 
 
+def test_a_spec_of_family_encoder_is_checked_without_torch() -> None:
+    code = """
+import sys
+from tagline import spec
+import tagline.models.encoder
+assert spec.defaults({"train": "x.csv"}).model.family == "encoder"
+print(*sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert {name.partition(".")[0] for name in done.stdout.split()} & {"torch", "transformers", "peft"} == set()
+
+
 def test_a_bundle_predicts_where_only_the_base_install_is(support: Path, tmp_path: Path) -> None:
     """Predicting must import none of what only training needs; here importing it is an error."""
-    run = tagline.train(str(support / "messages.csv"), "model.max_features=500", "model.strength=4.0", runs=tmp_path)
+    run = tagline.train(str(support / "messages.csv"), *QUICK, runs=tmp_path)
     (tmp_path / "new.csv").write_text("message\nWhere is my parcel?\n")
     code = f"""
 import sys
@@ -88,25 +102,22 @@ def read_by_a_run(spec: specs.Spec, runs: Path) -> set[str]:
     data = dataset.load(spies["data"])
     run = Run.create(runs, spec, training.lock_of(spec, data, command="a test"))
     spied: Any = SimpleNamespace(**spies, model=spec.model, model_dump=spec.model_dump)
-    list(training._Attempt(run, spied, data, [], training._Stop(run)).events())
+    list(training._Attempt(run, spied, data, [], training._Stop(run), None).events())
     return seen
 
 
-WAITING = {
-    "training.epochs", "training.batch_size", "training.learning_rate", "training.weight_decay",
-    "training.warmup_share", "training.precision",
-}  # fmt: skip
-"""Read by families that learn in epochs, of which there is none yet. Setting one is answered with a warning."""
-
-
-def test_every_setting_is_read_by_something(support: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_setting_is_read_by_something(
+    support: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checkpoint: Callable[[str], Path]
+) -> None:
     monkeypatch.setattr(training, "unused_settings", lambda *_: [])  # it reads all, to say which have no effect
-    multi = complete({"data": {"train": str(support / "messages-multi.csv")}}, where="a test").spec
-    single = complete({"data": {"train": str(support / "messages.csv")}}, where="a test").spec
-    seen = read_by_a_run(multi, tmp_path) | read_by_a_run(single, tmp_path)
-    all_keys = {key for key, _ in specs.keys(single) if key.partition(".")[0] in ("data", "training", "decisions")}
-    assert all_keys - seen - WAITING == set()
-    assert seen & WAITING == set(), "read by now: take it off the list"
+    small = {"pretrained": str(checkpoint("bert")), "max_tokens": 16}
+    seen: set[str] = set()
+    for name in ("messages-multi.csv", "messages.csv"):
+        raw = {"data": {"train": str(support / name)}, "model": small, "training": {"epochs": 1}}
+        spec = complete(raw, where="a test").spec
+        seen |= read_by_a_run(spec, tmp_path)
+    all_keys = {key for key, _ in specs.keys(spec) if key.partition(".")[0] in ("data", "training", "decisions")}
+    assert all_keys - seen == set()
 
 
 def test_every_option_of_a_family_is_read_by_it() -> None:
@@ -116,13 +127,17 @@ def test_every_option_of_a_family_is_read_by_it() -> None:
         assert set(specs.options_of(family).model_fields) - attributes - {"family"} == set()
 
 
-@pytest.mark.parametrize("key", sorted(WAITING))
-def test_a_setting_that_a_family_does_not_read_is_said(key: str) -> None:
-    value: Any = {"learning_rate": 0.1, "precision": "float32", "weight_decay": 0.5, "warmup_share": 0.5}.get(
-        key.partition(".")[2], 7
-    )
-    changed = specs.Training(**{key.partition(".")[2]: value})
-    assert training.unused_settings(changed, "linear") == [f"{key} has no effect on family linear"]
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("epochs", 7), ("batch_size", 7), ("learning_rate", 0.1), ("weight_decay", 0.5), ("warmup_share", 0.5),
+        ("label_smoothing", 0.5), ("precision", "float32"), ("evaluate_every", 7), ("sharding", "full"),
+    ],
+)  # fmt: skip
+def test_a_setting_that_a_family_does_not_read_is_said(key: str, value: Any) -> None:
+    changed = specs.Training(**{key: value})
+    assert training.unused_settings(changed, "linear") == [f"training.{key} has no effect on family linear"]
+    assert training.unused_settings(changed, "encoder") == []
 
 
 def test_only_the_console_prints_and_only_the_command_line_exits() -> None:
@@ -166,5 +181,5 @@ def test_the_version_tested_is_pinned() -> None:
 
 
 def test_a_finished_run_can_be_opened_as_a_run(support: Path, tmp_path: Path) -> None:
-    run = tagline.train(str(support / "pairs.csv"), "model.max_features=500", "model.strength=4.0", runs=tmp_path)
+    run = tagline.train(str(support / "pairs.csv"), *QUICK, runs=tmp_path)
     assert Run.open(run.directory).state().name == "succeeded"

@@ -11,7 +11,7 @@ from tagline.errors import BundleError, DataError
 from tagline.runs import Run
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
-QUICK = ("model.max_features=500", "model.strength=4.0")
+QUICK = ("model.family=linear", "model.max_features=500", "model.strength=4.0")
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +136,7 @@ def test_what_comes_from_the_data_stays_text_in_the_card(tmp_path: Path) -> None
     odd = "<img src=x>|[a](b)"
     rows = "".join(f'good {i},yes\nbad {i},"{odd}"\n' for i in range(15))
     (tmp_path / "odd.csv").write_text(f"text,label\n{rows}")
-    card = (tagline.train(tmp_path / "odd.csv", runs=tmp_path / "runs").bundle / "README.md").read_text()
+    card = (tagline.train(tmp_path / "odd.csv", *QUICK, runs=tmp_path / "runs").bundle / "README.md").read_text()
     assert "<img" not in card.replace("\\<", "")
     assert "| \\<img src=x\\>\\|\\[a\\]\\(b\\) |" in card
 

@@ -21,7 +21,12 @@ def test_names_and_labels_from_a_file_cannot_reach_the_terminal_raw(
     name = "evil\x1b[31m.csv"
     rows = "".join(f"good thing {i},yes\x9b\nbad thing {i},no\u202e\n" for i in range(12))
     Path(name).write_text(f"te\x1bxt,label\n{rows}")
-    for command in (["check", name], ["train", name], ["runs", "show"], ["predict", "last", "a good\x1b[2J thing"]):
+    for command in (
+        ["check", name],
+        ["train", name, "model.family=linear"],
+        ["runs", "show"],
+        ["predict", "last", "a good\x1b[2J thing"],
+    ):
         assert run(command) == 0, command
         printed = capsys.readouterr()
         assert not OBEYED.search(printed.out + printed.err), command

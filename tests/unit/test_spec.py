@@ -14,7 +14,7 @@ from tagline import spec as specs
 from tagline.errors import SpecError
 from tagline.spec import Spec
 
-# The spec of the design page, with the family that there is and without the keys of another family.
+# The spec of the design page.
 DESIGN = """
 [data]
 train = "reviews.csv"              # a path, a glob, gs://..., hf://glue/mnli; or a list of them
@@ -34,7 +34,10 @@ fraction = 1.0                     # of the training rows, for a quick try
 seed = 42
 
 [model]
-family = "linear"
+family = "encoder"
+pretrained = "minilm"              # packaged, offline; or a hub name, a directory, gs://...
+head = "linear"                    # or "lstm"
+max_tokens = 256
 
 [training]
 epochs = 3
@@ -154,7 +157,7 @@ def test_a_comment_says_what_each_setting_means() -> None:
 
 def test_a_spec_cannot_be_changed() -> None:
     spec = data()
-    for part, key in ((spec, "data"), (spec.data, "train"), (spec.model, "words"), (spec.vertex, "region")):
+    for part, key in ((spec, "data"), (spec.data, "train"), (spec.model, "pretrained"), (spec.vertex, "region")):
         with pytest.raises(ValidationError, match="frozen"):
             setattr(part, key, "other")
 
@@ -185,11 +188,11 @@ def test_a_spec_cannot_be_changed() -> None:
         ('[tracking]\nto = "wandb"', 'tracking.to: must be a list, not "wandb"'),
         ('[tracking]\nto = ["wandbb"]', 'tracking.to: no tracker "wandbb"; did you mean wandb?'),
         ("[vertex]\nspot = 0", "vertex.spot: must be true or false, not 0"),
-        ("[model]\nwords = 9", "model.words: must be at most 5, not 9"),
-        ("[model]\nword = 2", "model.word: no such setting; did you mean words?"),
-        ('[model]\nfamily = "encodre"', 'model.family: no family "encodre"; there are: linear'),
+        ('[model]\nfamily = "linear"\nwords = 9', "model.words: must be at most 5, not 9"),
+        ('[model]\nfamily = "linear"\nword = 2', "model.word: no such setting; did you mean words?"),
+        ('[model]\nfamily = "encodre"', 'model.family: no family "encodre"; did you mean encoder?'),
         ('[model]\nfamily = "lineare"', 'model.family: no family "lineare"; did you mean linear?'),
-        ("[model]\nfamily = 3", 'model.family: no family "3"; there are: linear'),
+        ("[model]\nfamily = 3", 'model.family: no family "3"; there are: encoder, linear'),
         ("[trainig]\nepochs = 3", "trainig: no such section; did you mean training?"),
         ("[zzz]", f"zzz: no such section; there are: {SECTIONS}"),
         ("epochs = 3", f"epochs: no such section; there are: {SECTIONS}"),
@@ -247,7 +250,7 @@ def test_sections_that_do_not_fit_together_are_explained_in_one_go() -> None:
     ("search", "problem"),
     [
         ('"training.epoch" = { choices = [1] }', '"training.epoch": no such setting; did you mean training.epochs?'),
-        ('"model.wrods" = { choices = [1] }', '"model.wrods": no such setting; did you mean model.words?'),
+        ('"model.droput" = { choices = [0.1] }', '"model.droput": no such setting; did you mean model.dropout?'),
         ('"training.epochs" = { low = 1 }', '"training.epochs".high: needed'),
         ('"training.epochs" = {}', '"training.epochs".low: needed\n"training.epochs".high: needed'),
         ('"training.epochs" = { choices = [] }', '"training.epochs".choices: must be a longer list, not []'),
@@ -312,13 +315,21 @@ def test_every_problem_is_listed_at_once() -> None:
         ("data.separator=\t", "data.separator", "\t"),
         ("data.label_separator= ", "data.label_separator", " "),
         ("data.none_label=1\n2", "data.none_label", "1\n2"),
-        ("model.words=3", "model.words", 3),
+        ("model.max_tokens=64", "model.max_tokens", 64),
     ],
 )
 def test_an_override_changes_one_setting(override: str, key: str, value: object) -> None:
     spec = parse('[data]\ntrain = "x.csv"\n[training]\nbatch_size = 8', override)
     assert dict(specs.keys(spec))[key] == value
     assert spec.training.batch_size == 8
+
+
+def test_another_family_brings_its_own_options() -> None:
+    raw = {"model": {"family": "encoder", "pretrained": "minilm"}, "training": {"epochs": 5}}
+    overridden = specs.override(raw, ["model.words=2", 'model.family = "linear"'])
+    assert overridden == {"model": {"family": "linear", "words": 2}, "training": {"epochs": 5}}
+    assert specs.override(raw, ["model.family=encoder"]) == raw
+    assert specs.override({"model": {"words": 2}}, ["model.family=linear"])["model"]["words"] == 2
 
 
 def test_the_last_of_several_overrides_counts_and_the_raw_tables_stay() -> None:
@@ -332,7 +343,7 @@ def test_the_last_of_several_overrides_counts_and_the_raw_tables_stay() -> None:
     [
         ("epochs=5", "did you mean training.epochs=5?"),
         ("epoch=5", "did you mean training.epochs=5?"),
-        ("words=1", "did you mean model.words=1?"),
+        ("max_tokens=64", "did you mean model.max_tokens=64?"),
         ("seed=1", "did you mean data.seed=1 or training.seed=1?"),
         ("epochs", "did you mean training.epochs=?"),
         ("qqqq", FORM),
@@ -407,7 +418,7 @@ def test_a_spec_saved_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
 
 def test_the_fingerprint_follows_what_can_change_the_result_only() -> None:
     before = data().fingerprint()
-    for changed in ("training.seed=1", "data.seed=1", "model.words=1", "decisions.calibrate=false"):
+    for changed in ("training.seed=1", "data.seed=1", "model.max_tokens=64", "decisions.calibrate=false"):
         assert parse('[data]\ntrain = "x.csv"', changed).fingerprint() != before
     for beside in ("vertex.region=europe-west4", "tuning.trials=3", "training.epochs=3", "training.max_minutes=0"):
         assert parse('[data]\ntrain = "x.csv"', beside).fingerprint() == before

@@ -3,6 +3,19 @@
 from tagline.cli.options import Debug, Json
 
 
+def _devices() -> list[str]:
+    """What torch can compute on, if it is installed."""
+    from importlib.util import find_spec
+
+    from tagline import devices
+
+    if find_spec("torch") is None:
+        return []
+    return [
+        f"{device.address} {device.name}, auto: {devices.precision_of('auto', device)}" for device in devices.found()
+    ]
+
+
 def info(json: Json = False, debug: Debug = False) -> None:
     """Say which versions, devices and families there are, for a bug report."""
     import os
@@ -19,6 +32,7 @@ def info(json: Json = False, debug: Debug = False) -> None:
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "memory_gib": round(memory_gib, 1),
         "nvidia_driver": shutil.which("nvidia-smi") is not None,
+        "devices": _devices(),
         "families": registry.names("models"),
     }
     if json:

@@ -13,6 +13,7 @@ from tagline.cli.options import Debug, Json, Overrides, Runs
 if TYPE_CHECKING:
     from tagline.columns import Resolved
     from tagline.runs import Run
+    from tagline.workers import Cluster
 
 
 def train(
@@ -33,20 +34,35 @@ def train(
     """Train a classifier, measure it, and bundle it. A data file needs no spec: its columns are guessed."""
     from tagline import workers as processes
     from tagline.columns import resolve
-    from tagline.errors import SpecError
+    from tagline.errors import BUG_EXIT_CODE, SpecError, TaglineError
     from tagline.runs import find_run
 
     if (source is None) == (resume is None):
         hint = "tagline train DATA, tagline train SPEC, or tagline train --resume RUN"
         raise SpecError("train takes a spec, a data file, or a run to resume: one of them", hint=hint)
-    if (code := processes.verdict()) is not None:
-        raise typer.Exit(code)
-    found = find_run(resume, runs) if resume is not None else resolve(str(source), overrides or ())
-    cluster = processes.Cluster.of(os.environ)
-    if count := processes.are_needed(workers, cluster):
-        raise typer.Exit(processes.launch(sys.argv[1:], count=count, cluster=cluster))
-    with processes.as_one_of_many():
-        _work(found, runs=runs, as_json=json)
+    processes.follow_launcher()
+    try:
+        found = find_run(resume, runs) if resume is not None else resolve(str(source), overrides or ())
+        cluster = processes.Cluster.of(os.environ)
+        if count := processes.are_needed(workers, cluster):
+            _launch(found, count=count, cluster=cluster)
+        else:
+            _work(found, runs=runs, as_json=json)
+    except BaseException as error:
+        if debug or not processes.leave_word(error):
+            raise
+        raise typer.Exit(error.exit_code if isinstance(error, TaglineError) else BUG_EXIT_CODE) from error
+
+
+def _launch(found: "Run | Resolved", *, count: int, cluster: "Cluster") -> None:
+    """Train in several workers; they are this command once more."""
+    from tagline import console, training
+    from tagline import workers as processes
+    from tagline.runs import Run
+
+    training.check_sharing(found.spec() if isinstance(found, Run) else found.spec)
+    for line in processes.launch(sys.argv[1:], count=count, cluster=cluster):
+        console.say(f"warning: {line}")
 
 
 def _work(found: "Run | Resolved", *, runs: Path, as_json: bool) -> None:

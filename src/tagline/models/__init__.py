@@ -52,7 +52,7 @@ class Prediction:
 
 
 class Classifier(Protocol):
-    """A family. It touches no disk, screen or cloud while it learns; its caller logs, keeps and stops."""
+    """A family. It touches no run, screen or cloud while it learns; its caller logs, keeps and stops."""
 
     Options: ClassVar[type["BaseModel"]]
     """What `[model]` may hold for this family."""

@@ -61,6 +61,8 @@ class Nature:
     pair: bool
     pooling: Literal["mean", "first"]
     pad: int
+    types: bool
+    """Whether it is told which text of a pair a token is from."""
 
     def scores(self, logits: Scores) -> Scores:
         """Logits as numbers between 0 and 1."""
@@ -109,9 +111,10 @@ class Encoder:
             problem = f"model.max_tokens: {options.pretrained} reads {found.most_tokens} tokens at most"
             raise SpecError(problem, hint=f"set model.max_tokens={found.most_tokens}")
         pooling = found.pooling if options.pooling == "auto" else options.pooling
-        encoder = with_lora(found.encoder, rank=options.lora) if options.lora else found.encoder
-        network = Network(encoder, labels=len(labels), pooling=pooling, seed=training.seed)
-        nature = Nature(task, len(labels), pair, pooling, found.pad)
+        encoder = with_lora(found.encoder, rank=options.lora, seed=training.seed) if options.lora else found.encoder
+        network = Network(encoder, head=options.head, labels=len(labels), pooling=pooling, seed=training.seed)
+        types = pair and getattr(found.encoder.config, "type_vocab_size", 0) > 1
+        nature = Nature(task, len(labels), pair, pooling, found.pad, types)
         return cls(options, nature, network, found.tokenizer, training=training)
 
     def fit(self, train: "Split", validation: "Split", *, seed: int) -> Iterator[Step]:  # noqa: ARG002 - nobody looks
@@ -122,6 +125,7 @@ class Encoder:
         from tagline.models.networks import groups
 
         options, place = self.options, self.place
+        devices.make_repeatable(place.device)
         frozen = {"none": -1, "embeddings": 0}[options.freeze] if isinstance(options.freeze, str) else options.freeze
         if options.gradient_checkpointing:
             self.network.encoder.gradient_checkpointing_enable({"use_reentrant": False})
@@ -149,7 +153,7 @@ class Encoder:
         from tagline.models.loop import Examples, Loss
 
         sequences = tokens.on_disk(
-            self.reader.read(train.texts), with_types=self.network.has_types,
+            self.reader.read(train.texts), with_types=self.nature.types,
             vocabulary=self.tokenizer.get_vocab_size(),
         )  # fmt: skip
         loss = Loss(
@@ -157,9 +161,10 @@ class Encoder:
             balanced=self.training.class_weights == "balanced", smoothing=self.training.label_smoothing,
         )  # fmt: skip
         targets = torch.from_numpy(train.targets[sequences.rows])
-        targets = targets if self.nature.task == "multi" else targets.long()
-        windows = torch.from_numpy(np.bincount(sequences.rows)[sequences.rows])
-        return Examples(sequences, targets, loss.weights(targets) / windows, self.nature.pad), loss
+        weights = loss.weights(targets)
+        if len(sequences) > len(train):  # the windows of a text count together as much as a short text
+            weights /= torch.from_numpy(np.bincount(sequences.rows)[sequences.rows])
+        return Examples(sequences, targets, weights, self.nature.pad), loss
 
     def _learning_rate(self) -> float:
         if self.training.learning_rate != "auto":
@@ -171,7 +176,7 @@ class Encoder:
         """The score of every label for every text; of a text in windows, their mean. In float32, wherever it runs."""
         import torch
 
-        sequences = tokens.in_memory(self.reader.read(texts), with_types=self.network.has_types)
+        sequences = tokens.in_memory(self.reader.read(texts), with_types=self.nature.types)
         logits = np.zeros((len(sequences), self.nature.labels), np.float32)
         every = np.arange(len(sequences))
         self.network.eval()
@@ -224,8 +229,10 @@ class Encoder:
         weights = load_file(directory / "model.safetensors")
         encoder = pretrained.from_config(directory)
         if any(".lora_" in name for name in weights):
-            encoder = with_lora(encoder, rank=options.lora)
-        network = Network(encoder, labels=nature.labels, pooling=nature.pooling, seed=training.seed)
+            encoder = with_lora(encoder, rank=options.lora, seed=training.seed)
+        network = Network(
+            encoder, head=options.head, labels=nature.labels, pooling=nature.pooling, seed=training.seed
+        )  # fmt: skip
         network.load_state_dict({
             name if name.startswith("head.") else f"encoder.{name}": tensor for name, tensor in weights.items()
         })  # fmt: skip

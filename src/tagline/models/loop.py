@@ -4,19 +4,12 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.distributed.checkpoint.state_dict import (
-    StateDictOptions,
-    get_model_state_dict,
-    get_optimizer_state_dict,
-    set_optimizer_state_dict,
-)
-from torch.distributed.fsdp import fully_shard
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
@@ -26,8 +19,6 @@ from tagline.spec import Training
 from tagline.tokens import Ints, Sequences
 from tagline.workers import Place
 
-WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
-FLAT = StateDictOptions(full_state_dict=True, cpu_offload=True, flatten_optimizer_state_dict=True)
 LARGEST_GRADIENT = 1.0
 Kept = tuple[dict[str, Tensor], dict[str, Any]]
 """What a loop needs to go on, beside the network's weights: tensors, and plain values."""
@@ -60,7 +51,7 @@ class Loss:
     def __call__(self, logits: Tensor, targets: Tensor) -> Tensor:
         """The loss of each sequence."""
         if not self.is_multi:
-            return cross_entropy(logits, targets, reduction="none", label_smoothing=self.smoothing)
+            return cross_entropy(logits, targets.long(), reduction="none", label_smoothing=self.smoothing)
         truth = targets.to(logits.dtype) * (1 - self.smoothing) + self.smoothing / 2
         emphasis = self.label_weights.to(logits.device)
         return binary_cross_entropy_with_logits(logits, truth, reduction="none", pos_weight=emphasis).mean(dim=1)
@@ -113,6 +104,8 @@ class Loop:
 
     def _wrapped(self) -> nn.Module:
         if self.is_sharded:
+            from torch.distributed.fsdp import fully_shard
+
             for part in self.network.modules():
                 if isinstance(part, nn.ModuleList):
                     for layer in part:
@@ -196,18 +189,38 @@ class Loop:
 
     def weights(self) -> dict[str, Tensor]:
         """The network's weights, whole, in main memory; in every worker at once."""
-        return cast("dict[str, Tensor]", get_model_state_dict(self.network, options=WHOLE))
+        return {name: _whole(tensor) for name, tensor in self.network.state_dict().items()}
 
     def state(self) -> Kept:
         """What is needed to go on, in every worker at once."""
-        flat: dict[str, Any] = get_optimizer_state_dict(self.network, self.optimizer, options=FLAT)
-        tensors = {name: value for name, value in flat.items() if isinstance(value, Tensor)}
+        numbered: dict[int, dict[str, Tensor]] = self.optimizer.state_dict()["state"]
+        tensors = {f"{number}.{key}": _whole(numbered[number][key]) for number in numbered for key in numbered[number]}
         return tensors, {"done": self.done, "scaler": self.scaler.state_dict()}
 
     def restore(self, kept: Kept) -> None:
         """Go on from there."""
         tensors, values = kept
-        now: dict[str, Any] = get_optimizer_state_dict(self.network, self.optimizer, options=FLAT)
-        set_optimizer_state_dict(self.network, self.optimizer, now | tensors, options=FLAT)
+        parameters = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
+        numbered: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in tensors.items():
+            number, key = name.split(".")
+            numbered.setdefault(int(number), {})[key] = _shared(tensor, like=parameters[int(number)])
+        self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": numbered})
         self.scaler.load_state_dict(values["scaler"])
         self.done = values["done"]
+
+
+def _whole(tensor: Tensor) -> Tensor:
+    """A tensor in main memory, put together again if workers share it."""
+    whole: Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+    return whole.detach().cpu()
+
+
+def _shared(tensor: Tensor, *, like: Tensor) -> Tensor:
+    """This worker's part of a tensor, if workers share the other one; a number of all of them is not shared."""
+    if not tensor.ndim or not hasattr(like, "full_tensor"):
+        return tensor
+    from torch.distributed.tensor import distribute_tensor
+
+    place: Any = like
+    return distribute_tensor(tensor.to(place.device), place.device_mesh, place.placements, src_data_rank=None)

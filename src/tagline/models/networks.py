@@ -11,15 +11,16 @@ from tagline.models.pretrained import Pooling
 
 HEAD_SCALE = 10.0
 """The head starts from nothing, so it learns faster than what is pretrained."""
+HEADS = {"linear": nn.Linear}
 
 
 class Network(nn.Module):
-    """An encoder, its token states pooled into one, and a linear head."""
+    """An encoder, its token states pooled into one, and a head that makes logits of it."""
 
-    def __init__(self, encoder: Any, *, labels: int, pooling: Pooling, seed: int) -> None:
+    def __init__(self, encoder: Any, *, head: str, labels: int, pooling: Pooling, seed: int) -> None:
         super().__init__()
         self.encoder = encoder
-        self.head = nn.Linear(encoder.config.hidden_size, labels)
+        self.head = HEADS[head](encoder.config.hidden_size, labels)
         random = torch.Generator().manual_seed(seed)
         nn.init.normal_(self.head.weight, std=0.02, generator=random)
         nn.init.zeros_(self.head.bias)
@@ -35,11 +36,6 @@ class Network(nn.Module):
             pooled = (states * mask).sum(dim=1) / mask.sum(dim=1)
         logits: Tensor = self.head(pooled)
         return logits
-
-    @property
-    def has_types(self) -> bool:
-        """Whether the encoder tells the two texts of a pair apart by types."""
-        return bool(getattr(self.encoder.config, "type_vocab_size", 0) > 1)
 
 
 def groups(network: Network, *, frozen: int, layer_decay: float) -> list[Group]:
@@ -70,12 +66,14 @@ def _depths(encoder: nn.Module) -> dict[str, int]:
     return depths
 
 
-def with_lora(encoder: nn.Module, *, rank: int) -> nn.Module:
+def with_lora(encoder: nn.Module, *, rank: int, seed: int) -> nn.Module:
     """The encoder with low-rank updates beside its linear layers; nothing else of it learns."""
     from peft import LoraConfig, get_peft_model
 
     config = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", lora_dropout=0.0)
-    return get_peft_model(encoder, config)
+    with torch.random.fork_rng():  # peft draws the updates from torch's own generator
+        torch.manual_seed(seed)
+        return get_peft_model(encoder, config)
 
 
 def merged(network: Network, weights: dict[str, Tensor]) -> Network:

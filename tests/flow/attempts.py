@@ -1,0 +1,122 @@
+"""Trainings as processes that start at once, forked from one that has loaded torch, and how to compare what they leave."""
+
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from typing import Any
+
+from tagline.runs import Run, list_runs
+
+DEADLINE_S = 300.0
+SUPPORT = Path(__file__).parents[2] / "examples" / "support"
+SMALL = (
+    "model.family=encoder", "model.max_tokens=32", "data.fraction=0.4", "training.epochs=3", "training.batch_size=16",
+    "training.learning_rate=0.003", "training.evaluate_every=8", "training.log_every=1",
+)  # fmt: skip
+CHANGES = frozenset({"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir"})
+_nursery = multiprocessing.get_context("forkserver")
+_nursery.set_forkserver_preload(["preloaded"])
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One `tagline` command, running or ended."""
+
+    process: ForkServerProcess
+    cwd: Path
+
+    @property
+    def out(self) -> str:
+        """Standard output so far."""
+        return self.cwd.joinpath(f"{self.process.name}.out").read_text()
+
+    @property
+    def err(self) -> str:
+        """Standard error so far."""
+        return self.cwd.joinpath(f"{self.process.name}.err").read_text()
+
+    def end(self) -> int:
+        """Wait for its end; its exit code, negative if a signal ended it."""
+        self.process.join(DEADLINE_S)
+        if self.process.exitcode is None:
+            self.process.kill()
+            raise AssertionError("it hangs: " + self.err)
+        assert "Traceback" not in self.err, self.err
+        return self.process.exitcode
+
+    def kill(self, *, after_s: float) -> None:
+        """End it without a warning, if it has not ended by itself."""
+        self.process.join(after_s)
+        self.process.kill()
+        self.process.join()
+
+    @property
+    def run(self) -> Run:
+        """The only run in its directory."""
+        [run] = list_runs(self.cwd / "runs")
+        return run
+
+
+def start(
+    *arguments: str | Path, cwd: Path, environment: Mapping[str, str] | None = None, dies_at: int = 0, sends: int = 0
+) -> Attempt:  # fmt: skip
+    """Run `tagline ARGUMENTS...`; with `dies_at`, until the run's directory is touched for so many times."""
+    cwd.mkdir(exist_ok=True)
+    process = _nursery.Process(
+        target=_live, args=([*map(str, arguments)], cwd, dict(environment or {}), dies_at, sends), daemon=True
+    )
+    for stream in ("out", "err"):
+        cwd.joinpath(f"{process.name}.{stream}").touch()
+    process.start()
+    return Attempt(process, cwd)
+
+
+def _live(arguments: Sequence[str], cwd: Path, environment: Mapping[str, str], dies_at: int, sends: int) -> None:
+    import torch
+
+    from tagline import cli
+
+    name = multiprocessing.current_process().name
+    os.chdir(cwd)
+    os.environ.update(environment)
+    for stream, number in (("out", 1), ("err", 2)):
+        os.dup2(os.open(f"{name}.{stream}", os.O_WRONLY | os.O_APPEND), number)
+    torch.set_num_threads(1)
+    sys.argv = ["tagline", *arguments]
+    touched = 0
+
+    def count(event: str, details: Any) -> None:
+        nonlocal touched
+        if event in CHANGES and "runs/" in str(details[0]):
+            touched += 1
+            if touched == dies_at:
+                os.kill(os.getpid(), sends or signal.SIGKILL)
+
+    sys.addaudithook(count)
+    code = cli.run(arguments)
+    Path(f"{name}.touched").write_text(str(touched))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def touched(attempt: Attempt) -> int:
+    """How many times a command that has ended opened, made, renamed or removed something of its run."""
+    return int(attempt.cwd.joinpath(f"{attempt.process.name}.touched").read_text())
+
+
+def contents(run: Run) -> dict[str, bytes]:
+    """Everything a run made that does not hold a time."""
+    files = [*run.bundle.rglob("*"), run.directory / "report.json", run.directory / "predictions.jsonl"]
+    return {str(path.relative_to(run.directory)): path.read_bytes() for path in files if path.is_file()}
+
+
+def events(run: Run) -> list[dict[str, Any]]:
+    """What happened, without when and where."""
+    without = ("time", "run")
+    return [{key: value for key, value in event.items() if key not in without} for event in run.events()]

@@ -1,0 +1,96 @@
+"""Which device and which precision, from facts about the machine."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from tagline import devices
+from tagline.devices import Device
+
+CPU = Device("cpu", "CPU")
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Let torch see a machine with these GPUs, given by name and compute capability, and this CPU."""
+
+    def pretend(*gpus: tuple[str, tuple[int, int]], mps: bool = False, **cpu: Any) -> None:
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: bool(gpus))
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: len(gpus))
+        monkeypatch.setattr(torch.cuda, "get_device_name", lambda number: gpus[number][0])
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda number: gpus[number][1])
+        monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: cpu)
+
+    return pretend
+
+
+@pytest.mark.parametrize(
+    ("gpu", "capability", "precision"),
+    [
+        ("Tesla P100", (6, 0), "float16"),
+        ("Tesla V100", (7, 0), "float16"),
+        ("Tesla T4", (7, 5), "float16"),
+        ("NVIDIA A100", (8, 0), "bfloat16"),
+        ("NVIDIA L4", (8, 9), "bfloat16"),
+        ("NVIDIA H100", (9, 0), "bfloat16"),
+        ("NVIDIA B200", (10, 0), "bfloat16"),
+    ],
+)
+def test_a_gpu_computes_in_what_it_has_in_hardware(
+    machine: Any, gpu: str, capability: tuple[int, int], precision: str
+) -> None:
+    machine((gpu, capability), avx512_bf16=True)
+    chosen = devices.choose(devices.found())
+    assert (chosen.kind, chosen.name, chosen.address) == ("cuda", gpu, "cuda:0")
+    assert devices.precision_of("auto", chosen) == precision
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "precision"),
+    [
+        ({}, "float32"),
+        ({"avx2": True, "avx512_f": True, "avx512_vnni": True}, "float32"),
+        ({"avx512_bf16": False, "amx_bf16": False}, "float32"),
+        ({"avx512_bf16": True}, "bfloat16"),
+        ({"amx_bf16": True}, "bfloat16"),
+        ({"architecture": "aarch64", "bf16": True}, "bfloat16"),
+        ({"architecture": "aarch64", "sve_bf16": True}, "bfloat16"),
+        ({"avx512_fp16": True, "amx_fp16": True}, "float32"),
+    ],
+)
+def test_a_cpu_computes_in_bfloat16_only_where_it_has_it(
+    machine: Any, capabilities: dict[str, Any], precision: str
+) -> None:
+    machine(**capabilities)
+    chosen = devices.choose(devices.found())
+    assert chosen.address == "cpu"
+    assert devices.precision_of("auto", chosen) == precision
+
+
+def test_an_apple_gpu_is_taken_before_the_cpu_and_computes_in_float32(machine: Any) -> None:
+    machine(mps=True)
+    chosen = devices.choose(devices.found())
+    assert chosen.address == "mps"
+    assert devices.precision_of("auto", chosen) == "float32"
+
+
+@pytest.mark.parametrize("setting", ["float32", "bfloat16", "float16"])
+def test_what_the_spec_says_counts_on_any_device(setting: Any) -> None:
+    for device in (CPU, Device("cuda", "Tesla T4"), Device("cuda", "NVIDIA A100", has_bfloat16=True)):
+        assert devices.precision_of(setting, device) == setting
+
+
+def test_each_worker_of_a_machine_has_a_gpu_of_its_own(machine: Any) -> None:
+    machine(*[("NVIDIA L4", (8, 9))] * 2)
+    addresses = [devices.choose(devices.found(), local_rank=rank).address for rank in range(3)]
+    assert addresses == ["cuda:0", "cuda:1", "cuda:0"]
+
+
+def test_workers_without_a_gpu_share_the_cpu() -> None:
+    assert {devices.choose([CPU], local_rank=rank) for rank in range(4)} == {CPU}
+
+
+def test_this_machine_has_a_device() -> None:
+    assert devices.found()[-1].kind == "cpu"
