@@ -3,11 +3,12 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: help setup demo test check bench docs clean
+.PHONY: help setup demo test kills check bench docs clean
 
 help:
 	@echo "make demo    set up, then train, measure and use a classifier on the sample data"
 	@echo "make test    set up, then check the code and run the tests"
+	@echo "make kills   kill a training at 20 moments, and go on each time to the same end"
 	@echo "make check   formatting, lint, types, import order, generated pages"
 	@echo "make bench   the figures of the README (bench-start, bench-reading, bench-linear, bench-training)"
 	@echo "make docs    write the generated pages anew"
@@ -25,6 +26,9 @@ demo: setup
 
 test: check
 	$(BIN)/pytest --numprocesses 2
+
+kills: setup
+	TAGLINE_KILLS=20 $(BIN)/pytest tests/flow/test_resuming.py
 
 check: setup
 	$(BIN)/ruff format --check --quiet .

@@ -9,11 +9,11 @@ import tempfile
 import unicodedata
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, Protocol, overload
+from typing import IO, Any, Literal, Protocol, overload
 
 import numpy as np
 import pyarrow as pa
@@ -61,7 +61,7 @@ class Column:
         directory = Path(tempfile.gettempdir())
         with storage.disk_errors(directory):
             self._file = tempfile.TemporaryFile(prefix=storage.SCRATCH_PREFIX, dir=directory)  # noqa: SIM115
-        weakref.finalize(self, self._file.close)
+        weakref.finalize(self, _closed, self._file)
         self._places: list[tuple[int, int]] = []
         """Where each chunk stands in the file, and where its texts do after the list of their ends."""
         self.starts = [0]
@@ -97,6 +97,12 @@ class Column:
             parts.append(part)
             place, size = place + len(part), size - len(part)
         return b"".join(parts)
+
+
+def _closed(file: IO[bytes]) -> None:
+    """Close a file that nobody will read; what could not be written then is no loss."""
+    with suppress(OSError):
+        file.close()
 
 
 class Texts(Sequence[Text]):

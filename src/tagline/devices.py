@@ -2,7 +2,7 @@
 
 import os
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 Kind = Literal["cuda", "mps", "cpu"]
 Precision = Literal["float32", "bfloat16", "float16"]
@@ -60,6 +60,6 @@ def found() -> list[Device]:
         devices.append(Device("cuda", torch.cuda.get_device_name(number), number, has_bfloat16=major >= 8))
     if torch.backends.mps.is_available():
         devices.append(Device("mps", "Apple GPU"))
-    can = torch.cpu.get_capabilities()
+    can: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # not in older versions
     has_bfloat16 = any(can.get(name, False) for name in ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16"))
     return [*devices, Device("cpu", str(can.get("cpu_name", "CPU")), has_bfloat16=has_bfloat16)]

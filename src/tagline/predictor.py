@@ -9,7 +9,7 @@ import numpy as np
 
 from tagline.bundle import Bundle
 from tagline.decisions import Answers, DecisionLayer
-from tagline.errors import DataError
+from tagline.errors import DataError, RunError
 from tagline.models import Classifier, Prediction, Scores
 
 if TYPE_CHECKING:
@@ -73,7 +73,10 @@ def scored(classifier: Classifier, texts: "Sequence[Text]", *, labels: int) -> S
     """The model's own scores of any number of texts, before the decision layer."""
     remaining = iter(texts)
     parts = [classifier.scores(some) for some in iter(lambda: list(islice(remaining, TEXTS_AT_ONCE)), [])]
-    return np.concatenate(parts) if parts else np.zeros((0, labels), dtype=np.float32)
+    scores = np.concatenate(parts) if parts else np.zeros((0, labels), dtype=np.float32)
+    if not np.isfinite(scores).all():
+        raise RunError("the model's scores are not numbers", hint="lower training.learning_rate")
+    return scores
 
 
 def load(bundle: str | Path) -> Predictor:

@@ -115,7 +115,9 @@ class Training(Section):
     monitor: Monitor = Field("macro_f1", description="the validation figure that decides which model is kept")
     patience: int = Field(0, ge=0, description="evaluations without a gain before it stops; 0: never")
     class_weights: Literal["none", "balanced"] = Field("none", description='or "balanced": rare labels count more')
-    label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of the truth given to the other labels")
+    label_smoothing: Annotated[float, Field(ge=0, lt=1)] | Literal["auto"] = Field(
+        "auto", description="share of the truth given to the other labels; auto: 0.1 for task single, else 0"
+    )
     precision: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         "auto", description="what the device does best"
     )

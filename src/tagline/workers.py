@@ -36,6 +36,8 @@ WORDS = "TAGLINE_WORDS"
 JOB = "TAGLINE_JOB"
 """Names the job that workers belong to, however often they are started."""
 TAKEN_OVER = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+QUIET = {"TORCH_CPP_LOG_LEVEL": "ERROR"}
+"""torch, read when it is imported: without warnings such as that an address has no name."""
 PATIENCE = timedelta(minutes=30)
 """How long a worker waits for another one: the main one may be writing a large checkpoint."""
 JOINING = timedelta(minutes=10)
@@ -184,8 +186,8 @@ class Cluster:
 
     machines: int = 1
     number: int = 0
-    main: str = "localhost:0"
-    """Where the first of them is; port 0: any that is free."""
+    main: str = ""
+    """Where the first of them is, and the port where the others find it."""
     own_name: str = ""
 
     @classmethod
@@ -195,16 +197,22 @@ class Cluster:
             return cls()
         try:
             spec = json.loads(environment["CLUSTER_SPEC"])
-            pool, index = spec["task"]["type"], int(spec["task"]["index"])
+            own = (spec["task"]["type"], int(spec["task"]["index"]))
             # Pool 2 holds reduction servers and pool 3 evaluators: neither runs Tagline.
-            machines = [(name, i, at) for name in ("workerpool0", "workerpool1")
-                        for i, at in enumerate(spec["cluster"].get(name, ()))]  # fmt: skip
-            number = next(i for i, (name, place, _) in enumerate(machines) if (name, place) == (pool, index))
-        except (ValueError, KeyError, TypeError, StopIteration) as error:
-            raise PlaceError(
-                f"cannot understand CLUSTER_SPEC: {error!r}", hint="unset it to train here alone"
-            ) from error
-        return cls(len(machines), number, machines[0][2], machines[number][2].rpartition(":")[0])
+            machines = {(pool, index): address for pool in ("workerpool0", "workerpool1")
+                        for index, address in enumerate(spec["cluster"].get(pool, ()))}  # fmt: skip
+            addresses = list(machines.values())
+            names = [name for name, _ in map(_name_and_port, addresses)]
+            number = list(machines).index(own)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            hint = "unset it to train here alone"
+            raise PlaceError(f"cannot understand CLUSTER_SPEC: {error!r}", hint=hint) from error
+        return cls(len(machines), number, addresses[0], names[number])
+
+
+def _name_and_port(address: str) -> tuple[str, int]:
+    name, _, port = address.rpartition(":")
+    return name, int(port)
 
 
 def are_needed(count: int | None, cluster: Cluster) -> int:
@@ -232,10 +240,10 @@ def launch(arguments: Sequence[str], *, count: int, cluster: Cluster) -> Iterato
     When a worker dies, the others cannot go on: all of them are started again, from the last checkpoint. What a worker
     has left word of would only happen again: it is raised here, once for all of them.
     """
-    from torch.distributed.elastic.multiprocessing import SignalException
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    with _lent(QUIET):
+        from torch.distributed.elastic.multiprocessing import SignalException
+        from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
-    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
     job_name = os.environ.get("CLOUD_ML_JOB_ID") or uuid.uuid4().hex
     for attempt in range(RESTARTS + 1):
         with tempfile.TemporaryDirectory() as directory:
@@ -265,7 +273,7 @@ def launch(arguments: Sequence[str], *, count: int, cluster: Cluster) -> Iterato
 
 def _worker_variables(words: Path, job_name: str, count: int, cluster: Cluster) -> dict[str, str]:
     """What workers are told beside what torchrun tells them; what somebody has set stays as it is."""
-    ours = {
+    ours = QUIET | {
         WORDS: str(words), JOB: job_name,
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(int(PATIENCE.total_seconds())),  # one that is told to stop saves first
     }  # fmt: skip
@@ -277,15 +285,18 @@ def _worker_variables(words: Path, job_name: str, count: int, cluster: Cluster) 
 
 @contextmanager
 def _lent(variables: Mapping[str, str]) -> Iterator[None]:
-    """Let torchrun have this process for as long as it takes: it hands on the environment, and takes over signals."""
-    environment = dict(os.environ)
+    """Let torchrun have this process for as long as it takes: it hands on the environment, takes over signals, and
+    would log what is said better afterwards."""
+    environment, silenced = dict(os.environ), logging.root.manager.disable
     handlers = {number: signal.getsignal(number) for number in TAKEN_OVER}
     os.environ |= variables
+    logging.disable(logging.ERROR)
     try:
         yield
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
+        logging.disable(silenced)
         os.environ.clear()
         os.environ |= environment
 
@@ -297,12 +308,15 @@ def _run_agent(arguments: Sequence[str], *, count: int, cluster: Cluster, attemp
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
     # Of several machines the first is the main one. Alone, a machine takes any port that is free.
-    meeting: dict[str, Any] = {"rdzv_backend": "c10d", "local_addr": "localhost"}
+    meeting: dict[str, Any] = {"rdzv_backend": "c10d", "rdzv_endpoint": "localhost:0", "local_addr": "localhost"}
     if cluster.machines > 1:
-        meeting = {"rdzv_backend": "static", "rdzv_configs": {"rank": cluster.number}, "local_addr": cluster.own_name}
+        meeting = {
+            "rdzv_backend": "static", "rdzv_endpoint": cluster.main, "rdzv_configs": {"rank": cluster.number},
+            "local_addr": cluster.own_name,
+        }  # fmt: skip
     config = LaunchConfig(
         min_nodes=cluster.machines, max_nodes=cluster.machines, nproc_per_node=count, run_id=f"tagline-{attempt}",
-        rdzv_endpoint=cluster.main, rdzv_timeout=int(JOINING.total_seconds()), max_restarts=0, monitor_interval=0.2,
+        rdzv_timeout=int(JOINING.total_seconds()), max_restarts=0, monitor_interval=0.2,
         **meeting,
     )  # fmt: skip
     try:
@@ -323,20 +337,31 @@ def leave_word(error: BaseException) -> bool:
     path = os.environ.get(WORDS)
     if not path or "RANK" not in os.environ:
         return False
+    for number in (signal.SIGTERM, signal.SIGINT):  # it is on its way out
+        signal.signal(number, signal.SIG_IGN)
     rank = int(os.environ["RANK"])
     word = json.dumps(_as_word(error, rank)) if not _is_loss(error) else _word_of_another()
     if word:
-        (Path(path) / f"{rank:06d}").write_text(word, "utf-8")
+        with suppress(OSError):  # the launcher is gone, or its disk is full
+            (Path(path) / f"{rank:06d}").write_text(word, "utf-8")
         if not isinstance(error, Interrupted) and _store.cache_info().currsize:
             with suppress(RuntimeError):  # nobody is there to read it
                 _store().set("word", word)
     return True
 
 
+def explained(error: BaseException) -> BaseException:
+    """The same error, unless it only means that another worker is gone: then one that says so."""
+    if not _is_loss(error):
+        return error
+    return PlaceError(f"another worker is gone: {_first_line(error)}", hint="what it said itself tells more")
+
+
 def _as_word(error: BaseException, rank: int) -> dict[str, Any]:
     if isinstance(error, TaglineError):
         return {"kind": type(error).__name__, "message": error.message, "hint": error.hint}
-    return {"kind": "", "message": f"worker {rank}: {type(error).__name__}: {error}", "hint": ""}
+    kind = "BrokenPipeError" if isinstance(error, BrokenPipeError) else ""
+    return {"kind": kind, "message": f"worker {rank}: {type(error).__name__}: {error}", "hint": ""}
 
 
 def _is_loss(error: BaseException) -> bool:
@@ -355,13 +380,15 @@ def _word_of_another() -> str:
 def _words(directory: Path) -> Iterator[Exception]:
     """The errors that workers have left word of, the main one's first."""
     for path in sorted(directory.iterdir()):
-        word = json.loads(path.read_text("utf-8"))
-        if word["kind"] == "Interrupted":
-            yield Interrupted(word["message"], signal_number=signal.SIGTERM, hint=word["hint"])
-        elif word["kind"]:
-            yield getattr(errors, word["kind"])(word["message"], hint=word["hint"])
-        else:
-            yield RuntimeError(word["message"])
+        with suppress(ValueError):  # cut off
+            word = json.loads(path.read_text("utf-8"))
+            kind, message, hint = word["kind"], word["message"], word["hint"]
+            if kind == "Interrupted":
+                yield Interrupted(message, signal_number=signal.SIGTERM, hint=hint)
+            elif kind == "BrokenPipeError":  # who reads the output has seen enough
+                yield BrokenPipeError(message)
+            else:
+                yield getattr(errors, kind)(message, hint=hint) if kind else RuntimeError(message)
 
 
 def _first_line(error: BaseException) -> str:
@@ -372,10 +399,10 @@ def _interface(cluster: Cluster) -> str:
     """The network interface that leads to the other machines: gloo would take the one of the machine's own name."""
     import fcntl
 
-    host, _, port = cluster.main.rpartition(":")
+    host, port = _name_and_port(cluster.main)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect((cluster.own_name if cluster.number == 0 else host, int(port)))
+            probe.connect((cluster.own_name if cluster.number == 0 else host, port))
         except OSError as error:
             raise PlaceError(f"cannot find the machine {host} of CLUSTER_SPEC: {error}") from error
         own = probe.getsockname()[0]

@@ -1,8 +1,9 @@
-"""Trainings as processes that start at once, forked from one that has loaded torch, and how to compare what they leave."""
+"""Trainings as processes that start at once, forked from one that has loaded torch; and what to compare of them."""
 
 import multiprocessing
 import os
 import signal
+import socket
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,11 @@ SMALL = (
 )  # fmt: skip
 CHANGES = frozenset({"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir"})
 _nursery = multiprocessing.get_context("forkserver")
-_nursery.set_forkserver_preload(["preloaded"])
+_nursery.set_forkserver_preload([
+    "peft", "pyarrow.csv", "sklearn.metrics", "tagline.cli", "tagline.models.encoder", "tagline.models.loop",
+    "tagline.models.networks", "tagline.models.pretrained", "tagline.training", "torch.distributed",
+    "transformers.models.bert.modeling_bert",
+])  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,15 @@ def start(
         cwd.joinpath(f"{process.name}.{stream}").touch()
     process.start()
     return Attempt(process, cwd)
+
+
+def start_workers(*arguments: str | Path, cwd: Path, dies_at: int = 0) -> list[Attempt]:
+    """Run the same command in two workers, as torchrun would have started them; the main one may die."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    told = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    main = start(*arguments, cwd=cwd, environment=told | {"RANK": "0", "LOCAL_RANK": "0"}, dies_at=dies_at)
+    return [main, start(*arguments, cwd=cwd, environment=told | {"RANK": "1", "LOCAL_RANK": "1"})]
 
 
 def _live(arguments: Sequence[str], cwd: Path, environment: Mapping[str, str], dies_at: int, sends: int) -> None:

@@ -4,12 +4,15 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import torch
 from attempts import SMALL, SUPPORT, Attempt, contents, events, start, touched
 
+import tagline as library
+from tagline import training
 from tagline.runs import list_runs
 
 KILLS = int(os.environ.get("TAGLINE_KILLS", "4"))
@@ -26,6 +29,7 @@ def command(checkpoint: Checkpoints) -> list[str]:
 @pytest.fixture(scope="module")
 def whole(command: list[str], tmp_path_factory: pytest.TempPathFactory) -> tuple[Attempt, float]:
     """A run that was never stopped, and how long it took."""
+    assert start("--version", cwd=tmp_path_factory.mktemp("warm")).end() == 0
     begun = time.monotonic()
     attempt = start(*command, cwd=tmp_path_factory.mktemp("whole"))
     assert attempt.end() == 0, attempt.err
@@ -60,3 +64,81 @@ def goes_on_to_the_end_of(whole: Attempt, *, cwd: Path, command: list[str]) -> N
     assert contents(resumed.run) == contents(whole.run)
     assert events(resumed.run) == events(whole.run)
     assert not list(resumed.run.directory.rglob(".tagline-*"))
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_told_to_stop_it_saves_first(
+    command: list[str], whole: tuple[Attempt, float], tmp_path: Path, sent: int, code: int
+) -> None:
+    stopped = start(*command, cwd=tmp_path, dies_at=touched(whole[0]) // 3, sends=sent)
+    assert stopped.end() == code
+    assert stopped.run.state().name == "cancelled"
+    last = stopped.run.progress().last
+    assert int(last) == max(event["step"] for event in stopped.run.events() if event["event"] == "step")
+    assert f"next: tagline train --resume runs/{stopped.run.name}" in stopped.err
+    goes_on_to_the_end_of(whole[0], cwd=tmp_path, command=command)
+
+
+@pytest.mark.parametrize(
+    ("data", "settings"),
+    [
+        ("messages.csv", ["training.precision=bfloat16", "training.class_weights=balanced"]),
+        ("messages.csv", ["training.precision=float16", "model.dropout=0.1"]),
+        ("messages.csv", ["model.lora=4", "model.long_texts=windows", "model.max_tokens=16", "data.fraction=0.2"]),
+        ("messages-multi.csv", ["training.label_smoothing=0.1", "model.max_batch_tokens=128"]),
+        ("pairs.csv", ["model.freeze=1", "model.layer_decay=0.9"]),
+    ],
+)
+def test_whatever_is_learned_it_goes_on_to_the_very_same_end(
+    checkpoint: Checkpoints, tmp_path: Path, data: str, settings: list[str]
+) -> None:
+    command = ["train", str(SUPPORT / data), *SMALL, f"model.pretrained={checkpoint('bert')}", *settings]
+    whole = start(*command, cwd=tmp_path / "whole")
+    assert whole.end() == 0, whole.err
+    killed = start(*command, cwd=tmp_path / "killed", dies_at=touched(whole) // 2)
+    assert killed.end() == -signal.SIGKILL
+    assert killed.run.progress().last
+    goes_on_to_the_end_of(whole, cwd=killed.cwd, command=command)
+
+
+def test_a_resumed_run_refuses_changed_data_and_a_changed_spec(command: list[str], tmp_path: Path) -> None:
+    data = tmp_path / "data.csv"
+    data.write_text((SUPPORT / "messages.csv").read_text())
+    killed = start("train", data, *command[2:], cwd=tmp_path, dies_at=60)
+    assert killed.end() == -signal.SIGKILL
+    spec = killed.run.directory / "spec.toml"
+    for path, old, new in ((data, ",billing", ",returns"), (spec, "batch_size = 16", "batch_size = 32")):
+        before = path.read_text()
+        path.write_text(before.replace(old, new, 1))
+        refused = start("train", "--resume", "last", cwd=tmp_path)
+        assert refused.end() == 4
+        assert path.name in refused.err
+        assert "has changed" in refused.err
+        path.write_text(before)
+    assert start("train", "--resume", "last", cwd=tmp_path).end() == 0
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """As in the other processes: more of them would wait for each other on a busy machine."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_between_evaluations_checkpoints_are_written_by_time(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = training.spec_of(command[1], [*command[2:], "training.epochs=1"])
+    whole = library.train(spec, runs=tmp_path / "whole")
+    monkeypatch.setattr(training, "CHECKPOINT_EVERY_S", 0.0)
+    steps = training.start(spec, runs=tmp_path / "cut", command="a test")
+    assert any(event.get("step") == 12 for event in steps)
+    steps.close()  # type: ignore[attr-defined]
+    [run] = list_runs(tmp_path / "cut")
+    assert run.progress().last == "000011"
+    library.train(run.directory, resume=True)
+    assert contents(run) == contents(whole)
+    assert events(run) == events(whole)

@@ -247,6 +247,14 @@ def test_going_on_from_a_kept_state_ends_with_the_same_bits(precision: str, stop
     assert same(resumed.weights(), whole.weights())
 
 
+def test_the_scale_of_float16_losses_is_kept() -> None:
+    stopped, resumed = new_loop(precision="float16"), new_loop(precision="float16")
+    next(iter(stopped.steps()))
+    stopped.scaler.update(8.0)
+    resumed.restore(stopped.state())
+    assert resumed.scaler.get_scale() == 8
+
+
 def test_the_seed_decides_the_order() -> None:
     first, again, other = (run(new_loop(seed=seed)) for seed in (1, 1, 2))
     assert same(first, again)

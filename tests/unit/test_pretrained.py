@@ -158,7 +158,7 @@ def test_weights_that_lack_tensors_are_refused(bert: Path) -> None:
 
 def test_weights_of_another_shape_are_refused(bert: Path) -> None:
     change(bert / "config.json", intermediate_size=128)
-    assert str(bert) in refused(bert).message
+    assert "its weights are not of the sizes that its config.json says" in refused(bert).message
 
 
 def test_weights_without_the_pooler_are_whole(bert: Path) -> None:
@@ -201,10 +201,7 @@ def test_code_that_is_offered_for_a_known_architecture_is_not_run(bert: Path, tm
     (bert / "own.py").write_text(f"from pathlib import Path\nPath({str(was_run)!r}).touch()\nclass M: pass\n")
     change(bert / "config.json", auto_map={"AutoModel": "own.M"})
     change(bert / "tokenizer_config.json", auto_map={"AutoTokenizer": ["own.M", "own.M"]})
-    try:
-        load(bert)
-    except SpecError as error:
-        assert "code of its own" in error.message
+    assert load(bert).encoder.config.model_type == "bert"
     assert not was_run.exists()
 
 
@@ -212,7 +209,7 @@ def test_code_that_is_offered_for_a_known_architecture_is_not_run(bert: Path, tm
     ("kind", "sizes"),
     [
         ("t5", {"d_model": 32, "num_layers": 1, "num_heads": 2, "d_ff": 32, "d_kv": 16}),
-        ("bart", {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32}),
+        ("bart", {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2}),
     ],
 )  # fmt: skip
 def test_an_encoder_with_a_decoder_is_refused(bert: Path, kind: str, sizes: dict[str, int]) -> None:
@@ -226,7 +223,14 @@ def test_an_encoder_with_a_decoder_is_refused(bert: Path, kind: str, sizes: dict
 def test_a_tokenizer_that_is_missing_is_refused(bert: Path) -> None:
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (bert / name).unlink()
-    assert str(bert) in refused(bert).message
+    assert "has no tokenizer" in refused(bert).message
+
+
+def test_the_tokenizer_of_another_encoder_is_refused(bert: Path, checkpoint: Checkpoint) -> None:
+    """Its tokens would be looked up where the table of embeddings has ended."""
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(checkpoint("roberta") / name, bert)
+    assert "knows 579 tokens, and its tokenizer has 600" in refused(bert).message
 
 
 @pytest.mark.parametrize("architecture", ["bert", "roberta"])
@@ -301,7 +305,7 @@ def test_a_hub_name_without_a_network_is_an_error_of_the_place(
         [sys.executable, "-W", "error", "-m", "tagline", "train", str(support / "pairs.csv"),
          "model.pretrained=bert-base-uncased"],
         env={**os.environ, "HF_HOME": str(tmp_path / "hub"), **environment}, cwd=tmp_path,
-        capture_output=True, text=True, check=False, timeout=60,
+        capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert done.returncode == 5, done.stderr
     assert "cannot fetch bert-base-uncased from the Hugging Face hub" in done.stderr

@@ -50,7 +50,7 @@ def train(
             _work(found, runs=runs, as_json=json)
     except BaseException as error:
         if debug or not processes.leave_word(error):
-            raise
+            raise processes.explained(error)  # noqa: B904 - it is that error itself, or holds it
         raise typer.Exit(error.exit_code if isinstance(error, TaglineError) else BUG_EXIT_CODE) from error
 
 

@@ -2,10 +2,12 @@
 
 import json
 import math
+import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field
@@ -19,6 +21,7 @@ from tagline.workers import Place, world
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+    from torch import Tensor
 
     from tagline.dataset import Split, Task, Text
     from tagline.models.loop import Examples, Kept, Loop, Loss
@@ -41,7 +44,7 @@ class EncoderOptions(Section):
     pooling: Literal["auto", "mean", "first"] = Field(
         "auto", description="of the tokens' states: mean or first; auto: as the encoder was made for"
     )
-    freeze: Literal["none", "embeddings"] | int = Field(
+    freeze: Literal["none", "embeddings"] | Annotated[int, Field(ge=0)] = Field(
         "embeddings", description='what does not learn; "none", or 4: the embeddings and the first 4 layers'
     )
     lora: int = Field(0, ge=0, description="rank of low-rank updates that learn in place of the layers; 0: off")
@@ -143,7 +146,7 @@ class Encoder:
         try:
             yield from self._loop.steps()
         except OutOfMemoryError as error:
-            hint = "lower model.max_batch_tokens (the result stays the same), or set model.gradient_checkpointing=true"
+            hint = "start anew with a lower model.max_batch_tokens: the result stays the same"
             raise RunError(f"out of memory on {place.device.name}", hint=hint) from error
 
     def _examples(self, train: "Split") -> tuple["Examples", "Loss"]:
@@ -158,13 +161,19 @@ class Encoder:
         )  # fmt: skip
         loss = Loss(
             train.targets, task=self.nature.task, labels=self.nature.labels,
-            balanced=self.training.class_weights == "balanced", smoothing=self.training.label_smoothing,
+            balanced=self.training.class_weights == "balanced", smoothing=self._smoothing(),
         )  # fmt: skip
         targets = torch.from_numpy(train.targets[sequences.rows])
         weights = loss.weights(targets)
         if len(sequences) > len(train):  # the windows of a text count together as much as a short text
             weights /= torch.from_numpy(np.bincount(sequences.rows)[sequences.rows])
         return Examples(sequences, targets, weights, self.nature.pad), loss
+
+    def _smoothing(self) -> float:
+        """Labels are never all right: on noisy ones 0.1 is worth a point of macro-F1."""
+        if self.training.label_smoothing != "auto":
+            return self.training.label_smoothing
+        return 0.1 if self.nature.task == "single" else 0.0
 
     def _learning_rate(self) -> float:
         if self.training.learning_rate != "auto":
@@ -192,8 +201,6 @@ class Encoder:
 
     def save(self, directory: Path, *, resumable: bool = False) -> None:
         """Weights as safetensors under the names that transformers gives them, the tokenizer, and the rest as JSON."""
-        from safetensors.torch import save_file
-
         from tagline.models.networks import merged
 
         network, weights = self.network, self._loop.weights() if self._loop else self.network.state_dict()
@@ -206,12 +213,12 @@ class Encoder:
         facts: dict[str, Any] = {"options": self.options.model_dump(), "nature": asdict(self.nature)}
         if kept is not None:
             tensors, values = kept
-            save_file(tensors, directory / "optimizer.safetensors")
+            _write(tensors, directory / "optimizer.safetensors")
             facts |= {"training": self.training.model_dump(), "loop": values}
         plain = {name.removeprefix("encoder."): tensor.cpu().contiguous() for name, tensor in weights.items()}
-        save_file(plain, directory / "model.safetensors")
+        _write(plain, directory / "model.safetensors")
         network.encoder.config.to_json_file(directory / "config.json")
-        self.tokenizer.save(str(directory / "tokenizer.json"))
+        (directory / "tokenizer.json").write_text(self.tokenizer.to_str(pretty=True), "utf-8")
         (directory / "encoder.json").write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
 
     @classmethod
@@ -240,6 +247,19 @@ class Encoder:
         if "loop" in facts:
             model._kept = load_file(directory / "optimizer.safetensors"), facts["loop"]
         return model
+
+
+def _write(tensors: "dict[str, Tensor]", path: Path) -> None:
+    """Tensors as safetensors; a disk that refuses them is an error of the system, as for any other file."""
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    try:
+        save_file(tensors, path)
+    except SafetensorError as error:
+        if number := re.search(r"os error (\d+)", str(error)):
+            raise OSError(int(number[1]), os.strerror(int(number[1]))) from error
+        raise
 
 
 def auto_rate(parameters: int) -> float:

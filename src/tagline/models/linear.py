@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file, save
 
 from tagline.errors import DataError
 from tagline.models import Scores, Step
@@ -141,7 +141,7 @@ class Linear:
             }
             _write_json(directory / "vocabulary.json", [[b.name, b.terms] for b in self.features.blocks])
         _write_json(directory / "config.json", config)
-        save_file(tensors, directory / "model.safetensors")
+        (directory / "model.safetensors").write_bytes(save(tensors))  # save_file hides why a disk refuses
 
     @classmethod
     def load(cls, directory: Path) -> Self:

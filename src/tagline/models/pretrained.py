@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
@@ -54,9 +55,7 @@ def load(name: str, *, dropout: float) -> Pretrained:
         tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True, trust_remote_code=False)
     if missing := sorted(key for key in info["missing_keys"] if not key.startswith("pooler.")):
         raise SpecError(f"model.pretrained: {name} lacks {len(missing)} of its weights, first {missing[0]}", hint=HINT)
-    if not tokenizer.is_fast:
-        hint = "save it with a tokenizer.json: AutoTokenizer.from_pretrained(...).save_pretrained(...)"
-        raise SpecError(f"model.pretrained: {name} has no fast tokenizer", hint=hint)
+    _check_tokenizer(tokenizer, encoder, name)
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else (config.pad_token_id or 0)
     most = min(_positions(encoder), tokenizer.model_max_length)
     return Pretrained(without_pooler(encoder), tokenizer.backend_tokenizer, _pooling(directory), pad, most)
@@ -84,9 +83,12 @@ def find(name: str) -> Path:
     """The directory that holds an encoder; fetched, if it is a name on the hub."""
     if name in PACKAGED:
         return _packaged(name)
-    path = storage.local(name)
-    if path.is_dir():
-        return path
+    path = storage.local(name).expanduser()
+    try:
+        if path.is_dir():
+            return path
+    except OSError as error:  # a name that no file can have
+        raise SpecError(f"model.pretrained: there is no directory {name}", hint=HINT) from error
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise SpecError(f"model.pretrained: there is no directory {name}", hint=HINT)
     return _fetched(name)
@@ -137,6 +139,20 @@ def _check_weights(directory: Path, name: str) -> None:
     raise SpecError(f"model.pretrained: {name} has no weights (model.safetensors)", hint=HINT)
 
 
+def _check_tokenizer(tokenizer: Any, encoder: Any, name: str) -> None:
+    """Refuse a tokenizer that the tokenizers library cannot run, and one that belongs to other weights or to none."""
+    if not tokenizer.is_fast:
+        hint = "save it with a tokenizer.json: AutoTokenizer.from_pretrained(...).save_pretrained(...)"
+        raise SpecError(f"model.pretrained: {name} has no fast tokenizer", hint=hint)
+    vocabulary, known = tokenizer.get_vocab(), encoder.get_input_embeddings().num_embeddings
+    hint = "copy the files of its own tokenizer there: tokenizer.json and tokenizer_config.json"
+    if len(vocabulary) <= len(tokenizer.all_special_ids):  # transformers makes one up where there are no files
+        raise SpecError(f"model.pretrained: {name} has no tokenizer", hint=hint)
+    if max(vocabulary.values()) >= known:
+        problem = f"model.pretrained: {name} knows {known} tokens, and its tokenizer has {max(vocabulary.values()) + 1}"
+        raise SpecError(problem, hint=hint)
+
+
 def _positions(encoder: Any) -> int:
     """How many tokens the encoder has positions for; RoBERTa and its kin start counting after the padding token."""
     most: int = getattr(encoder.config, "max_position_embeddings", None) or 2**30
@@ -157,9 +173,11 @@ def _said(name: str) -> Iterator[None]:
     """What transformers raises, as an error of the spec."""
     try:
         yield
-    except (OSError, ValueError, KeyError, ImportError) as error:
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
         if "trust_remote_code" in str(error):
             reason = "it needs code of its own, which Tagline does not run"
+        elif "ignore_mismatched_sizes" in str(error):
+            reason = "its weights are not of the sizes that its config.json says"
         else:
             reason = _first_line(error)
         raise SpecError(f"model.pretrained: cannot load {name}: {reason}", hint=HINT) from error
