@@ -1,7 +1,10 @@
 """What torch computes on, and in which precision: chosen by pure functions from facts about the machine."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 Kind = Literal["cuda", "mps", "cpu"]
@@ -41,13 +44,34 @@ def precision_of(setting: Literal["auto", "float32", "bfloat16", "float16"], dev
     return "float16" if device.kind == "cuda" else "float32"
 
 
-def make_repeatable(device: Device) -> None:
+@contextmanager
+def repeatable(device: Device) -> Iterator[None]:
     """Let the same work on the same device give the same bits; a CPU does so by itself."""
     import torch
 
-    if device.kind == "cuda":
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS asks for to be deterministic
-        torch.use_deterministic_algorithms(True, warn_only=True)
+    if device.kind != "cuda":
+        yield
+        return
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS asks for to be deterministic
+    before = torch.are_deterministic_algorithms_enabled()
+    # With warn_only attention would warn and go on with a backward pass that differs from run to run.
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)
+
+
+def core_count() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def gpu_count() -> int:
+    """How many GPUs torch may use; where there is no driver, without importing it."""
+    if not any(Path("/dev").glob("nvidia[0-9]*")):
+        return 0
+    return sum(device.kind == "cuda" for device in found())
 
 
 def found() -> list[Device]:

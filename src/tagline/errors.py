@@ -87,3 +87,8 @@ class Interrupted(TaglineError):
     def exit_code(self) -> int:  # type: ignore[override]
         """128 + the signal's number, as shells count."""
         return 128 + self.signal_number
+
+
+def first_line(error: BaseException) -> str:
+    """What a foreign error says first; its name, if it says nothing."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

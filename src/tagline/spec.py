@@ -229,10 +229,14 @@ class Spec(Section):
     tracking: Tracking
     vertex: Vertex
 
+    def settings(self) -> dict[str, Any]:
+        """Every `section.key` that can change the result, with its value as JSON has it."""
+        parts = self.model_dump(mode="json", include={"data", "model", "training", "decisions"})
+        return {f"{section}.{key}": value for section, part in parts.items() for key, value in part.items()}
+
     def fingerprint(self) -> str:
         """Changes with every setting that can change the result, and with no other."""
-        parts = self.model_dump(mode="json", include={"data", "model", "training", "decisions"})
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(self.settings(), sort_keys=True).encode()).hexdigest()
 
 
 SECTIONS: dict[str, type[Section]] = {

@@ -29,7 +29,7 @@ from tagline.models import Classifier, Scores, Step
 from tagline.predictor import Predictor, scored
 from tagline.runs import Run, list_runs
 from tagline.spec import Spec, Training, override
-from tagline.workers import world
+from tagline.workers import join, world
 
 Event = dict[str, Any]
 """A line of events.jsonl: `event` says which kind."""
@@ -70,8 +70,12 @@ def spec_of(source: Spec | Mapping[str, Any] | str | Path, overrides: Sequence[s
 
 def start(spec: Spec, *, runs: Path, command: str, job: str = "") -> Iterator[Event]:
     """A new run, as its events; the first names it. A job that was started again goes on with the run it has begun."""
-    here = world()
-    if begun := here.share(_begun(runs, job) if job and here.is_main else None):
+    here = join()
+    begun, is_complete = here.share(_begun(runs, job, spec) if job and here.is_main else (None, False))
+    if begun and is_complete:  # another worker had to be started again after the main one was done
+        yield {"event": "resumed", "run": str(begun.directory), "checkpoint": begun.progress().last}
+        return
+    if begun:
         yield from go_on(begun)
         return
     chosen = trackers.chosen(spec.tracking.to) if here.is_main else {}
@@ -80,17 +84,19 @@ def start(spec: Spec, *, runs: Path, command: str, job: str = "") -> Iterator[Ev
     data = dataset.load(spec.data)
     metrics.check_monitor(spec.training.monitor, data.task)
     findings = _examined(data)
-    model = _new_model(spec, data, spec.model)
+    given = [_new_model(spec, data, spec.model)]
     lock = lock_of(spec, data, command=command, job=job)
     _check_same_data(data, here.share(lock))
     with nullcontext(Run.create(runs, spec, lock)) if here.is_main else _scratch(spec, lock) as run:
-        yield from trackers.tracked(_attempt(run, spec, data, findings, model), run=run, trackers=chosen)
+        yield from trackers.tracked(_attempt(run, spec, data, findings, given), run=run, trackers=chosen)
 
 
 def go_on(run: Run) -> Iterator[Event]:
     """The rest of a run that was stopped, as if it never had been."""
-    here = world()
-    spec, lock = here.share(_unchanged(run) if here.is_main else None) or (run.spec(), run.lock())
+    here = join()
+    unchanged = here.share(_unchanged(run) if here.is_main else None)
+    assert unchanged is not None
+    spec, lock = unchanged
     chosen = trackers.chosen(spec.tracking.to) if here.is_main else {}
     if here.size > 1:
         check_sharing(spec)
@@ -107,13 +113,14 @@ def go_on(run: Run) -> Iterator[Event]:
         yield from trackers.tracked(_attempt(own, spec, data, _examined(data)), run=own, trackers=chosen)
 
 
-def _begun(runs: Path, job: str) -> Run | None:
-    """The run that a job has begun, before it was started again."""
+def _begun(runs: Path, job: str, spec: Spec) -> tuple[Run | None, bool]:
+    """The run of this spec that a job has begun before it was started again, and whether it is complete."""
     for run in reversed(list_runs(runs)):
         with suppress(RunError):  # a damaged run is none of ours
-            if run.lock().get("job") == job:
-                return run
-    return None
+            lock = run.lock()
+            if (lock.get("job"), lock.get("spec_fingerprint")) == (job, spec.fingerprint()):
+                return run, run.state().name == "succeeded"
+    return None, False
 
 
 def _unchanged(run: Run) -> tuple[Spec, dict[str, Any]]:
@@ -122,15 +129,25 @@ def _unchanged(run: Run) -> tuple[Spec, dict[str, Any]]:
         raise RunError(f"run {run.name} is complete", hint=f"tagline runs show {run.directory}")
     spec, lock = run.spec(), run.lock()
     if spec.fingerprint() != lock["spec_fingerprint"]:
+        before, now = lock.get("settings", {}), spec.settings()
+        changed = [
+            f"{key} was {before[key]!r} and is {now.get(key)!r}" for key in before if before[key] != now.get(key)
+        ]
+        what = "; ".join(changed) or "it is another spec"
         hint = "put it back as it was, or start anew: tagline train " + str(run.directory / "spec.toml")
-        raise RunError(f"{run.directory / 'spec.toml'} has changed since run {run.name} was started", hint=hint)
+        raise RunError(f"{run.directory / 'spec.toml'} has changed since run {run.name} was started: {what}", hint=hint)
     return spec, lock
+
+
+def can_share(spec: Spec) -> bool:
+    """Whether several workers can learn this spec's family together."""
+    return "sharding" in registry.find("models", spec.model.family).uses  # type: ignore[attr-defined]
 
 
 def check_sharing(spec: Spec) -> None:
     """Refuse to share the work of a family that cannot share it, or data that can be read only once."""
-    family: str = spec.model.family  # type: ignore[attr-defined]
-    if "sharding" not in registry.find("models", family).uses:
+    if not can_share(spec):
+        family: str = spec.model.family  # type: ignore[attr-defined]
         raise SpecError(f"family {family} learns in one process", hint="leave out --workers")
     named = (spec.data.train, spec.data.validation, spec.data.test)
     for address in (each for some in named for each in ((some,) if isinstance(some, str) else some)):
@@ -167,6 +184,7 @@ def lock_of(spec: Spec, data: Dataset, *, command: str, job: str = "") -> dict[s
     device = devices.choose(devices.found(), local_rank=world().local_rank) if uses_torch else None
     return {
         "spec_fingerprint": spec.fingerprint(),
+        "settings": spec.settings(),
         "data_fingerprint": data.fingerprint,
         "seed": spec.training.seed,
         "device": f"{device.kind}: {device.name}" if device else "cpu",
@@ -208,13 +226,13 @@ def _examined(data: Dataset) -> list[Finding]:
 
 
 def _attempt(
-    run: Run, spec: Spec, data: Dataset, findings: Sequence[Finding], model: Classifier | None = None
+    run: Run, spec: Spec, data: Dataset, findings: Sequence[Finding], given: list[Classifier] | None = None
 ) -> Generator[Event, None, None]:  # fmt: skip
     """Learn, keep the best, measure, and leave the run in a state that tells what happened."""
     with run.held(), _Stop(run) as stop:
         run.set_state("running")
         try:
-            yield from _Attempt(run, spec, data, findings, stop, model).events()
+            yield from _Attempt(run, spec, data, findings, stop, given).events()
         except (Interrupted, KeyboardInterrupt, GeneratorExit) as asked:
             reason = asked.message if isinstance(asked, Interrupted) else "interrupted"
             run.set_state("cancelled", reason=f"{reason}; go on with: tagline train --resume {run.directory}")
@@ -229,7 +247,8 @@ class _Attempt:
     """One process's work on a run."""
 
     def __init__(
-        self, run: Run, spec: Spec, data: Dataset, findings: Sequence[Finding], stop: "_Stop", model: Classifier | None
+        self, run: Run, spec: Spec, data: Dataset, findings: Sequence[Finding], stop: "_Stop",
+        given: list[Classifier] | None = None,
     ) -> None:  # fmt: skip
         self.run = run
         self.stop = stop
@@ -239,7 +258,8 @@ class _Attempt:
         self.family: str = spec.model.family  # type: ignore[attr-defined]
         self.world = world()
         self.progress = self.world.share(run.progress())
-        self.model = model or self._model()
+        # Whoever made it must not hold it too: it is let go before the best one is loaded.
+        self.model = given.pop() if given else self._model()
 
     def events(self) -> Iterator[Event]:
         """Everything that happens, each event written down before it is shown."""
@@ -298,7 +318,8 @@ class _Attempt:
             if step.evaluate or reason or is_due or is_asked:
                 self._keep(step, clock, stopped=reason)
                 due_s = clock.seconds() + CHECKPOINT_EVERY_S
-                self.stop.raise_if_asked(is_asked=is_asked)
+                if is_asked:
+                    self.stop.raise_if_asked(is_asked=True)
             if reason:
                 break
         self.stop.waits = False
@@ -338,7 +359,7 @@ class _Attempt:
                 raise DataError(
                     f"{monitor} cannot be measured on task {self.data.task} with this validation split", hint=hint
                 )
-            is_best = metrics.is_better(monitor, value, self.progress.best_value)
+            is_best = self.world.share(metrics.is_better(monitor, value, self.progress.best_value))
         gained = {
             "best": name, "best_value": value, "best_settings": dict(step.settings), "evaluations_without_gain": 0,
         }  # fmt: skip

@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tagline import errors
-from tagline.devices import Device, Precision
-from tagline.errors import Interrupted, PlaceError, RunError, TaglineError
+from tagline.devices import Device, Precision, core_count, gpu_count
+from tagline.errors import Interrupted, PlaceError, RunError, SpecError, TaglineError, first_line
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -40,6 +40,8 @@ QUIET = {"TORCH_CPP_LOG_LEVEL": "ERROR"}
 """torch, read when it is imported: without warnings such as that an address has no name."""
 PATIENCE = timedelta(minutes=30)
 """How long a worker waits for another one: the main one may be writing a large checkpoint."""
+SAVING = timedelta(minutes=5)
+"""How long a worker that is told to stop may take to save."""
 JOINING = timedelta(minutes=10)
 """How long machines and workers wait for each other at the start: one of them may still be fetching its image."""
 
@@ -106,6 +108,12 @@ class World:
         dist.all_gather_object(boxes, value)
         return boxes
 
+    def evened(self, parts: Sequence[T], *, filler: T) -> Iterator[tuple[T, bool]]:
+        """This worker's parts, and whether each is real: one that has fewer than another fills up."""
+        for number in range(int(self.most(len(parts)))):
+            is_real = number < len(parts)
+            yield parts[number] if is_real else filler, is_real
+
     def interleaved(self, mine: NDArray[Any], *, total: int) -> NDArray[Any]:
         """One array in its own order from what each worker made of rows rank, rank + size, rank + 2 size ..."""
         if self.size == 1:
@@ -117,7 +125,7 @@ class World:
 
 
 @dataclass(frozen=True)
-class Place:
+class Seat:
     """What one worker computes on."""
 
     device: Device
@@ -133,9 +141,14 @@ class Place:
         return {name: torch.from_numpy(array).to(self.device.address) for name, array in inputs.items()}
 
 
-@cache
 def world() -> World:
-    """This process's place among the workers, as torchrun says it; the first call joins them."""
+    """This process among the workers it has joined; alone, if it has joined none."""
+    return join() if join.cache_info().currsize else World()
+
+
+@cache
+def join() -> World:
+    """Find the other workers, if torchrun or its like says that there are some."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
         return World()
@@ -167,7 +180,7 @@ def _store() -> "Store":
         store.wait([f"here/{other}" for other in range(size)], JOINING)
     except (RuntimeError, ValueError) as error:  # what torch raises if it is not told where, or nobody answers there
         where = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
-        problem = f"worker {rank} of {size} does not find the others at {where}: {_first_line(error)}"
+        problem = f"worker {rank} of {size} does not find the others at {where}: {first_line(error)}"
         raise PlaceError(problem) from error
     return store
 
@@ -178,6 +191,7 @@ def leave() -> None:
         import torch.distributed as dist
 
         dist.destroy_process_group()
+        join.cache_clear()
 
 
 @dataclass(frozen=True)
@@ -215,14 +229,15 @@ def _name_and_port(address: str) -> tuple[str, int]:
     return name, int(port)
 
 
-def are_needed(count: int | None, cluster: Cluster) -> int:
+def are_needed(count: int | None, cluster: Cluster, *, can_share: bool) -> int:
     """How many workers to start on this machine: as many as asked for, else one a GPU; 0 if this process is enough."""
     if "RANK" in os.environ:
         return 0  # it has been started as a worker
+    gpus = gpu_count() if can_share else 0
     if count is None:
-        from tagline.devices import found
-
-        count = sum(device.kind == "cuda" for device in found()) or 1
+        count = max(1, gpus)
+    if count > gpus > 0:
+        raise SpecError(f"{count} workers need as many GPUs; there are {gpus}", hint=f"--workers {gpus}")
     return count if count * cluster.machines > 1 else 0
 
 
@@ -275,9 +290,9 @@ def _worker_variables(words: Path, job_name: str, count: int, cluster: Cluster) 
     """What workers are told beside what torchrun tells them; what somebody has set stays as it is."""
     ours = QUIET | {
         WORDS: str(words), JOB: job_name,
-        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(int(PATIENCE.total_seconds())),  # one that is told to stop saves first
+        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(int(SAVING.total_seconds())),
     }  # fmt: skip
-    theirs = {"OMP_NUM_THREADS": str(max(1, len(os.sched_getaffinity(0)) // count))}
+    theirs = {"OMP_NUM_THREADS": str(max(1, core_count() // count))}
     if cluster.machines > 1 and (interface := _interface(cluster)):
         theirs["GLOO_SOCKET_IFNAME"] = interface
     return ours | {name: value for name, value in theirs.items() if name not in os.environ}
@@ -323,7 +338,7 @@ def _run_agent(arguments: Sequence[str], *, count: int, cluster: Cluster, attemp
         elastic_launch(config, sys.executable)("-m", "tagline", *arguments)
     except (DistError, RendezvousError) as error:
         problem = f"the {cluster.machines} machines of CLUSTER_SPEC do not find each other at {cluster.main}"
-        raise PlaceError(f"{problem}: {_first_line(error)}", hint="did all of them start?") from error
+        raise PlaceError(f"{problem}: {first_line(error)}", hint="did all of them start?") from error
 
 
 def follow_launcher() -> None:
@@ -354,7 +369,7 @@ def explained(error: BaseException) -> BaseException:
     """The same error, unless it only means that another worker is gone: then one that says so."""
     if not _is_loss(error):
         return error
-    return PlaceError(f"another worker is gone: {_first_line(error)}", hint="what it said itself tells more")
+    return PlaceError(f"another worker is gone: {first_line(error)}", hint="what it said itself tells more")
 
 
 def _as_word(error: BaseException, rank: int) -> dict[str, Any]:
@@ -389,10 +404,6 @@ def _words(directory: Path) -> Iterator[Exception]:
                 yield BrokenPipeError(message)
             else:
                 yield getattr(errors, kind)(message, hint=hint) if kind else RuntimeError(message)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _interface(cluster: Cluster) -> str:

@@ -62,6 +62,19 @@ def test_two_workers_learn_what_one_learns(small: list[str], tmp_path: Path, dat
             np.testing.assert_allclose(tensor, expected[name], atol=5e-4, err_msg=name)
 
 
+def test_workers_that_share_a_model_evaluate_texts_of_any_length(small: list[str], tmp_path: Path) -> None:
+    """They go through its layers together, so one with long texts must not need more passes than one with short."""
+    rows = [f"{'word ' * (60 if number % 2 else 2)}{number},{'ab'[number % 3 > 0]}" for number in range(80)]
+    for name, part in (("train", rows[:40]), ("validation", rows[40:])):
+        (tmp_path / f"{name}.csv").write_text("\n".join(["text,label", *part]) + "\n")
+    settings = [
+        f"data.validation={tmp_path / 'validation.csv'}", "training.sharding=full", "training.epochs=1",
+        "model.max_batch_tokens=64", "data.fraction=1.0", "data.test_share=0",
+    ]  # fmt: skip
+    two = start_workers("train", tmp_path / "train.csv", *small, *settings, cwd=tmp_path / "two")
+    assert [worker.end() for worker in two] == [0, 0], two[0].err + two[1].err
+
+
 def learned_alike(run: Run, other: Run) -> None:
     """Every loss and every figure of validation is the same but for rounding."""
     for mine, theirs in zip(events(run), events(other), strict=True):

@@ -31,8 +31,9 @@ def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def said(err: str) -> list[str]:
-    """What was said, but for the names of runs, and for a word about waiting, which depends on the machine."""
-    return [re.sub(r"\d{8}-\d{6}-\w+", "NAME", line) for line in err.splitlines() if not line.startswith("waiting")]
+    """What was said, but for the names of runs, the time left and a word about waiting, which depend on the machine."""
+    lines = [line for line in err.splitlines() if not line.startswith("waiting")]
+    return [re.sub(r"\d{8}-\d{6}-\w+|\d+:\d\d left", "NAME", line) for line in lines]
 
 
 def events(run: Run) -> list[dict[str, Any]]:

@@ -246,7 +246,7 @@ def test_a_full_disk_is_named_and_the_run_has_failed(tmp_path: Path, tagline: Co
     """A limit on the size of files stands in for a disk that is full."""
     code = (
         "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000));"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100000, 100000));"
         f"from tagline.cli import run; sys.exit(run(['train', {str(SUPPORT / 'messages.csv')!r}, {LINEAR!r}]))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)

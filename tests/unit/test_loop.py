@@ -14,7 +14,7 @@ from tagline import tokens
 from tagline.devices import Device
 from tagline.models.loop import Examples, Group, Loop, Loss, rate_at
 from tagline.spec import Training
-from tagline.workers import Place, World
+from tagline.workers import Seat, World
 
 ROWS, LABELS = 50, 3
 
@@ -47,9 +47,9 @@ def new_loop(
     )  # fmt: skip
     groups = [Group(["embedding"], scale, decays=True), Group(["head"], 1.0, decays=False)]
     settings = Training(**{"batch_size": 8, "epochs": 2, **training})
-    place = Place(Device("cpu", "CPU"), precision, World(), most_tokens)
+    seat = Seat(Device("cpu", "CPU"), precision, World(), most_tokens)
     return Loop(
-        Bag(), groups, examples, loss, learning_rate=learning_rate, training=settings, seed=seed, place=place
+        Bag(), groups, examples, loss, learning_rate=learning_rate, training=settings, seed=seed, seat=seat
     )  # fmt: skip
 
 
@@ -266,3 +266,14 @@ def test_at_the_end_there_are_no_more_steps() -> None:
     before = run(loop)
     assert list(loop.steps()) == []
     assert same(loop.weights(), before)
+
+
+def test_windows_of_a_long_text_count_together_as_much_as_a_short_text() -> None:
+    """Also where a batch holds nothing but windows: its gradient is small, and not blown up to that of a full one."""
+    weights = torch.ones(ROWS)
+    weights[10:] = 0.05
+    loop = new_loop(weights=weights)
+    full = new_loop()
+    for rows in (np.arange(8), np.arange(20, 28)):
+        mean = sum(full._loss(np.array([row])).item() * weights[row].item() for row in rows) / 8
+        assert loop._step(rows, rate=0.0) == pytest.approx(mean / loop.mean_weight, rel=1e-4)

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import LlamaConfig, LlamaModel
 
 from tagline import dataset
 from tagline.errors import PlaceError, SpecError
@@ -99,7 +100,7 @@ def test_weights_as_a_pickle_are_refused_with_what_to_do(bert: Path) -> None:
     torch.save(load_file(bert / "model.safetensors"), bert / "pytorch_model.bin")
     (bert / "model.safetensors").unlink()
     error = refused(bert)
-    assert "as a pickle (.bin) only" in error.message
+    assert "has no weights as safetensors" in error.message
     assert "save_pretrained" in error.hint
     assert str(bert) in error.hint
 
@@ -126,7 +127,7 @@ def test_other_safetensors_do_not_stand_for_the_weights(bert: Path) -> None:
 
 def test_a_directory_without_weights_is_refused(bert: Path) -> None:
     (bert / "model.safetensors").unlink()
-    assert "has no weights (model.safetensors)" in refused(bert).message
+    assert "has no weights as safetensors" in refused(bert).message
 
 
 def test_a_directory_without_a_config_is_refused(bert: Path) -> None:
@@ -330,3 +331,29 @@ def test_learning_saving_and_loading_ask_nothing_of_the_network(
     model.save(tmp_path)
     Encoder.load(tmp_path).scores(list(data.splits["test"].texts)[:2])
     assert no_network == []
+
+
+def test_a_decoder_is_refused(bert: Path, tmp_path: Path) -> None:
+    """Its first token sees no other, so that all texts would look the same."""
+    config = LlamaConfig(
+        vocab_size=200, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2
+    )  # fmt: skip
+    LlamaModel(config).save_pretrained(tmp_path / "llama")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(bert / name, tmp_path / "llama")
+    assert "(llama) is not an encoder" in refused(tmp_path / "llama").message
+
+
+@pytest.mark.parametrize(
+    ("written", "pooling"),
+    [
+        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "first"),
+        ({"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}, "mean"),
+        ({"pooling_mode": "cls"}, "first"),
+        ({"pooling_mode": "mean"}, "mean"),
+    ],
+)
+def test_pooling_is_as_its_makers_wrote_it_down(bert: Path, written: dict[str, object], pooling: str) -> None:
+    (bert / "1_Pooling").mkdir()
+    (bert / "1_Pooling" / "config.json").write_text(json.dumps(written))
+    assert load(bert).pooling == pooling

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tagline import workers
-from tagline.errors import PlaceError
+from tagline.errors import PlaceError, SpecError
 from tagline.workers import Cluster, World
 
 POOLS = {"workerpool0": ["main:2222"], "workerpool1": ["a:2223", "b:2224"], "workerpool2": ["reducer:2225"]}
@@ -67,12 +67,18 @@ def test_a_cluster_that_cannot_be_understood_is_an_error_of_the_place(environmen
     ("asked", "machines", "started"), [(1, 1, 0), (2, 1, 2), (1, 2, 1), (3, 2, 3)]
 )  # fmt: skip
 def test_one_worker_alone_needs_no_launcher(asked: int, machines: int, started: int) -> None:
-    assert workers.are_needed(asked, Cluster(machines=machines)) == started
+    assert workers.are_needed(asked, Cluster(machines=machines), can_share=True) == started
+
+
+def test_without_a_number_there_is_a_worker_for_each_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "gpu_count", lambda: 4)
+    assert workers.are_needed(None, Cluster(), can_share=True) == 4
+    assert workers.are_needed(None, Cluster(), can_share=False) == 0
 
 
 def test_a_worker_starts_no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "0")
-    assert workers.are_needed(2, Cluster(machines=2)) == 0
+    assert workers.are_needed(2, Cluster(machines=2), can_share=True) == 0
 
 
 def test_a_job_has_one_name_for_all_its_workers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,3 +122,16 @@ def test_a_word_that_was_left_is_the_same_error_again(tmp_path: Path, monkeypatc
     [found] = workers._words(tmp_path)
     assert isinstance(found, PlaceError)
     assert (found.message, found.hint) == ("the disk is full", "free some space")
+
+
+def test_only_a_training_joins_other_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program of several processes may load a bundle in each of them."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
+    assert workers.world() == World()
+
+
+def test_workers_without_a_gpu_of_their_own_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "gpu_count", lambda: 1)
+    with pytest.raises(SpecError, match="2 workers need as many GPUs; there are 1"):
+        workers.are_needed(2, Cluster(), can_share=True)

@@ -22,14 +22,14 @@ def info(json: Json = False, debug: Debug = False) -> None:
     import platform
     import shutil
 
-    from tagline import console, registry
+    from tagline import console, devices, registry
     from tagline.training import versions
 
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     facts = {
         "versions": versions(),
         "system": platform.platform(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": devices.core_count(),
         "memory_gib": round(memory_gib, 1),
         "nvidia_driver": shutil.which("nvidia-smi") is not None,
         "devices": _devices(),

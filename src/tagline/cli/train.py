@@ -13,7 +13,6 @@ from tagline.cli.options import Debug, Json, Overrides, Runs
 if TYPE_CHECKING:
     from tagline.columns import Resolved
     from tagline.runs import Run
-    from tagline.workers import Cluster
 
 
 def train(
@@ -32,10 +31,11 @@ def train(
     debug: Debug = False,
 ) -> None:
     """Train a classifier, measure it, and bundle it. A data file needs no spec: its columns are guessed."""
+    from tagline import console, training
     from tagline import workers as processes
     from tagline.columns import resolve
     from tagline.errors import BUG_EXIT_CODE, SpecError, TaglineError
-    from tagline.runs import find_run
+    from tagline.runs import Run, find_run
 
     if (source is None) == (resume is None):
         hint = "tagline train DATA, tagline train SPEC, or tagline train --resume RUN"
@@ -44,47 +44,42 @@ def train(
     try:
         found = find_run(resume, runs) if resume is not None else resolve(str(source), overrides or ())
         cluster = processes.Cluster.of(os.environ)
-        if count := processes.are_needed(workers, cluster):
-            _launch(found, count=count, cluster=cluster)
+        spec = found.spec() if isinstance(found, Run) else found.spec
+        if count := processes.are_needed(workers, cluster, can_share=training.can_share(spec)):
+            training.check_sharing(spec)
+            for line in processes.launch(sys.argv[1:], count=count, cluster=cluster):
+                console.say(f"warning: {line}")
         else:
             _work(found, runs=runs, as_json=json)
     except BaseException as error:
-        if debug or not processes.leave_word(error):
+        if not processes.leave_word(error):
             raise processes.explained(error)  # noqa: B904 - it is that error itself, or holds it
+        if debug:
+            console.show_error(error, as_json=False, debug=True)
         raise typer.Exit(error.exit_code if isinstance(error, TaglineError) else BUG_EXIT_CODE) from error
-
-
-def _launch(found: "Run | Resolved", *, count: int, cluster: "Cluster") -> None:
-    """Train in several workers; they are this command once more."""
-    from tagline import console, training
-    from tagline import workers as processes
-    from tagline.runs import Run
-
-    training.check_sharing(found.spec() if isinstance(found, Run) else found.spec)
-    for line in processes.launch(sys.argv[1:], count=count, cluster=cluster):
-        console.say(f"warning: {line}")
 
 
 def _work(found: "Run | Resolved", *, runs: Path, as_json: bool) -> None:
     """Train in this process, alone or as one of several workers; the main one speaks."""
     from tagline import console, training
     from tagline.runs import Run
-    from tagline.workers import job, world
+    from tagline.workers import job, join
 
+    here = join()
     if isinstance(found, Run):
         events = training.go_on(found)
     else:
-        for guess in found.guesses if world().is_main else ():
+        for guess in found.guesses if here.is_main else ():
             console.say(f"guessed {guess}")
         command = shlex.join(["tagline", *sys.argv[1:]])
         events = training.start(found.spec, runs=runs, command=command, job=job())
     directory = Path()
     with console.Progress() as progress:
         for event in events:
-            if world().is_main:
+            if here.is_main:
                 directory = Path(event.get("run", directory))
                 progress.show(event)
-    if world().is_main:
+    if here.is_main:
         show(Run(directory), as_json=as_json)
 
 

@@ -17,7 +17,7 @@ from tagline import batches
 from tagline.models import Step
 from tagline.spec import Training
 from tagline.tokens import Ints, Sequences
-from tagline.workers import Place
+from tagline.workers import Seat
 
 LARGEST_GRADIENT = 1.0
 Kept = tuple[dict[str, Tensor], dict[str, Any]]
@@ -78,16 +78,17 @@ class Loop:
 
     def __init__(
         self, network: nn.Module, groups: Sequence[Group], examples: Examples, loss: Loss, *,
-        learning_rate: float, training: Training, seed: int, place: Place,
+        learning_rate: float, training: Training, seed: int, seat: Seat,
     ) -> None:  # fmt: skip
-        self.network, self.examples, self.loss, self.training, self.place = network, examples, loss, training, place
+        self.network, self.examples, self.loss, self.training, self.seat = network, examples, loss, training, seat
         self.seed = seed
         self.learning_rate = learning_rate
         self.lengths = examples.sequences.lengths
         self.steps_an_epoch = math.ceil(len(self.lengths) / training.batch_size)
         self.total = self.steps_an_epoch * training.epochs
         self.done = 0
-        self.is_sharded = training.sharding == "full" and place.world.size > 1
+        self.mean_weight = float(examples.weights.mean())
+        self.is_sharded = training.sharding == "full" and seat.world.size > 1
         self.wrapped = self._wrapped()
         named = dict(network.named_parameters())  # sharding has put others in their place
         self.optimizer = torch.optim.AdamW(
@@ -96,23 +97,23 @@ class Loop:
                  "weight_decay": training.weight_decay if group.decays else 0.0}
                 for group in groups
             ],
-            fused=place.device.kind != "mps" and not self.is_sharded,
+            fused=seat.device.kind != "mps" and not self.is_sharded,
         )  # fmt: skip
         self.full_rates: list[float] = [group["lr"] for group in self.optimizer.param_groups]
         # A gradient below 6e-8 is zero in float16; scaled up it is not.
-        self.scaler = torch.amp.GradScaler(place.device.kind, enabled=place.precision == "float16")
+        self.scaler = torch.amp.GradScaler(seat.device.kind, enabled=seat.precision == "float16")
 
     def _wrapped(self) -> nn.Module:
         if self.is_sharded:
             from torch.distributed.fsdp import fully_shard
 
-            for part in self.network.modules():
+            for part in reversed(list(self.network.modules())):  # inner lists of layers first
                 if isinstance(part, nn.ModuleList):
                     for layer in part:
                         fully_shard(layer)
             fully_shard(self.network)
             return self.network
-        if self.place.world.size > 1:
+        if self.seat.world.size > 1:
             return DistributedDataParallel(self.network, gradient_as_bucket_view=True)
         return self.network
 
@@ -138,22 +139,23 @@ class Loop:
         for group, full_rate in zip(self.optimizer.param_groups, self.full_rates, strict=True):
             group["lr"] = rate * full_rate
         # Nothing random needs to be remembered: what a step draws follows from its number.
-        torch.manual_seed((self.seed * 1_000_003 + self.done) * 1_009 + self.place.world.rank)
+        torch.manual_seed((self.seed * 1_000_003 + self.done) * 1_009 + self.seat.world.rank)
         self.wrapped.train()
-        total_weight = float(self.examples.weights[batch].sum())
+        # A batch of windows, or of rows that count less, must not be blown up to a full one: the mean is that of all.
+        total_weight = len(batch) * self.mean_weight
         loss = 0.0
         for part, counts, is_last in self._parts(batch):
             with self._without_exchange(until=is_last):
                 part_loss = self._loss(part) * (counts / total_weight)
                 # The workers' gradients are averaged, where their sum is meant.
-                self.scaler.scale(part_loss * self.place.world.size).backward()  # type: ignore[no-untyped-call]
+                self.scaler.scale(part_loss * self.seat.world.size).backward()  # type: ignore[no-untyped-call]
             loss += float(part_loss.detach())
         self.scaler.unscale_(self.optimizer)
         nn.utils.clip_grad_norm_(self.network.parameters(), LARGEST_GRADIENT)
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.optimizer.zero_grad()
-        return self.place.world.sum(loss)
+        return self.seat.world.sum(loss)
 
     def _parts(self, batch: Ints) -> Iterator[tuple[Ints, float, bool]]:
         """This worker's share of a batch, whether it counts, and whether it is the last part.
@@ -161,18 +163,17 @@ class Loop:
         Workers wait for each other in every part, so one that has fewer, or none, goes through a row that does not
         count.
         """
-        share = batch[self.place.world.rank :: self.place.world.size]
-        parts = list(batches.within_budget(share, self.lengths, most_tokens=self.place.most_tokens))
-        most = int(self.place.world.most(len(parts)))
-        for number in range(most):
-            is_real = number < len(parts)
-            yield parts[number] if is_real else batch[:1], float(is_real), number == most - 1
+        share = batch[self.seat.world.rank :: self.seat.world.size]
+        parts = list(batches.within_budget(share, self.lengths, most_tokens=self.seat.most_tokens))
+        evened = list(self.seat.world.evened(parts, filler=batch[:1]))
+        for number, (part, is_real) in enumerate(evened, start=1):
+            yield part, float(is_real), number == len(evened)
 
     def _loss(self, part: Ints) -> Tensor:
         """The weighted sum of the losses of some sequences."""
-        inputs = self.place.tensors(self.examples.sequences.padded(part, pad=self.examples.pad))
-        device = torch.device(self.place.device.address)
-        precision = getattr(torch, self.place.precision)
+        inputs = self.seat.tensors(self.examples.sequences.padded(part, pad=self.examples.pad))
+        device = torch.device(self.seat.device.address)
+        precision = getattr(torch, self.seat.precision)
         with torch.autocast(device.type, precision, enabled=precision != torch.float32):
             logits = self.wrapped(**inputs)
         targets, weights = self.examples.targets[part].to(device), self.examples.weights[part].to(device)
@@ -206,7 +207,8 @@ class Loop:
             number, key = name.split(".")
             numbered.setdefault(int(number), {})[key] = _shared(tensor, like=parameters[int(number)])
         self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": numbered})
-        self.scaler.load_state_dict(values["scaler"])
+        if values["scaler"] and self.scaler.is_enabled():  # another device may compute in another precision
+            self.scaler.load_state_dict(values["scaler"])
         self.done = values["done"]
 
 
@@ -222,5 +224,5 @@ def _shared(tensor: Tensor, *, like: Tensor) -> Tensor:
         return tensor
     from torch.distributed.tensor import distribute_tensor
 
-    place: Any = like
-    return distribute_tensor(tensor.to(place.device), place.device_mesh, place.placements, src_data_rank=None)
+    seat: Any = like
+    return distribute_tensor(tensor.to(seat.device), seat.device_mesh, seat.placements, src_data_rank=None)

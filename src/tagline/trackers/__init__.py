@@ -57,7 +57,7 @@ def tracked(
     try:
         with closing(events):
             for event in events:
-                for feed in feeds:
+                for feed in feeds if event["event"] != "tick" else ():
                     feed.put(event)
                 yield event
                 yield from _warnings(feeds)
