@@ -53,7 +53,8 @@ def main() -> None:
                 with (place / f"{name}.csv").open("w", newline="") as file:
                     csv.writer(file).writerows([("text", "label"), *zip(texts, labels, strict=True)])
             begun = time.perf_counter()
-            run = tagline.train(place / "train.csv", f"data.test={place / 'test.csv'}", runs=place / "runs")
+            test_rows = f"data.test={place / 'test.csv'}"
+            run = tagline.train(place / "train.csv", test_rows, "model.family=linear", runs=place / "runs")
             seconds = time.perf_counter() - begun
             report: Any = run.report()
             quality["tagline"] = [report["test"]["accuracy"], report["test"]["macro_f1"]]
