@@ -48,7 +48,7 @@ class EncoderOptions(Section):
     freeze: Literal["none", "embeddings"] | Annotated[int, Field(ge=1)] = Field(
         "embeddings", description='what does not learn; "none", or 4: the embeddings and the first 4 layers'
     )
-    lora: int = Field(0, ge=0, description="rank of low-rank updates that learn in seat of the layers; 0: off")
+    lora: int = Field(0, ge=0, description="rank of low-rank updates that learn in place of the layers; 0: off")
     layer_decay: float = Field(1.0, gt=0, le=1, description="of the learning rate, from each layer to the one below")
     dropout: float = Field(0.0, ge=0, lt=1, description="inside the encoder; it halves the speed on a CPU")
     max_batch_tokens: int = Field(8192, ge=8, description="computed at once; a larger batch is taken in parts")
