@@ -241,7 +241,7 @@ def _figures(truth: list[str], answers: list[str]) -> tuple[float, float]:
 
 
 def memory(_: Sets) -> list[Any]:
-    """Peak memory of a training on 30,000 and on 3,000,000 rows, each stopped after a minute of learning."""
+    """Peak memory of a training on 30,000 and on 3,000,000 rows, each stopped at its first step after a minute."""
     found: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as directory:
         for rows in (30_000, 3_000_000):

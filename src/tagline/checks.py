@@ -8,8 +8,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tagline.dataset import SPLITS, Dataset, Example, Text, normalised
+from tagline.dataset import SPLITS, Dataset, Example, normalised
 from tagline.splits import Ints
+from tagline.texts import Text
 
 Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")

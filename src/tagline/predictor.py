@@ -13,7 +13,7 @@ from tagline.errors import DataError, RunError
 from tagline.models import Classifier, Prediction, Scores
 
 if TYPE_CHECKING:
-    from tagline.dataset import Text
+    from tagline.texts import Text
 
 TEXTS_AT_ONCE = 2048
 

@@ -16,7 +16,7 @@ from tagline import storage
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
 
-    from tagline.dataset import Text
+    from tagline.texts import Text
 
 Ints = NDArray[np.int64]
 LongTexts = Literal["start", "ends", "windows"]

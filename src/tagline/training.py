@@ -2,8 +2,6 @@
 
 import math
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -11,24 +9,24 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from types import FrameType
 from typing import Any, Self
 
 from pydantic import BaseModel
 
-from tagline import __version__, bundle, checks, dataset, devices, metrics, registry, report, storage, trackers, workers
+from tagline import __version__, bundle, checks, dataset, locks, metrics, registry, report, storage, trackers, workers
 from tagline.bundle import load_classifier
 from tagline.checks import Finding
 from tagline.columns import complete, resolve
-from tagline.dataset import Dataset, Text
+from tagline.dataset import Dataset
 from tagline.decisions import DecisionLayer
 from tagline.errors import DataError, Interrupted, RunError, SpecError, TaglineError
 from tagline.models import Classifier, Scores, Step
 from tagline.predictor import Predictor, scored
 from tagline.runs import Run, list_runs
 from tagline.spec import Spec, Training, override
+from tagline.texts import Text
 from tagline.workers import join, world
 
 Event = dict[str, Any]
@@ -36,7 +34,6 @@ Event = dict[str, Any]
 
 CHECKPOINT_EVERY_S = 300.0
 """Where evaluations are further apart, so that a machine taken away costs minutes and not an epoch."""
-LOCKED_PACKAGES = ("numpy", "scipy", "scikit-learn", "pyarrow", "torch", "transformers", "tokenizers", "onnxruntime")
 
 
 def train(
@@ -85,7 +82,7 @@ def start(spec: Spec, *, runs: Path, command: str, job: str = "") -> Iterator[Ev
     metrics.check_monitor(spec.training.monitor, data.task)
     findings = _examined(data)
     given = [_new_model(spec, data, spec.model)]
-    lock = lock_of(spec, data, command=command, job=job)
+    lock = locks.lock_of(spec, data, command=command, job=job)
     _check_same_data(data, here.share(lock))
     with nullcontext(Run.create(runs, spec, lock)) if here.is_main else _scratch(spec, lock) as run:
         yield from trackers.tracked(_attempt(run, spec, data, findings, given), run=run, trackers=chosen)
@@ -128,14 +125,11 @@ def _unchanged(run: Run) -> tuple[Spec, dict[str, Any]]:
     if run.state().name == "succeeded":
         raise RunError(f"run {run.name} is complete", hint=f"tagline runs show {run.directory}")
     spec, lock = run.spec(), run.lock()
-    if spec.fingerprint() != lock["spec_fingerprint"]:
-        before, now = lock.get("settings", {}), spec.settings()
-        changed = [
-            f"{key} was {before[key]!r} and is {now.get(key)!r}" for key in before if before[key] != now.get(key)
-        ]
-        what = "; ".join(changed) or "it is another spec"
+    if changes := locks.changes(lock, spec):
         hint = "put it back as it was, or start anew: tagline train " + str(run.directory / "spec.toml")
-        raise RunError(f"{run.directory / 'spec.toml'} has changed since run {run.name} was started: {what}", hint=hint)
+        raise RunError(
+            f"{run.directory / 'spec.toml'} has changed since run {run.name} was started: {changes}", hint=hint
+        )
     return spec, lock
 
 
@@ -176,34 +170,6 @@ def _new_model(spec: Spec, data: Dataset, options: BaseModel) -> Classifier:
         options, training=spec.training, task=data.task, labels=data.labels, pair=data.pair
     )
     return model
-
-
-def lock_of(spec: Spec, data: Dataset, *, command: str, job: str = "") -> dict[str, Any]:
-    """What a run depends on, and what it would take to make it again."""
-    uses_torch = "precision" in registry.find("models", spec.model.family).uses  # type: ignore[attr-defined]
-    device = devices.choose(devices.found(), local_rank=world().local_rank) if uses_torch else None
-    return {
-        "spec_fingerprint": spec.fingerprint(),
-        "settings": spec.settings(),
-        "data_fingerprint": data.fingerprint,
-        "seed": spec.training.seed,
-        "device": f"{device.kind}: {device.name}" if device else "cpu",
-        "workers": world().size,
-        "job": job,
-        "versions": versions(),
-        "git_commit": _git_commit(),
-        "command": command,
-        "directory": str(Path.cwd()),
-    }
-
-
-def versions() -> dict[str, str]:
-    """Of Tagline, Python and the packages that can change a result; one that is not installed is left out."""
-    found = {"tagline": __version__, "python": sys.version.split()[0]}
-    for package in LOCKED_PACKAGES:
-        with suppress(metadata.PackageNotFoundError):
-            found[package] = metadata.version(package)
-    return found
 
 
 def unused_settings(training: Training, family: str) -> list[str]:
@@ -319,7 +285,7 @@ class _Attempt:
                 self._keep(step, clock, stopped=reason)
                 due_s = clock.seconds() + CHECKPOINT_EVERY_S
                 if is_asked:
-                    self.stop.raise_if_asked(is_asked=True)
+                    raise self.stop.interruption()
             if reason:
                 break
         self.stop.waits = False
@@ -491,22 +457,12 @@ class _Stop:
         again = self.signal == number == signal.SIGINT
         self.signal = number
         if again or not self.waits:
-            self.raise_if_asked()
+            raise self.interruption()
 
-    def raise_if_asked(self, *, is_asked: bool = False) -> None:
-        """Stop here if a signal came, to this worker or another; what was learned is in the last checkpoint."""
-        if self.signal is not None or is_asked:
-            what = "interrupted" if self.signal == signal.SIGINT else "told to stop"
-            hint = f"tagline train --resume {self._run.directory}" if world().is_main else ""
-            raise Interrupted(
-                what + (" after saving" if self.waits else ""), signal_number=self.signal or signal.SIGTERM, hint=hint
-            )
-
-
-def _git_commit() -> str:
-    """The commit of the working directory, if it is in a repository and git is there."""
-    try:
-        result = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return result.stdout.strip()
+    def interruption(self) -> Interrupted:
+        """What a signal, to this worker or another, comes to; what was learned is in the last checkpoint."""
+        what = "interrupted" if self.signal == signal.SIGINT else "told to stop"
+        hint = f"tagline train --resume {self._run.directory}" if world().is_main else ""
+        return Interrupted(
+            what + (" after saving" if self.waits else ""), signal_number=self.signal or signal.SIGTERM, hint=hint
+        )

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attempts import SUPPORT, events
 
 from tagline import registry
-from tagline.runs import Run, list_runs
+from tagline.runs import list_runs
 
-SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 TRAIN = ("train", str(SUPPORT / "messages.csv"), "model.family=linear", "model.max_features=2000")
 EVERYWHERE = 'tracking.to=["tensorboard", "wandb", "mlflow"]'
 OWN_PACKAGES = ("tensorboard", "wandb", "mlflow")
@@ -34,10 +34,6 @@ def said(err: str) -> list[str]:
     """What was said, but for the names of runs, the time left and a word about waiting, which depend on the machine."""
     lines = [line for line in err.splitlines() if not line.startswith("waiting")]
     return [re.sub(r"\d{8}-\d{6}-\w+|\d+:\d\d left", "NAME", line) for line in lines]
-
-
-def events(run: Run) -> list[dict[str, Any]]:
-    return [{key: value for key, value in event.items() if key not in ("time", "run")} for event in run.events()]
 
 
 def recorded(runs: Path) -> list[Any]:

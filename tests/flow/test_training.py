@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attempts import SUPPORT, contents, events
 
 import tagline as library
 from tagline.errors import DataError, Interrupted, PlaceError, RunError, SpecError
 from tagline.runs import Run, list_runs
 
-SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 Command = Callable[..., Any]
 LINEAR = "model.family=linear"
 
@@ -45,17 +45,6 @@ def wait_until_learning(process: subprocess.Popen[str]) -> None:
         if line.startswith("run "):
             return
     raise AssertionError("it ended before it began to learn")
-
-
-def contents(run: Run) -> dict[str, bytes]:
-    """Everything a run made that does not hold a time."""
-    files = [*run.bundle.rglob("*"), run.directory / "report.json", run.directory / "predictions.jsonl"]
-    return {str(path.relative_to(run.directory)): path.read_bytes() for path in files if path.is_file()}
-
-
-def events(run: Run) -> list[dict[str, Any]]:
-    without = ("time", "run")
-    return [{key: value for key, value in event.items() if key not in without} for event in run.events()]
 
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

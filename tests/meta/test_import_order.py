@@ -9,9 +9,9 @@ import pytest
 SRC = Path(__file__).parents[2] / "src" / "tagline"
 
 ORDER = (
-    "errors", "registry", "spec", "storage", "devices", "workers", "encoding", "readers", "splits", "dataset",
-    "columns", "checks", "tokens", "batches", "models", "metrics", "decisions", "bundle", "predictor", "batch",
-    "report", "evaluation", "runs", "trackers", "training", "console", "cli",
+    "errors", "registry", "spec", "storage", "devices", "workers", "cluster", "encoding", "readers", "splits",
+    "texts", "dataset", "columns", "checks", "tokens", "batches", "models", "metrics", "decisions", "bundle",
+    "predictor", "batch", "report", "evaluation", "runs", "locks", "trackers", "training", "console", "cli",
 )  # fmt: skip
 READERS = ("delimited", "jsonlines", "lines", "automl", "parquet", "hub")
 """Inside readers/: a file imports only the contract and what stands before it."""
@@ -22,7 +22,7 @@ SHARED = {"models": ("loop", "pretrained", "networks")}
 HEAVY = {
     "torch": {"models"}, "transformers": {"models"}, "peft": {"models"}, "sklearn": set(), "scipy": set(),
     "optuna": set(), "google": {"gcp", "rehearsal"}, "fastapi": {"server", "rehearsal"},
-    "uvicorn": {"server", "rehearsal"}, "pyarrow": {"dataset"}, "rich": set(), "datasets": set(),
+    "uvicorn": {"server", "rehearsal"}, "pyarrow": {"dataset", "texts"}, "rich": set(), "datasets": set(),
     "tensorboard": {"trackers"}, "wandb": {"trackers"}, "mlflow": {"trackers"},
 }  # fmt: skip
 """Packages that may be imported at the top only of these; inside a function they may be imported anywhere."""

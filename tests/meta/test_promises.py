@@ -14,7 +14,7 @@ import pytest
 from pydantic import BaseModel
 
 import tagline
-from tagline import dataset, registry, training
+from tagline import dataset, locks, registry, training
 from tagline import spec as specs
 from tagline.columns import complete
 from tagline.runs import Run
@@ -100,7 +100,7 @@ def read_by_a_run(spec: specs.Spec, runs: Path) -> set[str]:
     seen: set[str] = set()
     spies: dict[str, Any] = {name: Spy(getattr(spec, name), name, seen) for name in ("data", "training", "decisions")}
     data = dataset.load(spies["data"])
-    run = Run.create(runs, spec, training.lock_of(spec, data, command="a test"))
+    run = Run.create(runs, spec, locks.lock_of(spec, data, command="a test"))
     spied: Any = SimpleNamespace(**spies, model=spec.model, model_dump=spec.model_dump)
     list(training._Attempt(run, spied, data, [], training._Stop(run), None).events())
     return seen

@@ -23,7 +23,7 @@ def info(json: Json = False, debug: Debug = False) -> None:
     import shutil
 
     from tagline import console, devices, registry
-    from tagline.training import versions
+    from tagline.locks import versions
 
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     facts = {

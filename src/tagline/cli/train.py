@@ -31,8 +31,7 @@ def train(
     debug: Debug = False,
 ) -> None:
     """Train a classifier, measure it, and bundle it. A data file needs no spec: its columns are guessed."""
-    from tagline import console, training
-    from tagline import workers as processes
+    from tagline import cluster, console, training
     from tagline.columns import resolve
     from tagline.errors import BUG_EXIT_CODE, SpecError, TaglineError
     from tagline.runs import Run, find_run
@@ -40,20 +39,20 @@ def train(
     if (source is None) == (resume is None):
         hint = "tagline train DATA, tagline train SPEC, or tagline train --resume RUN"
         raise SpecError("train takes a spec, a data file, or a run to resume: one of them", hint=hint)
-    processes.follow_launcher()
+    cluster.follow_launcher()
     try:
         found = find_run(resume, runs) if resume is not None else resolve(str(source), overrides or ())
-        cluster = processes.Cluster.of(os.environ)
+        machines = cluster.Cluster.of(os.environ)
         spec = found.spec() if isinstance(found, Run) else found.spec
-        if count := processes.are_needed(workers, cluster, can_share=training.can_share(spec)):
+        if count := cluster.are_needed(workers, machines, can_share=training.can_share(spec)):
             training.check_sharing(spec)
-            for line in processes.launch(sys.argv[1:], count=count, cluster=cluster):
+            for line in cluster.launch(sys.argv[1:], count=count, cluster=machines):
                 console.say(f"warning: {line}")
         else:
             _work(found, runs=runs, as_json=json)
     except BaseException as error:
-        if not processes.leave_word(error):
-            raise processes.explained(error)  # noqa: B904 - it is that error itself, or holds it
+        if not cluster.leave_word(error):
+            raise cluster.explained(error)  # noqa: B904 - it is that error itself, or holds it
         if debug:
             console.show_error(error, as_json=False, debug=True)
         raise typer.Exit(error.exit_code if isinstance(error, TaglineError) else BUG_EXIT_CODE) from error
@@ -62,8 +61,9 @@ def train(
 def _work(found: "Run | Resolved", *, runs: Path, as_json: bool) -> None:
     """Train in this process, alone or as one of several workers; the main one speaks."""
     from tagline import console, training
+    from tagline.cluster import job
     from tagline.runs import Run
-    from tagline.workers import job, join
+    from tagline.workers import join
 
     here = join()
     if isinstance(found, Run):

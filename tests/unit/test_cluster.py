@@ -1,0 +1,111 @@
+"""The pure parts of how workers find each other."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tagline import cluster
+from tagline.cluster import Cluster
+from tagline.errors import PlaceError, SpecError
+
+POOLS = {"workerpool0": ["main:2222"], "workerpool1": ["a:2223", "b:2224"], "workerpool2": ["reducer:2225"]}
+
+
+def said(cluster: object, task: object) -> dict[str, str]:
+    return {"CLUSTER_SPEC": json.dumps({"cluster": cluster, "task": task, "environment": "cloud"})}
+
+
+@pytest.mark.parametrize(
+    ("pool", "index", "number", "own_name"),
+    [
+        ("workerpool0", 0, 0, "main"),
+        ("workerpool1", 0, 1, "a"),
+        ("workerpool1", 1, 2, "b"),
+        ("workerpool1", "1", 2, "b"),
+    ],
+)
+def test_a_cluster_is_read_from_what_vertex_says(pool: str, index: int | str, number: int, own_name: str) -> None:
+    found = Cluster.of(said(POOLS, {"type": pool, "index": index}))
+    assert found == Cluster(machines=3, number=number, main="main:2222", own_name=own_name)
+
+
+def test_reduction_servers_are_no_workers() -> None:
+    pools = {name: POOLS[name] for name in ("workerpool0", "workerpool2")}
+    assert Cluster.of(said(pools, {"type": "workerpool0", "index": 0})).machines == 1
+
+
+@pytest.mark.parametrize("environment", [{}, {"CLUSTER_SPEC": ""}])
+def test_without_a_cluster_a_machine_is_alone(environment: dict[str, str]) -> None:
+    assert Cluster.of(environment) == Cluster(machines=1)
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"CLUSTER_SPEC": "main:2222"},
+        {"CLUSTER_SPEC": "[]"},
+        {"CLUSTER_SPEC": "{}"},
+        said(POOLS, None),
+        said(POOLS, {"type": "workerpool0"}),
+        said(POOLS, {"type": "workerpool0", "index": "first"}),
+        said(POOLS, {"type": "workerpool1", "index": 2}),
+        said(POOLS, {"type": "workerpool2", "index": 0}),
+        said([], {"type": "workerpool0", "index": 0}),
+        said({"workerpool0": 7}, {"type": "workerpool0", "index": 0}),
+        said({"workerpool0": ["main"], "workerpool1": ["a:1"]}, {"type": "workerpool0", "index": 0}),
+        said({"workerpool0": [7], "workerpool1": ["a:1"]}, {"type": "workerpool0", "index": 0}),
+    ],
+)
+def test_a_cluster_that_cannot_be_understood_is_an_error_of_the_place(environment: dict[str, str]) -> None:
+    with pytest.raises(PlaceError, match="cannot understand CLUSTER_SPEC"):
+        Cluster.of(environment)
+
+
+@pytest.mark.parametrize(
+    ("asked", "machines", "started"), [(1, 1, 0), (2, 1, 2), (1, 2, 1), (3, 2, 3)]
+)  # fmt: skip
+def test_one_worker_alone_needs_no_launcher(asked: int, machines: int, started: int) -> None:
+    assert cluster.are_needed(asked, Cluster(machines=machines), can_share=True) == started
+
+
+def test_without_a_number_there_is_a_worker_for_each_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "gpu_count", lambda: 4)
+    assert cluster.are_needed(None, Cluster(), can_share=True) == 4
+    assert cluster.are_needed(None, Cluster(), can_share=False) == 0
+
+
+def test_a_worker_starts_no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "0")
+    assert cluster.are_needed(2, Cluster(machines=2), can_share=True) == 0
+
+
+def test_a_job_has_one_name_for_all_its_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (cluster.JOB, "TORCHELASTIC_RUN_ID"):
+        monkeypatch.delenv(name, raising=False)
+    assert cluster.job() == ""
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
+    under_torchrun = cluster.job()
+    assert under_torchrun
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "2")
+    assert cluster.job() == under_torchrun
+    monkeypatch.setenv(cluster.JOB, "ours")
+    assert cluster.job() == "ours"
+
+
+def test_a_word_that_was_left_is_the_same_error_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(cluster.WORDS, str(tmp_path))
+    monkeypatch.delenv("RANK", raising=False)
+    assert not cluster.leave_word(PlaceError("nobody to tell"))
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setattr("signal.signal", lambda number, handler: None)
+    assert cluster.leave_word(PlaceError("the disk is full", hint="free some space"))
+    [found] = cluster._words(tmp_path)
+    assert isinstance(found, PlaceError)
+    assert (found.message, found.hint) == ("the disk is full", "free some space")
+
+
+def test_workers_without_a_gpu_of_their_own_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "gpu_count", lambda: 1)
+    with pytest.raises(SpecError, match="2 workers need as many GPUs; there are 1"):
+        cluster.are_needed(2, Cluster(), can_share=True)
