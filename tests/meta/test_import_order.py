@@ -17,7 +17,7 @@ READERS = ("delimited", "jsonlines", "lines", "automl", "parquet", "hub")
 """Inside readers/: a file imports only the contract and what stands before it."""
 PLUG_INS = ("models", "trackers", "exports", "launchers", "endpoints")
 """Inside these a file imports the contract and no other plug-in."""
-SHARED = {"models": ("loop", "pretrained", "networks")}
+SHARED = {"models": ("loop", "pretrained", "networks", "learner")}
 """What several plug-ins of a kind are made of: it may be imported by them, and by what stands after it here."""
 HEAVY = {
     "torch": {"models"}, "transformers": {"models"}, "peft": {"models"}, "sklearn": set(), "scipy": set(),

@@ -111,7 +111,7 @@ def test_transformers_reads_the_bundle_by_itself(
     theirs, info = AutoModel.from_pretrained(tmp_path, output_loading_info=True)
     assert [key for key in info["missing_keys"] if not key.startswith("pooler.")] == []
     assert sorted(info["unexpected_keys"]) == ["head.bias", "head.weight"]
-    ids = torch.tensor([model.tokenizer.encode("where is my refund").ids])
+    ids = torch.tensor([model.learner.tokenizer.encode("where is my refund").ids])
     inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     model.network.eval()
     with torch.inference_mode():
@@ -286,10 +286,10 @@ def test_saving_a_checkpoint_changes_nothing_about_what_follows(bert: Path, sing
 
 def test_of_a_text_in_windows_the_mean_of_their_scores_counts(bert: Path, single: Dataset) -> None:
     model = new(bert, single, long_texts="windows", max_tokens=16)
-    [sequences] = model.reader.read([LONG])
+    [sequences] = model.learner.reader.read([LONG])
     assert len(sequences) > 5
     with torch.inference_mode():
-        logits = [model.network(**model.seat.tensors({
+        logits = [model.network(**model.learner.seat.tensors({
             "input_ids": np.array([ids]), "attention_mask": np.ones((1, len(ids)), np.int64),
         })) for ids, _ in sequences]  # fmt: skip
     expected = torch.softmax(torch.cat(logits), dim=1).mean(dim=0).numpy()
@@ -348,9 +348,9 @@ def test_states_are_pooled_as_the_makers_wrote_down(
     if written:
         (copy / "1_Pooling").mkdir()
         (copy / "1_Pooling" / "config.json").write_text(json.dumps(written))
-    assert new(copy, single).nature.pooling == expected
-    assert new(copy, single, pooling="mean").nature.pooling == "mean"
-    assert new(copy, single, pooling="first").nature.pooling == "first"
+    assert new(copy, single).pooling == expected
+    assert new(copy, single, pooling="mean").pooling == "mean"
+    assert new(copy, single, pooling="first").pooling == "first"
 
 
 def test_the_seed_of_the_spec_decides_the_head(bert: Path, single: Dataset) -> None:

@@ -1,0 +1,167 @@
+"""A network that reads tokens, its tokenizer and its seat: what every torch family learns, scores and saves with."""
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tagline import batches, devices, tokens
+from tagline.errors import RunError
+from tagline.models import Scores, Step, scores_of
+from tagline.spec import Training
+from tagline.tokens import LongTexts
+from tagline.workers import Seat, World, world
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+    from torch import Tensor, nn
+
+    from tagline.dataset import Split, Task
+    from tagline.models.loop import Examples, Group, Kept, Loop, Loss
+    from tagline.texts import Text
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a network takes of a text, and what its logits mean."""
+
+    task: "Task"
+    labels: int
+    pair: bool
+    max_tokens: int
+    long_texts: LongTexts
+    pad: int
+    types: bool = False
+    """Whether it is told which text of a pair a token is from."""
+
+
+class Learner:
+    """One network on one seat; it is given token ids and a mask, and answers with logits."""
+
+    def __init__(
+        self, network: "nn.Module", tokenizer: "Tokenizer", reading: Reading, *, training: Training, most_tokens: int
+    ) -> None:  # fmt: skip
+        self.reading = reading
+        self.training = training
+        self.tokenizer = tokenizer
+        self.reader = tokens.Reader(tokenizer, max_tokens=reading.max_tokens, long_texts=reading.long_texts)
+        device = devices.choose(devices.found(), local_rank=world().local_rank)
+        self.seat = Seat(device, devices.precision_of(training.precision, device), world(), most_tokens)
+        # A network that workers split between them goes to its device in parts, or it might not fit there.
+        self._is_split = training.sharding == "full" and world().size > 1
+        self.network = network if self._is_split else network.to(device.address)
+        self._loop: Loop | None = None
+        self._kept: Kept | None = None
+
+    def learn(
+        self, train: "Split", groups: "Sequence[Group]", *, learning_rate: float, smoothing: float, seed: int
+    ) -> Iterator[Step]:  # fmt: skip
+        """Learn from batches of similar length, epoch by epoch; from where it stood, if it was loaded."""
+        from torch import OutOfMemoryError
+
+        from tagline.models.loop import Loop
+
+        seat = self.seat
+        if self._is_split:  # else the main worker's weights, maybe of a checkpoint, reach the others anyway
+            self.network.load_state_dict(seat.world.share(self.network.state_dict()))
+        examples, loss = self._examples(train, smoothing=smoothing)
+        self._loop = Loop(
+            self.network, groups, examples, loss,
+            learning_rate=learning_rate, training=self.training, seed=seed, seat=seat,
+        )  # fmt: skip
+        if kept := seat.world.share(self._kept):
+            self._loop.restore(kept)
+        self._kept = kept = None
+        try:
+            with devices.repeatable(seat.device):
+                yield from self._loop.steps()
+        except OutOfMemoryError as error:
+            hint = "start anew with a lower model.max_batch_tokens: the result stays the same"
+            raise RunError(f"out of memory on {seat.device.name}", hint=hint) from error
+
+    def _examples(self, train: "Split", *, smoothing: float) -> "tuple[Examples, Loss]":
+        """The training texts as tokens on disk, with their targets and what each of them counts."""
+        import torch
+
+        from tagline.models.loop import Examples, Loss
+
+        reading = self.reading
+        sequences = tokens.on_disk(
+            self.reader.read(train.texts), with_types=reading.types, vocabulary=self.tokenizer.get_vocab_size()
+        )
+        loss = Loss(
+            train.targets, task=reading.task, labels=reading.labels,
+            balanced=self.training.class_weights == "balanced", smoothing=smoothing,
+        )  # fmt: skip
+        targets = torch.from_numpy(train.targets[sequences.rows])
+        weights = loss.weights(targets)
+        if len(sequences) > len(train):  # the windows of a text count together as much as a short text
+            weights /= torch.from_numpy(np.bincount(sequences.rows)[sequences.rows])
+        return Examples(sequences, targets, weights, reading.pad), loss
+
+    def scores(self, texts: Sequence["Text"]) -> Scores:
+        """The score of every label for every text; of a text in windows, their mean. In float32, wherever it runs."""
+        import torch
+
+        reading = self.reading
+        sequences = tokens.in_memory(self.reader.read(texts), with_types=reading.types)
+        logits = np.zeros((len(sequences), reading.labels), np.float32)
+        every = np.arange(len(sequences))
+        self.network.eval()
+        with torch.inference_mode():
+            parts = list(batches.within_budget(every, sequences.lengths, most_tokens=self.seat.most_tokens))
+            others = self.seat.world if self._is_split else World()
+            for part, is_real in others.evened(parts, filler=every[:1]):
+                inputs = self.seat.tensors(sequences.padded(part, pad=reading.pad))
+                found = self.network(**inputs).cpu().numpy()
+                if is_real:
+                    logits[part] = found
+        scores = scores_of(logits, task=reading.task)
+        if len(sequences) == len(texts):
+            return scores
+        starts = np.flatnonzero(np.diff(sequences.rows, prepend=-1))
+        return np.asarray(np.add.reduceat(scores, starts) / np.bincount(sequences.rows)[:, None], np.float32)
+
+    def weights(self) -> "dict[str, Tensor]":
+        """The network's weights, whole; in every worker at once."""
+        return self._loop.weights() if self._loop else self.network.state_dict()
+
+    def keep(self, directory: Path) -> dict[str, Any]:
+        """Write the optimizer's state, in every worker at once; returns the rest of what `go_on` needs."""
+        if self._loop is None:
+            return {}
+        tensors, values = self._loop.state()
+        if self.seat.world.is_main:
+            write(tensors, directory / "optimizer.safetensors")
+        return {"loop": values}
+
+    def go_on(self, directory: Path, facts: Mapping[str, Any]) -> None:
+        """Learn from where `keep` was called, when it learns again."""
+        from safetensors.torch import load_file
+
+        if "loop" in facts:
+            self._kept = load_file(directory / "optimizer.safetensors"), facts["loop"]
+
+
+def write(tensors: "Mapping[str, Tensor]", path: Path) -> None:
+    """Tensors as safetensors; a disk that refuses them is an error of the system, as for any other file."""
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    try:
+        save_file({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, path)
+    except SafetensorError as error:
+        if number := re.search(r"os error (\d+)", str(error)):
+            raise OSError(int(number[1]), os.strerror(int(number[1]))) from error
+        raise
+
+
+def smoothing_of(training: Training, *, task: "Task") -> float:
+    """Labels are never all right; with 0.1 the higher learning rate did better than the lower one without."""
+    if training.label_smoothing != "auto":
+        return training.label_smoothing
+    return 0.1 if task == "single" else 0.0
