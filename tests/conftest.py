@@ -18,6 +18,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SUPPORT = ROOT / "examples" / "support"
+FIXTURES = Path(os.environ.get("TAGLINE_FIXTURES", ROOT.parent / "shared" / "fixtures"))
 CORPORA = Path(os.environ.get("TAGLINE_DATA", ROOT.parent / "shared" / "data"))
 
 
@@ -49,6 +50,19 @@ def corpus() -> Callable[[str], Path]:
         path = CORPORA / name
         if not path.exists():
             pytest.skip(f"{path} is missing (set TAGLINE_DATA)")
+        return path
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def fastai() -> Callable[[str], Path]:
+    """A directory of models that fastai itself wrote; skips the test where they are missing."""
+
+    def find(name: str) -> Path:
+        path = FIXTURES / "fastai" / name
+        if not path.exists():
+            pytest.skip(f"{path} is missing (set TAGLINE_FIXTURES)")
         return path
 
     return find

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,8 @@ FEW_ROWS = 10
 """With fewer rows than this a label's figures say little."""
 FEWEST_FOR_SPLIT = 3
 """With fewer a label cannot stand in train, validation and test."""
+FEW_SHOTS = 16
+"""Up to so many training rows a label family `fewshot` was measured to be the better one: benchmarks/fewshot.py."""
 LONG_CHARACTERS = 10_000
 IMBALANCE = 50
 # What UTF-8 looks like when it was read as Latin-1 or cp1252, the replacement character, and control characters.
@@ -171,13 +173,23 @@ def rare_labels(dataset: Dataset) -> Iterator[Finding]:
 
 def untrained_labels(dataset: Dataset) -> Iterator[Finding]:
     """Labels that only validation or test have: nothing can learn them."""
-    train = dataset.splits["train"].targets
-    counts = train.sum(axis=0) if train.ndim == 2 else np.bincount(train, minlength=len(dataset.labels))
+    counts = _counts(dataset.splits["train"].targets, labels=len(dataset.labels))
     missing = [name for name, n in zip(dataset.labels, counts, strict=True) if n == 0]
     if missing and len(dataset.splits["train"]):
         yield Finding(
             "labels-not-in-train", "warning", f"labels without a training row: {', '.join(missing[:SHOWN_ROWS])}",
             "add rows, or remove the label; it will never be answered",
+        )  # fmt: skip
+
+
+def few_shots(dataset: Dataset) -> Iterator[Finding]:
+    """So few training rows a label that fine-tuning has little to go by."""
+    counts = _counts(dataset.splits["train"].targets, labels=len(dataset.labels))
+    usual = float(np.median(counts[counts > 0])) if counts.any() else 0.0
+    if 2 <= usual <= FEW_SHOTS:
+        yield Finding(
+            "few-shots", "note", f"labels have {usual:g} training rows (the median)",
+            "try model.family=fewshot",
         )  # fmt: skip
 
 
@@ -254,7 +266,8 @@ def skipped_rows(dataset: Dataset) -> Iterator[Finding]:
 
 CHECKS: tuple[Callable[[Dataset], Iterator[Finding]], ...] = (
     split_sizes, label_count, no_text, skipped_rows, empty_texts, long_texts, odd_characters, contradictions, leaks,
-    unlabelled_rows, rare_labels, untrained_labels, missing_values, alike_labels, formula_labels, duplicates, imbalance,
+    unlabelled_rows, rare_labels, untrained_labels, few_shots, missing_values, alike_labels, formula_labels, duplicates,
+    imbalance,
 )  # fmt: skip
 
 
@@ -286,10 +299,14 @@ def _rows_word(count: int) -> str:
 
 
 def _label_counts(dataset: Dataset) -> NDArray[np.int64]:
-    targets = dataset.targets
+    return _counts(dataset.targets, labels=len(dataset.labels))
+
+
+def _counts(targets: NDArray[Any], *, labels: int) -> NDArray[np.int64]:
+    """Rows of each label."""
     if targets.ndim == 2:
         return np.asarray(targets.sum(axis=0), dtype=np.int64)
-    return np.bincount(targets, minlength=len(dataset.labels))
+    return np.bincount(targets, minlength=labels)
 
 
 def _repeated(dataset: Dataset) -> NDArray[np.bool_]:

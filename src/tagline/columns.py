@@ -172,6 +172,12 @@ def _values(cell: Cell) -> tuple[str, ...]:
     return cell if isinstance(cell, tuple) else (cell or "",)
 
 
+def text_column(source: Source, columns: list[Column]) -> str:
+    """The column of a file without labels that holds its texts."""
+    guessed, _ = _guess_text(source, columns, taken=())
+    return guessed if isinstance(guessed, str) else guessed[0]
+
+
 def _guess_text(source: Source, columns: list[Column], *, taken: Sequence[str]) -> tuple[str | tuple[str, ...], str]:
     free = [column for column in columns if column.name not in taken and column.values]
     by_name = {column.name.lower(): column for column in free}

@@ -182,7 +182,7 @@ class Progress:
         pace = self._pace.after(event) if is_step else ""
         if is_step and self._bar is not None:
             self._bar.update(
-                self._task, description="training", completed=event["step"], total=event["total"],
+                self._task, description=event.get("stage", "training"), completed=event["step"], total=event["total"],
                 note=f"loss {event['loss']:.3f}{pace}",
             )  # fmt: skip
         elif event["event"] == "phase" and self._bar is not None:
@@ -201,12 +201,13 @@ class _Pace:
 
     def __init__(self) -> None:
         self._first: tuple[float, int, int] | None = None
+        self._stage = ""
 
     def after(self, event: Mapping[str, Any]) -> str:
         """Rows a second and the time left, once there are two steps to tell them from."""
         now, step, rows = time.monotonic(), event["step"], event.get("rows", 0)
-        if self._first is None:
-            self._first = now, step, rows
+        if self._first is None or event.get("stage", "") != self._stage:
+            self._first, self._stage = (now, step, rows), event.get("stage", "")
             return ""
         begun, first_step, first_rows = self._first
         seconds, steps = now - begun, step - first_step
@@ -233,7 +234,8 @@ def _event_line(event: Mapping[str, Any]) -> str:
             return f"run {event['run']}: going on from step {int(event['checkpoint'])}"
         case "step":
             settings = "".join(f"  {name} {value:g}" for name, value in event["settings"].items())
-            return f"step {event['step']}/{event['total']}  loss {event['loss']:.4f}{settings}"
+            stage = f"  {event['stage']}" if "stage" in event else ""
+            return f"step {event['step']}/{event['total']}{stage}  loss {event['loss']:.4f}{settings}"
         case "evaluation" if event["value"] is not None:
             best = "  (best so far)" if event["best"] else ""
             return f"validation {event['monitor']} {event['value']:.4f} at step {event['step']}{best}"

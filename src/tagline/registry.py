@@ -9,7 +9,13 @@ from typing import Any
 from tagline.errors import PlaceError, SpecError
 
 BUILT_IN: dict[str, dict[str, str]] = {
-    "models": {"encoder": "tagline.models.encoder:Encoder", "linear": "tagline.models.linear:Linear"},
+    "models": {
+        "encoder": "tagline.models.encoder:Encoder",
+        "fewshot": "tagline.models.fewshot:FewShot",
+        "linear": "tagline.models.linear:Linear",
+        "lstm": "tagline.models.lstm:Lstm",
+        "ulmfit": "tagline.models.ulmfit:Ulmfit",
+    },
     "trackers": {
         "mlflow": "tagline.trackers.mlflow:MLflow",
         "tensorboard": "tagline.trackers.tensorboard:TensorBoard",

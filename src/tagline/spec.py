@@ -107,7 +107,9 @@ class Data(Section):
 class Training(Section):
     """How the model learns."""
 
-    epochs: int = Field(3, ge=1, description="times the training rows are seen")
+    epochs: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
+        "auto", description="times the training rows are seen; auto: 3 where the model is pretrained, else more"
+    )
     batch_size: int = Field(32, ge=1, description="rows a step, over all workers")
     learning_rate: Annotated[float, Field(gt=0)] | Literal["auto"] = Field("auto", description="or a number")
     weight_decay: float = Field(0.01, ge=0, description="pull of the weights towards zero")
@@ -362,6 +364,11 @@ def _check_model(raw: Any, problems: list[str]) -> BaseModel | None:
         return None
     checked: BaseModel | None = _check(options_of(family), raw, "model", problems)
     return checked
+
+
+def check_options(options: type[BaseModel], raw: Any, problems: list[str]) -> Any:
+    """A family's `[model]` checked by itself, as `check_section` does."""
+    return _check(options, raw, "model", problems)
 
 
 def _check(section: type[BaseModel], raw: Any, name: str, problems: list[str]) -> Any:

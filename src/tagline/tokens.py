@@ -83,6 +83,10 @@ class Sequences:
         """Tokens of each sequence."""
         return np.diff(self.starts).astype(np.int32)
 
+    def first(self, count: int) -> "Sequences":
+        """The first of them, by themselves."""
+        return Sequences(self.ids, self.types, self.starts[: count + 1], self.rows[:count])
+
     def padded(self, numbers: Ints, *, pad: int) -> dict[str, Ints]:
         """These sequences side by side, the shorter ones filled up: what a model's forward pass takes."""
         lengths = self.starts[numbers + 1] - self.starts[numbers]

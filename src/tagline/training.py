@@ -268,7 +268,8 @@ class _Attempt:
             if not math.isfinite(step.loss):
                 hint = "lower training.learning_rate"
                 raise RunError(f"the loss is {step.loss} at step {step.number}", hint=hint)
-            facts = {"step": step.number, "total": step.total, "loss": step.loss, "rows": step.rows}
+            facts: dict[str, Any] = {"step": step.number, "total": step.total, "loss": step.loss, "rows": step.rows}
+            facts |= {"stage": step.stage} if step.stage else {}
             if step.number % settings.log_every == 0 or step.evaluate:
                 yield self._event("step", **facts, settings=dict(step.settings))
             else:

@@ -44,14 +44,24 @@ SMALL = {
         options={"max_tokens": 40, "freeze": "none", "pooling": "mean"},
         training={"epochs": 8, "learning_rate": 5e-3},
     ),
+    "fewshot": Family(
+        "fewshot",
+        options={"max_tokens": 40, "freeze": "none", "pooling": "mean", "tuning_steps": 60, "temperature": 0.5},
+        training={"learning_rate": 5e-3, "batch_size": 64},
+    ),
     "linear": Family("linear", options={"max_features": 2000}),
+    "lstm": Family(
+        "lstm",
+        options={"max_tokens": 40, "vocabulary_size": 500, "embedding": 32, "hidden": 32},
+        training={"epochs": 8, "learning_rate": 1e-2},
+    ),
 }
 
 
-@pytest.fixture(params=registry.names("models"), scope="module")
+@pytest.fixture(params=sorted({*registry.names("models"), *SMALL}), scope="module")
 def family(request: pytest.FixtureRequest, checkpoint: Callable[[str], Path]) -> Family:
     small = SMALL.get(request.param, Family(request.param))
-    if small.name == "encoder":
+    if small.name in ("encoder", "fewshot"):
         return replace(small, options={**small.options, "pretrained": str(checkpoint("bert"))})
     return small
 

@@ -35,7 +35,7 @@ class Bag(nn.Module):
 
 def new_loop(
     *, most_tokens: int = 8192, precision: Any = "float32", weights: Tensor | None = None, scale: float = 1.0,
-    seed: int = 1, learning_rate: float = 0.01, **training: Any,
+    seed: int = 1, learning_rate: float = 0.01, epochs: int = 2, **training: Any,
 ) -> Loop:  # fmt: skip
     random = np.random.default_rng(0)
     texts = [[(random.integers(0, 100, random.integers(1, 30)).tolist(), [])] for _ in range(ROWS)]
@@ -46,10 +46,11 @@ def new_loop(
         sequences, torch.from_numpy(targets), torch.ones(ROWS) if weights is None else weights, pad=0
     )  # fmt: skip
     groups = [Group(["embedding"], scale, decays=True), Group(["head"], 1.0, decays=False)]
-    settings = Training(**{"batch_size": 8, "epochs": 2, **training})
+    settings = Training(**{"batch_size": 8, **training})
     seat = Seat(Device("cpu", "CPU"), precision, World(), most_tokens)
     return Loop(
-        Bag(), groups, examples, loss, learning_rate=learning_rate, training=settings, seed=seed, seat=seat
+        Bag(), groups, examples, loss, learning_rate=learning_rate, epochs=epochs, training=settings, seed=seed,
+        seat=seat,
     )  # fmt: skip
 
 

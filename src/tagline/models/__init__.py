@@ -40,6 +40,8 @@ class Step:
     """What varies from step to step, such as the learning rate; of a family that refits, options of its own."""
     rows: int = 0
     """Training rows seen so far, each epoch anew; 0 where a step is not made of rows."""
+    stage: str = ""
+    """What is learned now, of a family that learns several things one after the other."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from tagline.errors import SpecError
 from tagline.models import Scores, Step
@@ -33,7 +33,9 @@ class EncoderOptions(Section):
     pretrained: str = Field(
         "minilm", min_length=1, description="packaged, offline; or a name on the Hugging Face hub, or a directory"
     )
-    head: Literal["linear"] = Field("linear", description="what makes scores of the encoder's states")
+    head: Literal["linear", "lstm"] = Field(
+        "linear", description='what makes scores of the encoder\'s states; or "lstm": one that reads all of them'
+    )
     max_tokens: int = Field(256, ge=8, description="of a text that are read at once")
     long_texts: LongTexts = Field("start", description='what is read of a longer one; or "ends", or all in "windows"')
     pooling: Literal["auto", "mean", "first"] = Field(
@@ -48,6 +50,12 @@ class EncoderOptions(Section):
     max_batch_tokens: int = Field(8192, ge=8, description="computed at once; a larger batch is taken in parts")
     gradient_checkpointing: bool = Field(False, description="less memory, a third more time")
     compile: bool = Field(False, description="with torch.compile: for long runs on a GPU")
+
+    @model_validator(mode="after")
+    def _pools_once(self) -> Self:
+        if self.head == "lstm" and self.pooling != "auto":
+            raise ValueError('head = "lstm" reads all states; leave pooling at "auto"')
+        return self
 
 
 class Encoder:

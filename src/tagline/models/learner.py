@@ -58,20 +58,22 @@ class Learner:
         self._kept: Kept | None = None
 
     def learn(
-        self, train: "Split", groups: "Sequence[Group]", *, learning_rate: float, smoothing: float, seed: int
+        self, train: "Split", groups: "Sequence[Group]", *, learning_rate: float, smoothing: float, seed: int,
+        usual_epochs: int = 3,
     ) -> Iterator[Step]:  # fmt: skip
         """Learn from batches of similar length, epoch by epoch; from where it stood, if it was loaded."""
         from torch import OutOfMemoryError
 
         from tagline.models.loop import Loop
 
-        seat = self.seat
+        seat, epochs = self.seat, self.training.epochs
         if self._is_split:  # else the main worker's weights, maybe of a checkpoint, reach the others anyway
             self.network.load_state_dict(seat.world.share(self.network.state_dict()))
         examples, loss = self._examples(train, smoothing=smoothing)
         self._loop = Loop(
             self.network, groups, examples, loss,
             learning_rate=learning_rate, training=self.training, seed=seed, seat=seat,
+            epochs=usual_epochs if epochs == "auto" else epochs,
         )  # fmt: skip
         if kept := seat.world.share(self._kept):
             self._loop.restore(kept)

@@ -78,14 +78,14 @@ class Loop:
 
     def __init__(
         self, network: nn.Module, groups: Sequence[Group], examples: Examples, loss: Loss, *,
-        learning_rate: float, training: Training, seed: int, seat: Seat,
+        learning_rate: float, epochs: int, training: Training, seed: int, seat: Seat,
     ) -> None:  # fmt: skip
         self.network, self.examples, self.loss, self.training, self.seat = network, examples, loss, training, seat
         self.seed = seed
         self.learning_rate = learning_rate
         self.lengths = examples.sequences.lengths
         self.steps_an_epoch = math.ceil(len(self.lengths) / training.batch_size)
-        self.total = self.steps_an_epoch * training.epochs
+        self.total = self.steps_an_epoch * epochs
         self.done = 0
         self.mean_weight = float(examples.weights.mean())
         self.is_sharded = training.sharding == "full" and seat.world.size > 1

@@ -8,34 +8,48 @@ from torch import Tensor, nn
 
 from tagline.models.loop import Group
 from tagline.models.pretrained import Pooling
+from tagline.models.recurrent import Recurrent, seeded
 
 HEAD_SCALE = 10.0
 """The head starts from nothing, so it learns faster than what is pretrained."""
-HEADS = {"linear": nn.Linear}
 
 
 class Network(nn.Module):
-    """An encoder, its token states pooled into one, and a head that makes logits of it."""
+    """An encoder and a head that makes logits of its states: of one that they are pooled into, or of all."""
 
     def __init__(self, encoder: Any, *, head: str, labels: int, pooling: Pooling, seed: int) -> None:
         super().__init__()
         self.encoder = encoder
-        self.head = HEADS[head](encoder.config.hidden_size, labels)
-        random = torch.Generator().manual_seed(seed)
-        nn.init.normal_(self.head.weight, std=0.02, generator=random)
-        nn.init.zeros_(self.head.bias)
+        self.head = HEADS[head](encoder.config.hidden_size, labels, seed=seed)
         self.pooling = pooling
 
     def forward(self, **inputs: Tensor) -> Tensor:
         """The logits of a batch."""
-        states = self.encoder(**inputs).last_hidden_state
-        if self.pooling == "first":
-            pooled = states[:, 0]
+        states, mask = self.encoder(**inputs).last_hidden_state, inputs["attention_mask"]
+        logits: Tensor
+        if isinstance(self.head, Recurrent):
+            logits = self.head(states, mask)
+        elif self.pooling == "first":
+            logits = self.head(states[:, 0])
         else:
-            mask = inputs["attention_mask"].unsqueeze(-1).to(states.dtype)
-            pooled = (states * mask).sum(dim=1) / mask.sum(dim=1)
-        logits: Tensor = self.head(pooled)
+            mask = mask.unsqueeze(-1).to(states.dtype)
+            logits = self.head((states * mask).sum(dim=1) / mask.sum(dim=1))
         return logits
+
+
+def _linear(size: int, labels: int, *, seed: int) -> nn.Linear:
+    head = nn.Linear(size, labels)
+    nn.init.normal_(head.weight, std=0.02, generator=torch.Generator().manual_seed(seed))
+    nn.init.zeros_(head.bias)
+    return head
+
+
+def _lstm(size: int, labels: int, *, seed: int) -> Recurrent:
+    with seeded(seed):
+        return Recurrent(size, labels, hidden=size // 2)
+
+
+HEADS = {"linear": _linear, "lstm": _lstm}
 
 
 def groups(network: Network, *, frozen: int, layer_decay: float) -> list[Group]:

@@ -1,0 +1,175 @@
+"""AWD-LSTM as published: a language model of LSTM layers with five kinds of dropout, and a classifier on top of it."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.functional import dropout, embedding, linear
+
+State = list[tuple[Tensor, Tensor]]
+"""For each layer what it remembers of the tokens so far."""
+HEAD_WIDTH, HEAD_DROPOUT = 50, 0.1
+START_RANGE = 0.1
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The sizes of an AWD-LSTM, and how much of it is dropped while it learns; the names are fastai's."""
+
+    emb_sz: int = 400
+    n_hid: int = 1152
+    n_layers: int = 3
+    output_p: float = 0.1
+    hidden_p: float = 0.15
+    input_p: float = 0.25
+    embed_p: float = 0.02
+    weight_p: float = 0.2
+    tie_weights: bool = True
+    out_bias: bool = True
+
+    def dropping(self, times: float) -> "Shape":
+        """The same with every dropout so many times as strong."""
+        scaled = {name: min(0.9, value * times) for name, value in asdict(self).items() if name.endswith("_p")}
+        return replace(self, **scaled)
+
+
+class Layer(nn.Module):
+    """One LSTM layer; while it learns, single weights between its own states are dropped, anew at every window."""
+
+    def __init__(self, width: int, states: int, *, drop: float) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(width, states, batch_first=True)
+        self.drop = drop
+
+    def forward(self, inputs: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Outputs at every place, and the state after the last."""
+        if not self.training or not self.drop:
+            found: tuple[Tensor, tuple[Tensor, Tensor]] = self.lstm(inputs, state)
+            return found
+        weights = dropout(self.lstm.get_parameter("weight_hh_l0"), self.drop)
+        dropped: tuple[Tensor, tuple[Tensor, Tensor]] = functional_call(
+            self.lstm, {"weight_hh_l0": weights}, (inputs, state)
+        )
+        return dropped
+
+
+class AwdLstm(nn.Module):
+    """The layers: token numbers and a state in, the last layer's outputs and the new state out."""
+
+    def __init__(self, shape: Shape, *, tokens: int) -> None:
+        super().__init__()
+        self.shape = shape
+        self.embedding = nn.Embedding(tokens, shape.emb_sz)
+        nn.init.uniform_(self.embedding.weight, -START_RANGE, START_RANGE)
+        sizes = [shape.emb_sz, *[shape.n_hid] * (shape.n_layers - 1), shape.emb_sz]
+        self.sizes = sizes[1:]
+        self.layers = nn.ModuleList(Layer(width, states, drop=shape.weight_p) for width, states in pairwise(sizes))
+
+    def start(self, rows: int) -> State:
+        """What every layer remembers before the first token: nothing."""
+        like = self.embedding.weight
+        return [(like.new_zeros(1, rows, size), like.new_zeros(1, rows, size)) for size in self.sizes]
+
+    def forward(self, ids: Tensor, state: State) -> tuple[Tensor, Tensor, State]:
+        """The last layer's outputs, the same as the next stage sees them (some dropped), and the new state."""
+        shape = self.shape
+        outputs = self._locked(self._embedded(ids), shape.input_p)
+        states: State = []
+        for number, (layer, before) in enumerate(zip(self.layers, state, strict=True)):
+            if number:
+                outputs = self._locked(outputs, shape.hidden_p)
+            outputs, after = layer(outputs, before)
+            states.append((after[0].detach(), after[1].detach()))
+        return outputs, self._locked(outputs, shape.output_p), states
+
+    def _embedded(self, ids: Tensor) -> Tensor:
+        """Vectors of the tokens; while it learns, some words are dropped wherever they stand."""
+        table = self.embedding.weight
+        if self.training and self.shape.embed_p:
+            table = table * dropout(table.new_ones(len(table), 1), self.shape.embed_p)
+        return embedding(ids, table)
+
+    def _locked(self, values: Tensor, drop: float) -> Tensor:
+        """Values of which some are dropped, the same ones at every place of a sequence."""
+        if not self.training or not drop:
+            return values
+        return values * dropout(values.new_ones(len(values), 1, values.shape[2]), drop)
+
+
+class LanguageModel(nn.Module):
+    """Says which token comes next, with the embedding as its last layer."""
+
+    def __init__(self, shape: Shape, *, tokens: int) -> None:
+        super().__init__()
+        self.encoder = AwdLstm(shape, tokens=tokens)
+        self.matrix = None if shape.tie_weights else nn.Parameter(self.encoder.embedding.weight.detach().clone())
+        self.bias = nn.Parameter(torch.zeros(tokens)) if shape.out_bias else None
+
+    def forward(self, ids: Tensor, state: State) -> tuple[Tensor, Tensor, Tensor, State]:
+        """Logits of the next token at every place, the outputs behind them, whole and dropped, and the new state."""
+        raw, dropped, state = self.encoder(ids, state)
+        matrix = self.encoder.embedding.weight if self.matrix is None else self.matrix
+        return linear(dropped, matrix, self.bias), raw, dropped, state
+
+
+class Classifier(nn.Module):
+    """The layers read a text in windows; of their outputs the last, the largest and the mean make its logits."""
+
+    def __init__(self, encoder: AwdLstm, *, labels: int, drop: float, window: int, most: int) -> None:
+        super().__init__()
+        self.encoder = encoder
+        width = 3 * encoder.shape.emb_sz
+        self.head = nn.Sequential(
+            nn.Sequential(nn.BatchNorm1d(width), nn.Dropout(drop), nn.Linear(width, HEAD_WIDTH, bias=False), nn.ReLU()),
+            nn.Sequential(nn.BatchNorm1d(HEAD_WIDTH), nn.Dropout(HEAD_DROPOUT),
+                          nn.Linear(HEAD_WIDTH, labels, bias=False)),
+        )  # fmt: skip
+        for module in self.head.modules():
+            if isinstance(module, nn.BatchNorm1d):
+                nn.init.constant_(module.bias, 1e-3)
+            elif isinstance(module, nn.Linear):
+                nn.init.kaiming_normal_(module.weight)
+        self.window = window
+        self.most = most
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Logits, and for the regularisation the outputs behind them, whole and dropped.
+
+        Gradients stop between windows, as fastai has it: a text costs as much memory as it is read in one go, and no
+        more time. Windows of a text that is longer than `most` count only at its end.
+        """
+        lengths = attention_mask.sum(dim=1)
+        state = self.encoder.start(len(input_ids))
+        parts: list[tuple[Tensor, Tensor]] = []
+        for start in range(0, input_ids.shape[1], self.window):
+            raw, dropped, state = self.encoder(input_ids[:, start : start + self.window], state)
+            parts.append((raw, dropped))
+        raw, dropped = (torch.cat(whole, dim=1) for whole in zip(*parts, strict=True))
+        return self.head(self._pooled(dropped, lengths)), raw, dropped
+
+    def _pooled(self, outputs: Tensor, lengths: Tensor) -> Tensor:
+        """The last, the largest and the mean output of each text, wherever it ends, whatever else is in the batch."""
+        places = torch.arange(outputs.shape[1], device=outputs.device)
+        first = (lengths - self.most).clamp(min=0)
+        first = -(-first // self.window) * self.window
+        counts = ((places < lengths[:, None]) & (places >= first[:, None])).unsqueeze(-1)
+        last = outputs[torch.arange(len(outputs), device=outputs.device), lengths - 1]
+        largest = outputs.masked_fill(~counts, -torch.inf).amax(dim=1)
+        mean = (outputs * counts).sum(dim=1) / counts.sum(dim=1)
+        return torch.cat([last, largest, mean], dim=1)
+
+
+def layer_groups(network: LanguageModel | Classifier) -> Sequence[Sequence[str]]:
+    """The parameters' names, by the group that is unfrozen and given a learning rate together; the last learns first.
+
+    A language model's embedding stands last, since it is also what makes its logits; a classifier's stands first.
+    """
+    layers = [[name for name, _ in network.named_parameters() if name.startswith(f"encoder.layers.{number}.")]
+              for number in range(network.encoder.shape.n_layers)]  # fmt: skip
+    table = ["encoder.embedding.weight"]
+    if isinstance(network, Classifier):
+        return [table, *layers, [name for name, _ in network.named_parameters() if name.startswith("head.")]]
+    return [*layers, table + [name for name in ("matrix", "bias") if getattr(network, name) is not None]]

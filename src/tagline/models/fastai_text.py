@@ -1,0 +1,306 @@
+"""Text as fastai's language models read it: marked by rules, cut into tokens, numbered by a vocabulary. No torch."""
+
+import html
+import io
+import json
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from tagline import storage
+from tagline.errors import DataError, PlaceError, SpecError, first_line
+
+if TYPE_CHECKING:
+    from tagline.texts import Text
+    from tagline.tokens import Encoded
+
+UNKNOWN, PAD, START, END, FIELD, REPEATED, REPEATED_WORD, CAPITALS, CAPITAL = (
+    "xxunk", "xxpad", "xxbos", "xxeos", "xxfld", "xxrep", "xxwrep", "xxup", "xxmaj",
+)  # fmt: skip
+SPECIAL = (UNKNOWN, PAD, START, END, FIELD, REPEATED, REPEATED_WORD, CAPITALS, CAPITAL)
+PAD_ID = 1
+FILLER = "xxfake"
+SPACE = "▁"
+MOST_TOKENS, LEAST_COUNT = 60_000, 3
+MOST_PIECES, FEWEST_PIECES = 30_000, 29
+EXTRA = 'pip install "tagline[ulmfit]"'
+
+LITERALS = (
+    ("#39;", "'"), ("amp;", "&"), ("#146;", "'"), ("nbsp;", " "), ("#36;", "$"), ("\\n", "\n"), ("quot;", "'"),
+    ("<br />", "\n"), ('\\"', '"'), ("<unk>", UNKNOWN), (" @.@ ", "."), (" @-@ ", "-"), ("...", " …"),
+)  # fmt: skip
+"""What is left of HTML and of other tools' marks; the order matters."""
+SAME_CHARACTER = re.compile(r"(\S)\1{2,}")
+SAME_WORD = re.compile(r"(?:\s|^)(\w+)\s+((?:\1\s+)+)\1(\s|\W|$)")
+SPACED = re.compile(r"([/#\\])")
+SPACES = re.compile(r" {2,}")
+ALL_CAPITALS = re.compile(r"(\s|^)([A-Z]+[^a-z\s]*)(?=\s|$)")
+ONE_CAPITAL = re.compile(r"(\s|^)([A-Z][^A-Z\s]*)(?=\s|$)")
+CHUNK = re.compile(r"\s+|\S+")
+CACHED_CHUNKS = 200_000
+
+
+def marked(text: "Text") -> str:
+    """A text after fastai's eight rules, in their order; the two of a pair are joined as its columns are."""
+    line = text if isinstance(text, str) else f"{FIELD} 1 {text[0]} {FIELD} 2 {text[1]}"
+    for old, new in LITERALS:
+        line = line.replace(old, new)
+    line = html.unescape(line)
+    line = SAME_CHARACTER.sub(lambda found: f" {REPEATED} {len(found[0])} {found[1]} ", line)
+    line = SAME_WORD.sub(lambda found: f" {REPEATED_WORD} {len(found[2].split()) + 2} {found[1]} {found[3]}", line)
+    line = SPACES.sub(" ", SPACED.sub(r" \1 ", line))
+    for pattern, mark in ((ALL_CAPITALS, CAPITALS), (ONE_CAPITAL, CAPITAL)):
+        line = pattern.sub(partial(_lowered, mark=mark), line)
+    return f"{START} {line.lower().strip()}"
+
+
+def _lowered(found: re.Match[str], *, mark: str) -> str:
+    before, word = found[1], found[2].lower()
+    return f"{before}{mark} {word}" if len(word) > 1 else before + word
+
+
+class Cutter(Protocol):
+    """What cuts a marked text into tokens."""
+
+    def __call__(self, line: str) -> list[str]:
+        """The tokens of a marked text."""
+
+    def save(self, directory: Path) -> None:
+        """Write what `cutter_in` needs to cut in the same way."""
+
+
+class Words:
+    """spaCy's rules for English words, run without spaCy: they are taken from it once, and saved with the model.
+
+    A run of characters that are no space is looked up among the special cases; where it is none it loses what the
+    prefix and suffix patterns match, end by end, until nothing more comes off, and the rest is cut at infixes.
+    """
+
+    FILE = "words.json"
+
+    def __init__(self, patterns: Mapping[str, str], special: Mapping[str, Sequence[str]]) -> None:
+        self.patterns = dict(patterns)
+        self.special = {key: tuple(parts) for key, parts in special.items()}
+        self._prefix, self._suffix, self._infix, self._address = (
+            re.compile(patterns[name]) for name in ("prefix", "suffix", "infix", "address")
+        )
+        # A special case that the patterns cut is found again among the parts, wherever they stand.
+        self._hidden: dict[tuple[str, ...], str] = {}
+        for key in self.special:
+            if self._prefix.search(key) or self._suffix.search(key) or self._infix.search(key):
+                self._hidden[tuple(self._parts(key, special={}))] = key
+        self._longest_hidden = max(map(len, self._hidden), default=0)
+        self._chunk = lru_cache(CACHED_CHUNKS)(self._cut)
+
+    @classmethod
+    def of_spacy(cls) -> Self:
+        """The rules of the spaCy that is installed, with fastai's own marks among the special cases."""
+        try:
+            from spacy import blank
+            from spacy.symbols import ORTH
+        except ImportError as error:
+            raise PlaceError("a word model needs spaCy's rules, and spaCy is not installed", hint=EXTRA) from error
+        rules: Any = blank("en").tokenizer
+        found = {
+            "prefix": rules.prefix_search, "suffix": rules.suffix_search, "infix": rules.infix_finditer,
+            "address": rules.url_match,
+        }  # fmt: skip
+        special = {key: tuple(part[ORTH] for part in parts) for key, parts in rules.rules.items()}
+        patterns = {name: method.__self__.pattern for name, method in found.items()}
+        return cls(patterns, special | {mark: (mark,) for mark in SPECIAL})
+
+    def __call__(self, line: str) -> list[str]:
+        """The words of a marked text; white space that is more than the one between two words is a token too."""
+        tokens: list[str] = []
+        after_word = False
+        for chunk in CHUNK.findall(line):
+            is_space = chunk.isspace()
+            whole = chunk[1:] if is_space and after_word and chunk[0] == " " else chunk
+            if whole:
+                tokens.extend(self._chunk(whole))
+            after_word = not is_space
+        return [token.replace(" ", SPACE) for token in tokens]
+
+    def _cut(self, chunk: str) -> tuple[str, ...]:
+        parts = self._parts(chunk, special=self.special)
+        return tuple(parts) if len(parts) == 1 else tuple(self._mended(parts))
+
+    def _parts(self, rest: str, *, special: Mapping[str, Sequence[str]]) -> list[str]:
+        """A chunk as it is cut from both ends, then in the middle."""
+        before: list[str] = []
+        after: list[str] = []
+        size = -1
+        while rest and rest not in special and len(rest) != size:
+            size = len(rest)
+            found = self._prefix.search(rest)
+            front = found.end() - found.start() if found else 0
+            if front and rest[front:] in special:
+                before.append(rest[:front])
+                rest = rest[front:]
+                break
+            found = self._suffix.search(rest[front:])
+            back = found.end() - found.start() if found else 0
+            if back and rest[:-back] in special:
+                after.append(rest[-back:])
+                rest = rest[:-back]
+                break
+            if front and back and front + back > size:
+                back = 0
+            before += [rest[:front]] if front else []
+            after += [rest[size - back :]] if back else []
+            rest = rest[front : size - back]
+        return [*before, *self._middle(rest, special=special), *reversed(after)]
+
+    def _middle(self, rest: str, *, special: Mapping[str, Sequence[str]]) -> list[str]:
+        if rest in special:
+            return list(special[rest])
+        if not rest or self._address.match(rest):
+            return [rest] if rest else []
+        parts: list[str] = []
+        start = 0
+        for found in self._infix.finditer(rest):
+            if found.start() == 0:
+                continue
+            parts += [part for part in (rest[start : found.start()], found[0]) if part]
+            start = found.end()
+        return [*parts, rest[start:]] if rest[start:] else parts
+
+    def _mended(self, parts: Sequence[str]) -> Iterator[str]:
+        """The parts, with those that make a special case put in its form; the longest wins, then the first."""
+        runs = [
+            (start, end)
+            for start in range(len(parts))
+            for end in range(start + 1, min(len(parts), start + self._longest_hidden) + 1)
+            if tuple(parts[start:end]) in self._hidden
+        ]
+        taken: dict[int, int] = {}
+        seen: set[int] = set()
+        for start, end in sorted(runs, key=lambda run: (run[0] - run[1], run[0])):
+            if start not in seen and end - 1 not in seen:
+                taken[start] = end
+            seen.update(range(start, end))
+        place = 0
+        while place < len(parts):
+            end = taken.get(place, place + 1)
+            yield from self.special[self._hidden[tuple(parts[place:end])]] if place in taken else parts[place:end]
+            place = end
+
+    def save(self, directory: Path) -> None:
+        """The rules as JSON."""
+        facts = {"patterns": self.patterns, "special": self.special}
+        (directory / self.FILE).write_text(json.dumps(facts, ensure_ascii=False, indent=1) + "\n", "utf-8")
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read what `save` wrote."""
+        return cls(**json.loads(path.read_text("utf-8")))
+
+
+class Pieces:
+    """A SentencePiece model."""
+
+    FILE = "spm.model"
+
+    def __init__(self, content: bytes, *, where: str = FILE) -> None:
+        self.content = content
+        self._processor: Any = _sentencepiece().SentencePieceProcessor()
+        try:
+            self._processor.LoadFromSerializedProto(content)
+        except (RuntimeError, ValueError) as error:
+            hint = "it is the file that SentencePiece calls *.model; copy it again, as bytes"
+            raise SpecError(f"{where} is no SentencePiece model", hint=hint) from error
+
+    @classmethod
+    def learn(cls, lines: Iterable[str], *, european: bool) -> Self:
+        """A unigram model as fastai trains one, with its marks among the pieces."""
+        trainer = _sentencepiece().SentencePieceTrainer
+        words: set[str] = set()
+        characters: set[str] = set()
+        model = io.BytesIO()
+        # Files named to SentencePiece would leave their names in the model.
+        with tempfile.TemporaryFile("w+", encoding="utf-8", prefix=storage.SCRATCH_PREFIX) as file:
+            for line in lines:
+                words.update(line.split())
+                characters.update(line)
+                file.write(line.replace("\n", " ") + "\n")
+            file.seek(0)
+            # A quarter of the words, as fastai has it; where texts have no spaces that says nothing, characters do.
+            size = min(MOST_PIECES, max(len(words) // 4, 2 * len(characters) + FEWEST_PIECES))
+            try:
+                trainer.Train(
+                    sentence_iterator=iter(file), model_writer=model, vocab_size=-(-size // 8) * 8,
+                    model_type="unigram", character_coverage=0.99999 if european else 0.9998, hard_vocab_limit=False,
+                    user_defined_symbols=[SPACE + mark for mark in SPECIAL], unk_id=len(SPECIAL),
+                    pad_id=-1, bos_id=-1, eos_id=-1, num_threads=1, minloglevel=2, max_sentence_length=20480,
+                )  # fmt: skip
+            except RuntimeError as error:
+                raise DataError(f"no pieces can be learned from these texts: {first_line(error)}") from error
+        return cls(model.getvalue())
+
+    def __call__(self, line: str) -> list[str]:
+        """The pieces of a marked text."""
+        pieces: list[str] = self._processor.EncodeAsPieces(line)
+        return pieces
+
+    def save(self, directory: Path) -> None:
+        """The model as SentencePiece writes it."""
+        (directory / self.FILE).write_bytes(self.content)
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read a model, of whoever wrote it."""
+        return cls(path.read_bytes(), where=str(path))
+
+
+def _sentencepiece() -> Any:
+    try:
+        import sentencepiece
+    except ImportError as error:
+        raise PlaceError("this model needs SentencePiece, which is not installed", hint=EXTRA) from error
+    return sentencepiece
+
+
+def cutter_in(directory: Path) -> Cutter:
+    """The cutter that stands in a model's directory; without one it is a word model of fastai's, cut as spaCy does."""
+    if (directory / Pieces.FILE).is_file():
+        return Pieces.load(directory / Pieces.FILE)
+    if (directory / Words.FILE).is_file():
+        return Words.load(directory / Words.FILE)
+    return Words.of_spacy()
+
+
+class Lexicon:
+    """A cutter and a vocabulary: texts in, token numbers out."""
+
+    def __init__(self, cutter: Cutter, vocabulary: Sequence[str]) -> None:
+        self.cutter = cutter
+        self.vocabulary = list(vocabulary)
+        self._number = {token: number for number, token in enumerate(self.vocabulary) if token != FILLER}
+
+    @classmethod
+    def learn(cls, texts: "Iterable[Text]", cutter: Cutter) -> Self:
+        """The tokens that stand often enough in these texts, most frequent first, after fastai's marks."""
+        counts: Counter[str] = Counter()
+        for text in texts:
+            counts.update(cutter(marked(text)))
+        frequent = [token for token, count in counts.most_common() if count >= LEAST_COUNT and token not in SPECIAL]
+        vocabulary = [*SPECIAL, *frequent][:MOST_TOKENS]
+        return cls(cutter, vocabulary + [FILLER] * (8 - len(vocabulary) % 8))
+
+    def __len__(self) -> int:
+        return len(self.vocabulary)
+
+    def ids(self, text: "Text") -> list[int]:
+        """The numbers of a text's tokens; one that is not in the vocabulary is unknown, which is number 0."""
+        number = self._number.get
+        return [number(token, 0) for token in self.cutter(marked(text))]
+
+    def read(self, texts: "Iterable[Text]", *, most: int) -> "Iterator[list[Encoded]]":
+        """Each text as one sequence; of one that is too long for any model, the end."""
+        for text in texts:
+            ids = self.ids(text)[-most:]
+            yield [(ids, [0] * len(ids))]

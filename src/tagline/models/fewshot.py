@@ -1,0 +1,236 @@
+"""A pretrained encoder for few examples a label: tuned by contrast, then a linear head on its sentence embeddings."""
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast
+
+import numpy as np
+from pydantic import Field
+
+from tagline import devices, tokens
+from tagline.errors import RunError, SpecError
+from tagline.models import Scores, Step
+from tagline.models.learner import Learner, Reading, write
+from tagline.spec import Section, Training
+
+if TYPE_CHECKING:
+    from tagline.dataset import Split, Task
+    from tagline.models.contrast import Shots, Tuning
+    from tagline.models.loop import Kept
+    from tagline.models.networks import Network
+    from tagline.models.pretrained import Pooling
+    from tagline.texts import Text
+
+LEARNING_RATE = 1e-4
+"""Of the contrastive steps."""
+PASSES = 4
+FEWEST_STEPS, MOST_STEPS = 20, 300
+MANY_ROWS = 64
+
+
+class FewShotOptions(Section):
+    """What `[model]` may hold for family `fewshot`."""
+
+    family: Literal["fewshot"] = Field("fewshot", description="a pretrained encoder for 8 to 64 examples a label")
+    pretrained: str = Field(
+        "minilm", min_length=1, description="packaged, offline; or a name on the Hugging Face hub, or a directory"
+    )
+    max_tokens: int = Field(256, ge=8, description="of a text that are read; what follows is not")
+    pooling: Literal["auto", "mean", "first"] = Field(
+        "auto", description="of the tokens' states: mean or first; auto: as the encoder was made for"
+    )
+    tuning_steps: Annotated[int, Field(ge=0)] | Literal["auto"] = Field(
+        "auto", description="contrastive steps before the head is fitted; 0: the encoder stays as it is"
+    )
+    freeze: Literal["none", "embeddings"] | Annotated[int, Field(ge=1)] = Field(
+        "embeddings", description='what is not tuned; "none", or 4: the embeddings and the first 4 layers'
+    )
+    temperature: float = Field(0.1, gt=0, description="of the contrast; the lower, the more the nearest texts count")
+    strength: float = Field(16.0, gt=0, description="of the head: trust in the data against smoothness (C)")
+    max_batch_tokens: int = Field(8192, ge=8, description="embedded at once")
+
+
+class FewShot:
+    """Family `fewshot`."""
+
+    Options: ClassVar = FewShotOptions
+    uses: ClassVar[frozenset[str]] = frozenset({
+        "batch_size", "learning_rate", "weight_decay", "warmup_share", "class_weights",
+    })  # fmt: skip
+    refits: ClassVar[bool] = True
+
+    def __init__(self, options: FewShotOptions, embedder: "Network", learner: Learner, *, pooling: "Pooling") -> None:
+        self.options = options
+        self.pooling = pooling
+        self.embedder = embedder
+        self.learner = learner
+        self.done = 0
+        self.has_head = False
+        """Whether the head is that of the encoder as it is now."""
+        self._shots: Shots | None = None
+        self._tuning: Tuning | None = None
+        self._kept: Kept | None = None
+
+    @classmethod
+    def create(
+        cls, options: FewShotOptions, *, training: Training, task: "Task", labels: Sequence[str], pair: bool
+    ) -> Self:  # fmt: skip
+        """The pretrained encoder with a head that has learned nothing yet."""
+        from tagline.models import pretrained
+
+        found = pretrained.load(options.pretrained, dropout=0.0)
+        if options.max_tokens > found.most_tokens:
+            problem = f"model.max_tokens: {options.pretrained} reads {found.most_tokens} tokens at most"
+            raise SpecError(problem, hint=f"set model.max_tokens={found.most_tokens}")
+        types = pair and getattr(found.encoder.config, "type_vocab_size", 0) > 1
+        reading = Reading(task, len(labels), pair, options.max_tokens, "start", found.pad, types)
+        pooling = found.pooling if options.pooling == "auto" else options.pooling
+        return cls._of(options, found.encoder, found.tokenizer, reading, training=training, pooling=pooling)
+
+    @classmethod
+    def _of(
+        cls, options: FewShotOptions, encoder: Any, tokenizer: Any, reading: Reading, *,
+        training: Training, pooling: "Pooling",
+    ) -> Self:  # fmt: skip
+        from tagline.models.contrast import views
+
+        embedder, classifier = views(encoder, labels=reading.labels, pooling=pooling)
+        learner = Learner(classifier, tokenizer, reading, training=training, most_tokens=options.max_batch_tokens)
+        return cls(options, embedder, learner, pooling=pooling)
+
+    def fit(self, train: "Split", validation: "Split", *, seed: int) -> Iterator[Step]:  # noqa: ARG002 - nobody looks
+        """Bring texts of one label together, step by step; the last step is the head."""
+        from torch import OutOfMemoryError
+
+        steps = self._steps(train)
+        total = steps + 1
+        if self.done == total:
+            return
+        device = self.learner.seat.device
+        try:
+            with devices.repeatable(device):
+                self._shots = self._read(train)
+                self._tuning = self._tuning_of(self._shots, steps=steps, seed=seed)
+                for loss in self._tuning.losses():
+                    self.done, self.has_head = self._tuning.done, False
+                    yield Step(self.done, total, loss, stage="contrast")
+                loss = self._fit_head(self._shots)
+                self.done = total
+                yield Step(total, total, loss, evaluate=True, settings={"tuning_steps": steps}, stage="head")
+        except OutOfMemoryError as error:
+            hint = "start anew with a lower training.batch_size or model.max_tokens"
+            raise RunError(f"out of memory on {device.name}", hint=hint) from error
+
+    def _steps(self, train: "Split") -> int:
+        """Contrastive steps for so many rows; none where no two rows can be brought together, or kept apart."""
+        setting, task = self.options.tuning_steps, self.learner.reading.task
+        if setting != "auto":
+            return setting
+        counts = train.targets.sum(axis=0) if task == "multi" else np.bincount(train.targets)
+        if (counts > 0).sum() < 2 or counts.max() < 2 or np.median(counts[counts > 0]) > MANY_ROWS:
+            return 0
+        return min(max(FEWEST_STEPS, math.ceil(PASSES * len(train) / self.learner.training.batch_size)), MOST_STEPS)
+
+    def _read(self, train: "Split") -> "Shots":
+        """The training texts as tokens on disk, with what they are to be told apart by."""
+        from tagline.models.contrast import Shots
+        from tagline.models.loop import Loss
+
+        reading, learner = self.learner.reading, self.learner
+        sequences = tokens.on_disk(
+            learner.reader.read(train.texts), with_types=reading.types, vocabulary=learner.tokenizer.get_vocab_size()
+        )
+        loss = Loss(
+            train.targets, task=reading.task, labels=reading.labels, smoothing=0.0,
+            balanced=learner.training.class_weights == "balanced",
+        )  # fmt: skip
+        return Shots(sequences, train.targets, loss, reading.pad)
+
+    def _tuning_of(self, shots: "Shots", *, steps: int, seed: int) -> "Tuning":
+        """The contrastive steps, from where they stood if the model was loaded."""
+        from tagline.models.contrast import Tuning
+        from tagline.models.networks import groups
+
+        training, freeze = self.learner.training, self.options.freeze
+        frozen = {"none": -1, "embeddings": 0}[freeze] if isinstance(freeze, str) else freeze
+        rate = LEARNING_RATE if training.learning_rate == "auto" else training.learning_rate
+        tuning = Tuning(
+            self.embedder, groups(self.embedder, frozen=frozen, layer_decay=1.0), shots, seat=self.learner.seat,
+            steps=steps, learning_rate=rate, temperature=self.options.temperature, training=training, seed=seed,
+        )  # fmt: skip
+        if self._kept:
+            tuning.restore(self._kept)
+            self._kept = None
+        return tuning
+
+    def _fit_head(self, shots: "Shots") -> float:
+        """Fit the head to the embeddings of all rows; returns its loss."""
+        from tagline.models.contrast import fitted, set_head
+
+        embeddings = shots.embedded(self.embedder, self.learner.seat)
+        weights, constants, loss = fitted(embeddings, shots, strength=self.options.strength)
+        set_head(self.network, weights, constants)
+        self.has_head = True
+        return loss
+
+    @property
+    def network(self) -> "Network":
+        """The encoder with its head."""
+        return cast("Network", self.learner.network)
+
+    def scores(self, texts: Sequence["Text"]) -> Scores:
+        """The score of every label for every text; between two contrastive steps a head is fitted for it."""
+        self._ensure_head()
+        return self.learner.scores(texts)
+
+    def _ensure_head(self) -> None:
+        if self.has_head:
+            return
+        if self._shots is None:
+            raise RuntimeError("scores of a model whose head was not fitted")
+        self._fit_head(self._shots)
+
+    def save(self, directory: Path, *, resumable: bool = False) -> None:
+        """Weights as safetensors under the names that transformers gives them, the tokenizer, and the rest as JSON."""
+        facts: dict[str, Any] = {
+            "options": self.options.model_dump(), "reading": asdict(self.learner.reading), "pooling": self.pooling,
+        }  # fmt: skip
+        if resumable:
+            facts |= {"training": self.learner.training.model_dump(), "done": self.done, "has_head": self.has_head}
+            if self._tuning is not None:
+                tensors, facts["tuning"] = self._tuning.state()
+                write(tensors, directory / "optimizer.safetensors")
+        else:
+            self._ensure_head()
+        weights = self.network.state_dict()
+        write({name.removeprefix("encoder."): tensor for name, tensor in weights.items()},
+              directory / "model.safetensors")  # fmt: skip
+        self.network.encoder.config.to_json_file(directory / "config.json")
+        (directory / "tokenizer.json").write_text(self.learner.tokenizer.to_str(pretty=True), "utf-8")
+        (directory / "fewshot.json").write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
+
+    @classmethod
+    def load(cls, directory: Path) -> Self:
+        """Read what `save` wrote."""
+        from safetensors.torch import load_file
+        from tokenizers import Tokenizer
+
+        from tagline.models import pretrained
+
+        facts = json.loads((directory / "fewshot.json").read_text("utf-8"))
+        model = cls._of(
+            FewShotOptions(**facts["options"]), pretrained.from_config(directory),
+            Tokenizer.from_file(str(directory / "tokenizer.json")), Reading(**facts["reading"]),
+            training=Training(**facts.get("training", {})), pooling=facts["pooling"],
+        )  # fmt: skip
+        model.network.load_state_dict({
+            name if name.startswith("head.") else f"encoder.{name}": tensor
+            for name, tensor in load_file(directory / "model.safetensors").items()
+        })  # fmt: skip
+        model.done, model.has_head = facts.get("done", 0), facts.get("has_head", True)
+        if "tuning" in facts:
+            model._kept = load_file(directory / "optimizer.safetensors"), facts["tuning"]
+        return model

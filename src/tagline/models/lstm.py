@@ -1,0 +1,200 @@
+"""An LSTM that reads both ways, learned from scratch: its vocabulary from the training texts, or vectors of others."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field
+
+from tagline.errors import SpecError
+from tagline.models import Scores, Step
+from tagline.models import vectors as word_vectors
+from tagline.models import vocabulary as vocabularies
+from tagline.models.learner import Learner, Reading, smoothing_of, write
+from tagline.spec import Section, Training
+from tagline.tokens import LongTexts
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+    from torch import nn
+
+    from tagline.dataset import Split, Task
+    from tagline.models.loop import Group
+    from tagline.texts import Text
+
+STEPS, FEWEST_EPOCHS, MOST_EPOCHS = 1200, 5, 40
+LEARNING_RATE = 2e-3
+EMBEDDING = 128
+SPREAD = 0.1
+"""Of the numbers that a word starts with."""
+SIZES = {"subwords": 8_000, "words": 30_000}
+
+
+class LstmOptions(Section):
+    """What `[model]` may hold for family `lstm`."""
+
+    family: Literal["lstm"] = Field("lstm", description="a bidirectional LSTM, learned from scratch")
+    vocabulary: vocabularies.Kind = Field(
+        "subwords", description='pieces of words; or "words", for languages that put spaces between them'
+    )
+    vocabulary_size: Annotated[int, Field(ge=10, le=1_000_000)] | Literal["auto"] = Field(
+        "auto", description="the most frequent are kept; auto: 8000 pieces, or 30000 words"
+    )
+    min_count: int = Field(2, ge=1, description="times a piece or word must stand in the training texts")
+    vectors: str = Field("", description="a file of word vectors to start from, as GloVe and word2vec write it")
+    embedding: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
+        "auto", description="numbers a piece or word is made into; auto: 128, or as many as vectors has"
+    )
+    hidden: int = Field(128, ge=1, description="numbers that each direction remembers")
+    layers: int = Field(1, ge=1, le=8, description="LSTMs on top of each other")
+    dropout: float = Field(0.3, ge=0, lt=1, description="share of the numbers that are left out while it learns")
+    word_dropout: float = Field(0.1, ge=0, lt=1, description="share of the words that are left out while it learns")
+    pooling: Literal["max", "mean", "max+mean", "attention"] = Field(
+        "max+mean", description="of the states; or max, mean, attention"
+    )
+    max_tokens: int = Field(256, ge=8, description="of a text that are read at once")
+    long_texts: LongTexts = Field("start", description='what is read of a longer one; or "ends", or all in "windows"')
+    max_batch_tokens: int = Field(16384, ge=8, description="computed at once; a larger batch is taken in parts")
+
+
+class Lstm:
+    """Family `lstm`."""
+
+    Options: ClassVar = LstmOptions
+    uses: ClassVar[frozenset[str]] = frozenset({
+        "epochs", "batch_size", "learning_rate", "weight_decay", "warmup_share", "class_weights", "label_smoothing",
+        "precision", "evaluate_every", "sharding",
+    })  # fmt: skip
+    refits: ClassVar[bool] = False
+
+    def __init__(self, options: LstmOptions, reading: Reading, *, training: Training, embedding: int) -> None:
+        self.options = options
+        self.reading = reading
+        self.training = training
+        self.embedding = embedding
+        self.learner: Learner | None = None
+        """There is none before it has seen training texts, whose words it is made for."""
+
+    @classmethod
+    def create(
+        cls, options: LstmOptions, *, training: Training, task: "Task", labels: Sequence[str], pair: bool
+    ) -> Self:  # fmt: skip
+        """A model that has learned nothing yet, not even its words."""
+        if pair and options.long_texts != "start":
+            raise SpecError(f'model.long_texts: "{options.long_texts}" is for single texts; leave it at "start"')
+        width = word_vectors.width(Path(options.vectors)) if options.vectors else EMBEDDING
+        if options.vectors and options.embedding not in ("auto", width):
+            problem = f"model.embedding: {options.vectors} has {width} numbers a word, not {options.embedding}"
+            raise SpecError(problem, hint="leave out model.embedding")
+        embedding = width if options.embedding == "auto" else options.embedding
+        reading = Reading(task, len(labels), pair, options.max_tokens, options.long_texts, pad=0, types=pair)
+        return cls(options, reading, training=training, embedding=embedding)
+
+    def fit(self, train: "Split", validation: "Split", *, seed: int) -> Iterator[Step]:  # noqa: ARG002 - nobody looks
+        """Learn the words of the training texts, then from batches of similar length, epoch by epoch."""
+        if self.learner is None:
+            self.learner = self._new_learner(train.texts)
+        training = self.training
+        yield from self.learner.learn(
+            train, _groups(self.learner.network), seed=seed,
+            usual_epochs=usual_epochs(len(train), batch_size=training.batch_size),
+            learning_rate=LEARNING_RATE if training.learning_rate == "auto" else training.learning_rate,
+            smoothing=smoothing_of(training, task=self.reading.task),
+        )  # fmt: skip
+
+    def _new_learner(self, texts: "Sequence[Text]") -> Learner:
+        """A network for the words of these texts; every worker makes the same one."""
+        options = self.options
+        size = SIZES[options.vocabulary] if options.vocabulary_size == "auto" else options.vocabulary_size
+        tokenizer = vocabularies.learn(texts, options.vocabulary, size=size, min_count=options.min_count)
+        learner = self._learner_of(tokenizer)
+        if options.vectors:
+            _start_from(Path(options.vectors), learner)
+        return learner
+
+    def _learner_of(self, tokenizer: "Tokenizer") -> Learner:
+        from tagline.models.recurrent import TokenNetwork, seeded
+
+        options, reading = self.options, self.reading
+        with seeded(self.training.seed):
+            network = TokenNetwork(
+                tokenizer.get_vocab_size(), reading.labels, size=self.embedding, spread=SPREAD, hidden=options.hidden,
+                layers=options.layers, dropout=options.dropout, word_dropout=options.word_dropout,
+                pooling=options.pooling, types=reading.types,
+            )  # fmt: skip
+        return Learner(network, tokenizer, reading, training=self.training, most_tokens=options.max_batch_tokens)
+
+    def scores(self, texts: Sequence["Text"]) -> Scores:
+        """The score of every label for every text."""
+        if self.learner is None:
+            raise RuntimeError("scores of a model that has learned nothing")
+        return self.learner.scores(texts)
+
+    def save(self, directory: Path, *, resumable: bool = False) -> None:
+        """Weights as safetensors, the words as the tokenizers library has them, and the rest as JSON."""
+        weights = self.learner.weights() if self.learner else {}
+        kept = self.learner.keep(directory) if self.learner and resumable else {}
+        if self.learner and not self.learner.seat.world.is_main:
+            return
+        facts: dict[str, Any] = {
+            "options": self.options.model_dump(), "reading": asdict(self.reading), "embedding": self.embedding,
+        }  # fmt: skip
+        if resumable:
+            facts |= {"training": self.training.model_dump(), **kept}
+        if self.learner:
+            write(weights, directory / "model.safetensors")
+            (directory / "tokenizer.json").write_text(self.learner.tokenizer.to_str(pretty=True), "utf-8")
+        (directory / "lstm.json").write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
+
+    @classmethod
+    def load(cls, directory: Path) -> Self:
+        """Read what `save` wrote."""
+        from safetensors.torch import load_file
+        from tokenizers import Tokenizer
+
+        facts = json.loads((directory / "lstm.json").read_text("utf-8"))
+        model = cls(
+            LstmOptions(**facts["options"]), Reading(**facts["reading"]), embedding=facts["embedding"],
+            training=Training(**facts.get("training", {})),
+        )  # fmt: skip
+        if (directory / "tokenizer.json").exists():
+            model.learner = model._learner_of(Tokenizer.from_file(str(directory / "tokenizer.json")))
+            model.learner.network.load_state_dict(load_file(directory / "model.safetensors"))
+            model.learner.go_on(directory, facts)
+        return model
+
+
+def usual_epochs(rows: int, *, batch_size: int) -> int:
+    """What `training.epochs = "auto"` is: as many as make enough steps, for what starts from nothing needs many."""
+    return min(max(round(STEPS * batch_size / rows), FEWEST_EPOCHS), MOST_EPOCHS)
+
+
+def _groups(network: "nn.Module") -> "list[Group]":
+    """All learn at the same rate; what is added rather than multiplied is not pulled towards zero."""
+    from tagline.models.loop import Group
+
+    named = list(network.named_parameters())
+    return [
+        Group([name for name, parameter in named if (parameter.ndim > 1) == decays], 1.0, decays)
+        for decays in (True, False)
+    ]  # fmt: skip
+
+
+def _start_from(path: Path, learner: Learner) -> None:
+    """Give words the vectors that others have learned for them; the rest are as far apart as those."""
+    import torch
+
+    numbers: dict[str, list[int]] = {}
+    for token, number in learner.tokenizer.get_vocab().items():
+        numbers.setdefault(token.removeprefix(vocabularies.WORD_START), []).append(number)
+    found = word_vectors.read(path, numbers)
+    if not found:
+        raise SpecError(f"model.vectors: {path} has none of the words of the training texts")
+    weight = learner.network.get_parameter("embedding.weight")
+    with torch.no_grad():
+        known = torch.stack([torch.from_numpy(values) for values in found.values()])
+        weight.mul_(known.std(correction=0) / SPREAD)
+        for word, values in found.items():
+            weight[numbers[word]] = torch.from_numpy(values).to(weight.device)

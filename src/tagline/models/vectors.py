@@ -1,0 +1,96 @@
+"""Word vectors that others have learned, from a text file as GloVe and word2vec write it or from a NumPy array."""
+
+from collections.abc import Container, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tagline.errors import SpecError
+
+Floats = NDArray[np.float32]
+FORMS = "a text file with a word and its numbers a line, or x.npy with its words, one a line, in x.txt"
+
+
+def width(path: Path) -> int:
+    """How many numbers a word has."""
+    if path.suffix == ".npy":
+        return int(_array(path).shape[1])
+    with _opened(path) as lines:
+        first = next(lines, b"").split()
+    if _is_header(first):
+        return int(first[1])
+    if len(first) < 2:
+        raise _problem(path, 1, "is no word with its numbers")
+    return len(first) - 1
+
+
+def read(path: Path, words: Container[str]) -> dict[str, Floats]:
+    """The vectors of those of these words that are there; of a word that is there twice, the first."""
+    rows = _rows_of_array(path, words) if path.suffix == ".npy" else _rows_of_text(path, words)
+    found: dict[str, Floats] = {}
+    for number, word, values in rows:
+        if not np.isfinite(values).all():
+            raise _problem(path, number, f"has a number for {word} that is not finite")
+        found.setdefault(word, values)
+    return found
+
+
+def _rows_of_text(path: Path, words: Container[str]) -> Iterator[tuple[int, str, Floats]]:
+    size = width(path)
+    with _opened(path) as lines:
+        for number, line in enumerate(lines, start=1):
+            if number == 1 and _is_header(line.split()):
+                continue
+            fields = line.rsplit(maxsplit=size)  # some words of the large files have spaces in them
+            if len(fields) != size + 1:
+                raise _problem(path, number, f"has not {size} numbers after its word")
+            if (known := fields[0].decode("utf-8", "replace").lower()) in words:
+                try:
+                    yield number, known, np.array(fields[1:], np.float32)
+                except ValueError as error:
+                    raise _problem(path, number, f"has not {size} numbers after its word") from error
+
+
+def _rows_of_array(path: Path, words: Container[str]) -> Iterator[tuple[int, str, Floats]]:
+    array, beside = _array(path), path.with_suffix(".txt")
+    number = 0
+    with _opened(beside) as lines:
+        for number, line in enumerate(lines, start=1):
+            if number > len(array):
+                break
+            if (known := line.decode("utf-8", "replace").strip().lower()) in words:
+                yield number, known, np.array(array[number - 1], np.float32)
+    if number != len(array):
+        raise SpecError(f"model.vectors: {beside} must have a word for each of the {len(array)} rows of {path}")
+
+
+def _array(path: Path) -> NDArray[Any]:
+    try:
+        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise SpecError(f"model.vectors: cannot read {path}: {error}", hint=f"give {FORMS}") from error
+    if array.ndim != 2 or 0 in array.shape or not np.issubdtype(array.dtype, np.floating):
+        raise SpecError(f"model.vectors: {path} is not a table of numbers, a row a word", hint=f"give {FORMS}")
+    return array
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Iterator[bytes]]:
+    """The lines of a file."""
+    try:
+        with path.open("rb") as file:
+            yield file
+    except OSError as error:
+        raise SpecError(f"model.vectors: cannot read {path}: {error.strerror}", hint=f"give {FORMS}") from error
+
+
+def _is_header(fields: Sequence[bytes]) -> bool:
+    """Whether this is the line with which word2vec begins: how many words, and how many numbers each."""
+    return len(fields) == 2 and all(field.isdigit() for field in fields) and int(fields[1]) > 0
+
+
+def _problem(path: Path, line: int, what: str) -> SpecError:
+    return SpecError(f"model.vectors: {path}:{line} {what}", hint=f"give {FORMS}")

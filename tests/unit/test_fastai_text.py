@@ -1,0 +1,131 @@
+"""Texts as fastai's models read them: rules, words without spaCy, pieces, vocabularies."""
+
+import csv
+import json
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tagline.errors import SpecError
+from tagline.models.fastai_files import read
+from tagline.models.fastai_text import SPECIAL, Lexicon, Pieces, Words, marked
+
+Fixture = Callable[[str], Path]
+MODELS = ("en_forward", "en_backward", "ja_forward")
+
+
+@pytest.fixture(scope="module")
+def words() -> Words:
+    return Words.of_spacy()
+
+
+@pytest.fixture(scope="module")
+def spacy_tokenizer() -> Any:
+    from spacy import blank
+    from spacy.symbols import ORTH
+
+    tokenizer: Any = blank("en").tokenizer
+    for mark in SPECIAL:
+        tokenizer.add_special_case(mark, [{ORTH: mark}])
+    return tokenizer
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_fastai_makes_the_same_ids(fastai: Fixture, name: str) -> None:
+    directory = fastai(name)
+    lexicon = read(str(directory)).lexicon
+    for text in json.loads((directory / "expected.json").read_text("utf-8"))["texts"]:
+        line = marked(text["raw"])
+        assert line == text["after_rules"][-1][1]
+        assert lexicon.cutter(line) == text["tokens"]
+        assert lexicon.ids(text["raw"]) == text["ids"]
+
+
+@pytest.mark.corpora
+@pytest.mark.parametrize("name", MODELS)
+def test_fastai_makes_the_same_ids_of_500_texts_of_a_corpus(fastai: Fixture, corpus: Fixture, name: str) -> None:
+    directory = fastai(name)
+    lexicon = read(str(directory)).lexicon
+    check = json.loads((directory / "corpus_check.json").read_text("utf-8"))
+    with corpus(check["dataset"]).open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file))[check["rows_from"] : check["rows_to_exclusive"]]
+    sums = [zlib.crc32(np.array(lexicon.ids(row[check["column"]]), "<i4").tobytes()) for row in rows]
+    assert sums == check["crc32"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("It&#39;s <br /> soooo good", "xxbos xxmaj it&'s \n s xxrep 4 o good"),
+        ("no no no no", "xxbos xxwrep 4 no"),
+        ("HELP me, John", "xxbos xxup help me, xxmaj john"),
+        ("a/b #tag", "xxbos a / b # tag"),
+        ("", "xxbos "),
+        (("Is it?", "Yes"), "xxbos xxfld 1 xxmaj is it? xxfld 2 xxmaj yes"),
+    ],
+)
+def test_what_the_rules_make_of_a_text(text: Any, expected: str) -> None:
+    assert marked(text) == expected
+
+
+ODD = [
+    "xxbos don't can't won't shan't I'd've", "xxbos :-) (^_^) <3 :'( ;) foo:)bar", "xxbos (a.b@c.com) http://x.y/z?q=1.",
+    "xxbos U.S.A. e.g. 5km 10% $5.00 3-4 well-known x--y", "xxbos \n\n two  spaces\t tab", "xxbos ...!!! ''quoted'' `x`",
+    "xxbos naïve café—dash “curly” l'été", "xxbos 1,000,000.50 a.m. 5pm 12/3/2020", "xxbos xxmaj ma'am y'all o'clock",
+    "xxbos ¯\\(ツ)/¯ 👍🏽 日本語 한국어", "xxbos not(c++)and/or,this;that", "xxbos \u00a0 nbsp \u3000 wide",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", ODD)
+def test_odd_words_are_cut_as_spacy_cuts_them(words: Words, spacy_tokenizer: Any, line: str) -> None:
+    assert words(line) == [token.text.replace(" ", "▁") for token in spacy_tokenizer(line)]
+
+
+PARTS = st.sampled_from([
+    *"aB1.,'\"!?()-:;/$%@&*_=+<>[]{}#~^| \n\t",
+    "n't", "'s", "...", ":)", "can", "don't", "u.s.", "http://", ".com", "—", "’", "é", "日", "\u00a0", "  ", "km", "xxmaj",
+])  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(PARTS, max_size=25).map("".join))
+def test_any_words_are_cut_as_spacy_cuts_them(words: Words, spacy_tokenizer: Any, text: str) -> None:
+    line = marked(text)
+    assert words(line) == [token.text.replace(" ", "▁") for token in spacy_tokenizer(line)]
+
+
+def test_saved_rules_cut_as_before_and_need_no_spacy(words: Words, tmp_path: Path) -> None:
+    words.save(tmp_path)
+    again = Words.load(tmp_path / "words.json")
+    for line in ODD:
+        assert again(line) == words(line)
+
+
+def test_a_vocabulary_has_the_frequent_tokens_after_the_marks(words: Words) -> None:
+    lexicon = Lexicon.learn(["the cat sat"] * 3 + ["the dog"] * 2, words)
+    assert lexicon.vocabulary[:9] == list(SPECIAL)
+    assert lexicon.vocabulary[9:12] == ["the", "cat", "sat"]
+    assert len(lexicon) % 8 == 0
+    assert lexicon.ids("the dog xxfake") == [2, 9, 0, 0]
+
+
+def test_pieces_are_learned_and_know_the_marks() -> None:
+    texts = [f"今日は天気が良いです。{number}番目の文。" for number in range(60)] + ["とても良いホテルでした！"] * 20
+    pieces = Pieces.learn(map(marked, texts), european=False)
+    assert pieces(marked("良い天気"))[0] == "▁xxbos"
+    assert "".join(pieces(marked("良い天気"))).endswith("良い天気")
+    again = Pieces.learn(map(marked, texts), european=False)
+    assert again.content == pieces.content
+
+
+def test_what_is_no_sentencepiece_model_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "spm.model"
+    path.write_bytes(b"not a model")
+    with pytest.raises(SpecError, match="spm.model is no SentencePiece model"):
+        Pieces.load(path)
