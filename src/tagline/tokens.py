@@ -38,9 +38,8 @@ class Reader:
         first = marks.index(0) if 0 in marks else len(marks)
         self._before = ids[:first]
         self._after = [token for token, mark in zip(ids[first:], marks[first:], strict=True) if mark]
+        self._max_tokens = max_tokens
         self._room = max_tokens - len(self._before) - len(self._after)
-        if long_texts == "start":
-            self._tokenizer.enable_truncation(max_tokens, strategy="longest_first")
 
     def read(self, texts: "Iterable[Text]") -> Iterator[list[Encoded]]:
         """The sequences of each text: one, or the windows of a long one."""
@@ -48,7 +47,28 @@ class Reader:
         while some := list(islice(remaining, TEXTS_AT_ONCE)):
             is_whole = self._long_texts == "start"
             for encoding in self._tokenizer.encode_batch_fast(some, add_special_tokens=is_whole):
-                yield [(encoding.ids, encoding.type_ids)] if is_whole else self._cut(encoding)
+                yield [self._start(encoding)] if is_whole else self._cut(encoding)
+
+    def _start(self, encoding: "Encoding") -> Encoded:
+        """The start of a text that is too long; of a pair the longer one is cut first, down to half of the room.
+
+        The library would cut the same, and keep all that it cut off: of a pair every piece of one text with every
+        piece of the other, which for two texts of 50,000 characters is more than a machine's memory.
+        """
+        ids, types = encoding.ids, encoding.type_ids
+        if len(ids) <= self._max_tokens:
+            return ids, types
+        sides = encoding.sequence_ids  # None for a special token
+        counts = sides.count(0), sides.count(1)
+        room = max(self._max_tokens - sides.count(None), 0)
+        shorter = min(*counts, room // 2)
+        limits = (shorter, room - shorter) if counts[0] <= counts[1] else (room - shorter, shorter)
+        for side in (1, 0):  # the second stands behind the first, whose places must still hold
+            if counts[side] > limits[side]:
+                first = sides.index(side)
+                for row in (ids, types):
+                    del row[first + limits[side] : first + counts[side]]
+        return ids, types
 
     def _cut(self, encoding: "Encoding") -> list[Encoded]:
         """Both ends of a text that is too long, or all of it in windows that overlap by a quarter."""

@@ -44,6 +44,11 @@ SMALL = {
         options={"max_tokens": 40, "freeze": "none", "pooling": "mean"},
         training={"epochs": 8, "learning_rate": 5e-3},
     ),
+    "encoder with an LSTM": Family(
+        "encoder",
+        options={"max_tokens": 40, "freeze": "none", "head": "lstm"},
+        training={"epochs": 8, "learning_rate": 4e-3},
+    ),
     "fewshot": Family(
         "fewshot",
         options={"max_tokens": 40, "freeze": "none", "pooling": "mean", "tuning_steps": 60, "temperature": 0.5},
@@ -53,7 +58,12 @@ SMALL = {
     "lstm": Family(
         "lstm",
         options={"max_tokens": 40, "vocabulary_size": 500, "embedding": 32, "hidden": 32},
-        training={"epochs": 8, "learning_rate": 1e-2},
+        training={"epochs": 12, "learning_rate": 1e-2},
+    ),
+    "ulmfit": Family(
+        "ulmfit",
+        options={"embedding_size": 48, "hidden_size": 64, "layers": 2, "lm_epochs": 1, "drop_mult": 0.1},
+        training={"epochs": 8, "learning_rate": 0.03},
     ),
 }
 

@@ -62,6 +62,25 @@ def test_two_workers_learn_what_one_learns(small: list[str], tmp_path: Path, dat
             np.testing.assert_allclose(tensor, expected[name], atol=5e-4, err_msg=name)
 
 
+@pytest.mark.parametrize("sharding", ["none", "full"])
+@pytest.mark.parametrize("kind", ["model.head=lstm", "model.family=lstm"])
+def test_two_workers_learn_the_lstm_that_one_learns(small: list[str], tmp_path: Path, kind: str, sharding: str) -> None:
+    settings = [*small, kind, f"training.sharding={sharding}", "training.batch_size=41"]
+    if kind == "model.family=lstm":
+        without = [setting for setting in settings if not setting.startswith(("model.pretrained", "model.family"))]
+        settings = [*without, kind, "model.hidden=16", "model.dropout=0.0", "model.word_dropout=0.0"]
+    one = start("train", MESSAGES, *settings, cwd=tmp_path / "one")
+    two = start_workers("train", MESSAGES, *settings, cwd=tmp_path / "two")
+    assert [one.end(), *(worker.end() for worker in two)] == [0, 0, 0], two[0].err + two[1].err
+    learned_alike(two[0].run, one.run)
+    weights, expected = (load_file(each.bundle / "model.safetensors") for each in (two[0].run, one.run))
+    for name, tensor in weights.items():
+        if "key.bias" not in name:
+            np.testing.assert_allclose(tensor, expected[name], atol=1e-3, err_msg=name)
+    if kind == "model.family=lstm":
+        assert (two[0].run.bundle / "tokenizer.json").read_bytes() == (one.run.bundle / "tokenizer.json").read_bytes()
+
+
 def test_workers_that_share_a_model_evaluate_texts_of_any_length(small: list[str], tmp_path: Path) -> None:
     """They go through its layers together, so one with long texts must not need more passes than one with short."""
     rows = [f"{'word ' * (60 if number % 2 else 2)}{number},{'ab'[number % 3 > 0]}" for number in range(80)]

@@ -101,6 +101,36 @@ def test_whatever_is_learned_it_goes_on_to_the_very_same_end(
     goes_on_to_the_end_of(whole, cwd=killed.cwd, command=command)
 
 
+ULMFIT = ("model.family=ulmfit", "model.max_tokens=72", "model.lm_epochs=1", "model.embedding_size=16",
+          "model.hidden_size=16", "model.layers=2")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["model.family=lstm", "model.hidden=16", "model.embedding=16"],
+        ["model.family=lstm", "model.hidden=16", "model.vocabulary=words", "model.layers=2", "model.pooling=attention"],
+        ["model.head=lstm"],
+        [*ULMFIT, "training.epochs=8"],
+    ],
+    ids=["pieces", "words", "head", "ulmfit"],
+)
+def test_every_family_goes_on_to_the_very_same_end(
+    checkpoint: Checkpoints, tmp_path: Path, settings: list[str]
+) -> None:
+    if settings == ["model.head=lstm"]:
+        settings = [*settings, f"model.pretrained={checkpoint('bert')}"]
+    small = [each for each in SMALL if not (each.startswith("model.") and "ulmfit" in settings[0])]
+    command = ["train", str(SUPPORT / "messages.csv"), *small, *settings]
+    whole = start(*command, cwd=tmp_path / "whole")
+    assert whole.end() == 0, whole.err
+    for share in (0.25, 0.75):
+        killed = start(*command, cwd=tmp_path / str(share), dies_at=int(share * touched(whole)))
+        assert killed.end() == -signal.SIGKILL
+        assert killed.run.progress().last
+        goes_on_to_the_end_of(whole, cwd=killed.cwd, command=command)
+
+
 def test_a_resumed_run_refuses_changed_data_and_a_changed_spec(command: list[str], tmp_path: Path) -> None:
     data = tmp_path / "data.csv"
     data.write_text((SUPPORT / "messages.csv").read_text())

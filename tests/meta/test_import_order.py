@@ -10,14 +10,18 @@ SRC = Path(__file__).parents[2] / "src" / "tagline"
 
 ORDER = (
     "errors", "registry", "spec", "storage", "devices", "workers", "cluster", "encoding", "readers", "splits",
-    "texts", "dataset", "columns", "unlabelled", "checks", "tokens", "batches", "models", "language_models", "metrics", "decisions", "bundle",
-    "predictor", "batch", "report", "evaluation", "runs", "locks", "trackers", "training", "console", "cli",
+    "texts", "dataset", "columns", "unlabelled", "checks", "tokens", "batches", "models", "language_models",
+    "metrics", "decisions", "bundle", "predictor", "batch", "report", "evaluation", "runs", "locks", "trackers",
+    "training", "console", "cli",
 )  # fmt: skip
 READERS = ("delimited", "jsonlines", "lines", "automl", "parquet", "hub")
 """Inside readers/: a file imports only the contract and what stands before it."""
 PLUG_INS = ("models", "trackers", "exports", "launchers", "endpoints")
 """Inside these a file imports the contract and no other plug-in."""
-SHARED = {"models": ("loop", "pretrained", "recurrent", "networks", "contrast", "vocabulary", "vectors", "learner")}
+SHARED = {"models": (
+    "loop", "pretrained", "recurrent", "networks", "contrast", "vocabulary", "vectors", "learner",
+    "awd_lstm", "fastai_text", "fastai_files", "one_cycle", "course",
+)}  # fmt: skip
 """What several plug-ins of a kind are made of: it may be imported by them, and by what stands after it here."""
 HEAVY = {
     "torch": {"models"}, "transformers": {"models"}, "peft": {"models"}, "sklearn": set(), "scipy": set(),

@@ -116,6 +116,12 @@ CASES = {
     "labels-not-in-train": Case(
         test=[("new", "unseen"), ("newer", "label a")], says="labels without a training row: unseen"
     ),
+    "few-shots": Case(
+        [(f"message {row}", "ab"[row % 2]) for row in range(20)],
+        severity="note",
+        instead=True,
+        says="half of the labels have 8 training rows or fewer",
+    ),
     "imbalance": Case(
         [(f"more {row}", "label a") for row in range(1000)], "note", "label a has 1,020 rows, label b only 20"
     ),

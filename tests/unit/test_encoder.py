@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 from safetensors.torch import load_file
 
 from tagline import dataset
@@ -174,6 +175,18 @@ def test_what_is_frozen_stays_to_the_byte_and_all_else_learns(
         assert torch.equal(was, tensor) == (depth(name) <= last), name
 
 
+@pytest.mark.parametrize(
+    ("task", "options", "frozen"),
+    [("single", {}, 2), ("multi", {}, 2), ("pair", {}, 0), ("single", {"lora": 4}, 0), ("single", {"freeze": 5}, 5)],
+)
+def test_unless_told_otherwise_the_first_third_is_frozen(
+    bert: Path, task: str, options: dict[str, Any], frozen: int
+) -> None:
+    model = new(bert, dataset.load(DATA[task]), **{"freeze": "auto", **options})
+    model.network.encoder.config.num_hidden_layers = 6
+    assert model._frozen() == frozen
+
+
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_frozen_embeddings_are_those_of_every_architecture(
     checkpoint: Checkpoint, single: Dataset, architecture: str
@@ -255,6 +268,7 @@ def test_frozen_layers_have_no_lora_that_learns(bert: Path, single: Dataset) -> 
     "settings",
     [
         {"dropout": 0.2},
+        {"head": "lstm"},
         {"lora": 4},
         {"freeze": 1},
         {"long_texts": "windows", "max_tokens": 8},
@@ -360,13 +374,59 @@ def test_the_seed_of_the_spec_decides_the_head(bert: Path, single: Dataset) -> N
 
 
 @pytest.mark.parametrize("lora", [0, 4])
-def test_what_is_drawn_follows_from_the_seed_whatever_was_drawn_before(bert: Path, single: Dataset, lora: int) -> None:
+@pytest.mark.parametrize("head", ["linear", "lstm"])
+def test_what_is_drawn_follows_from_the_seed_whatever_was_drawn_before(
+    bert: Path, single: Dataset, lora: int, head: str
+) -> None:
     found = []
     for before in (1, 2):
         torch.manual_seed(before)
         np.random.seed(before)
-        found.append(learned(bert, single, dropout=0.2, lora=lora).scores(["hello"]))
+        found.append(learned(bert, single, dropout=0.2, lora=lora, head=head).scores(["hello"]))
     assert np.array_equal(found[0], found[1])
+
+
+@pytest.mark.parametrize("settings", [{}, {"lora": 4}, {"freeze": 2}, {"long_texts": "windows", "max_tokens": 8}])
+@pytest.mark.parametrize("task", ["single", "multi", "pair"])
+def test_a_head_that_is_an_lstm_learns_and_is_saved_under_its_name(
+    bert: Path, tmp_path: Path, settings: dict[str, Any], task: str
+) -> None:
+    if task == "pair" and "long_texts" in settings:
+        pytest.skip("only the start of a pair can be read")
+    data = dataset.load(DATA[task])
+    texts = [*data.splits["test"].texts]
+    model = new(bert, data, head="lstm", **settings)
+    before = {name: tensor.clone() for name, tensor in model.network.head.state_dict().items()}
+    go_on(model, data)
+    assert not any(torch.equal(before[name], tensor) for name, tensor in model.network.head.state_dict().items())
+    found = bundle(model, tmp_path / "bundle")
+    names = {name for name in load_file(found / "model.safetensors") if name.startswith("head.")}
+    assert names == {f"head.{name}" for name in before}
+    assert np.abs(Encoder.load(found).scores(texts) - model.scores(texts)).max() < 1e-5
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_scores_of_a_head_that_is_an_lstm_do_not_depend_on_padding(
+    checkpoint: Checkpoint, single: Dataset, architecture: str
+) -> None:
+    model = new(checkpoint(architecture), single, head="lstm")
+    assert np.allclose(model.scores(["hello", LONG])[0], model.scores(["hello"])[0], atol=1e-6)
+
+
+def test_transformers_reads_a_bundle_whose_head_is_an_lstm(bert: Path, single: Dataset, tmp_path: Path) -> None:
+    from transformers import AutoModel
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    learned(bert, single, steps=1, head="lstm").save(tmp_path)
+    _, info = AutoModel.from_pretrained(tmp_path, output_loading_info=True)
+    assert all(key.startswith("pooler.") for key in info["missing_keys"])
+    assert all(key.startswith("head.") for key in info["unexpected_keys"])
+
+
+def test_a_head_that_reads_all_states_takes_no_pooling() -> None:
+    with pytest.raises(ValidationError, match=r'head = "lstm" reads all states; leave pooling at "auto"'):
+        EncoderOptions(head="lstm", pooling="mean")
 
 
 def test_the_larger_the_encoder_the_smaller_its_rate() -> None:

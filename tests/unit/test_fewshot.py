@@ -263,3 +263,22 @@ def test_how_many_tokens_are_computed_at_once_changes_nothing(bert: Path, single
     texts = list(single.splits["test"].texts)
     large, small = (learned(bert, single, max_batch_tokens=most).scores(texts) for most in (8192, 40))
     assert np.allclose(large, small, atol=1e-4)
+
+
+def test_left_to_itself_it_is_measured_with_and_without_tuning(bert: Path, single: Dataset) -> None:
+    splits = single.splits
+    steps = list(new(bert, single, tuning_steps="auto").fit(splits["train"], splits["validation"], seed=42))
+    assert [dict(step.settings) for step in steps if step.evaluate] == [{"tuning_steps": 0}, {"tuning_steps": 24}]
+    assert [step.number for step in steps] == list(range(1, 27))
+    without = list(new(bert, single, tuning_steps="auto").fit(splits["train"], single.select(), seed=42))
+    assert len(without) == 25  # there is nothing to measure it on
+
+
+@pytest.mark.parametrize("stopped_after", [1, 5, 26])
+def test_left_to_itself_it_goes_on_to_the_same_bits(
+    bert: Path, single: Dataset, tmp_path: Path, stopped_after: int
+) -> None:  # fmt: skip
+    whole = weights(learned(bert, single, tuning_steps="auto"), tmp_path / "whole")
+    stopped = learned(bert, single, steps=stopped_after, tuning_steps="auto")
+    resumed = go_on(FewShot.load(bundle(stopped, tmp_path / "stopped", resumable=True)), single)
+    assert distance(weights(resumed, tmp_path / "resumed"), whole) == 0

@@ -192,7 +192,7 @@ def test_a_spec_cannot_be_changed() -> None:
         ("[vertex]\nspot = 0", "vertex.spot: must be true or false, not 0"),
         ('[model]\nfamily = "linear"\nwords = 9', "model.words: must be at most 5, not 9"),
         ('[model]\nfamily = "linear"\nword = 2', "model.word: no such setting; did you mean words?"),
-        ("[model]\nfreeze = -1", 'model.freeze: must be "none" or "embeddings" or at least 1, not -1'),
+        ("[model]\nfreeze = -1", 'model.freeze: must be "auto", "none" or "embeddings" or at least 1, not -1'),
         ('[model]\nfamily = "encodre"', 'model.family: no family "encodre"; did you mean encoder?'),
         ('[model]\nfamily = "lineare"', 'model.family: no family "lineare"; did you mean linear?'),
         ("[model]\nfamily = 3", f'model.family: no family "3"; there are: {FAMILIES}'),

@@ -112,6 +112,26 @@ def test_of_a_long_pair_the_longer_side_is_cut_first(bert: Any) -> None:
     assert types == [0] * 9 + [1] * 3
 
 
+@pytest.mark.parametrize("max_tokens", [5, 12, 13])
+@pytest.mark.parametrize("first", [0, 1, 4, 5, 6, 30])
+@pytest.mark.parametrize("second", [0, 1, 4, 5, 6, 30])
+def test_a_long_pair_is_cut_as_the_library_cuts_it(
+    bert: Any, roberta: Any, max_tokens: int, first: int, second: int
+) -> None:
+    pair = words(bert, first)[0], words(bert, second)[0]
+    for tokenizer in (bert, roberta):
+        theirs = type(tokenizer).from_str(tokenizer.to_str())
+        theirs.enable_truncation(max_tokens, strategy="longest_first")
+        expected = theirs.encode(*pair)
+        [[found]] = Reader(tokenizer, max_tokens=max_tokens, long_texts="start").read([pair])
+        assert found == (expected.ids, expected.type_ids)
+
+
+def test_a_pair_of_very_long_texts_is_read(roberta: Any) -> None:
+    [[(found, _)]] = Reader(roberta, max_tokens=12, long_texts="start").read([("ab" * 100_000, "ba" * 100_000)])
+    assert len(found) == 12
+
+
 def test_a_pair_of_nothing_is_its_special_tokens(bert: Any) -> None:
     assert read(bert, [("", "")]) == [[[BERT_CLS, BERT_SEP, BERT_SEP]]]
 

@@ -260,7 +260,7 @@ def _sentencepiece() -> Any:
     try:
         import sentencepiece
     except ImportError as error:
-        raise PlaceError("this model needs SentencePiece, which is not installed", hint=EXTRA) from error
+        raise PlaceError("this model needs SentencePiece", hint="pip install sentencepiece") from error
     return sentencepiece
 
 

@@ -373,10 +373,8 @@ class Ulmfit:
 
         facts = json.loads((directory / "ulmfit.json").read_text("utf-8"))
         training = Training(**facts.get("training", {}))
-        model = cls(
-            UlmfitOptions(**facts["options"]), training=training, task=facts["task"], labels=facts["labels"],
-            pair=facts["pair"],
-        )  # fmt: skip
+        options = UlmfitOptions.model_validate_json(json.dumps(facts["options"]))
+        model = cls(options, training=training, task=facts["task"], labels=facts["labels"], pair=facts["pair"])
         model._saved_shape = Shape(**facts["shape"])
         if "training" in facts:  # it may still have to start in another direction
             model._read_pretrained()

@@ -1,0 +1,248 @@
+"""Family ulmfit: its stages, its two directions, what it starts from, and stopping anywhere."""
+
+import csv
+import json
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tagline import dataset, language_models
+from tagline.dataset import Dataset
+from tagline.errors import DataError, RunError, SpecError
+from tagline.models.course import NextToken, stages
+from tagline.models.fastai_text import Pieces, Words
+from tagline.models.ulmfit import Ulmfit, UlmfitOptions
+from tagline.spec import Data, Training
+
+SUPPORT = Path(__file__).parents[2] / "examples" / "support"
+SMALL = {"embedding_size": 12, "hidden_size": 16, "layers": 2, "lm_epochs": 1, "drop_mult": 0.3}
+Fixture = Callable[[str], Path]
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    return dataset.load(Data(train=str(SUPPORT / "messages.csv"), text="message", labels="topic", fraction=0.1))
+
+
+def new(data: Dataset, *, training: dict[str, Any] | None = None, **options: Any) -> Ulmfit:
+    settings = Training(**{"epochs": 1, "learning_rate": 0.01, **(training or {})})
+    chosen = UlmfitOptions(**{**SMALL, **options})
+    return Ulmfit.create(chosen, training=settings, task=data.task, labels=data.labels, pair=data.pair)
+
+
+def go_on(model: Ulmfit, data: Dataset, *, steps: int = 100_000) -> Ulmfit:
+    for step in model.fit(data.splits["train"], data.splits["validation"], seed=42):
+        if step.number >= steps:
+            break
+    return model
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(directory.iterdir())}
+
+
+def saved(model: Ulmfit, directory: Path, *, resumable: bool = False) -> Path:
+    directory.mkdir()
+    model.save(directory, resumable=resumable)
+    return directory
+
+
+def test_what_is_pretrained_learns_from_its_last_group_to_all() -> None:
+    plan = stages("forward", pretrained=True, groups=5, lm_epochs=4, epochs=3, search=True)
+    assert [(stage.part, stage.learning, stage.epochs) for stage in plan] == [
+        ("language model", 1, 0), ("language model", 1, 1), ("language model", 4, 4),
+        ("classifier", 1, 0), ("classifier", 1, 1), ("classifier", 2, 1), ("classifier", 3, 1), ("classifier", 5, 3),
+    ]  # fmt: skip
+
+
+def test_what_starts_from_nothing_learns_all_at_once() -> None:
+    plan = stages("backward", pretrained=False, groups=5, lm_epochs=2, epochs=3, search=False)
+    assert [(stage.part, stage.learning, stage.epochs) for stage in plan] == [
+        ("language model", 4, 2), ("classifier", 5, 3),
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def whole(data: Dataset, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, bytes], list[Any]]:
+    """A training of both directions with range tests, never stopped: its files and its steps."""
+    model = new(data, direction="both", training={"learning_rate": "auto"})
+    steps = list(model.fit(data.splits["train"], data.splits["validation"], seed=42))
+    return contents(saved(model, tmp_path_factory.mktemp("whole") / "model")), steps
+
+
+def test_every_stage_is_there_and_only_the_last_classifier_is_measured(whole: Any) -> None:
+    steps = whole[1]
+    assert list(dict.fromkeys(step.stage for step in steps)) == [
+        f"{direction} {what}"
+        for direction in ("forward", "backward")
+        for what in ("language model: learning rate", "language model", "classifier: learning rate", "classifier")
+    ]
+    assert {step.stage for step in steps if step.evaluate} == {"backward classifier"}
+    assert steps[-1].number == steps[-1].total
+
+
+@pytest.mark.parametrize("share", [0.1, 0.26, 0.4, 0.6, 0.97])
+def test_stopped_in_any_stage_it_ends_with_the_same_bits(
+    data: Dataset, whole: Any, tmp_path: Path, share: float
+) -> None:  # fmt: skip
+    expected, steps = whole
+    stop = steps[int(share * (len(steps) - 1))].number
+    stopped = go_on(new(data, direction="both", training={"learning_rate": "auto"}), data, steps=stop)
+    resumed = Ulmfit.load(saved(stopped, tmp_path / "stopped", resumable=True))
+    rest = list(resumed.fit(data.splits["train"], data.splits["validation"], seed=42))
+    assert rest == [step for step in steps if step.number > stop]
+    assert contents(saved(resumed, tmp_path / "resumed")) == expected
+
+
+def test_backward_really_turns_the_texts_round(data: Dataset) -> None:
+    model = new(data, direction="backward")
+    sequences = model._read(lambda: iter(data.splits["train"].texts))
+    network: Any = model._new_language_model()
+    ahead, back = (NextToken(network, sequences, backwards=turned, rows=1, seed=0) for turned in (False, True))
+    for work in (ahead, back):
+        work.loss(0)
+    length = int(ahead._ends[0])
+    assert back._stream(0, length).tolist() == ahead._stream(0, length).tolist()[::-1]
+    assert ahead._stream(0, 1) == [2]  # xxbos comes first, and last when read backwards
+    assert back._stream(length - 1, length) == [2]
+
+
+def test_of_both_directions_the_mean_counts(data: Dataset) -> None:
+    model = go_on(new(data, direction="both"), data)
+    texts = list(data.splits["test"].texts)
+    scores = model.scores(texts)
+    parts = []
+    for direction in ("forward", "backward"):
+        model.directions = [direction]  # type: ignore[list-item]
+        classifiers = model.classifiers
+        model.classifiers = {direction: classifiers[direction]}  # type: ignore[index, dict-item]
+        parts.append(model.scores(texts))
+        model.classifiers = classifiers
+    assert not np.allclose(parts[0], parts[1], atol=1e-3)
+    assert np.allclose(scores, (parts[0] + parts[1]) / 2, atol=1e-6)
+
+
+@pytest.mark.parametrize(("direction", "key"), [("forward", "pretrained"), ("backward", "pretrained_backward")])
+def test_it_starts_from_what_fastai_wrote(fastai: Fixture, data: Dataset, direction: str, key: str) -> None:
+    directory = fastai(f"en_{direction}")
+    model = go_on(new(data, direction=direction, **{key: str(directory)}), data)
+    assert model.lexicon is not None
+    assert model.lexicon.vocabulary[:3104] == json_vocabulary(directory)
+    assert "refund" in model.lexicon.vocabulary  # of the texts, and not known before
+    assert model._shape().emb_sz == 48
+
+
+def json_vocabulary(directory: Path) -> list[str]:
+    from tagline.models.fastai_files import read
+
+    return read(str(directory)).lexicon.vocabulary
+
+
+@pytest.mark.corpora
+def test_a_model_of_the_other_direction_is_refused(fastai: Fixture, corpus: Fixture, tmp_path: Path) -> None:
+    with corpus("happydb/hm_train.csv").open(encoding="utf-8", newline="") as file:
+        rows = [(row["cleaned_hm"], row["predicted_category"]) for row in islice(csv.DictReader(file), 400)]
+    with (tmp_path / "happy.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("text", "label"), *rows])
+    happy = dataset.load(Data(train=str(tmp_path / "happy.csv"), text="text", labels="label"))
+    model = new(happy, pretrained=str(fastai("en_backward")))
+    with pytest.raises(SpecError, match="the model there reads backward") as error:
+        go_on(model, happy, steps=1)
+    assert "model.pretrained_backward" in error.value.hint
+    go_on(new(happy, pretrained=str(fastai("en_forward"))), happy, steps=1)
+
+
+def lm(tmp_path: Path, *overrides: str, name: str = "model") -> Path:
+    settings = [f"model.{key}={value}" for key, value in SMALL.items()]
+    files = [str(SUPPORT / "new-messages.csv")]
+    for _ in language_models.learn(files, *settings, "training.learning_rate=0.01", *overrides, output=tmp_path / name):
+        pass
+    return tmp_path / name
+
+
+def test_a_language_model_is_made_shared_and_used(data: Dataset, tmp_path: Path) -> None:
+    directory = lm(tmp_path)
+    assert sorted(path.name for path in directory.iterdir()) == [
+        "config.json", "model.safetensors", "vocab.json", "words.json",
+    ]  # fmt: skip
+    assert not (tmp_path / "model.partial").exists()
+    model = go_on(new(data, pretrained=str(directory)), data)
+    assert model.scores(["where is it"]).shape == (1, len(data.labels))
+    with pytest.raises(SpecError, match="already there"):
+        lm(tmp_path)
+
+
+def test_one_that_says_it_reads_backward_is_refused_as_a_forward_one(data: Dataset, tmp_path: Path) -> None:
+    directory = lm(tmp_path, "model.direction=backward")
+    assert json.loads((directory / "config.json").read_text())["backwards"] is True
+    with pytest.raises(SpecError, match="reads backward") as error:
+        new(data, pretrained=str(directory))
+    assert "pretrained_backward" in error.value.hint
+    new(data, direction="backward", pretrained_backward=str(directory))
+    with pytest.raises(SpecError, match="is not used: the model reads forward"):
+        new(data, pretrained_backward=str(directory))
+
+
+def test_a_language_model_that_was_begun_is_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = contents(lm(tmp_path, "training.batch_size=4", name="whole"))
+    monkeypatch.setattr(language_models, "KEPT_EVERY_S", 0.0)
+    settings = [f"model.{key}={value}" for key, value in SMALL.items()]
+    files, output = [str(SUPPORT / "new-messages.csv")], tmp_path / "stopped"
+    overrides = [*settings, "training.learning_rate=0.01", "training.batch_size=4"]
+    for number, _ in enumerate(language_models.learn(files, *overrides, output=output)):
+        if number == 1:
+            break
+    assert (tmp_path / "stopped.partial").exists()
+    with pytest.raises(RunError, match="other settings"):
+        list(language_models.learn(files, *overrides[:-1], output=output))
+    assert contents(lm(tmp_path, "training.batch_size=4", name="stopped")) == expected
+
+
+def test_more_texts_make_a_larger_vocabulary_and_must_not_change(data: Dataset, tmp_path: Path) -> None:
+    more = tmp_path / "more.txt"
+    more.write_text("a zeppelin flew over the harbour\n" * 4, "utf-8")
+    model = go_on(new(data, unlabelled=(str(more),)), data, steps=2)
+    assert model.lexicon is not None
+    assert "zeppelin" in model.lexicon.vocabulary
+    resumed = Ulmfit.load(saved(model, tmp_path / "stopped", resumable=True))
+    more.write_text("a zeppelin flew over the mountain\n" * 4, "utf-8")
+    with pytest.raises(RunError, match="have changed"):
+        go_on(resumed, data)
+
+
+@pytest.mark.parametrize(
+    ("texts", "kind"),
+    [(["Where is my parcel?"] * 9, Words), (["荷物はどこですか？今日は届きません。"] * 9, Pieces),
+     (["Où est mon colis ? Très déçu, réponse à côté, été gâché."] * 9, Pieces)],
+)  # fmt: skip
+def test_words_or_pieces_by_the_letters_of_the_texts(data: Dataset, texts: list[str], kind: type) -> None:
+    assert isinstance(new(data)._new_cutter(lambda: texts), kind)
+
+
+def test_a_language_that_is_named_is_not_guessed(data: Dataset) -> None:
+    texts = ["a plain english text, with some letters to spare", "and quite another one"] * 9
+    assert isinstance(new(data, language="fr")._new_cutter(lambda: texts), Pieces)
+
+
+def test_too_few_rows_are_named(data: Dataset) -> None:
+    with pytest.raises(SpecError, match=r"training\.batch_size"):
+        new(data, training={"batch_size": 1})
+    one = dataset.Split(data.splits["train"].texts[:1], data.splits["train"].targets[:1], data.splits["train"].rows[:1])
+    with pytest.raises(DataError, match="two training rows"):
+        list(new(data).fit(one, data.select(), seed=1))
+
+
+def test_a_row_that_is_left_over_joins_a_batch(data: Dataset) -> None:
+    rows = len(data.splits["train"])
+    model = new(data, training={"batch_size": rows - 1})
+    assert [step.rows for step in model.fit(data.splits["train"], data.select(), seed=1)][-1] == rows
+
+
+def test_without_a_classifier_there_are_no_scores(data: Dataset) -> None:
+    model = go_on(new(data), data, steps=1)
+    with pytest.raises(RunError, match="no classifier yet"):
+        model.scores(["a text"])
