@@ -10,7 +10,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "docs/tutorial.md", *(f"docs/how-to/{page}.md" for page in ("python", "tracking", "encoders", "families")))
+PAGES = (
+    "README.md",
+    "docs/tutorial.md",
+    *(f"docs/how-to/{page}.md" for page in ("python", "tracking", "encoders", "families")),
+)
 NUMBER = re.compile(r"-?\d+\.\d+")
 RUN_NAME = re.compile(r"\d{8}-\d{6}-\w+")
 

@@ -168,9 +168,10 @@ def test_a_name_that_is_not_public_is_an_attribute_error() -> None:
         _ = tagline.nonsense  # type: ignore[attr-defined]
 
 
-def test_the_extras_are_those_of_the_design() -> None:
+def test_the_extras_are_those_of_the_design_and_one_for_ulmfit() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert set(project["optional-dependencies"]) == {"train", "vertex", "rehearsal", "track", "pipelines", "dev", "all"}
+    design = {"train", "vertex", "rehearsal", "track", "pipelines", "dev", "all"}
+    assert set(project["optional-dependencies"]) == {*design, "ulmfit"}
     assert not any(package.startswith(("torch", "scikit-learn", "pyarrow")) for package in project["dependencies"])
     assert any(package.startswith("torch") for package in project["optional-dependencies"]["train"])
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, log_softmax, normalize
 
 from tagline import batches
-from tagline.models.loop import LARGEST_GRADIENT, Group, Kept, Loss, rate_at
+from tagline.models.loop import LARGEST_GRADIENT, Group, Kept, Loss, optimizer_tensors, rate_at, restore_optimizer
 from tagline.models.networks import Network
 from tagline.models.pretrained import Pooling
 from tagline.spec import Training
@@ -162,18 +162,12 @@ class Tuning:
 
     def state(self) -> Kept:
         """What is needed to go on."""
-        numbered: dict[int, dict[str, Tensor]] = self.optimizer.state_dict()["state"]
-        tensors = {f"{number}.{key}": numbered[number][key].cpu() for number in numbered for key in numbered[number]}
-        return tensors, {"done": self.done}
+        return optimizer_tensors(self.optimizer), {"done": self.done}
 
     def restore(self, kept: Kept) -> None:
         """Go on from there."""
         tensors, values = kept
-        numbered: dict[int, dict[str, Tensor]] = {}
-        for name, tensor in tensors.items():
-            number, key = name.split(".")
-            numbered.setdefault(int(number), {})[key] = tensor
-        self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": numbered})
+        restore_optimizer(self.optimizer, tensors)
         self.done = values["done"]
 
 

@@ -1,7 +1,7 @@
 """The training loop of every torch family: batches of similar length in, steps out, its state a plain dictionary."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -194,22 +194,31 @@ class Loop:
 
     def state(self) -> Kept:
         """What is needed to go on, in every worker at once."""
-        numbered: dict[int, dict[str, Tensor]] = self.optimizer.state_dict()["state"]
-        tensors = {f"{number}.{key}": _whole(numbered[number][key]) for number in numbered for key in numbered[number]}
-        return tensors, {"done": self.done, "scaler": self.scaler.state_dict()}
+        return optimizer_tensors(self.optimizer), {"done": self.done, "scaler": self.scaler.state_dict()}
 
     def restore(self, kept: Kept) -> None:
         """Go on from there."""
         tensors, values = kept
-        parameters = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
-        numbered: dict[int, dict[str, Tensor]] = {}
-        for name, tensor in tensors.items():
-            number, key = name.split(".")
-            numbered.setdefault(int(number), {})[key] = _shared(tensor, like=parameters[int(number)])
-        self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": numbered})
+        restore_optimizer(self.optimizer, tensors)
         if values["scaler"] and self.scaler.is_enabled():  # another device may compute in another precision
             self.scaler.load_state_dict(values["scaler"])
         self.done = values["done"]
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """What an optimizer remembers of each parameter, by the parameter's number."""
+    kept: dict[int, dict[str, Tensor]] = optimizer.state_dict()["state"]
+    return {f"{number}.{key}": _whole(kept[number][key]) for number in kept for key in kept[number]}
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """Let an optimizer of the same parameters remember the same."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    numbered: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        number, key = name.split(".")
+        numbered.setdefault(int(number), {})[key] = _shared(tensor, like=parameters[int(number)])
+    optimizer.load_state_dict(optimizer.state_dict() | {"state": numbered})
 
 
 def _whole(tensor: Tensor) -> Tensor:

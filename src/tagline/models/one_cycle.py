@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
+from tagline.models.loop import optimizer_tensors, restore_optimizer
+
 RISING = 0.25
 """The share of the steps in which the rate rises."""
 LOWEST_RATE, LAST_RATE = 1 / 25, 1e-5
@@ -82,16 +84,11 @@ class Cycle:
 
     def state(self) -> dict[str, Tensor]:
         """What is needed to go on, beside the network's weights and the number of steps done."""
-        kept = self.optimizer.state_dict()["state"]
-        return {f"{number}.{key}": tensor for number in kept for key, tensor in kept[number].items()}
+        return optimizer_tensors(self.optimizer)
 
     def restore(self, kept: Mapping[str, Tensor], *, done: int) -> None:
         """Go on from there."""
-        numbered: dict[int, dict[str, Tensor]] = {}
-        for name, tensor in kept.items():
-            number, key = name.split(".")
-            numbered.setdefault(int(number), {})[key] = tensor
-        self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": numbered})
+        restore_optimizer(self.optimizer, kept)
         self.done = done
 
 

@@ -32,8 +32,10 @@ if TYPE_CHECKING:
 
 LANGUAGE_MODEL, CLASSIFIER = "language model", "classifier"
 KEYS = {"forward": "pretrained", "backward": "pretrained_backward"}
-EPOCHS = 3
-"""With everything learning, after one epoch for each group that is unfrozen."""
+LM_EPOCHS, EPOCHS = 4, 3
+"""From a pretrained language model: of that, and of the classifier after one epoch for each group that is unfrozen."""
+STEPS, FEWEST_EPOCHS, MOST_EPOCHS = 600, 4, 25
+"""From nothing: as many epochs as make enough steps, within reason."""
 SURE = 0.9
 """A model that reads the other way is that much less surprised by texts turned round, and more."""
 MOST_READ = 10
@@ -83,7 +85,7 @@ class UlmfitOptions(Section):
     unlabelled: tuple[str, ...] = Field((), description="files of more texts for the language model")
     language: str = Field("auto", min_length=1, description="en: words; any other: pieces of words, as fr, ja, ko, zh")
     lm_epochs: Annotated[int, Field(ge=0)] | Literal["auto"] = Field(
-        "auto", description="of the language model; auto: 4, or 10 anew"
+        "auto", description="of the language model; auto: 4, or more if it is learned anew"
     )
     drop_mult: float = Field(0.5, ge=0, le=2, description="factor of every dropout")
     embedding_size: int = Field(256, ge=4, description="of a language model that is learned anew")
@@ -162,7 +164,7 @@ class Ulmfit:
             LANGUAGE_MODEL: windows(every, rows=batch_size),
             CLASSIFIER: steps_an_epoch(len(train), batch_size=batch_size),
         }
-        yield from self._learn(self._plan(), steps, seed=seed, work=lambda stage, network: (
+        yield from self._learn(self._plan(steps), steps, seed=seed, work=lambda stage, network: (
             self._words(network, every, stage, seed=seed) if stage.part == LANGUAGE_MODEL
             else self._labels(network, labelled, train.targets, stage, seed=seed)
         ))  # fmt: skip
@@ -172,8 +174,8 @@ class Ulmfit:
         from tagline.models.course import windows
 
         every = self._read(texts)
-        plan = [stage for stage in self._plan() if stage.part == LANGUAGE_MODEL]
         steps = {LANGUAGE_MODEL: windows(every, rows=self.training.batch_size)}
+        plan = [stage for stage in self._plan(steps) if stage.part == LANGUAGE_MODEL]
         yield from self._learn(
             plan, steps, seed=seed, work=lambda stage, network: self._words(network, every, stage, seed=seed)
         )  # fmt: skip
@@ -240,15 +242,24 @@ class Ulmfit:
         with devices.repeatable(self.device):
             yield from self._course.steps()
 
-    def _plan(self) -> "list[Stage]":
+    def _plan(self, steps: Mapping[str, int]) -> "list[Stage]":
+        """The stages of every direction, by how many steps an epoch of each part has."""
         from tagline.models.course import stages
 
-        setting, epochs = self.options.lm_epochs, self.training.epochs
-        return [stage for direction in self.directions for stage in stages(
-            direction, pretrained=direction in self._given, groups=self._shape().n_layers + 2,
-            lm_epochs=setting if setting != "auto" else 4 if direction in self._given else 10,
-            epochs=epochs if epochs != "auto" else EPOCHS, search=self.training.learning_rate == "auto",
-        )]  # fmt: skip
+        plan: list[Stage] = []
+        for direction in self.directions:
+            is_given = direction in self._given
+            lm_epochs = self.options.lm_epochs
+            if lm_epochs == "auto":
+                lm_epochs = LM_EPOCHS if is_given else _enough_epochs(steps[LANGUAGE_MODEL])
+            epochs = self.training.epochs
+            if epochs == "auto":
+                epochs = EPOCHS if is_given else _enough_epochs(steps.get(CLASSIFIER, 1))
+            plan += stages(
+                direction, pretrained=is_given, groups=self._shape().n_layers + 2, lm_epochs=lm_epochs, epochs=epochs,
+                search=self.training.learning_rate == "auto",
+            )  # fmt: skip
+        return plan
 
     def _words(self, network: Any, sequences: "Sequences", stage: "Stage", *, seed: int) -> "Work":
         from tagline.models.course import NextToken
@@ -405,6 +416,10 @@ def _nested(tensors: "Mapping[str, Tensor]") -> "dict[str, dict[str, Tensor]]":
         kind, _, rest = name.partition("/")
         found.setdefault(kind, {})[rest] = tensor
     return found
+
+
+def _enough_epochs(steps_each: int) -> int:
+    return min(max(round(STEPS / steps_each), FEWEST_EPOCHS), MOST_EPOCHS)
 
 
 def _looks_english(texts: "Iterable[Text]") -> bool:

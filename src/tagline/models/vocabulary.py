@@ -38,7 +38,8 @@ def learn(texts: "Sequence[Text]", kind: Kind, *, size: int, min_count: int) -> 
         counts: Counter[str] = Counter()
         for part in _parts(some):
             counts.update(normalizer.normalize_str(part))
-        frequent = sorted((c for c in counts if counts[c] >= min_count), key=lambda c: (-counts[c], c))
+        least = min(min_count, 2)  # a character that is rare may be all there is of a word
+        frequent = sorted((c for c in counts if counts[c] >= least), key=lambda c: (-counts[c], c))
         characters = sorted({WORD_START, *frequent[: size // 2]})
         trainer = trainers.BpeTrainer(
             vocab_size=size, min_frequency=min_count, special_tokens=special, show_progress=False,
