@@ -11,6 +11,7 @@ help:
 	@echo "make kills   kill a training at 20 moments, and go on each time to the same end"
 	@echo "make check   formatting, lint, types, import order, generated pages"
 	@echo "make bench   the figures of the README (bench-start, bench-reading, bench-linear, bench-training)"
+	@echo "             those that take hours are called by name: bench-fewshot, bench-families"
 	@echo "make docs    write the generated pages anew"
 	@echo "make clean   remove the virtual environment and what runs left behind"
 

@@ -41,7 +41,7 @@ def single() -> Dataset:
 
 def new(data: Dataset, *, training: dict[str, Any] | None = None, **options: Any) -> Lstm:
     settings = Training(**{"epochs": 2, "batch_size": 16, **(training or {})})
-    small = {"embedding": "auto" if "vectors" in options else 16, "hidden": 12, "max_tokens": 32}
+    small = {"embedding": "auto" if "vectors" in options else 16, "hidden": 12, "max_tokens": 32, "min_count": 2}
     chosen = LstmOptions(**{**small, **options})
     return Lstm.create(chosen, training=settings, task=data.task, labels=data.labels, pair=data.pair)
 

@@ -52,7 +52,7 @@ def saved(model: Ulmfit, directory: Path, *, resumable: bool = False) -> Path:
 
 
 def test_what_is_pretrained_learns_from_its_last_group_to_all() -> None:
-    plan = stages("forward", pretrained=True, groups=5, lm_epochs=4, epochs=3, search=True)
+    plan = stages("forward", pretrained=True, groups=5, lm_epochs=4, first_epochs=1, epochs=3, search=True)
     assert [(stage.part, stage.learning, stage.epochs) for stage in plan] == [
         ("language model", 1, 0), ("language model", 1, 1), ("language model", 4, 4),
         ("classifier", 1, 0), ("classifier", 1, 1), ("classifier", 2, 1), ("classifier", 3, 1), ("classifier", 5, 3),
@@ -60,7 +60,7 @@ def test_what_is_pretrained_learns_from_its_last_group_to_all() -> None:
 
 
 def test_what_starts_from_nothing_learns_all_at_once() -> None:
-    plan = stages("backward", pretrained=False, groups=5, lm_epochs=2, epochs=3, search=False)
+    plan = stages("backward", pretrained=False, groups=5, lm_epochs=2, first_epochs=1, epochs=3, search=False)
     assert [(stage.part, stage.learning, stage.epochs) for stage in plan] == [
         ("language model", 4, 2), ("classifier", 5, 3),
     ]  # fmt: skip

@@ -30,6 +30,8 @@ EMBEDDING = 128
 SPREAD = 0.1
 """Of the numbers that a word starts with."""
 SIZES = {"subwords": 8_000, "words": 30_000}
+MIN_COUNTS = {"subwords": 10, "words": 2}
+"""A rare piece is better read in smaller ones: on validation 10 did better than 2 on three sets of four."""
 
 
 class LstmOptions(Section):
@@ -42,7 +44,9 @@ class LstmOptions(Section):
     vocabulary_size: Annotated[int, Field(ge=10, le=1_000_000)] | Literal["auto"] = Field(
         "auto", description="the most frequent are kept; auto: 8000 pieces, or 30000 words"
     )
-    min_count: int = Field(2, ge=1, description="times a piece or word must stand in the training texts")
+    min_count: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
+        "auto", description="times one must stand in the training texts; auto: 10 for pieces, 2 for words"
+    )
     vectors: str = Field("", description="a file of word vectors to start from, as GloVe and word2vec write it")
     embedding: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
         "auto", description="numbers a piece or word is made into; auto: 128, or as many as vectors has"
@@ -108,7 +112,8 @@ class Lstm:
         """A network for the words of these texts; every worker makes the same one."""
         options = self.options
         size = SIZES[options.vocabulary] if options.vocabulary_size == "auto" else options.vocabulary_size
-        tokenizer = vocabularies.learn(texts, options.vocabulary, size=size, min_count=options.min_count)
+        least = MIN_COUNTS[options.vocabulary] if options.min_count == "auto" else options.min_count
+        tokenizer = vocabularies.learn(texts, options.vocabulary, size=size, min_count=least)
         learner = self._learner_of(tokenizer)
         if options.vectors:
             _start_from(Path(options.vectors), learner)

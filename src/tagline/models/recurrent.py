@@ -88,7 +88,8 @@ class Recurrent(nn.Module):
         """The logits of a batch."""
         lengths, places = mask.sum(dim=1, keepdim=True), torch.arange(mask.shape[1], device=mask.device)
         turned = torch.where(places < lengths, lengths - 1 - places, places)
-        # In bfloat16 an LSTM takes two to four times as long on a CPU, even one that has it in hardware.
+        # Always float32: in bfloat16 it took two to four times as long on a CPU that has to emulate that; where the
+        # hardware has it nobody has measured.
         with torch.autocast(states.device.type, enabled=False):
             states = states.float()
             for number, layer in enumerate(self.layers):

@@ -32,10 +32,12 @@ if TYPE_CHECKING:
 
 LANGUAGE_MODEL, CLASSIFIER = "language model", "classifier"
 KEYS = {"forward": "pretrained", "backward": "pretrained_backward"}
-LM_EPOCHS, EPOCHS = 4, 3
-"""From a pretrained language model: of that, and of the classifier after one epoch for each group that is unfrozen."""
-STEPS, FEWEST_EPOCHS, MOST_EPOCHS = 600, 4, 25
-"""From nothing: as many epochs as make enough steps, within reason."""
+FIRST_STEPS = 50
+"""Of a classifier, for each group that is unfrozen: an epoch, or more where there are few rows."""
+LM_EPOCHS = 4
+"""Of a pretrained language model."""
+STEPS, FEWEST_EPOCHS, MOST_EPOCHS = 1000, 4, 25
+"""Of a classifier, and of a language model from nothing: as many epochs as make enough steps, within reason."""
 SURE = 0.9
 """A model that reads the other way is that much less surprised by texts turned round, and more."""
 MOST_READ = 10
@@ -254,9 +256,10 @@ class Ulmfit:
                 lm_epochs = LM_EPOCHS if is_given else _enough_epochs(steps[LANGUAGE_MODEL])
             epochs = self.training.epochs
             if epochs == "auto":
-                epochs = EPOCHS if is_given else _enough_epochs(steps.get(CLASSIFIER, 1))
+                epochs = _enough_epochs(steps.get(CLASSIFIER, 1))
             plan += stages(
-                direction, pretrained=is_given, groups=self._shape().n_layers + 2, lm_epochs=lm_epochs, epochs=epochs,
+                direction, pretrained=is_given, groups=self._shape().n_layers + 2, lm_epochs=lm_epochs,
+                first_epochs=max(1, round(FIRST_STEPS / steps.get(CLASSIFIER, FIRST_STEPS))), epochs=epochs,
                 search=self.training.learning_rate == "auto",
             )  # fmt: skip
         return plan
