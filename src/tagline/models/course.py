@@ -270,7 +270,7 @@ class Course:
         )  # fmt: skip
         work = self._current = self._work(stage, network)
         self._before = {name: tensor.clone() for name, tensor in network.state_dict().items()} if is_search else {}
-        self._take_up(cycle, work)
+        self._take_up(cycle, work, device=next(network.parameters()).device)
         network.train()
         while cycle.done < steps:
             # Nothing random needs to be remembered: what a step draws follows from its number.
@@ -301,12 +301,12 @@ class Course:
         """Whether what learns in this direction completes the model: a first of two is measured with the second."""
         return direction == self.plan[-1].direction
 
-    def _take_up(self, cycle: Cycle, work: Work) -> None:
+    def _take_up(self, cycle: Cycle, work: Work, *, device: torch.device) -> None:
         """Go on with the stage that was under way when the course was kept."""
         if not self._kept:
             return
         cycle.restore(self._kept["optimizer"], done=self.progress.done)
-        states = self._kept["carried"]
+        states = {name: tensor.to(device) for name, tensor in self._kept["carried"].items()}
         work.carried = [(states[f"{layer}.h"], states[f"{layer}.c"]) for layer in range(len(states) // 2)]
         self._before = self._kept["before"] or self._before
         self._kept = {}
