@@ -237,7 +237,7 @@ def _event_line(event: Mapping[str, Any]) -> str:
             stage = f"  {event['stage']}" if "stage" in event else ""
             return f"step {event['step']}/{event['total']}{stage}  loss {event['loss']:.4f}{settings}"
         case "evaluation" if event["value"] is not None:
-            best = "  (best so far)" if event["best"] else ""
+            best = "  (kept)" if event["best"] else ""
             return f"validation {event['monitor']} {event['value']:.4f} at step {event['step']}{best}"
         case "warning":
             return f"warning: {event['message']}"

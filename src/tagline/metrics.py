@@ -49,6 +49,13 @@ def is_better(monitor: str, value: float, than: float | None) -> bool:
     return value < than if monitor in LOWER_IS_BETTER else value > than
 
 
+def is_close(monitor: str, value: float, best: float | None, *, rows: int) -> bool:
+    """Whether a share, measured on so many rows, is within one standard error of the best so far."""
+    if best is None or monitor in LOWER_IS_BETTER:
+        return False
+    return value >= best - math.sqrt(max(best * (1 - best), 0) / rows)
+
+
 def _single(labels: Sequence[str], truth: NDArray[Any], answers: NDArray[Any], scores: NDArray[Any]) -> dict[str, Any]:
     from sklearn import metrics
 

@@ -310,12 +310,16 @@ class _Attempt:
         return ""
 
     def _evaluate(self, step: Step) -> Event:
-        """Measure the model as it is on validation; the best so far will be kept."""
+        """Measure the model as it is on validation; the best so far will be kept.
+
+        Of two that these rows cannot tell apart it is the later one, which has learned more and at lower rates. What is
+        no gain counts against patience all the same.
+        """
         name = f"{step.number:06d}"
         split = self.data.splits["validation"]
         monitor = self.spec.training.monitor
         figures: dict[str, Any] = {}
-        value, is_best = None, True
+        value, is_gain, is_kept = None, True, True
         if len(split):
             scores = self._scores(split.texts)
             layer = self._decision_layer(scores)
@@ -326,14 +330,17 @@ class _Attempt:
                 raise DataError(
                     f"{monitor} cannot be measured on task {self.data.task} with this validation split", hint=hint
                 )
-            is_best = self.world.share(metrics.is_better(monitor, value, self.progress.best_value))
-        gained = {
-            "best": name, "best_value": value, "best_settings": dict(step.settings), "evaluations_without_gain": 0,
-        }  # fmt: skip
-        missed = {"evaluations_without_gain": self.progress.evaluations_without_gain + 1}
-        self.progress = replace(self.progress, **(gained if is_best else missed))
+            best = self.progress.best_value
+            is_gain = self.world.share(metrics.is_better(monitor, value, best))
+            is_close = not self.model.refits and metrics.is_close(monitor, value, best, rows=len(split))
+            is_kept = is_gain or self.world.share(is_close)
+        if is_kept:
+            self.progress = replace(self.progress, best=name, best_settings=dict(step.settings))
+        missed = 0 if is_gain else self.progress.evaluations_without_gain + 1
+        value_to_beat = value if is_gain else self.progress.best_value
+        self.progress = replace(self.progress, best_value=value_to_beat, evaluations_without_gain=missed)
         plain = {key: number for key, number in figures.items() if isinstance(number, float)}
-        return self._event("evaluation", step=step.number, monitor=monitor, value=value, best=is_best, figures=plain)
+        return self._event("evaluation", step=step.number, monitor=monitor, value=value, best=is_kept, figures=plain)
 
     def _keep(self, step: Step, clock: "_Clock", *, stopped: str) -> None:
         """Write a checkpoint and make it count."""

@@ -113,3 +113,17 @@ def test_a_lower_loss_and_a_higher_score_are_gains() -> None:
     assert metrics.is_better("macro_f1", 0.5, 0.4)
     assert not metrics.is_better("macro_f1", 0.4, 0.4)
     assert metrics.is_better("macro_f1", 0.0, None)
+
+
+@pytest.mark.parametrize(
+    ("monitor", "value", "best", "rows", "expected"),
+    [
+        ("macro_f1", 0.88, 0.91, 76, True), ("macro_f1", 0.85, 0.91, 76, False), ("macro_f1", 0.88, 0.91, 1000, False),
+        ("accuracy", 1.0, 1.0, 10, True), ("accuracy", 0.99, 1.0, 10, False), ("mcc", -0.2, -0.1, 50, False),
+        ("log_loss", 0.5, 0.4, 10, False), ("macro_f1", 0.5, None, 10, False),
+    ],
+)  # fmt: skip
+def test_a_figure_is_close_to_the_best_within_one_standard_error(
+    monitor: str, value: float, best: float | None, rows: int, expected: bool
+) -> None:
+    assert metrics.is_close(monitor, value, best, rows=rows) == expected
