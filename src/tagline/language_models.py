@@ -11,6 +11,8 @@ from tagline.errors import RunError, SpecError
 from tagline.spec import Training
 from tagline.unlabelled import texts_in
 
+USED = ("model", "training")
+"""Sections of the spec; there is no data with labels, and nothing is decided."""
 KEPT_EVERY_S = 300.0
 
 
@@ -21,7 +23,6 @@ def learn(
 
     Every few minutes all that is needed to go on is kept beside `output`, until `output` is there.
     """
-    from tagline.models import fastai_files
     from tagline.models.ulmfit import Ulmfit
 
     options, training = _settings(overrides)
@@ -48,11 +49,8 @@ def learn(
             with storage.writing_directory(partial) as scratch:
                 model.save(scratch, resumable=True)
             kept = time.monotonic()
-    assert model.language_model is not None
-    assert model.lexicon is not None
     with storage.writing_directory(output) as scratch:
-        backwards = options.direction == "backward"
-        fastai_files.save(scratch, model.language_model, model.lexicon, backwards=backwards)
+        model.save_language_model(scratch)
     storage.remove_directory(partial)
 
 
@@ -65,6 +63,3 @@ def _settings(overrides: Sequence[str]) -> tuple[Any, Training]:
     if problems:
         raise SpecError.listing("the command line", problems)
     return options, training
-
-
-USED = ("model", "training")

@@ -13,13 +13,16 @@ from tagline.dataset import Dataset
 from tagline.spec import Spec
 from tagline.workers import world
 
-LOCKED_PACKAGES = ("numpy", "scipy", "scikit-learn", "pyarrow", "torch", "transformers", "tokenizers", "onnxruntime")
+LOCKED_PACKAGES = (
+    "numpy", "scipy", "scikit-learn", "pyarrow", "torch", "transformers", "tokenizers", "spacy", "sentencepiece",
+    "onnxruntime",
+)  # fmt: skip
 
 
 def lock_of(spec: Spec, data: Dataset, *, command: str, job: str = "") -> dict[str, Any]:
     """What a run depends on, and what it would take to make it again."""
-    uses_torch = "precision" in registry.find("models", spec.model.family).uses  # type: ignore[attr-defined]
-    device = devices.choose(devices.found(), local_rank=world().local_rank) if uses_torch else None
+    uses_device = registry.find("models", spec.model.family).uses_device  # type: ignore[attr-defined]
+    device = devices.choose(devices.found(), local_rank=world().local_rank) if uses_device else None
     return {
         "spec_fingerprint": spec.fingerprint(),
         "settings": spec.settings(),

@@ -11,24 +11,15 @@ import pytest
 import torch
 from pydantic import ValidationError
 from safetensors.torch import load_file
+from samples import ARCHITECTURES, DATA, LONG, bundle, distance, go_on, weights
 
 from tagline import dataset
 from tagline.dataset import Dataset
 from tagline.errors import SpecError
 from tagline.models.encoder import Encoder, EncoderOptions, auto_rate
-from tagline.spec import Data, Training
+from tagline.spec import Training
 
-SUPPORT = Path(__file__).parents[2] / "examples" / "support"
-ARCHITECTURES = ["bert", "roberta", "deberta-v2", "modernbert", "distilbert", "mpnet"]
-DATA = {
-    "single": Data(train=str(SUPPORT / "messages.csv"), text="message", labels="topic", fraction=0.15),
-    "multi": Data(
-        train=str(SUPPORT / "messages-multi.csv"), text="message", labels=("billing", "delivery"), fraction=0.3
-    ),
-    "pair": Data(train=str(SUPPORT / "pairs.csv"), text=("question", "answer"), labels="verdict", fraction=0.5),
-}  # fmt: skip
 Checkpoint = Callable[[str], Path]
-LONG = "my refund has not arrived and the parcel is lost " * 30
 
 
 @pytest.fixture(scope="module")
@@ -51,29 +42,6 @@ def new(directory: Path, data: Dataset, *, training: dict[str, Any] | None = Non
 
 def learned(directory: Path, data: Dataset, *, steps: int = 10_000, **settings: Any) -> Encoder:
     return go_on(new(directory, data, **settings), data, steps=steps)
-
-
-def go_on(model: Encoder, data: Dataset, *, steps: int = 10_000) -> Encoder:
-    for step in model.fit(data.splits["train"], data.splits["validation"], seed=42):
-        assert np.isfinite(step.loss)
-        if step.number == steps:
-            break
-    return model
-
-
-def bundle(model: Encoder, directory: Path, *, resumable: bool = False) -> Path:
-    directory.mkdir()
-    model.save(directory, resumable=resumable)
-    return directory
-
-
-def weights(model: Encoder, directory: Path) -> dict[str, torch.Tensor]:
-    return load_file(bundle(model, directory) / "model.safetensors")
-
-
-def distance(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> float:
-    assert first.keys() == second.keys()
-    return max(float((first[name] - second[name]).abs().max()) for name in first)
 
 
 @pytest.mark.parametrize("task", list(DATA))

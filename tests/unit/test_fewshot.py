@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from samples import ARCHITECTURES, DATA, bundle, distance, go_on, weights
 from sklearn.linear_model import LogisticRegression
 
 from tagline import dataset
@@ -17,18 +18,9 @@ from tagline.errors import SpecError
 from tagline.models.contrast import Shots, contrast, fitted
 from tagline.models.fewshot import FewShot, FewShotOptions
 from tagline.models.loop import Loss
-from tagline.spec import Data, Training
+from tagline.spec import Training
 from tagline.tokens import Sequences
 
-SUPPORT = Path(__file__).parents[2] / "examples" / "support"
-ARCHITECTURES = ["bert", "roberta", "deberta-v2", "modernbert", "distilbert", "mpnet"]
-DATA = {
-    "single": Data(train=str(SUPPORT / "messages.csv"), text="message", labels="topic", fraction=0.15),
-    "multi": Data(
-        train=str(SUPPORT / "messages-multi.csv"), text="message", labels=("billing", "delivery"), fraction=0.3
-    ),
-    "pair": Data(train=str(SUPPORT / "pairs.csv"), text=("question", "answer"), labels="verdict", fraction=0.5),
-}  # fmt: skip
 Checkpoint = Callable[[str], Path]
 
 
@@ -50,31 +42,8 @@ def new(directory: Path, data: Dataset, *, training: dict[str, Any] | None = Non
     return FewShot.create(chosen, training=settings, task=data.task, labels=data.labels, pair=data.pair)
 
 
-def go_on(model: FewShot, data: Dataset, *, steps: int = 10_000) -> FewShot:
-    for step in model.fit(data.splits["train"], data.splits["validation"], seed=42):
-        assert np.isfinite(step.loss)
-        if step.number == steps:
-            break
-    return model
-
-
 def learned(directory: Path, data: Dataset, *, steps: int = 10_000, **settings: Any) -> FewShot:
     return go_on(new(directory, data, **settings), data, steps=steps)
-
-
-def bundle(model: FewShot, directory: Path, *, resumable: bool = False) -> Path:
-    directory.mkdir()
-    model.save(directory, resumable=resumable)
-    return directory
-
-
-def weights(model: FewShot, directory: Path) -> dict[str, torch.Tensor]:
-    return load_file(bundle(model, directory) / "model.safetensors")
-
-
-def distance(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> float:
-    assert first.keys() == second.keys()
-    return max(float((first[name] - second[name]).abs().max()) for name in first)
 
 
 def shots(targets: Any, *, labels: int, balanced: bool = False) -> Shots:

@@ -11,6 +11,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 from safetensors.torch import load_file
+from samples import DATA, LONG, SUPPORT, bundle, contents, go_on
 from tokenizers import Tokenizer
 
 from tagline import dataset
@@ -19,17 +20,8 @@ from tagline.errors import SpecError
 from tagline.models import vectors, vocabulary
 from tagline.models.lstm import Lstm, LstmOptions, usual_epochs
 from tagline.models.recurrent import BothWays, Pool, Recurrent, seeded
-from tagline.spec import Data, Training
+from tagline.spec import Training
 
-SUPPORT = Path(__file__).parents[2] / "examples" / "support"
-DATA = {
-    "single": Data(train=str(SUPPORT / "messages.csv"), text="message", labels="topic", fraction=0.15),
-    "multi": Data(
-        train=str(SUPPORT / "messages-multi.csv"), text="message", labels=("billing", "delivery"), fraction=0.3
-    ),
-    "pair": Data(train=str(SUPPORT / "pairs.csv"), text=("question", "answer"), labels="verdict", fraction=0.5),
-}  # fmt: skip
-LONG = "my refund has not arrived and the parcel is lost " * 30
 POOLINGS = ["max", "mean", "max+mean", "attention"]
 BUNDLE = {"model.safetensors", "tokenizer.json", "lstm.json"}
 
@@ -50,14 +42,6 @@ def learned(data: Dataset, *, steps: int = 10_000, **settings: Any) -> Lstm:
     return go_on(new(data, **settings), data, steps=steps)
 
 
-def go_on(model: Lstm, data: Dataset, *, steps: int = 10_000) -> Lstm:
-    for step in model.fit(data.splits["train"], data.splits["validation"], seed=42):
-        assert np.isfinite(step.loss)
-        if step.number == steps:
-            break
-    return model
-
-
 def network(model: Lstm) -> torch.nn.Module:
     assert model.learner
     return model.learner.network
@@ -66,16 +50,6 @@ def network(model: Lstm) -> torch.nn.Module:
 def words_of(model: Lstm) -> dict[str, int]:
     assert model.learner
     return dict(model.learner.tokenizer.get_vocab())
-
-
-def bundle(model: Lstm, directory: Path, *, resumable: bool = False) -> Path:
-    directory.mkdir()
-    model.save(directory, resumable=resumable)
-    return directory
-
-
-def contents(directory: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(directory.iterdir())}
 
 
 @pytest.mark.parametrize(

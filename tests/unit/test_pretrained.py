@@ -52,7 +52,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
 
 
 def load(name: str | Path) -> pretrained.Pretrained:
-    return pretrained.load(str(name), dropout=0.0)
+    return pretrained.load(str(name), dropout=0.0, max_tokens=8)
 
 
 def change(path: Path, **changes: Any) -> None:
@@ -269,7 +269,7 @@ def test_as_many_tokens_as_there_are_positions_can_be_read_and_not_one_more(
 def test_dropout_is_that_of_the_spec(checkpoint: Checkpoint) -> None:
     for name in ("bert", "roberta", "modernbert", "distilbert", "mpnet", "deberta-v2"):
         for share in (0.0, 0.3):
-            encoder = pretrained.load(str(checkpoint(name)), dropout=share).encoder
+            encoder = pretrained.load(str(checkpoint(name)), dropout=share, max_tokens=8).encoder
             found = {part.p for part in encoder.modules() if isinstance(part, torch.nn.Dropout)}
             assert found <= {share}, name
 

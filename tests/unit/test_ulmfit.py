@@ -9,16 +9,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from samples import SUPPORT, bundle, contents, go_on
 
 from tagline import dataset, language_models
 from tagline.dataset import Dataset
 from tagline.errors import DataError, RunError, SpecError
+from tagline.models.awd_lstm import Shape
 from tagline.models.course import NextToken, stages
 from tagline.models.fastai_text import Pieces, Words
 from tagline.models.ulmfit import Ulmfit, UlmfitOptions
 from tagline.spec import Data, Training
 
-SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 SMALL = {"embedding_size": 12, "hidden_size": 16, "layers": 2, "lm_epochs": 1, "drop_mult": 0.3}
 Fixture = Callable[[str], Path]
 
@@ -32,23 +33,6 @@ def new(data: Dataset, *, training: dict[str, Any] | None = None, **options: Any
     settings = Training(**{"epochs": 1, "learning_rate": 0.01, **(training or {})})
     chosen = UlmfitOptions(**{**SMALL, **options})
     return Ulmfit.create(chosen, training=settings, task=data.task, labels=data.labels, pair=data.pair)
-
-
-def go_on(model: Ulmfit, data: Dataset, *, steps: int = 100_000) -> Ulmfit:
-    for step in model.fit(data.splits["train"], data.splits["validation"], seed=42):
-        if step.number >= steps:
-            break
-    return model
-
-
-def contents(directory: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(directory.iterdir())}
-
-
-def saved(model: Ulmfit, directory: Path, *, resumable: bool = False) -> Path:
-    directory.mkdir()
-    model.save(directory, resumable=resumable)
-    return directory
 
 
 def test_what_is_pretrained_learns_from_its_last_group_to_all() -> None:
@@ -71,7 +55,7 @@ def whole(data: Dataset, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict
     """A training of both directions with range tests, never stopped: its files and its steps."""
     model = new(data, direction="both", training={"learning_rate": "auto"})
     steps = list(model.fit(data.splits["train"], data.splits["validation"], seed=42))
-    return contents(saved(model, tmp_path_factory.mktemp("whole") / "model")), steps
+    return contents(bundle(model, tmp_path_factory.mktemp("whole") / "model")), steps
 
 
 def test_every_stage_is_there_and_only_the_last_classifier_is_measured(whole: Any) -> None:
@@ -92,10 +76,10 @@ def test_stopped_in_any_stage_it_ends_with_the_same_bits(
     expected, steps = whole
     stop = steps[int(share * (len(steps) - 1))].number
     stopped = go_on(new(data, direction="both", training={"learning_rate": "auto"}), data, steps=stop)
-    resumed = Ulmfit.load(saved(stopped, tmp_path / "stopped", resumable=True))
+    resumed = Ulmfit.load(bundle(stopped, tmp_path / "stopped", resumable=True))
     rest = list(resumed.fit(data.splits["train"], data.splits["validation"], seed=42))
     assert rest == [step for step in steps if step.number > stop]
-    assert contents(saved(resumed, tmp_path / "resumed")) == expected
+    assert contents(bundle(resumed, tmp_path / "resumed")) == expected
 
 
 def test_backward_really_turns_the_texts_round(data: Dataset) -> None:
@@ -170,6 +154,8 @@ def test_a_language_model_is_made_shared_and_used(data: Dataset, tmp_path: Path)
         "config.json", "model.safetensors", "vocab.json", "words.json",
     ]  # fmt: skip
     assert not (tmp_path / "model.partial").exists()
+    # As fastai writes them: whoever uses the model scales its dropouts with a drop_mult of their own.
+    assert json.loads((directory / "config.json").read_text())["weight_p"] == Shape().weight_p
     model = go_on(new(data, pretrained=str(directory)), data)
     assert model.scores(["where is it"]).shape == (1, len(data.labels))
     with pytest.raises(SpecError, match="already there"):
@@ -208,7 +194,7 @@ def test_more_texts_make_a_larger_vocabulary_and_must_not_change(data: Dataset, 
     model = go_on(new(data, unlabelled=(str(more),)), data, steps=2)
     assert model.lexicon is not None
     assert "zeppelin" in model.lexicon.vocabulary
-    resumed = Ulmfit.load(saved(model, tmp_path / "stopped", resumable=True))
+    resumed = Ulmfit.load(bundle(model, tmp_path / "stopped", resumable=True))
     more.write_text("a zeppelin flew over the mountain\n" * 4, "utf-8")
     with pytest.raises(RunError, match="have changed"):
         go_on(resumed, data)

@@ -75,6 +75,9 @@ class Classifier(Protocol):
     refits: ClassVar[bool]
     """Whether the best model is learned once more, from train and validation together, with the settings that won."""
 
+    uses_device: ClassVar[bool]
+    """Whether it computes on the best device that torch finds; else on the CPU."""
+
     @classmethod
     def create(
         cls, options: Any, *, training: "Training", task: "Task", labels: Sequence[str], pair: bool

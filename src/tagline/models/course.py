@@ -284,7 +284,7 @@ class Course:
                 progress.losses.append(loss)
                 if is_too_high(progress.losses):
                     cycle.done = steps  # the rest of the test is left out
-                loss = next(each for each in reversed(progress.losses) if math.isfinite(each))
+                loss = next((each for each in reversed(progress.losses) if math.isfinite(each)), loss)
             progress.done = cycle.done
             is_worth_measuring = stage.part == "classifier" and not is_search and self._is_last(stage.direction)
             epoch_ends = not is_search and cycle.done % (steps // stage.epochs) == 0

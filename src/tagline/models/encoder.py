@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from tagline.errors import SpecError
 from tagline.models import Scores, Step
-from tagline.models.learner import Learner, Reading, smoothing_of, write
+from tagline.models.learner import USES, Learner, Reading, smoothing_of, write
 from tagline.spec import Section, Training
 from tagline.tokens import LongTexts
 
@@ -62,11 +62,9 @@ class Encoder:
     """Family `encoder`."""
 
     Options: ClassVar = EncoderOptions
-    uses: ClassVar[frozenset[str]] = frozenset({
-        "epochs", "batch_size", "learning_rate", "weight_decay", "warmup_share", "class_weights", "label_smoothing",
-        "precision", "evaluate_every", "sharding",
-    })  # fmt: skip
+    uses: ClassVar[frozenset[str]] = USES
     refits: ClassVar[bool] = False
+    uses_device: ClassVar[bool] = True
 
     def __init__(self, options: EncoderOptions, learner: Learner, *, pooling: "Pooling") -> None:
         self.options = options
@@ -83,17 +81,12 @@ class Encoder:
 
         if pair and options.long_texts != "start":
             raise SpecError(f'model.long_texts: "{options.long_texts}" is for single texts; leave it at "start"')
-        found = pretrained.load(options.pretrained, dropout=options.dropout)
-        if options.max_tokens > found.most_tokens:
-            problem = f"model.max_tokens: {options.pretrained} reads {found.most_tokens} tokens at most"
-            raise SpecError(problem, hint=f"set model.max_tokens={found.most_tokens}")
+        found = pretrained.load(options.pretrained, dropout=options.dropout, max_tokens=options.max_tokens)
         pooling = found.pooling if options.pooling == "auto" else options.pooling
         encoder = with_lora(found.encoder, rank=options.lora, seed=training.seed) if options.lora else found.encoder
         network = Network(encoder, head=options.head, labels=len(labels), pooling=pooling, seed=training.seed)
-        types = pair and getattr(found.encoder.config, "type_vocab_size", 0) > 1
-        reading = Reading(
-            task, len(labels), pair, options.max_tokens, options.long_texts, found.pad, types
-        )  # fmt: skip
+        types = pair and found.has_types
+        reading = Reading(task, len(labels), pair, options.max_tokens, options.long_texts, found.pad, types)
         learner = Learner(
             network, found.tokenizer, reading, training=training, most_tokens=options.max_batch_tokens
         )  # fmt: skip
@@ -143,7 +136,7 @@ class Encoder:
 
     def save(self, directory: Path, *, resumable: bool = False) -> None:
         """Weights as safetensors under the names that transformers gives them, the tokenizer, and the rest as JSON."""
-        from tagline.models.networks import merged
+        from tagline.models.networks import as_transformers, merged
 
         network, weights = self.network, self.learner.weights()
         kept = self.learner.keep(directory) if resumable else {}
@@ -157,8 +150,7 @@ class Encoder:
         }  # fmt: skip
         if resumable:
             facts |= {"training": self.learner.training.model_dump(), **kept}
-        write({name.removeprefix("encoder."): tensor for name, tensor in weights.items()},
-              directory / "model.safetensors")  # fmt: skip
+        write(as_transformers(weights), directory / "model.safetensors")
         network.encoder.config.to_json_file(directory / "config.json")
         (directory / "tokenizer.json").write_text(self.learner.tokenizer.to_str(pretty=True), "utf-8")
         (directory / "encoder.json").write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
@@ -170,7 +162,7 @@ class Encoder:
         from tokenizers import Tokenizer
 
         from tagline.models import pretrained
-        from tagline.models.networks import Network, with_lora
+        from tagline.models.networks import Network, as_network, with_lora
 
         facts = json.loads((directory / "encoder.json").read_text("utf-8"))
         options, reading = EncoderOptions(**facts["options"]), Reading(**facts["reading"])
@@ -182,9 +174,7 @@ class Encoder:
         network = Network(
             encoder, head=options.head, labels=reading.labels, pooling=facts["pooling"], seed=training.seed
         )  # fmt: skip
-        network.load_state_dict({
-            name if name.startswith("head.") else f"encoder.{name}": tensor for name, tensor in weights.items()
-        })  # fmt: skip
+        network.load_state_dict(as_network(weights))
         tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
         learner = Learner(network, tokenizer, reading, training=training, most_tokens=options.max_batch_tokens)
         learner.go_on(directory, facts)

@@ -52,10 +52,10 @@ def read(address: str) -> Pretrained:
     return Pretrained(shape, weights, Lexicon(cutter_in(directory), vocabulary), config.get("backwards"))
 
 
-def save(directory: Path, model: LanguageModel, lexicon: Lexicon, *, backwards: bool) -> None:
+def save(directory: Path, model: LanguageModel, lexicon: Lexicon, *, shape: Shape, backwards: bool) -> None:
     """A language model to be shared: JSON, safetensors, and the cutter's own file."""
     write(model.state_dict(), directory / "model.safetensors")
-    config = asdict(model.encoder.shape) | {"backwards": backwards}
+    config = asdict(shape) | {"backwards": backwards}
     (directory / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
     save_lexicon(directory, lexicon)
 

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast
 import numpy as np
 from pydantic import Field
 
-from tagline import devices, tokens
-from tagline.errors import RunError, SpecError
+from tagline import tokens
 from tagline.models import Scores, Step
-from tagline.models.learner import Learner, Reading, write
+from tagline.models.learner import Learner, Reading, computing, write
 from tagline.spec import Section, Training
 
 if TYPE_CHECKING:
@@ -61,6 +60,7 @@ class FewShot:
     uses: ClassVar[frozenset[str]] = frozenset({
         "batch_size", "learning_rate", "weight_decay", "warmup_share", "class_weights",
     })  # fmt: skip
+    uses_device: ClassVar[bool] = True
     refits: ClassVar[bool] = True  # with eight rows a label, one held out is an eighth of all there is to learn
 
     def __init__(self, options: FewShotOptions, embedder: "Network", learner: Learner, *, pooling: "Pooling") -> None:
@@ -82,11 +82,8 @@ class FewShot:
         """The pretrained encoder with a head that has learned nothing yet."""
         from tagline.models import pretrained
 
-        found = pretrained.load(options.pretrained, dropout=0.0)
-        if options.max_tokens > found.most_tokens:
-            problem = f"model.max_tokens: {options.pretrained} reads {found.most_tokens} tokens at most"
-            raise SpecError(problem, hint=f"set model.max_tokens={found.most_tokens}")
-        types = pair and getattr(found.encoder.config, "type_vocab_size", 0) > 1
+        found = pretrained.load(options.pretrained, dropout=0.0, max_tokens=options.max_tokens)
+        types = pair and found.has_types
         reading = Reading(task, len(labels), pair, options.max_tokens, "start", found.pad, types)
         pooling = found.pooling if options.pooling == "auto" else options.pooling
         return cls._of(options, found.encoder, found.tokenizer, reading, training=training, pooling=pooling)
@@ -108,27 +105,21 @@ class FewShot:
         Where it is left to the family whether to tune, a head on the encoder as it is comes first: the validation rows
         say which of the two is kept.
         """
-        from torch import OutOfMemoryError
-
         steps = self._steps(train)
         tries_both = self.options.tuning_steps == "auto" and steps > 0 and len(validation) > 0
         total = steps + 1 + tries_both
         if self.done == total:
             return
-        device = self.learner.seat.device
-        try:
-            with devices.repeatable(device):
-                self._shots = self._read(train)
-                if tries_both and not self.done:
-                    yield self._head_step(self._shots, number=1, total=total, tuned=0)
-                self._tuning = self._tuning_of(self._shots, steps=steps, seed=seed)
-                for loss in self._tuning.losses():
-                    self.done, self.has_head = tries_both + self._tuning.done, False
-                    yield Step(self.done, total, loss, stage="contrast")
-                yield self._head_step(self._shots, number=total, total=total, tuned=steps)
-        except OutOfMemoryError as error:
-            hint = "start anew with a lower training.batch_size or model.max_tokens"
-            raise RunError(f"out of memory on {device.name}", hint=hint) from error
+        hint = "start anew with a lower training.batch_size or model.max_tokens"
+        with computing(self.learner.seat.device, hint=hint):
+            self._shots = self._read(train)
+            if tries_both and not self.done:
+                yield self._head_step(self._shots, number=1, total=total, tuned=0)
+            self._tuning = self._tuning_of(self._shots, steps=steps, seed=seed)
+            for loss in self._tuning.losses():
+                self.done, self.has_head = tries_both + self._tuning.done, False
+                yield Step(self.done, total, loss, stage="contrast")
+            yield self._head_step(self._shots, number=total, total=total, tuned=steps)
 
     def _head_step(self, shots: "Shots", *, number: int, total: int, tuned: int) -> Step:
         loss = self._fit_head(shots)
@@ -206,6 +197,8 @@ class FewShot:
 
     def save(self, directory: Path, *, resumable: bool = False) -> None:
         """Weights as safetensors under the names that transformers gives them, the tokenizer, and the rest as JSON."""
+        from tagline.models.networks import as_transformers
+
         facts: dict[str, Any] = {
             "options": self.options.model_dump(), "reading": asdict(self.learner.reading), "pooling": self.pooling,
         }  # fmt: skip
@@ -217,8 +210,7 @@ class FewShot:
         else:
             self._ensure_head()
         weights = self.network.state_dict()
-        write({name.removeprefix("encoder."): tensor for name, tensor in weights.items()},
-              directory / "model.safetensors")  # fmt: skip
+        write(as_transformers(weights), directory / "model.safetensors")
         self.network.encoder.config.to_json_file(directory / "config.json")
         (directory / "tokenizer.json").write_text(self.learner.tokenizer.to_str(pretty=True), "utf-8")
         (directory / "fewshot.json").write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
@@ -230,6 +222,7 @@ class FewShot:
         from tokenizers import Tokenizer
 
         from tagline.models import pretrained
+        from tagline.models.networks import as_network
 
         facts = json.loads((directory / "fewshot.json").read_text("utf-8"))
         model = cls._of(
@@ -237,10 +230,7 @@ class FewShot:
             Tokenizer.from_file(str(directory / "tokenizer.json")), Reading(**facts["reading"]),
             training=Training(**facts.get("training", {})), pooling=facts["pooling"],
         )  # fmt: skip
-        model.network.load_state_dict({
-            name if name.startswith("head.") else f"encoder.{name}": tensor
-            for name, tensor in load_file(directory / "model.safetensors").items()
-        })  # fmt: skip
+        model.network.load_state_dict(as_network(load_file(directory / "model.safetensors")))
         model.done, model.has_head = facts.get("done", 0), facts.get("has_head", True)
         if "tuning" in facts:
             model._kept = load_file(directory / "optimizer.safetensors"), facts["tuning"]

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,13 @@ if TYPE_CHECKING:
     from tagline.dataset import Split, Task
     from tagline.models.loop import Examples, Group, Kept, Loop, Loss
     from tagline.texts import Text
+
+
+USES = frozenset({
+    "epochs", "batch_size", "learning_rate", "weight_decay", "warmup_share", "class_weights", "label_smoothing",
+    "precision", "evaluate_every", "sharding",
+})  # fmt: skip
+"""What a family that learns with a `Learner` reads of `[training]`."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +70,6 @@ class Learner:
         usual_epochs: int = 3,
     ) -> Iterator[Step]:  # fmt: skip
         """Learn from batches of similar length, epoch by epoch; from where it stood, if it was loaded."""
-        from torch import OutOfMemoryError
-
         from tagline.models.loop import Loop
 
         seat, epochs = self.seat, self.training.epochs
@@ -78,12 +84,8 @@ class Learner:
         if kept := seat.world.share(self._kept):
             self._loop.restore(kept)
         self._kept = kept = None
-        try:
-            with devices.repeatable(seat.device):
-                yield from self._loop.steps()
-        except OutOfMemoryError as error:
-            hint = "start anew with a lower model.max_batch_tokens: the result stays the same"
-            raise RunError(f"out of memory on {seat.device.name}", hint=hint) from error
+        with computing(seat.device, hint="start anew with a lower model.max_batch_tokens: the result stays the same"):
+            yield from self._loop.steps()
 
     def _examples(self, train: "Split", *, smoothing: float) -> "tuple[Examples, Loss]":
         """The training texts as tokens on disk, with their targets and what each of them counts."""
@@ -147,6 +149,18 @@ class Learner:
 
         if "loop" in facts:
             self._kept = load_file(directory / "optimizer.safetensors"), facts["loop"]
+
+
+@contextmanager
+def computing(device: devices.Device, *, hint: str) -> Iterator[None]:
+    """Learn so that the same work gives the same bits; a device whose memory is too small is an error of the run."""
+    from torch import OutOfMemoryError
+
+    try:
+        with devices.repeatable(device):
+            yield
+    except OutOfMemoryError as error:
+        raise RunError(f"out of memory on {device.name}", hint=hint) from error
 
 
 def write(tensors: "Mapping[str, Tensor]", path: Path) -> None:

@@ -61,6 +61,7 @@ class Linear:
     Options: ClassVar = LinearOptions
     uses: ClassVar[frozenset[str]] = frozenset({"class_weights"})
     refits: ClassVar[bool] = True
+    uses_device: ClassVar[bool] = False
 
     def __init__(self, options: LinearOptions, *, task: "Task", labels: int, pair: bool, class_weights: str) -> None:
         self.options = options

@@ -12,7 +12,7 @@ from tagline.errors import SpecError
 from tagline.models import Scores, Step
 from tagline.models import vectors as word_vectors
 from tagline.models import vocabulary as vocabularies
-from tagline.models.learner import Learner, Reading, smoothing_of, write
+from tagline.models.learner import USES, Learner, Reading, smoothing_of, write
 from tagline.spec import Section, Training
 from tagline.tokens import LongTexts
 
@@ -67,11 +67,9 @@ class Lstm:
     """Family `lstm`."""
 
     Options: ClassVar = LstmOptions
-    uses: ClassVar[frozenset[str]] = frozenset({
-        "epochs", "batch_size", "learning_rate", "weight_decay", "warmup_share", "class_weights", "label_smoothing",
-        "precision", "evaluate_every", "sharding",
-    })  # fmt: skip
+    uses: ClassVar[frozenset[str]] = USES
     refits: ClassVar[bool] = False
+    uses_device: ClassVar[bool] = True
 
     def __init__(self, options: LstmOptions, reading: Reading, *, training: Training, embedding: int) -> None:
         self.options = options

@@ -1,6 +1,7 @@
 """The torch modules of the families: an encoder with its head, which of its layers learn, and low-rank updates."""
 
 import copy
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -50,6 +51,16 @@ def _lstm(size: int, labels: int, *, seed: int) -> Recurrent:
 
 
 HEADS = {"linear": _linear, "lstm": _lstm}
+
+
+def as_transformers(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Weights of a network under the names that transformers gives those of the encoder."""
+    return {name.removeprefix("encoder."): tensor for name, tensor in weights.items()}
+
+
+def as_network(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The same under the network's own names."""
+    return {name if name.startswith("head.") else f"encoder.{name}": tensor for name, tensor in weights.items()}
 
 
 def groups(network: Network, *, frozen: int, layer_decay: float) -> list[Group]:

@@ -39,9 +39,14 @@ class Pretrained:
     pad: int
     most_tokens: int
 
+    @property
+    def has_types(self) -> bool:
+        """Whether it can be told which text of a pair a token is from."""
+        return getattr(self.encoder.config, "type_vocab_size", 0) > 1
 
-def load(name: str, *, dropout: float) -> Pretrained:
-    """The encoder behind `model.pretrained`."""
+
+def load(name: str, *, dropout: float, max_tokens: int) -> Pretrained:
+    """The encoder behind `model.pretrained`, if it can read so many tokens at once."""
     directory = find(name)
     _check_weights(directory, name)
     with _said(name), _quiet():
@@ -62,6 +67,8 @@ def load(name: str, *, dropout: float) -> Pretrained:
     _check_tokenizer(tokenizer, encoder, name)
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else (config.pad_token_id or 0)
     most = min(_positions(encoder), tokenizer.model_max_length)
+    if max_tokens > most:
+        raise SpecError(f"model.max_tokens: {name} reads {most} tokens at most", hint=f"set model.max_tokens={most}")
     return Pretrained(without_pooler(encoder), tokenizer.backend_tokenizer, _pooling(directory), pad, most)
 
 

@@ -15,7 +15,7 @@ from tagline import batches, devices, tokens
 from tagline.errors import DataError, RunError, SpecError
 from tagline.models import Scores, Step, scores_of
 from tagline.models.fastai_text import PAD_ID, Cutter, Lexicon, Pieces, Words, marked
-from tagline.models.learner import smoothing_of, write
+from tagline.models.learner import computing, smoothing_of, write
 from tagline.spec import Section, Training
 from tagline.unlabelled import texts_in
 from tagline.workers import world
@@ -46,34 +46,10 @@ TOKENS_AT_ONCE = 16_384
 ENGLISH = 0.97
 """Of the letters are plain Latin ones in English; French has more accents, and other scripts hardly any."""
 LOOKED_AT = 1000
-EUROPEAN = frozenset(
-    [
-        "bg",
-        "cs",
-        "da",
-        "de",
-        "el",
-        "en",
-        "es",
-        "et",
-        "fi",
-        "fr",
-        "ga",
-        "hr",
-        "hu",
-        "it",
-        "lt",
-        "lv",
-        "mt",
-        "nl",
-        "pl",
-        "pt",
-        "ro",
-        "sk",
-        "sl",
-        "sv",
-    ]
-)
+EUROPEAN = frozenset({
+    "bg", "cs", "da", "de", "el", "en", "es", "et", "fi", "fr", "ga", "hr", "hu", "it", "lt", "lv", "mt", "nl", "pl",
+    "pt", "ro", "sk", "sl", "sv",
+})  # fmt: skip
 """Languages whose characters SentencePiece should all know; of Japanese or Chinese it leaves out the rarest."""
 
 
@@ -104,6 +80,7 @@ class Ulmfit:
         "epochs", "batch_size", "learning_rate", "weight_decay", "class_weights", "label_smoothing",
     })  # fmt: skip
     refits: ClassVar[bool] = False
+    uses_device: ClassVar[bool] = True
 
     def __init__(self, options: UlmfitOptions, *, training: Training, task: "Task", labels: int, pair: bool) -> None:
         self.options, self.training = options, training
@@ -241,7 +218,7 @@ class Ulmfit:
         if self._kept:
             self._course.restore(self._kept["tensors"], self._kept["course"])
             self._kept = {}
-        with devices.repeatable(self.device):
+        with computing(self.device, hint="start anew with a lower training.batch_size"):
             yield from self._course.steps()
 
     def _plan(self, steps: Mapping[str, int]) -> "list[Stage]":
@@ -376,6 +353,15 @@ class Ulmfit:
         if self.lexicon:
             save_lexicon(directory, self.lexicon)
         (directory / "ulmfit.json").write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
+
+    def save_language_model(self, directory: Path) -> None:
+        """The language model alone, to be shared; with dropouts as they are before `drop_mult`."""
+        from tagline.models import fastai_files
+
+        assert self.language_model is not None
+        assert self.lexicon is not None
+        backwards = self.directions[0] == "backward"
+        fastai_files.save(directory, self.language_model, self.lexicon, shape=self._shape(), backwards=backwards)
 
     @classmethod
     def load(cls, directory: Path) -> Self:
