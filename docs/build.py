@@ -18,7 +18,10 @@ from tagline.spec import SECTIONS
 ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "tagline"
 REFERENCE = ROOT / "docs" / "reference"
-COMMANDS = ("init", "check", "train", "evaluate", "predict", "runs", "runs list", "runs show", "runs delete", "info")
+COMMANDS = (
+    "init", "check", "train", "evaluate", "compare", "predict", "lm", "runs",
+    "runs list", "runs show", "runs report", "runs delete", "info",
+)  # fmt: skip
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tagline.bundle import Bundle
+    from tagline.comparison import compare
     from tagline.dataset import Dataset
     from tagline.errors import TaglineError
     from tagline.evaluation import evaluate
@@ -29,6 +30,7 @@ _PUBLIC = {
     "Run": "tagline.runs:Run",
     "Spec": "tagline.spec:Spec",
     "TaglineError": "tagline.errors:TaglineError",
+    "compare": "tagline.comparison:compare",
     "evaluate": "tagline.evaluation:evaluate",
     "load": "tagline.predictor:load",
     "train": "tagline.training:train",

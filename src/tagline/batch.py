@@ -13,7 +13,7 @@ from tagline.errors import DataError, PlaceError, SpecError
 from tagline.predictor import Predictor
 from tagline.readers import BadRows, Batch, Layout, Source, batches, inspect
 
-OURS = ("label", "labels", "score", "scores", "abstained")
+OURS = ("label", "labels", "score", "scores", "abstained", "set")
 """Keys of an answer; an input column of the same name is kept as `input_...`."""
 
 ROWS_A_GROUP = 10_000
@@ -21,7 +21,9 @@ ROWS_A_GROUP = 10_000
 Row = dict[str, Any]
 
 
-def predict_file(bundle: Bundle, source: str, output: str | Path, *, text: Sequence[str] = ()) -> None:
+def predict_file(
+    bundle: Bundle, source: str, output: str | Path, *, text: Sequence[str] = (), sets: float | None = None
+) -> None:
     """Answer every row of a file into another, whole or not at all."""
     suffix = Path(output).suffix.lower()
     if suffix not in WRITERS:
@@ -31,10 +33,12 @@ def predict_file(bundle: Bundle, source: str, output: str | Path, *, text: Seque
     if source != storage.STANDARD_INPUT and Path(output).exists() and Path(output).samefile(source):
         raise SpecError(f"{output} is also the input", hint="write the answers to another file")
     with storage.writing(storage.local(output)) as file:
-        WRITERS[suffix](answered(bundle, source, text=text), file)
+        WRITERS[suffix](answered(bundle, source, text=text, sets=sets), file)
 
 
-def answered(bundle: Bundle, address: str, *, text: Sequence[str] = ()) -> Iterator[Row]:
+def answered(
+    bundle: Bundle, address: str, *, text: Sequence[str] = (), sets: float | None = None
+) -> Iterator[Row]:  # fmt: skip
     """Each row of a file with its own columns and its answer."""
     predictor = Predictor.of(bundle)
     source = inspect(address, Layout())
@@ -44,7 +48,7 @@ def answered(bundle: Bundle, address: str, *, text: Sequence[str] = ()) -> Itera
     for batch in batches(source, bad=bad):
         rows += len(batch.lines)
         texts = list(_texts(batch, columns))
-        for index, prediction in enumerate(predictor.predict(texts)):
+        for index, prediction in enumerate(predictor.predict(texts, sets=sets)):
             yield _own_columns(batch, index, names) | prediction.to_dict()
     bad.settle()
     if not rows:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from tagline import near_duplicates as near
 from tagline.dataset import SPLITS, Dataset, Example, normalised
 from tagline.splits import Ints
 from tagline.texts import Text
@@ -24,6 +25,10 @@ FEW_SHOTS = 10
 """Training rows a label for which family `fewshot` is worth a try: it was measured with 8, not yet with more."""
 LONG_CHARACTERS = 10_000
 IMBALANCE = 50
+NEAR_TRAIN_ROWS = 100_000
+NEAR_TEST_ROWS = 20_000
+"""Rows among which near-duplicates are looked for: half a minute's work at most."""
+NEAR_SHARE = 0.01
 # What UTF-8 looks like when it was read as Latin-1 or cp1252, the replacement character, and control characters.
 MOJIBAKE = re.compile(r"Ã[\x80-\xbf©¨¤¶¼ª«¢®´±ŸŠ€‰]|â€[™œ\x9d“”¦˜]|ï»¿|\ufffd|[\x00-\x08\x0e-\x1f\x80-\x9f]")
 MISSING = frozenset(("null", "nan", "n/a", "#n/a", "na", "nil", "<na>", "\\n"))
@@ -117,6 +122,28 @@ def leaks(dataset: Dataset) -> Iterator[Finding]:
             "figures measured with such rows in training are too good; mend the files to silence this",
             _rows(dataset, *dataset.leaked),
         )  # fmt: skip
+
+
+def near_duplicates(dataset: Dataset) -> Iterator[Finding]:
+    """Texts of validation or test that are nearly the same as a training text."""
+    train = _some(dataset.splits["train"].rows, NEAR_TRAIN_ROWS)
+    held_out = _some(dataset.select("validation", "test").rows, NEAR_TEST_ROWS)
+    found = near.pairs(dataset.texts(held_out), dataset.texts(train))
+    if found:
+        rows = [row for mine, other, _ in found for row in (held_out[mine], train[other])]
+        looked_at = len(dataset.splits["validation"]) + len(dataset.splits["test"])
+        of = f" (looked at {len(held_out):,} of {looked_at:,})" if len(held_out) < looked_at else ""
+        yield Finding(
+            "near-duplicates", "warning" if len(found) > NEAR_SHARE * len(held_out) else "note",
+            f"{_rows_word(len(found))} of validation and test nearly the same as a training text{of}",
+            "figures may be too good: keep variants of a text in one split, or remove them",
+            _rows(dataset, *rows),
+        )  # fmt: skip
+
+
+def _some(rows: Ints, most: int) -> Ints:
+    """At most so many rows, drawn with a fixed seed."""
+    return rows if len(rows) <= most else np.sort(np.random.default_rng(0).choice(rows, most, replace=False))
 
 
 def label_count(dataset: Dataset) -> Iterator[Finding]:
@@ -267,8 +294,8 @@ def skipped_rows(dataset: Dataset) -> Iterator[Finding]:
 
 CHECKS: tuple[Callable[[Dataset], Iterator[Finding]], ...] = (
     split_sizes, label_count, no_text, skipped_rows, empty_texts, long_texts, odd_characters, contradictions, leaks,
-    unlabelled_rows, rare_labels, untrained_labels, few_shots, missing_values, alike_labels, formula_labels, duplicates,
-    imbalance,
+    near_duplicates, unlabelled_rows, rare_labels, untrained_labels, few_shots, missing_values, alike_labels,
+    formula_labels, duplicates, imbalance,
 )  # fmt: skip
 
 

@@ -100,12 +100,12 @@ def show_report(report: Mapping[str, Any]) -> None:
     if not rows:
         out("nothing was measured: there is no test row")
         return
-    figures = [f"{name} {value:.3f}" for name, value in headline(report)]
+    from tagline.advice import verdict
+
+    figures = [f"{name} {value:.3f}{_ends(test, name)}" for name, value in headline(report)]
     out(f"test, {rows:,} rows:  " + "  ".join(figures))
-    if baseline := report.get("baseline"):
-        answer = baseline.get("label", ", ".join(baseline.get("labels", [])) or "nothing")
-        figure = "accuracy" if report["task"] == "single" else "subset_accuracy"
-        out(f"always answering {shortened(answer, 40)} would reach {figure} {baseline['accuracy']:.3f}")
+    for sentence in verdict(report)[1:]:
+        out(sentence)
     if "coverage" in test:
         of_answered = test["accuracy_of_answered"]
         right = f", {of_answered:.1%} of those right" if of_answered is not None else ""
@@ -119,6 +119,26 @@ def show_report(report: Mapping[str, Any]) -> None:
     out_table(("label", "precision", "recall", "f1", "rows"), shown, right=(1, 2, 3, 4))
     if len(per_label) > 30:
         out(f"... and {len(per_label) - 30} labels more, in the report")
+
+
+def show_comparison(found: Mapping[str, Any]) -> None:
+    """Runs side by side, and whether the best is really better."""
+    names = [
+        name for name in ("accuracy", "macro_f1", "micro_f1", "ece") if found["runs"][0]["figures"][name] is not None
+    ]
+    rows = [
+        (run["name"], run["family"], *(f"{run['figures'][name] or 0:.3f}{_ends(run, name)}" for name in names))
+        for run in found["runs"]
+    ]
+    out_table(("run", "family", *names), rows, right=range(2, 2 + len(names)))
+    out()
+    for difference in found["differences"]:
+        out(difference["sentence"])
+
+
+def _ends(test: Mapping[str, Any], name: str) -> str:
+    ends = test.get("intervals", {}).get(name)
+    return f" ({ends[0]:.3f}-{ends[1]:.3f})" if ends else ""
 
 
 def headline(report: Mapping[str, Any]) -> list[tuple[str, float]]:

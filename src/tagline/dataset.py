@@ -62,6 +62,14 @@ class Split:
 
 
 @dataclass(frozen=True)
+class ColumnValues:
+    """A column that is no text and no label: its different values, and the number of each row's."""
+
+    values: tuple[str, ...]
+    numbers: Ints
+
+
+@dataclass(frozen=True)
 class Dataset:
     """Labelled examples with a fixed label order, named splits and a fingerprint."""
 
@@ -74,6 +82,8 @@ class Dataset:
     bad_rows: tuple[BadRow, ...] = ()
     leaked: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """Rows left out because a given later split holds the same text."""
+    columns: Mapping[str, "ColumnValues"] = field(default_factory=dict, repr=False)
+    """What the columns of `data.slices` say, row by row."""
     _store: "_Store" = field(repr=False, kw_only=True)
 
     def __len__(self) -> int:
@@ -150,7 +160,7 @@ def sources_of(data: Data, split: SplitName) -> list[Source]:
 
 def missing_columns(data: Data, source: Source, split: SplitName) -> list[str]:
     """A line for each column that the spec names and this file lacks."""
-    named = {"text": data.text_columns, "labels": data.label_columns}
+    named = {"text": data.text_columns, "labels": data.label_columns, "slices": data.slices}
     if data.split and split == "train":
         named["split"] = (data.split,)
     return [
@@ -196,6 +206,8 @@ class _Reading:
         self.hashes: list[Ints] = []
         self.lines: list[NDArray[np.int32]] = []
         self.given: list[NDArray[np.int8]] = []
+        self.slices: dict[str, dict[str, int]] = {name: {} for name in data.slices}
+        self.slice_numbers: dict[str, list[Ints]] = {name: [] for name in data.slices}
         self.rows = 0
         self.fingerprint = _Fingerprint(len(data.text_columns))
 
@@ -220,6 +232,9 @@ class _Reading:
             return
         texts = [_strings(_kept(batch.columns[name], kept)) for name in self.data.text_columns]
         self.label_set.add([_kept(batch.columns[name], kept) for name in self.data.label_columns])
+        for name, seen in self.slices.items():
+            cells = _strings(_kept(batch.columns[name], kept))
+            self.slice_numbers[name].append(np.array([seen.setdefault(cell, len(seen)) for cell in cells]))
         arrays = [pa.array(column, pa.large_string()) for column in texts]
         for column, array in zip(self.texts, arrays, strict=True):
             column.append(array)
@@ -264,6 +279,10 @@ class _Reading:
             task=task, labels=labels, pair=len(self.texts) == 2, splits=splits, leaked=leaked,
             fingerprint=self.fingerprint.finished(task, labels, targets),
             sources=tuple(self.sources), bad_rows=tuple(self.bad.rows), _store=store,
+            columns={
+                name: ColumnValues(tuple(seen), np.concatenate(self.slice_numbers[name]))
+                for name, seen in self.slices.items()
+            },
         )  # fmt: skip
 
 

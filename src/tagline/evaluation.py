@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tagline import dataset, report
+from tagline import dataset, gates, report
 from tagline import spec as specs
 from tagline.bundle import Bundle
 from tagline.checks import Finding, skipped_rows
@@ -15,7 +15,7 @@ from tagline.columns import missing_columns
 from tagline.dataset import Dataset, Split
 from tagline.errors import DataError, SpecError
 from tagline.predictor import Predictor
-from tagline.spec import Data
+from tagline.spec import Data, Gates
 
 HOW_FILES_ARE_READ = ("format", "separator", "header", "encoding", "split")
 
@@ -24,24 +24,18 @@ def evaluate(bundle: str | Path, data: str | Path, *overrides: str) -> dict[str,
     """A report of this bundle on that data, every row of it; columns are those the bundle was trained on."""
     opened = Bundle.load(bundle)
     predictor, manifest = Predictor.of(opened), opened.manifest
-    settings = data_for(opened, str(data), overrides)
+    settings, wanted = settings_for(opened, str(data), overrides)
     if problems := missing_columns(settings):
         raise SpecError.listing("the evaluation", problems)
     measured = _in_terms_of(dataset.load(settings), manifest.labels, manifest.task)
+    gates.check_names(wanted, task=measured.task, labels=measured.labels)
     split = measured.splits["test"]
-    answers = predictor.answers(split.texts)
-    return {
-        "format": report.FORMAT,
-        "task": measured.task,
-        "pair": measured.pair,
-        "labels": list(measured.labels),
-        "family": manifest.family,
-        "splits": {"test": len(split)},
-        "test": report.measured(measured, split, answers),
-        "decisions": predictor.decisions.to_dict(),
-        "data": report.described(measured),
-        "findings": report.listed([*skipped_rows(measured), *_seen_before(measured, manifest.fingerprint)]),
-    }
+    raw = predictor.scores(split.texts)
+    return report.build(
+        measured, predictor, family=manifest.family, wanted=wanted,
+        findings=[*skipped_rows(measured), *_seen_before(measured, manifest.fingerprint)],
+        test=report.Outcome(split, raw, predictor.decisions.answers(raw)),
+    )  # fmt: skip
 
 
 def _seen_before(measured: Dataset, trained_on: str) -> Iterator[Finding]:
@@ -51,8 +45,8 @@ def _seen_before(measured: Dataset, trained_on: str) -> Iterator[Finding]:
         yield Finding("trained-on", "warning", message, "measure it on other rows; the run's report has its test split")
 
 
-def data_for(bundle: Bundle, address: str, overrides: Sequence[str]) -> Data:
-    """How to read another file for this bundle: its columns, with formats and encodings looked at anew."""
+def settings_for(bundle: Bundle, address: str, overrides: Sequence[str]) -> tuple[Data, Gates]:
+    """How to read another file for this bundle, its formats and encodings looked at anew, and the bundle's gates."""
     trained = {k: v for k, v in bundle.manifest.spec["data"].items() if k not in HOW_FILES_ARE_READ}
     whole = {
         "train": address,
@@ -61,16 +55,16 @@ def data_for(bundle: Bundle, address: str, overrides: Sequence[str]) -> Data:
         "validation_share": 0.0,
         "test_share": 0.0,
         "fraction": 1.0,
+        "slices": [],
     }
-    raw = specs.override({"data": trained | whole}, overrides)
-    if unknown := sorted(set(raw) - {"data"}):
-        raise SpecError(f"only data.* settings can be changed here, not {unknown[0]}.*")
+    raw = specs.override({"data": trained | whole, "gates": bundle.manifest.spec.get("gates", {})}, overrides)
+    if unknown := sorted(set(raw) - {"data", "gates"}):
+        raise SpecError(f"only data.* and gates.* settings can be changed here, not {unknown[0]}.*")
     problems: list[str] = []
-    settings = specs.check_section("data", raw, problems)
+    settings, wanted = (specs.check_section(name, raw, problems) for name in ("data", "gates"))
     if problems:
         raise SpecError.listing("the evaluation", problems)
-    checked: Data = settings
-    return checked
+    return settings, wanted
 
 
 def _in_terms_of(found: Dataset, labels: tuple[str, ...], task: str) -> Dataset:

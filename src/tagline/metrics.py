@@ -12,12 +12,15 @@ from tagline.errors import SpecError
 if TYPE_CHECKING:
     from tagline.dataset import Task
 
-LOWER_IS_BETTER = {"log_loss"}
+LOWER_IS_BETTER = {"log_loss", "brier", "ece"}
 HEADLINE = {
     "single": ("accuracy", "macro_f1", "weighted_f1", "mcc", "log_loss"),
     "multi": ("micro_f1", "macro_f1", "subset_accuracy", "average_precision", "log_loss"),
 }
 """The figures to show first."""
+RANGES = 15
+"""Of scores, in which they are compared with how often they are true; as most papers have it."""
+CHANCE_DRAWS = 20
 ONE_TASK_ONLY = {
     "balanced_accuracy": "single", "mcc": "single",
     "subset_accuracy": "multi", "jaccard": "multi", "average_precision": "multi",
@@ -59,7 +62,6 @@ def is_close(monitor: str, value: float, best: float | None, *, rows: int) -> bo
 def _single(labels: Sequence[str], truth: NDArray[Any], answers: NDArray[Any], scores: NDArray[Any]) -> dict[str, Any]:
     from sklearn import metrics
 
-    present = np.union1d(truth, answers)
     rows = len(truth)
     confusion = np.zeros((len(labels), len(labels)), dtype=np.int64)
     np.add.at(confusion, (truth, answers), 1)
@@ -68,10 +70,12 @@ def _single(labels: Sequence[str], truth: NDArray[Any], answers: NDArray[Any], s
     recalls = hits[supports > 0] / supports[supports > 0]
     return {
         "accuracy": float(hits.sum() / rows),
-        **_averages(*_f1_parts(hits, supports, answered), supports, present, micro=float(hits.sum() / rows)),
+        **_averages(hits, supports, answered, micro=float(hits.sum() / rows)),
         "balanced_accuracy": float(recalls.mean()),
-        "mcc": float(metrics.matthews_corrcoef(truth, answers)) if len(present) > 1 else None,
+        "mcc": float(metrics.matthews_corrcoef(truth, answers)) if (supports + answered > 0).sum() > 1 else None,
         "log_loss": abs(float(np.log(np.clip(scores[np.arange(rows), truth], 1e-15, 1)).mean())),
+        "brier": float(((scores - one_hot) ** 2).sum(axis=1).mean()),
+        "ece": expected_error(reliability(scores.max(axis=1), answers == truth)),
         "auroc": _mean_over_labels(metrics.roc_auc_score, one_hot, scores),
         "per_label": _per_label(labels, hits, supports, answered, rows),
         "confusion": confusion.tolist(),
@@ -88,20 +92,21 @@ def _multi(labels: Sequence[str], truth: NDArray[Any], answers: NDArray[Any], sc
     union = (truth | answers).sum(axis=1)
     overlap = np.where(union > 0, (truth & answers).sum(axis=1) / np.maximum(union, 1), 1.0)
     clipped = np.clip(scores, 1e-15, 1 - 1e-7)
-    present = np.flatnonzero(supports + answered)
     return {
         "accuracy": subset,
         "subset_accuracy": subset,
-        **_averages(*_f1_parts(hits, supports, answered), supports, present, micro=float(micro)),
+        **_averages(hits, supports, answered, micro=float(micro)),
         "jaccard": float(overlap.mean()),
         "log_loss": abs(float(np.where(truth, np.log(clipped), np.log(1 - clipped)).mean())),
+        "brier": float(((scores - truth) ** 2).mean()),
+        "ece": float(np.mean([expected_error(reliability(*label)) for label in zip(scores.T, truth.T, strict=True)])),
         "average_precision": _mean_over_labels(metrics.average_precision_score, truth, scores),
         "auroc": _mean_over_labels(metrics.roc_auc_score, truth, scores),
         "per_label": _per_label(labels, hits, supports, answered, len(truth)),
     }
 
 
-def _f1_parts(
+def per_label_parts(
     hits: NDArray[Any], supports: NDArray[Any], answered: NDArray[Any]
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Precision, recall and F1 of each label; 0 where there is nothing to divide by."""
@@ -110,26 +115,31 @@ def _f1_parts(
     return precision, recall, 2 * hits / np.maximum(supports + answered, 1)
 
 
-def _averages(
-    precision: NDArray[Any], recall: NDArray[Any], f1: NDArray[Any], supports: NDArray[Any], present: NDArray[Any], *,
-    micro: float,
-) -> dict[str, float | None]:  # fmt: skip
-    """Means over the labels that stand in the truth or the answers."""
-    if len(present) == 0:
-        return dict.fromkeys(("macro_f1", "micro_f1", "weighted_f1", "macro_precision", "macro_recall"))
+def label_averages(hits: NDArray[Any], supports: NDArray[Any], answered: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    """Means over the labels that stand in the truth or the answers; labels are the last axis."""
+    precision, recall, f1 = per_label_parts(hits, supports, answered)
+    present = supports + answered > 0
+    count = np.maximum(present.sum(axis=-1), 1)
     return {
-        "macro_f1": float(f1[present].mean()),
-        "micro_f1": micro,
-        "weighted_f1": float((f1 * supports).sum() / max(1, supports.sum())),
-        "macro_precision": float(precision[present].mean()),
-        "macro_recall": float(recall[present].mean()),
+        "macro_f1": (f1 * present).sum(axis=-1) / count,
+        "weighted_f1": (f1 * supports).sum(axis=-1) / np.maximum(supports.sum(axis=-1), 1),
+        "macro_precision": (precision * present).sum(axis=-1) / count,
+        "macro_recall": (recall * present).sum(axis=-1) / count,
     }
+
+
+def _averages(
+    hits: NDArray[Any], supports: NDArray[Any], answered: NDArray[Any], *, micro: float
+) -> dict[str, float | None]:  # fmt: skip
+    averages: dict[str, Any] = {"micro_f1": micro, **label_averages(hits, supports, answered)}
+    has_any = bool((supports + answered).any())
+    return {name: float(value) if has_any else None for name, value in averages.items()}
 
 
 def _per_label(
     labels: Sequence[str], hits: NDArray[Any], supports: NDArray[Any], answered: NDArray[Any], rows: int
 ) -> dict[str, dict[str, float]]:
-    precision, recall, f1 = _f1_parts(hits, supports, answered)
+    precision, recall, f1 = per_label_parts(hits, supports, answered)
     accuracy = 1 - (supports + answered - 2 * hits) / rows
     return {
         label: {
@@ -144,3 +154,27 @@ def _mean_over_labels(score: Any, truth: NDArray[Any], scores: NDArray[Any]) -> 
     """The mean of a ranking figure over the labels that some rows have and some have not."""
     usable = [i for i in range(truth.shape[1]) if truth[:, i].any() and not truth[:, i].all()]
     return float(np.mean([score(truth[:, i], scores[:, i]) for i in usable])) if usable else None
+
+
+def reliability(confidence: NDArray[Any], is_true: NDArray[Any]) -> list[dict[str, float]]:
+    """Scores in fifteen ranges of equal width: how high they are there, and how often what they say is true."""
+    place = np.clip((confidence * RANGES).astype(np.int64), 0, RANGES - 1)
+    rows = np.bincount(place, minlength=RANGES)
+    said, true = np.bincount(place, confidence, RANGES), np.bincount(place, is_true, RANGES)
+    return [
+        {"rows": int(rows[i]), "score": float(said[i] / rows[i]), "true": float(true[i] / rows[i])}
+        for i in np.flatnonzero(rows)
+    ]
+
+
+def chance_error(confidence: NDArray[Any]) -> float:
+    """The calibration error that scores which are true as often as they say would show on as many rows, by chance."""
+    random = np.random.default_rng(0)
+    drawn = (random.random(len(confidence)) < confidence for _ in range(CHANCE_DRAWS))
+    return float(np.mean([expected_error(reliability(confidence, is_true)) for is_true in drawn]))
+
+
+def expected_error(ranges: Sequence[dict[str, float]]) -> float:
+    """The expected calibration error: how far scores are from how often they are true, over all rows."""
+    total = sum(each["rows"] for each in ranges)
+    return float(sum(each["rows"] * abs(each["score"] - each["true"]) for each in ranges) / max(1, total))

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from tagline import words
 from tagline.bundle import Bundle
-from tagline.decisions import Answers, DecisionLayer
+from tagline.decisions import DecisionLayer
 from tagline.errors import DataError, RunError
-from tagline.models import Classifier, Prediction, Scores
+from tagline.models import Classifier, Prediction, Push, Scores
 
 if TYPE_CHECKING:
     from tagline.texts import Text
@@ -36,12 +37,15 @@ class Predictor:
         """A predictor of this bundle."""
         return cls(bundle.classifier(), bundle.decisions, pair=bundle.manifest.pair)
 
-    def predict(self, texts: "Sequence[Text] | Text") -> list[Prediction]:
-        """An answer for each text; a text by itself is a list of one."""
-        listed: Sequence[Text] = [texts] if isinstance(texts, str) or self._is_pair(texts) else list(texts)  # type: ignore[list-item]
-        return list(self.stream(listed))
+    def predict(self, texts: "Sequence[Text] | Text", *, sets: float | None = None) -> list[Prediction]:
+        """An answer for each text; a text by itself is a list of one.
 
-    def stream(self, texts: "Iterable[Text]") -> Iterator[Prediction]:
+        `sets=0.95` adds to each a set of labels that holds the truth 95 times in 100.
+        """
+        listed: Sequence[Text] = [texts] if isinstance(texts, str) or self._is_pair(texts) else list(texts)  # type: ignore[list-item]
+        return list(self.stream(listed, sets=sets))
+
+    def stream(self, texts: "Iterable[Text]", *, sets: float | None = None) -> Iterator[Prediction]:
         """Answers in the order of the texts, in memory that does not grow with them."""
         remaining = iter(texts)
         number = size = 1  # a few at first: whoever waits for the first answer gets it soon
@@ -49,11 +53,20 @@ class Predictor:
             self._check(some, first=number)
             number += len(some)
             size = min(2 * size, TEXTS_AT_ONCE)
-            yield from self.decisions.predictions(self.decisions.answers(self._classifier.scores(some)))
+            answers = self.decisions.answers(self._classifier.scores(some))
+            yield from self.decisions.predictions(answers, coverage=sets)
 
-    def answers(self, texts: "Sequence[Text]") -> Answers:
-        """The same answers as arrays, for measuring."""
-        return self.decisions.answers(scored(self._classifier, texts, labels=len(self.decisions.labels)))
+    def scores(self, texts: "Sequence[Text]") -> Scores:
+        """The model's own scores, before the decision layer, for measuring."""
+        return scored(self._classifier, texts, labels=len(self.decisions.labels))
+
+    def explain(self, text: "Text", label: str) -> list[Push]:
+        """The pieces of a text and how far each moves the answer towards a label."""
+        if label not in self.decisions.labels:
+            known = ", ".join(self.decisions.labels)
+            raise DataError(f'this bundle has no label "{label}"', hint=f"it has: {known}")
+        self._check([text], first=1)
+        return words.pushes(self._classifier, text, self.decisions.labels.index(label))
 
     def _is_pair(self, texts: object) -> bool:
         return self.pair and isinstance(texts, tuple) and len(texts) == 2 and all(isinstance(t, str) for t in texts)

@@ -1,78 +1,164 @@
-"""The report: what was measured, as JSON, and the model card."""
+"""The report: everything that was measured, as facts for programs and for the pages made of them."""
 
 import json
-import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tagline import metrics
-from tagline.bundle import Manifest
+from tagline import advice, gates, intervals, metrics, mistakes, slices
 from tagline.checks import Finding
 from tagline.dataset import SPLITS, Dataset, Split
-from tagline.decisions import Answers, DecisionLayer
+from tagline.decisions import AS_THEY_ARE, DIGITS, Answers, DecisionLayer, are_right, confidence
+from tagline.models import Scores
+from tagline.predictor import Predictor
 
-FORMAT = 1
+if TYPE_CHECKING:
+    from tagline.spec import Gates
+
+FORMAT = 2
+SET_COVERAGES = (0.8, 0.9, 0.95, 0.99)
+THRESHOLDS = tuple(round(number / 50, 2) for number in range(1, 50))
+COVERAGE_POINTS = 100
+EXPLAINED = 24
+EXPLAINED_CHARACTERS = 200_000
+"""To be scored for explanations, so that long texts do not take minutes."""
+MOST_POINTS = 400
+"""Of the loss curve."""
+
+Figures = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a model said about a split: its own scores, and the answers made of them."""
+
+    split: Split
+    raw: Scores
+    answers: Answers
 
 
 def build(
     dataset: Dataset,
-    decisions: DecisionLayer,
+    predictor: Predictor,
     *,
     family: str,
     findings: Sequence[Finding],
-    answers: Mapping[str, Answers],
+    wanted: "Gates",
+    test: Outcome,
+    validation: Outcome | None = None,
+    losses: Mapping[str, float] | None = None,
+    baselines: Mapping[str, Figures] | None = None,
+    history: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Everything measured on a dataset. The same spec, data and seed give the same report."""
-    return {
+    layer = predictor.decisions
+    figures = measured(dataset, test.split, test.answers)
+    if len(test.split):
+        bounds = intervals.bootstrap(dataset.task, truth=test.split.targets, answers=test.answers.chosen)
+        figures["intervals"] = {name: list(ends) for name, ends in bounds.items()}
+    held_out = {"test": test} | ({"validation": validation} if validation else {})
+    report: dict[str, Any] = {
         "format": FORMAT,
         "task": dataset.task,
         "pair": dataset.pair,
         "labels": list(dataset.labels),
         "family": family,
-        "splits": {name: len(dataset.splits[name]) for name in SPLITS},
-        "test": measured(dataset, dataset.splits["test"], answers["test"]),
-        "validation": measured(dataset, dataset.splits["validation"], answers["validation"]),
-        "baseline": majority(dataset),
-        "decisions": decisions.to_dict(),
+        "splits": {name: len(dataset.splits[name]) for name in SPLITS} if validation else {"test": len(test.split)},
+        "test": figures,
+        **({"validation": measured(dataset, validation.split, validation.answers)} if validation else {}),
+        "baselines": dict(baselines or {}),
+        "gates": gates.results(wanted, figures),
+        "decisions": layer.to_dict(),
+        "calibration": _calibration(dataset, layer, test, losses or {}),
+        "coverage": _coverage(test),
+        "sets": _sets(layer, test),
+        "thresholds": _threshold_curves(dataset, test),
+        "history": dict(history or {}),
+        "mistakes": _explained(predictor, mistakes.confident(dataset, test.split, test.answers)),
+        "confusions": mistakes.confused(dataset, test.split, test.answers),
+        "suspects": mistakes.suspects(dataset, {name: (each.split, each.answers) for name, each in held_out.items()}),
+        "slices": _slices(dataset, test),
         "data": described(dataset),
         "findings": listed(findings),
     }
+    return report | {"advice": advice.next_steps(report)}
 
 
-def listed(findings: Sequence[Finding]) -> list[dict[str, str]]:
-    """What the checks found, without the rows."""
-    return [{"code": f.code, "severity": f.severity, "message": f.message, "advice": f.advice} for f in findings]
+def with_learning_curve(report: Mapping[str, Any], curve: Mapping[str, Any]) -> dict[str, Any]:
+    """The report of a run for which a learning curve was made after it."""
+    added = {**report, "learning_curve": dict(curve)}
+    return added | {"advice": advice.next_steps(added)}
 
 
-def measured(dataset: Dataset, split: Split, answers: Answers) -> dict[str, Any]:
+def history_of(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The losses and evaluations among a run's events, thinned to what a chart can show."""
+    steps = [
+        {"step": event["step"], "loss": event["loss"], "stage": event.get("stage", "")}
+        for event in events
+        if event["event"] == "step"
+    ]
+    kept = np.unique(np.linspace(0, len(steps) - 1, min(len(steps), MOST_POINTS)).round().astype(int))
+    evaluations = [
+        {"step": event["step"], "value": event["value"], "kept": event["best"]}
+        for event in events
+        if event["event"] == "evaluation" and event["value"] is not None
+    ]
+    monitor = next((event["monitor"] for event in events if event["event"] == "evaluation"), "")
+    return {"steps": [steps[i] for i in kept] if steps else [], "evaluations": evaluations, "monitor": monitor}
+
+
+def listed(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+    """What the checks found, each with a few places to look at."""
+    return [
+        {
+            "code": finding.code, "severity": finding.severity, "message": finding.message, "advice": finding.advice,
+            "places": [f"{row.file}:{row.line}" for row in finding.rows],
+        }
+        for finding in findings
+    ]  # fmt: skip
+
+
+def measured(dataset: Dataset, split: Split, answers: Answers) -> Figures:
     """The figures of one split, and with abstention how many answers were given and how good those are."""
     figures = metrics.measure(
         dataset.task, dataset.labels, truth=split.targets, answers=answers.chosen, scores=answers.scores
     )  # fmt: skip
     if len(split) and answers.abstained.any():
         given = ~answers.abstained
-        right = answers.chosen[given] == split.targets[given]
+        right = are_right(answers.chosen, split.targets)[given]
         figures["coverage"] = float(given.mean())
-        figures["accuracy_of_answered"] = (
-            float((right if right.ndim == 1 else right.all(1)).mean()) if given.any() else None
-        )
+        figures["accuracy_of_answered"] = float(right.mean()) if given.any() else None
+        ends = intervals.share_interval(int(right.sum()), len(right))
+        figures["accuracy_of_answered_interval"] = list(ends) if given.any() else None
     return figures
 
 
-def majority(dataset: Dataset) -> dict[str, Any]:
+def majority(dataset: Dataset) -> Figures:
     """What answering the most frequent training label everywhere would reach on test."""
     train, test = dataset.splits["train"].targets, dataset.splits["test"].targets
     if not len(train) or not len(test):
         return {}
     if dataset.task == "single":
-        most = int(np.bincount(train).argmax())
-        return {"label": dataset.labels[most], "accuracy": float((test == most).mean())}
-    kinds, counts = np.unique(train, axis=0, return_counts=True)
-    usual = kinds[counts.argmax()]
-    names = [label for label, hot in zip(dataset.labels, usual, strict=True) if hot]
-    return {"labels": names, "accuracy": float((test == usual).all(axis=1).mean())}
+        most: Any = int(np.bincount(train).argmax())
+        answers: NDArray[Any] = np.full(len(test), most)
+        named = {"answer": [dataset.labels[most]]}
+    else:
+        kinds, counts = np.unique(train, axis=0, return_counts=True)
+        most = kinds[counts.argmax()]
+        answers = np.tile(most, (len(test), 1))
+        named = {"answer": [dataset.labels[i] for i in np.flatnonzero(most)]}
+    return named | compared(dataset, answers)
+
+
+def compared(dataset: Dataset, answers: NDArray[Any]) -> Figures:
+    """The few figures of another model's answers on test that a report puts beside its own."""
+    truth = dataset.splits["test"].targets
+    scores = np.eye(len(dataset.labels))[answers] if dataset.task == "single" else answers.astype(np.float64)
+    figures = metrics.measure(dataset.task, dataset.labels, truth=truth, answers=answers, scores=scores)
+    return {name: figures[name] for name in ("accuracy", "macro_f1", "micro_f1")}
 
 
 def described(dataset: Dataset) -> dict[str, Any]:
@@ -86,10 +172,11 @@ def described(dataset: Dataset) -> dict[str, Any]:
     }
 
 
-def predictions(dataset: Dataset, split: Split, answers: Answers, decisions: DecisionLayer) -> list[str]:
+def predictions(dataset: Dataset, outcome: Outcome, decisions: DecisionLayer) -> list[str]:
     """Each row of a split as a JSON line: text, truth, and the answer as `predict` gives it."""
     lines = []
-    for row, text, answer in zip(split.rows, split.texts, decisions.predictions(answers), strict=True):
+    answers = decisions.predictions(outcome.answers)
+    for row, text, answer in zip(outcome.split.rows, outcome.split.texts, answers, strict=True):
         truth = dataset.label_names(int(row))
         labelled = {"truth": truth[0]} if dataset.task == "single" else {"truth": list(truth)}
         file, line = dataset.place(int(row))
@@ -98,49 +185,115 @@ def predictions(dataset: Dataset, split: Split, answers: Answers, decisions: Dec
     return lines
 
 
-def model_card(manifest: Manifest, report: dict[str, Any]) -> str:
-    """The bundle's README: what it is, how good, on what, and how to use it."""
-    figures = report["test"]
-    rows = [
-        f"| {name} | {figures[name]:.3f} |" for name in metrics.HEADLINE[manifest.task] if figures.get(name) is not None
-    ]
-    per_label = [
-        f"| {_markdown(name)} | {f['precision']:.2f} | {f['recall']:.2f} | {f['f1']:.2f} | {f['support']} |"
-        for name, f in figures.get("per_label", {}).items()
-    ]
-    splits = ", ".join(f"{rows} {name}" for name, rows in report["splits"].items())
-    warnings = [f"- {_markdown(finding['message'])}" for finding in report["findings"] if finding["severity"] != "note"]
-    text = "(first text, second text)" if manifest.pair else '"a text"'
-    return "\n".join([
-        "# A text classifier made by Tagline",
-        "",
-        f"Family `{manifest.family}`, task `{manifest.task}`{', pairs of texts' if manifest.pair else ''}, "
-        f"{len(manifest.labels)} labels. Rows: {splits}.",
-        "",
-        "## How good it is",
-        "",
-        f"Measured on the {report['splits']['test']} rows of the test split, which it never saw in training.",
-        "",
-        "| figure | test |", "|---|---|", *rows,
-        "",
-        "| label | precision | recall | F1 | rows |", "|---|---|---|---|---|", *per_label,
-        "",
-        "## What to know about its data",
-        "",
-        *(warnings or ["- the checks found nothing to warn about"]),
-        f"- fingerprint `{manifest.fingerprint[:16]}`",
-        "",
-        "## How to use it",
-        "",
-        "```python", "import tagline", "", 'predictor = tagline.load("bundle")', f"predictor.predict([{text}])", "```",
-        "",
-        "Its answers are for texts like those it learned from. "
-        + ("A text about something else still gets one of its labels, unless abstention is set."
-           if manifest.task == "single" else "A text about something else may get labels all the same."),
-        "",
-    ])  # fmt: skip
+def _calibration(dataset: Dataset, layer: DecisionLayer, test: Outcome, losses: Mapping[str, float]) -> Figures:
+    """How far scores could be believed before and after, on test."""
+    if not len(test.split):
+        return {}
+    plain = replace(layer, calibration=AS_THEY_ARE).answers(test.raw)
+    parts = {"before": plain, "after": test.answers}
+    figures = {
+        when: metrics.measure(
+            dataset.task, dataset.labels, truth=test.split.targets, answers=answers.chosen, scores=answers.scores
+        )
+        for when, answers in parts.items()
+    }  # fmt: skip
+    return {
+        "method": layer.calibration.method,
+        "losses": dict(losses),
+        "ece_by_chance": _chance_error(test.answers),
+        **{when: {key: found[key] for key in ("ece", "brier", "log_loss")} for when, found in figures.items()},
+        "reliability": {when: _reliability(test.split, answers) for when, answers in parts.items()},
+    }
 
 
-def _markdown(text: str) -> str:
-    """A text from the data that Markdown shows as it is: no table cell, link or tag comes of it."""
-    return re.sub(r"([\\`*_{}\[\]<>()#+!|~])", r"\\\1", " ".join(text.split()))
+def _chance_error(answers: Answers) -> float:
+    if answers.chosen.ndim == 1:
+        return metrics.chance_error(answers.scores.max(axis=1))
+    return float(np.mean([metrics.chance_error(of_label) for of_label in answers.scores.T]))
+
+
+def _reliability(split: Split, answers: Answers) -> list[dict[str, float]]:
+    if split.targets.ndim == 2:
+        return metrics.reliability(answers.scores.ravel(), split.targets.ravel())
+    return metrics.reliability(answers.scores.max(axis=1), answers.chosen == split.targets)
+
+
+def _coverage(test: Outcome) -> list[dict[str, float]]:
+    """What abstaining below each of some scores would come to on test: texts answered, and how many of them right."""
+    if not len(test.split):
+        return []
+    sure = confidence(test.answers.scores.round(DIGITS), test.answers.chosen)
+    order = np.argsort(-sure, kind="stable")
+    right = np.cumsum(are_right(test.answers.chosen, test.split.targets)[order])
+    rows = len(order)
+    ends = np.unique(np.linspace(0, rows - 1, min(rows, COVERAGE_POINTS)).round().astype(int))
+    # Equal scores are answered together: each point stands at the last row with its score.
+    ends = np.unique(np.searchsorted(-sure[order], -sure[order][ends], side="right") - 1)
+    return [
+        {"below": _short(sure[order][end]), "coverage": _short(answered / rows), "right": _short(right[end] / answered)}
+        for end, answered in zip(ends, ends + 1, strict=True)
+    ]  # fmt: skip
+
+
+def _short(value: Any) -> float:
+    return round(float(value), 4)
+
+
+def _sets(layer: DecisionLayer, test: Outcome) -> list[dict[str, float]]:
+    """For some promises of coverage what was kept on test, and how many labels it took."""
+    if not layer.floors or not len(test.split):
+        return []
+    found = []
+    for promised in SET_COVERAGES:
+        sets = layer.sets(test.answers, coverage=promised)
+        truth = test.split.targets
+        covered = sets[np.arange(len(truth)), truth] if truth.ndim == 1 else (sets | ~truth.astype(bool)).all(axis=1)
+        found.append({"promised": promised, "reached": float(covered.mean()), "labels": float(sets.sum(axis=1).mean())})
+    return found
+
+
+def _threshold_curves(dataset: Dataset, test: Outcome) -> dict[str, Any]:
+    """Task `multi`: precision, recall and F1 of each label on test over the threshold."""
+    if dataset.task == "single" or not len(test.split):
+        return {}
+    truth = test.split.targets.astype(bool)
+    by_threshold = [
+        metrics.per_label_parts(
+            (truth & (test.answers.scores >= at)).sum(axis=0),
+            truth.sum(axis=0),
+            (test.answers.scores >= at).sum(axis=0),
+        )
+        for at in THRESHOLDS
+    ]
+    names = ("precision", "recall", "f1")
+    return {
+        "at": list(THRESHOLDS),
+        "labels": {
+            label: {name: [round(float(parts[k][i]), 3) for parts in by_threshold] for k, name in enumerate(names)}
+            for i, label in enumerate(dataset.labels)
+        },
+    }
+
+
+def _slices(dataset: Dataset, test: Outcome) -> list[dict[str, Any]]:
+    if not len(test.split):
+        return []
+    found = slices.find(dataset, test.split, are_right(test.answers.chosen, test.split.targets))
+    return [asdict(each) | {"is_worse": each.is_worse} for each in found]
+
+
+def _explained(predictor: Predictor, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same rows, the first of them with the words that pushed the wrong answer."""
+    left = EXPLAINED_CHARACTERS
+    for row in rows[:EXPLAINED]:
+        text = row["text"]
+        size = sum(map(len, text)) if isinstance(text, tuple) else len(text)
+        left -= size * min(size // 5 + 1, 48)
+        if left < 0:
+            break
+        if label := next((name for name in row["answer"] if name not in row["truth"]), None):
+            row["pushed_to"] = label
+            row["pushes"] = [
+                [push.start, push.end, round(push.weight, 3), push.side] for push in predictor.explain(text, label)
+            ]
+    return rows

@@ -99,6 +99,10 @@ class Run:
         """The spec as it was resolved."""
         return specs.load(self.directory / "spec.toml")
 
+    def spec_text(self) -> str:
+        """The spec as its file has it, every default written out."""
+        return (self.directory / "spec.toml").read_text("utf-8")
+
     def lock(self) -> dict[str, Any]:
         """What the run depends on: data, versions, device, seed."""
         return self._read("lock.json")
@@ -106,6 +110,14 @@ class Run:
     def report(self) -> dict[str, Any] | None:
         """The report, once there is one."""
         return self._read("report.json") if (self.directory / "report.json").is_file() else None
+
+    def predictions(self) -> list[dict[str, Any]]:
+        """The test rows with truth and answer, in order."""
+        path = self.directory / "predictions.jsonl"
+        try:
+            return [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]
+        except (OSError, ValueError) as error:
+            raise self._damaged(path.name, error) from error
 
     def state(self) -> State:
         """Where the run stands; one whose process is gone has failed, whatever its file still says."""
@@ -126,11 +138,15 @@ class Run:
 
     def write_json(self, name: str, value: Any) -> None:
         """A JSON file of the run, whole."""
-        storage.write_text(self.directory / name, _json(value))
+        self.write_text(name, _json(value))
+
+    def write_text(self, name: str, text: str) -> None:
+        """A text file of the run, whole."""
+        storage.write_text(self.directory / name, text)
 
     def write_lines(self, name: str, lines: Sequence[str]) -> None:
         """A file of lines, whole."""
-        storage.write_text(self.directory / name, "".join(f"{line}\n" for line in lines))
+        self.write_text(name, "".join(f"{line}\n" for line in lines))
 
     @contextmanager
     def held(self) -> Iterator[None]:

@@ -29,11 +29,12 @@ from tagline.errors import PlaceError, SpecError
 DEFAULT_FAMILY = "encoder"
 
 Share = Annotated[float, Field(ge=0, lt=1)]
+Gate = Annotated[float, Field(ge=0, le=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 """What every random generator in use takes."""
 Monitor = Literal[
     "accuracy", "macro_f1", "micro_f1", "weighted_f1", "balanced_accuracy", "mcc", "log_loss", "auroc",
-    "subset_accuracy", "jaccard", "average_precision",
+    "subset_accuracy", "jaccard", "average_precision", "brier", "ece",
 ]  # fmt: skip
 
 
@@ -59,6 +60,7 @@ class Data(Section):
     label_separator: str = Field("", description='"|": several labels in one column, task multi')
     none_label: str = Field("", description="task multi: the name given to a row with no label")
     split: str = Field("", description="a column that says train, validation or test for each row")
+    slices: tuple[str, ...] = Field((), description="columns by whose values the report looks for texts that do worse")
     format: Literal["auto", "csv", "tsv", "jsonl", "parquet", "lines", "automl"] = Field(
         "auto", description='or csv tsv jsonl parquet automl, or lines ("text<separator>label", split at the last one)'
     )
@@ -128,14 +130,29 @@ class Training(Section):
     seed: Seed = Field(42, description="of everything random in training")
     max_minutes: float = Field(0, ge=0, description="a budget; 0: none")
     log_every: int = Field(50, ge=1, description="steps between two events")
+    baseline: bool = Field(True, description="learn family linear too, from up to 10,000 rows, to compare with")
+
+
+class Goal(Section):
+    """What a threshold is set for, instead of F1: as many answers as this precision or this recall allows."""
+
+    precision: Share = 0.0
+    recall: Share = 0.0
+
+    @model_validator(mode="after")
+    def _one_goal(self) -> Self:
+        if bool(self.precision) == bool(self.recall):
+            raise ValueError("name a precision or a recall, one of them")
+        return self
 
 
 class Decisions(Section):
     """How scores become answers."""
 
     calibrate: bool = Field(True, description="make a score of 0.8 right 8 times in 10, on the validation split")
-    thresholds: Annotated[float, Field(gt=0, lt=1)] | Literal["tuned"] = Field(
-        "tuned", description="task multi: per label, for F1; or one number for all"
+    thresholds: Annotated[float, Field(gt=0, lt=1)] | Literal["tuned"] | Goal = Field(
+        "tuned",
+        description="task multi: per label, for F1; or one number for all, or { precision = 0.9 } or { recall = 0.9 }",
     )
     abstain_below: float = Field(0.0, ge=0, le=1, description="answer only at this score or above; 0: always")
     target_precision: float = Field(
@@ -147,6 +164,29 @@ class Decisions(Section):
         if self.abstain_below and self.target_precision:
             raise ValueError("abstain_below and target_precision both say when to abstain; keep one")
         return self
+
+
+class Gates(Section):
+    """Figures of the test split that must be reached, else the command ends with exit code 1; 0: no gate."""
+
+    accuracy: Gate = Field(0.0, description="at least")
+    macro_f1: Gate = Field(0.0, description="at least")
+    micro_f1: Gate = Field(0.0, description="at least")
+    weighted_f1: Gate = Field(0.0, description="at least")
+    balanced_accuracy: Gate = Field(0.0, description="at least; task single")
+    mcc: Gate = Field(0.0, description="at least; task single")
+    auroc: Gate = Field(0.0, description="at least")
+    subset_accuracy: Gate = Field(0.0, description="at least; task multi")
+    jaccard: Gate = Field(0.0, description="at least; task multi")
+    average_precision: Gate = Field(0.0, description="at least; task multi")
+    log_loss: float = Field(0.0, ge=0, description="at most")
+    brier: float = Field(0.0, ge=0, description="at most")
+    ece: Gate = Field(0.0, description="at most: expected calibration error")
+    coverage: Gate = Field(0.0, description="at least: the share of texts answered, where it may abstain")
+    accuracy_of_answered: Gate = Field(0.0, description="at least, where it may abstain")
+    per_label_precision: dict[str, Gate] = Field({}, description="at least, for labels by name")
+    per_label_recall: dict[str, Gate] = Field({}, description="at least, for labels by name")
+    per_label_f1: dict[str, Gate] = Field({}, description="at least, for labels by name")
 
 
 class Range(Section):
@@ -227,6 +267,7 @@ class Spec(Section):
     model: SerializeAsAny[BaseModel]
     training: Training
     decisions: Decisions
+    gates: Gates
     tuning: Tuning
     tracking: Tracking
     vertex: Vertex
@@ -243,7 +284,7 @@ class Spec(Section):
 
 SECTIONS: dict[str, type[Section]] = {
     "data": Data, "training": Training, "decisions": Decisions,
-    "tuning": Tuning, "tracking": Tracking, "vertex": Vertex,
+    "gates": Gates, "tuning": Tuning, "tracking": Tracking, "vertex": Vertex,
 }  # fmt: skip
 
 
@@ -293,7 +334,15 @@ def override(raw: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
         table = tables.setdefault(section, {})
         if not isinstance(table, dict):
             raise SpecError(f'cannot set {key}: "{section}" is not a section')
-        table[leaf] = _toml_value(value)
+        name, dot, label = leaf.partition(".")
+        if section == "gates" and dot:  # gates.per_label_recall.urgent=0.9
+            by_label = table.get(name, {})
+            table[name] = {
+                **(by_label if isinstance(by_label, Mapping) else {}),
+                label.strip("\"'"): _toml_value(value),
+            }
+        else:
+            table[leaf] = _toml_value(value)
     return tables
 
 

@@ -13,14 +13,30 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Self
 
+import numpy as np
 from pydantic import BaseModel
 
-from tagline import __version__, bundle, checks, dataset, locks, metrics, registry, report, storage, trackers, workers
+from tagline import (
+    __version__,
+    bundle,
+    cards,
+    checks,
+    dataset,
+    gates,
+    locks,
+    metrics,
+    pages,
+    registry,
+    report,
+    storage,
+    trackers,
+    workers,
+)
 from tagline.bundle import load_classifier
 from tagline.checks import Finding
 from tagline.columns import complete, resolve
-from tagline.dataset import Dataset
-from tagline.decisions import DecisionLayer
+from tagline.dataset import Dataset, Split
+from tagline.decisions import Tuned, tune
 from tagline.errors import DataError, Interrupted, RunError, SpecError, TaglineError
 from tagline.models import Classifier, Scores, Step
 from tagline.predictor import Predictor, scored
@@ -34,6 +50,11 @@ Event = dict[str, Any]
 
 CHECKPOINT_EVERY_S = 300.0
 """Where evaluations are further apart, so that a machine taken away costs minutes and not an epoch."""
+
+BASELINE = "linear"
+BASELINE_OPTIONS: dict[str, Any] = {"strength": 4.0, "characters": 4, "max_features": 50_000}
+BASELINE_ROWS = 10_000
+"""With these it takes half a minute at most, and is within a point of the family at its best."""
 
 
 def train(
@@ -80,6 +101,7 @@ def start(spec: Spec, *, runs: Path, command: str, job: str = "") -> Iterator[Ev
         check_sharing(spec)
     data = dataset.load(spec.data)
     metrics.check_monitor(spec.training.monitor, data.task)
+    gates.check_names(spec.gates, task=data.task, labels=data.labels)
     findings = _examined(data)
     given = [_new_model(spec, data, spec.model)]
     lock = locks.lock_of(spec, data, command=command, job=job)
@@ -174,7 +196,14 @@ def _new_model(spec: Spec, data: Dataset, options: BaseModel) -> Classifier:
 
 def unused_settings(training: Training, family: str) -> list[str]:
     """Settings of `[training]` that were changed and that this family does not read."""
-    uses = registry.find("models", family).uses | {"monitor", "patience", "max_minutes", "log_every", "seed"}
+    uses = registry.find("models", family).uses | {
+        "monitor",
+        "patience",
+        "max_minutes",
+        "log_every",
+        "seed",
+        "baseline",
+    }
     return [
         f"training.{key} has no effect on family {family}"
         for key, field in Training.model_fields.items()
@@ -322,8 +351,7 @@ class _Attempt:
         value, is_gain, is_kept = None, True, True
         if len(split):
             scores = self._scores(split.texts)
-            layer = self._decision_layer(scores)
-            figures = report.measured(self.data, split, layer.answers(scores))
+            figures = report.measured(self.data, split, self._tuned(scores).answers)
             value = figures.get(monitor)
             if value is None:
                 hint = "set another training.monitor"
@@ -353,18 +381,17 @@ class _Attempt:
         self.progress = replace(self.progress, last=name, events=events, seconds=clock.seconds(), stopped=stopped)
         self.run.write_progress(self.progress)
 
-    def _decision_layer(self, scores: Any) -> DecisionLayer:
+    def _tuned(self, scores: Scores) -> Tuned:
+        """The decision layer that these scores of the validation rows come to."""
         truth = self.data.splits["validation"].targets
-        return DecisionLayer.fit(
-            self.spec.decisions, task=self.data.task, labels=self.data.labels, scores=scores, truth=truth
-        )  # fmt: skip
+        return tune(self.spec.decisions, task=self.data.task, labels=self.data.labels, scores=scores, truth=truth)
 
-    def _unkept_promises(self, layer: DecisionLayer, held_out: Any) -> Iterator[str]:
+    def _unkept_promises(self, tuned: Tuned) -> Iterator[str]:
         """What the spec asks of the decision layer and the validation rows do not allow."""
         target, validation = self.spec.decisions.target_precision, self.data.splits["validation"]
         if not target:
             return
-        figures = report.measured(self.data, validation, layer.answers(held_out))
+        figures = report.measured(self.data, validation, tuned.answers)
         reached = figures.get("accuracy_of_answered", figures.get("accuracy"))
         if reached is None or reached < target:
             shown = "cannot be measured" if reached is None else f"is {reached:.2f}"
@@ -376,35 +403,63 @@ class _Attempt:
         best = load_classifier(self.family, self.run.checkpoint(self.progress.best))
         validation, test = self.data.splits["validation"], self.data.splits["test"]
         held_out = scored(best, validation.texts, labels=len(self.data.labels))
-        layer = self._decision_layer(held_out)
+        tuned = self._tuned(held_out)
         has_time = not 0 < 60 * self.spec.training.max_minutes <= self.progress.seconds
-        for message in self._unkept_promises(layer, held_out):
+        for message in self._unkept_promises(tuned):
             yield self._event("warning", message=message)
         final = best
         if best.refits and len(validation) and has_time:
             yield {"event": "phase", "message": "learning once more, with the validation rows too"}
             final = self._refitted()
+        baselines = {"majority": report.majority(self.data)}
+        if self.spec.training.baseline and self.family != BASELINE and len(test) and has_time:
+            yield {"event": "phase", "message": "learning family linear, to compare with"}
+            baselines["linear"] = self._linear_baseline()
+        yield {"event": "phase", "message": "measuring"}
         made: dict[str, Any] = {}
 
         def fill(directory: Path) -> dict[str, Any]:
             final.save(directory)
-            predictor = Predictor(load_classifier(self.family, directory), layer, pair=self.data.pair)
-            answers = {"validation": layer.answers(held_out), "test": predictor.answers(test.texts)}
+            predictor = Predictor(load_classifier(self.family, directory), tuned.layer, pair=self.data.pair)
+            raw = predictor.scores(test.texts)
+            outcome = report.Outcome(test, raw, tuned.layer.answers(raw))
             made["report"] = report.build(
-                self.data, layer, family=self.family, findings=self.findings, answers=answers
+                self.data, predictor, family=self.family, findings=self.findings, wanted=self.spec.gates, test=outcome,
+                validation=report.Outcome(validation, held_out, tuned.answers), losses=tuned.losses,
+                baselines=baselines, history=report.history_of(self.run.events()),
             )  # fmt: skip
-            made["predictions"] = report.predictions(self.data, test, answers["test"], layer)
+            made["predictions"] = report.predictions(self.data, outcome, tuned.layer)
             return {
                 "tagline": __version__, "task": self.data.task, "pair": self.data.pair, "labels": self.data.labels,
                 "family": self.family, "spec": self.spec.model_dump(mode="json"),
-                "fingerprint": self.data.fingerprint, "decisions": layer.to_dict(),
+                "fingerprint": self.data.fingerprint, "decisions": tuned.layer.to_dict(),
                 "figures": _plain(made["report"]["test"]),
             }  # fmt: skip
 
-        bundle.write(self.run.bundle, fill=fill, card=lambda manifest: report.model_card(manifest, made["report"]))
+        bundle.write(self.run.bundle, fill=fill, card=lambda manifest: cards.model_card(manifest, made["report"]))
         self.run.write_lines("predictions.jsonl", made["predictions"])
-        self.run.write_json("report.json", made["report"])
+        pages.write_report(self.run, made["report"])
         yield self._event("finished", run=str(self.run.directory), figures=_plain(made["report"]["test"]))
+
+    def _linear_baseline(self) -> dict[str, Any]:
+        """What family linear reaches on the same splits, learned in seconds from a part of a large training split."""
+        train = self.data.splits["train"]
+        rows = train.rows
+        if len(rows) > BASELINE_ROWS:
+            rows = np.sort(np.random.default_rng(self.spec.training.seed).choice(rows, BASELINE_ROWS, replace=False))
+        some = Split(self.data.texts(rows), self.data.targets[rows], rows)
+        family = registry.find("models", BASELINE)
+        model: Classifier = family.create(
+            family.Options(**BASELINE_OPTIONS), training=self.spec.training, task=self.data.task,
+            labels=self.data.labels, pair=self.data.pair,
+        )  # fmt: skip
+        for _ in model.fit(some, self.data.select(), seed=self.spec.training.seed):
+            pass
+        labels = len(self.data.labels)
+        tuned = self._tuned(scored(model, self.data.splits["validation"].texts, labels=labels))
+        answers = tuned.layer.answers(scored(model, self.data.splits["test"].texts, labels=labels))
+        limited = {"train_rows": len(rows)} if len(rows) < len(train) else {}
+        return limited | report.compared(self.data, answers.chosen)
 
     def _refitted(self) -> Classifier:
         """The model that won, learned again with the validation rows too: they have done their work by now."""

@@ -10,9 +10,10 @@ SRC = Path(__file__).parents[2] / "src" / "tagline"
 
 ORDER = (
     "errors", "registry", "spec", "storage", "devices", "workers", "cluster", "encoding", "readers", "splits",
-    "texts", "dataset", "columns", "unlabelled", "checks", "tokens", "batches", "models", "language_models",
-    "metrics", "decisions", "bundle", "predictor", "batch", "report", "evaluation", "runs", "locks", "trackers",
-    "training", "console", "cli",
+    "texts", "dataset", "columns", "unlabelled", "near_duplicates", "checks", "tokens", "batches", "models",
+    "language_models", "metrics", "intervals", "calibration", "decisions", "words", "bundle", "predictor", "batch",
+    "label_errors", "mistakes", "slices", "gates", "advice", "report", "cards", "charts", "evaluation", "runs", "pages",
+    "comparison", "locks", "trackers", "training", "learning_curve", "console", "cli",
 )  # fmt: skip
 READERS = ("delimited", "jsonlines", "lines", "automl", "parquet", "hub")
 """Inside readers/: a file imports only the contract and what stands before it."""

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from tagline.cli import check, evaluate, info, init, lm, predict, runs, train
+from tagline.cli import check, compare, evaluate, info, init, lm, predict, runs, train
 from tagline.errors import Interrupted, PlaceError, SpecError
 
 app = typer.Typer(
@@ -32,7 +32,9 @@ def tagline(version: Annotated[bool, typer.Option("--version", help="Show the ve
         raise typer.Exit
 
 
-for command in (init.init, check.check, train.train, evaluate.evaluate, predict.predict, lm.lm, info.info):
+for command in (
+    init.init, check.check, train.train, evaluate.evaluate, compare.compare, predict.predict, lm.lm, info.info,
+):  # fmt: skip
     app.command()(command)
 app.add_typer(runs.app, name="runs")
 

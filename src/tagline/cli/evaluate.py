@@ -12,18 +12,28 @@ def evaluate(
     bundle: BundleName,
     data: Annotated[str, typer.Argument(metavar="DATA", help="A file of labelled text.")],
     overrides: Overrides = None,
+    output: Annotated[
+        str | None, typer.Option("--output", metavar="FILE", help="The report as .html, .md or .json.")
+    ] = None,
     runs: Runs = Path("runs"),
     json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Measure a bundle on every row of a file. Columns are those it was trained on, or given as data.KEY=VALUE."""
-    from tagline import console, evaluation
+    from tagline import console, evaluation, gates, pages
     from tagline.runs import find_bundle
 
+    if output:
+        pages.check_form(output)
     report = evaluation.evaluate(find_bundle(bundle, runs), data, *(overrides or ()))
     for finding in report["findings"]:
         console.say(finding["message"], lead=f"! {finding['severity']} ")
+    if output:
+        pages.save(report, output, name=f"{bundle} on {data}")
     if json:
         console.out_json(report)
     else:
         console.show_report(report)
+        if output:
+            console.out(f"report   {output}")
+    gates.insist(report["gates"], hint="tagline evaluate --output report.html shows where it fails")

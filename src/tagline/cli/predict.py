@@ -28,6 +28,10 @@ def predict(
     text: Annotated[
         list[str] | None, typer.Option("--text", metavar="COLUMN", help="The text column; twice for a pair.")
     ] = None,
+    sets: Annotated[
+        float | None,
+        typer.Option("--sets", metavar="SHARE", help="0.95: add a set of labels that holds the truth 95 times in 100."),
+    ] = None,
     runs: Runs = Path("runs"),
     json: Json = False,
     debug: Debug = False,
@@ -44,23 +48,23 @@ def predict(
         raise SpecError("--output and --text go with --input", hint="tagline predict BUNDLE --input FILE --output FILE")
     opened = Bundle.load(find_bundle(bundle, runs))
     if source and output:
-        batch.predict_file(opened, source, output, text=text or ())
+        batch.predict_file(opened, source, output, text=text or (), sets=sets)
         if json:
             console.out_json({"output": output})
         else:
             console.say(f"wrote {output}")
     elif source:
-        answered = batch.answered(opened, source, text=text or ())
+        answered = batch.answered(opened, source, text=text or (), sets=sets)
         if json:
             console.out_json(list(answered))
         else:
             for row in answered:
                 console.out_json(row, indent=None)
     else:
-        _answer(opened, texts, as_json=json)
+        _answer(opened, texts, sets=sets, as_json=json)
 
 
-def _answer(bundle: "Bundle", texts: list[str] | None, *, as_json: bool) -> None:
+def _answer(bundle: "Bundle", texts: list[str] | None, *, sets: float | None, as_json: bool) -> None:
     """Answer each text as soon as it is known."""
     from tagline import console
     from tagline.predictor import Predictor
@@ -68,9 +72,9 @@ def _answer(bundle: "Bundle", texts: list[str] | None, *, as_json: bool) -> None
     predictor = Predictor.of(bundle)
     shown, asked = tee(_given(texts, pair=predictor.pair))
     if as_json:
-        console.out_json([prediction.to_dict() for prediction in predictor.stream(asked)])
+        console.out_json([prediction.to_dict() for prediction in predictor.stream(asked, sets=sets)])
         return
-    for text, prediction in zip(shown, predictor.stream(asked), strict=True):
+    for text, prediction in zip(shown, predictor.stream(asked, sets=sets), strict=True):
         console.out(_line(text, prediction))
 
 
@@ -104,5 +108,7 @@ def _line(text: Any, prediction: "Prediction") -> str:
         answer = ", ".join(f"{label} {prediction.scores[label]:.2f}" for label in prediction.labels) or "(no label)"
     else:
         answer = f"{prediction.label}  {prediction.score:.2f}"
+    if prediction.set is not None:
+        answer += f"  {{{', '.join(prediction.set)}}}"
     abstained = "  (would rather not say)" if prediction.abstained else ""
     return f"{answer}{abstained}  {console.shortened(shown, max(20, console.columns() - len(answer) - 4))}"

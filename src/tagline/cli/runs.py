@@ -1,6 +1,8 @@
 """`tagline runs`: what has run here."""
 
+import os
 import sys
+import webbrowser
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -63,6 +65,38 @@ def show(run: RunName = "last", runs: Runs = Path("runs"), json: Json = False, d
     if report:
         console.out()
         console.show_report(report)
+
+
+@app.command()
+def report(
+    run: RunName = "last",
+    output: Annotated[
+        str | None, typer.Option("--output", metavar="FILE", help="Write it as .html, .md or .json instead.")
+    ] = None,
+    runs: Runs = Path("runs"),
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Open a run's report in a browser; without one, say where it is."""
+    from tagline import console, pages
+    from tagline.errors import RunError
+    from tagline.runs import find_run
+
+    found = find_run(run, runs)
+    facts = found.report()
+    if facts is None:
+        state = found.state()
+        raise RunError(f"run {found.name} has no report: it is {state.name}", hint=state.reason)
+    if output:
+        pages.save(facts, output, name=found.name, spec=found.spec_text(), lock=found.lock())
+    path = output or str(found.directory / "report.html")
+    if json:
+        console.out_json(facts)
+        return
+    console.out(path)
+    has_screen = sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    if not output and has_screen and sys.stdout.isatty():
+        webbrowser.open(Path(path).resolve().as_uri())
 
 
 @app.command()

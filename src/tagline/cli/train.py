@@ -11,8 +11,11 @@ import typer
 from tagline.cli.options import Debug, Json, Overrides, Runs
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tagline.columns import Resolved
     from tagline.runs import Run
+    from tagline.training import Event
 
 
 def train(
@@ -23,6 +26,9 @@ def train(
     resume: Annotated[
         str | None, typer.Option("--resume", metavar="RUN", help="Go on with a run that was stopped.")
     ] = None,
+    learning_curve: Annotated[
+        bool, typer.Option("--learning-curve", help="Train on parts of the rows too: would more data help?")
+    ] = False,
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, metavar="N", help="Processes on this machine; else one a GPU.")
     ] = None,
@@ -49,7 +55,7 @@ def train(
             for line in cluster.launch(sys.argv[1:], count=count, cluster=machines):
                 console.say(f"warning: {line}")
         else:
-            _work(found, runs=runs, as_json=json)
+            _work(found, runs=runs, with_curve=learning_curve, as_json=json)
     except BaseException as error:
         if not cluster.leave_word(error):
             raise cluster.explained(error)  # noqa: B904 - it is that error itself, or holds it
@@ -58,29 +64,37 @@ def train(
         raise typer.Exit(error.exit_code if isinstance(error, TaglineError) else BUG_EXIT_CODE) from error
 
 
-def _work(found: "Run | Resolved", *, runs: Path, as_json: bool) -> None:
+def _work(found: "Run | Resolved", *, runs: Path, with_curve: bool, as_json: bool) -> None:
     """Train in this process, alone or as one of several workers; the main one speaks."""
-    from tagline import console, training
+    from tagline import console, gates, learning_curve, training
     from tagline.cluster import job
     from tagline.runs import Run
     from tagline.workers import join
 
     here = join()
-    if isinstance(found, Run):
+    directory = Path()
+    events: Iterator[Event]
+    if isinstance(found, Run) and with_curve and found.state().name == "succeeded":
+        events, directory = iter(()), found.directory
+    elif isinstance(found, Run):
         events = training.go_on(found)
     else:
         for guess in found.guesses if here.is_main else ():
             console.say(f"guessed {guess}")
         command = shlex.join(["tagline", *sys.argv[1:]])
         events = training.start(found.spec, runs=runs, command=command, job=job())
-    directory = Path()
     with console.Progress() as progress:
         for event in events:
             if here.is_main:
                 directory = Path(event.get("run", directory))
                 progress.show(event)
+        if with_curve and here.is_main:
+            for event in learning_curve.measure(Run(directory)):
+                progress.show(event)
     if here.is_main:
-        show(Run(directory), as_json=as_json)
+        run = Run(directory)
+        show(run, as_json=as_json)
+        gates.insist((run.report() or {})["gates"], hint=f"everything is saved: {run.directory}")
 
 
 def show(run: Any, *, as_json: bool) -> None:
@@ -94,7 +108,9 @@ def show(run: Any, *, as_json: bool) -> None:
     console.out()
     console.show_report(report)
     console.out()
-    console.out(f"report   {run.directory / 'report.json'}")
+    for step in report["advice"]:
+        console.out(f"next     {step}")
+    console.out(f"report   {run.directory / 'report.html'}")
     console.out(f"bundle   {run.bundle}")
     example = '"first text" "second text"' if report["pair"] else '"a text of yours"'
     console.out(f"try it   tagline predict {shlex.quote(str(run.directory))} {example}")

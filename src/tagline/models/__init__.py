@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,8 @@ class Prediction:
     score: float | None = None
     labels: tuple[str, ...] | None = None
     abstained: bool = False
+    set: tuple[str, ...] | None = None
+    """Where asked for: the labels that together hold the truth with the stated probability, the likeliest first."""
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it, on the command line, in files and on the wire."""
@@ -60,7 +62,19 @@ class Prediction:
             "label": self.label, "score": self.score,
         }  # fmt: skip
         answer["scores"] = dict(self.scores)
-        return answer | ({"abstained": True} if self.abstained else {})
+        answer |= {"abstained": True} if self.abstained else {}
+        return answer | ({"set": list(self.set)} if self.set is not None else {})
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """A piece of a text and how far it moves the answer towards a label, in log-odds."""
+
+    start: int
+    end: int
+    weight: float
+    side: int = 0
+    """Of a pair: which text."""
 
 
 class Classifier(Protocol):
@@ -96,3 +110,11 @@ class Classifier(Protocol):
     @classmethod
     def load(cls, directory: Path) -> Self:
         """Read what `save` wrote, without anything that only learning needs."""
+
+
+@runtime_checkable
+class Transparent(Protocol):
+    """A classifier that knows what each word of a text adds to an answer; of others it is tried out (`words`)."""
+
+    def pushes(self, text: "Text", label: int) -> list[Push]:
+        """What each word adds to the log-odds of a label; with the label's constant they add up to all of it."""

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from safetensors.numpy import load_file, save
 
 from tagline.errors import DataError
-from tagline.models import Scores, Step, scores_of
+from tagline.models import Push, Scores, Step, scores_of
 from tagline.spec import Section, Training
 
 if TYPE_CHECKING:
@@ -124,6 +124,33 @@ class Linear:
             logits[filled] += np.add.reduceat(weights[columns] * values[:, None], starts[filled])
         return scores_of(logits, task=self.task)
 
+    def pushes(self, text: "Text", label: int) -> list[Push]:
+        """What each word adds to a label's log-odds: its features' values times their weights, taken apart by word.
+
+        Task `single`: against the mean of the other labels. Words between blanks share what runs of them add.
+        """
+        if self.features is None or self.weights is None:
+            raise RuntimeError("pushes of a model that has learned nothing")
+        weights = self.weights[:, label]
+        if self.task == "single":
+            weights = weights - np.delete(self.weights, label, axis=1).mean(axis=1)
+        _, columns, values = self.features.of([text])
+        of_feature = dict(zip(columns.tolist(), (values * weights[columns]).tolist(), strict=True))
+        spans = [_spans(side, self.options) for side in ((text,) if isinstance(text, str) else text)]
+        added = [[0.0] * len(side) for side in spans]
+        for block in self.features.blocks:
+            side, tokens = _tokens_of_block(block.name, spans)
+            places = [(number, [tokens[i][0] for i in at]) for number, at in block.placed([t[1] for t in tokens])]
+            counts = Counter(number for number, _ in places)
+            for number, where in places:
+                for token in where:
+                    added[side][token] += of_feature[number] / counts[number] / len(where)
+        return [
+            Push(*token[1:], weight, side)
+            for side, found in enumerate(added)
+            for token, weight in zip(spans[side], found, strict=True)
+        ]
+
     def save(self, directory: Path, *, resumable: bool = False) -> None:
         """Weights as safetensors, the vocabulary and the rest as JSON."""
         config: dict[str, Any] = {
@@ -217,6 +244,18 @@ class Block:
         if len(self._known_tokens) > CACHED_TOKENS:
             self._known_tokens.clear()
         return (known for token in tokens for known in self._known_token(token))
+
+    def placed(self, tokens: Sequence[str]) -> Iterator[tuple[int, range]]:
+        """The numbers of the known terms, each with the tokens it stands in."""
+        if self.kind == "characters":
+            for place, token in enumerate(tokens):
+                yield from ((number, range(place, place + 1)) for number in self._known_token(token))
+            return
+        for length in range(1, self.longest + 1):
+            for start in range(len(tokens) - length + 1):
+                number = self._number.get(" ".join(tokens[start : start + length]))
+                if number is not None:
+                    yield number, range(start, start + length)
 
     def _known_token(self, token: str) -> tuple[int, ...]:
         numbers = self._known_tokens.get(token)
@@ -316,6 +355,27 @@ def _tokens(text: "Text", blocks: Sequence[Block], options: LinearOptions) -> li
         "added": [token for token in second if token not in known],
     }  # fmt: skip
     return [sides[block.name.split(" ")[-1]] for block in blocks]
+
+
+Span = tuple[str, int, int]
+"""A token, and where in the text it begins and ends."""
+
+
+def _spans(text: str, options: LinearOptions) -> list[Span]:
+    """The tokens of a text with their places; a letter whose lower case is two characters moves them by one."""
+    return [(match[0], *match.span()) for match in TOKEN.finditer(text[: options.max_characters].lower())]
+
+
+def _tokens_of_block(name: str, spans: Sequence[Sequence[Span]]) -> tuple[int, list[tuple[int, str]]]:
+    """The side of a pair that a block looks at, and its tokens there, each with its number on that side."""
+    side = 0 if len(spans) == 1 or name.endswith("first") else 1
+    numbered = [(number, token) for number, (token, _, _) in enumerate(spans[side])]
+    known = {token for token, _, _ in spans[0]} if len(spans) == 2 else set()
+    if name.endswith("both"):
+        return side, [each for each in numbered if each[1] in known]
+    if name.endswith("added"):
+        return side, [each for each in numbered if each[1] not in known]
+    return side, numbered
 
 
 def _tokenised(text: str, options: LinearOptions) -> list[str]:

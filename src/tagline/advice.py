@@ -1,0 +1,127 @@
+"""What a report comes to, in sentences: how good it is, whether that is good enough, and what to do next."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tagline import gates
+
+FEW_TEST_ROWS = 200
+CLOSE_TO_LINEAR = 0.01
+WEAK_F1 = 0.6
+SUSPICIOUS = 0.02
+"""Share of the held-out rows whose label is doubted from which on it is worth a sentence."""
+
+GRAVE_DOUBT = 0.5
+"""A model that knows little doubts many labels a little."""
+
+Report = Mapping[str, Any]
+
+
+def main_figure(report: Report) -> str:
+    """The figure that says most at a glance."""
+    return "accuracy" if report["task"] == "single" else "micro_f1"
+
+
+def verdict(report: Report) -> list[str]:
+    """How good it is, compared with what is easy, and whether it is good enough."""
+    test = report["test"]
+    if not test.get("rows"):
+        return ["Nothing was measured: there is no test row."]
+    name = main_figure(report)
+    low, high = test["intervals"][name]
+    if report["task"] == "single":
+        said = f"Right {_hundredths(test[name])} times in 100 (95 % interval {low:.1%} to {high:.1%})"
+    else:
+        said = f"Micro-F1 {test[name]:.3f} (95 % interval {low:.3f} to {high:.3f})"
+    sentences = [f"{said}, macro-F1 {test['macro_f1'] or 0:.3f}, on {test['rows']:,} test rows."]
+    sentences += [_against(report, kind, figures) for kind, figures in report["baselines"].items() if figures]
+    results = report["gates"]
+    if results and all(result["passed"] for result in results):
+        sentences.append("Every gate is passed." if len(results) > 1 else "The gate is passed.")
+    sentences += [f"Not good enough: {gates.sentence(result)}." for result in results if not result["passed"]]
+    return sentences
+
+
+def next_steps(report: Report) -> list[str]:
+    """What is most worth doing next, the most urgent first; nothing is said without a figure behind it."""
+    if not report["test"].get("rows"):
+        return ["Give data.test, or raise data.test_share: without test rows nobody knows how good it is."]
+    looked_at = (_gates, _linear, _few_rows, _suspects, _weak_labels, _slices, _curve, _data)
+    found = [step for look in looked_at for step in look(report)]
+    return found or ["Nothing stands out. Try it on texts of your own: tagline predict."]
+
+
+def _hundredths(share: float) -> str:
+    return f"{100 * share:.1f}".removesuffix(".0")
+
+
+def _against(report: Report, kind: str, figures: Mapping[str, Any]) -> str:
+    name = main_figure(report)
+    ours, theirs = report["test"][name], figures[name]
+    if kind == "majority":
+        answer = ", ".join(figures["answer"]) or "nothing"
+        return f"Always answering {answer} would reach {name} {theirs:.3f}."
+    on = f" on {figures['train_rows']:,} of the training rows" if figures.get("train_rows") else ""
+    word = "more" if ours >= theirs else "less"
+    return f"The linear baseline{on} reaches {name} {theirs:.3f}: {abs(ours - theirs):.3f} {word} here."
+
+
+def _gates(report: Report) -> Iterator[str]:
+    failed = [result["gate"] for result in report["gates"] if not result["passed"]]
+    if failed:
+        yield f"Do not use it yet: {', '.join(failed)} not reached."
+
+
+def _linear(report: Report) -> Iterator[str]:
+    linear, name = report["baselines"].get("linear"), main_figure(report)
+    if linear and report["test"][name] < linear[name] + CLOSE_TO_LINEAR:
+        yield (
+            f"Family linear does as well ({linear[name]:.3f} against {report['test'][name]:.3f}), in seconds and in a "
+            "smaller bundle: use it, or look why more does not help."
+        )
+
+
+def _few_rows(report: Report) -> Iterator[str]:
+    rows, name = report["test"]["rows"], main_figure(report)
+    if rows < FEW_TEST_ROWS:
+        low, high = report["test"]["intervals"][name]
+        yield f"Label more test rows: with {rows:,} of them {name} may be anything from {low:.2f} to {high:.2f}."
+
+
+def _suspects(report: Report) -> Iterator[str]:
+    doubtful = [each for each in report["suspects"] if each["doubt"] >= GRAVE_DOUBT]
+    rows = report["splits"]["test"] + report["splits"].get("validation", 0)
+    if doubtful and len(doubtful) >= SUSPICIOUS * rows:
+        count = f"{len(doubtful)} or more" if len(doubtful) == len(report["suspects"]) == 100 else str(len(doubtful))
+        yield f"Read the labels that look wrong: {count} of {rows:,} held-out rows, in the report with their lines."
+
+
+def _weak_labels(report: Report) -> Iterator[str]:
+    weak = [(name, f) for name, f in report["test"]["per_label"].items() if f["support"] and f["f1"] < WEAK_F1]
+    if weak:
+        weakest = sorted(weak, key=lambda each: each[1]["f1"])[:3]
+        listed = ", ".join(f"{name} (F1 {f['f1']:.2f})" for name, f in weakest)
+        confusion = next((c for c in report["confusions"] if c["truth"] == weakest[0][0]), None)
+        taken = f"; {confusion['truth']} is most often taken for {confusion['answer']}" if confusion else ""
+        yield f"Collect more examples of the weakest labels: {listed}{taken}."
+
+
+def _slices(report: Report) -> Iterator[str]:
+    for each in [each for each in report["slices"] if each["is_worse"]][:2]:
+        what = f"{each['by']}: {each['name']}"
+        yield (
+            f"Look at the texts that do worse ({what}): {each['accuracy']:.1%} right against "
+            f"{each['accuracy_of_rest']:.1%} of the others, in {each['rows']:,} rows."
+        )
+
+
+def _curve(report: Report) -> Iterator[str]:
+    curve = report.get("learning_curve")
+    if curve:
+        yield curve["sentence"]
+
+
+def _data(report: Report) -> Iterator[str]:
+    warnings = [finding for finding in report["findings"] if finding["severity"] == "warning"]
+    if warnings:
+        yield f"Mend the data: {warnings[0]['message']}" + (f", and {len(warnings) - 1} more." if warnings[1:] else ".")

@@ -1,0 +1,202 @@
+"""Calibration: a score of 0.8 made to be right 8 times in 10, by the map that does best on rows it has not seen."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from tagline.dataset import Task
+
+Floats = NDArray[np.float64]
+Method = Literal["none", "temperature", "vector", "isotonic"]
+
+TINY = 1e-7
+FOLDS = 5
+PRIOR_ROWS = 2.0
+"""What it costs, in rows' worth of loss, to move the scores: a dozen rows that are all right prove little."""
+FEWEST_FOR_VECTOR = 100
+FEWEST_FOR_ISOTONIC = 1000
+"""Rows below which a curve of any shape follows the noise."""
+MOST_ROWS = 20_000
+"""More rows than this move a handful of numbers by nothing."""
+KNOTS = 32
+KEPT_OF_SCORE = 0.01
+"""Share of the model's own score in an isotonic one, so that scores on one step of the curve keep their order."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A map of scores, kept as plain numbers: a scale and a shift of each label's log-odds, or a curve a label."""
+
+    method: Method = "none"
+    scales: tuple[float, ...] = (1.0,)
+    """One for all labels, or one a label."""
+    shifts: tuple[float, ...] = (0.0,)
+    curves: tuple[tuple[tuple[float, float], ...], ...] = ()
+    """Method `isotonic`: points of each label's curve, from a score to what it is worth."""
+
+    def apply(self, scores: NDArray[Any], *, task: "Task") -> Floats:
+        """These scores as shares one can count on; for task `single` a row still adds up to 1."""
+        raw = scores.astype(np.float64)
+        if self.curves:
+            points = [np.array(curve).T for curve in self.curves]
+            worth = np.column_stack([np.interp(raw[:, i], x, y) for i, (x, y) in enumerate(points)])
+            worth = (1 - KEPT_OF_SCORE) * worth + KEPT_OF_SCORE * raw
+            return np.asarray(worth / worth.sum(axis=1, keepdims=True) if task == "single" else worth)
+        return _shares(_log_odds(raw, task) * np.array(self.scales) + np.array(self.shifts), task)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As the manifest has it."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, value: dict[str, Any]) -> Self:
+        """Read back from the manifest."""
+        curves = tuple(tuple((float(x), float(y)) for x, y in curve) for curve in value["curves"])
+        return cls(value["method"], tuple(value["scales"]), tuple(value["shifts"]), curves)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The calibration chosen, the rows' scores under maps that were not fitted on them, and how each method did."""
+
+    calibration: Calibration
+    held_out: Floats
+    losses: dict[str, float]
+    """Log loss of each method on rows that it was not fitted on."""
+
+
+def choose(scores: NDArray[Any], truth: NDArray[Any], *, task: "Task") -> Fitted:
+    """The simplest method whose cross-validated loss these rows cannot tell from the best one's."""
+    fold = _folds(truth)
+    held_out = {method: _cross_fitted(method, scores, truth, fold, task) for method in _methods(len(truth))}
+    losses = {method: _losses(found, truth, task) for method, found in held_out.items()}
+    best = min(losses, key=lambda method: float(losses[method].mean()))
+    for method, loss in losses.items():  # simple ones first
+        lost = loss - losses[best]
+        if lost.mean() <= lost.std() / np.sqrt(len(lost)):
+            chosen = method
+            break
+    means: dict[str, float] = {method: float(loss.mean()) for method, loss in losses.items()}
+    return Fitted(_fit(chosen, scores, truth, task), held_out[chosen], means)
+
+
+def _methods(rows: int) -> Iterator[Method]:
+    """What may be tried on so many rows. `none` is no candidate: a temperature near 1 is as simple and never worse."""
+    yield "temperature"
+    if rows >= FEWEST_FOR_VECTOR:
+        yield "vector"
+    if rows >= FEWEST_FOR_ISOTONIC:
+        yield "isotonic"
+
+
+def _folds(truth: NDArray[Any]) -> NDArray[np.int64]:
+    """A fold for each row, every label spread over all of them."""
+    key = truth if truth.ndim == 1 else truth.argmax(axis=1) + truth.shape[1] * truth.sum(axis=1)
+    order = np.lexsort((np.random.default_rng(0).permutation(len(truth)), key))
+    fold = np.empty(len(truth), dtype=np.int64)
+    fold[order] = np.arange(len(truth)) % FOLDS
+    return fold
+
+
+def _cross_fitted(
+    method: Method, scores: NDArray[Any], truth: NDArray[Any], fold: NDArray[np.int64], task: "Task"
+) -> Floats:
+    """Each row's scores under a map fitted on the other folds."""
+    found = np.zeros(scores.shape, dtype=np.float64)
+    for number in range(FOLDS):
+        inside = fold == number
+        if inside.any():
+            found[inside] = _fit(method, scores[~inside], truth[~inside], task).apply(scores[inside], task=task)
+    return found
+
+
+def _fit(method: Method, scores: NDArray[Any], truth: NDArray[Any], task: "Task") -> Calibration:
+    if len(truth) > MOST_ROWS:
+        some = np.random.default_rng(0).choice(len(truth), MOST_ROWS, replace=False)
+        scores, truth = scores[some], truth[some]
+    if method == "none" or not len(truth):
+        return Calibration()
+    if method == "isotonic":
+        return _isotonic(scores.astype(np.float64), _indicators(truth, scores.shape[1]))
+    return _affine(method, _log_odds(scores.astype(np.float64), task), truth, task)
+
+
+def _affine(method: Method, log_odds: Floats, truth: NDArray[Any], task: "Task") -> Calibration:
+    """The scales (and shifts) under which the truth is likeliest, held near 1 (and 0) where few rows speak."""
+    from scipy.optimize import minimize
+
+    rows, labels = log_odds.shape
+    wanted = _indicators(truth, labels)
+    scale_count = 1 if task == "single" and method == "temperature" else labels
+    shift_count = labels if method == "vector" else 0
+    pull = PRIOR_ROWS / rows
+
+    def loss(parameters: Floats) -> tuple[float, Floats]:
+        scales, shifts = np.exp(parameters[:scale_count]), parameters[scale_count:] if shift_count else 0.0
+        moved = log_odds * scales + shifts
+        shares = _shares(moved, task)
+        likelihood = _log_loss(shares, wanted, task).sum() / rows + pull * (parameters**2).sum()
+        error = (shares - wanted) / rows
+        by_scale = (error * log_odds).sum(axis=0) * scales
+        gradient = by_scale if scale_count == labels else np.array([by_scale.sum()])
+        if shift_count:
+            gradient = np.concatenate([gradient, error.sum(axis=0)])
+        return float(likelihood), gradient + 2 * pull * parameters
+
+    start = np.zeros(scale_count + shift_count)
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=[(-6.0, 6.0)] * len(start)).x
+    scales, shifts = np.exp(found[:scale_count]), found[scale_count:]
+    return Calibration(method, _rounded(scales), _rounded(shifts) if shift_count else (0.0,))
+
+
+def _isotonic(scores: Floats, truth: Floats) -> Calibration:
+    """For each label the rising curve nearest to how often it was true, thinned to a few points."""
+    from sklearn.isotonic import IsotonicRegression
+
+    edge = 1 / (2 * len(truth))
+    curves = []
+    for i in range(scores.shape[1]):
+        fitted = IsotonicRegression(y_min=edge, y_max=1 - edge, out_of_bounds="clip").fit(scores[:, i], truth[:, i])
+        x, y = fitted.X_thresholds_, fitted.y_thresholds_
+        if len(x) > KNOTS:
+            kept = np.unique(np.linspace(0, len(x) - 1, KNOTS).round().astype(int))
+            x, y = x[kept], y[kept]
+        curves.append(tuple(zip(_rounded(x), _rounded(y), strict=True)))
+    return Calibration("isotonic", curves=tuple(curves))
+
+
+def _rounded(values: NDArray[Any]) -> tuple[float, ...]:
+    return tuple(float(f"{value:.8g}") for value in values)
+
+
+def _indicators(truth: NDArray[Any], labels: int) -> Floats:
+    return truth.astype(np.float64) if truth.ndim == 2 else np.eye(labels)[truth]
+
+
+def _log_odds(scores: Floats, task: "Task") -> Floats:
+    """What a scale and a shift act on: for task `single` logarithms, which are log-odds up to a constant a row."""
+    if task == "single":
+        return np.asarray(np.log(np.clip(scores, TINY, 1)))
+    clipped = np.clip(scores, TINY, 1 - TINY)
+    return np.asarray(np.log(clipped / (1 - clipped)))
+
+
+def _shares(log_odds: Floats, task: "Task") -> Floats:
+    if task == "multi":
+        return np.asarray(1 / (1 + np.exp(-np.clip(log_odds, -500, 500))))
+    exponents = np.exp(log_odds - log_odds.max(axis=1, keepdims=True, initial=-np.inf))
+    return np.asarray(exponents / exponents.sum(axis=1, keepdims=True))
+
+
+def _losses(scores: Floats, truth: NDArray[Any], task: "Task") -> Floats:
+    """Each row's log loss."""
+    return np.asarray(_log_loss(scores, _indicators(truth, scores.shape[1]), task).sum(axis=1))
+
+
+def _log_loss(scores: Floats, wanted: Floats, task: "Task") -> Floats:
+    likely = -wanted * np.log(np.clip(scores, TINY, 1))
+    return likely if task == "single" else likely - (1 - wanted) * np.log(np.clip(1 - scores, TINY, 1))

@@ -1,0 +1,135 @@
+"""Charts as SVG text: lines and points over two axes, with a title and a description for those who cannot see them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+WIDTH, HEIGHT = 480, 280
+LEFT, RIGHT, TOP, BOTTOM = 52, 12, 12, 40
+
+PLOT = {"left": LEFT, "right": WIDTH - RIGHT, "top": TOP, "bottom": HEIGHT - BOTTOM}
+
+Point = tuple[float, float]
+Range = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Series:
+    """Points that belong together."""
+
+    name: str
+    points: Sequence[Point]
+    style: str
+    """A class of the page's style sheet: `a`, `b`, `c` for lines, `guide` for what they are compared with."""
+    bands: Sequence[Range] = ()
+    """For each point how far it may be off, down and up."""
+    has_dots: bool = False
+
+
+def line_chart(
+    series: Sequence[Series], *, title: str, description: str, x_label: str, y_label: str,
+    x_range: Range | None = None, y_range: Range | None = None, marker: Point | None = None,
+) -> str:  # fmt: skip
+    """Lines over two axes; a marker is a point that the page's controls can move."""
+    axes = _Axes(x_range or _range_of(series, 0), y_range or _range_of(series, 1))
+    said = escape(f"{title}. {description}")
+    drawn = [
+        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{said}">',
+        f"<title>{escape(title)}</title>",
+        *axes.grid(x_label, y_label),
+    ]
+    for each in series:
+        drawn += _drawn(each, axes)
+    if marker:
+        x, y = axes.place(marker)
+        drawn.append(f'<circle class="dot b here" r="6" transform="translate({x:.1f} {y:.1f})"/>')
+    return "\n".join([*drawn, "</svg>", _legend(series)])
+
+
+def place(point: Point, x_range: Range, y_range: Range) -> Point:
+    """Where a point stands on the picture of a chart with these ranges."""
+    return _Axes(x_range, y_range).place(point)
+
+
+def _drawn(series: Series, axes: "_Axes") -> list[str]:
+    places = [axes.place(point) for point in series.points]
+    drawn = []
+    for (x, _), (low, high) in zip(places, series.bands, strict=False):
+        top, bottom = axes.place((0, high))[1], axes.place((0, low))[1]
+        drawn.append(f'<line class="band {series.style}" x1="{x:.1f}" x2="{x:.1f}" y1="{top:.1f}" y2="{bottom:.1f}"/>')
+    if len(places) > 1:
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+        drawn.append(f'<polyline class="line {series.style}" points="{path}"/>')
+    if series.has_dots or len(places) == 1:
+        for (x, y), (value_x, value_y) in zip(places, series.points, strict=True):
+            said = f"{series.name}: {_number(value_x)}, {_number(value_y)}"
+            circle = f'<circle class="dot {series.style}" cx="{x:.1f}" cy="{y:.1f}" r="4">'
+            drawn.append(f"{circle}<title>{escape(said)}</title></circle>")
+    return drawn
+
+
+def _legend(series: Sequence[Series]) -> str:
+    named = "".join(f'<li class="{each.style}">{escape(each.name)}</li>' for each in series if each.name)
+    return f'<ul class="legend">{named}</ul>'
+
+
+@dataclass(frozen=True)
+class _Axes:
+    """Where a point of the data stands on the picture."""
+
+    x: Range
+    y: Range
+
+    def place(self, point: Point) -> Point:
+        across = (point[0] - self.x[0]) / ((self.x[1] - self.x[0]) or 1)
+        up = (point[1] - self.y[0]) / ((self.y[1] - self.y[0]) or 1)
+        return LEFT + across * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM)
+
+    def grid(self, x_label: str, y_label: str) -> list[str]:
+        drawn = []
+        for value in _ticks(self.x):
+            x, y = self.place((value, self.y[0]))
+            drawn.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{y:.1f}"/>')
+            drawn.append(
+                f'<text class="tick" x="{x:.1f}" y="{y + 15:.1f}" text-anchor="middle">{_number(value)}</text>'
+            )
+        for value in _ticks(self.y):
+            x, y = self.place((self.x[0], value))
+            drawn.append(f'<line class="grid" x1="{x:.1f}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+            drawn.append(
+                f'<text class="tick" x="{x - 6:.1f}" y="{y + 4:.1f}" text-anchor="end">{_number(value)}</text>'
+            )
+        middle_x, middle_y = (LEFT + WIDTH - RIGHT) / 2, (TOP + HEIGHT - BOTTOM) / 2
+        drawn.append(
+            f'<text class="axis" x="{middle_x}" y="{HEIGHT - 6}" text-anchor="middle">{escape(x_label)}</text>'
+        )
+        drawn.append(
+            f'<text class="axis" transform="rotate(-90 12 {middle_y})" x="12" y="{middle_y}" text-anchor="middle">'
+            f"{escape(y_label)}</text>"
+        )
+        return drawn
+
+
+def _range_of(series: Sequence[Series], axis: int) -> Range:
+    values = [point[axis] for each in series for point in each.points]
+    values += [end for each in series for band in each.bands for end in band] if axis else []
+    low, high = min(values, default=0.0), max(values, default=1.0)
+    margin = (high - low) * 0.05 or abs(high) * 0.05 or 0.5
+    return (low, high) if axis == 0 and high > low else (low - margin, high + margin)
+
+
+def _ticks(ends: Range) -> list[float]:
+    """Round numbers between two ends, four to eight of them."""
+    span = ends[1] - ends[0]
+    if not span > 0:
+        return [ends[0]]
+    size: float = 10.0 ** (len(str(int(span))) - 1 if span >= 1 else -20)
+    while size * 10 <= span:
+        size *= 10
+    step = next(size * part for part in (0.1, 0.2, 0.25, 0.5, 1.0, 2.0) if span / (size * part) <= 7)
+    first = -(-ends[0] // step)
+    return [number * step for number in range(int(first), int(ends[1] / step + 1e-9) + 1)]
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

@@ -1,0 +1,29 @@
+"""`tagline compare`: runs side by side, and whether the difference is real."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tagline.cli.options import Debug, Json, Runs
+
+
+def compare(
+    names: Annotated[list[str], typer.Argument(metavar="RUN...", help="Two runs or more, by path or name.")],
+    html: Annotated[str | None, typer.Option("--html", metavar="FILE", help="Write it as a page too.")] = None,
+    runs: Runs = Path("runs"),
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Compare runs on their test rows, which must be the same: a table, and whether the best is really better."""
+    from tagline import comparison, console, pages
+
+    found = comparison.compare(*names, runs=runs)
+    if html:
+        pages.save_comparison(found, html)
+    if json:
+        console.out_json(found)
+        return
+    console.show_comparison(found)
+    if html:
+        console.out(f"page     {html}")

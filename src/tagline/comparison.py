@@ -1,0 +1,122 @@
+"""Runs compared on the same test rows: how much better one is, and whether chance explains it."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tagline import intervals
+from tagline.advice import main_figure
+from tagline.errors import RunError, SpecError
+from tagline.intervals import Difference
+from tagline.runs import Run, find_run
+
+Comparison = dict[str, Any]
+
+
+def compare(*names: str | Path, runs: str | Path = "runs") -> Comparison:
+    """A table of runs, the best first, and for each of the others whether the best is really better."""
+    if len(names) < 2:
+        raise SpecError("compare takes two runs or more", hint="tagline runs list shows them")
+    found = [_Measured.of(find_run(str(name), Path(runs))) for name in names]
+    names_found = [each.run.name for each in found]
+    if twice := [name for name in names_found if names_found.count(name) > 1]:
+        raise SpecError(f"run {twice[0]} is named twice")
+    for other in found[1:]:
+        _check_same_rows(found[0], other)
+    figure = "macro_f1"
+    ordered = sorted(found, key=lambda each: -(each.report["test"][figure] or 0.0))
+    best = ordered[0]
+    return {
+        "figure": figure,
+        "rows": len(best.truth),
+        "runs": [each.row() for each in ordered],
+        "differences": [_difference(best, other, figure) for other in ordered[1:]],
+    }
+
+
+class _Measured:
+    """A run with its answers on test as arrays."""
+
+    def __init__(self, run: Run, report: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+        self.run = run
+        self.report = report
+        self.keys = [(json.dumps(row["text"], ensure_ascii=False), json.dumps(row["truth"])) for row in rows]
+        numbers = {label: number for number, label in enumerate(report["labels"])}
+        self.truth = _targets([row["truth"] for row in rows], numbers)
+        self.answers = _targets([row.get("label", row.get("labels")) for row in rows], numbers)
+
+    @classmethod
+    def of(cls, run: Run) -> "_Measured":
+        """Read what a run has measured."""
+        report = run.report()
+        if report is None:
+            state = run.state()
+            raise RunError(f"run {run.name} has no report: it is {state.name}", hint=state.reason)
+        if not report["test"].get("rows"):
+            raise RunError(
+                f"run {run.name} measured nothing: it has no test row", hint="give data.test and train again"
+            )
+        return cls(run, report, run.predictions())
+
+    def row(self) -> dict[str, Any]:
+        """What a table shows of it."""
+        test = self.report["test"]
+        names = ("accuracy", "macro_f1", "micro_f1", "ece")
+        return {
+            "name": self.run.name, "directory": str(self.run.directory), "family": self.report["family"],
+            "main": main_figure(self.report), "figures": {name: test[name] for name in names},
+            "intervals": test["intervals"],
+        }  # fmt: skip
+
+
+def _targets(labels: Sequence[Any], numbers: dict[str, int]) -> NDArray[Any]:
+    if labels and isinstance(labels[0], str):
+        return np.array([numbers[label] for label in labels])
+    flags = np.zeros((len(labels), len(numbers)), dtype=bool)
+    for row, given in enumerate(labels):
+        flags[row, [numbers[label] for label in given]] = True
+    return flags
+
+
+def _check_same_rows(first: _Measured, other: _Measured) -> None:
+    """Refuse to compare figures of different rows: the difference may be the rows'."""
+    if first.report["labels"] != other.report["labels"]:
+        hint = "train both on the same data"
+        raise RunError(f"runs {first.run.name} and {other.run.name} have different labels", hint=hint)
+    if first.keys == other.keys:
+        return
+    common = len(set(first.keys) & set(other.keys))
+    raise RunError(
+        f"runs {first.run.name} and {other.run.name} were measured on different test rows "
+        f"({len(first.keys):,} and {len(other.keys):,}, {common:,} in common), so their figures cannot be compared",
+        hint="keep data.test, or data.seed and the shares, the same for both",
+    )
+
+
+def _difference(best: _Measured, other: _Measured, figure: str) -> dict[str, Any]:
+    task = best.report["task"]
+    found = intervals.difference(task, truth=best.truth, first=best.answers, second=other.answers, figure=figure)
+    said = _sentence(found, best.run.name, other.run.name)
+    return {"best": best.run.name, "other": other.run.name, **asdict(found), "is_real": found.is_real, "sentence": said}
+
+
+def _sentence(found: Difference, best: str, other: str) -> str:
+    """Whether the difference is real, plainly."""
+    low, high = found.interval
+    measured = f"{found.figure} {found.gain:+.3f} (95 % interval {low:+.3f} to {high:+.3f})"
+    alone = (
+        f"{found.only_first} rows only the first gets right, {found.only_second} only the second; "
+        f"McNemar's p = {found.p_value:.2g}"
+    )
+    if found.is_real:
+        return f"{best} is better than {other}: {measured}; {alone}."
+    if found.p_value < 0.05:
+        same = f"are right about different rows, but {found.figure} does not tell them apart"
+    else:
+        same = "cannot be told apart on these rows"
+    return f"{best} and {other} {same}: {measured}; {alone}."

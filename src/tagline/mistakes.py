@@ -1,0 +1,90 @@
+"""Errors worth reading: the most confident mistakes, labels that are often confused, labels that are probably wrong."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tagline import label_errors
+from tagline.dataset import Dataset, Split
+from tagline.decisions import Answers, are_right
+
+MOST_MISTAKES = 100
+MOST_PAIRS = 20
+EXAMPLES_A_PAIR = 3
+MOST_SUSPECTS = 100
+
+Shown = dict[str, Any]
+
+
+def confident(dataset: Dataset, split: Split, answers: Answers) -> list[Shown]:
+    """Wrong answers, the surest first; of several labels the one that is wrong with most confidence counts."""
+    wrong = np.flatnonzero(~are_right(answers.chosen, split.targets))
+    if dataset.task == "single":
+        sure = answers.scores[wrong, answers.chosen[wrong]]
+    else:
+        chosen = answers.chosen[wrong]
+        misled = np.where(chosen, answers.scores[wrong], 1 - answers.scores[wrong])
+        sure = np.where(chosen != split.targets[wrong], misled, 0.0).max(axis=1, initial=0.0)
+    surest = np.argsort(-sure, kind="stable")[:MOST_MISTAKES]
+    return [shown(dataset, split, answers, int(wrong[i])) | {"sure": _share(sure[i])} for i in surest]
+
+
+def confused(dataset: Dataset, split: Split, answers: Answers) -> list[Shown]:
+    """Pairs of labels, one missed and the other answered in its place, the most frequent first, with examples."""
+    truth, chosen = (_flags(labels, len(dataset.labels)) for labels in (split.targets, answers.chosen))
+    missed, extra = truth & ~chosen, chosen & ~truth
+    counts = missed.T.astype(np.float32) @ extra.astype(np.float32)
+    found = []
+    for flat in np.argsort(-counts, axis=None, kind="stable")[:MOST_PAIRS]:
+        given, said = np.unravel_index(flat, counts.shape)
+        if not counts[given, said]:
+            break
+        rows = np.flatnonzero(missed[:, given] & extra[:, said])
+        surest = rows[np.argsort(-answers.scores[rows, said], kind="stable")][:EXAMPLES_A_PAIR]
+        found.append({
+            "truth": dataset.labels[given], "answer": dataset.labels[said], "rows": int(counts[given, said]),
+            "share": float(counts[given, said] / truth[:, given].sum()),
+            "examples": [shown(dataset, split, answers, int(row)) for row in surest],
+        })  # fmt: skip
+    return found
+
+
+def suspects(dataset: Dataset, held_out: dict[str, tuple[Split, Answers]]) -> list[Shown]:
+    """Rows of splits that the model did not learn from whose label it doubts, the most doubtful first."""
+    found: list[tuple[float, Shown]] = []
+    for name, (split, answers) in held_out.items():
+        for suspect in label_errors.suspects(answers.scores, split.targets)[:MOST_SUSPECTS]:
+            row = shown(dataset, split, answers, suspect.row)
+            if dataset.task == "single":
+                change = f"{_label(dataset, suspect.given)} → {_label(dataset, suspect.suggested)}"
+            elif suspect.given is None:
+                change = f"+ {_label(dataset, suspect.suggested)}"
+            else:
+                change = f"− {_label(dataset, suspect.given)}"
+            found.append((suspect.doubt, row | {"split": name, "change": change, "doubt": _share(suspect.doubt)}))
+    return [row for _, row in sorted(found, key=lambda each: -each[0])[:MOST_SUSPECTS]]
+
+
+def shown(dataset: Dataset, split: Split, answers: Answers, row: int) -> Shown:
+    """One row of a split: its text, truth and answer, and where it stands."""
+    file, line = dataset.place(int(split.rows[row]))
+    truth, chosen = (_flags(each[row : row + 1], len(dataset.labels))[0] for each in (split.targets, answers.chosen))
+    return {
+        "text": split.texts[row], "truth": [dataset.labels[i] for i in np.flatnonzero(truth)],
+        "answer": [dataset.labels[i] for i in np.flatnonzero(chosen)],
+        "score": _share((answers.scores[row][chosen] if chosen.any() else answers.scores[row]).max()),
+        "file": file, "line": line,
+    }  # fmt: skip
+
+
+def _flags(labels: NDArray[Any], count: int) -> NDArray[np.bool_]:
+    return labels.astype(bool) if labels.ndim == 2 else np.eye(count, dtype=bool)[labels]
+
+
+def _label(dataset: Dataset, number: int | None) -> str:
+    return "" if number is None else dataset.labels[number]
+
+
+def _share(value: Any) -> float:
+    return round(float(value), 4)

@@ -1,0 +1,326 @@
+"""Reports and comparisons as HTML: one file each, which asks nothing of any other computer."""
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tagline import __version__, advice, cards, charts, storage
+from tagline.charts import Series
+from tagline.errors import SpecError
+from tagline.intervals import share_interval
+from tagline.runs import Run
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+FORMS = (".html", ".md", ".json")
+MOST_IN_MATRIX = 20
+MOST_ERRORS = 200
+FAINTEST = 0.15
+"""Words that push less than this share of the strongest one are not marked."""
+UNIT: charts.Range = (0.0, 1.0)
+
+Report = Mapping[str, Any]
+
+
+def write_report(run: Run, report: Report) -> None:
+    """The report of a run, for programs and for people."""
+    run.write_text("report.html", report_page(report, name=run.name, spec=run.spec_text(), lock=run.lock()))
+    run.write_json("report.json", report)
+
+
+def check_form(output: str) -> None:
+    """Refuse a file whose name asks for a form that a report does not come in."""
+    if Path(output).suffix.lower() not in FORMS:
+        raise SpecError(f"cannot write {output}: no such form of a report", hint=f"one of: {', '.join(FORMS)}")
+
+
+def save(report: Report, output: str, *, name: str, spec: str = "", lock: Mapping[str, Any] | None = None) -> None:
+    """A report in a file of its own, as HTML, Markdown or JSON by its name."""
+    check_form(output)
+    match Path(output).suffix.lower():
+        case ".html":
+            text = report_page(report, name=name, spec=spec, lock=lock)
+        case ".md":
+            text = cards.report_markdown(report, name=name)
+        case _:
+            text = json.dumps(report, indent=2, ensure_ascii=False) + "\n"
+    storage.write_text(storage.local(output), text)
+
+
+def report_page(report: Report, *, name: str, spec: str = "", lock: Mapping[str, Any] | None = None) -> str:
+    """A report as one HTML file."""
+    has_rows = bool(report["test"].get("rows"))
+    parts = [("labels", "Labels"), ("confusions", "Confusions"), ("scores", "Scores")] if has_rows else []
+    parts += [("thresholds", "Thresholds")] if report["thresholds"] else []
+    drawn = {name: draw(report) for name, draw in CHARTS.items()}
+    parts += [("learning", "Learning")] if drawn["loss"] or drawn["learning"] else []
+    parts += [("errors", "Errors"), ("slices", "Groups")] if has_rows else []
+    parts += [("data", "Data")] + ([("made", "Spec")] if spec else [])
+    errors = [_error(row, "mistake") for row in report["mistakes"]]
+    errors += [_error(row, "suspect") for row in report["suspects"]]
+    confusions = [pair | {"examples": [_error(row, "mistake") for row in pair["examples"]]}
+                  for pair in report["confusions"]]  # fmt: skip
+    page = _environment().get_template("report.html")
+    return page.render(
+        report={**report, "confusions": confusions}, name=name, version=__version__, parts=parts,
+        verdict=advice.verdict(report), figure=_figure(report) if has_rows else None,
+        bars=_bars(report) if has_rows else [],
+        per_label=_per_label(report) if has_rows else [], figures=_figures(report) if has_rows else [],
+        matrix=_matrix(report), calibration_sentence=_calibration_sentence(report) if has_rows else "",
+        charts={name: _markup(svg) for name, svg in drawn.items()}, errors=errors[:MOST_ERRORS], spec=spec,
+        lock=json.dumps(lock, indent=2, ensure_ascii=False) if lock else "", facts=_script_json(_facts(report)),
+    )  # fmt: skip
+
+
+def save_comparison(found: Mapping[str, Any], output: str) -> None:
+    """A comparison of runs as one HTML file."""
+    figure = found["figure"]
+    points = [
+        Series(
+            run["name"], [(number + 1, run["figures"][figure])], "abc"[number % 3], [tuple(run["intervals"][figure])]
+        )
+        for number, run in enumerate(found["runs"])
+    ]
+    said = "; ".join(f"{run['name']} {run['figures'][figure]:.3f}" for run in found["runs"])
+    chart = charts.line_chart(
+        points, title=figure, description=said, x_label="run, the best first", y_label=figure,
+        x_range=(0.5, len(points) + 0.5),
+    )  # fmt: skip
+    page = _environment().get_template("comparison.html")
+    figures = ("accuracy", "macro_f1", "micro_f1", "ece")
+    text = page.render(found=found, figures=figures, chart=_markup(chart), version=__version__)
+    storage.write_text(storage.local(output), text)
+
+
+@cache
+def _environment() -> "Environment":
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    return Environment(
+        loader=PackageLoader("tagline", "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+    )  # fmt: skip
+
+
+def _markup(text: str) -> Any:
+    """A text of our own making, which is HTML already."""
+    from markupsafe import Markup
+
+    return Markup(text)  # noqa: S704 - SVG of charts.py, which escapes what comes from the data
+
+
+def _script_json(value: Any) -> Any:
+    """JSON that can stand inside a script element: nothing in it ends the element."""
+    text = json.dumps(value, ensure_ascii=False)
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return _markup(text)
+
+
+def _figure(report: Report) -> dict[str, str]:
+    name = advice.main_figure(report)
+    low, high = report["test"]["intervals"][name]
+    return {
+        "name": name, "shown": f"{report['test'][name]:.1%}".replace("%", " %"), "low": f"{low:.3f}",
+        "high": f"{high:.3f}",
+    }  # fmt: skip
+
+
+def _bars(report: Report) -> list[dict[str, Any]]:
+    name = advice.main_figure(report)
+    known = {"this run" if report["history"] else "this bundle": report["test"]}
+    known |= {"linear baseline": report["baselines"]["linear"]} if report["baselines"].get("linear") else {}
+    known |= {"most frequent answer": report["baselines"]["majority"]} if report["baselines"].get("majority") else {}
+    return [
+        {"name": who, "shown": f"{figures[name]:.3f}", "width": round(100 * figures[name], 1)}
+        for who, figures in known.items()
+    ]
+
+
+def _per_label(report: Report) -> list[dict[str, Any]]:
+    thresholds = dict(
+        zip(report["labels"], report["decisions"]["thresholds"] or [0] * len(report["labels"]), strict=True)
+    )
+    rows = [{"name": name, "threshold": thresholds[name], **f} for name, f in report["test"]["per_label"].items()]
+    return sorted(rows, key=lambda row: (row["support"] == 0, row["f1"]))
+
+
+def _figures(report: Report) -> list[tuple[str, str, str]]:
+    test = report["test"]
+    ends = {name: f"{low:.3f} to {high:.3f}" for name, (low, high) in test["intervals"].items()}
+    return [
+        (key, f"{value:,}" if isinstance(value, int) else f"{value:.4f}", ends.get(key, ""))
+        for key, value in test.items()
+        if isinstance(value, int | float)
+    ]
+
+
+def _matrix(report: Report) -> dict[str, Any] | None:
+    """How often each label was answered for each; of many labels, for those with the most errors."""
+    confusion = report["test"].get("confusion")
+    if not confusion:
+        return None
+    labels, count = report["labels"], len(report["labels"])
+    wrong = [sum(confusion[i]) + sum(row[i] for row in confusion) - 2 * confusion[i][i] for i in range(count)]
+    kept = sorted(sorted(range(count), key=lambda i: (-wrong[i], i))[:MOST_IN_MATRIX])
+    rows = []
+    for i in kept:
+        total = sum(confusion[i]) or 1
+        counts = [confusion[i][j] for j in kept]
+        cells = [
+            {"count": count, "is_right": i == j, "heat": round(0.8 * count / total, 2)}
+            for j, count in zip(kept, counts, strict=True)
+        ]
+        rows.append({"name": labels[i], "cells": cells})
+    return {"names": [labels[i] for i in kept], "rows": rows, "is_part": len(kept) < count}
+
+
+def _calibration_sentence(report: Report) -> str:
+    found = report["calibration"]
+    before, after, chance = found["before"]["ece"], found["after"]["ece"], found["ece_by_chance"]
+    if found["method"] == "none":
+        return f"Scores are the model's own. They are off by {after:.3f} on average (expected calibration error)."
+    return (
+        f"Calibrated by {found['method']}, fitted on validation: on test, scores were off by {before:.3f} on average "
+        f"(expected calibration error) and are off by {after:.3f} now; perfect ones would be by {chance:.3f} by chance."
+    )
+
+
+def _error(row: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """A row with its text cut into pieces, some of them marked."""
+    sides = [row["text"]] if isinstance(row["text"], str) else list(row["text"])
+    pushes = row.get("pushes", [])
+    strongest = max((abs(weight) for _, _, weight, _ in pushes), default=0.0)
+    marked = [push for push in pushes if strongest and abs(push[2]) >= FAINTEST * strongest]
+    pieces = [_pieces(text, [push for push in marked if push[3] == side], strongest) for side, text in enumerate(sides)]
+    return {**row, "kind": kind, "sides": pieces}
+
+
+def _pieces(text: str, pushes: Sequence[Sequence[Any]], strongest: float) -> list[dict[str, Any]]:
+    pieces: list[dict[str, Any]] = []
+    done = 0
+    for start, end, weight, _ in sorted(map(tuple, pushes)):
+        if start < done:
+            continue
+        pieces.append({"text": text[done:start], "kind": ""})
+        share = round(0.1 + 0.6 * abs(weight) / strongest, 2)
+        kind = "for" if weight > 0 else "against"
+        pieces.append({"text": text[start:end], "kind": kind, "push": share, "said": f"{weight:+.2f} log-odds"})
+        done = end
+    return [*pieces, {"text": text[done:], "kind": ""}]
+
+
+def _facts(report: Report) -> dict[str, Any]:
+    """What the page's controls need."""
+    thresholds = report["thresholds"]
+    if thresholds:
+        chosen = dict(zip(report["labels"], report["decisions"]["thresholds"], strict=True))
+        thresholds = {**thresholds, "chosen": chosen}
+    low = _lowest_precision(report)
+    return {
+        "coverage": report["coverage"], "thresholds": thresholds, "plot": charts.PLOT,
+        "coveragePlaces": [
+            [round(part, 1) for part in charts.place((point["coverage"], point["right"]), UNIT, (low, 1.0))]
+            for point in report["coverage"]
+        ],
+    }  # fmt: skip
+
+
+def _lowest_precision(report: Report) -> float:
+    return int(10 * min((point["right"] for point in report["coverage"]), default=0.0)) / 10
+
+
+def _reliability_chart(report: Report) -> str:
+    if not report["calibration"]:
+        return ""
+    found = report["calibration"]["reliability"]
+    series = [Series("perfect", [(0, 0), (1, 1)], "guide")]
+    for when, style in (("before", "b"), ("after", "a")):
+        if when == "after" or report["calibration"]["method"] != "none":
+            points = [(each["score"], each["true"]) for each in found[when]]
+            ends = [share_interval(round(each["true"] * each["rows"]), each["rows"]) for each in found[when]]
+            bands = ends if when == "after" else ()
+            series.append(Series(f"{when} calibration", points, style, bands, has_dots=True))
+    off = report["calibration"]["after"]["ece"]
+    return charts.line_chart(
+        series, title="Reliability", description=f"Scores are off by {off:.3f} on average after calibration",
+        x_label="score", y_label="how often true", x_range=UNIT, y_range=UNIT,
+    )  # fmt: skip
+
+
+def _coverage_chart(report: Report) -> str:
+    if not report["coverage"]:
+        return ""
+    points = [(point["coverage"], point["right"]) for point in report["coverage"]]
+    all_right = report["coverage"][-1]["right"]
+    return charts.line_chart(
+        [Series("answers that are right", points, "a")], title="Coverage against precision", marker=points[-1],
+        description=f"Answering everything, {all_right:.1%} are right; answering fewer texts, more of them",
+        x_label="share of texts answered", y_label="share right", x_range=UNIT,
+        y_range=(_lowest_precision(report), 1.0),
+    )  # fmt: skip
+
+
+def _threshold_chart(report: Report) -> str:
+    if not report["thresholds"]:
+        return ""
+    empty = [(0.0, 0.0), (1.0, 0.0)]
+    names = (("threshold", "guide"), ("precision", "b"), ("recall", "c"), ("F1", "a"))
+    return charts.line_chart(
+        [Series(name, empty, style) for name, style in names], title="Thresholds",
+        description="Precision, recall and F1 of the chosen label over its threshold", x_label="threshold", y_label="",
+        x_range=UNIT, y_range=UNIT,
+    )  # fmt: skip
+
+
+def _loss_chart(report: Report) -> str:
+    steps = report["history"].get("steps", [])
+    if len(steps) < 2:
+        return ""
+    stages = list(dict.fromkeys(step["stage"] for step in steps))
+    series = [
+        Series(stage or "loss", [(s["step"], s["loss"]) for s in steps if s["stage"] == stage], "abc"[number % 3])
+        for number, stage in enumerate(stages)
+    ]
+    first, last = steps[0]["loss"], steps[-1]["loss"]
+    description = f"From {first:.3f} at step {steps[0]['step']} to {last:.3f} at step {steps[-1]['step']}"
+    return charts.line_chart(series, title="Loss", description=description, x_label="step", y_label="loss")
+
+
+def _evaluation_chart(report: Report) -> str:
+    found = report["history"].get("evaluations", [])
+    if not found:
+        return ""
+    monitor = report["history"]["monitor"]
+    kept = [each for each in found if each["kept"]][-1:]
+    series = [
+        Series(monitor, [(each["step"], each["value"]) for each in found], "a", has_dots=True),
+        Series("the model that was kept", [(each["step"], each["value"]) for each in kept], "c", has_dots=True),
+    ]
+    description = "; ".join(f"step {each['step']}: {each['value']:.3f}" for each in found[:20])
+    return charts.line_chart(
+        series, title=f"{monitor} on validation", description=description, x_label="step", y_label=monitor
+    )
+
+
+def _learning_chart(report: Report) -> str:
+    curve = report.get("learning_curve")
+    if not curve:
+        return ""
+    points = [(point["rows"], point["value"]) for point in curve["points"]]
+    series = [
+        Series(curve["figure"], points, "a", [tuple(point["interval"]) for point in curve["points"]], has_dots=True),
+        *([Series("expected", [(p["rows"], p["value"]) for p in curve["expected"]], "b",
+                  [tuple(p["interval"]) for p in curve["expected"]], has_dots=True)] if curve["expected"] else []),
+    ]  # fmt: skip
+    return charts.line_chart(
+        series, title="Learning curve", description=curve["sentence"], x_label="training rows", y_label=curve["figure"]
+    )  # fmt: skip
+
+
+CHARTS = {
+    "reliability": _reliability_chart, "coverage": _coverage_chart, "threshold": _threshold_chart, "loss": _loss_chart,
+    "evaluations": _evaluation_chart, "learning": _learning_chart,
+}  # fmt: skip
