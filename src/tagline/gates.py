@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING, Any
 
 from tagline.errors import CheckFailed, SpecError
 from tagline.metrics import LOWER_IS_BETTER, ONE_TASK_ONLY
+from tagline.spec import Gates
 
 if TYPE_CHECKING:
     from tagline.dataset import Task
-    from tagline.spec import Gates
 
 PER_LABEL = "per_label_"
 
 Result = dict[str, Any]
 
 
-def check_names(gates: "Gates", *, task: "Task", labels: Sequence[str]) -> None:
+def check_names(gates: Gates, *, task: "Task", labels: Sequence[str]) -> None:
     """Refuse a gate on a figure that this task does not have, or on a label that does not exist."""
     problems = []
     for name, label, _ in _wanted(gates):
@@ -27,7 +27,7 @@ def check_names(gates: "Gates", *, task: "Task", labels: Sequence[str]) -> None:
         raise SpecError.listing("the spec", problems)
 
 
-def results(gates: "Gates", figures: Mapping[str, Any]) -> list[Result]:
+def results(gates: Gates, figures: Mapping[str, Any]) -> list[Result]:
     """Each gate: what it asks for, what was reached, and whether that is enough."""
     found = []
     for name, label, wanted in _wanted(gates):
@@ -59,9 +59,9 @@ def insist(results: Sequence[Result], *, hint: str) -> None:
         raise CheckFailed(f"{count} of {len(results)} not passed:\n{lines}", hint=hint)
 
 
-def _wanted(gates: "Gates") -> Iterator[tuple[str, str | None, float]]:
+def _wanted(gates: Gates) -> Iterator[tuple[str, str | None, float]]:
     """Every gate that is set: its figure, its label if it is a label's, and the number."""
-    for name in type(gates).model_fields:
+    for name in Gates.model_fields:
         value = getattr(gates, name)
         if isinstance(value, Mapping):
             yield from ((name, label, wanted) for label, wanted in value.items() if wanted)

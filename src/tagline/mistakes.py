@@ -13,6 +13,8 @@ MOST_MISTAKES = 100
 MOST_PAIRS = 20
 EXAMPLES_A_PAIR = 3
 MOST_SUSPECTS = 100
+MOST_CHARACTERS = 2000
+"""Of a text, more than a person reads in a list."""
 
 Shown = dict[str, Any]
 
@@ -69,13 +71,19 @@ def suspects(dataset: Dataset, held_out: dict[str, tuple[Split, Answers]]) -> li
 def shown(dataset: Dataset, split: Split, answers: Answers, row: int) -> Shown:
     """One row of a split: its text, truth and answer, and where it stands."""
     file, line = dataset.place(int(split.rows[row]))
+    whole = split.texts[row]
+    text = _clipped(whole) if isinstance(whole, str) else tuple(map(_clipped, whole))
     truth, chosen = (_flags(each[row : row + 1], len(dataset.labels))[0] for each in (split.targets, answers.chosen))
     return {
-        "text": split.texts[row], "truth": [dataset.labels[i] for i in np.flatnonzero(truth)],
+        "text": text if isinstance(text, str) else list(text), "truth": [dataset.labels[i] for i in np.flatnonzero(truth)],
         "answer": [dataset.labels[i] for i in np.flatnonzero(chosen)],
         "score": _share((answers.scores[row][chosen] if chosen.any() else answers.scores[row]).max()),
         "file": file, "line": line,
     }  # fmt: skip
+
+
+def _clipped(text: str) -> str:
+    return text if len(text) <= MOST_CHARACTERS else text[:MOST_CHARACTERS] + "…"
 
 
 def _flags(labels: NDArray[Any], count: int) -> NDArray[np.bool_]:

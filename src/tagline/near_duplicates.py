@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 WORD = re.compile(r"\w+")
 SHINGLE = 3
+FEWEST = 6
+"""Shingles that a text must have: "thank you" is no copy of another "thank you"."""
 BANDS, ROWS = 12, 3
 """Texts that share 8 in 10 of their shingles meet in one of the bands 999 times in 1,000; 3 in 10: 28 in 100."""
 ALIKE = 0.8
@@ -25,22 +27,32 @@ Shingles = NDArray[np.uint64]
 
 def pairs(first: Iterable["Text"], second: Iterable["Text"]) -> list[tuple[int, int, float]]:
     """Texts of the first list with the text of the second that they are most like, and how alike they are."""
-    ours, theirs = [shingles(text) for text in first], [shingles(text) for text in second]
+    ours, theirs = _long_enough(first), _long_enough(second)
+    if not ours or not theirs:
+        return []
+    my_numbers, their_numbers = list(ours), list(theirs)
     best: dict[int, tuple[float, int]] = {}
-    for mine, other in _meetings(_signatures(ours), _signatures(theirs)):
+    for i, j in _meetings(_signatures(list(ours.values())), _signatures(list(theirs.values()))):
+        mine, other = my_numbers[i], their_numbers[j]
         alike = _jaccard(ours[mine], theirs[other])
         if alike >= ALIKE and (alike, -other) > best.get(mine, (0.0, 0)):
             best[mine] = alike, -other
     return [(mine, -other, alike) for mine, (alike, other) in sorted(best.items())]
 
 
+def _long_enough(texts: Iterable["Text"]) -> dict[int, Shingles]:
+    """The shingles of those texts that are long enough for being alike to mean something."""
+    found = ((number, shingles(text)) for number, text in enumerate(texts))
+    return {number: each for number, each in found if len(each) >= FEWEST}
+
+
 def shingles(text: "Text") -> Shingles:
-    """Every three words in a row, as numbers; letters in a row where a text has few words."""
+    """Every three words in a row, as numbers; four letters in a row where a text has few words."""
     joined = text if isinstance(text, str) else "\n".join(text)
     words = WORD.findall(joined.casefold())
     if len(words) < 2 * SHINGLE:
         run = "".join(words)
-        parts = [run[i : i + 4] for i in range(max(1, len(run) - 3))]
+        parts = [run[i : i + 4] for i in range(len(run) - 3)]
     else:
         parts = [" ".join(words[i : i + SHINGLE]) for i in range(len(words) - SHINGLE + 1)]
     return np.unique(np.array([zlib.crc32(part.encode("utf-8", "surrogatepass")) for part in parts], dtype=np.uint64))
@@ -48,8 +60,6 @@ def shingles(text: "Text") -> Shingles:
 
 def _signatures(sets: list[Shingles]) -> NDArray[np.uint64]:
     """A few numbers a text, of which two texts share as large a part as of their shingles."""
-    if not sets:
-        return np.zeros((0, BANDS * ROWS), dtype=np.uint64)
     flat = np.concatenate(sets)
     starts = np.concatenate([[0], np.cumsum([len(each) for each in sets])[:-1]])
     random = np.random.default_rng(0)

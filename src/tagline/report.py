@@ -286,8 +286,8 @@ def _explained(predictor: Predictor, rows: list[dict[str, Any]]) -> list[dict[st
     """The same rows, the first of them with the words that pushed the wrong answer."""
     left = EXPLAINED_CHARACTERS
     for row in rows[:EXPLAINED]:
-        text = row["text"]
-        size = sum(map(len, text)) if isinstance(text, tuple) else len(text)
+        text = row["text"] if isinstance(row["text"], str) else (row["text"][0], row["text"][1])
+        size = len(text) if isinstance(text, str) else sum(map(len, text))
         left -= size * min(size // 5 + 1, 48)
         if left < 0:
             break

@@ -77,6 +77,9 @@ sys.exit(run(["predict", {str(run.bundle)!r}, "--input", source, "--output", out
     assert done.stdout.startswith("delivery")
 
 
+SPIED = ("data", "training", "decisions", "gates")
+
+
 class Spy:
     """A section of the spec that notes which of its keys are read."""
 
@@ -98,7 +101,7 @@ class Spy:
 def read_by_a_run(spec: specs.Spec, runs: Path) -> set[str]:
     """The keys that a run on this spec reads."""
     seen: set[str] = set()
-    spies: dict[str, Any] = {name: Spy(getattr(spec, name), name, seen) for name in ("data", "training", "decisions")}
+    spies: dict[str, Any] = {name: Spy(getattr(spec, name), name, seen) for name in SPIED}
     data = dataset.load(spies["data"])
     run = Run.create(runs, spec, locks.lock_of(spec, data, command="a test"))
     spied: Any = SimpleNamespace(**spies, model=spec.model, model_dump=spec.model_dump)
@@ -116,7 +119,7 @@ def test_every_setting_is_read_by_something(
         raw = {"data": {"train": str(support / name)}, "model": small, "training": {"epochs": 1}}
         spec = complete(raw, where="a test").spec
         seen |= read_by_a_run(spec, tmp_path)
-    all_keys = {key for key, _ in specs.keys(spec) if key.partition(".")[0] in ("data", "training", "decisions")}
+    all_keys = {key for key, _ in specs.keys(spec) if key.partition(".")[0] in SPIED}
     assert all_keys - seen == set()
 
 

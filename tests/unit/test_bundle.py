@@ -138,7 +138,7 @@ def test_what_comes_from_the_data_stays_text_in_the_card(tmp_path: Path) -> None
     (tmp_path / "odd.csv").write_text(f"text,label\n{rows}")
     card = (tagline.train(tmp_path / "odd.csv", *QUICK, runs=tmp_path / "runs").bundle / "README.md").read_text()
     assert "<img" not in card.replace("\\<", "")
-    assert "| \\<img src=x\\>\\|\\[a\\]\\(b\\) |" in card
+    assert "| \\<img src=x\\>\\|\\[a\\](b) |" in card
 
 
 def test_the_model_card_tells_what_was_measured(run: Run) -> None:

@@ -143,6 +143,15 @@ CASES = {
     ),
     "no-validation": Case(settings={"validation_share": 0}, says="the validation split is empty"),
     "no-test": Case(settings={"test_share": 0}, says="the test split is empty"),
+    "near-duplicates": Case(
+        test=[
+            ("please tell me when the blue parcel of last Monday will be at my door, thank you", "label a"),
+            ("a text about something else that nobody has written before", "label b"),
+        ],
+        rows=[("Please tell me when the blue parcel of last Monday will be at my door -- thank you!!", "label a")],
+        says="1 row of validation and test nearly the same as a training text",
+        lines=(2, 62),
+    ),
     "bad-rows": Case([("no label", " ")], settings={"bad_rows": "skip"}, says="1 row skipped: "),
 }
 
@@ -155,7 +164,8 @@ def test_what_is_wrong_is_found_with_its_rows(examine: Examine, code: str) -> No
     assert case.says in finding.message
     assert finding.advice
     assert tuple(row.line for row in finding.rows) == case.lines
-    assert all(row.file.endswith("train.csv") for row in finding.rows)
+    files = ("train.csv", "test.csv") if case.test else "train.csv"
+    assert all(row.file.endswith(files) for row in finding.rows)
 
 
 @pytest.mark.parametrize(

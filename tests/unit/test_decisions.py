@@ -1,13 +1,15 @@
 """The decision layer: what turns scores into answers."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 from sklearn.metrics import f1_score
 
-from tagline.decisions import DecisionLayer
-from tagline.spec import Decisions
+from tagline.decisions import COVERAGES, DecisionLayer, tune
+from tagline.errors import SpecError
+from tagline.spec import Decisions, Goal
 
 LABELS = ("calm", "cross")
 RANDOM = np.random.default_rng(3)
@@ -15,7 +17,7 @@ RANDOM = np.random.default_rng(3)
 
 def layer(scores: Any, truth: Any, *, task: Any = "single", labels: Any = LABELS, **spec: Any) -> DecisionLayer:
     values = np.asarray(scores, np.float32)
-    return DecisionLayer.fit(Decisions(**spec), task=task, labels=labels, scores=values, truth=np.asarray(truth))
+    return tune(Decisions(**spec), task=task, labels=labels, scores=values, truth=np.asarray(truth)).layer
 
 
 def overconfident(rows: int = 2000) -> tuple[np.ndarray, np.ndarray]:
@@ -59,14 +61,27 @@ def test_thresholds_are_tuned_for_each_label() -> None:
     assert tuned > halves + 0.05
 
 
-def test_a_rare_label_shares_the_threshold_of_all() -> None:
+def test_a_rare_label_shares_the_threshold_that_reaches_a_goal() -> None:
     scores, truth = multi_scores()
     truth[:, 1] = False
     truth[:3, 1] = True
-    fitted = layer(scores, truth, task="multi")
-    everything = layer(scores.reshape(-1, 1), truth.reshape(-1, 1), task="multi", labels=("x",), calibrate=False)
-    assert fitted.thresholds[1] != 0.5
+    fitted = layer(scores, truth, task="multi", thresholds=Goal(recall=0.9))
+    everything = layer(
+        scores.reshape(-1, 1), truth.reshape(-1, 1), task="multi", labels=("x",), calibrate=False,
+        thresholds=Goal(recall=0.9),
+    )  # fmt: skip
     assert abs(fitted.thresholds[1] - everything.thresholds[0]) < 0.2
+
+
+@pytest.mark.parametrize("goal", [Goal(precision=0.9), Goal(recall=0.9)])
+def test_thresholds_reach_a_goal_with_as_many_answers_as_it_allows(goal: Goal) -> None:
+    scores, truth = multi_scores()
+    chosen = layer(scores, truth, task="multi", thresholds=goal, calibrate=False).answers(scores).chosen[:, 0]
+    hits = (chosen & truth[:, 0]).sum()
+    if goal.precision:
+        assert hits / chosen.sum() >= 0.9
+    else:
+        assert 0.9 <= hits / truth[:, 0].sum() < 0.92
 
 
 def test_one_threshold_for_all() -> None:
@@ -76,7 +91,9 @@ def test_one_threshold_for_all() -> None:
 
 def test_without_rows_to_tune_on_everything_is_plain() -> None:
     fitted = layer(np.zeros((0, 2)), np.zeros((0, 2), bool), task="multi")
-    assert (fitted.temperatures, fitted.thresholds, fitted.abstain_below) == ((1.0, 1.0), (0.5, 0.5), 0.0)
+    assert (fitted.calibration.method, fitted.thresholds, fitted.abstain_below, fitted.floors) == (
+        "none", (0.5, 0.5), 0.0, ()
+    )  # fmt: skip
 
 
 def test_abstains_below_a_score() -> None:
@@ -135,3 +152,61 @@ def test_it_goes_through_the_manifest_unchanged() -> None:
     scores, truth = multi_scores()
     fitted = layer(scores, truth, task="multi", target_precision=0.6)
     assert DecisionLayer.from_dict(fitted.to_dict(), task="multi", labels=LABELS) == fitted
+
+
+def scattered(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Scores of five labels and labels drawn with those probabilities."""
+    random = np.random.default_rng(seed)
+    scores = random.dirichlet(np.full(5, 0.7), rows)
+    return scores.astype(np.float32), (random.random(rows)[:, None] > scores.cumsum(axis=1)).sum(axis=1).clip(max=4)
+
+
+@pytest.mark.parametrize("promised", [0.7, 0.8, 0.9, 0.95])
+def test_sets_hold_the_truth_as_often_as_promised(promised: float) -> None:
+    kept = []
+    for seed in range(40):
+        scores, truth = scattered(1500, seed)
+        fitted = layer(scores[:500], truth[:500], labels=tuple("abcde"))
+        sets = fitted.sets(fitted.answers(scores[500:]), coverage=promised)
+        kept.append(sets[np.arange(1000), truth[500:]].mean())
+    assert np.mean(kept) == pytest.approx(promised, abs=0.01)
+
+
+def test_a_set_of_task_multi_holds_all_labels_of_a_text() -> None:
+    scores, truth = multi_scores()
+    fitted = layer(scores[:300], truth[:300], task="multi")
+    sets = fitted.sets(fitted.answers(scores[300:]), coverage=0.9)
+    assert (sets | ~truth[300:]).all(axis=1).mean() == pytest.approx(0.9, abs=0.05)
+
+
+def test_a_set_is_never_empty_and_grows_with_the_promise() -> None:
+    scores, truth = scattered(400, 1)
+    fitted = layer(scores, truth, labels=tuple("abcde"))
+    answers = fitted.answers(scores)
+    sizes = [fitted.sets(answers, coverage=coverage).sum(axis=1) for coverage in COVERAGES]
+    assert sizes[0].min() >= 1
+    assert all((smaller <= larger).all() for smaller, larger in pairwise(sizes))
+    [prediction] = fitted.predictions(fitted.answers(scores[:1]), coverage=0.9)
+    assert prediction.set is not None
+    assert prediction.set[0] == prediction.label
+    assert prediction.to_dict()["set"] == list(prediction.set)
+
+
+@pytest.mark.parametrize("coverage", [0.0, -1.0, 0.995, 1.0, float("nan")])
+def test_a_promise_that_cannot_be_kept_is_refused(coverage: float) -> None:
+    scores, truth = scattered(100, 2)
+    fitted = layer(scores, truth, labels=tuple("abcde"))
+    with pytest.raises(SpecError, match="cannot be made"):
+        fitted.sets(fitted.answers(scores), coverage=coverage)
+
+
+def test_without_validation_rows_no_set_is_promised() -> None:
+    fitted = layer(np.zeros((0, 2)), np.zeros(0, int))
+    with pytest.raises(SpecError, match="no validation row"):
+        fitted.predictions(fitted.answers(np.float32([[0.5, 0.5]])), coverage=0.9)
+
+
+def test_rows_too_few_for_a_promise_get_all_labels() -> None:
+    scores, truth = scattered(20, 3)
+    fitted = layer(scores, truth, labels=tuple("abcde"))
+    assert fitted.sets(fitted.answers(scores), coverage=0.99).all()

@@ -84,7 +84,7 @@ max_hours = 24
 service_account = ""
 """
 
-SECTIONS = "data, training, decisions, tuning, tracking, vertex, model"
+SECTIONS = "data, training, decisions, gates, tuning, tracking, vertex, model"
 FAMILIES = ", ".join(registry.names("models"))
 FORM = "a setting is changed as section.key=value, for example training.epochs=5"
 
@@ -129,7 +129,7 @@ def test_defaults_are_written_out_identically_after_reading_back() -> None:
     assert specs.to_toml(parse(text)) == text
     assert {key for key, _ in specs.keys(data())} == {
         f"{section}.{key}" for section, table in tomllib.loads(text).items() for key in table
-    } | {"tuning.search"}
+    } | {"tuning.search", "gates.per_label_precision", "gates.per_label_recall", "gates.per_label_f1"}
 
 
 @given(
@@ -181,7 +181,7 @@ def test_a_spec_cannot_be_changed() -> None:
         ('[training]\nlearning_rate = "fast"', 'training.learning_rate: must be a number or "auto", not "fast"'),
         ('[training]\nclass_weights = "yes"', 'training.class_weights: must be "none" or "balanced", not "yes"'),
         ("[decisions]\ncalibrate = 1", "decisions.calibrate: must be true or false, not 1"),
-        ("[decisions]\nthresholds = 1.0", 'decisions.thresholds: must be less than 1.0 or "tuned", not 1.0'),
+        ("[decisions]\nthresholds = 1.0", 'decisions.thresholds: must be less than 1.0 or "tuned" or a table, not 1.0'),
         (
             "[decisions]\nabstain_below = 0.5\ntarget_precision = 0.9",
             "decisions: abstain_below and target_precision both say when to abstain; keep one",

@@ -1,0 +1,150 @@
+"""The report in a real browser: Chromium, driven by Playwright."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tagline
+from tagline import comparison, pages
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed: apt-get install chromium")
+
+SUPPORT = Path(__file__).parents[2] / "examples" / "support"
+WIDTHS = (390, 820, 1280)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        opened = driver.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+        )
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Pages of a single-label, a multi-label, a pair and a many-labels run, the last one with hostile texts."""
+    directory = tmp_path_factory.mktemp("runs")
+    odd = directory / "odd.jsonl"
+    labels = [f"טקסט 🎉 <script> {number}" for number in range(60)]
+    rows = [
+        {
+            "text": f"</script><script>window.hacked = 1</script> topic {n % 60} של {'long ' * (n % 40)}",
+            "label": labels[n * 7919 // 60 % 60],
+        }
+        for n in range(900)
+    ]
+    odd.write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows), "utf-8")
+    made = {
+        "single": tagline.train(SUPPORT / "messages.csv", "model.family=linear", runs=directory / "single"),
+        "multi": tagline.train(SUPPORT / "messages-multi.csv", "model.family=linear", runs=directory / "multi"),
+        "pair": tagline.train(SUPPORT / "pairs.csv", "model.family=linear", runs=directory / "pair"),
+        "odd": tagline.train(
+            odd, "model.family=linear", "data.text=text", "data.labels=label", "model.strength=0.01",
+            runs=directory / "odd",
+        ),
+    }  # fmt: skip
+    found = {name: run.directory / "report.html" for name, run in made.items()}
+    weaker = tagline.train(SUPPORT / "messages.csv", "model.family=linear", "model.words=0", "model.characters=1",
+                           runs=directory / "single")  # fmt: skip
+    found["comparison"] = directory / "comparison.html"
+    both = comparison.compare(made["single"].name, weaker.name, runs=directory / "single")
+    pages.save_comparison(both, str(found["comparison"]))
+    return found
+
+
+@pytest.mark.parametrize("name", ["single", "multi", "pair", "odd", "comparison"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_page_is_quiet_asks_for_nothing_and_fits_the_screen(
+    browser: Any, runs: dict[str, Path], name: str, width: int
+) -> None:
+    said, asked = [], []
+    context = browser.new_context(
+        viewport={"width": width, "height": 900}, color_scheme="dark" if width > 800 else "light"
+    )
+    page = context.new_page()
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(runs[name].as_uri())
+    assert said == []
+    assert [address for address in asked if not address.startswith(("file:", "data:"))] == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate("window.hacked") is None
+    context.close()
+
+
+def test_the_slider_is_moved_with_the_keyboard_and_says_what_it_means(browser: Any, runs: dict[str, Path]) -> None:
+    page = browser.new_page()
+    page.goto(runs["single"].as_uri())
+    slider = page.get_by_role("slider", name="Abstain below")
+    slider.focus()
+    before = page.locator("#abstain-said").inner_text()
+    assert "answers 100.0 % of the texts" in before
+    for _ in range(30):
+        page.keyboard.press("ArrowLeft")
+    after = page.locator("#abstain-said").inner_text()
+    assert after != before
+    assert "Set decisions.abstain_below = 0." in after
+    assert slider.get_attribute("aria-valuetext") in after
+    page.close()
+
+
+def test_errors_are_filtered_by_kind_label_and_text(browser: Any, runs: dict[str, Path]) -> None:
+    page = browser.new_page()
+    page.goto(runs["single"].as_uri())
+    items = page.locator("#error-list > li")
+    total = items.count()
+    assert total == items.filter(visible=True).count() > 3
+    page.get_by_role("combobox", name="Show").select_option("mistake")
+    mistakes = items.filter(visible=True).count()
+    assert 0 < mistakes < total
+    label = json.loads(items.first.get_attribute("data-labels"))[0]
+    page.locator("#error-label").select_option(label)
+    assert 0 < items.filter(visible=True).count() <= mistakes
+    page.get_by_label("Text contains").fill("no text holds this")
+    assert items.filter(visible=True).count() == 0
+    assert page.locator("#error-count").inner_text() == "0 shown."
+    page.close()
+
+
+def test_thresholds_are_drawn_for_the_label_that_is_chosen(browser: Any, runs: dict[str, Path]) -> None:
+    page = browser.new_page()
+    page.goto(runs["multi"].as_uri())
+    line = page.locator("#thresholds polyline.a")
+    before = line.get_attribute("points")
+    page.locator("#threshold-label").select_option("urgent")
+    assert line.get_attribute("points") != before
+    assert page.locator("#threshold-said").inner_text().startswith("urgent: answered at")
+    page.close()
+
+
+def test_texts_and_labels_of_any_kind_are_shown_as_they_are(browser: Any, runs: dict[str, Path]) -> None:
+    page = browser.new_page()
+    page.goto(runs["odd"].as_uri())
+    first = page.locator("#error-list .text").first
+    assert first.inner_text().startswith("</script><script>window.hacked = 1</script> topic")
+    assert "טקסט 🎉 <script>" in page.locator("#label-table tbody th").first.inner_text()
+    page.get_by_label("Show labels with").fill("<script> 17")
+    assert page.locator("#label-table tbody tr").filter(visible=True).count() == 1
+    page.close()
+
+
+def test_everything_is_reached_with_the_keyboard(browser: Any, runs: dict[str, Path]) -> None:
+    page = browser.new_page()
+    page.goto(runs["multi"].as_uri())
+    reached = set()
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("document.activeElement.id || document.activeElement.tagName"))
+    assert {"abstain", "threshold-label", "error-kind", "error-label", "error-text", "A", "SUMMARY"} <= reached
+    page.close()

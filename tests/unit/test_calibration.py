@@ -1,0 +1,91 @@
+"""Calibration: which map is chosen, and that scores mean what they say afterwards."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tagline import calibration
+from tagline.calibration import Calibration
+from tagline.metrics import expected_error, reliability
+
+RANDOM = np.random.default_rng(5)
+
+
+def drawn(scores: np.ndarray) -> np.ndarray:
+    """Labels drawn with these probabilities: the scores are perfect."""
+    return (RANDOM.random(len(scores))[:, None] > scores.cumsum(axis=1)).sum(axis=1).clip(max=scores.shape[1] - 1)
+
+
+def softened(scores: np.ndarray, power: float) -> np.ndarray:
+    raised = scores**power
+    return raised / raised.sum(axis=1, keepdims=True)
+
+
+def error_of(scores: np.ndarray, truth: np.ndarray) -> float:
+    return expected_error(reliability(scores.max(axis=1), scores.argmax(axis=1) == truth))
+
+
+@pytest.mark.parametrize("power", [0.4, 2.5])
+def test_a_temperature_undoes_too_little_and_too_much_confidence(power: float) -> None:
+    right = RANDOM.dirichlet(np.full(4, 0.5), 4000)
+    truth, shown = drawn(right), softened(right, power)
+    fitted = calibration.choose(shown[:2000], truth[:2000], task="single")
+    assert fitted.calibration.method == "temperature"
+    assert fitted.calibration.scales[0] == pytest.approx(1 / power, rel=0.15)
+    assert error_of(fitted.calibration.apply(shown[2000:], task="single"), truth[2000:]) < 0.03
+    assert error_of(shown[2000:], truth[2000:]) > 0.08
+
+
+def test_labels_that_are_off_in_different_ways_get_a_vector() -> None:
+    right = RANDOM.dirichlet(np.full(3, 0.6), 4000)
+    truth = drawn(right)
+    shown = right * np.array([1.0, 4.0, 0.2])
+    shown /= shown.sum(axis=1, keepdims=True)
+    fitted = calibration.choose(shown[:3000], truth[:3000], task="single")
+    assert fitted.calibration.method == "vector"
+    assert np.allclose(fitted.calibration.apply(shown[3000:], task="single"), right[3000:], atol=0.08)
+
+
+def test_a_curve_is_chosen_where_no_scale_and_shift_will_do() -> None:
+    right = RANDOM.random((8000, 2))
+    truth = RANDOM.random((8000, 2)) < right
+    shown = np.where(right < 0.5, right**4 * 8, 1 - (1 - right) ** 4 * 8) * 0.98 + 0.01
+    fitted = calibration.choose(shown[:6000], truth[:6000], task="multi")
+    assert fitted.calibration.method == "isotonic"
+    assert np.abs(fitted.calibration.apply(shown[6000:], task="multi") - right[6000:]).mean() < 0.05
+
+
+def test_few_rows_are_not_asked_for_more_than_a_temperature() -> None:
+    scores = RANDOM.dirichlet(np.ones(3), 60)
+    assert list(calibration.choose(scores, drawn(scores), task="single").losses) == ["temperature"]
+
+
+def test_held_out_scores_come_from_maps_that_have_not_seen_the_row() -> None:
+    scores = np.tile([0.6, 0.4], (50, 1))
+    truth = np.zeros(50, int)
+    plain = calibration.choose(scores, truth, task="single")
+    truth[0] = 1
+    changed = calibration.choose(scores, truth, task="single")
+    assert changed.held_out[0].tolist() != changed.calibration.apply(scores[:1], task="single")[0].tolist()
+    assert changed.held_out[0, 1] < plain.held_out[0, 1] + 0.1
+
+
+@pytest.mark.parametrize("task", ["single", "multi"])
+def test_it_goes_through_the_manifest_unchanged(task: Any) -> None:
+    scores = RANDOM.dirichlet(np.ones(3), 1500)
+    truth: Any = drawn(scores) if task == "single" else RANDOM.random(scores.shape) < scores
+    for method in ("none", "temperature", "vector", "isotonic"):
+        fitted = calibration._fit(method, scores, truth, task)  # type: ignore[arg-type]
+        again = Calibration.from_dict(fitted.to_dict())
+        assert again == fitted
+        assert (again.apply(scores, task=task) == fitted.apply(scores, task=task)).all()
+
+
+def test_scores_of_nothing_but_zeros_and_ones_are_no_trouble() -> None:
+    scores = np.eye(2)[RANDOM.integers(0, 2, 1500)]
+    truth = RANDOM.integers(0, 2, 1500)
+    for method in ("temperature", "vector", "isotonic"):
+        applied = calibration._fit(method, scores, truth, "single").apply(scores, task="single")  # type: ignore[arg-type]
+        assert np.isfinite(applied).all()
+        assert applied.sum(axis=1) == pytest.approx(1)

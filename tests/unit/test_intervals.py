@@ -1,0 +1,80 @@
+"""How sure a figure is."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.metrics import accuracy_score, f1_score
+
+from tagline import intervals
+
+RANDOM = np.random.default_rng(7)
+
+
+def answers(rows: int, right: float, labels: int = 4) -> tuple[np.ndarray, np.ndarray]:
+    truth = RANDOM.integers(0, labels, rows)
+    return truth, np.where(RANDOM.random(rows) < right, truth, RANDOM.integers(0, labels, rows))
+
+
+def test_an_interval_is_as_wide_as_theory_has_it() -> None:
+    truth, said = answers(1000, 0.8)
+    low, high = intervals.bootstrap("single", truth=truth, answers=said)["accuracy"]
+    share = accuracy_score(truth, said)
+    assert (low + high) / 2 == pytest.approx(share, abs=0.005)
+    assert high - low == pytest.approx(3.92 * np.sqrt(share * (1 - share) / 1000), rel=0.15)
+
+
+def test_the_figure_itself_lies_inside_for_every_figure_and_task() -> None:
+    truth, said = answers(300, 0.7)
+    found = intervals.bootstrap("single", truth=truth, answers=said)
+    assert found["macro_f1"][0] < f1_score(truth, said, average="macro") < found["macro_f1"][1]
+    hot, hot_said = RANDOM.random((200, 3)) < 0.3, RANDOM.random((200, 3)) < 0.3
+    several = intervals.bootstrap("multi", truth=hot, answers=hot_said)
+    assert several["micro_f1"][0] < f1_score(hot, hot_said, average="micro") < several["micro_f1"][1]
+    assert several["macro_f1"][0] < f1_score(hot, hot_said, average="macro") < several["macro_f1"][1]
+
+
+def test_rows_in_another_order_and_many_rows_give_the_same() -> None:
+    truth, said = answers(50_000, 0.9, labels=30)
+    order = RANDOM.permutation(len(truth))
+    shuffled = intervals.bootstrap("single", truth=truth[order], answers=said[order])
+    assert intervals.bootstrap("single", truth=truth, answers=said) == shuffled
+
+
+@pytest.mark.parametrize(("fewer", "more"), [(0, 0), (0, 3), (2, 9), (5, 5), (10, 31), (400, 520), (700, 701)])
+def test_mcnemar_is_the_exact_binomial_test(fewer: int, more: int) -> None:
+    expected = stats.binomtest(fewer, fewer + more).pvalue if fewer + more else 1.0
+    assert intervals.mcnemar(fewer, more) == pytest.approx(expected, rel=0.02)
+    assert intervals.mcnemar(more, fewer) == intervals.mcnemar(fewer, more)
+
+
+def test_a_better_model_is_told_from_a_worse_one_and_equals_are_not() -> None:
+    truth, better = answers(1500, 0.85)
+    worse = np.where(RANDOM.random(1500) < 0.15, RANDOM.integers(0, 4, 1500), better)
+    found = intervals.difference("single", truth=truth, first=better, second=worse, figure="macro_f1")
+    assert found.is_real
+    assert found.p_value < 0.001
+    assert found.gain == pytest.approx(
+        f1_score(truth, better, average="macro") - f1_score(truth, worse, average="macro")
+    )
+    swapped = better.copy()
+    wrong, right = np.flatnonzero(better != truth)[:5], np.flatnonzero(better == truth)[:5]
+    swapped[wrong], swapped[right] = truth[wrong], (truth[right] + 1) % 4
+    assert not intervals.difference("single", truth=truth, first=better, second=swapped, figure="macro_f1").is_real
+
+
+def test_the_same_answers_differ_by_nothing() -> None:
+    truth, said = answers(100, 0.6)
+    found = intervals.difference("single", truth=truth, first=said, second=said, figure="macro_f1")
+    assert (found.gain, found.interval, found.p_value, found.is_real) == (0.0, (0.0, 0.0), 1.0, False)
+
+
+@pytest.mark.parametrize(("hits", "rows"), [(0, 10), (10, 10), (37, 50), (0, 0)])
+def test_a_share_has_wilsons_interval(hits: int, rows: int) -> None:
+    low, high = intervals.share_interval(hits, rows)
+    if rows:
+        expected: Any = stats.binomtest(hits, rows).proportion_ci(method="wilson")
+        assert (low, high) == pytest.approx((expected.low, expected.high), abs=1e-4)
+    else:
+        assert (low, high) == (0.0, 1.0)

@@ -1,0 +1,83 @@
+"""Slices that do worse than the rest."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import fisher_exact
+
+from tagline import dataset, slices
+from tagline import spec as specs
+from tagline.dataset import Dataset
+
+
+def loaded(path: Path, rows: list[str], **data: object) -> Dataset:
+    path.write_text("text,label,shop\n" + "".join(rows))
+    given = {"train": str(path), "text": "text", "labels": "label", "slices": ["shop"], "test_share": 0.5}
+    return dataset.load(specs.defaults({**given, "validation_share": 0.0, **data}).data)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Dataset:
+    shops = ("north", "south")
+    words = ["hello world", "привет мир где моя посылка", "hello there"]
+    rows = [
+        f"message {'of order' if n % 3 else f'q{n}'} {'x' * (n % 11)} {words[n % 7 % 3]},{n % 2},{shops[n % 4 == 0]}\n"
+        for n in range(1200)
+    ]
+    return loaded(tmp_path / "rows.csv", rows)
+
+
+def test_a_column_whose_rows_do_worse_is_named_and_no_other(data: Dataset) -> None:
+    split = data.splits["test"]
+    shop = data.columns["shop"]
+    is_south = np.array([shop.values[number] == "south" for number in shop.numbers[split.rows]])
+    right = np.random.default_rng(2).random(len(split)) < np.where(is_south, 0.6, 0.9)
+    found = slices.find(data, split, right)
+    assert [(each.by, each.name) for each in found if each.is_worse] == [("shop", "south")]
+    worst = found[0]
+    assert worst.rows == is_south.sum()
+    assert worst.accuracy == pytest.approx(right[is_south].mean())
+    assert worst.accuracy_of_rest == pytest.approx(right[~is_south].mean())
+
+
+def test_nothing_is_named_where_errors_are_chance(data: Dataset) -> None:
+    split = data.splits["test"]
+    named = 0
+    for seed in range(20):
+        right = np.random.default_rng(seed).random(len(split)) < 0.8
+        named += any(each.is_worse for each in slices.find(data, split, right))
+    assert named <= 3  # at a level of 0.05, one in twenty tries is expected
+
+
+def test_scripts_lengths_and_unknown_words_are_looked_at(data: Dataset) -> None:
+    split = data.splits["test"]
+    found = {(each.by, each.name) for each in slices.find(data, split, np.ones(len(split), dtype=bool))}
+    assert {("script", "CYRILLIC"), ("script", "LATIN"), ("shop", "north")} <= found
+    assert {by for by, _ in found} == {"length", "script", "shop", "words"}
+
+
+def test_the_p_value_is_fishers() -> None:
+    inside = np.arange(100) < 30
+    right = np.r_[np.arange(30) < 18, np.arange(70) < 60]
+    table = [[18, 12], [60, 10]]
+    assert slices._p_value(inside, right) == pytest.approx(fisher_exact(table, alternative="less").pvalue)
+
+
+@pytest.mark.parametrize(
+    ("text", "script"),
+    [
+        ("hello", "LATIN"),
+        ("привет hello мир", "CYRILLIC"),
+        ("ホテル", "KATAKANA"),
+        ("酒店很好", "CJK"),
+        ("12!", "no letters"),
+    ],
+)
+def test_the_main_script_of_a_text(text: str, script: str) -> None:
+    assert slices.main_script(text) == script
+
+
+def test_a_column_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(Exception, match=r'data\.slices: .* has no column "region"'):
+        loaded(tmp_path / "rows.csv", ["a,b,c\n"], slices=["region"])

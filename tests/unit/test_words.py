@@ -1,0 +1,91 @@
+"""Which words push an answer."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tagline
+from tagline import words
+from tagline.errors import DataError
+from tagline.models.linear import Linear
+
+SUPPORT = Path(__file__).parents[2] / "examples" / "support"
+
+
+class Keyword:
+    """A classifier that answers by one word, and by which side of a pair it stands on."""
+
+    def scores(self, texts: Sequence[Any]) -> np.ndarray:
+        sides = [(text,) if isinstance(text, str) else text for text in texts]
+        says = np.array([0.9 if "refund" in side[-1] else 0.2 for side in sides])
+        return np.stack([says, 1 - says], axis=1).astype(np.float32)
+
+
+def test_leaving_a_word_out_shows_what_it_did() -> None:
+    text = "I want a refund now"
+    found = words.pushes(Keyword(), text, 0)  # type: ignore[arg-type]
+    assert [text[push.start : push.end] for push in found] == text.split()
+    assert [push.weight > 1 for push in found] == [False, False, False, True, False]
+    assert words.pushes(Keyword(), text, 1)[3].weight < -1  # type: ignore[arg-type]
+
+
+def test_of_a_pair_each_side_is_tried() -> None:
+    found = words.pushes(Keyword(), ("a refund", "the refund please"), 0)  # type: ignore[arg-type]
+    assert [(push.side, push.weight > 1) for push in found] == [
+        (0, False),
+        (0, False),
+        (1, False),
+        (1, True),
+        (1, False),
+    ]
+
+
+def test_a_long_text_is_cut_into_few_pieces_and_scripts_without_spaces_are_cut_too() -> None:
+    text = "word " * 1000
+    found = words.pushes(Keyword(), text, 0)  # type: ignore[arg-type]
+    assert 40 <= len(found) <= words.MOST_PIECES
+    assert (found[0].start, found[-1].end) == (0, len(text) - 1)
+    assert len(words.pushes(Keyword(), "部屋がとても綺麗でした", 0)) == 6  # type: ignore[arg-type]
+    assert words.pushes(Keyword(), "", 0) == []  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def linear(tmp_path_factory: pytest.TempPathFactory) -> tagline.Run:
+    return tagline.train(SUPPORT / "messages.csv", "model.family=linear", runs=tmp_path_factory.mktemp("runs"))
+
+
+def test_what_words_add_in_family_linear_adds_up_to_all_of_it(linear: tagline.Run) -> None:
+    model = Linear.load(linear.bundle)
+    assert model.weights is not None
+    text = "The App crashed twice, and the refund has not arrived. The app!"
+    for label in range(model.labels):
+        scores = np.log(model.scores([text])[0].astype(np.float64))
+        others = np.delete(np.arange(model.labels), label)
+        constant = model.weights[-1, label] - model.weights[-1, others].mean()
+        added = sum(push.weight for push in model.pushes(text, label))
+        assert added + constant == pytest.approx(scores[label] - scores[others].mean(), abs=1e-3)
+    assert [text[push.start : push.end] for push in model.pushes(text, 0)][:3] == ["The", "App", "crashed"]
+
+
+def test_the_same_holds_for_pairs(tmp_path: Path) -> None:
+    run = tagline.train(SUPPORT / "pairs.csv", "model.family=linear", runs=tmp_path)
+    model = Linear.load(run.bundle)
+    assert model.weights is not None
+    pair = ("where is my parcel", "your parcel is with the carrier, where it waits")
+    scores = np.log(model.scores([pair])[0].astype(np.float64))
+    constant = model.weights[-1, 0] - model.weights[-1, 1:].mean()
+    found = model.pushes(pair, 0)
+    assert sum(push.weight for push in found) + constant == pytest.approx(scores[0] - scores[1:].mean(), abs=1e-3)
+    assert {push.side for push in found} == {0, 1}
+
+
+def test_a_predictor_explains_an_answer_and_refuses_a_label_it_does_not_have(linear: tagline.Run) -> None:
+    predictor = tagline.load(linear.bundle)
+    text = "I was charged twice"
+    strongest = max(predictor.explain(text, "billing"), key=lambda push: push.weight)
+    assert text[strongest.start : strongest.end] == "charged"
+    with pytest.raises(DataError, match='no label "nonsense"'):
+        predictor.explain(text, "nonsense")
