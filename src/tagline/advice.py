@@ -11,7 +11,7 @@ WEAK_F1 = 0.6
 SUSPICIOUS = 0.02
 """Share of the held-out rows whose label is doubted from which on it is worth a sentence."""
 
-GRAVE_DOUBT = 0.5
+GRAVE_DOUBT = 0.9
 """A model that knows little doubts many labels a little."""
 
 Report = Mapping[str, Any]

@@ -163,6 +163,24 @@ def show_findings(findings: "Sequence[Finding]", *, with_rows: bool) -> None:
             say(f"   {finding.advice}", lead=" ")
 
 
+def show_suspects(suspects: Sequence[Mapping[str, Any]]) -> None:
+    """Rows whose label looks wrong, the most doubtful first."""
+    if not suspects:
+        out("no label looks wrong")
+        return
+    rows = [
+        (
+            f"{row['file']}:{row['line']}", shortened(row["change"], 50), f"{row['doubt']:.2f}",
+            shortened(row["text"] if isinstance(row["text"], str) else " ⇄ ".join(row["text"]), 60),
+        )
+        for row in suspects[:50]
+    ]  # fmt: skip
+    out_table(("row", "label, perhaps", "doubt", "text"), rows, right=(2,))
+    if len(suspects) > 50:
+        out(f"... and {len(suspects) - 50} more; --json lists them all")
+    out()
+
+
 class Progress:
     """A run's events as they happen: a bar on a terminal, plain lines elsewhere."""
 

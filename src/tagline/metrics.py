@@ -73,10 +73,8 @@ def _single(labels: Sequence[str], truth: NDArray[Any], answers: NDArray[Any], s
         **_averages(hits, supports, answered, micro=float(hits.sum() / rows)),
         "balanced_accuracy": float(recalls.mean()),
         "mcc": float(metrics.matthews_corrcoef(truth, answers)) if (supports + answered > 0).sum() > 1 else None,
-        "log_loss": abs(float(np.log(np.clip(scores[np.arange(rows), truth], 1e-15, 1)).mean())),
-        "brier": float(((scores - one_hot) ** 2).sum(axis=1).mean()),
-        "ece": expected_error(reliability(scores.max(axis=1), answers == truth)),
-        "auroc": _mean_over_labels(metrics.roc_auc_score, one_hot, scores),
+        **belief("single", truth=truth, answers=answers, scores=scores),
+        "auroc": _auroc(one_hot, scores),
         "per_label": _per_label(labels, hits, supports, answered, rows),
         "confusion": confusion.tolist(),
     }
@@ -91,18 +89,35 @@ def _multi(labels: Sequence[str], truth: NDArray[Any], answers: NDArray[Any], sc
     subset = float((truth == answers).all(axis=1).mean())
     union = (truth | answers).sum(axis=1)
     overlap = np.where(union > 0, (truth & answers).sum(axis=1) / np.maximum(union, 1), 1.0)
-    clipped = np.clip(scores, 1e-15, 1 - 1e-7)
     return {
         "accuracy": subset,
         "subset_accuracy": subset,
         **_averages(hits, supports, answered, micro=float(micro)),
         "jaccard": float(overlap.mean()),
-        "log_loss": abs(float(np.where(truth, np.log(clipped), np.log(1 - clipped)).mean())),
-        "brier": float(((scores - truth) ** 2).mean()),
-        "ece": float(np.mean([expected_error(reliability(*label)) for label in zip(scores.T, truth.T, strict=True)])),
+        **belief("multi", truth=truth, answers=answers, scores=scores),
         "average_precision": _mean_over_labels(metrics.average_precision_score, truth, scores),
-        "auroc": _mean_over_labels(metrics.roc_auc_score, truth, scores),
+        "auroc": _auroc(truth, scores),
         "per_label": _per_label(labels, hits, supports, answered, len(truth)),
+    }
+
+
+def belief(
+    task: "Task", *, truth: NDArray[Any], answers: NDArray[Any], scores: NDArray[Any]
+) -> dict[str, float]:  # fmt: skip
+    """How far scores can be believed: log loss, Brier score and expected calibration error."""
+    if task == "multi":
+        clipped = np.clip(scores, 1e-15, 1 - 1e-7)
+        by_label = [expected_error(reliability(*label)) for label in zip(scores.T, truth.T, strict=True)]
+        return {
+            "log_loss": abs(float(np.where(truth, np.log(clipped), np.log(1 - clipped)).mean())),
+            "brier": float(((scores - truth) ** 2).mean()),
+            "ece": float(np.mean(by_label)),
+        }
+    of_truth = scores[np.arange(len(truth)), truth]
+    return {
+        "log_loss": abs(float(np.log(np.clip(of_truth, 1e-15, 1)).mean())),
+        "brier": float(((scores**2).sum(axis=1) - 2 * of_truth + 1).mean()),
+        "ece": expected_error(reliability(scores.max(axis=1), answers == truth)),
     }
 
 
@@ -148,6 +163,19 @@ def _per_label(
         }
         for i, label in enumerate(labels)
     }  # fmt: skip
+
+
+def _auroc(truth: NDArray[Any], scores: NDArray[Any]) -> float | None:
+    """How often a row that has a label is scored above one that has not, as the mean over labels; from ranks."""
+    from scipy.stats import rankdata
+
+    having = truth.sum(axis=0)
+    usable = (having > 0) & (having < len(truth))
+    if not usable.any():
+        return None
+    above = [float(rankdata(scores[:, i])[truth[:, i]].sum()) for i in np.flatnonzero(usable)]
+    pairs = having[usable] * (len(truth) - having[usable])
+    return float(((above - having[usable] * (having[usable] + 1) / 2) / pairs).mean())
 
 
 def _mean_over_labels(score: Any, truth: NDArray[Any], scores: NDArray[Any]) -> float | None:

@@ -52,11 +52,13 @@ def confused(dataset: Dataset, split: Split, answers: Answers) -> list[Shown]:
     return found
 
 
-def suspects(dataset: Dataset, held_out: dict[str, tuple[Split, Answers]]) -> list[Shown]:
+def suspects(
+    dataset: Dataset, held_out: dict[str, tuple[Split, Answers]], *, most: int = MOST_SUSPECTS
+) -> list[Shown]:  # fmt: skip
     """Rows of splits that the model did not learn from whose label it doubts, the most doubtful first."""
     found: list[tuple[float, Shown]] = []
     for name, (split, answers) in held_out.items():
-        for suspect in label_errors.suspects(answers.scores, split.targets)[:MOST_SUSPECTS]:
+        for suspect in label_errors.suspects(answers.scores, split.targets)[:most]:
             row = shown(dataset, split, answers, suspect.row)
             if dataset.task == "single":
                 change = f"{_label(dataset, suspect.given)} → {_label(dataset, suspect.suggested)}"
@@ -65,17 +67,17 @@ def suspects(dataset: Dataset, held_out: dict[str, tuple[Split, Answers]]) -> li
             else:
                 change = f"− {_label(dataset, suspect.given)}"
             found.append((suspect.doubt, row | {"split": name, "change": change, "doubt": _share(suspect.doubt)}))
-    return [row for _, row in sorted(found, key=lambda each: -each[0])[:MOST_SUSPECTS]]
+    return [row for _, row in sorted(found, key=lambda each: -each[0])[:most]]
 
 
 def shown(dataset: Dataset, split: Split, answers: Answers, row: int) -> Shown:
     """One row of a split: its text, truth and answer, and where it stands."""
     file, line = dataset.place(int(split.rows[row]))
     whole = split.texts[row]
-    text = _clipped(whole) if isinstance(whole, str) else tuple(map(_clipped, whole))
     truth, chosen = (_flags(each[row : row + 1], len(dataset.labels))[0] for each in (split.targets, answers.chosen))
     return {
-        "text": text if isinstance(text, str) else list(text), "truth": [dataset.labels[i] for i in np.flatnonzero(truth)],
+        "text": _clipped(whole) if isinstance(whole, str) else [_clipped(side) for side in whole],
+        "truth": [dataset.labels[i] for i in np.flatnonzero(truth)],
         "answer": [dataset.labels[i] for i in np.flatnonzero(chosen)],
         "score": _share((answers.scores[row][chosen] if chosen.any() else answers.scores[row]).max()),
         "file": file, "line": line,

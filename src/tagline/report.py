@@ -192,16 +192,14 @@ def _calibration(dataset: Dataset, layer: DecisionLayer, test: Outcome, losses: 
     plain = replace(layer, calibration=AS_THEY_ARE).answers(test.raw)
     parts = {"before": plain, "after": test.answers}
     figures = {
-        when: metrics.measure(
-            dataset.task, dataset.labels, truth=test.split.targets, answers=answers.chosen, scores=answers.scores
-        )
+        when: metrics.belief(dataset.task, truth=test.split.targets, answers=answers.chosen, scores=answers.scores)
         for when, answers in parts.items()
-    }  # fmt: skip
+    }
     return {
         "method": layer.calibration.method,
         "losses": dict(losses),
         "ece_by_chance": _chance_error(test.answers),
-        **{when: {key: found[key] for key in ("ece", "brier", "log_loss")} for when, found in figures.items()},
+        **figures,
         "reliability": {when: _reliability(test.split, answers) for when, answers in parts.items()},
     }
 

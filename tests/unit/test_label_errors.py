@@ -32,8 +32,3 @@ def test_a_missing_and_a_surplus_label_of_task_multi_are_told_apart() -> None:
 def test_nothing_is_suspected_of_a_model_that_agrees_and_of_no_rows() -> None:
     assert suspects(np.array([[0.6, 0.4], [0.4, 0.6]]), np.array([0, 1])) == []
     assert suspects(np.zeros((0, 2)), np.zeros(0, int)) == []
-
-
-def test_a_label_that_nobody_gave_is_never_suggested() -> None:
-    scores = np.array([[0.2, 0.1, 0.7], [0.9, 0.05, 0.05], [0.1, 0.8, 0.1]])
-    assert all(each.suggested != 2 for each in suspects(scores, np.array([0, 0, 1])))

@@ -1,17 +1,27 @@
 """`tagline check`: everything that is wrong with a spec and its data."""
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tagline.cli.options import Debug, Json, Overrides, Source
 
 if TYPE_CHECKING:
-    from tagline.spec import Data
+    from tagline.dataset import Dataset
+    from tagline.spec import Data, Spec
 
 
-def check(source: Source, overrides: Overrides = None, json: Json = False, debug: Debug = False) -> None:
+def check(
+    source: Source,
+    overrides: Overrides = None,
+    label_errors: Annotated[
+        bool,
+        typer.Option("--label-errors", help="Train five models to find labels that look wrong."),
+    ] = False,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
     """Say all that is wrong with spec and data before anything is spent. Exit code 1 if it cannot be trained on."""
     from tagline import checks, console, dataset, metrics, report
     from tagline.columns import resolve
@@ -30,14 +40,18 @@ def check(source: Source, overrides: Overrides = None, json: Json = False, debug
     findings = checks.examine(data)
     sizes = {name: len(split) for name, split in data.splits.items()}
     failed = any(finding.severity == "error" for finding in findings)
+    suspects = _suspects(resolved.spec, data) if label_errors and not failed else []
     if json:
         console.out_json({
             "ok": not failed, "task": data.task, "labels": list(data.labels), "splits": sizes,
             "guesses": list(resolved.guesses), **report.described(data),
             "findings": [_as_dict(finding) for finding in findings],
+            **({"label_errors": suspects} if label_errors else {}),
         })  # fmt: skip
     else:
         console.show_findings(findings, with_rows=True)
+        if label_errors:
+            console.show_suspects(suspects)
         for source_file in data.sources:
             console.out(f"{source_file.name}: {source_file.format}, {source_file.encoding.name}")
         shown = ", ".join(f"{rows:,} {name}" for name, rows in sizes.items())
@@ -45,6 +59,17 @@ def check(source: Source, overrides: Overrides = None, json: Json = False, debug
         console.out("this cannot be trained on" if failed else "ready to train")
     if failed:
         raise typer.Exit(1)
+
+
+def _suspects(spec: "Spec", data: "Dataset") -> list[dict[str, Any]]:
+    """Rows whose label looks wrong to models that did not learn from them."""
+    from tagline import console, held_out
+
+    found = []
+    for number, part in enumerate(held_out.scores(spec, data), start=1):
+        console.say(f"part {number} of {held_out.FOLDS}: {len(part[0]):,} rows looked at")
+        found.append(part)
+    return held_out.suspects(data, found)
 
 
 def _show_the_rest(data: "Data") -> None:

@@ -1,0 +1,112 @@
+"""One bundle, many doors: labels, scores, sets and abstentions are the same through each of them.
+
+A new door (a server, an export) is one more line in DOORS.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tagline
+
+SUPPORT = Path(__file__).parents[2] / "examples" / "support"
+Answers = list[dict[str, Any]]
+Door = Callable[[Path, list[Any], float, Path], Answers]
+
+TRAINED = {
+    "single": ("messages.csv", "decisions.target_precision=0.9"),
+    "multi": ("messages-multi.csv", "decisions.abstain_below=0.4"),
+    "pair": ("pairs.csv", "decisions.abstain_below=0.4"),
+}
+
+
+def python(bundle: Path, texts: list[Any], sets: float, _: Path) -> Answers:
+    return [prediction.to_dict() for prediction in tagline.load(bundle).predict(texts, sets=sets)]
+
+
+def one_by_one(bundle: Path, texts: list[Any], sets: float, _: Path) -> Answers:
+    predictor = tagline.load(bundle)
+    return [predictor.predict(text, sets=sets)[0].to_dict() for text in texts]
+
+
+def command(*arguments: str, given: str | None = None) -> Any:
+    done = subprocess.run(
+        [sys.executable, "-m", "tagline", arguments[0], "--json", *arguments[1:]],
+        input=given,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout)
+
+
+def arguments(bundle: Path, texts: list[Any], sets: float, _: Path) -> Answers:
+    flat = [part for text in texts for part in ((text,) if isinstance(text, str) else text)]
+    found: Answers = command("predict", str(bundle), "--sets", str(sets), "--", *flat)
+    return found
+
+
+def standard_input(bundle: Path, texts: list[Any], sets: float, _: Path) -> Answers:
+    flat = [part for text in texts for part in ((text,) if isinstance(text, str) else text)]
+    found: Answers = command("predict", str(bundle), "--sets", str(sets), given="\n".join(flat))
+    return found
+
+
+def file(bundle: Path, texts: list[Any], sets: float, scratch: Path) -> Answers:
+    columns = json.loads((bundle / "tagline.json").read_text())["spec"]["data"]["text"]
+    names = [columns] if isinstance(columns, str) else columns
+    rows = [dict(zip(names, (text,) if isinstance(text, str) else text, strict=True)) for text in texts]
+    (scratch / "in.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    command("predict", str(bundle), "--input", str(scratch / "in.jsonl"), "--output", str(scratch / "out.jsonl"),
+            "--sets", str(sets))  # fmt: skip
+    found = [json.loads(line) for line in (scratch / "out.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in row.items() if key not in names} for row in found]
+
+
+DOORS: dict[str, Door] = {
+    "python": python, "one by one": one_by_one, "arguments": arguments, "standard input": standard_input, "file": file,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tagline.Run]:
+    directory = tmp_path_factory.mktemp("runs")
+    return {
+        name: tagline.train(SUPPORT / data, "model.family=linear", setting, runs=directory)
+        for name, (data, setting) in TRAINED.items()
+    }
+
+
+@pytest.mark.parametrize("task", TRAINED)
+@pytest.mark.parametrize("door", DOORS)
+def test_every_door_gives_the_answers_that_were_measured(
+    runs: dict[str, tagline.Run], tmp_path: Path, task: str, door: str
+) -> None:
+    run = runs[task]
+    measured = run.predictions()
+    texts = [row["text"] if isinstance(row["text"], str) else tuple(row["text"]) for row in measured]
+    plain = [number for number, text in enumerate(texts) if "\n" not in "".join(text) and "\r" not in "".join(text)]
+    answers = DOORS[door](run.bundle, [texts[number] for number in plain], 0.9, tmp_path)
+    assert any(answer.get("abstained") for answer in answers)
+    for number, answer in zip(plain, answers, strict=True):
+        label_set = answer.pop("set")
+        expected = {key: measured[number][key] for key in answer}
+        assert answer == expected
+        assert measured[number].get("abstained", False) == answer.get("abstained", False)
+        if task == "single":
+            assert answer["label"] in label_set
+
+
+@pytest.mark.parametrize("task", TRAINED)
+def test_sets_are_the_same_through_every_door(runs: dict[str, tagline.Run], tmp_path: Path, task: str) -> None:
+    measured = runs[task].predictions()[:15]
+    texts = [row["text"] if isinstance(row["text"], str) else tuple(row["text"]) for row in measured]
+    texts = [text for text in texts if "\n" not in "".join(text)]
+    found = [[answer["set"] for answer in door(runs[task].bundle, texts, 0.95, tmp_path)] for door in DOORS.values()]
+    assert all(sets == found[0] for sets in found)
+    assert len({len(each) for each in found[0]}) > 1
