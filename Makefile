@@ -3,15 +3,16 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: help setup demo test kills check bench docs clean
+.PHONY: help setup browser demo test kills check bench docs clean
 
 help:
 	@echo "make demo    set up, then train, measure and use a classifier on the sample data"
 	@echo "make test    set up, then check the code and run the tests"
 	@echo "make kills   kill a training at 20 moments, and go on each time to the same end"
 	@echo "make check   formatting, lint, types, import order, generated pages"
-	@echo "make bench   the figures of the README (bench-start, bench-reading, bench-linear, bench-training)"
-	@echo "             those that take hours are called by name: bench-fewshot, bench-families"
+	@echo "make bench   the figures of the README (bench-start, bench-reading, bench-linear, bench-report, bench-training)"
+	@echo "             those that take longer are called by name: bench-decisions, bench-label_errors, bench-fewshot,"
+	@echo "             bench-families"
 	@echo "make docs    write the generated pages anew"
 	@echo "make clean   remove the virtual environment and what runs left behind"
 
@@ -22,11 +23,18 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
+# The pages are tested in a real browser; where there is none and nobody may install one, those tests are skipped.
+browser:
+	@command -v chromium chromium-browser google-chrome > /dev/null || \
+	  { test "$$(id -u)" = 0 && command -v apt-get > /dev/null && \
+	    { apt-get install --yes --quiet chromium || { apt-get update --quiet && apt-get install --yes --quiet chromium; }; } > /dev/null; } || \
+	  echo "no Chromium here: the tests of the pages will be skipped"
+
 demo: setup
 	PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh
 
 # One thread a test process: threads that wait for each other on busy cores take ten times as long.
-test: check
+test: check browser
 	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2
 
 kills: setup
@@ -39,7 +47,7 @@ check: setup
 	$(BIN)/pytest tests/meta
 	$(BIN)/python docs/build.py --check
 
-bench: bench-start bench-reading bench-linear bench-training
+bench: bench-start bench-reading bench-linear bench-report bench-training
 
 bench-%: setup
 	$(BIN)/python benchmarks/$*.py

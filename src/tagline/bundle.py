@@ -13,7 +13,8 @@ from tagline.decisions import DecisionLayer
 from tagline.errors import BundleError, PlaceError, SpecError
 from tagline.models import Classifier
 
-FORMAT = 1
+FORMAT = 2
+"""2: the decision layer calibrates in several ways, and makes sets."""
 MANIFEST = "tagline.json"
 CARD = "README.md"
 
@@ -125,6 +126,11 @@ def _read_manifest(directory: Path) -> Manifest:
     if isinstance(version, int) and version > FORMAT:
         hint = "pip install --upgrade tagline"
         raise BundleError(f"{directory} was made by a newer Tagline (bundle format {version}, not {FORMAT})", hint=hint)
+    if isinstance(version, int) and version < FORMAT:
+        hint = "train it again; its spec is in its manifest"
+        raise BundleError(
+            f"{directory} was made by an older Tagline (bundle format {version}, not {FORMAT})", hint=hint
+        )
     try:
         return Manifest.model_validate_json(json.dumps(raw))
     except ValidationError as error:

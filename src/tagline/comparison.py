@@ -114,9 +114,9 @@ def _sentence(found: Difference, best: str, other: str) -> str:
         f"McNemar's p = {found.p_value:.2g}"
     )
     if found.is_real:
-        return f"{best} is better than {other}: {measured}; {alone}."
-    if found.p_value < 0.05:
-        same = f"are right about different rows, but {found.figure} does not tell them apart"
+        said = f"{best} is better than {other}"
+    elif found.leaves_out_zero or found.p_value < 1 - intervals.LEVEL:
+        said = f"{best} may be better than {other}, but only one of two tests says so"
     else:
-        same = "cannot be told apart on these rows"
-    return f"{best} and {other} {same}: {measured}; {alone}."
+        said = f"{best} and {other} cannot be told apart on these rows"
+    return f"{said}: {measured}; {alone}."

@@ -49,7 +49,12 @@ class Difference:
 
     @property
     def is_real(self) -> bool:
-        """Whether the interval of the figure's difference leaves out zero."""
+        """Whether the interval leaves out zero and McNemar's test agrees."""
+        return self.leaves_out_zero and self.p_value < 1 - LEVEL
+
+    @property
+    def leaves_out_zero(self) -> bool:
+        """Whether the interval of the figure's difference is on one side."""
         return self.interval[0] > 0 or self.interval[1] < 0
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tagline import calibration
-from tagline.calibration import Calibration
+from tagline.calibration import Calibration, _Form
 from tagline.metrics import expected_error, reliability
 
 RANDOM = np.random.default_rng(5)
@@ -76,7 +76,7 @@ def test_it_goes_through_the_manifest_unchanged(task: Any) -> None:
     scores = RANDOM.dirichlet(np.ones(3), 1500)
     truth: Any = drawn(scores) if task == "single" else RANDOM.random(scores.shape) < scores
     for method in ("none", "temperature", "vector", "isotonic"):
-        fitted = calibration._fit(method, scores, truth, task)  # type: ignore[arg-type]
+        fitted = calibration._fit(_Form(method), scores, truth, task)  # type: ignore[arg-type]
         again = Calibration.from_dict(fitted.to_dict())
         assert again == fitted
         assert (again.apply(scores, task=task) == fitted.apply(scores, task=task)).all()
@@ -86,6 +86,16 @@ def test_scores_of_nothing_but_zeros_and_ones_are_no_trouble() -> None:
     scores = np.eye(2)[RANDOM.integers(0, 2, 1500)]
     truth = RANDOM.integers(0, 2, 1500)
     for method in ("temperature", "vector", "isotonic"):
-        applied = calibration._fit(method, scores, truth, "single").apply(scores, task="single")  # type: ignore[arg-type]
+        applied = calibration._fit(_Form(method), scores, truth, "single").apply(scores, task="single")  # type: ignore[arg-type]
         assert np.isfinite(applied).all()
         assert applied.sum(axis=1) == pytest.approx(1)
+
+
+def test_label_smoothing_is_undone() -> None:
+    right = RANDOM.dirichlet(np.full(5, 0.15), 6000)
+    truth = drawn(right)
+    shown = 0.9 * right + 0.1 / 5
+    fitted = calibration.choose(shown[:3000], truth[:3000], task="single")
+    assert fitted.calibration.smoothing == 0.1
+    assert error_of(fitted.calibration.apply(shown[3000:], task="single"), truth[3000:]) < 0.02
+    assert Calibration.from_dict(fitted.calibration.to_dict()) == fitted.calibration
