@@ -3,7 +3,7 @@
     python benchmarks/label_errors.py [--sets banking77 sst2] [--family NAME] [--rows N] [--setting KEY=VALUE ...]
 
 5 % of the labels are replaced by another one at random; five models of the family then score the fifth of the rows that
-they have not learned from, as `tagline check --label-errors` does. cleanlab is installed into an environment of its own,
+they have not learned from, as `tagline check --label-errors` does. cleanlab is installed into its own environment,
 or found in the one that TAGLINE_CLEANLAB names. The corpora are not part of this project: TAGLINE_DATA names the
 directory that holds them.
 """
