@@ -20,7 +20,7 @@ SRC = ROOT / "src" / "tagline"
 REFERENCE = ROOT / "docs" / "reference"
 COMMANDS = (
     "init", "check", "train", "evaluate", "compare", "predict", "lm", "runs",
-    "runs list", "runs show", "runs report", "runs delete", "info",
+    "runs list", "runs show", "serve", "runs report", "runs delete", "info",
 )  # fmt: skip
 
 

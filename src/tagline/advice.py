@@ -18,8 +18,10 @@ Report = Mapping[str, Any]
 
 
 def main_figure(report: Report) -> str:
-    """The figure that says most at a glance."""
-    return "accuracy" if report["task"] == "single" else "micro_f1"
+    """The figure that says most at a glance; F1 is none where no row has a label and none was answered."""
+    if report["task"] == "single":
+        return "accuracy"
+    return "micro_f1" if report["test"].get("micro_f1") is not None else "subset_accuracy"
 
 
 def verdict(report: Report) -> list[str]:
@@ -29,17 +31,32 @@ def verdict(report: Report) -> list[str]:
         return ["Nothing was measured: there is no test row."]
     name = main_figure(report)
     low, high = test["intervals"][name]
-    if report["task"] == "single":
-        said = f"Right {_hundredths(test[name])} times in 100 (95 % interval {low:.1%} to {high:.1%})"
-    else:
+    if name == "micro_f1":
         said = f"Micro-F1 {test[name]:.3f} (95 % interval {low:.3f} to {high:.3f})"
-    sentences = [f"{said}, macro-F1 {test['macro_f1'] or 0:.3f}, on {test['rows']:,} test rows."]
-    sentences += [_against(report, kind, figures) for kind, figures in report["baselines"].items() if figures]
+    else:
+        said = f"Right {_hundredths(test[name])} times in 100 (95 % interval {low:.1%} to {high:.1%})"
+    macro = "no F1 to measure" if test["macro_f1"] is None else f"macro-F1 {test['macro_f1']:.3f}"
+    sentences = [f"{said}, {macro}, on {test['rows']:,} test rows."]
+    known = {kind: figures for kind, figures in report["baselines"].items() if figures.get(name) is not None}
+    sentences += [_against(report, kind, figures) for kind, figures in known.items()]
     results = report["gates"]
     if results and all(result["passed"] for result in results):
         sentences.append("Every gate is passed." if len(results) > 1 else "The gate is passed.")
     sentences += [f"Not good enough: {gates.sentence(result)}." for result in results if not result["passed"]]
     return sentences
+
+
+def calibration_sentence(report: Report) -> str:
+    """How far scores can be believed."""
+    found = report["calibration"]
+    before, after, chance = found["before"]["ece"], found["after"]["ece"], found["ece_by_chance"]
+    if found["method"] == "none":
+        return f"Scores are the model's own; on test they are off by {after:.3f} on average (calibration error)."
+    return (
+        f"Scores are calibrated by {found['method']}, fitted on validation: on test they were off by {before:.3f} on "
+        f"average (expected calibration error) and are off by {after:.3f} now; perfect ones would be by {chance:.3f}, "
+        "by chance."
+    )
 
 
 def next_steps(report: Report) -> list[str]:
@@ -74,7 +91,7 @@ def _gates(report: Report) -> Iterator[str]:
 
 def _linear(report: Report) -> Iterator[str]:
     linear, name = report["baselines"].get("linear"), main_figure(report)
-    if linear and report["test"][name] < linear[name] + CLOSE_TO_LINEAR:
+    if linear and linear.get(name) is not None and report["test"][name] < linear[name] + CLOSE_TO_LINEAR:
         yield (
             f"Family linear does as well ({linear[name]:.3f} against {report['test'][name]:.3f}), in seconds and in a "
             "smaller bundle: use it, or look why more does not help."
@@ -92,8 +109,7 @@ def _suspects(report: Report) -> Iterator[str]:
     doubtful = [each for each in report["suspects"] if each["doubt"] >= GRAVE_DOUBT]
     rows = report["splits"]["test"] + report["splits"].get("validation", 0)
     if doubtful and len(doubtful) >= SUSPICIOUS * rows:
-        count = f"{len(doubtful)} or more" if len(doubtful) == len(report["suspects"]) == 100 else str(len(doubtful))
-        yield f"Read the labels that look wrong: {count} of {rows:,} held-out rows, in the report with their lines."
+        yield f"Read the labels that look wrong: {len(doubtful)} in {rows:,} held-out rows, listed in the report."
 
 
 def _weak_labels(report: Report) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, Self
 
@@ -12,6 +12,7 @@ from tagline import registry, storage
 from tagline.decisions import DecisionLayer
 from tagline.errors import BundleError, PlaceError, SpecError
 from tagline.models import Classifier
+from tagline.spec import Spec
 
 FORMAT = 2
 """2: the decision layer calibrates in several ways, and makes sets."""
@@ -89,6 +90,17 @@ def write(directory: Path, *, fill: Callable[[Path], dict[str, Any]], card: Call
         manifest = manifest.model_copy(update={"sha256": manifest.digest()})
         (scratch / MANIFEST).write_text(manifest.model_dump_json(indent=2) + "\n", "utf-8")
     return Bundle(directory, manifest)
+
+
+def new_classifier(
+    spec: Spec, options: BaseModel, *, task: Literal["single", "multi"], labels: Sequence[str], pair: bool
+) -> Classifier:
+    """A model of the family that these options are of, which has learned nothing yet."""
+    family: str = options.family  # type: ignore[attr-defined]
+    model: Classifier = registry.find("models", family).create(
+        options, training=spec.training, task=task, labels=labels, pair=pair
+    )
+    return model
 
 
 def load_classifier(family: str, directory: Path) -> Classifier:

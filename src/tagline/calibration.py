@@ -27,8 +27,8 @@ PRIOR_ROWS = 2.0
 FEWEST_FOR_VECTOR = 100
 FEWEST_FOR_ISOTONIC = 1000
 """Rows below which a curve of any shape follows the noise."""
-MOST_ROWS = 20_000
-"""More rows than this move a handful of numbers by nothing."""
+MOST_CELLS = 400_000
+"""Rows times labels that a map is fitted to: more move a handful of numbers by nothing."""
 KNOTS = 32
 KEPT_OF_SCORE = 0.01
 """Share of the model's own score in an isotonic one, so that scores on one step of the curve keep their order."""
@@ -80,10 +80,14 @@ class Fitted:
     """Log loss of each method on rows that it was not fitted on."""
 
 
-def choose(scores: NDArray[Any], truth: NDArray[Any], *, task: "Task") -> Fitted:
-    """The simplest method whose cross-validated loss these rows cannot tell from the best one's."""
+def choose(scores: NDArray[Any], truth: NDArray[Any], *, task: "Task", is_quick: bool = False) -> Fitted:
+    """The simplest method whose cross-validated loss these rows cannot tell from the best one's.
+
+    Quickly, it is a temperature: enough to see how a model that still learns is doing.
+    """
     fold = _folds(truth)
-    tried = [_Trial.of(form, scores, truth, fold, task) for form in _forms(len(truth), task)]
+    forms = [_Form("temperature")] if is_quick else _forms(len(truth), task)
+    tried = [_Trial.of(form, scores, truth, fold, task) for form in forms]
     of_method: dict[str, _Trial] = {}
     for trial in sorted(tried, key=lambda trial: trial.loss):
         of_method.setdefault(trial.form.method, trial)
@@ -159,8 +163,9 @@ def _cross_fitted(
 
 
 def _fit(form: _Form, scores: NDArray[Any], truth: NDArray[Any], task: "Task") -> Calibration:
-    if len(truth) > MOST_ROWS:
-        some = np.random.default_rng(0).choice(len(truth), MOST_ROWS, replace=False)
+    most = max(MOST_CELLS // scores.shape[1], FEWEST_FOR_ISOTONIC)
+    if len(truth) > most:
+        some = np.random.default_rng(0).choice(len(truth), most, replace=False)
         scores, truth = scores[some], truth[some]
     if form.method == "none" or not len(truth):
         return Calibration()

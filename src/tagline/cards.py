@@ -82,6 +82,8 @@ def _figures(report: Report) -> Iterator[str]:
 
 def _per_label(report: Report) -> Iterator[str]:
     per_label = report["test"].get("per_label", {})
+    if not per_label:
+        return
     yield from ("| label | precision | recall | F1 | rows |", "|---|---|---|---|---|")
     for name, f in list(per_label.items())[:MOST_LABELS]:
         yield f"| {_plain(name)} | {f['precision']:.2f} | {f['recall']:.2f} | {f['f1']:.2f} | {f['support']} |"
@@ -94,10 +96,7 @@ def _decisions(report: Report) -> Iterator[str]:
     """What its scores are worth, and when it abstains."""
     found, test = report["calibration"], report["test"]
     if found:
-        yield (
-            f"Scores are calibrated by {found['method']}: their expected calibration error on test is "
-            f"{found['after']['ece']:.3f}, before {found['before']['ece']:.3f}."
-        )
+        yield advice.calibration_sentence(report)
     if "coverage" in test:
         right = test["accuracy_of_answered"]
         said = f"; {right:.1%} of the answers it gives are right" if right is not None else ""
@@ -123,7 +122,8 @@ def _failures(report: Report) -> Iterator[str]:
         for each in report["slices"]
         if each["is_worse"]
     ]
-    yield from lines or ["- no test row is wrong"]
+    some = "- no test row is wrong" if not report["mistakes"] else "- no two labels are confused with each other"
+    yield from lines or [some if report["test"].get("rows") else "- nobody knows: there is no test row"]
     yield ""
 
 

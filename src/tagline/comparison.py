@@ -13,6 +13,7 @@ from tagline import intervals
 from tagline.advice import main_figure
 from tagline.errors import RunError, SpecError
 from tagline.intervals import Difference
+from tagline.metrics import SIDE_BY_SIDE
 from tagline.runs import Run, find_run
 
 Comparison = dict[str, Any]
@@ -66,10 +67,9 @@ class _Measured:
     def row(self) -> dict[str, Any]:
         """What a table shows of it."""
         test = self.report["test"]
-        names = ("accuracy", "macro_f1", "micro_f1", "ece")
         return {
             "name": self.run.name, "directory": str(self.run.directory), "family": self.report["family"],
-            "main": main_figure(self.report), "figures": {name: test[name] for name in names},
+            "main": main_figure(self.report), "figures": {name: test[name] for name in SIDE_BY_SIDE},
             "intervals": test["intervals"],
         }  # fmt: skip
 
@@ -115,6 +115,8 @@ def _sentence(found: Difference, best: str, other: str) -> str:
     )
     if found.is_real:
         said = f"{best} is better than {other}"
+    elif found.is_divided and found.p_value < 1 - intervals.LEVEL:
+        said = f"{best} has the better {found.figure}, but {other} gets more rows right"
     elif found.leaves_out_zero or found.p_value < 1 - intervals.LEVEL:
         said = f"{best} may be better than {other}, but only one of two tests says so"
     else:

@@ -123,9 +123,9 @@ def show_report(report: Mapping[str, Any]) -> None:
 
 def show_comparison(found: Mapping[str, Any]) -> None:
     """Runs side by side, and whether the best is really better."""
-    names = [
-        name for name in ("accuracy", "macro_f1", "micro_f1", "ece") if found["runs"][0]["figures"][name] is not None
-    ]
+    from tagline.metrics import SIDE_BY_SIDE
+
+    names = SIDE_BY_SIDE
     rows = [
         (run["name"], run["family"], *(f"{run['figures'][name] or 0:.3f}{_ends(run, name)}" for name in names))
         for run in found["runs"]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from tagline import calibration
 from tagline.calibration import Calibration
 from tagline.errors import SpecError
+from tagline.metrics import are_right
 from tagline.models import Prediction, Scores
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ FEWEST_ANSWERS = 20
 COVERAGES = tuple(hundredth / 100 for hundredth in range(50, 100))
 """What a set of labels can promise: to hold the truth in this share of texts."""
 DIGITS = 6
+TINY = 10.0**-DIGITS
 AS_THEY_ARE = Calibration()
 
 
@@ -128,13 +130,14 @@ class Tuned:
 
 
 def tune(
-    spec: "Decisions", *, task: "Task", labels: Sequence[str], scores: Scores, truth: NDArray[Any]
+    spec: "Decisions", *, task: "Task", labels: Sequence[str], scores: Scores, truth: NDArray[Any],
+    is_quick: bool = False,
 ) -> Tuned:  # fmt: skip
-    """A decision layer set by the spec and, where rows are given, tuned on them."""
+    """A decision layer set by the spec and, where rows are given, tuned on them; quickly, with a temperature alone."""
     names = tuple(labels)
     held_out, losses, chosen = scores.astype(np.float64), {}, AS_THEY_ARE
     if spec.calibrate and len(truth):
-        fitted = calibration.choose(scores, truth, task=task)
+        fitted = calibration.choose(scores, truth, task=task, is_quick=is_quick)
         held_out, losses, chosen = fitted.held_out, fitted.losses, fitted.calibration
     thresholds = _thresholds(held_out, truth, spec.thresholds) if task == "multi" else ()
     below = spec.abstain_below
@@ -151,11 +154,6 @@ def confidence(scores: Floats, chosen: NDArray[Any]) -> Floats:
         return np.asarray(scores.max(axis=1, initial=0.0))
     lowest = np.where(chosen, scores, np.inf).min(axis=1, initial=np.inf)
     return np.asarray(np.where(chosen.any(axis=1), lowest, 1 - scores.max(axis=1, initial=0.0)))
-
-
-def are_right(chosen: NDArray[Any], truth: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which answers are right; of several labels, when all of them are and none is missing."""
-    return np.asarray(chosen == truth if truth.ndim == 1 else (chosen == truth).all(axis=1))
 
 
 def _for_precision(answers: Answers, truth: NDArray[Any], spec: "Decisions") -> float:
@@ -239,4 +237,4 @@ def _for_goal(scores: Floats, truth: NDArray[Any], goal: "Goal") -> float:
 def _between(ordered: Floats, place: int) -> float:
     """Halfway between a score and the next lower one."""
     next_lower = ordered[place + 1] if place + 1 < len(ordered) else 0.0
-    return float(np.clip((ordered[place] + next_lower) / 2, 0.01, 0.99))
+    return float(np.clip((ordered[place] + next_lower) / 2, TINY, 1 - TINY))

@@ -76,7 +76,7 @@ def _in_terms_of(found: Dataset, labels: tuple[str, ...], task: str) -> Dataset:
             f'{example.file}:{example.line}: the bundle has no label "{unknown[0]}"; it has: {", ".join(labels)}',
             hint="rename the label in the data, or train on it",
         )
-    position = np.array([labels.index(name) for name in found.labels])
+    position = np.array([labels.index(name) for name in found.labels], dtype=np.int64)
     rows = np.arange(len(found))  # every row, whatever split the file or its format deals it to
     if task == "multi":
         targets = np.zeros((len(rows), len(labels)), dtype=bool)

@@ -36,7 +36,9 @@ def results(gates: Gates, figures: Mapping[str, Any]) -> list[Result]:
             if reached is None and name in ("coverage", "accuracy_of_answered"):  # it answered every text
                 reached = 1.0 if name == "coverage" else figures.get("accuracy")
         else:
-            reached = figures.get("per_label", {}).get(label, {}).get(name.removeprefix(PER_LABEL))
+            of_label = figures.get("per_label", {}).get(label, {})
+            is_there = of_label.get("support") or name == "per_label_precision"
+            reached = of_label.get(name.removeprefix(PER_LABEL)) if is_there else None
         at_most = name in LOWER_IS_BETTER
         passed = reached is not None and (reached <= wanted if at_most else reached >= wanted)
         gate = name if label is None else f"{name}.{label}"

@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from tagline import calibration, mistakes, registry
+from tagline import calibration, mistakes
+from tagline.bundle import new_classifier
 from tagline.dataset import Dataset, Split
 from tagline.decisions import DecisionLayer
-from tagline.models import Classifier, Scores
+from tagline.models import Scores
 from tagline.predictor import scored
 from tagline.spec import Spec
 from tagline.splits import Ints
@@ -24,10 +25,7 @@ def scores(spec: Spec, data: Dataset) -> Iterator[tuple[Ints, Scores]]:
         inside, others = rows[parts == number], rows[parts != number]
         if not len(inside) or not len(others):
             continue
-        family = registry.find("models", spec.model.family)  # type: ignore[attr-defined]
-        model: Classifier = family.create(
-            spec.model, training=spec.training, task=data.task, labels=data.labels, pair=data.pair
-        )
+        model = new_classifier(spec, spec.model, task=data.task, labels=data.labels, pair=data.pair)
         learned = Split(data.texts(others), data.targets[others], others)
         for _ in model.fit(learned, data.select(), seed=spec.training.seed):
             pass

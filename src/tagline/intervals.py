@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tagline.metrics import label_averages
+from tagline.metrics import are_right, label_averages
 
 if TYPE_CHECKING:
     from tagline.dataset import Task
@@ -22,6 +22,9 @@ RESAMPLED = {
 }  # fmt: skip
 """The figures that get an interval: those that follow from answers alone."""
 
+SHARES = ("accuracy", "subset_accuracy")
+"""Figures that are shares of rows, whose intervals need no drawing."""
+
 Floats = NDArray[np.float64]
 Interval = tuple[float, float]
 
@@ -31,7 +34,11 @@ def bootstrap(task: "Task", *, truth: NDArray[Any], answers: NDArray[Any], seed:
     if not len(truth):
         return {}
     [drawn] = _resampled(task, truth, [answers], seed=seed)
-    return {name: _ends(values) for name, values in drawn.items()}
+    right = are_right(answers, truth)
+    of_share = share_interval(int(right.sum()), len(right))
+    found = {name: _ends(values) for name, values in drawn.items()}
+    # Rows that are all right, or all wrong, can be drawn again a thousand times and say nothing of others.
+    return {name: of_share if name in SHARES or low == high else (low, high) for name, (low, high) in found.items()}
 
 
 @dataclass(frozen=True)
@@ -49,8 +56,13 @@ class Difference:
 
     @property
     def is_real(self) -> bool:
-        """Whether the interval leaves out zero and McNemar's test agrees."""
-        return self.leaves_out_zero and self.p_value < 1 - LEVEL
+        """Whether the interval leaves out zero and McNemar's test agrees, in the same direction."""
+        return self.leaves_out_zero and self.p_value < 1 - LEVEL and not self.is_divided
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether the figure and the number of rows that are right speak for different models."""
+        return (self.only_first - self.only_second) * self.gain < 0
 
     @property
     def leaves_out_zero(self) -> bool:
@@ -64,7 +76,7 @@ def difference(
     """The first model against the second, row by row."""
     ours, theirs = _resampled(task, truth, [first, second], seed=seed)
     gain = _once(task, truth, first)[figure] - _once(task, truth, second)[figure]
-    right_first, right_second = _are_right(first, truth), _are_right(second, truth)
+    right_first, right_second = are_right(first, truth), are_right(second, truth)
     only_first = int((right_first & ~right_second).sum())
     only_second = int((right_second & ~right_first).sum())
     return Difference(
@@ -103,10 +115,6 @@ def _ends(values: Floats) -> Interval:
     return float(low), float(high)
 
 
-def _are_right(answers: NDArray[Any], truth: NDArray[Any]) -> NDArray[np.bool_]:
-    return np.asarray(answers == truth if truth.ndim == 1 else (answers == truth).all(axis=1))
-
-
 def _resampled(task: "Task", truth: NDArray[Any], models: list[NDArray[Any]], *, seed: int) -> list[dict[str, Floats]]:
     """Each model's figures on the same thousand test sets, drawn from the rows with repetition.
 
@@ -140,7 +148,7 @@ Counts = tuple[Floats, Floats, Floats, Floats, Floats]
 
 
 def _weighed(task: "Task", truth: NDArray[Any], answers: NDArray[Any], weights: Floats) -> Counts:
-    right = weights @ _are_right(answers, truth)
+    right = weights @ are_right(answers, truth)
     if task == "multi":
         return weights @ (truth & answers), weights @ truth, weights @ answers, right, weights.sum(axis=1)
     labels = int(max(truth.max(), answers.max())) + 1

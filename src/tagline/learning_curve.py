@@ -52,22 +52,19 @@ def fitted(points: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     values = np.array([point["value"] for point in points])
     widths = np.array([(point["interval"][1] - point["interval"][0]) / 3.92 for point in points])
     random = np.random.default_rng(0)
-    more = np.array([2 * rows[-1]])
+    ends = np.array([rows[-1], 2 * rows[-1]])
     # Test rows are the same for all points, so that most of their chance is shared; what differs is a part of it.
     drawn = values + random.standard_normal((DRAWS, len(points))) * widths / 2
-    expected = np.array([_predicted(rows, each, more)[0] for each in drawn])
-    best = _predicted(rows, values, more)[0]
-    low, high = np.quantile(expected, [0.025, 0.975])
-    low, high = max(float(low), float(values[-1])), max(float(high), float(best))
-    gain = float(best - values[-1])
-    at = {"rows": int(more[0]), "value": float(best), "interval": [low, high]}
+    gains = np.array([np.diff(_predicted(rows, each, ends))[0] for each in drawn])
+    gain = float(np.diff(_predicted(rows, values, ends))[0])
+    low, high = (float(end) for end in np.quantile(gains, [0.025, 0.975]))
+    now = float(values[-1])
+    expected, low, high = (min(1.0, now + more) for more in (gain, min(low, gain), max(high, gain)))
+    at = {"rows": int(ends[1]), "value": expected, "interval": [low, high]}
     return {
-        "figure": FIGURE,
-        "points": list(points),
-        "expected": [at],
-        "gain": gain,
-        "sentence": _sentence(at, gain, values[-1]),
-    }
+        "figure": FIGURE, "points": list(points), "expected": [at], "gain": expected - now,
+        "sentence": _sentence(at, expected - now, now),
+    }  # fmt: skip
 
 
 def _sentence(at: Mapping[str, Any], gain: float, now: float) -> str:
@@ -81,13 +78,16 @@ def _sentence(at: Mapping[str, Any], gain: float, now: float) -> str:
 
 
 def _predicted(rows: Floats, values: Floats, at: Floats) -> Floats:
-    """The power law nearest to these points, at other numbers of rows: 1 - value = floor + scale * rows ** -slope."""
-    best, found = np.inf, np.full(len(at), values[-1])
+    """The power law nearest to these points, at other numbers of rows: 1 - value = floor + scale * rows ** -slope.
+
+    Where it would fall with more rows it is flat: that is noise.
+    """
+    best, found = np.inf, np.full(len(at), values.mean())
     for slope in SLOPES:
         powers = rows**-slope
         columns = np.stack([np.ones_like(powers), powers], axis=1)
         (floor, scale), *_ = np.linalg.lstsq(columns, 1 - values, rcond=None)
-        if scale < 0:  # it gets worse with more rows, which is noise
+        if scale < 0:
             floor, scale = (1 - values).mean(), 0.0
         if floor < 0:
             floor, scale = 0.0, float((powers @ (1 - values)) / (powers @ powers))
@@ -130,6 +130,5 @@ def _finished(run: Run, part: Spec) -> Run:
 
 def _point(run: Run) -> dict[str, Any]:
     found: Any = run.report()
-    return {
-        "rows": found["splits"]["train"], "value": found["test"][FIGURE], "interval": found["test"]["intervals"][FIGURE]
-    }  # fmt: skip
+    test = found["test"]
+    return {"rows": found["splits"]["train"], "value": test[FIGURE] or 0.0, "interval": test["intervals"][FIGURE]}

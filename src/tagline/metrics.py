@@ -18,6 +18,10 @@ HEADLINE = {
     "multi": ("micro_f1", "macro_f1", "subset_accuracy", "average_precision", "log_loss"),
 }
 """The figures to show first."""
+SIDE_BY_SIDE = ("accuracy", "macro_f1", "micro_f1", "ece")
+"""The figures in which runs are compared."""
+REPORT_FORMAT = 2
+"""Of the figures and all else that a report holds."""
 RANGES = 15
 """Of scores, in which they are compared with how often they are true; as most papers have it."""
 CHANCE_DRAWS = 20
@@ -36,6 +40,11 @@ def measure(
         return {"rows": 0}
     measured = _single(labels, truth, answers, scores) if task == "single" else _multi(labels, truth, answers, scores)
     return {"rows": len(truth), **measured}
+
+
+def are_right(answers: NDArray[Any], truth: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which answers are right; of several labels, when all of them are and none is missing."""
+    return np.asarray(answers == truth if truth.ndim == 1 else (answers == truth).all(axis=1))
 
 
 def check_monitor(monitor: str, task: "Task") -> None:

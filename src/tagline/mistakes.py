@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from tagline import label_errors
 from tagline.dataset import Dataset, Split
-from tagline.decisions import Answers, are_right
+from tagline.decisions import Answers
+from tagline.metrics import are_right
 
 MOST_MISTAKES = 100
 MOST_PAIRS = 20

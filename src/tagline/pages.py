@@ -10,6 +10,7 @@ from tagline import __version__, advice, cards, charts, storage
 from tagline.charts import Series
 from tagline.errors import SpecError
 from tagline.intervals import share_interval
+from tagline.metrics import SIDE_BY_SIDE
 from tagline.runs import Run
 
 if TYPE_CHECKING:
@@ -69,10 +70,23 @@ def report_page(report: Report, *, name: str, spec: str = "", lock: Mapping[str,
         verdict=advice.verdict(report), figure=_figure(report) if has_rows else None,
         bars=_bars(report) if has_rows else [],
         per_label=_per_label(report) if has_rows else [], figures=_figures(report) if has_rows else [],
-        matrix=_matrix(report), calibration_sentence=_calibration_sentence(report) if has_rows else "",
+        matrix=_matrix(report), calibration_sentence=advice.calibration_sentence(report) if has_rows else "",
         charts={name: _markup(svg) for name, svg in drawn.items()}, errors=errors[:MOST_ERRORS], spec=spec,
         lock=json.dumps(lock, indent=2, ensure_ascii=False) if lock else "", facts=_script_json(_facts(report)),
     )  # fmt: skip
+
+
+def playground(info: Mapping[str, Any], *, predict_route: str, needs_token: bool, text: Sequence[str]) -> str:
+    """A page on which a served bundle is tried out."""
+    facts = {key: info[key] for key in ("pair", "labels", "thresholds", "abstain_below")}
+    facts |= {"route": predict_route, "text": list(text)}
+    page = _environment().get_template("playground.html")
+    return page.render(info=info, needs_token=needs_token, version=__version__, facts=_script_json(facts))
+
+
+def api_page(document: Mapping[str, Any]) -> str:
+    """OpenAPI's document for people, without a script from elsewhere."""
+    return _environment().get_template("api.html").render(document=document, version=__version__)
 
 
 def save_comparison(found: Mapping[str, Any], output: str) -> None:
@@ -84,14 +98,13 @@ def save_comparison(found: Mapping[str, Any], output: str) -> None:
         )
         for number, run in enumerate(found["runs"])
     ]
-    said = "; ".join(f"{run['name']} {run['figures'][figure]:.3f}" for run in found["runs"])
+    said = "; ".join(f"{run['name']} {run['figures'][figure] or 0:.3f}" for run in found["runs"])
     chart = charts.line_chart(
         points, title=figure, description=said, x_label="run, the best first", y_label=figure,
         x_range=(0.5, len(points) + 0.5),
     )  # fmt: skip
     page = _environment().get_template("comparison.html")
-    figures = ("accuracy", "macro_f1", "micro_f1", "ece")
-    text = page.render(found=found, figures=figures, chart=_markup(chart), version=__version__)
+    text = page.render(found=found, figures=SIDE_BY_SIDE, chart=_markup(chart), version=__version__)
     storage.write_text(storage.local(output), text)
 
 
@@ -136,6 +149,7 @@ def _bars(report: Report) -> list[dict[str, Any]]:
     return [
         {"name": who, "shown": f"{figures[name]:.3f}", "width": round(100 * figures[name], 1)}
         for who, figures in known.items()
+        if figures.get(name) is not None
     ]
 
 
@@ -175,17 +189,6 @@ def _matrix(report: Report) -> dict[str, Any] | None:
         ]
         rows.append({"name": labels[i], "cells": cells})
     return {"names": [labels[i] for i in kept], "rows": rows, "is_part": len(kept) < count}
-
-
-def _calibration_sentence(report: Report) -> str:
-    found = report["calibration"]
-    before, after, chance = found["before"]["ece"], found["after"]["ece"], found["ece_by_chance"]
-    if found["method"] == "none":
-        return f"Scores are the model's own. They are off by {after:.3f} on average (expected calibration error)."
-    return (
-        f"Calibrated by {found['method']}, fitted on validation: on test, scores were off by {before:.3f} on average "
-        f"(expected calibration error) and are off by {after:.3f} now; perfect ones would be by {chance:.3f} by chance."
-    )
 
 
 def _error(row: Mapping[str, Any], kind: str) -> dict[str, Any]:

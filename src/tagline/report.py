@@ -1,6 +1,7 @@
 """The report: everything that was measured, as facts for programs and for the pages made of them."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -8,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tagline import advice, gates, intervals, metrics, mistakes, slices
+from tagline import advice, gates, intervals, metrics, mistakes, slices, words
 from tagline.checks import Finding
 from tagline.dataset import SPLITS, Dataset, Split
-from tagline.decisions import AS_THEY_ARE, DIGITS, Answers, DecisionLayer, are_right, confidence
+from tagline.decisions import AS_THEY_ARE, DIGITS, Answers, DecisionLayer, confidence
+from tagline.metrics import REPORT_FORMAT, are_right
 from tagline.models import Scores
 from tagline.predictor import Predictor
 
 if TYPE_CHECKING:
     from tagline.spec import Gates
 
-FORMAT = 2
 SET_COVERAGES = (0.8, 0.9, 0.95, 0.99)
 THRESHOLDS = tuple(round(number / 50, 2) for number in range(1, 50))
 COVERAGE_POINTS = 100
@@ -61,7 +62,7 @@ def build(
         figures["intervals"] = {name: list(ends) for name, ends in bounds.items()}
     held_out = {"test": test} | ({"validation": validation} if validation else {})
     report: dict[str, Any] = {
-        "format": FORMAT,
+        "format": REPORT_FORMAT,
         "task": dataset.task,
         "pair": dataset.pair,
         "labels": list(dataset.labels),
@@ -158,7 +159,7 @@ def compared(dataset: Dataset, answers: NDArray[Any]) -> Figures:
     truth = dataset.splits["test"].targets
     scores = np.eye(len(dataset.labels))[answers] if dataset.task == "single" else answers.astype(np.float64)
     figures = metrics.measure(dataset.task, dataset.labels, truth=truth, answers=answers, scores=scores)
-    return {name: figures[name] for name in ("accuracy", "macro_f1", "micro_f1")}
+    return {name: figures[name] for name in ("accuracy", "macro_f1", "micro_f1", "subset_accuracy") if name in figures}
 
 
 def described(dataset: Dataset) -> dict[str, Any]:
@@ -228,9 +229,17 @@ def _coverage(test: Outcome) -> list[dict[str, float]]:
     # Equal scores are answered together: each point stands at the last row with its score.
     ends = np.unique(np.searchsorted(-sure[order], -sure[order][ends], side="right") - 1)
     return [
-        {"below": _short(sure[order][end]), "coverage": _short(answered / rows), "right": _short(right[end] / answered)}
+        {
+            "below": _floored(sure[order][end]), "coverage": _short(answered / rows),
+            "right": _short(right[end] / answered),
+        }
         for end, answered in zip(ends, ends + 1, strict=True)
     ]  # fmt: skip
+
+
+def _floored(score: Any) -> float:
+    """A score as it can be written into a spec: never above itself, so that its own row is still answered."""
+    return math.floor(float(score) * 10**DIGITS) / float(10**DIGITS)
 
 
 def _short(value: Any) -> float:
@@ -286,7 +295,7 @@ def _explained(predictor: Predictor, rows: list[dict[str, Any]]) -> list[dict[st
     for row in rows[:EXPLAINED]:
         text = row["text"] if isinstance(row["text"], str) else (row["text"][0], row["text"][1])
         size = len(text) if isinstance(text, str) else sum(map(len, text))
-        left -= size * min(size // 5 + 1, 48)
+        left -= size * min(size // 5 + 1, words.MOST_PIECES)
         if left < 0:
             break
         if label := next((name for name in row["answer"] if name not in row["truth"]), None):

@@ -14,6 +14,7 @@ from typing import Any, Literal, Self, TypeVar
 from tagline import spec as specs
 from tagline import storage
 from tagline.errors import RunError
+from tagline.metrics import REPORT_FORMAT
 from tagline.spec import Spec
 
 PROGRESS = "checkpoints/progress.json"
@@ -109,7 +110,16 @@ class Run:
 
     def report(self) -> dict[str, Any] | None:
         """The report, once there is one."""
-        return self._read("report.json") if (self.directory / "report.json").is_file() else None
+        if not (self.directory / "report.json").is_file():
+            return None
+        found = self._read("report.json")
+        if found.get("format") != REPORT_FORMAT:
+            hint = f"train again: tagline train {self.directory / 'spec.toml'}"
+            raise RunError(
+                f"the report of run {self.name} is of format {found.get('format')}, not {REPORT_FORMAT}: "
+                "another version of Tagline made it", hint=hint,
+            )  # fmt: skip
+        return found
 
     def predictions(self) -> list[dict[str, Any]]:
         """The test rows with truth and answer, in order."""

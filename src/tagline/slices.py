@@ -1,5 +1,6 @@
 """Slices of a test split that do worse than the rest: by length, unknown words, script, file, or any column."""
 
+import math
 import re
 import unicodedata
 from collections import Counter
@@ -11,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tagline import words
 from tagline.dataset import Dataset, Split
 
 if TYPE_CHECKING:
     from tagline.texts import Text
 
 WORD = re.compile(r"\w+")
+UNSPACED = re.compile(f"[{words.UNSPACED}]")
 FEWEST_ROWS = 20
 MOST_VALUES = 50
 TRAIN_ROWS_READ = 50_000
@@ -45,10 +48,11 @@ class Slice:
 
 
 def find(dataset: Dataset, split: Split, right: Flags) -> list[Slice]:
-    """Every slice that is large enough to say something about, the worst first."""
+    """Every slice that is large enough to say something about, the worst first; the same rows are named once."""
+    candidates = list(_candidates(dataset, split))
     found = [
         (by, name, inside)
-        for by, name, inside in _candidates(dataset, split)
+        for by, name, inside in {inside.tobytes(): (by, name, inside) for by, name, inside in candidates}.values()
         if inside.sum() >= FEWEST_ROWS and (~inside).sum() >= FEWEST_ROWS
     ]
     p_values = _corrected([_p_value(inside, right) for _, _, inside in found])
@@ -74,7 +78,7 @@ def _by_length(lengths: NDArray[np.int64]) -> Iterator[tuple[str, str, Flags]]:
         return
     short, long = np.quantile(lengths, [0.25, 0.75])
     yield "length", f"short: up to {int(short):,} characters", lengths <= short
-    yield "length", f"long: {int(long):,} characters or more", lengths >= long
+    yield "length", f"long: {math.ceil(long):,} characters or more", lengths >= long
 
 
 def _by_unknown_words(dataset: Dataset, split: Split) -> Iterator[tuple[str, str, Flags]]:
@@ -93,8 +97,9 @@ def _by_unknown_words(dataset: Dataset, split: Split) -> Iterator[tuple[str, str
     yield "words", "a fifth or more of the words in no training text", unknown >= 0.2
 
 
-def _share_unknown(words: list[str], known: set[str]) -> float:
-    return sum(word not in known for word in words) / len(words) if words else 0.0
+def _share_unknown(found: list[str], known: set[str]) -> float:
+    spaced = [word for word in found if not UNSPACED.search(word)]
+    return sum(word not in known for word in spaced) / len(spaced) if spaced else 0.0
 
 
 def _by_value(by: str, values: list[str]) -> Iterator[tuple[str, str, Flags]]:

@@ -327,7 +327,8 @@ def override(raw: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
     if families and isinstance(model, dict) and model.get("family", families[-1]) != families[-1]:
         tables["model"] = {}
     for text in overrides:
-        key, equals, value = text.partition("=")
+        # A label may hold an equals sign; the number that a gate asks for does not.
+        key, equals, value = text.rpartition("=") if text.startswith("gates.per_label_") else text.partition("=")
         section, dot, leaf = key.strip().partition(".")
         if not (equals and dot and section and leaf):
             raise SpecError(f'cannot understand "{text}"', hint=_override_hint(key.strip(), value))
@@ -339,11 +340,16 @@ def override(raw: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
             by_label = table.get(name, {})
             table[name] = {
                 **(by_label if isinstance(by_label, Mapping) else {}),
-                label.strip("\"'"): _toml_value(value),
+                _unquoted(label): _toml_value(value),
             }
         else:
             table[leaf] = _toml_value(value)
     return tables
+
+
+def _unquoted(text: str) -> str:
+    """A name without the quotes around it, if it has a pair of them."""
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
 
 
 def parse(raw: Mapping[str, Any], *, where: str) -> Spec:

@@ -32,7 +32,7 @@ from tagline import (
     trackers,
     workers,
 )
-from tagline.bundle import load_classifier
+from tagline.bundle import load_classifier, new_classifier
 from tagline.checks import Finding
 from tagline.columns import complete, resolve
 from tagline.dataset import Dataset, Split
@@ -41,7 +41,7 @@ from tagline.errors import DataError, Interrupted, RunError, SpecError, TaglineE
 from tagline.models import Classifier, Scores, Step
 from tagline.predictor import Predictor, scored
 from tagline.runs import Run, list_runs
-from tagline.spec import Spec, Training, override
+from tagline.spec import Goal, Spec, Training, override
 from tagline.texts import Text
 from tagline.workers import join, world
 
@@ -52,8 +52,6 @@ CHECKPOINT_EVERY_S = 300.0
 """Where evaluations are further apart, so that a machine taken away costs minutes and not an epoch."""
 
 BASELINE = "linear"
-BASELINE_STRENGTH = 4.0
-"""The middle one of those that the family tries."""
 BASELINE_ROWS = 10_000
 """Half a minute's work at most."""
 
@@ -188,11 +186,7 @@ def _scratch(spec: Spec, lock: dict[str, Any]) -> Iterator[Run]:
 
 def _new_model(spec: Spec, data: Dataset, options: BaseModel) -> Classifier:
     """A model of the spec's family that has learned nothing yet."""
-    family: str = spec.model.family  # type: ignore[attr-defined]
-    model: Classifier = registry.find("models", family).create(
-        options, training=spec.training, task=data.task, labels=data.labels, pair=data.pair
-    )
-    return model
+    return new_classifier(spec, options, task=data.task, labels=data.labels, pair=data.pair)
 
 
 def unused_settings(training: Training, family: str) -> list[str]:
@@ -352,7 +346,7 @@ class _Attempt:
         value, is_gain, is_kept = None, True, True
         if len(split):
             scores = self._scores(split.texts)
-            figures = report.measured(self.data, split, self._tuned(scores).answers)
+            figures = report.measured(self.data, split, self._tuned(scores, is_quick=True).answers)
             value = figures.get(monitor)
             if value is None:
                 hint = "set another training.monitor"
@@ -382,21 +376,30 @@ class _Attempt:
         self.progress = replace(self.progress, last=name, events=events, seconds=clock.seconds(), stopped=stopped)
         self.run.write_progress(self.progress)
 
-    def _tuned(self, scores: Scores) -> Tuned:
+    def _tuned(self, scores: Scores, *, is_quick: bool = False) -> Tuned:
         """The decision layer that these scores of the validation rows come to."""
-        truth = self.data.splits["validation"].targets
-        return tune(self.spec.decisions, task=self.data.task, labels=self.data.labels, scores=scores, truth=truth)
+        return tune(
+            self.spec.decisions, task=self.data.task, labels=self.data.labels, scores=scores,
+            truth=self.data.splits["validation"].targets, is_quick=is_quick,
+        )  # fmt: skip
 
     def _unkept_promises(self, tuned: Tuned) -> Iterator[str]:
         """What the spec asks of the decision layer and the validation rows do not allow."""
-        target, validation = self.spec.decisions.target_precision, self.data.splits["validation"]
-        if not target:
-            return
+        decisions, validation = self.spec.decisions, self.data.splits["validation"]
         figures = report.measured(self.data, validation, tuned.answers)
-        reached = figures.get("accuracy_of_answered", figures.get("accuracy"))
-        if reached is None or reached < target:
-            shown = "cannot be measured" if reached is None else f"is {reached:.2f}"
-            yield f"decisions.target_precision = {target:g} was not reached: on validation it {shown}"
+        if target := decisions.target_precision:
+            reached = figures.get("accuracy_of_answered", figures.get("accuracy"))
+            if reached is None or reached < target:
+                shown = "cannot be measured" if reached is None else f"is {reached:.2f}"
+                yield f"decisions.target_precision = {target:g} was not reached: on validation it {shown}"
+        if isinstance(goal := decisions.thresholds, Goal) and self.data.task == "multi":
+            name, wanted = ("precision", goal.precision) if goal.precision else ("recall", goal.recall)
+            missed = [
+                label for label, f in figures.get("per_label", {}).items() if f["support"] and f[name] < wanted - 1e-9
+            ]
+            if missed:
+                labels = ", ".join(missed)
+                yield f"decisions.thresholds: a {name} of {wanted:g} was not reached on validation by: {labels}"
 
     def _finish(self) -> Iterator[Event]:
         """Bundle the best model, and measure what was saved rather than what was in memory."""
@@ -450,7 +453,7 @@ class _Attempt:
         if is_large:
             rows = np.sort(np.random.default_rng(self.spec.training.seed).choice(rows, BASELINE_ROWS, replace=False))
         model = self._linear(Split(self.data.texts(rows), self.data.targets[rows], rows))
-        tuned = self._tuned(scored(model, self.data.splits["validation"].texts, labels=labels))
+        tuned = self._tuned(scored(model, self.data.splits["validation"].texts, labels=labels), is_quick=True)
         if not is_large:  # as the family itself does
             model = self._linear(self.data.select("train", "validation"))
         answers = tuned.layer.answers(scored(model, self.data.splits["test"].texts, labels=labels))
@@ -458,11 +461,8 @@ class _Attempt:
         return limited | report.compared(self.data, answers.chosen)
 
     def _linear(self, rows: Split) -> Classifier:
-        family = registry.find("models", BASELINE)
-        model: Classifier = family.create(
-            family.Options(strength=BASELINE_STRENGTH), training=self.spec.training, task=self.data.task,
-            labels=self.data.labels, pair=self.data.pair,
-        )  # fmt: skip
+        options = registry.find("models", BASELINE).Options()
+        model = new_classifier(self.spec, options, task=self.data.task, labels=self.data.labels, pair=self.data.pair)
         for _ in model.fit(rows, self.data.select(), seed=self.spec.training.seed):
             pass
         return model

@@ -102,3 +102,40 @@ def test_any_column_is_looked_at_for_texts_that_do_worse(tagline: Tagline, colum
         assert 'no column "nonsense"' in done.err
     else:
         assert column in {each["by"] for each in json.loads(done.out)["report"]["slices"]}
+
+
+def test_with_json_a_gate_that_is_not_reached_leaves_one_document(tagline: Tagline) -> None:
+    done = tagline("train", MESSAGES, LINEAR, "gates.macro_f1=0.999", "--json")
+    assert done.code == 1
+    assert not json.loads(done.out)["report"]["gates"][0]["passed"]
+    assert tagline("check", MESSAGES, LINEAR, "gates.per_label_recall.zzz=0.9").code == 2
+
+
+def test_rows_without_any_label_are_measured_as_far_as_they_can_be(tagline: Tagline) -> None:
+    labels = ("a", "b", "a|b", "")
+    Path("multi.csv").write_text("text,label\n" + "".join(f"word{n % 7} here {n},{labels[n % 4]}\n" for n in range(80)))
+    Path("none.csv").write_text("text,label\n" + "".join(f"nothing of the kind {n},\n" for n in range(20)))
+    settings = ("data.text=text", "data.labels=label", "data.label_separator=|", "decisions.thresholds=0.999")
+    done = tagline("train", "multi.csv", LINEAR, *settings, "data.test=none.csv")
+    assert done.code == 0, done.err
+    assert (
+        "no F1 to measure" in tagline("evaluate", "last", "none.csv", "--output", "x.md").out + Path("x.md").read_text()
+    )
+
+
+def test_a_report_of_another_version_is_said_to_be_one(tagline: Tagline) -> None:
+    tagline("train", MESSAGES, LINEAR)
+    [run] = Path("runs").iterdir()
+    report = json.loads((run / "report.json").read_text())
+    (run / "report.json").write_text(json.dumps(report | {"format": 1}))
+    for command in (("runs", "show"), ("runs", "report"), ("compare", run.name, run.name)):
+        done = tagline(*command)
+        assert done.code in (2, 4)
+        assert "bug" not in done.err
+    assert tagline("runs", "list").code == 0
+
+
+def test_a_learning_curve_takes_one_process(tagline: Tagline) -> None:
+    done = tagline("train", MESSAGES, "model.family=lstm", "--workers", "2", "--learning-curve")
+    assert done.code == 2
+    assert "takes one process" in done.err

@@ -13,7 +13,8 @@ ORDER = (
     "texts", "dataset", "columns", "unlabelled", "near_duplicates", "checks", "tokens", "batches", "models",
     "language_models", "metrics", "intervals", "calibration", "decisions", "words", "bundle", "predictor", "batch",
     "label_errors", "mistakes", "held_out", "slices", "gates", "advice", "report", "cards", "charts", "evaluation",
-    "runs", "pages", "comparison", "locks", "trackers", "training", "learning_curve", "console", "cli",
+    "runs", "pages", "comparison", "wire", "queueing", "prometheus", "server", "locks",
+    "trackers", "training", "learning_curve", "console", "cli",
 )  # fmt: skip
 READERS = ("delimited", "jsonlines", "lines", "automl", "parquet", "hub")
 """Inside readers/: a file imports only the contract and what stands before it."""

@@ -9,7 +9,10 @@ from tagline.spec import Gates
 
 FIGURES = {
     "accuracy": 0.9, "macro_f1": 0.75, "log_loss": 0.4, "ece": 0.05, "mcc": None,
-    "per_label": {"urgent": {"precision": 1.0, "recall": 0.8, "f1": 0.89}},
+    "per_label": {
+        "urgent": {"precision": 1.0, "recall": 0.8, "f1": 0.89, "support": 10},
+        "absent": {"precision": 0.0, "recall": 0.0, "f1": 0.0, "support": 0},
+    },
 }  # fmt: skip
 
 
@@ -25,6 +28,11 @@ def test_a_figure_that_cannot_be_measured_is_not_reached() -> None:
     [result] = gates.results(Gates(mcc=0.1), FIGURES)
     assert not result["passed"]
     assert gates.sentence(result) == "mcc cannot be measured, at least 0.1 is wanted"
+
+
+def test_a_label_without_test_rows_is_not_measured() -> None:
+    [result] = gates.results(Gates(per_label_recall={"absent": 0.1}), FIGURES)
+    assert (result["reached"], result["passed"]) == (None, False)
 
 
 def test_a_model_that_never_abstains_answers_everything() -> None:
@@ -61,11 +69,12 @@ def test_a_gate_on_what_is_not_there_is_refused_before_training() -> None:
 def test_gates_of_labels_are_written_in_toml_and_on_the_command_line() -> None:
     raw = specs.override(
         {"data": {"train": "x.csv"}, "gates": {"macro_f1": 0.8, "per_label_recall": {"urgent": 0.9}}},
-        ["gates.per_label_recall.not urgent=0.5", "gates.accuracy=0.7"],
+        ["gates.per_label_recall.not urgent=0.5", "gates.accuracy=0.7", "gates.per_label_f1.'a=b'=0.25"],
     )
     found = specs.parse(raw, where="a test").gates
     assert (found.macro_f1, found.accuracy) == (0.8, 0.7)
     assert found.per_label_recall == {"urgent": 0.9, "not urgent": 0.5}
+    assert found.per_label_f1 == {"a=b": 0.25}
     assert specs.parse(raw, where="a test").fingerprint() == specs.defaults({"train": "x.csv"}).fingerprint()
 
 

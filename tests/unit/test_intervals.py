@@ -78,3 +78,22 @@ def test_a_share_has_wilsons_interval(hits: int, rows: int) -> None:
         assert (low, high) == pytest.approx((expected.low, expected.high), abs=1e-4)
     else:
         assert (low, high) == (0.0, 1.0)
+
+
+def test_rows_that_are_all_right_leave_room_for_doubt() -> None:
+    truth = np.arange(12) % 3
+    found = intervals.bootstrap("single", truth=truth, answers=truth)
+    assert found["accuracy"][0] < 0.8
+    assert found["macro_f1"] == found["accuracy"]
+
+
+def test_a_figure_and_the_rows_that_speak_for_different_models_prove_nothing() -> None:
+    truth = np.r_[np.zeros(1500, int), np.ones(1500, int), np.full(30, 2)]
+    first, second = truth.copy(), truth.copy()
+    first[:50] = 1
+    second[3005:] = 0
+    found = intervals.difference("single", truth=truth, first=first, second=second, figure="macro_f1")
+    assert found.leaves_out_zero
+    assert found.p_value < 0.05
+    assert found.is_divided
+    assert not found.is_real

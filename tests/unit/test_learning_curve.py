@@ -62,3 +62,15 @@ def test_it_is_measured_on_parts_and_added_to_the_report_and_goes_on_where_it_st
     assert [part.state().name for part in parts] == ["succeeded"] * 3
     assert not any(part.bundle.exists() for part in parts)
     assert [event["event"] for event in learning_curve.measure(run)] == ["phase"] * 3 + ["curve"]
+
+
+@pytest.mark.parametrize(
+    "values", [[0.9, 0.9, 0.9, 0.85], [0.2, 0.1, 0.3, 0.9], [1.0, 1.0, 1.0, 1.0], [0.8, 0.85, 0.9, 0.8]]
+)
+def test_a_curve_that_does_not_rise_promises_nothing_impossible(values: list[float]) -> None:
+    found = curve(values)
+    [expected] = found["expected"]  # type: ignore[misc]
+    low, high = expected["interval"]
+    assert low <= expected["value"] <= high <= 1
+    if values[-1] <= min(values[:-1]):
+        assert "would probably help" not in str(found["sentence"])

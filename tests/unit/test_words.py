@@ -89,3 +89,9 @@ def test_a_predictor_explains_an_answer_and_refuses_a_label_it_does_not_have(lin
     assert text[strongest.start : strongest.end] == "charged"
     with pytest.raises(DataError, match='no label "nonsense"'):
         predictor.explain(text, "nonsense")
+
+
+def test_letters_whose_lower_case_is_longer_do_not_move_the_words(linear: tagline.Run) -> None:
+    text = "İİİİ charged İstanbul refund"
+    found = tagline.load(linear.bundle).explain(text, "billing")
+    assert {"charged", "refund", "stanbul"} <= {text[push.start : push.end] for push in found}

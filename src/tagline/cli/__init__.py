@@ -11,8 +11,8 @@ from typing import Annotated
 
 import typer
 
-from tagline.cli import check, compare, evaluate, info, init, lm, predict, runs, train
-from tagline.errors import Interrupted, PlaceError, SpecError
+from tagline.cli import check, compare, evaluate, info, init, lm, predict, runs, serve, train
+from tagline.errors import CheckFailed, Interrupted, PlaceError, SpecError
 
 app = typer.Typer(
     name="tagline",
@@ -33,7 +33,8 @@ def tagline(version: Annotated[bool, typer.Option("--version", help="Show the ve
 
 
 for command in (
-    init.init, check.check, train.train, evaluate.evaluate, compare.compare, predict.predict, lm.lm, info.info,
+    init.init, check.check, train.train, evaluate.evaluate, compare.compare, predict.predict, serve.serve, lm.lm,
+    info.info,
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(runs.app, name="runs")
@@ -72,7 +73,8 @@ def run(arguments: Sequence[str]) -> int:
             _discard_output()
             hint = "free some space, or send it elsewhere"
             error = PlaceError(f"cannot write the output: {error.strerror}", hint=hint)
-        return console.show_error(error, as_json=as_json, debug=debug)
+        is_after_result = isinstance(error, CheckFailed)  # standard output holds one document, and it is there
+        return console.show_error(error, as_json=as_json and not is_after_result, debug=debug)
     return code if isinstance(code, int) else 0
 
 

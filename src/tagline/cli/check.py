@@ -23,7 +23,7 @@ def check(
     debug: Debug = False,
 ) -> None:
     """Say all that is wrong with spec and data before anything is spent. Exit code 1 if it cannot be trained on."""
-    from tagline import checks, console, dataset, metrics, report
+    from tagline import checks, console, dataset, gates, metrics, report
     from tagline.columns import resolve
     from tagline.errors import DataError
 
@@ -37,6 +37,7 @@ def check(
             _show_the_rest(resolved.spec.data)
         raise
     metrics.check_monitor(resolved.spec.training.monitor, data.task)
+    gates.check_names(resolved.spec.gates, task=data.task, labels=data.labels)
     findings = checks.examine(data)
     sizes = {name: len(split) for name, split in data.splits.items()}
     failed = any(finding.severity == "error" for finding in findings)

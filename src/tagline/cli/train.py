@@ -52,6 +52,7 @@ def train(
         spec = found.spec() if isinstance(found, Run) else found.spec
         if count := cluster.are_needed(workers, machines, can_share=training.can_share(spec)):
             training.check_sharing(spec)
+            _refuse_curve(learning_curve)
             for line in cluster.launch(sys.argv[1:], count=count, cluster=machines):
                 console.say(f"warning: {line}")
         else:
@@ -72,6 +73,7 @@ def _work(found: "Run | Resolved", *, runs: Path, with_curve: bool, as_json: boo
     from tagline.workers import join
 
     here = join()
+    _refuse_curve(with_curve and here.size > 1)
     directory = Path()
     events: Iterator[Event]
     if isinstance(found, Run) and with_curve and found.state().name == "succeeded":
@@ -95,6 +97,15 @@ def _work(found: "Run | Resolved", *, runs: Path, with_curve: bool, as_json: boo
         run = Run(directory)
         show(run, as_json=as_json)
         gates.insist((run.report() or {})["gates"], hint=f"everything is saved: {run.directory}")
+
+
+def _refuse_curve(is_asked: bool) -> None:
+    """A learning curve is made of trainings one after the other, each in one process."""
+    from tagline.errors import SpecError
+
+    if is_asked:
+        hint = "train with the workers first, then: tagline train --resume last --learning-curve"
+        raise SpecError("--learning-curve takes one process", hint=hint)
 
 
 def show(run: Any, *, as_json: bool) -> None:

@@ -362,8 +362,15 @@ Span = tuple[str, int, int]
 
 
 def _spans(text: str, options: LinearOptions) -> list[Span]:
-    """The tokens of a text with their places; a letter whose lower case is two characters moves them by one."""
-    return [(match[0], *match.span()) for match in TOKEN.finditer(text[: options.max_characters].lower())]
+    """The tokens of a text with their places in it."""
+    read = text[: options.max_characters]
+    lowered = read.lower()
+    found = [(match[0], *match.span()) for match in TOKEN.finditer(lowered)]
+    if len(lowered) == len(read):
+        return found
+    # The lower case of some letters is two characters: for each of them the one that it comes from.
+    origin = [place for place, character in enumerate(read) for _ in character.lower()] + [len(read)]
+    return [(token, origin[start], max(origin[end], origin[end - 1] + 1)) for token, start, end in found]
 
 
 def _tokens_of_block(name: str, spans: Sequence[Sequence[Span]]) -> tuple[int, list[tuple[int, str]]]:

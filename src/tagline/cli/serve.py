@@ -1,0 +1,31 @@
+"""`tagline serve`: the HTTP server and its playground."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tagline.cli.options import BundleName, Debug, Json, Runs
+
+
+def serve(
+    bundle: BundleName = "",
+    host: Annotated[str | None, typer.Option("--host", help="To listen on; 127.0.0.1 where none is given.")] = None,
+    port: Annotated[int | None, typer.Option("--port", min=1, max=65535, help="8080, or AIP_HTTP_PORT.")] = None,
+    threads: Annotated[int | None, typer.Option("--threads", min=1, help="That predict; one a core.")] = None,
+    timeout: Annotated[float | None, typer.Option("--timeout", min=0.1, help="Seconds a request may take.")] = None,
+    runs: Runs = Path("runs"),
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Serve a bundle over HTTP until told to stop. SIGHUP loads it anew; a token in TAGLINE_TOKEN is asked for."""
+    from tagline import server
+    from tagline.errors import SpecError
+    from tagline.runs import find_bundle
+
+    name = bundle or os.environ.get("AIP_STORAGE_URI", "")
+    if not name:
+        raise SpecError("no bundle to serve", hint="tagline serve BUNDLE, or AIP_STORAGE_URI")
+    settings = server.Settings.of(os.environ, host=host, port=port, threads=threads, timeout_s=timeout)
+    server.serve(find_bundle(name, runs), settings)

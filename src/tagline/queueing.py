@@ -1,0 +1,105 @@
+"""Requests gathered into batches: a lone one never waits for company, and what is too much is refused at once."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tagline.models import Prediction
+    from tagline.texts import Text
+
+Predict = Callable[[Sequence["Text"], float | None], "list[Prediction]"]
+
+
+class Full(Exception):
+    """More texts wait than may."""
+
+
+@dataclass
+class _Job:
+    texts: "list[Text]"
+    sets: float | None
+    done: "asyncio.Future[list[Prediction]]"
+
+
+class Batcher:
+    """Jobs in a queue, taken by a few threads: each takes what waits when it is free, up to a batch."""
+
+    def __init__(self, predict: Predict, *, threads: int, most_waiting: int, batch: int) -> None:
+        self.predict = predict
+        self.batch_sizes: deque[int] = deque(maxlen=10_000)
+        """Texts of each batch since somebody last looked."""
+        self._most_waiting = most_waiting
+        self._batch = batch
+        self._jobs: deque[_Job] = deque()
+        self._waiting = 0
+        self._idle = threads
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="predict")
+        self._running: set[asyncio.Task[None]] = set()
+
+    @property
+    def waiting(self) -> int:
+        """Texts that no thread has taken yet."""
+        return self._waiting
+
+    async def ask(self, texts: "list[Text]", *, sets: float | None) -> "list[Prediction]":
+        """The answers, when they are there. A caller that goes away takes its texts with it, if they still wait."""
+        if self._waiting and self._waiting + len(texts) > self._most_waiting:
+            raise Full
+        job = _Job(texts, sets, asyncio.get_running_loop().create_future())
+        self._jobs.append(job)
+        self._waiting += len(texts)
+        self._start()
+        return await job.done
+
+    def _start(self) -> None:
+        """Give what waits to threads that are free."""
+        while self._idle and (some := self._take()):
+            self._idle -= 1
+            task = asyncio.get_running_loop().create_task(self._work(some))
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+
+    def _take(self) -> list[_Job]:
+        """The next jobs that ask for the same, up to a batch of texts; a job is never split."""
+        taken: list[_Job] = []
+        size = 0
+        while self._jobs:
+            job = self._jobs[0]
+            if taken and (size + len(job.texts) > self._batch or job.sets != taken[0].sets):
+                break
+            self._jobs.popleft()
+            self._waiting -= len(job.texts)
+            if not job.done.done():  # its caller is still there
+                taken.append(job)
+                size += len(job.texts)
+        return taken
+
+    async def _work(self, jobs: list[_Job]) -> None:
+        texts = [text for job in jobs for text in job.texts]
+        self.batch_sizes.append(len(texts))
+        loop = asyncio.get_running_loop()
+        try:
+            found: Any = await loop.run_in_executor(self._pool, self.predict, texts, jobs[0].sets)
+        except Exception as error:
+            for job in jobs:
+                if not job.done.done():
+                    job.done.set_exception(error)
+        else:
+            start = 0
+            for job in jobs:
+                if not job.done.done():
+                    job.done.set_result(found[start : start + len(job.texts)])
+                start += len(job.texts)
+        finally:
+            self._idle += 1
+            self._start()
+
+    async def close(self) -> None:
+        """Finish what was taken."""
+        while self._running:
+            await asyncio.gather(*self._running, return_exceptions=True)
+        self._pool.shutdown(wait=False)

@@ -1,0 +1,212 @@
+"""The HTTP bodies: what a request may ask, and the forms in which it is answered."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from tagline.models import Prediction
+
+if TYPE_CHECKING:
+    from tagline.texts import Text
+
+Form = Literal["tagline", "automl", "inputs"]
+PARAMETERS = ("sets", "format")
+FORMATS = ("tagline", "automl")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a request may hold at most."""
+
+    body_bytes: int = 2 * 2**20
+    instances: int = 1000
+    characters: int = 100_000
+
+
+class Refused(Exception):
+    """A request that is not answered: an HTTP status and one sentence."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a body asks for."""
+
+    texts: "list[Text]"
+    form: Form = "tagline"
+    sets: float | None = None
+    is_one: bool = False
+    """Form `inputs`: a text by itself gets an answer by itself."""
+
+
+def parse(body: bytes, *, pair: bool, limits: Limits) -> Asked:
+    """What is asked, or why it cannot be answered."""
+    document = _document(body)
+    if "instances" in document:
+        instances, form, is_one = document["instances"], _format(document), False
+        if not isinstance(instances, list):
+            raise Refused(400, "instances must be a list")
+    elif "inputs" in document:
+        inputs, form = document["inputs"], "inputs"
+        is_one = not isinstance(inputs, list)
+        instances = [inputs] if is_one else inputs
+    else:
+        raise Refused(400, 'give {"instances": [...]}, or {"inputs": ...}')
+    if len(instances) > limits.instances:
+        raise Refused(413, f"{len(instances):,} instances; at most {limits.instances:,} in one request")
+    texts = [_text(instance, number, pair=pair, limits=limits) for number, instance in enumerate(instances)]
+    return Asked(texts, form, _sets(document), is_one)
+
+
+def answer(asked: Asked, predictions: Sequence[Prediction]) -> Any:
+    """The body of the answer, in the form that was asked for."""
+    match asked.form:
+        case "inputs":
+            ranked = [_ranked(prediction) for prediction in predictions]
+            return ranked[0] if asked.is_one else ranked
+        case "automl":
+            return {"predictions": [_automl(prediction) for prediction in predictions]}
+        case _:
+            return {"predictions": [prediction.to_dict() for prediction in predictions]}
+
+
+def _document(body: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(body)
+    except UnicodeDecodeError as error:
+        raise Refused(400, "the body is not UTF-8") from error
+    except (ValueError, RecursionError) as error:
+        raise Refused(400, f"the body is not JSON: {str(error) or 'too deep'}"[:200]) from error
+    if not isinstance(document, dict):
+        raise Refused(400, 'the body must be an object: {"instances": [...]}')
+    return document
+
+
+def _parameters(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    parameters = document.get("parameters")
+    if parameters is None:
+        return {}
+    if not isinstance(parameters, dict):
+        raise Refused(400, "parameters must be an object")
+    if unknown := [name for name in parameters if name not in PARAMETERS]:
+        raise Refused(400, f'no parameter "{unknown[0]}"; there are: {", ".join(PARAMETERS)}'[:200])
+    return parameters
+
+
+def _format(document: Mapping[str, Any]) -> Any:
+    form = _parameters(document).get("format", "tagline")
+    if form not in FORMATS:
+        raise Refused(400, f"parameters.format must be one of: {', '.join(FORMATS)}")
+    return form
+
+
+def _sets(document: Mapping[str, Any]) -> float | None:
+    sets = _parameters(document).get("sets")
+    if sets is None:
+        return None
+    if isinstance(sets, bool) or not isinstance(sets, int | float) or not 0 < sets < 1:
+        raise Refused(400, "parameters.sets must be a share such as 0.95")
+    return float(sets)
+
+
+def _text(instance: Any, number: int, *, pair: bool, limits: Limits) -> "Text":
+    """A string, two strings, or an object with `text` (or AutoML's `content`) and `text_pair`."""
+    where = f"instances[{number}]"
+    given: list[Any]
+    if isinstance(instance, dict):
+        second = instance.get("text_pair")
+        given = [instance.get("text", instance.get("content")), *([] if second is None else [second])]
+    else:
+        given = instance if isinstance(instance, list) else [instance]
+    parts = [part for part in given if isinstance(part, str)]
+    if len(parts) != len(given) or not 1 <= len(parts) <= 2:
+        raise Refused(400, f'{where} must be a text, two texts, or {{"text": ..., "text_pair": ...}}')
+    if len(parts) != (2 if pair else 1):
+        wanted = "two texts: this bundle reads pairs" if pair else "one text: this bundle reads no pairs"
+        raise Refused(400, f"{where} must be {wanted}")
+    size = sum(len(part) for part in parts)
+    if size > limits.characters:
+        raise Refused(413, f"{where} has {size:,} characters; at most {limits.characters:,}")
+    if not all(_is_whole(part) for part in parts):
+        raise Refused(400, f"{where} holds half a character (a lone surrogate)")
+    return (parts[0], parts[1]) if pair else parts[0]
+
+
+def _is_whole(text: str) -> bool:
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _ranked(prediction: Prediction) -> list[dict[str, Any]]:
+    """As Hugging Face's servers answer: every label with its score, the likeliest first."""
+    ranked = sorted(prediction.scores.items(), key=lambda item: -item[1])
+    return [{"label": label, "score": score} for label, score in ranked]
+
+
+def _automl(prediction: Prediction) -> dict[str, Any]:
+    """As AutoML Text answered: labels and confidences side by side, each label's place as its id."""
+    places = {label: str(number) for number, label in enumerate(prediction.scores)}
+    ranked = _ranked(prediction)
+    return {
+        "ids": [places[each["label"]] for each in ranked],
+        "displayNames": [each["label"] for each in ranked],
+        "confidences": [each["score"] for each in ranked],
+    }
+
+
+TEXT_SCHEMA = {
+    "anyOf": [
+        {"type": "string"},
+        {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 2},
+        {
+            "type": "object",
+            "properties": {"text": {"type": "string"}, "text_pair": {"type": "string"}},
+            "required": ["text"],
+        },
+    ]
+}
+
+
+def request_schema(limits: Limits) -> dict[str, Any]:
+    """The request as OpenAPI describes it."""
+    texts = {"type": "array", "items": TEXT_SCHEMA, "maxItems": limits.instances}
+    parameters = {
+        "type": "object", "additionalProperties": False,
+        "properties": {
+            "sets": {
+                "type": "number", "minimum": 0.5, "maximum": 0.99,
+                "description": "add sets of labels that hold the truth with this probability",
+            },
+            "format": {"type": "string", "enum": list(FORMATS)},
+        },
+    }  # fmt: skip
+    return {
+        "anyOf": [
+            {
+                "type": "object",
+                "required": ["instances"],
+                "properties": {"instances": texts, "parameters": parameters},
+            },
+            {"type": "object", "required": ["inputs"], "properties": {"inputs": {"anyOf": [TEXT_SCHEMA, texts]}}},
+        ]
+    }
+
+
+def answer_schema(labels: Sequence[str], *, task: str) -> dict[str, Any]:
+    """The answer to `instances` as OpenAPI describes it."""
+    scores = {"type": "object", "additionalProperties": {"type": "number"}}
+    label = {"type": "string", "enum": list(labels)}
+    answer = (
+        {"label": label, "score": {"type": "number"}}
+        if task == "single"
+        else {"labels": {"type": "array", "items": label}}
+    )
+    properties = {
+        **answer, "scores": scores, "abstained": {"type": "boolean"}, "set": {"type": "array", "items": label},
+    }  # fmt: skip
+    prediction = {"type": "object", "properties": properties, "required": ["scores", *answer]}
+    return {"type": "object", "properties": {"predictions": {"type": "array", "items": prediction}}}

@@ -1,0 +1,217 @@
+"""A bundle served by a real process, asked by real requests."""
+
+import json
+import random
+import shutil
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tagline
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from serving import Server, serving
+
+SUPPORT = Path(__file__).parents[2] / "examples" / "support"
+TEXT = "where is my parcel"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tagline.Run]:
+    directory = tmp_path_factory.mktemp("runs")
+    files = {"single": "messages.csv", "multi": "messages-multi.csv", "pair": "pairs.csv"}
+    return {name: tagline.train(SUPPORT / file, "model.family=linear", runs=directory) for name, file in files.items()}
+
+
+@pytest.fixture(scope="module")
+def server(runs: dict[str, tagline.Run]) -> Iterator[Server]:
+    with serving(runs["single"].bundle) as found:
+        yield found
+
+
+def test_every_form_of_a_request_is_understood(server: Server) -> None:
+    forms: list[Any] = [TEXT, [TEXT], {"text": TEXT}, {"content": TEXT, "mimeType": "text/plain"}]
+    status, body = server.ask({"instances": forms, "parameters": {"sets": 0.9}})
+    assert status == 200
+    assert all(prediction == body["predictions"][0] for prediction in body["predictions"])
+    assert body["predictions"][0]["label"] == "delivery"
+    assert "delivery" in body["predictions"][0]["set"]
+    assert server.ask({"instances": []}) == (200, {"predictions": []})
+    status, ranked = server.ask({"inputs": TEXT})
+    assert (status, ranked[0]["label"], len(ranked)) == (200, "delivery", 6)
+    assert server.ask({"inputs": [TEXT, TEXT]})[1] == [ranked, ranked]
+    status, automl = server.ask({"instances": [TEXT], "parameters": {"format": "automl"}})
+    assert status == 200
+    assert automl["predictions"][0]["displayNames"][0] == "delivery"
+    assert automl["predictions"][0]["ids"][0] == "2"
+    assert automl["predictions"][0]["confidences"][0] == ranked[0]["score"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "said"),
+    [
+        (b"", 400, "not JSON"),
+        (b"{", 400, "not JSON"),
+        (b"\xff\xfe", 400, "not"),
+        (b"[" * 100_000, 400, "not JSON"),
+        (b"[]", 400, "must be an object"),
+        ({}, 400, "instances"),
+        ({"instances": "text"}, 400, "instances must be a list"),
+        ({"instances": [3]}, 400, "instances[0] must be a text"),
+        ({"instances": ["a", None]}, 400, "instances[1] must be a text"),
+        ({"instances": [["a", "b"]]}, 400, "reads no pairs"),
+        ({"instances": [["a", "b", "c"]]}, 400, "must be a text"),
+        ({"instances": [{"txt": "a"}]}, 400, "must be a text"),
+        ({"instances": ["\ud800"]}, 400, "half a character"),
+        ({"instances": ["a"] * 1001}, 413, "at most 1,000"),
+        ({"instances": ["a" * 100_001]}, 413, "at most 100,000"),
+        (b'{"instances": ["' + b"a" * 3_000_000 + b'"]}', 413, "bytes; at most"),
+        ({"instances": ["a"], "parameters": 3}, 400, "parameters must be an object"),
+        ({"instances": ["a"], "parameters": {"set": 1}}, 400, 'no parameter "set"'),
+        ({"instances": ["a"], "parameters": {"sets": "x"}}, 400, "parameters.sets"),
+        ({"instances": ["a"], "parameters": {"sets": 0.999}}, 400, "cannot be made"),
+        ({"instances": ["a"], "parameters": {"format": "xml"}}, 400, "parameters.format"),
+    ],
+)
+def test_a_bad_request_gets_a_status_and_one_sentence(server: Server, body: Any, status: int, said: str) -> None:
+    code, answer = server.ask(body)
+    assert code == status
+    assert said in answer["error"]
+    assert server.ask({"instances": [TEXT]})[0] == 200
+
+
+def test_random_bodies_are_refused_and_the_next_good_one_is_answered(server: Server) -> None:
+    draw = random.Random(0)
+    good = json.dumps({"instances": [TEXT], "parameters": {"sets": 0.9}}).encode()
+    for _ in range(300):
+        broken = bytearray(good)
+        for _ in range(draw.randint(1, 6)):
+            broken[draw.randrange(len(broken))] = draw.randrange(256)
+        assert server.ask(bytes(broken))[0] in (200, 400)
+    assert server.ask(good)[0] == 200
+
+
+def test_the_pages_and_the_figures_are_there(server: Server) -> None:
+    assert server.get("/health") == (200, '{"status": "ready"}')
+    assert json.loads(server.get("/info")[1])["labels"][0] == "account"
+    assert "<title>Tagline playground</title>" in server.get("/")[1]
+    assert "POST /predict" in server.get("/docs")[1]
+    document = json.loads(server.get("/openapi.json")[1])
+    assert document["paths"]["/predict"]["post"]["requestBody"]["required"]
+    server.ask({"instances": [TEXT]})
+    metrics = server.get("/metrics")[1]
+    assert 'tagline_answers_total{label="delivery"}' in metrics
+    assert 'tagline_requests_total{route="/predict",status="200"}' in metrics
+    assert 'tagline_batch_texts_bucket{le="+Inf"}' in metrics
+    assert server.get("/nowhere")[0] == 404
+
+
+def test_many_at_once_get_their_own_answers(server: Server, runs: dict[str, tagline.Run]) -> None:
+    rows = runs["single"].predictions()
+    found: dict[int, Any] = {}
+
+    def ask(number: int) -> None:
+        for row in range(number, len(rows), 8):
+            found[row] = server.ask({"instances": [rows[row]["text"]]})
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [found[row][1]["predictions"][0]["label"] for row in range(len(rows))] == [row["label"] for row in rows]
+
+
+def test_vertex_says_where_to_listen_and_what_to_serve(runs: dict[str, tagline.Run]) -> None:
+    with serving(
+        runs["pair"].bundle, AIP_PREDICT_ROUTE="/v1/models/m:predict", AIP_HEALTH_ROUTE="/v1/health"
+    ) as server:  # fmt: skip
+        assert server.get("/v1/health")[0] == 200
+        status, body = server.ask({"instances": [["is it open?", "yes"]]}, route="/v1/models/m:predict")
+        assert (status, "label" in body["predictions"][0]) == (200, True)
+        assert server.ask({"instances": ["one text"]}, route="/v1/models/m:predict")[0] == 400
+        assert server.stop() == 0
+
+
+def test_a_token_is_asked_for(runs: dict[str, tagline.Run]) -> None:
+    with serving(runs["multi"].bundle, TAGLINE_TOKEN="s3cret") as server:
+        assert server.get("/health")[0] == 200
+        assert server.ask({"instances": ["a"]})[0] == 401
+        assert server.ask({"instances": ["a"]}, headers={"Authorization": "Bearer wrong"})[0] == 401
+        status, body = server.ask({"instances": ["a"]}, headers={"Authorization": "Bearer s3cret"})
+        assert (status, "labels" in body["predictions"][0]) == (200, True)
+
+
+def test_told_to_stop_it_finishes_what_it_has_and_ends_with_0(runs: dict[str, tagline.Run]) -> None:
+    with serving(runs["single"].bundle) as server:
+        found: list[Any] = []
+        many = {"instances": [f"{TEXT} number {number} " * 20 for number in range(900)]}
+        thread = threading.Thread(target=lambda: found.append(server.ask(many)))
+        thread.start()
+        while 'route="/predict"' not in server.get("/metrics")[1] and thread.is_alive():
+            if server.get("/metrics")[1].find("tagline_batch_texts_count 0") == -1:
+                break  # it is being computed
+        assert server.stop() == 0
+        thread.join()
+        assert found[0][0] == 200
+        assert len(found[0][1]["predictions"]) == 900
+
+
+def test_a_new_bundle_takes_the_place_of_the_old_one_without_a_pause(
+    runs: dict[str, tagline.Run], tmp_path: Path
+) -> None:
+    place = tmp_path / "bundle"
+    shutil.copytree(runs["single"].bundle, place)
+    with serving(place) as server:
+        old = json.loads(server.get("/info")[1])
+        shutil.rmtree(place)
+        server.process.send_signal(signal.SIGHUP)
+        assert server.ask({"instances": [TEXT]})[0] == 200, "what cannot be loaded changes nothing"
+        shutil.copytree(runs["multi"].bundle, place)
+        server.process.send_signal(signal.SIGHUP)
+        for _ in range(1000):
+            status, body = server.ask({"instances": [TEXT]})
+            assert status == 200
+            if "labels" in body["predictions"][0]:
+                break
+        assert json.loads(server.get("/info")[1]) != old
+
+
+def test_a_client_that_sends_slowly_or_goes_away_harms_nobody(server: Server) -> None:
+    host, port = server.address.removeprefix("http://").split(":")
+    held = []
+    for number in range(50):
+        connection = socket.create_connection((host, int(port)))
+        connection.sendall(
+            b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{" if number % 2 else b"POST /pre"
+        )
+        held.append(connection)
+    assert server.ask({"instances": [TEXT]})[0] == 200
+    for connection in held:
+        connection.close()
+    assert server.ask({"instances": [TEXT]})[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["serve"], 2, "no bundle to serve"),
+        (["serve", "nowhere"], 4, "not a bundle"),
+    ],
+)
+def test_what_cannot_be_served_is_said(tagline: Any, arguments: list[str], code: int, said: str) -> None:
+    done = tagline(*arguments)
+    assert done.code == code
+    assert said in done.err
+
+
+def test_a_port_in_use_is_said(server: Server, runs: dict[str, Any], tagline: Any) -> None:
+    done = tagline("serve", runs["single"].bundle, "--port", server.address.rsplit(":", 1)[1])
+    assert done.code == 5
+    assert "cannot serve on" in done.err

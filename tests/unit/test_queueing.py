@@ -1,0 +1,112 @@
+"""Requests gathered into batches."""
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tagline.queueing import Batcher, Full
+
+
+class Slow:
+    """Answers each text with itself, once it may."""
+
+    def __init__(self) -> None:
+        self.may = threading.Event()
+        self.batches: list[list[str]] = []
+
+    def __call__(self, texts: Sequence[Any], sets: float | None) -> Any:
+        self.may.wait(10)
+        self.batches.append(list(texts))
+        if "bad" in texts:
+            raise ValueError("a bad text")
+        return [(text, sets) for text in texts]
+
+
+def batcher(predict: Any, **settings: int) -> Batcher:
+    return Batcher(predict, **({"threads": 1, "most_waiting": 5, "batch": 4} | settings))
+
+
+def test_what_waits_is_answered_together_and_each_gets_its_own() -> None:
+    async def run() -> None:
+        slow = Slow()
+        queue = batcher(slow)
+        first = asyncio.create_task(queue.ask(["a"], sets=None))
+        await asyncio.sleep(0.05)
+        others = [asyncio.create_task(queue.ask([text], sets=None)) for text in "bcd"]
+        await asyncio.sleep(0)
+        assert queue.waiting == 3
+        slow.may.set()
+        assert [await task for task in (first, *others)] == [[(text, None)] for text in "abcd"]
+        assert slow.batches == [["a"], ["b", "c", "d"]], "the first did not wait for company"
+        await queue.close()
+
+    asyncio.run(run())
+
+
+def test_what_asks_for_other_things_is_not_mixed_and_a_request_is_not_split() -> None:
+    async def run() -> None:
+        slow = Slow()
+        queue = batcher(slow, most_waiting=100)
+        asked = [(["a"], None), (["b"], 0.9), (["c"], 0.9), (["d", "e", "f", "g", "h"], 0.9)]
+        tasks = [asyncio.create_task(queue.ask(texts, sets=sets)) for texts, sets in asked]
+        await asyncio.sleep(0.05)
+        slow.may.set()
+        await asyncio.gather(*tasks)
+        assert slow.batches == [["a"], ["b", "c"], ["d", "e", "f", "g", "h"]]
+        await queue.close()
+
+    asyncio.run(run())
+
+
+def test_too_much_is_refused_at_once_and_one_large_request_alone_is_not() -> None:
+    async def run() -> None:
+        slow = Slow()
+        queue = batcher(slow)
+        taken = asyncio.create_task(queue.ask(["a"], sets=None))
+        await asyncio.sleep(0.05)
+        large = asyncio.create_task(queue.ask(["x"] * 9, sets=None))
+        await asyncio.sleep(0)
+        with pytest.raises(Full):
+            await queue.ask(["y"], sets=None)
+        slow.may.set()
+        assert len(await large) == 9
+        await taken
+        await queue.close()
+
+    asyncio.run(run())
+
+
+def test_who_goes_away_takes_the_texts_along() -> None:
+    async def run() -> None:
+        slow = Slow()
+        queue = batcher(slow)
+        first = asyncio.create_task(queue.ask(["a"], sets=None))
+        await asyncio.sleep(0.05)
+        gone = asyncio.create_task(queue.ask(["b"], sets=None))
+        kept = asyncio.create_task(queue.ask(["c"], sets=None))
+        await asyncio.sleep(0)
+        gone.cancel()
+        await asyncio.sleep(0)
+        slow.may.set()
+        await asyncio.gather(first, kept)
+        assert slow.batches == [["a"], ["c"]]
+        assert queue.waiting == 0
+        await queue.close()
+
+    asyncio.run(run())
+
+
+def test_an_error_is_its_batchs_and_the_next_is_answered() -> None:
+    async def run() -> None:
+        slow = Slow()
+        slow.may.set()
+        queue = batcher(slow)
+        with pytest.raises(ValueError, match="a bad text"):
+            await queue.ask(["bad"], sets=None)
+        assert await queue.ask(["good"], sets=None) == [("good", None)]
+        await queue.close()
+
+    asyncio.run(run())
