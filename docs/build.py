@@ -19,8 +19,8 @@ ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "tagline"
 REFERENCE = ROOT / "docs" / "reference"
 COMMANDS = (
-    "init", "check", "train", "evaluate", "compare", "predict", "lm", "runs",
-    "runs list", "runs show", "serve", "runs report", "runs delete", "info",
+    "init", "check", "train", "evaluate", "compare", "predict", "serve", "lm", "runs",
+    "runs list", "runs show", "runs report", "runs delete", "info",
 )  # fmt: skip
 
 

@@ -1,7 +1,6 @@
 """The report: everything that was measured, as facts for programs and for the pages made of them."""
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -230,16 +229,11 @@ def _coverage(test: Outcome) -> list[dict[str, float]]:
     ends = np.unique(np.searchsorted(-sure[order], -sure[order][ends], side="right") - 1)
     return [
         {
-            "below": _floored(sure[order][end]), "coverage": _short(answered / rows),
+            "below": round(float(sure[order][end]), DIGITS), "coverage": _short(answered / rows),
             "right": _short(right[end] / answered),
         }
         for end, answered in zip(ends, ends + 1, strict=True)
     ]  # fmt: skip
-
-
-def _floored(score: Any) -> float:
-    """A score as it can be written into a spec: never above itself, so that its own row is still answered."""
-    return math.floor(float(score) * 10**DIGITS) / float(10**DIGITS)
 
 
 def _short(value: Any) -> float:
