@@ -310,7 +310,9 @@ def _described(document: dict[str, Any], served: Served, settings: Settings) -> 
     refused = {"description": "refused", "content": {"application/json": {"schema": problem}}}
     operation = document["paths"][settings.predict_route]["post"]
     request = wire.request_schema(settings.limits)
-    operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": request}}}
+    text = ["a first text", "a second text"] if served.manifest.pair else "a text"
+    content = {"schema": request, "example": {"instances": [text], "parameters": {}}}
+    operation["requestBody"] = {"required": True, "content": {"application/json": content}}
     answer = wire.answer_schema(served.manifest.labels, task=served.manifest.task)
     inputs = {"type": "array", "description": "to inputs: labels with their scores"}
     schema = {"anyOf": [answer, inputs]}
@@ -325,7 +327,8 @@ def _described(document: dict[str, Any], served: Served, settings: Settings) -> 
         "required": ["instances", "label"],
         "properties": {"instances": {"type": "array", "items": wire.TEXT_SCHEMA, "maxItems": 1}, "label": label},
     }
-    explain["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
+    content = {"schema": body, "example": {"instances": [text], "label": served.manifest.labels[0]}}
+    explain["requestBody"] = {"required": True, "content": {"application/json": content}}
     explain["responses"] |= dict.fromkeys(("400", "401", "408", "413", "500"), refused)
     return document
 

@@ -1,8 +1,6 @@
 """The report in a real browser: Chromium, driven by Playwright."""
 
 import json
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,23 +9,8 @@ import pytest
 import tagline
 from tagline import comparison, pages
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed: apt-get install chromium")
-
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 WIDTHS = (390, 820, 1280)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as driver:
-        opened = driver.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        )
-        yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")

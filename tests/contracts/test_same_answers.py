@@ -14,6 +14,9 @@ import pytest
 
 import tagline
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from serving import serving
+
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 Answers = list[dict[str, Any]]
 Door = Callable[[Path, list[Any], float, Path], Answers]
@@ -68,8 +71,17 @@ def file(bundle: Path, texts: list[Any], sets: float, scratch: Path) -> Answers:
     return [{key: value for key, value in row.items() if key not in names} for row in found]
 
 
+def server(bundle: Path, texts: list[Any], sets: float, _: Path) -> Answers:
+    with serving(bundle) as found:
+        status, body = found.ask({"instances": texts, "parameters": {"sets": sets}})
+    assert status == 200
+    predictions: Answers = body["predictions"]
+    return predictions
+
+
 DOORS: dict[str, Door] = {
     "python": python, "one by one": one_by_one, "arguments": arguments, "standard input": standard_input, "file": file,
+    "server": server,
 }  # fmt: skip
 
 

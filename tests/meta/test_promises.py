@@ -80,6 +80,28 @@ sys.exit(run(["predict", {str(run.bundle)!r}, "--input", source, "--output", out
 SPIED = ("data", "training", "decisions", "gates")
 
 
+def test_a_bundle_is_served_where_only_the_base_install_is(support: Path, tmp_path: Path) -> None:
+    """Serving must import none of what only training needs; here importing it is an error."""
+    run = tagline.train(str(support / "messages.csv"), *QUICK, runs=tmp_path)
+    code = f"""
+import sys
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {SERVING_LACKS!r}:
+            raise ImportError(name + " is not installed")
+sys.meta_path.insert(0, Refuse())
+from pathlib import Path
+from tagline import server
+served = server.Served(Path({str(run.bundle)!r}))
+server.application(served, server.Settings())
+assert served.predictor.explain("my parcel", "delivery")
+print(served.predict(["Where is my parcel?"], 0.9)[0].label)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("delivery")
+
+
 class Spy:
     """A section of the spec that notes which of its keys are read."""
 

@@ -1,0 +1,92 @@
+"""The playground of a real server in a real browser."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tagline
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from serving import Server, serving
+
+SUPPORT = Path(__file__).parents[2] / "examples" / "support"
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Server]]:
+    directory = tmp_path_factory.mktemp("runs")
+    single = tagline.train(
+        SUPPORT / "messages.csv", "model.family=linear", "decisions.abstain_below=0.5", runs=directory
+    )
+    pair = tagline.train(SUPPORT / "pairs.csv", "model.family=linear", runs=directory)
+    with serving(single.bundle) as first, serving(pair.bundle, TAGLINE_TOKEN="t0ken") as second:
+        yield {"single": first, "pair": second}
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Any]:
+    """A page that must stay quiet and within its own server."""
+    context = browser.new_context(viewport={"width": 390, "height": 844})
+    opened = context.new_page()
+    said: list[str] = []
+    asked: list[str] = []
+    opened.on("pageerror", lambda error: said.append(str(error)))
+    opened.on("request", lambda request: asked.append(request.url))
+    yield opened
+    assert said == []
+    assert all(address.startswith(("http://127.0.0.1:", "data:", "blob:")) for address in asked)
+    assert opened.evaluate("document.documentElement.scrollWidth") <= 390
+    context.close()
+
+
+def test_a_text_is_answered_with_scores_and_words(page: Any, servers: dict[str, Server]) -> None:
+    page.goto(servers["single"].address)
+    page.get_by_label("Text", exact=True).fill("I was <b>charged</b> twice <script>alert(1)</script>")
+    page.get_by_label("with a set that holds the truth").check()
+    page.keyboard.press("Control+Enter")
+    page.get_by_role("button", name="Answer").click()
+    page.wait_for_selector("mark.for")
+    assert page.locator("#said").inner_text().startswith("billing")
+    assert "The set: billing" in page.locator("#more").inner_text()
+    assert page.locator("#words").inner_text().strip() == "I was <b>charged</b> twice <script>alert(1)</script>"
+    assert page.locator("#bars .number").count() == 6
+    assert "charged" in page.locator("mark.for").all_inner_texts()
+
+
+def test_a_link_leads_to_the_same_answer_and_abstention_is_said(page: Any, servers: dict[str, Server]) -> None:
+    page.goto(servers["single"].address + "/#t=hello+there")
+    page.wait_for_selector("#result:not([hidden])")
+    assert page.locator("#text").input_value() == "hello there"
+    assert "would rather not say" in page.locator("#more").inner_text()
+
+
+def test_a_file_comes_back_labelled(page: Any, servers: dict[str, Server], tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text('id,message\n1,"where is my parcel, please?"\n2,"a ""quoted""\nword"\n')
+    page.goto(servers["single"].address)
+    page.get_by_label("CSV file").set_input_files(tmp_path / "in.csv")
+    page.wait_for_function("document.getElementById('file-said').textContent === '2 rows.'")
+    assert page.locator("select.column").input_value() == "message"
+    page.get_by_role("button", name="Label all rows").click()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download").click()
+    text = download.value.path().read_text("utf-8-sig")
+    assert text.startswith('id,message,label,score,abstained\n1,"where is my parcel, please?",delivery,0.')
+    assert '2,"a ""quoted""\nword",' in text
+    page.get_by_label("or paste it here").fill("only a header")
+    assert "no rows" in page.locator("#file-said").inner_text()
+
+
+def test_a_pair_takes_two_texts_and_a_token_and_errors_are_shown(page: Any, servers: dict[str, Server]) -> None:
+    page.goto(servers["pair"].address)
+    page.get_by_label("First text", exact=True).fill("Is it open on Sunday?")
+    page.get_by_label("Second text", exact=True).fill("Yes, from ten.")
+    page.get_by_role("button", name="Answer").click()
+    page.wait_for_selector("#problem:not([hidden])")
+    assert "Authorization" in page.get_by_role("alert").inner_text()
+    page.get_by_label("Token").fill("t0ken")
+    page.get_by_role("button", name="Answer").click()
+    page.wait_for_selector("#result:not([hidden])")
+    assert not page.locator("#problem").is_visible()
