@@ -9,9 +9,10 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tagline import registry, storage
+from tagline.compiled import Compiled
 from tagline.decisions import DecisionLayer
 from tagline.errors import BundleError, PlaceError, SpecError
-from tagline.models import Classifier
+from tagline.models import Classifier, Scorer
 from tagline.spec import Spec
 
 FORMAT = 2
@@ -36,12 +37,16 @@ class Manifest(BaseModel):
     decisions: dict[str, Any]
     figures: dict[str, Any]
     files: dict[str, str]
+    exports: dict[str, dict[str, float]] = {}
+    """Other forms of the model, each with how its answers compare with those that were measured."""
+    runtime: Literal["", "float32", "int8"] = ""
+    """The form that predicts; none: the model as its family saved it."""
     sha256: str = ""
     """Of the manifest itself, without this field."""
 
     def digest(self) -> str:
         """What `sha256` must be."""
-        content = self.model_dump(mode="json", exclude={"sha256"})
+        content = self.model_dump(mode="json", exclude={"sha256"}, exclude_unset=True)
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
@@ -62,8 +67,10 @@ class Bundle:
         except (KeyError, TypeError) as error:
             raise BundleError(f"{self.directory / MANIFEST} is damaged: decisions: {error!r}") from error
 
-    def classifier(self) -> Classifier:
-        """The model, ready to score."""
+    def classifier(self) -> Scorer:
+        """The model, ready to score, in the form that predicts."""
+        if self.manifest.runtime:
+            return Compiled(self.directory, self.manifest.runtime)
         return load_classifier(self.manifest.family, self.directory)
 
     @classmethod
@@ -88,8 +95,17 @@ def write(directory: Path, *, fill: Callable[[Path], dict[str, Any]], card: Call
         files = {path.relative_to(scratch).as_posix(): storage.sha256(path) for path in storage.files_below(scratch)}
         manifest = manifest.model_copy(update={"files": files})
         manifest = manifest.model_copy(update={"sha256": manifest.digest()})
-        (scratch / MANIFEST).write_text(manifest.model_dump_json(indent=2) + "\n", "utf-8")
+        (scratch / MANIFEST).write_text(manifest.model_dump_json(indent=2, exclude_unset=True) + "\n", "utf-8")
     return Bundle(directory, manifest)
+
+
+def replace(directory: Path, *, fill: Callable[[Path], dict[str, Any]], card: Callable[[Manifest], str]) -> Bundle:
+    """Make a bundle that takes the place of one that is there; until it is complete, that one stays."""
+    fresh = directory.with_name(f"{directory.name}.new")
+    made = write(fresh, fill=fill, card=card)
+    storage.remove_directory(directory)
+    fresh.rename(directory)
+    return Bundle(directory, made.manifest)
 
 
 def new_classifier(

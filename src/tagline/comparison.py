@@ -1,15 +1,11 @@
 """Runs compared on the same test rows: how much better one is, and whether chance explains it."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from tagline import intervals
+from tagline import intervals, metrics
 from tagline.advice import main_figure
 from tagline.errors import RunError, SpecError
 from tagline.intervals import Difference
@@ -47,9 +43,8 @@ class _Measured:
         self.run = run
         self.report = report
         self.keys = [(json.dumps(row["text"], ensure_ascii=False), json.dumps(row["truth"])) for row in rows]
-        numbers = {label: number for number, label in enumerate(report["labels"])}
-        self.truth = _targets([row["truth"] for row in rows], numbers)
-        self.answers = _targets([row.get("label", row.get("labels")) for row in rows], numbers)
+        self.truth = metrics.targets([row["truth"] for row in rows], report["labels"])
+        self.answers = metrics.targets([row.get("label", row.get("labels")) for row in rows], report["labels"])
 
     @classmethod
     def of(cls, run: Run) -> "_Measured":
@@ -72,15 +67,6 @@ class _Measured:
             "main": main_figure(self.report), "figures": {name: test[name] for name in SIDE_BY_SIDE},
             "intervals": test["intervals"],
         }  # fmt: skip
-
-
-def _targets(labels: Sequence[Any], numbers: dict[str, int]) -> NDArray[Any]:
-    if labels and isinstance(labels[0], str):
-        return np.array([numbers[label] for label in labels])
-    flags = np.zeros((len(labels), len(numbers)), dtype=bool)
-    for row, given in enumerate(labels):
-        flags[row, [numbers[label] for label in given]] = True
-    return flags
 
 
 def _check_same_rows(first: _Measured, other: _Measured) -> None:

@@ -163,6 +163,19 @@ def show_findings(findings: "Sequence[Finding]", *, with_rows: bool) -> None:
             say(f"   {finding.advice}", lead=" ")
 
 
+def show_export(found: Mapping[str, Any]) -> None:
+    """The forms of a bundle, how they compare with what was measured, and which one is used."""
+    rows = [
+        (
+            name, f"{check['equal_answers']:.2%}", f"{check['accuracy']:+.4f}", f"{check['macro_f1']:+.4f}",
+            f"{check['largest_difference']:.4f}", "used" if name == found["runtime"] else "",
+        )
+        for name, check in found["exports"].items()
+    ]  # fmt: skip
+    out_table(("form", "equal answers", "accuracy", "macro_f1", "largest difference", ""), rows, right=(1, 2, 3, 4))
+    out(f"bundle   {found['bundle']}")
+
+
 def show_suspects(suspects: Sequence[Mapping[str, Any]]) -> None:
     """Rows whose label looks wrong, the most doubtful first."""
     if not suspects:

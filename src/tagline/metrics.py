@@ -42,6 +42,17 @@ def measure(
     return {"rows": len(truth), **measured}
 
 
+def targets(labels: Sequence[Any], names: Sequence[str]) -> NDArray[Any]:
+    """Labels by name, one a row or several, as a split's targets are: numbers, or for task `multi` rows of booleans."""
+    numbers = {name: number for number, name in enumerate(names)}
+    if labels and isinstance(labels[0], str):
+        return np.array([numbers[label] for label in labels])
+    flags = np.zeros((len(labels), len(numbers)), dtype=bool)
+    for row, given in enumerate(labels):
+        flags[row, [numbers[label] for label in given]] = True
+    return flags
+
+
 def are_right(answers: NDArray[Any], truth: NDArray[Any]) -> NDArray[np.bool_]:
     """Which answers are right; of several labels, when all of them are and none is missing."""
     return np.asarray(answers == truth if truth.ndim == 1 else (answers == truth).all(axis=1))

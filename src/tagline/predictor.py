@@ -11,7 +11,7 @@ from tagline import words
 from tagline.bundle import Bundle
 from tagline.decisions import DecisionLayer
 from tagline.errors import DataError, RunError
-from tagline.models import Classifier, Prediction, Push, Scores
+from tagline.models import Prediction, Push, Scorer, Scores
 
 if TYPE_CHECKING:
     from tagline.texts import Text
@@ -22,7 +22,7 @@ TEXTS_AT_ONCE = 2048
 class Predictor:
     """Answers of one model under one decision layer."""
 
-    def __init__(self, classifier: Classifier, decisions: DecisionLayer, *, pair: bool) -> None:
+    def __init__(self, classifier: Scorer, decisions: DecisionLayer, *, pair: bool) -> None:
         self._classifier = classifier
         self.decisions = decisions
         self.pair = pair
@@ -82,7 +82,7 @@ class Predictor:
                 raise DataError(f"text {number} is {type(text).__name__}, not a text")
 
 
-def scored(classifier: Classifier, texts: "Sequence[Text]", *, labels: int) -> Scores:
+def scored(classifier: Scorer, texts: "Sequence[Text]", *, labels: int) -> Scores:
     """The model's own scores of any number of texts, before the decision layer."""
     remaining = iter(texts)
     parts = [classifier.scores(some) for some in iter(lambda: list(islice(remaining, TEXTS_AT_ONCE)), [])]

@@ -21,7 +21,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "tensorboard": "tagline.trackers.tensorboard:TensorBoard",
         "wandb": "tagline.trackers.wandb:WeightsAndBiases",
     },
-    "exports": {},
+    "exports": {"onnx": "tagline.exports.onnx:Onnx"},
     "launchers": {},
 }
 EXTRA = {"models": "train", "trackers": "track", "exports": "train", "launchers": "vertex"}

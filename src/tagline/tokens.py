@@ -16,6 +16,7 @@ from tagline import storage
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
 
+    from tagline.dataset import Task
     from tagline.texts import Text
 
 Ints = NDArray[np.int64]
@@ -23,6 +24,20 @@ LongTexts = Literal["start", "ends", "windows"]
 Encoded = tuple[Sequence[int], Sequence[int]]
 """A sequence's token ids, and for each whether it is from the second text of a pair."""
 TEXTS_AT_ONCE = 1024
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a network takes of a text, and what its logits mean."""
+
+    task: "Task"
+    labels: int
+    pair: bool
+    max_tokens: int
+    long_texts: LongTexts
+    pad: int
+    types: bool = False
+    """Whether it is told which text of a pair a token is from."""
 
 
 class Reader:
@@ -119,6 +134,13 @@ class Sequences:
         mask = (np.arange(shape[1]) < lengths[:, None]).astype(np.int64)
         inputs = {"input_ids": ids, "attention_mask": mask}
         return inputs if self.types is None else inputs | {"token_type_ids": types}
+
+    def pooled(self, scores: NDArray[np.float32], *, texts: int) -> NDArray[np.float32]:
+        """The scores of the texts that these sequences are from; of a text in windows, their mean."""
+        if len(self) == texts:
+            return scores
+        starts = np.flatnonzero(np.diff(self.rows, prepend=-1))
+        return np.asarray(np.add.reduceat(scores, starts) / np.bincount(self.rows)[:, None], np.float32)
 
 
 def in_memory(texts: Iterable[Sequence[Encoded]], *, with_types: bool) -> Sequences:

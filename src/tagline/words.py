@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tagline.models import Classifier, Push, Transparent
+from tagline.models import Push, Scorer, Transparent
 
 if TYPE_CHECKING:
     from tagline.texts import Text
@@ -19,7 +19,7 @@ MOST_PIECES = 48
 TINY = 1e-7
 
 
-def pushes(classifier: Classifier, text: "Text", label: int) -> list[Push]:
+def pushes(classifier: Scorer, text: "Text", label: int) -> list[Push]:
     """How far each piece of a text moves the answer towards a label, in log-odds."""
     if isinstance(classifier, Transparent):
         return classifier.pushes(text, label)

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from tagline.cli import check, compare, evaluate, info, init, lm, predict, runs, serve, train
+from tagline.cli import check, compare, evaluate, export, info, init, lm, predict, runs, serve, train
 from tagline.errors import CheckFailed, Interrupted, PlaceError, SpecError
 
 app = typer.Typer(
@@ -33,8 +33,8 @@ def tagline(version: Annotated[bool, typer.Option("--version", help="Show the ve
 
 
 for command in (
-    init.init, check.check, train.train, evaluate.evaluate, compare.compare, predict.predict, serve.serve, lm.lm,
-    info.info,
+    init.init, check.check, train.train, evaluate.evaluate, compare.compare, predict.predict, export.export,
+    serve.serve, lm.lm, info.info,
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(runs.app, name="runs")

@@ -77,6 +77,13 @@ class Push:
     """Of a pair: which text."""
 
 
+class Scorer(Protocol):
+    """What can score texts, in whatever form."""
+
+    def scores(self, texts: Sequence["Text"]) -> Scores:
+        """The score of every label for every text."""
+
+
 class Classifier(Protocol):
     """A family. It touches no run, screen or cloud while it learns; its caller logs, keeps and stops."""
 

@@ -10,9 +10,9 @@ from pydantic import Field, model_validator
 
 from tagline.errors import SpecError
 from tagline.models import Scores, Step
-from tagline.models.learner import USES, Learner, Reading, smoothing_of, write
+from tagline.models.learner import USES, Learner, smoothing_of, write
 from tagline.spec import Section, Training
-from tagline.tokens import LongTexts
+from tagline.tokens import LongTexts, Reading
 
 if TYPE_CHECKING:
     from tagline.dataset import Split, Task

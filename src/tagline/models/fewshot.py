@@ -12,8 +12,9 @@ from pydantic import Field
 
 from tagline import tokens
 from tagline.models import Scores, Step
-from tagline.models.learner import Learner, Reading, computing, write
+from tagline.models.learner import Learner, computing, write
 from tagline.spec import Section, Training
+from tagline.tokens import Reading
 
 if TYPE_CHECKING:
     from tagline.dataset import Split, Task

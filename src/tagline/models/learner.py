@@ -4,7 +4,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ from tagline import batches, devices, tokens
 from tagline.errors import RunError
 from tagline.models import Scores, Step, scores_of
 from tagline.spec import Training
-from tagline.tokens import LongTexts
+from tagline.tokens import Reading
 from tagline.workers import Seat, World, world
 
 if TYPE_CHECKING:
@@ -31,20 +30,6 @@ USES = frozenset({
     "precision", "evaluate_every", "sharding",
 })  # fmt: skip
 """What a family that learns with a `Learner` reads of `[training]`."""
-
-
-@dataclass(frozen=True)
-class Reading:
-    """What a network takes of a text, and what its logits mean."""
-
-    task: "Task"
-    labels: int
-    pair: bool
-    max_tokens: int
-    long_texts: LongTexts
-    pad: int
-    types: bool = False
-    """Whether it is told which text of a pair a token is from."""
 
 
 class Learner:
@@ -124,11 +109,7 @@ class Learner:
                 found = self.network(**inputs).cpu().numpy()
                 if is_real:
                     logits[part] = found
-        scores = scores_of(logits, task=reading.task)
-        if len(sequences) == len(texts):
-            return scores
-        starts = np.flatnonzero(np.diff(sequences.rows, prepend=-1))
-        return np.asarray(np.add.reduceat(scores, starts) / np.bincount(sequences.rows)[:, None], np.float32)
+        return sequences.pooled(scores_of(logits, task=reading.task), texts=len(texts))
 
     def weights(self) -> "dict[str, Tensor]":
         """The network's weights, whole; in every worker at once."""

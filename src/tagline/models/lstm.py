@@ -12,9 +12,9 @@ from tagline.errors import SpecError
 from tagline.models import Scores, Step
 from tagline.models import vectors as word_vectors
 from tagline.models import vocabulary as vocabularies
-from tagline.models.learner import USES, Learner, Reading, smoothing_of, write
+from tagline.models.learner import USES, Learner, smoothing_of, write
 from tagline.spec import Section, Training
-from tagline.tokens import LongTexts
+from tagline.tokens import LongTexts, Reading
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
