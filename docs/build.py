@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "tagline"
 REFERENCE = ROOT / "docs" / "reference"
 COMMANDS = (
-    "init", "check", "train", "evaluate", "compare", "predict", "serve", "lm", "runs",
+    "init", "check", "train", "evaluate", "compare", "predict", "export", "serve", "lm", "runs",
     "runs list", "runs show", "runs report", "runs delete", "info",
 )  # fmt: skip
 
