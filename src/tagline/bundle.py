@@ -44,6 +44,10 @@ class Manifest(BaseModel):
     sha256: str = ""
     """Of the manifest itself, without this field."""
 
+    def to_json(self) -> str:
+        """As the file has it. What was not set is not written, so that a later version can bring new fields."""
+        return self.model_dump_json(indent=2, exclude_unset=True) + "\n"
+
     def digest(self) -> str:
         """What `sha256` must be."""
         content = self.model_dump(mode="json", exclude={"sha256"}, exclude_unset=True)
@@ -95,7 +99,7 @@ def write(directory: Path, *, fill: Callable[[Path], dict[str, Any]], card: Call
         files = {path.relative_to(scratch).as_posix(): storage.sha256(path) for path in storage.files_below(scratch)}
         manifest = manifest.model_copy(update={"files": files})
         manifest = manifest.model_copy(update={"sha256": manifest.digest()})
-        (scratch / MANIFEST).write_text(manifest.model_dump_json(indent=2, exclude_unset=True) + "\n", "utf-8")
+        (scratch / MANIFEST).write_text(manifest.to_json(), "utf-8")
     return Bundle(directory, manifest)
 
 

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
 WORD = re.compile(r"\w+")
 SHINGLE = 3
-FEWEST = 6
-"""Shingles that a text must have: "thank you" is no copy of another "thank you"."""
+FEWEST_WORDS = 8
+FEWEST_LETTERS = 24
+"""That a text must have, in words or, in a script without spaces, in letters: of short ones many are alike by nature."""
 BANDS, ROWS = 12, 3
 """Texts that share 8 in 10 of their shingles meet in one of the bands 999 times in 1,000; 3 in 10: 28 in 100."""
 ALIKE = 0.8
@@ -43,18 +44,20 @@ def pairs(first: Iterable["Text"], second: Iterable["Text"]) -> list[tuple[int, 
 def _long_enough(texts: Iterable["Text"]) -> dict[int, Shingles]:
     """The shingles of those texts that are long enough for being alike to mean something."""
     found = ((number, shingles(text)) for number, text in enumerate(texts))
-    return {number: each for number, each in found if len(each) >= FEWEST}
+    return {number: each for number, each in found if len(each)}
 
 
 def shingles(text: "Text") -> Shingles:
-    """Every three words in a row, as numbers; four letters in a row where a text has few words."""
+    """Every three words in a row, as numbers; four letters in a row where few words are long; none of a short text."""
     joined = text if isinstance(text, str) else "\n".join(text)
     words = WORD.findall(joined.casefold())
-    if len(words) < 2 * SHINGLE:
-        run = "".join(words)
+    run = "".join(words)
+    if len(words) >= FEWEST_WORDS:
+        parts = [" ".join(words[i : i + SHINGLE]) for i in range(len(words) - SHINGLE + 1)]
+    elif len(run) >= FEWEST_LETTERS * max(1, len(words) // 2):
         parts = [run[i : i + 4] for i in range(len(run) - 3)]
     else:
-        parts = [" ".join(words[i : i + SHINGLE]) for i in range(len(words) - SHINGLE + 1)]
+        parts = []
     return np.unique(np.array([zlib.crc32(part.encode("utf-8", "surrogatepass")) for part in parts], dtype=np.uint64))
 
 

@@ -68,7 +68,7 @@ def signed(bundle: Path, **changes: object) -> None:
     """Change the manifest, and its own checksum with it."""
     manifest = Manifest.model_validate_json((bundle / "tagline.json").read_text()).model_copy(update=changes)
     manifest = manifest.model_copy(update={"sha256": manifest.digest()})
-    (bundle / "tagline.json").write_text(manifest.model_dump_json())
+    (bundle / "tagline.json").write_text(manifest.to_json())
 
 
 def test_a_changed_manifest_is_an_error_that_names_it(bundle: Path) -> None:
