@@ -15,7 +15,7 @@ WORD = re.compile(r"\w+")
 SHINGLE = 3
 FEWEST_WORDS = 8
 FEWEST_LETTERS = 24
-"""That a text must have, in words or, in a script without spaces, in letters: of short ones many are alike by nature."""
+"""That a text must have, in words or, without spaces, in letters: of short ones many are alike by nature."""
 BANDS, ROWS = 12, 3
 """Texts that share 8 in 10 of their shingles meet in one of the bands 999 times in 1,000; 3 in 10: 28 in 100."""
 ALIKE = 0.8
