@@ -1,5 +1,5 @@
 #!/bin/sh
-# The whole way on the sample data, offline: check, train two families, compare them, predict. `make demo` runs it.
+# The whole way on the sample data, offline: check, train two families, put them side by side, predict. `make demo` runs it.
 set -eu
 cd "$(dirname "$0")/.."
 mkdir -p runs
@@ -13,6 +13,7 @@ step 'tagline check examples/support/messages.csv'
 step 'tagline train examples/support/messages.csv model.family=linear --json > runs/linear.json'
 step 'tagline train examples/support/messages.csv'
 step 'tagline runs list'
+step 'tagline runs report last'
 step 'tagline predict last "the app logs me out every five minutes" "Parcel says delivered but nothing is here"'
 step 'tagline predict last --input examples/support/new-messages.csv --output runs/new-messages.csv'
 step 'head -n 4 runs/new-messages.csv'

@@ -25,9 +25,9 @@ Precision = Literal["float32", "int8"]
 
 
 class Compiled:
-    """A bundle's network, ready to score."""
+    """A bundle's network, ready to score; `threads` work on a batch together, 0: one a core."""
 
-    def __init__(self, directory: Path, precision: Precision) -> None:
+    def __init__(self, directory: Path, precision: Precision, *, threads: int = 0) -> None:
         from onnxruntime import InferenceSession, SessionOptions
         from tokenizers import Tokenizer
 
@@ -40,6 +40,7 @@ class Compiled:
         path = directory / DIRECTORY / FILES[precision]
         options = SessionOptions()
         options.log_severity_level = 3
+        options.intra_op_num_threads = threads
         try:
             self._session = InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         except Exception as error:  # it has a dozen of its own, below none in common

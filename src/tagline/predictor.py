@@ -33,9 +33,9 @@ class Predictor:
         return cls.of(Bundle.load(directory))
 
     @classmethod
-    def of(cls, bundle: Bundle) -> Self:
-        """A predictor of this bundle."""
-        return cls(bundle.classifier(), bundle.decisions, pair=bundle.manifest.pair)
+    def of(cls, bundle: Bundle, *, threads: int = 0) -> Self:
+        """A predictor of this bundle; `threads` work on a batch together where it can be told, 0: one a core."""
+        return cls(bundle.classifier(threads=threads), bundle.decisions, pair=bundle.manifest.pair)
 
     def predict(self, texts: "Sequence[Text] | Text", *, sets: float | None = None) -> list[Prediction]:
         """An answer for each text; a text by itself is a list of one.

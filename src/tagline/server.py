@@ -80,7 +80,7 @@ class Served:
 
     def _loaded(self) -> tuple[Predictor, Manifest]:
         bundle = Bundle.load(self.directory)
-        predictor = Predictor.of(bundle)
+        predictor = Predictor.of(bundle, threads=1)  # batches beside each other, rather than threads in a batch
         text = ("a first text", "a second text") if predictor.pair else "a text"
         predictor.predict([text])  # the first answer takes longest: it is nobody's
         return predictor, bundle.manifest

@@ -1,7 +1,6 @@
 """Every export of every family that has one: the same answers, without torch."""
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,9 @@ import tagline
 from tagline import exporting
 from tagline.bundle import Bundle
 from tagline.errors import RunError, SpecError
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from bare import run_bare
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 TEXTS = ["where is my parcel", "I was charged twice, and nobody answers", "", "x" * 3000]
@@ -51,24 +53,19 @@ def test_the_exported_form_gives_the_measured_answers_without_torch(run: tagline
     assert check["equal_answers"] == 1.0
     assert check["largest_difference"] < 1e-4
     assert Bundle.load(run.bundle).manifest.exports == found["exports"]
-    code = f"""
-import json, sys
-class Refuse:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("torch", "transformers", "sklearn", "scipy", "pyarrow", "peft"):
-            raise ImportError(name + " is not installed")
-sys.meta_path.insert(0, Refuse())
-import tagline
+    printed = run_bare(
+        f"""
+import json, tagline
 texts = [tuple(text) if isinstance(text, list) else text for text in json.loads(sys.argv[1])]
 print(json.dumps([prediction.to_dict() for prediction in tagline.load({str(run.bundle)!r}).predict(texts, sets=0.9)]))
-"""
-    done = subprocess.run([sys.executable, "-c", code, json.dumps(texts)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+""",
+        json.dumps(texts),
+    )
     if found["runtime"] == "float32":
-        for ours, theirs in zip(json.loads(done.stdout), before, strict=True):
+        for ours, theirs in zip(json.loads(printed), before, strict=True):
             assert ours["scores"] == pytest.approx(theirs["scores"], abs=1e-4)
     else:
-        assert len(json.loads(done.stdout)) == len(before)
+        assert len(json.loads(printed)) == len(before)
 
 
 def test_what_cannot_be_exported_or_checked_is_said_and_the_bundle_stays(tmp_path: Path) -> None:
