@@ -35,7 +35,7 @@ demo: setup
 
 # One thread a test process: threads that wait for each other on busy cores take ten times as long.
 test: check browser
-	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist worksteal
 
 kills: setup
 	OMP_NUM_THREADS=1 TAGLINE_KILLS=20 $(BIN)/pytest tests/flow/test_resuming.py

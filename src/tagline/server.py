@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 REQUEST_ID = re.compile(r"[\w.:-]{1,128}")
 BODY_TIMEOUT_S = 20.0
 """To send a body; who takes longer holds a connection for nothing."""
+DISCARDED_BYTES = 32 * 2**20
+"""Of a body that is too large, read and forgotten: a client that still sends would not see why it is refused."""
 RETRY_AFTER_S = 1
 
 
@@ -242,20 +244,20 @@ def _guarded(
 
 async def _body(request: Request, most: int) -> bytes:
     """The whole body, unless it is too large or too slow."""
-    length = request.headers.get("content-length", "")
-    if length.isdigit() and int(length) > most:
-        raise Refused(413, f"the body has {int(length):,} bytes; at most {most:,}")
     parts: list[bytes] = []
     size = 0
     try:
         async with asyncio.timeout(BODY_TIMEOUT_S):
             async for part in request.stream():
                 size += len(part)
-                if size > most:
-                    raise Refused(413, f"the body has more than {most:,} bytes")
-                parts.append(part)
+                if size <= most:
+                    parts.append(part)
+                elif size > most + DISCARDED_BYTES:
+                    break
     except TimeoutError as error:
         raise Refused(408, f"the body did not come within {BODY_TIMEOUT_S:g} seconds") from error
+    if size > most:
+        raise Refused(413, f"the body has more than {most:,} bytes")
     return b"".join(parts)
 
 

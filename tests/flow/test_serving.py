@@ -71,7 +71,7 @@ def test_every_form_of_a_request_is_understood(server: Server) -> None:
         ({"instances": ["\ud800"]}, 400, "half a character"),
         ({"instances": ["a"] * 1001}, 413, "at most 1,000"),
         ({"instances": ["a" * 100_001]}, 413, "at most 100,000"),
-        (b'{"instances": ["' + b"a" * 3_000_000 + b'"]}', 413, "bytes; at most"),
+        (b'{"instances": ["' + b"a" * 3_000_000 + b'"]}', 413, "more than 2,097,152 bytes"),
         ({"instances": ["a"], "parameters": 3}, 400, "parameters must be an object"),
         ({"instances": ["a"], "parameters": {"set": 1}}, 400, 'no parameter "set"'),
         ({"instances": ["a"], "parameters": {"sets": "x"}}, 400, "parameters.sets"),
