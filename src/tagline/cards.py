@@ -113,7 +113,7 @@ def _decisions(report: Report) -> Iterator[str]:
 
 def _failures(report: Report) -> Iterator[str]:
     lines = [
-        f"- {_plain(pair['truth'])} is taken for {_plain(pair['answer'])} in {pair['share']:.0%} of its rows ({pair['rows']})"
+        f"- {_plain(pair['truth'])} is taken for {_plain(pair['answer'])} in {pair['share']:.0%} of its rows"
         for pair in report["confusions"][:MOST_CONFUSIONS]
     ]
     lines += [
