@@ -167,7 +167,7 @@ def _fit(form: _Form, scores: NDArray[Any], truth: NDArray[Any], task: "Task") -
     if len(truth) > most:
         some = np.random.default_rng(0).choice(len(truth), most, replace=False)
         scores, truth = scores[some], truth[some]
-    if form.method == "none" or not len(truth):
+    if not len(truth):
         return Calibration()
     if form.method == "isotonic":
         return _isotonic(scores.astype(np.float64), _indicators(truth, scores.shape[1]))

@@ -56,8 +56,3 @@ class Compiled:
             inputs: dict[str, Any] = sequences.padded(part, pad=reading.pad)
             logits[part] = self._session.run(None, inputs)[0]
         return sequences.pooled(scores_of(logits, task=reading.task), texts=len(texts))
-
-
-def has_form(directory: Path) -> bool:
-    """Whether a bundle's directory holds an ONNX form."""
-    return (directory / DIRECTORY / READING).is_file()

@@ -107,25 +107,26 @@ def _part(spec: Spec, fraction: float) -> Spec:
 
 def _trained(run: Run, part: Spec) -> Iterator[Event]:
     """The events of a part's training, none where it is complete."""
-    directory = run.directory / DIRECTORY
-    for known in list_runs(directory):
-        if known.lock()["spec_fingerprint"] == part.fingerprint():
-            if known.state().name != "succeeded":
-                yield from go_on(known)
-            return
-    yield from start(part, runs=directory, command=f"learning curve of {run.name}")
+    known = _known(run, part)
+    if known is None:
+        yield from start(part, runs=run.directory / DIRECTORY, command=f"learning curve of {run.name}")
+    elif known.state().name != "succeeded":
+        yield from go_on(known)
 
 
 def _finished(run: Run, part: Spec) -> Run:
-    found = [
-        known
-        for known in list_runs(run.directory / DIRECTORY)
-        if known.lock()["spec_fingerprint"] == part.fingerprint()
-    ]
-    finished = found[-1]
-    for heavy in (finished.bundle, finished.directory / "checkpoints"):  # its figures are all that is needed
+    """The run of a part that has been trained, without what is heavy: its figures are all that is needed."""
+    finished = _known(run, part)
+    assert finished is not None
+    for heavy in (finished.bundle, finished.directory / "checkpoints"):
         storage.remove_directory(heavy)
     return finished
+
+
+def _known(run: Run, part: Spec) -> Run | None:
+    """The run of a part, if it was begun."""
+    runs = list_runs(run.directory / DIRECTORY)
+    return next((known for known in runs if known.lock()["spec_fingerprint"] == part.fingerprint()), None)
 
 
 def _point(run: Run) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Reports and comparisons as HTML: one file each, which asks nothing of any other computer."""
+"""Every page that a person sees, as HTML: reports, comparisons, the server's. None asks another computer anything."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -94,7 +94,10 @@ def save_comparison(found: Mapping[str, Any], output: str) -> None:
     figure = found["figure"]
     points = [
         Series(
-            run["name"], [(number + 1, run["figures"][figure])], "abc"[number % 3], [tuple(run["intervals"][figure])]
+            run["name"],
+            [(number + 1, run["figures"][figure] or 0.0)],
+            "abc"[number % 3],
+            [tuple(run["intervals"][figure])],
         )
         for number, run in enumerate(found["runs"])
     ]
@@ -184,8 +187,8 @@ def _matrix(report: Report) -> dict[str, Any] | None:
         total = sum(confusion[i]) or 1
         counts = [confusion[i][j] for j in kept]
         cells = [
-            {"count": count, "is_right": i == j, "heat": round(0.8 * count / total, 2)}
-            for j, count in zip(kept, counts, strict=True)
+            {"count": rows_there, "is_right": i == j, "heat": round(0.8 * rows_there / total, 2)}
+            for j, rows_there in zip(kept, counts, strict=True)
         ]
         rows.append({"name": labels[i], "cells": cells})
     return {"names": [labels[i] for i in kept], "rows": rows, "is_part": len(kept) < count}

@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tagline import advice, gates, intervals, metrics, mistakes, slices, words
 from tagline.checks import Finding
@@ -134,31 +133,6 @@ def measured(dataset: Dataset, split: Split, answers: Answers) -> Figures:
         ends = intervals.share_interval(int(right.sum()), len(right))
         figures["accuracy_of_answered_interval"] = list(ends) if given.any() else None
     return figures
-
-
-def majority(dataset: Dataset) -> Figures:
-    """What answering the most frequent training label everywhere would reach on test."""
-    train, test = dataset.splits["train"].targets, dataset.splits["test"].targets
-    if not len(train) or not len(test):
-        return {}
-    if dataset.task == "single":
-        most: Any = int(np.bincount(train).argmax())
-        answers: NDArray[Any] = np.full(len(test), most)
-        named = {"answer": [dataset.labels[most]]}
-    else:
-        kinds, counts = np.unique(train, axis=0, return_counts=True)
-        most = kinds[counts.argmax()]
-        answers = np.tile(most, (len(test), 1))
-        named = {"answer": [dataset.labels[i] for i in np.flatnonzero(most)]}
-    return named | compared(dataset, answers)
-
-
-def compared(dataset: Dataset, answers: NDArray[Any]) -> Figures:
-    """The few figures of another model's answers on test that a report puts beside its own."""
-    truth = dataset.splits["test"].targets
-    scores = np.eye(len(dataset.labels))[answers] if dataset.task == "single" else answers.astype(np.float64)
-    figures = metrics.measure(dataset.task, dataset.labels, truth=truth, answers=answers, scores=scores)
-    return {name: figures[name] for name in ("accuracy", "macro_f1", "micro_f1", "subset_accuracy") if name in figures}
 
 
 def described(dataset: Dataset) -> dict[str, Any]:

@@ -123,6 +123,8 @@ class Routes:
         self.served = served
         self.settings = settings
         self.metrics = Metrics()
+        self._explaining = 0
+        """Texts that are being explained: each is scored as often as it has words, so that few are at once."""
         self.batcher = Batcher(
             served.predict, threads=settings.threads, most_waiting=settings.most_waiting, batch=settings.batch
         )  # fmt: skip
@@ -144,8 +146,13 @@ class Routes:
         label = json.loads(body).get("label")
         if len(asked.texts) != 1 or label not in self.served.manifest.labels:
             raise Refused(400, "explain takes one instance and a label of this bundle")
-        loop = asyncio.get_running_loop()
-        pushes = await loop.run_in_executor(None, self.served.predictor.explain, asked.texts[0], label)
+        if self._explaining >= self.settings.threads:
+            raise Refused(429, "other texts are being explained; try again in a moment")
+        self._explaining += 1
+        try:
+            pushes = await asyncio.to_thread(self.served.predictor.explain, asked.texts[0], label)
+        finally:
+            self._explaining -= 1
         return _json({"pushes": [[push.start, push.end, round(push.weight, 4), push.side] for push in pushes]})
 
     async def health(self, _: Request) -> Response:
@@ -331,7 +338,7 @@ def _described(document: dict[str, Any], served: Served, settings: Settings) -> 
     }
     content = {"schema": body, "example": {"instances": [text], "label": served.manifest.labels[0]}}
     explain["requestBody"] = {"required": True, "content": {"application/json": content}}
-    explain["responses"] |= dict.fromkeys(("400", "401", "408", "413", "500"), refused)
+    explain["responses"] |= dict.fromkeys(("400", "401", "408", "413", "429", "500"), refused)
     return document
 
 

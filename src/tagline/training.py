@@ -13,11 +13,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Self
 
-import numpy as np
 from pydantic import BaseModel
 
 from tagline import (
     __version__,
+    baselines,
     bundle,
     cards,
     checks,
@@ -35,7 +35,7 @@ from tagline import (
 from tagline.bundle import load_classifier, new_classifier
 from tagline.checks import Finding
 from tagline.columns import complete, resolve
-from tagline.dataset import Dataset, Split
+from tagline.dataset import Dataset
 from tagline.decisions import Tuned, tune
 from tagline.errors import DataError, Interrupted, RunError, SpecError, TaglineError
 from tagline.models import Classifier, Scores, Step
@@ -50,10 +50,6 @@ Event = dict[str, Any]
 
 CHECKPOINT_EVERY_S = 300.0
 """Where evaluations are further apart, so that a machine taken away costs minutes and not an epoch."""
-
-BASELINE = "linear"
-BASELINE_ROWS = 10_000
-"""Half a minute's work at most."""
 
 
 def train(
@@ -415,10 +411,10 @@ class _Attempt:
         if best.refits and len(validation) and has_time:
             yield {"event": "phase", "message": "learning once more, with the validation rows too"}
             final = self._refitted()
-        baselines = {"majority": report.majority(self.data)}
-        if self.spec.training.baseline and self.family != BASELINE and len(test) and has_time:
-            yield {"event": "phase", "message": "learning family linear, to compare with"}
-            baselines["linear"] = self._linear_baseline()
+        easy = {"majority": baselines.majority(self.data)}
+        if self.spec.training.baseline and self.family != baselines.FAMILY and len(test) and has_time:
+            yield {"event": "phase", "message": f"learning family {baselines.FAMILY}, to compare with"}
+            easy["linear"] = baselines.linear(self.spec, self.data)
         yield {"event": "phase", "message": "measuring"}
         made: dict[str, Any] = {}
 
@@ -430,7 +426,7 @@ class _Attempt:
             made["report"] = report.build(
                 self.data, predictor, family=self.family, findings=self.findings, wanted=self.spec.gates, test=outcome,
                 validation=report.Outcome(validation, held_out, tuned.answers), losses=tuned.losses,
-                baselines=baselines, history=report.history_of(self.run.events()),
+                baselines=easy, history=report.history_of(self.run.events()),
             )  # fmt: skip
             made["predictions"] = report.predictions(self.data, outcome, tuned.layer)
             return {
@@ -444,28 +440,6 @@ class _Attempt:
         self.run.write_lines("predictions.jsonl", made["predictions"])
         pages.write_report(self.run, made["report"])
         yield self._event("finished", run=str(self.run.directory), figures=_plain(made["report"]["test"]))
-
-    def _linear_baseline(self) -> dict[str, Any]:
-        """What family linear reaches on the same splits; of a large training split it sees a part, to be quick."""
-        train, labels = self.data.splits["train"], len(self.data.labels)
-        is_large = len(train) > BASELINE_ROWS
-        rows = train.rows
-        if is_large:
-            rows = np.sort(np.random.default_rng(self.spec.training.seed).choice(rows, BASELINE_ROWS, replace=False))
-        model = self._linear(Split(self.data.texts(rows), self.data.targets[rows], rows))
-        tuned = self._tuned(scored(model, self.data.splits["validation"].texts, labels=labels), is_quick=True)
-        if not is_large:  # as the family itself does
-            model = self._linear(self.data.select("train", "validation"))
-        answers = tuned.layer.answers(scored(model, self.data.splits["test"].texts, labels=labels))
-        limited = {"train_rows": len(rows)} if is_large else {}
-        return limited | report.compared(self.data, answers.chosen)
-
-    def _linear(self, rows: Split) -> Classifier:
-        options = registry.find("models", BASELINE).Options()
-        model = new_classifier(self.spec, options, task=self.data.task, labels=self.data.labels, pair=self.data.pair)
-        for _ in model.fit(rows, self.data.select(), seed=self.spec.training.seed):
-            pass
-        return model
 
     def _refitted(self) -> Classifier:
         """The model that won, learned again with the validation rows too: they have done their work by now."""

@@ -12,9 +12,9 @@ ORDER = (
     "errors", "registry", "spec", "storage", "devices", "workers", "cluster", "encoding", "readers", "splits",
     "texts", "dataset", "columns", "unlabelled", "near_duplicates", "checks", "tokens", "batches", "models",
     "language_models", "metrics", "intervals", "calibration", "decisions", "words", "compiled", "bundle", "predictor",
-    "batch", "exports", "exporting", "label_errors", "mistakes", "held_out", "slices", "gates", "advice", "report",
-    "cards", "charts", "evaluation", "runs", "pages", "comparison", "wire", "queueing", "prometheus", "server", "locks",
-    "trackers", "training", "learning_curve", "console", "cli",
+    "batch", "baselines", "exports", "exporting", "label_errors", "mistakes", "held_out", "slices", "gates", "advice",
+    "report", "cards", "charts", "evaluation", "runs", "pages", "comparison", "wire", "queueing", "prometheus",
+    "server", "locks", "trackers", "training", "learning_curve", "console", "cli",
 )  # fmt: skip
 READERS = ("delimited", "jsonlines", "lines", "automl", "parquet", "hub")
 """Inside readers/: a file imports only the contract and what stands before it."""

@@ -75,7 +75,7 @@ def test_held_out_scores_come_from_maps_that_have_not_seen_the_row() -> None:
 def test_it_goes_through_the_manifest_unchanged(task: Any) -> None:
     scores = RANDOM.dirichlet(np.ones(3), 1500)
     truth: Any = drawn(scores) if task == "single" else RANDOM.random(scores.shape) < scores
-    for method in ("none", "temperature", "vector", "isotonic"):
+    for method in calibration.METHODS:
         fitted = calibration._fit(_Form(method), scores, truth, task)  # type: ignore[arg-type]
         again = Calibration.from_dict(fitted.to_dict())
         assert again == fitted
