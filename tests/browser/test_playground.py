@@ -46,7 +46,6 @@ def test_a_text_is_answered_with_scores_and_words(page: Any, servers: dict[str, 
     page.goto(servers["single"].address)
     page.get_by_label("Text", exact=True).fill("I was <b>charged</b> twice <script>alert(1)</script>")
     page.get_by_label("with a set that holds the truth").check()
-    page.keyboard.press("Control+Enter")
     page.get_by_role("button", name="Answer").click()
     page.wait_for_selector("mark.for")
     assert page.locator("#said").inner_text().startswith("billing")
@@ -54,6 +53,29 @@ def test_a_text_is_answered_with_scores_and_words(page: Any, servers: dict[str, 
     assert page.locator("#words").inner_text().strip() == "I was <b>charged</b> twice <script>alert(1)</script>"
     assert page.locator("#bars .number").count() == 6
     assert "charged" in page.locator("mark.for").all_inner_texts()
+
+
+def test_only_the_latest_question_is_answered(page: Any, servers: dict[str, Server]) -> None:
+    page.goto(servers["single"].address)
+    text = page.get_by_label("Text", exact=True)
+    held: list[Any] = []
+    page.route("**/predict", lambda route: held.append(route))
+    text.fill("I was charged twice")
+    with page.expect_request("**/predict"):
+        page.keyboard.press("Control+Enter")
+    text.fill("where is my parcel")
+    with page.expect_request("**/predict"):
+        page.keyboard.press("Control+Enter")
+    second, first = held[1], held[0]
+    with page.expect_response("**/explain"):
+        second.continue_()
+    page.wait_for_selector("mark.for")
+    shown = page.locator("#said").inner_text()
+    with page.expect_response("**/predict"):
+        first.continue_()
+    page.evaluate("new Promise((done) => setTimeout(done, 200))")
+    assert page.locator("#said").inner_text() == shown
+    assert page.locator("#words").inner_text().strip() == "where is my parcel"
 
 
 def test_a_link_leads_to_the_same_answer_and_abstention_is_said(page: Any, servers: dict[str, Server]) -> None:
