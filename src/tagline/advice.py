@@ -59,6 +59,23 @@ def calibration_sentence(report: Report) -> str:
     )
 
 
+def form_sentence(runtime: str, exports: Mapping[str, Mapping[str, float]]) -> str:
+    """In which form the model predicts, and why in that one."""
+    if not exports:
+        return "It predicts in its own form."
+    rows = f"on {next(iter(exports.values()))['rows']:,.0f} measured rows"
+    if not runtime:
+        return f"It predicts in its own form; others were made beside it, and compared {rows}."
+    check = exports[runtime]
+    same = f"{check['equal_answers']:.1%} of its answers are those of the model as it was trained, {rows}"
+    if runtime == "int8":
+        return (
+            f"It predicts in ONNX with weights of eight bits: {same}, and macro-F1 changes by {check['macro_f1']:+.4f}."
+        )
+    lost = f"; with eight bits macro-F1 would change by {exports['int8']['macro_f1']:+.4f}" if "int8" in exports else ""
+    return f"It predicts in ONNX with float32: {same}{lost}."
+
+
 def next_steps(report: Report) -> list[str]:
     """What is most worth doing next, the most urgent first; nothing is said without a figure behind it."""
     if not report["test"].get("rows"):

@@ -74,7 +74,7 @@ class Bundle:
     def classifier(self, *, threads: int = 0) -> Scorer:
         """The model, ready to score, in the form that predicts; in ONNX with so many threads, 0: one a core."""
         if self.manifest.runtime:
-            return Compiled(self.directory, self.manifest.runtime, threads=threads)
+            return Compiled(self.directory, self.manifest.family, self.manifest.runtime, threads=threads)
         return load_classifier(self.manifest.family, self.directory)
 
     @classmethod

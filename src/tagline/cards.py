@@ -10,6 +10,7 @@ from tagline.metrics import HEADLINE
 
 MOST_LABELS = 100
 MOST_CONFUSIONS = 5
+FORM = "## In which form it predicts"
 
 Report = Mapping[str, Any]
 
@@ -33,6 +34,7 @@ def model_card(manifest: Manifest, report: Report) -> str:
         "## What to know about its data", "", *_findings(report),
         f"- fingerprint `{manifest.fingerprint[:16]}`",
         "",
+        *_form(manifest),
         "## How to use it",
         "",
         "```python", "import tagline", "", 'predictor = tagline.load("bundle")', f"predictor.predict([{text}])", "```",
@@ -44,6 +46,26 @@ def model_card(manifest: Manifest, report: Report) -> str:
     ])  # fmt: skip
 
 
+def with_form(card: str, manifest: Manifest) -> str:
+    """A card that says in which form the bundle predicts now; the rest of it stays."""
+    before, _, after = card.partition("## How to use it\n")
+    before = before.partition(f"{FORM}\n")[0]
+    return before + "\n".join([*_form(manifest), "## How to use it", ""]) + after
+
+
+def _form(manifest: Manifest) -> Iterator[str]:
+    """In which form it predicts, and how the others compare."""
+    yield from (FORM, "", advice.form_sentence(manifest.runtime, manifest.exports), "")
+    if manifest.exports:
+        yield from ("| form | equal answers | change of macro-F1 | largest change of a score |", "|---|---|---|---|")
+        for name, check in manifest.exports.items():
+            yield (
+                f"| {name} | {check['equal_answers']:.1%} | {check['macro_f1']:+.4f} "
+                f"| {check['largest_difference']:.4f} |"
+            )
+        yield ""
+
+
 def report_markdown(report: Report, *, name: str) -> str:
     """A report as Markdown."""
     return "\n".join([
@@ -53,6 +75,7 @@ def report_markdown(report: Report, *, name: str) -> str:
         "## What to do next", "", *(f"1. {_plain(step)}" for step in report["advice"]), "",
         "## Figures", "", *_figures(report), *_per_label(report), *_decisions(report),
         "## Where it fails", "", *_failures(report),
+        "## Form", "", advice.form_sentence(report["runtime"], report["exports"]), "",
         "## Data", "", *_findings(report), f"- fingerprint `{report['data']['fingerprint'][:16]}`", "",
     ])  # fmt: skip
 

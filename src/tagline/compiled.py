@@ -1,58 +1,82 @@
-"""A network in ONNX form, run by onnxruntime with its tokenizer: a classifier's scores without torch."""
+"""A network in ONNX form, run by onnxruntime: a classifier's scores without what it was learned with."""
 
-import json
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tagline import batches, tokens
+from tagline import batches, registry
 from tagline.errors import BundleError
-from tagline.models import Scores, scores_of
-from tagline.tokens import Reading
+from tagline.models import Inputs, Intake, Scores, scores_of
 
 if TYPE_CHECKING:
     from tagline.texts import Text
 
 DIRECTORY = "onnx"
-FILES = {"float32": "model.onnx", "int8": "model.int8.onnx"}
-READING = "reading.json"
 MOST_TOKENS = 1024
-"""Computed at once: texts of similar length, and few enough of them to stay near the processor."""
+"""Computed at once in float32: texts of similar length, and few enough of them to stay near the processor."""
+LARGE_BYTES = 64_000_000
+"""Of a graph from which on several threads work on one text: below, they wait for each other more than they help."""
+MOST_THREADS = 4
+"""On one text."""
 
 Precision = Literal["float32", "int8"]
+FILES: dict[Precision, str] = {"float32": "model.onnx", "int8": "model.int8.onnx"}
 
 
 class Compiled:
-    """A bundle's network, ready to score; `threads` work on a batch together, 0: one a core."""
+    """A bundle's network, ready to score; so many `threads` work for it, 0: one a core."""
 
-    def __init__(self, directory: Path, precision: Precision, *, threads: int = 0) -> None:
+    def __init__(self, directory: Path, family: str, precision: Precision, *, threads: int = 0) -> None:
         from onnxruntime import InferenceSession, SessionOptions
-        from tokenizers import Tokenizer
 
-        facts = json.loads((directory / DIRECTORY / READING).read_text("utf-8"))
-        self.reading = Reading(**facts)
-        tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
-        self._reader = tokens.Reader(
-            tokenizer, max_tokens=self.reading.max_tokens, long_texts=self.reading.long_texts
-        )  # fmt: skip
         path = directory / DIRECTORY / FILES[precision]
+        self.intake: Intake = registry.find("models", family).intake(directory)
+        self._stands_alone = precision == "int8"
+        threads = threads or len(os.sched_getaffinity(0))
+        on_a_text = min(threads, MOST_THREADS) if path.stat().st_size > LARGE_BYTES else 1
+        self._beside = max(threads // on_a_text, 1)
         options = SessionOptions()
         options.log_severity_level = 3
-        options.intra_op_num_threads = threads
+        options.intra_op_num_threads = on_a_text
         try:
             self._session = InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         except Exception as error:  # it has a dozen of its own, below none in common
             raise BundleError(f"{path} cannot be loaded: {error}", hint="export the bundle again") from error
 
+    @cached_property
+    def _pool(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(self._beside, thread_name_prefix="scores")
+
     def scores(self, texts: Sequence["Text"]) -> Scores:
         """The score of every label for every text; of a text in windows, their mean."""
-        reading = self.reading
-        sequences = tokens.in_memory(self._reader.read(texts), with_types=reading.types)
-        logits = np.zeros((len(sequences), reading.labels), np.float32)
-        every = np.arange(len(sequences))
-        for part in batches.within_budget(every, sequences.lengths, most_tokens=MOST_TOKENS):
-            inputs: dict[str, Any] = sequences.padded(part, pad=reading.pad)
-            logits[part] = self._session.run(None, inputs)[0]
-        return sequences.pooled(scores_of(logits, task=reading.task), texts=len(texts))
+        inputs = self.intake.read(texts)
+        parts = self._parts(inputs)
+        if self._beside == 1 or len(parts) == 1:
+            found = [self._logits(inputs, part) for part in parts]
+        else:
+            found = list(self._pool.map(lambda part: self._logits(inputs, part), parts))
+        scores = np.zeros((len(inputs.lengths), self.intake.labels), np.float32)
+        for part, logits in zip(parts, found, strict=True):
+            each = [scores_of(one, task=self.intake.task) for one in logits]
+            scores[part] = each[0] if len(each) == 1 else np.mean(each, axis=0)
+        return inputs.pooled(scores, texts=len(texts))
+
+    def _parts(self, inputs: Inputs) -> list[NDArray[np.int64]]:
+        """What is computed at once. With eight bits a text stands alone: what is next to it sets the scale of its
+        numbers, and its scores would depend on it."""
+        every = np.arange(len(inputs.lengths))
+        if self._stands_alone:
+            return list(every[:, None])
+        return list(batches.within_budget(every, inputs.lengths, most_tokens=MOST_TOKENS))
+
+    def _logits(self, inputs: Inputs, part: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Of some sequences: one answer, or several to be averaged, along the first axis."""
+        arrays: dict[str, Any] = inputs.arrays(part)
+        logits: NDArray[np.float32] = self._session.run(None, arrays)[0]
+        return logits if logits.ndim == 3 else logits[None]

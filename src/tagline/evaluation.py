@@ -35,6 +35,7 @@ def evaluate(bundle: str | Path, data: str | Path, *overrides: str) -> dict[str,
         measured, predictor, family=manifest.family, wanted=wanted,
         findings=[*skipped_rows(measured), *_seen_before(measured, manifest.fingerprint)],
         test=report.Outcome(split, raw, predictor.decisions.answers(raw)),
+        runtime=manifest.runtime, exports=manifest.exports,
     )  # fmt: skip
 
 

@@ -71,6 +71,7 @@ def report_page(report: Report, *, name: str, spec: str = "", lock: Mapping[str,
         bars=_bars(report) if has_rows else [],
         per_label=_per_label(report) if has_rows else [], figures=_figures(report) if has_rows else [],
         matrix=_matrix(report), calibration_sentence=advice.calibration_sentence(report) if has_rows else "",
+        form=advice.form_sentence(report["runtime"], report["exports"]),
         charts={name: _markup(svg) for name, svg in drawn.items()}, errors=errors[:MOST_ERRORS], spec=spec,
         lock=json.dumps(lock, indent=2, ensure_ascii=False) if lock else "", facts=_script_json(_facts(report)),
     )  # fmt: skip

@@ -51,6 +51,8 @@ def build(
     losses: Mapping[str, float] | None = None,
     baselines: Mapping[str, Figures] | None = None,
     history: Mapping[str, Any] | None = None,
+    runtime: str = "",
+    exports: Mapping[str, Mapping[str, float]] | None = None,
 ) -> dict[str, Any]:
     """Everything measured on a dataset. The same spec, data and seed give the same report."""
     layer = predictor.decisions
@@ -80,6 +82,8 @@ def build(
         "confusions": mistakes.confused(dataset, test.split, test.answers),
         "suspects": mistakes.suspects(dataset, {name: (each.split, each.answers) for name, each in held_out.items()}),
         "slices": _slices(dataset, test),
+        "runtime": runtime,
+        "exports": dict(exports or {}),
         "data": described(dataset),
         "findings": listed(findings),
     }

@@ -131,6 +131,7 @@ class Training(Section):
     max_minutes: float = Field(0, ge=0, description="a budget; 0: none")
     log_every: int = Field(50, ge=1, description="steps between two events")
     baseline: bool = Field(True, description="learn family linear too, from up to 10,000 rows, to compare with")
+    export: bool = Field(True, description="make ONNX forms of a torch model too, so that it predicts without torch")
 
 
 class Goal(Section):

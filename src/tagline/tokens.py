@@ -1,12 +1,13 @@
 """Texts as sequences of token ids, read with the tokenizers library alone and kept on disk while a model learns."""
 
+import json
 import tempfile
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,13 +123,17 @@ class Sequences:
         """The first of them, by themselves."""
         return Sequences(self.ids, self.types, self.starts[: count + 1], self.rows[:count])
 
-    def padded(self, numbers: Ints, *, pad: int) -> dict[str, Ints]:
-        """These sequences side by side, the shorter ones filled up: what a model's forward pass takes."""
+    def padded(self, numbers: Ints, *, pad: int, backwards: bool = False) -> dict[str, Ints]:
+        """These sequences side by side, the shorter ones filled up: what a model's forward pass takes.
+
+        Read backwards, each is turned round by itself.
+        """
         lengths = self.starts[numbers + 1] - self.starts[numbers]
         shape = (len(numbers), int(lengths.max()))
         ids, types = np.full(shape, pad, np.int64), np.zeros(shape, np.int64)
         for place, (start, length) in enumerate(zip(self.starts[numbers], lengths, strict=True)):
-            ids[place, :length] = self.ids[start : start + length]
+            sequence = self.ids[start : start + length]
+            ids[place, :length] = sequence[::-1] if backwards else sequence
             if self.types is not None:
                 types[place, :length] = self.types[start : start + length]
         mask = (np.arange(shape[1]) < lengths[:, None]).astype(np.int64)
@@ -141,6 +146,48 @@ class Sequences:
             return scores
         starts = np.flatnonzero(np.diff(self.rows, prepend=-1))
         return np.asarray(np.add.reduceat(scores, starts) / np.bincount(self.rows)[:, None], np.float32)
+
+
+@dataclass(frozen=True)
+class Padded:
+    """Sequences as a network takes them: side by side, the shorter ones filled up."""
+
+    sequences: Sequences
+    pad: int
+
+    @property
+    def lengths(self) -> NDArray[np.int32]:
+        """Tokens of each sequence."""
+        return self.sequences.lengths
+
+    def arrays(self, numbers: Ints) -> dict[str, Ints]:
+        """What the forward pass takes for these sequences."""
+        return self.sequences.padded(numbers, pad=self.pad)
+
+    def pooled(self, scores: NDArray[np.float32], *, texts: int) -> NDArray[np.float32]:
+        """The scores of the texts that the sequences are from."""
+        return self.sequences.pooled(scores, texts=texts)
+
+
+class Intake:
+    """Reads texts for a network with a tokenizer of the tokenizers library."""
+
+    def __init__(self, tokenizer: "Tokenizer", reading: Reading) -> None:
+        self.task, self.labels, self.pair = reading.task, reading.labels, reading.pair
+        self.reader = Reader(tokenizer, max_tokens=reading.max_tokens, long_texts=reading.long_texts)
+        self._reading = reading
+
+    @classmethod
+    def load(cls, directory: Path, facts: str) -> Self:
+        """From a family's files: its tokenizer, and the facts that it keeps beside it."""
+        from tokenizers import Tokenizer
+
+        reading = Reading(**json.loads((directory / facts).read_text("utf-8"))["reading"])
+        return cls(Tokenizer.from_file(str(directory / "tokenizer.json")), reading)
+
+    def read(self, texts: "Sequence[Text]") -> Padded:
+        """Some texts, in memory."""
+        return Padded(in_memory(self.reader.read(texts), with_types=self._reading.types), self._reading.pad)
 
 
 def in_memory(texts: Iterable[Sequence[Encoded]], *, with_types: bool) -> Sequences:

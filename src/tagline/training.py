@@ -21,6 +21,7 @@ from tagline import (
     bundle,
     cards,
     checks,
+    compiled,
     dataset,
     gates,
     locks,
@@ -36,9 +37,10 @@ from tagline.bundle import load_classifier, new_classifier
 from tagline.checks import Finding
 from tagline.columns import complete, resolve
 from tagline.dataset import Dataset
-from tagline.decisions import Tuned, tune
+from tagline.decisions import DecisionLayer, Tuned, tune
 from tagline.errors import DataError, Interrupted, RunError, SpecError, TaglineError
-from tagline.models import Classifier, Scores, Step
+from tagline.exporting import Forms, Measured, add_forms
+from tagline.models import Classifier, Portable, Scorer, Scores, Step
 from tagline.predictor import Predictor, scored
 from tagline.runs import Run, list_runs
 from tagline.spec import Goal, Spec, Training, override
@@ -194,6 +196,7 @@ def unused_settings(training: Training, family: str) -> list[str]:
         "log_every",
         "seed",
         "baseline",
+        "export",
     }
     return [
         f"training.{key} has no effect on family {family}"
@@ -417,29 +420,53 @@ class _Attempt:
             easy["linear"] = baselines.linear(self.spec, self.data)
         yield {"event": "phase", "message": "measuring"}
         made: dict[str, Any] = {}
+        warnings: list[str] = []
 
         def fill(directory: Path) -> dict[str, Any]:
             final.save(directory)
-            predictor = Predictor(load_classifier(self.family, directory), tuned.layer, pair=self.data.pair)
-            raw = predictor.scores(test.texts)
+            scorer, raw, forms = self._in_best_form(directory, tuned.layer, warnings)
+            predictor = Predictor(scorer, tuned.layer, pair=self.data.pair)
             outcome = report.Outcome(test, raw, tuned.layer.answers(raw))
             made["report"] = report.build(
                 self.data, predictor, family=self.family, findings=self.findings, wanted=self.spec.gates, test=outcome,
                 validation=report.Outcome(validation, held_out, tuned.answers), losses=tuned.losses,
                 baselines=easy, history=report.history_of(self.run.events()),
+                runtime=forms.runtime, exports=forms.found,
             )  # fmt: skip
             made["predictions"] = report.predictions(self.data, outcome, tuned.layer)
             return {
                 "tagline": __version__, "task": self.data.task, "pair": self.data.pair, "labels": self.data.labels,
                 "family": self.family, "spec": self.spec.model_dump(mode="json"),
                 "fingerprint": self.data.fingerprint, "decisions": tuned.layer.to_dict(),
-                "figures": _plain(made["report"]["test"]),
+                "figures": _plain(made["report"]["test"]), "exports": forms.found, "runtime": forms.runtime,
             }  # fmt: skip
 
         bundle.write(self.run.bundle, fill=fill, card=lambda manifest: cards.model_card(manifest, made["report"]))
+        for message in warnings:
+            yield self._event("warning", message=message)
         self.run.write_lines("predictions.jsonl", made["predictions"])
         pages.write_report(self.run, made["report"])
         yield self._event("finished", run=str(self.run.directory), figures=_plain(made["report"]["test"]))
+
+    def _in_best_form(
+        self, directory: Path, layer: DecisionLayer, warnings: list[str]
+    ) -> tuple[Scorer, Scores, Forms]:  # fmt: skip
+        """What was saved, in the form that will predict, and its scores of the test rows."""
+        test = self.data.splits["test"]
+        own = load_classifier(self.family, directory)
+        raw = scored(own, test.texts, labels=len(layer.labels))
+        forms = Forms()
+        if self.spec.training.export and own.uses_device and isinstance(own, Portable) and len(test):
+            answers = layer.answers(raw)
+            measured = Measured(test.texts, test.targets, answers.chosen, answers.scores)
+            try:
+                forms = add_forms(own, directory, to="onnx", family=self.family, layer=layer, measured=measured)
+            except TaglineError as error:
+                storage.remove_directory(directory / compiled.DIRECTORY)
+                warnings.append(f"the bundle needs torch to predict: {error.message}")
+        if not forms.runtime:
+            return own, raw, forms
+        return forms.scorers[forms.runtime], forms.scores[forms.runtime], forms
 
     def _refitted(self) -> Classifier:
         """The model that won, learned again with the validation rows too: they have done their work by now."""

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tagline
 from tagline import exporting
 from tagline.bundle import Bundle, load_classifier
-from tagline.compiled import Compiled
+from tagline.compiled import FILES, Compiled, Precision
 from tagline.errors import BundleError, RunError, SpecError
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -19,6 +20,7 @@ from bare import run_bare
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 TEXTS = ["where is my parcel", "I was charged twice, and nobody answers", "", "x" * 3000]
+SMALL_ULMFIT = ("model.lm_epochs=1", "model.embedding_size=8", "model.hidden_size=12", "training.learning_rate=0.01")
 FAMILIES = {
     "encoder": ("messages.csv", "model.max_tokens=24"),
     "encoder, lstm head": ("messages.csv", "model.max_tokens=24", "model.head=lstm"),
@@ -28,7 +30,12 @@ FAMILIES = {
     "encoder, pairs": ("pairs.csv", "model.max_tokens=24"),
     "lstm": ("messages.csv", "model.family=lstm", "model.hidden=8", "model.max_tokens=24"),
     "fewshot": ("messages.csv", "model.family=fewshot", "model.max_tokens=24", "model.tuning_steps=2"),
+    "ulmfit": ("messages.csv", "model.family=ulmfit", *SMALL_ULMFIT),
+    "ulmfit, both": ("messages-multi.csv", "model.family=ulmfit", "model.direction=both", *SMALL_ULMFIT),
+    "linear": ("messages.csv", "model.family=linear"),
+    "linear, pairs": ("pairs.csv", "model.family=linear"),
 }
+PRETRAINED = ("encoder", "fewshot")
 
 
 @pytest.fixture(scope="module")
@@ -37,41 +44,56 @@ def run(
 ) -> tagline.Run:
     """A small model of the family that the test is about, with its test rows."""
     data, *settings = FAMILIES[request.param]
-    pretrained = [] if request.param == "lstm" else [f"model.pretrained={checkpoint('bert')}"]
-    small = ["data.fraction=0.1", "training.baseline=false"] + (
-        [] if request.param == "fewshot" else ["training.epochs=1"]
-    )
-    return tagline.train(SUPPORT / data, *settings, *pretrained, *small, runs=tmp_path_factory.mktemp("runs"))
+    if request.param.startswith(PRETRAINED):
+        settings.append(f"model.pretrained={checkpoint('bert')}")
+    if not request.param.startswith(("fewshot", "linear")):
+        settings.append("training.epochs=1")
+    small = ("data.fraction=0.1", "training.baseline=false")
+    return tagline.train(SUPPORT / data, *settings, *small, runs=tmp_path_factory.mktemp("runs"))
 
 
 @pytest.mark.parametrize("run", FAMILIES, indirect=True)
-def test_the_exported_form_gives_the_measured_answers_without_torch(run: tagline.Run) -> None:
-    pair = run.report()["pair"]  # type: ignore[index]
-    texts: list[Any] = [(text, "an answer") for text in TEXTS] if pair else TEXTS
-    found = exporting.export(run.bundle, "onnx", measured=run.predictions())
-    check = found["exports"]["float32"]
-    assert check["equal_answers"] == 1.0
-    assert check["largest_difference"] < 1e-4
-    assert Bundle.load(run.bundle).manifest.exports == found["exports"]
-    printed = run_bare(
-        f"""
+def test_what_is_served_without_torch_is_what_was_measured(run: tagline.Run) -> None:
+    """Training makes the forms; `linear` predicts with numpy already, and gets them when asked to."""
+    if run.report()["family"] == "linear":  # type: ignore[index]
+        exporting.export(run.bundle, "onnx", measured=run.predictions())
+    manifest = Bundle.load(run.bundle).manifest
+    assert set(manifest.exports) == {"float32", "int8"}
+    assert manifest.exports["float32"]["equal_answers"] == 1.0
+    assert manifest.exports["float32"]["largest_difference"] < 1e-4
+    expected = [{k: v for k, v in row.items() if k not in ("truth", "file", "line")} for row in run.predictions()]
+    code = f"""
 import json, tagline
 texts = [tuple(text) if isinstance(text, list) else text for text in json.loads(sys.argv[1])]
-print(json.dumps([prediction.to_dict() for prediction in tagline.load({str(run.bundle)!r}).predict(texts, sets=0.9)]))
-""",
-        json.dumps(texts),
-    )
-    after = [prediction.to_dict() for prediction in tagline.load(run.bundle).predict(texts, sets=0.9)]
-    assert json.loads(printed) == after
-    exported = Compiled(run.bundle, "float32").scores(texts)
-    assert exported == pytest.approx(load_classifier(str(run.report()["family"]), run.bundle).scores(texts), abs=1e-4)  # type: ignore[index]
+predictor = tagline.load({str(run.bundle)!r})
+print(json.dumps([prediction.to_dict() for prediction in predictor.predict(texts)]))
+"""
+    found = json.loads(run_bare(code, json.dumps([row["text"] for row in expected])))
+    for mine, row in zip(found, expected, strict=True):
+        assert mine["scores"] == pytest.approx(row["scores"], abs=1e-5)
+        assert [mine.get(key) for key in ("label", "labels", "abstained")] == [
+            row.get(key) for key in ("label", "labels", "abstained")
+        ]
+
+
+@pytest.mark.parametrize("run", FAMILIES, indirect=True)
+@pytest.mark.parametrize("precision", FILES)
+def test_a_text_is_answered_alike_alone_and_in_company(run: tagline.Run, precision: Precision) -> None:
+    report = run.report()
+    if not (run.bundle / "onnx").exists():
+        exporting.export(run.bundle, "onnx", measured=run.predictions())
+    texts: list[Any] = [(text, "an answer") for text in TEXTS] if report["pair"] else TEXTS  # type: ignore[index]
+    compiled = Compiled(run.bundle, str(report["family"]), precision)  # type: ignore[index]
+    together = compiled.scores(texts)
+    assert together == pytest.approx(np.concatenate([compiled.scores([text]) for text in texts]), abs=1e-6)
+    if precision == "float32":
+        own = load_classifier(str(report["family"]), run.bundle).scores(texts)  # type: ignore[index]
+        assert together == pytest.approx(own, abs=1e-4)
 
 
 def test_what_cannot_be_exported_or_checked_is_said_and_the_bundle_stays(tmp_path: Path) -> None:
     run = tagline.train(SUPPORT / "messages.csv", "model.family=linear", runs=tmp_path)
     before = (run.bundle / "tagline.json").read_bytes()
-    with pytest.raises(SpecError, match="no ONNX form yet"):
-        exporting.export(run.bundle, "onnx", measured=run.predictions())
     with pytest.raises(RunError, match="could not be checked"):
         exporting.export(run.bundle, "onnx", measured=[])
     with pytest.raises(SpecError, match='no export "onx"; did you mean onnx'):
@@ -80,12 +102,45 @@ def test_what_cannot_be_exported_or_checked_is_said_and_the_bundle_stays(tmp_pat
     assert sorted(path.name for path in run.directory.iterdir() if path.name.startswith("bundle")) == ["bundle"]
 
 
+def test_a_network_without_a_graph_still_becomes_a_bundle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checkpoint: Callable[[str], Path]
+) -> None:
+    import torch
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise torch.onnx.errors.UnsupportedOperatorError("aten::peculiar", 17, None)
+
+    monkeypatch.setattr(torch.onnx, "export", refuse)
+    small = ("data.fraction=0.1", "training.baseline=false", "training.epochs=1", "model.max_tokens=16")
+    run = tagline.train(SUPPORT / "messages.csv", f"model.pretrained={checkpoint('bert')}", *small, runs=tmp_path)
+    warnings = [event["message"] for event in run.events() if event["event"] == "warning"]
+    assert any("needs torch to predict" in message and "peculiar" in message for message in warnings)
+    assert Bundle.load(run.bundle).manifest.runtime == ""
+    assert not (run.bundle / "onnx").exists()
+    assert "in its own form" in (run.bundle / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("int8", "float32", "used"), [(-0.002, 0.0, "int8"), (-0.004, 0.0, "float32"), (-0.1, -0.01, "")]
+)
+def test_the_form_that_loses_next_to_nothing_is_used(int8: float, float32: float, used: str) -> None:
+    assert exporting.best({"int8": {"macro_f1": int8}, "float32": {"macro_f1": float32}}) == used
+
+
+def test_the_card_says_which_form_predicts(tmp_path: Path) -> None:
+    run = tagline.train(SUPPORT / "messages.csv", "model.family=linear", runs=tmp_path)
+    card = (run.bundle / "README.md").read_text()
+    assert "It predicts in its own form." in card
+    for _ in range(2):
+        exporting.export(run.bundle, "onnx", measured=run.predictions())
+    exported = (run.bundle / "README.md").read_text()
+    assert exported.count("## In which form it predicts") == exported.count("| int8 |") == 1
+    assert exported.partition("## How to use it")[2] == card.partition("## How to use it")[2]
+
+
 def test_a_damaged_graph_is_said(tmp_path: Path) -> None:
-    (tmp_path / "onnx").mkdir()
-    reading = {"task": "single", "labels": 2, "pair": False, "max_tokens": 8, "long_texts": "start", "pad": 0}
-    (tmp_path / "onnx" / "reading.json").write_text(json.dumps(reading))
-    (tmp_path / "onnx" / "model.onnx").write_bytes(b"no graph")
-    tokenizer = {"version": "1.0", "model": {"type": "WordLevel", "vocab": {"[UNK]": 0, "a": 1}, "unk_token": "[UNK]"}}
-    (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer))
+    run = tagline.train(SUPPORT / "messages.csv", "model.family=linear", runs=tmp_path)
+    (run.bundle / "onnx").mkdir()
+    (run.bundle / "onnx" / "model.onnx").write_bytes(b"no graph")
     with pytest.raises(BundleError, match="cannot be loaded"):
-        Compiled(tmp_path, "float32")
+        Compiled(run.bundle, "linear", "float32")

@@ -1,60 +1,70 @@
 """ONNX: a network as a graph that onnxruntime runs without torch, in float32 and with weights of eight bits."""
 
-import json
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tagline import tokens
-from tagline.compiled import DIRECTORY, FILES, READING, Compiled
-from tagline.errors import SpecError
-from tagline.models import Classifier
+from tagline import registry
+from tagline.compiled import DIRECTORY, FILES, Compiled
+from tagline.errors import PlaceError, RunError, SpecError, first_line
+from tagline.models import Classifier, Portable, Scorer
+
+if TYPE_CHECKING:
+    from torch import nn
 
 OPSET = 17
 EXAMPLES = ("a short text", "a text that is somewhat longer than the short one")
+CLOSE = 1e-3
+"""Logits of a graph whose operations were fused are within this of those of the network, or it is not used."""
+FLOAT = 1
+"""ONNX's number of the type; the fused operations do not tell theirs."""
 
 
 class Onnx:
     """Export `onnx`."""
 
-    def write(self, classifier: Classifier, directory: Path) -> None:
-        """The graph in both precisions, and what its inputs mean."""
-        learner: Any = getattr(classifier, "learner", None)
-        if learner is None:
-            families = "encoder, lstm and fewshot"
-            raise SpecError(f"{type(classifier).__name__} has no ONNX form yet", hint=f"families that have: {families}")
+    def write(self, classifier: Classifier, directory: Path, *, family: str) -> None:
+        """The graph in both precisions."""
+        if not isinstance(classifier, Portable):
+            raise SpecError(f"family {family} has no ONNX form")
         place = directory / DIRECTORY
         place.mkdir(exist_ok=True)
+        intake = registry.find("models", family).intake(directory)
+        texts = [(text, text) for text in EXAMPLES] if intake.pair else EXAMPLES
+        inputs = intake.read(texts).arrays(np.arange(2))
         with _quiet():
-            _graph(learner, place / FILES["float32"])
-            _eight_bits(place / FILES["float32"], place / FILES["int8"])
-        (place / READING).write_text(json.dumps(asdict(learner.reading), indent=2) + "\n", "utf-8")
+            try:
+                expected = _traced(classifier.graph(), inputs, place / FILES["float32"])
+                _fused(place / FILES["float32"], inputs, expected)
+                _eight_bits(place / FILES["float32"], place / FILES["int8"])
+            except ImportError as error:
+                hint = 'pip install "tagline[train]"'
+                raise PlaceError(f"an ONNX export needs {error.name}, which is not installed", hint=hint) from error
+            except Exception as error:  # those of torch, onnx and onnxruntime have nothing in common
+                problem = f"this {family} network has no ONNX form: {first_line(error)}"
+                raise RunError(problem, hint="it predicts as it is, with torch") from error
 
-    def forms(self, directory: Path) -> dict[str, Any]:
+    def forms(self, directory: Path, *, family: str) -> Mapping[str, Scorer]:
         """Both precisions."""
-        return {precision: Compiled(directory, precision) for precision in FILES}  # type: ignore[arg-type]
+        return {precision: Compiled(directory, family, precision) for precision in FILES}
 
 
-def _graph(learner: Any, path: Path) -> None:
-    """Trace the network on two texts of different lengths; rows and tokens stay free."""
+def _traced(network: "nn.Module", inputs: Mapping[str, NDArray[Any]], path: Path) -> NDArray[np.float32]:
+    """Write a network's graph, in which rows and lengths stay free; returns its logits of the examples."""
     import torch
 
-    reading = learner.reading
-    texts = [(text, text) for text in EXAMPLES] if reading.pair else EXAMPLES
-    sequences = tokens.in_memory(learner.reader.read(texts), with_types=reading.types)
-    inputs = sequences.padded(np.arange(2), pad=reading.pad)
     names = list(inputs)
 
     class ByPosition(torch.nn.Module):
         """The exporter hands over inputs without their names."""
 
-        def __init__(self, network: torch.nn.Module) -> None:
+        def __init__(self) -> None:
             super().__init__()
             self.network = network
 
@@ -62,28 +72,51 @@ def _graph(learner: Any, path: Path) -> None:
             """The logits of a batch."""
             return self.network(**dict(zip(names, values, strict=True)))
 
-    network = learner.network.cpu().eval()
-    free = {name: {0: "rows", 1: "tokens"} for name in names} | {"logits": {0: "rows"}}
+    whole = ByPosition().cpu().eval()
+    values = tuple(torch.from_numpy(value) for value in inputs.values())
+    with torch.inference_mode():
+        logits: NDArray[np.float32] = whole(*values).numpy()
+    free = {name: {0: "rows", 1: "length"} for name in names} | {"logits": {logits.ndim - 2: "rows"}}
     torch.onnx.export(
-        ByPosition(network), tuple(torch.from_numpy(value) for value in inputs.values()), str(path), dynamo=False,
+        whole, values, str(path), dynamo=False,
         input_names=names, output_names=["logits"], dynamic_axes=free, opset_version=OPSET,
     )  # fmt: skip
+    return logits
+
+
+def _fused(path: Path, inputs: Mapping[str, NDArray[Any]], expected: NDArray[np.float32]) -> None:
+    """Make one operation of the many that attention, normalisation and activation consist of.
+
+    They are found by their pattern: where that led to another result, the graph stays as it was.
+    """
+    from onnxruntime import InferenceSession
+    from onnxruntime.transformers import optimizer
+
+    fused = path.with_suffix(".fused")
+    optimizer.optimize_model(str(path), "bert", opt_level=0).save_model_to_file(str(fused))
+    try:
+        found = InferenceSession(str(fused), providers=["CPUExecutionProvider"]).run(None, dict(inputs))[0]
+        if np.abs(found - expected).max() < CLOSE:
+            fused.replace(path)
+    finally:
+        fused.unlink(missing_ok=True)
 
 
 def _eight_bits(source: Path, target: Path) -> None:
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    quantize_dynamic(source, target, weight_type=QuantType.QInt8, per_channel=True)
+    options = {"DefaultTensorType": FLOAT}
+    quantize_dynamic(source, target, weight_type=QuantType.QInt8, per_channel=True, extra_options=options)
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
     """The exporters speak of what concerns their authors."""
-    before = logging.root.level
-    logging.root.setLevel(logging.ERROR)
+    before = logging.root.manager.disable
+    logging.disable(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logging.root.setLevel(before)
+        logging.disable(before)

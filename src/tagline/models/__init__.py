@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
+    from torch import nn
 
     from tagline.dataset import Split, Task
     from tagline.spec import Training
@@ -117,6 +118,46 @@ class Classifier(Protocol):
     @classmethod
     def load(cls, directory: Path) -> Self:
         """Read what `save` wrote, without anything that only learning needs."""
+
+
+class Inputs(Protocol):
+    """Texts as numbers, of which any part can be computed at once; a text is one sequence, or several."""
+
+    @property
+    def lengths(self) -> NDArray[np.int32]:
+        """How long each sequence is."""
+
+    def arrays(self, numbers: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+        """What a graph takes for these sequences, by name; the first axis is the sequences, the second their length."""
+
+    def pooled(self, scores: Scores, *, texts: int) -> Scores:
+        """The scores of the texts that the sequences are from."""
+
+
+class Intake(Protocol):
+    """What makes a graph's inputs of texts. It needs no torch."""
+
+    task: "Task"
+    labels: int
+    pair: bool
+
+    def read(self, texts: Sequence["Text"]) -> Inputs:
+        """Some texts, in memory."""
+
+
+@runtime_checkable
+class Portable(Protocol):
+    """A classifier that can be written down as a graph, and computed without what it was learned with."""
+
+    def graph(self) -> "nn.Module":
+        """A network to be traced: it takes the intake's arrays by name, and returns logits (labels last).
+
+        Where there are several answers to be averaged, they stand along an axis before the others.
+        """
+
+    @classmethod
+    def intake(cls, directory: Path) -> Intake:
+        """What reads texts for the graph, from the files that `save` wrote."""
 
 
 @runtime_checkable

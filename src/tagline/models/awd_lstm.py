@@ -1,6 +1,6 @@
 """AWD-LSTM as published: a language model of LSTM layers with five kinds of dropout, and a classifier on top of it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 
@@ -150,16 +150,36 @@ class Classifier(nn.Module):
         raw, dropped = (torch.cat(whole, dim=1) for whole in zip(*parts, strict=True))
         return self.head(self._pooled(dropped, lengths)), raw, dropped
 
+    def at_once(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """The logits alone, each text read in one go: where nothing is learned, windows make no difference."""
+        outputs, _, _ = self.encoder(input_ids, self.encoder.start(input_ids.shape[0]))
+        logits: Tensor = self.head(self._pooled(outputs, attention_mask.sum(dim=1)))
+        return logits
+
     def _pooled(self, outputs: Tensor, lengths: Tensor) -> Tensor:
         """The last, the largest and the mean output of each text, wherever it ends, whatever else is in the batch."""
         places = torch.arange(outputs.shape[1], device=outputs.device)
         first = (lengths - self.most).clamp(min=0)
         first = -(-first // self.window) * self.window
         counts = ((places < lengths[:, None]) & (places >= first[:, None])).unsqueeze(-1)
-        last = outputs[torch.arange(len(outputs), device=outputs.device), lengths - 1]
+        last = outputs[torch.arange(outputs.shape[0], device=outputs.device), lengths - 1]
         largest = outputs.masked_fill(~counts, -torch.inf).amax(dim=1)
         mean = (outputs * counts).sum(dim=1) / counts.sum(dim=1)
         return torch.cat([last, largest, mean], dim=1)
+
+
+class Readers(nn.Module):
+    """The classifiers of one or both directions, side by side: what is written down as a graph."""
+
+    def __init__(self, classifiers: Mapping[str, Classifier]) -> None:
+        super().__init__()
+        self.inputs = [f"{direction}_ids" for direction in classifiers]
+        self.classifiers = nn.ModuleList(classifiers.values())
+
+    def forward(self, attention_mask: Tensor, **ids: Tensor) -> Tensor:
+        """The logits of each direction, given what it reads as `forward_ids` or `backward_ids`."""
+        both = zip(self.inputs, self.classifiers, strict=True)
+        return torch.stack([each.at_once(ids[name], attention_mask) for name, each in both])  # type: ignore[operator]
 
 
 def layer_groups(network: LanguageModel | Classifier) -> Sequence[Sequence[str]]:

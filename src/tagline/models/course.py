@@ -205,11 +205,8 @@ def steps_an_epoch(rows: int, *, batch_size: int) -> int:
 
 
 def inputs_of(sequences: Sequences, numbers: Ints, *, pad: int, backwards: bool) -> dict[str, Tensor]:
-    """Some sequences as a network takes them; read backwards each is turned round by itself."""
-    inputs = sequences.padded(numbers, pad=pad)
-    if backwards:
-        for row, length in zip(inputs["input_ids"], inputs["attention_mask"].sum(axis=1), strict=True):
-            row[:length] = row[:length][::-1].copy()
+    """Some sequences as a network takes them."""
+    inputs = sequences.padded(numbers, pad=pad, backwards=backwards)
     return {name: torch.from_numpy(array) for name, array in inputs.items()}
 
 

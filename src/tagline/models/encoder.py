@@ -12,9 +12,11 @@ from tagline.errors import SpecError
 from tagline.models import Scores, Step
 from tagline.models.learner import USES, Learner, smoothing_of, write
 from tagline.spec import Section, Training
-from tagline.tokens import LongTexts, Reading
+from tagline.tokens import Intake, LongTexts, Reading
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from tagline.dataset import Split, Task
     from tagline.models.networks import Network
     from tagline.models.pretrained import Pooling
@@ -133,6 +135,17 @@ class Encoder:
     def scores(self, texts: Sequence["Text"]) -> Scores:
         """The score of every label for every text."""
         return self.learner.scores(texts)
+
+    def graph(self) -> "nn.Module":
+        """The encoder with its head, for those who compute it without torch."""
+        from tagline.models.networks import traceable
+
+        return traceable(self.network)
+
+    @classmethod
+    def intake(cls, directory: Path) -> Intake:
+        """What reads texts for the graph."""
+        return Intake.load(directory, "encoder.json")
 
     def save(self, directory: Path, *, resumable: bool = False) -> None:
         """Weights as safetensors under the names that transformers gives them, the tokenizer, and the rest as JSON."""

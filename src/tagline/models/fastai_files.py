@@ -16,11 +16,11 @@ from torch import Tensor
 from tagline import storage
 from tagline.errors import SpecError, first_line
 from tagline.models.awd_lstm import LanguageModel, Shape
-from tagline.models.fastai_text import Lexicon, cutter_in
+from tagline.models.fastai_text import VOCABULARY, Lexicon, cutter_in
 from tagline.models.learner import write
 
 WEIGHTS = ("model.safetensors", "weights.pth")
-VOCABULARIES = ("vocab.json", "vocab.pkl")
+VOCABULARIES = (VOCABULARY, "vocab.pkl")
 HINT = "a language model's directory holds config.json, vocab.pkl or vocab.json, and weights.pth or model.safetensors"
 
 
@@ -57,18 +57,7 @@ def save(directory: Path, model: LanguageModel, lexicon: Lexicon, *, shape: Shap
     write(model.state_dict(), directory / "model.safetensors")
     config = asdict(shape) | {"backwards": backwards}
     (directory / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
-    save_lexicon(directory, lexicon)
-
-
-def save_lexicon(directory: Path, lexicon: Lexicon) -> None:
-    """The vocabulary, and what cuts texts into its tokens."""
-    (directory / "vocab.json").write_text(json.dumps(lexicon.vocabulary, ensure_ascii=False) + "\n", "utf-8")
-    lexicon.cutter.save(directory)
-
-
-def load_lexicon(directory: Path) -> Lexicon:
-    """What `save_lexicon` wrote."""
-    return Lexicon(cutter_in(directory), json.loads((directory / "vocab.json").read_text("utf-8")))
+    lexicon.save(directory)
 
 
 def extended(found: Pretrained, vocabulary: Sequence[str]) -> dict[str, Tensor]:

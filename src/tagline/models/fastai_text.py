@@ -24,6 +24,7 @@ UNKNOWN, PAD, START, END, FIELD, REPEATED, REPEATED_WORD, CAPITALS, CAPITAL = (
 SPECIAL = (UNKNOWN, PAD, START, END, FIELD, REPEATED, REPEATED_WORD, CAPITALS, CAPITAL)
 PAD_ID = 1
 FILLER = "xxfake"
+VOCABULARY = "vocab.json"
 SPACE = "▁"
 MOST_TOKENS, LEAST_COUNT = 60_000, 3
 MOST_PIECES, FEWEST_PIECES = 30_000, 29
@@ -290,6 +291,16 @@ class Lexicon:
         frequent = [token for token, count in counts.most_common() if count >= LEAST_COUNT and token not in SPECIAL]
         vocabulary = [*SPECIAL, *frequent][:MOST_TOKENS]
         return cls(cutter, vocabulary + [FILLER] * (8 - len(vocabulary) % 8))
+
+    @classmethod
+    def load(cls, directory: Path) -> Self:
+        """What `save` wrote."""
+        return cls(cutter_in(directory), json.loads((directory / VOCABULARY).read_text("utf-8")))
+
+    def save(self, directory: Path) -> None:
+        """The vocabulary, and what cuts texts into its tokens."""
+        (directory / VOCABULARY).write_text(json.dumps(self.vocabulary, ensure_ascii=False) + "\n", "utf-8")
+        self.cutter.save(directory)
 
     def __len__(self) -> int:
         return len(self.vocabulary)

@@ -14,9 +14,11 @@ from tagline import tokens
 from tagline.models import Scores, Step
 from tagline.models.learner import Learner, computing, write
 from tagline.spec import Section, Training
-from tagline.tokens import Reading
+from tagline.tokens import Intake, Reading
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from tagline.dataset import Split, Task
     from tagline.models.contrast import Shots, Tuning
     from tagline.models.loop import Kept
@@ -144,7 +146,9 @@ class FewShot:
 
         reading, learner = self.learner.reading, self.learner
         sequences = tokens.on_disk(
-            learner.reader.read(train.texts), with_types=reading.types, vocabulary=learner.tokenizer.get_vocab_size()
+            learner.intake.reader.read(train.texts),
+            with_types=reading.types,
+            vocabulary=learner.tokenizer.get_vocab_size(),
         )
         loss = Loss(
             train.targets, task=reading.task, labels=reading.labels, smoothing=0.0,
@@ -195,6 +199,18 @@ class FewShot:
         if self._shots is None:
             raise RuntimeError("scores of a model whose head was not fitted")
         self._fit_head(self._shots)
+
+    def graph(self) -> "nn.Module":
+        """The encoder with its head, for those who compute it without torch."""
+        from tagline.models.networks import traceable
+
+        self._ensure_head()
+        return traceable(self.network)
+
+    @classmethod
+    def intake(cls, directory: Path) -> Intake:
+        """What reads texts for the graph."""
+        return Intake.load(directory, "fewshot.json")
 
     def save(self, directory: Path, *, resumable: bool = False) -> None:
         """Weights as safetensors under the names that transformers gives them, the tokenizer, and the rest as JSON."""

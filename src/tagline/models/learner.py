@@ -41,7 +41,7 @@ class Learner:
         self.reading = reading
         self.training = training
         self.tokenizer = tokenizer
-        self.reader = tokens.Reader(tokenizer, max_tokens=reading.max_tokens, long_texts=reading.long_texts)
+        self.intake = tokens.Intake(tokenizer, reading)
         device = devices.choose(devices.found(), local_rank=world().local_rank)
         self.seat = Seat(device, devices.precision_of(training.precision, device), world(), most_tokens)
         # A network that workers split between them goes to its device in parts, or it might not fit there.
@@ -80,7 +80,7 @@ class Learner:
 
         reading = self.reading
         sequences = tokens.on_disk(
-            self.reader.read(train.texts), with_types=reading.types, vocabulary=self.tokenizer.get_vocab_size()
+            self.intake.reader.read(train.texts), with_types=reading.types, vocabulary=self.tokenizer.get_vocab_size()
         )
         loss = Loss(
             train.targets, task=reading.task, labels=reading.labels,
@@ -97,19 +97,18 @@ class Learner:
         import torch
 
         reading = self.reading
-        sequences = tokens.in_memory(self.reader.read(texts), with_types=reading.types)
-        logits = np.zeros((len(sequences), reading.labels), np.float32)
-        every = np.arange(len(sequences))
+        inputs = self.intake.read(texts)
+        logits = np.zeros((len(inputs.lengths), reading.labels), np.float32)
+        every = np.arange(len(logits))
         self.network.eval()
         with torch.inference_mode():
-            parts = list(batches.within_budget(every, sequences.lengths, most_tokens=self.seat.most_tokens))
+            parts = list(batches.within_budget(every, inputs.lengths, most_tokens=self.seat.most_tokens))
             others = self.seat.world if self._is_split else World()
             for part, is_real in others.evened(parts, filler=every[:1]):
-                inputs = self.seat.tensors(sequences.padded(part, pad=reading.pad))
-                found = self.network(**inputs).cpu().numpy()
+                found = self.network(**self.seat.tensors(inputs.arrays(part))).cpu().numpy()
                 if is_real:
                     logits[part] = found
-        return sequences.pooled(scores_of(logits, task=reading.task), texts=len(texts))
+        return inputs.pooled(scores_of(logits, task=reading.task), texts=len(texts))
 
     def weights(self) -> "dict[str, Tensor]":
         """The network's weights, whole; in every worker at once."""

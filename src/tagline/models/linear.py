@@ -18,6 +18,8 @@ from tagline.models import Push, Scores, Step, scores_of
 from tagline.spec import Section, Training
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from tagline.dataset import Split, Task
     from tagline.texts import Text
 
@@ -150,6 +152,34 @@ class Linear:
             for side, found in enumerate(added)
             for token, weight in zip(spans[side], found, strict=True)
         ]
+
+    def graph(self) -> "nn.Module":
+        """The weighted sum of a text's features."""
+        import torch
+
+        if self.weights is None:
+            raise RuntimeError("the graph of a model that has learned nothing")
+        weights = torch.from_numpy(self.weights.astype(np.float32))
+        empty = torch.zeros(1, weights.shape[1])
+
+        class WeightedSum(torch.nn.Module):
+            """Features by number, the last one standing for none, and how much of each."""
+
+            def __init__(self) -> None:
+                super().__init__()
+                self.table = torch.nn.Parameter(torch.cat([weights[:-1], empty]))
+                self.constant = torch.nn.Parameter(weights[-1])
+
+            def forward(self, features: torch.Tensor, amounts: torch.Tensor) -> Any:
+                """The logits of a batch."""
+                return (self.table[features] * amounts.unsqueeze(-1)).sum(dim=1) + self.constant
+
+        return WeightedSum()
+
+    @classmethod
+    def intake(cls, directory: Path) -> "FeatureIntake":
+        """What reads texts for the graph."""
+        return FeatureIntake(cls.load(directory))
 
     def save(self, directory: Path, *, resumable: bool = False) -> None:
         """Weights as safetensors, the vocabulary and the rest as JSON."""
@@ -326,6 +356,50 @@ class Features:
         values /= np.sqrt(np.bincount(part, values**2))[part]
         starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(texts)))])
         return starts, columns, values.astype(np.float32)
+
+
+@dataclass(frozen=True)
+class FeatureRows:
+    """The features of some texts, as a graph takes them: side by side, the shorter ones filled up with none."""
+
+    starts: NDArray[np.int64]
+    columns: NDArray[np.int64]
+    values: NDArray[np.float32]
+    none: int
+    """The number of no feature."""
+
+    @property
+    def lengths(self) -> NDArray[np.int32]:
+        """Features of each text."""
+        return np.diff(self.starts).astype(np.int32)
+
+    def arrays(self, numbers: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+        """What the graph takes for these texts."""
+        shape = (len(numbers), max(int(self.lengths[numbers].max()), 1))
+        features, amounts = np.full(shape, self.none, np.int64), np.zeros(shape, np.float32)
+        for place, number in enumerate(numbers):
+            first, last = self.starts[number], self.starts[number + 1]
+            features[place, : last - first] = self.columns[first:last]
+            amounts[place, : last - first] = self.values[first:last]
+        return {"features": features, "amounts": amounts}
+
+    def pooled(self, scores: Scores, *, texts: int) -> Scores:  # noqa: ARG002 - a text is one row
+        """The scores of the texts: a text is one row."""
+        return scores
+
+
+class FeatureIntake:
+    """Reads texts for the graph of a `linear` bundle."""
+
+    def __init__(self, model: Linear) -> None:
+        self.task, self.labels, self.pair = model.task, model.labels, model.pair
+        assert model.features is not None
+        self._features = model.features
+
+    def read(self, texts: Sequence["Text"]) -> FeatureRows:
+        """The features of some texts."""
+        starts, columns, values = self._features.of(texts)
+        return FeatureRows(np.asarray(starts), columns, values, none=len(self._features))
 
 
 def _block_names(options: LinearOptions, *, pair: bool) -> list[str]:

@@ -14,7 +14,7 @@ from tagline.models import vectors as word_vectors
 from tagline.models import vocabulary as vocabularies
 from tagline.models.learner import USES, Learner, smoothing_of, write
 from tagline.spec import Section, Training
-from tagline.tokens import LongTexts, Reading
+from tagline.tokens import Intake, LongTexts, Reading
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -134,6 +134,17 @@ class Lstm:
         if self.learner is None:
             raise RuntimeError("scores of a model that has learned nothing")
         return self.learner.scores(texts)
+
+    def graph(self) -> "nn.Module":
+        """The network, for those who compute it without torch."""
+        if self.learner is None:
+            raise RuntimeError("the graph of a model that has learned nothing")
+        return self.learner.network
+
+    @classmethod
+    def intake(cls, directory: Path) -> Intake:
+        """What reads texts for the graph."""
+        return Intake.load(directory, "lstm.json")
 
     def save(self, directory: Path, *, resumable: bool = False) -> None:
         """Weights as safetensors, the words as the tokenizers library has them, and the rest as JSON."""

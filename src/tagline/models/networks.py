@@ -101,6 +101,13 @@ def with_lora(encoder: nn.Module, *, rank: int, seed: int) -> nn.Module:
         return get_peft_model(encoder, config)
 
 
+def traceable(network: Network) -> Network:
+    """A copy whose attention is spelled out, as those who fuse its operations into one expect to find it."""
+    copied = copy.deepcopy(network).cpu()
+    copied.encoder.set_attn_implementation("eager")
+    return copied
+
+
 def merged(network: Network, weights: dict[str, Tensor]) -> Network:
     """The network with its low-rank updates added into the layers, as if they had learned themselves."""
     whole = copy.deepcopy(network).cpu()

@@ -1,34 +1,35 @@
 """ULMFiT: a language model of AWD-LSTM layers is fine-tuned on the texts, and becomes a classifier."""
 
+import copy
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from tagline import batches, devices, tokens
 from tagline.errors import DataError, RunError, SpecError
 from tagline.models import Scores, Step, scores_of
-from tagline.models.fastai_text import PAD_ID, Cutter, Lexicon, Pieces, Words, marked
+from tagline.models.fastai_text import PAD_ID, VOCABULARY, Cutter, Lexicon, Pieces, Words, marked
 from tagline.models.learner import computing, smoothing_of, write
 from tagline.spec import Section, Training
-from tagline.unlabelled import texts_in
 from tagline.workers import world
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from tagline.dataset import Split, Task
     from tagline.models.awd_lstm import Classifier, LanguageModel, Shape
     from tagline.models.course import Course, Direction, Network, Stage, Work
     from tagline.models.fastai_files import Pretrained
     from tagline.texts import Text
-    from tagline.tokens import Sequences
+    from tagline.tokens import Ints, Sequences
 
 LANGUAGE_MODEL, CLASSIFIER = "language model", "classifier"
 KEYS = {"forward": "pretrained", "backward": "pretrained_backward"}
@@ -89,9 +90,7 @@ class Ulmfit:
         self.lexicon: Lexicon | None = None
         self.classifiers: dict[Direction, Classifier] = {}
         self.language_model: LanguageModel | None = None
-        self.directions: list[Direction] = (
-            ["forward", "backward"] if options.direction == "both" else [options.direction]
-        )  # fmt: skip
+        self.directions = _directions(options.direction)
         self._given: dict[Direction, Pretrained] = {}
         self._saved_shape: Shape | None = None
         self._course: Course | None = None
@@ -134,6 +133,7 @@ class Ulmfit:
     def fit(self, train: "Split", validation: "Split", *, seed: int) -> Iterator[Step]:  # noqa: ARG002 - nobody looks
         """Fine-tune the language model on the texts, then the classifier on their labels."""
         from tagline.models.course import steps_an_epoch, windows
+        from tagline.unlabelled import texts_in
 
         if len(train) < 2:
             raise DataError("family ulmfit needs two training rows at least")
@@ -333,10 +333,19 @@ class Ulmfit:
                 logits[part] = network(**{name: each.to(self.device.address) for name, each in inputs.items()})[0].cpu()
         return scores_of(logits, task=self.task)
 
+    def graph(self) -> "nn.Module":
+        """The classifiers of its directions, for those who compute them without torch."""
+        from tagline.models.awd_lstm import Readers
+
+        return Readers({str(direction): copy.deepcopy(each) for direction, each in self.classifiers.items()}).cpu()
+
+    @classmethod
+    def intake(cls, directory: Path) -> "LexiconIntake":
+        """What reads texts for the graph."""
+        return LexiconIntake(json.loads((directory / "ulmfit.json").read_text("utf-8")), Lexicon.load(directory))
+
     def save(self, directory: Path, *, resumable: bool = False) -> None:
         """The classifiers as safetensors, the vocabulary, what cuts texts into its tokens, and the rest as JSON."""
-        from tagline.models.fastai_files import save_lexicon
-
         facts: dict[str, Any] = {
             "options": self.options.model_dump(), "task": self.task, "labels": self.labels, "pair": self.pair,
             "shape": asdict(self._shape()),
@@ -351,7 +360,7 @@ class Ulmfit:
                 write(_flat(kept), directory / "course.safetensors")
         write(_flat({name: each.state_dict() for name, each in networks.items()}), directory / "model.safetensors")
         if self.lexicon:
-            save_lexicon(directory, self.lexicon)
+            self.lexicon.save(directory)
         (directory / "ulmfit.json").write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
 
     def save_language_model(self, directory: Path) -> None:
@@ -369,7 +378,6 @@ class Ulmfit:
         from safetensors.torch import load_file
 
         from tagline.models.awd_lstm import Shape
-        from tagline.models.fastai_files import load_lexicon
 
         facts = json.loads((directory / "ulmfit.json").read_text("utf-8"))
         training = Training(**facts.get("training", {}))
@@ -378,8 +386,8 @@ class Ulmfit:
         model._saved_shape = Shape(**facts["shape"])
         if "training" in facts:  # it may still have to start in another direction
             model._read_pretrained()
-        if (directory / "vocab.json").is_file():
-            model.lexicon = load_lexicon(directory)
+        if (directory / VOCABULARY).is_file():
+            model.lexicon = Lexicon.load(directory)
         networks = _nested(load_file(directory / "model.safetensors"))
         if LANGUAGE_MODEL in networks:
             model.language_model = model._new_language_model()
@@ -393,6 +401,52 @@ class Ulmfit:
             tensors = empty | _nested(load_file(directory / "course.safetensors"))
             model._kept = {"tensors": tensors, "course": facts["course"], "texts": facts["texts"]}
         return model
+
+
+@dataclass(frozen=True)
+class Turned:
+    """Texts as each direction reads them."""
+
+    sequences: "Sequences"
+    directions: "list[Direction]"
+
+    @property
+    def lengths(self) -> NDArray[np.int32]:
+        """Tokens of each text."""
+        return self.sequences.lengths
+
+    def arrays(self, numbers: "Ints") -> "dict[str, Ints]":
+        """What the graph takes for these texts."""
+        arrays = {}
+        for direction in self.directions:
+            padded = self.sequences.padded(numbers, pad=PAD_ID, backwards=direction == "backward")
+            arrays[f"{direction}_ids"] = padded["input_ids"]
+            arrays["attention_mask"] = padded["attention_mask"]
+        return arrays
+
+    def pooled(self, scores: Scores, *, texts: int) -> Scores:  # noqa: ARG002 - a text is one sequence
+        """The scores of the texts: a text is one sequence."""
+        return scores
+
+
+class LexiconIntake:
+    """Reads texts for the graph of an `ulmfit` bundle, as fastai does."""
+
+    def __init__(self, facts: Mapping[str, Any], lexicon: Lexicon) -> None:
+        self.task: Task = facts["task"]
+        self.labels, self.pair = facts["labels"], facts["pair"]
+        self._directions = _directions(facts["options"]["direction"])
+        self._most = MOST_READ * facts["options"]["max_tokens"]
+        self._lexicon = lexicon
+
+    def read(self, texts: Sequence["Text"]) -> Turned:
+        """Some texts, in memory."""
+        read = self._lexicon.read(texts, most=self._most)
+        return Turned(tokens.in_memory(read, with_types=False), self._directions)
+
+
+def _directions(setting: str) -> "list[Direction]":
+    return ["forward", "backward"] if setting == "both" else [setting]  # type: ignore[list-item]
 
 
 def _flat(tensors: "Mapping[str, Mapping[str, Tensor]]") -> "dict[str, Tensor]":
