@@ -45,6 +45,15 @@ class Server:
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
 
+    def wait_for_log(self, what: str) -> None:
+        """Until the log has a line with this in it."""
+        for _ in range(600):
+            said = os.pread(self.log.fileno(), 10_000_000, 0).decode()
+            if what in said:
+                return
+            time.sleep(0.05)
+        raise AssertionError(f"the log has no {what}: {said[-2000:]}")
+
     def stop(self) -> int:
         """Told to stop, it ends with this code."""
         self.process.send_signal(signal.SIGTERM)

@@ -71,6 +71,11 @@ class Bundle:
         except (KeyError, TypeError) as error:
             raise BundleError(f"{self.directory / MANIFEST} is damaged: decisions: {error!r}") from error
 
+    @property
+    def needs_torch(self) -> bool:
+        """Whether it predicts with torch, for want of another form."""
+        return not self.manifest.runtime and bool(registry.find("models", self.manifest.family).uses_device)
+
     def classifier(self, *, threads: int = 0) -> Scorer:
         """The model, ready to score, in the form that predicts; in ONNX with so many threads, 0: one a core."""
         if self.manifest.runtime:

@@ -29,6 +29,14 @@ Precision = Literal["float32", "int8"]
 FILES: dict[Precision, str] = {"float32": "model.onnx", "int8": "model.int8.onnx"}
 
 
+def threads_on_a_text(directory: Path, runtime: str, *, cores: int) -> int:
+    """How many threads should work on one text, of a bundle that predicts in this form."""
+    if runtime not in FILES:
+        return 1
+    size = (directory / DIRECTORY / FILES[runtime]).stat().st_size
+    return min(cores, MOST_THREADS) if size > LARGE_BYTES else 1
+
+
 class Compiled:
     """A bundle's network, ready to score; so many `threads` work for it, 0: one a core."""
 
@@ -39,7 +47,7 @@ class Compiled:
         self.intake: Intake = registry.find("models", family).intake(directory)
         self._stands_alone = precision == "int8"
         threads = threads or len(os.sched_getaffinity(0))
-        on_a_text = min(threads, MOST_THREADS) if path.stat().st_size > LARGE_BYTES else 1
+        on_a_text = threads_on_a_text(directory, precision, cores=threads)
         self._beside = max(threads // on_a_text, 1)
         options = SessionOptions()
         options.log_severity_level = 3

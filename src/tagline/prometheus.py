@@ -1,64 +1,128 @@
-"""Counters, gauges and histograms in the text form that Prometheus reads."""
+"""Counters, gauges and histograms that several processes share, in the text form that Prometheus reads."""
 
+import mmap
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 SIZES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
 
-Labels = tuple[tuple[str, str], ...]
+Labels = Mapping[str, str]
+
+
+class Slots:
+    """Numbers in memory that processes keep in common when they fork: each writes a row, and all rows are summed."""
+
+    def __init__(self, count: int, *, processes: int) -> None:
+        memory = mmap.mmap(-1, 8 * count * processes)
+        self._rows = np.frombuffer(memory, np.float64).reshape(processes, count)
+        self.own = 0
+        """The row of this process."""
+
+    def add(self, slot: int, amount: float) -> None:
+        """In this process's row."""
+        self._rows[self.own, slot] += amount
+
+    def set(self, slot: int, value: float) -> None:
+        """In this process's row."""
+        self._rows[self.own, slot] = value
+
+    def totals(self, first: int, count: int) -> list[float]:
+        """Over all processes."""
+        found: list[float] = self._rows[:, first : first + count].sum(axis=0).tolist()
+        return found
 
 
 class Count:
-    """How often something has happened, by labels."""
+    """How often something has happened, by labels; which there are is known from the start."""
 
-    def __init__(self, name: str, about: str) -> None:
-        self.name = name
-        self.about = about
-        self._counts: Counter[Labels] = Counter()
+    def __init__(self, name: str, about: str, kinds: Sequence[Labels]) -> None:
+        self.name, self.about = name, about
+        self.size = len(kinds)
+        self._shown = [_shown(kind) for kind in kinds]
+        self._place = {tuple(kind.values()): number for number, kind in enumerate(kinds)}
 
-    def add(self, amount: int = 1, **labels: str) -> None:
-        """It has happened again."""
-        self._counts[tuple(labels.items())] += amount
+    def put(self, slots: Slots, first: int) -> None:
+        """Keep the numbers there."""
+        self._slots, self._first = slots, first
+
+    def add(self, *values: str) -> None:
+        """It has happened again, with these labels' values."""
+        self._slots.add(self._first + self._place[values], 1)
 
     def lines(self) -> Iterator[str]:
-        """As Prometheus reads it."""
+        """As Prometheus reads it; what has not happened is left out."""
         yield from _head(self.name, self.about, "counter")
-        for labels, count in sorted(self._counts.items()):
-            yield f"{self.name}{_shown(labels)} {count}"
+        for shown, count in zip(self._shown, self._slots.totals(self._first, self.size), strict=True):
+            if count:
+                yield f"{self.name}{shown} {count:.0f}"
 
 
 class Histogram:
     """How large something has been: counts by upper bound, the sum and the number of all."""
 
     def __init__(self, name: str, about: str, bounds: Sequence[float]) -> None:
-        self.name = name
-        self.about = about
+        self.name, self.about = name, about
+        self.size = len(bounds) + 2
         self._bounds = bounds
-        self._counts = [0] * (len(bounds) + 1)
-        self._sum = 0.0
+
+    def put(self, slots: Slots, first: int) -> None:
+        """Keep the numbers there."""
+        self._slots, self._first = slots, first
 
     def see(self, value: float) -> None:
         """One more."""
-        self._counts[bisect_left(self._bounds, value)] += 1
-        self._sum += value
+        self._slots.add(self._first + bisect_left(self._bounds, value), 1)
+        self._slots.add(self._first + self.size - 1, value)
 
     def lines(self) -> Iterator[str]:
         """As Prometheus reads it."""
         yield from _head(self.name, self.about, "histogram")
-        total = 0
-        for bound, count in zip((*self._bounds, float("inf")), self._counts, strict=True):
+        *counts, whole = self._slots.totals(self._first, self.size)
+        total = 0.0
+        for bound, count in zip((*self._bounds, float("inf")), counts, strict=True):
             total += count
-            yield f'{self.name}_bucket{{le="{"+Inf" if bound == float("inf") else f"{bound:g}"}"}} {total}'
-        yield f"{self.name}_sum {self._sum:g}"
-        yield f"{self.name}_count {total}"
+            yield f'{self.name}_bucket{{le="{"+Inf" if bound == float("inf") else f"{bound:g}"}"}} {total:.0f}'
+        yield f"{self.name}_sum {whole:g}"
+        yield f"{self.name}_count {total:.0f}"
 
 
-def gauge(name: str, about: str, value: float, labels: Mapping[str, str] | None = None) -> Iterator[str]:
-    """Something as it is now."""
+class Level:
+    """How much of something there is now, in all processes together."""
+
+    def __init__(self, name: str, about: str) -> None:
+        self.name, self.about, self.size = name, about, 1
+
+    def put(self, slots: Slots, first: int) -> None:
+        """Keep the number there."""
+        self._slots, self._first = slots, first
+
+    def set(self, value: float) -> None:
+        """As it is in this process."""
+        self._slots.set(self._first, value)
+
+    def lines(self) -> Iterator[str]:
+        """As Prometheus reads it."""
+        yield from _head(self.name, self.about, "gauge")
+        yield f"{self.name} {self._slots.totals(self._first, 1)[0]:g}"
+
+
+def shared(figures: Sequence[Count | Histogram | Level], *, processes: int) -> Slots:
+    """The memory that these figures are kept in, by so many processes."""
+    slots = Slots(sum(figure.size for figure in figures), processes=processes)
+    first = 0
+    for figure in figures:
+        figure.put(slots, first)
+        first += figure.size
+    return slots
+
+
+def fact(name: str, about: str, labels: Labels) -> Iterator[str]:
+    """Something that is so, told by its labels."""
     yield from _head(name, about, "gauge")
-    yield f"{name}{_shown(tuple((labels or {}).items()))} {value:g}"
+    yield f"{name}{_shown(labels)} 1"
 
 
 def _head(name: str, about: str, kind: str) -> Iterator[str]:
@@ -67,9 +131,7 @@ def _head(name: str, about: str, kind: str) -> Iterator[str]:
 
 
 def _shown(labels: Labels) -> str:
-    if not labels:
-        return ""
-    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels) + "}"
+    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items()) + "}"
 
 
 def _escaped(value: str) -> str:

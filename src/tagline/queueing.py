@@ -28,10 +28,12 @@ class _Job:
 class Batcher:
     """Jobs in a queue, taken by a few threads: each takes what waits when it is free, up to a batch."""
 
-    def __init__(self, predict: Predict, *, threads: int, most_waiting: int, batch: int) -> None:
+    def __init__(
+        self, predict: Predict, *, threads: int, most_waiting: int, batch: int,
+        see_batch: Callable[[float], None], see_waiting: Callable[[float], None],
+    ) -> None:  # fmt: skip
         self.predict = predict
-        self.batch_sizes: deque[int] = deque(maxlen=10_000)
-        """Texts of each batch since somebody last looked."""
+        self._see_batch, self._see_waiting = see_batch, see_waiting
         self._most_waiting = most_waiting
         self._batch = batch
         self._jobs: deque[_Job] = deque()
@@ -51,9 +53,13 @@ class Batcher:
             raise Full
         job = _Job(texts, sets, asyncio.get_running_loop().create_future())
         self._jobs.append(job)
-        self._waiting += len(texts)
+        self._wait(len(texts))
         self._start()
         return await job.done
+
+    def _wait(self, more: int) -> None:
+        self._waiting += more
+        self._see_waiting(self._waiting)
 
     def _start(self) -> None:
         """Give what waits to threads that are free."""
@@ -72,7 +78,7 @@ class Batcher:
             if taken and (size + len(job.texts) > self._batch or job.sets != taken[0].sets):
                 break
             self._jobs.popleft()
-            self._waiting -= len(job.texts)
+            self._wait(-len(job.texts))
             if not job.done.done():  # its caller is still there
                 taken.append(job)
                 size += len(job.texts)
@@ -80,7 +86,7 @@ class Batcher:
 
     async def _work(self, jobs: list[_Job]) -> None:
         texts = [text for job in jobs for text in job.texts]
-        self.batch_sizes.append(len(texts))
+        self._see_batch(len(texts))
         loop = asyncio.get_running_loop()
         try:
             found: Any = await loop.run_in_executor(self._pool, self.predict, texts, jobs[0].sets)

@@ -7,24 +7,27 @@ import os
 import re
 import secrets
 import signal
+import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
-from fastapi import FastAPI, Request, Response
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
-from tagline import __version__, pages, wire
+from tagline import __version__, compiled, pages, prefork, prometheus, wire
 from tagline.bundle import Bundle, Manifest
-from tagline.errors import PlaceError, SpecError, TaglineError
+from tagline.errors import SpecError, TaglineError
 from tagline.models import Prediction
 from tagline.predictor import Predictor
-from tagline.prometheus import SECONDS, SIZES, Count, Histogram, gauge
+from tagline.prometheus import SECONDS, SIZES, Count, Histogram, Level
 from tagline.queueing import Batcher, Full
 from tagline.wire import Limits, Refused
 
@@ -37,6 +40,11 @@ BODY_TIMEOUT_S = 20.0
 DISCARDED_BYTES = 32 * 2**20
 """Of a body that is too large, read and forgotten: a client that still sends would not see why it is refused."""
 RETRY_AFTER_S = 1
+LEAVING_S = 3.0
+"""In which connections that are kept open get their last answer, once other processes have taken over."""
+ROUTES = ("/explain", "/info", "/metrics", "/openapi.json", "/docs", "/")
+"""Beside those whose names can be set."""
+STATUSES = (200, 400, 401, 408, 413, 429, 500, 503)
 
 
 @dataclass(frozen=True)
@@ -48,7 +56,8 @@ class Settings:
     predict_route: str = "/predict"
     health_route: str = "/health"
     token: str = ""
-    threads: int = 2
+    workers: int = 0
+    """Processes; 0: one a core, or fewer where several cores work on one text."""
     batch: int = 32
     most_waiting: int = 2000
     """Texts; more are refused with 429."""
@@ -67,29 +76,20 @@ class Settings:
             "predict_route": environment.get("AIP_PREDICT_ROUTE", ""),
             "health_route": environment.get("AIP_HEALTH_ROUTE", ""),
             "token": environment.get("TAGLINE_TOKEN", ""),
-            "threads": os.cpu_count() or 1,
         }
         chosen = {name: value for name, value in named.items() if value}
         return cls(**chosen | {name: value for name, value in given.items() if value is not None})
 
 
 class Served:
-    """The bundle that is served now; another can take its place between two batches."""
+    """A bundle, loaded and ready to answer; so many `threads` work for it in each process."""
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.predictor, self.manifest = self._loaded()
-
-    def _loaded(self) -> tuple[Predictor, Manifest]:
-        bundle = Bundle.load(self.directory)
-        predictor = Predictor.of(bundle, threads=1)  # batches beside each other, rather than threads in a batch
-        text = ("a first text", "a second text") if predictor.pair else "a text"
-        predictor.predict([text])  # the first answer takes longest: it is nobody's
-        return predictor, bundle.manifest
-
-    def reload(self) -> None:
-        """Serve what stands in the bundle's directory now; what cannot be served changes nothing."""
-        self.predictor, self.manifest = self._loaded()
+    def __init__(self, bundle: Bundle, *, threads: int) -> None:
+        self.manifest = bundle.manifest
+        self.threads = threads
+        self.predictor = Predictor.of(bundle, threads=threads)
+        text = ("a first text", "a second text") if self.predictor.pair else "a text"
+        self.predictor.predict([text])  # the first answer takes longest: it is nobody's
 
     def predict(self, texts: "Sequence[Text]", sets: float | None) -> list[Prediction]:
         """The answers, as every other door gives them."""
@@ -99,34 +99,37 @@ class Served:
 class Metrics:
     """What Prometheus is told."""
 
-    def __init__(self) -> None:
-        self.requests = Count("tagline_requests_total", "requests by route and status")
-        self.answers = Count("tagline_answers_total", "answers by label")
+    def __init__(self, manifest: Manifest, settings: Settings, *, processes: int) -> None:
+        paths = (settings.predict_route, settings.health_route, *ROUTES)
+        kinds = [{"route": path, "status": str(status)} for path in paths for status in STATUSES]
+        self.requests = Count("tagline_requests_total", "requests by route and status", kinds)
+        self.answers = Count("tagline_answers_total", "answers by label", [{"label": name} for name in manifest.labels])
         self.seconds = Histogram("tagline_request_seconds", "time to answer a request", SECONDS)
         self.batches = Histogram("tagline_batch_texts", "texts computed together", SIZES)
+        self.waiting = Level("tagline_waiting_texts", "texts that wait for a thread")
+        self._figures = (self.requests, self.answers, self.seconds, self.batches, self.waiting)
+        self.slots = prometheus.shared(self._figures, processes=processes)
+        self._about = {"family": manifest.family, "fingerprint": manifest.fingerprint[:16], "version": __version__}
 
-    def text(self, batcher: Batcher, manifest: Manifest) -> str:
-        """All of it."""
-        while batcher.batch_sizes:
-            self.batches.see(batcher.batch_sizes.popleft())
-        lines = [line for each in (self.requests, self.answers, self.seconds, self.batches) for line in each.lines()]
-        lines += gauge("tagline_waiting_texts", "texts that wait for a thread", batcher.waiting)
-        about = {"family": manifest.family, "fingerprint": manifest.fingerprint[:16], "version": __version__}
-        lines += gauge("tagline_info", "what is served", 1, about)
+    def text(self) -> str:
+        """All of it, of all processes."""
+        lines = [line for each in self._figures for line in each.lines()]
+        lines += prometheus.fact("tagline_info", "what is served", self._about)
         return "\n".join(lines) + "\n"
 
 
 class Routes:
     """What is answered at each address."""
 
-    def __init__(self, served: Served, settings: Settings) -> None:
+    def __init__(self, served: Served, settings: Settings, metrics: Metrics) -> None:
         self.served = served
         self.settings = settings
-        self.metrics = Metrics()
+        self.metrics = metrics
         self._explaining = 0
         """Texts that are being explained: each is scored as often as it has words, so that few are at once."""
         self.batcher = Batcher(
-            served.predict, threads=settings.threads, most_waiting=settings.most_waiting, batch=settings.batch
+            served.predict, threads=1, most_waiting=settings.most_waiting, batch=settings.batch,
+            see_batch=metrics.batches.see, see_waiting=metrics.waiting.set,
         )  # fmt: skip
 
     async def predict(self, request: Request) -> Response:
@@ -136,7 +139,7 @@ class Routes:
         found = await _answered(self.batcher, asked.texts, sets=asked.sets, timeout_s=timeout_s)
         for prediction in found:
             for label in prediction.labels if prediction.labels is not None else (str(prediction.label),):
-                self.metrics.answers.add(label=label)
+                self.metrics.answers.add(label)
         return _json(wire.answer(asked, found))
 
     async def explain(self, request: Request) -> Response:
@@ -146,7 +149,7 @@ class Routes:
         label = json.loads(body).get("label")
         if len(asked.texts) != 1 or label not in self.served.manifest.labels:
             raise Refused(400, "explain takes one instance and a label of this bundle")
-        if self._explaining >= self.settings.threads:
+        if self._explaining:
             raise Refused(429, "other texts are being explained; try again in a moment")
         self._explaining += 1
         try:
@@ -165,8 +168,7 @@ class Routes:
 
     async def measured(self, _: Request) -> Response:
         """For Prometheus."""
-        text = self.metrics.text(self.batcher, self.served.manifest)
-        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+        return Response(self.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def playground(self, _: Request) -> Response:
         """A page to try it on."""
@@ -177,39 +179,40 @@ class Routes:
         )  # fmt: skip
         return Response(page, media_type="text/html")
 
+    async def described(self, _: Request) -> Response:
+        """These routes, for programs."""
+        return _json(_openapi(self.served, self.settings))
+
+    async def docs(self, _: Request) -> Response:
+        """These routes, for people."""
+        return Response(pages.api_page(_openapi(self.served, self.settings)), media_type="text/html")
+
     async def _body(self, request: Request) -> bytes:
         _authorise(request, self.settings.token)
         return await _body(request, self.settings.limits.body_bytes)
 
 
-def application(served: Served, settings: Settings) -> FastAPI:
+def application(served: Served, settings: Settings, metrics: Metrics) -> Starlette:
     """A bundle's routes as an application."""
-    routes = Routes(served, settings)
+    routes = Routes(served, settings, metrics)
 
     @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
         yield
         await routes.batcher.close()
 
-    app = FastAPI(title="Tagline", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
-    for method, path, answer in (
-        ("POST", settings.predict_route, routes.predict),
-        ("POST", "/explain", routes.explain),
-        ("GET", settings.health_route, routes.health),
-        ("GET", "/info", routes.info),
-        ("GET", "/metrics", routes.measured),
-    ):
-        summary = (answer.__doc__ or "").split("\n")[0]
-        guarded = _guarded(answer, path, routes)
-        app.add_api_route(path, guarded, methods=[method], summary=summary, response_model=None)
-    described = app.openapi
-    app.openapi = lambda: _described(described(), served, settings)  # type: ignore[method-assign]
-
-    async def docs(_: Request) -> Response:
-        return Response(pages.api_page(app.openapi()), media_type="text/html")
-
-    for path, answer in (("/docs", docs), ("/", routes.playground)):
-        app.add_route(path, _guarded(answer, path, routes), methods=["GET"], include_in_schema=False)
+    answers = {
+        settings.predict_route: routes.predict, "/explain": routes.explain, settings.health_route: routes.health,
+        "/info": routes.info, "/metrics": routes.measured, "/openapi.json": routes.described, "/docs": routes.docs,
+        "/": routes.playground,
+    }  # fmt: skip
+    posted = (settings.predict_route, "/explain")
+    found = [
+        Route(path, _guarded(answer, path, routes), methods=["POST" if path in posted else "GET"])
+        for path, answer in answers.items()
+    ]
+    app = Starlette(routes=found, lifespan=lifespan)
+    app.state.is_leaving = False
     return app
 
 
@@ -236,7 +239,9 @@ def _guarded(
             response = _error(500, "this is a bug in Tagline; the log has the request's id")
         seconds = time.perf_counter() - begun
         response.headers["x-request-id"] = request_id
-        routes.metrics.requests.add(route=path, status=str(response.status_code))
+        if request.app.state.is_leaving:
+            response.headers["connection"] = "close"
+        routes.metrics.requests.add(path, str(response.status_code))
         if path == routes.settings.predict_route:
             routes.metrics.seconds.see(seconds)
         if path == routes.settings.predict_route or response.status_code >= 500:
@@ -313,33 +318,58 @@ def _info(served: Served) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _described(document: dict[str, Any], served: Served, settings: Settings) -> dict[str, Any]:
-    """OpenAPI's document with the bodies, which are read by `wire` and not by the framework."""
+def _openapi(served: Served, settings: Settings) -> dict[str, Any]:
+    """The routes as an OpenAPI document."""
     problem = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
-    refused = {"description": "refused", "content": {"application/json": {"schema": problem}}}
-    operation = document["paths"][settings.predict_route]["post"]
-    request = wire.request_schema(settings.limits)
+    refused = {"description": "refused", "content": _as_json({"schema": problem})}
     text = ["a first text", "a second text"] if served.manifest.pair else "a text"
-    content = {"schema": request, "example": {"instances": [text], "parameters": {}}}
-    operation["requestBody"] = {"required": True, "content": {"application/json": content}}
     answer = wire.answer_schema(served.manifest.labels, task=served.manifest.task)
     inputs = {"type": "array", "description": "to inputs: labels with their scores"}
-    schema = {"anyOf": [answer, inputs]}
-    operation["responses"] = {
-        "200": {"description": "answers", "content": {"application/json": {"schema": schema}}},
-        **dict.fromkeys(("400", "401", "408", "413", "429", "500", "503"), refused),
-    }
+    pushes = {"type": "object", "properties": {"pushes": {"type": "array"}}, "required": ["pushes"]}
     label = {"type": "string", "enum": list(served.manifest.labels)}
-    explain = document["paths"]["/explain"]["post"]
-    body = {
+    explained = {
         "type": "object",
         "required": ["instances", "label"],
-        "properties": {"instances": {"type": "array", "items": wire.TEXT_SCHEMA, "maxItems": 1}, "label": label},
+        "properties": {
+            "instances": {"type": "array", "items": wire.TEXT_SCHEMA, "minItems": 1, "maxItems": 1},
+            "label": label,
+        },
     }
-    content = {"schema": body, "example": {"instances": [text], "label": served.manifest.labels[0]}}
-    explain["requestBody"] = {"required": True, "content": {"application/json": content}}
-    explain["responses"] |= dict.fromkeys(("400", "401", "408", "413", "429", "500"), refused)
-    return document
+
+    def posted(summary: str, schema: Any, example: Any, answers: Any) -> dict[str, Any]:
+        return {"post": {
+            "summary": summary,
+            "requestBody": {"required": True, "content": _as_json({"schema": schema, "example": example})},
+            "responses": {
+                "200": {"description": "answers", "content": _as_json({"schema": answers})},
+                **dict.fromkeys(map(str, STATUSES[1:]), refused),
+            },
+        }}  # fmt: skip
+
+    def got(summary: str, kind: str) -> dict[str, Any]:
+        return {"get": {"summary": summary, "responses": {"200": {"description": summary, "content": {kind: {}}}}}}
+
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Tagline", "version": __version__},
+        "paths": {
+            settings.predict_route: posted(
+                "Answers for texts.", wire.request_schema(settings.limits),
+                {"instances": [text], "parameters": {}}, {"anyOf": [answer, inputs]},
+            ),
+            "/explain": posted(
+                "The words that push a text towards a label.", explained,
+                {"instances": [text], "label": served.manifest.labels[0]}, pushes,
+            ),
+            settings.health_route: got("200 once it can answer.", "application/json"),
+            "/info": got("What is served.", "application/json"),
+            "/metrics": got("For Prometheus.", "text/plain"),
+        },
+    }  # fmt: skip
+
+
+def _as_json(content: Any) -> dict[str, Any]:
+    return {"application/json": content}
 
 
 def _log(event: str, **facts: Any) -> None:
@@ -351,55 +381,72 @@ def _log(event: str, **facts: Any) -> None:
 
 
 class _Server(uvicorn.Server):
-    """A server that finishes what it has when told to stop, and serves a new bundle when told to reload."""
+    """A server that finishes what it has when told to stop, and says when it has begun."""
 
-    def __init__(self, config: uvicorn.Config, served: Served) -> None:
-        super().__init__(config)
-        self._served = served
+    def __init__(self, app: Starlette, ready: prefork.Ready, *, timeout_s: float) -> None:
+        super().__init__(uvicorn.Config(
+            app, log_level="warning", access_log=False, lifespan="on", server_header=False,
+            timeout_graceful_shutdown=int(timeout_s),
+        ))  # fmt: skip
+        self._app = app
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to accept connections."""
+        await super().startup(sockets)
+        asyncio.get_running_loop().add_signal_handler(prefork.LEAVE, self._leave)
+        self._ready()
+
+    def _leave(self) -> None:
+        """Others serve now: whoever is still connected here is told to come again with the next answer."""
+        for each in self.servers:
+            each.close()
+        self._app.state.is_leaving = True
+        asyncio.get_running_loop().call_later(LEAVING_S, lambda: self.handle_exit(signal.SIGTERM, None))
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """SIGTERM and Ctrl-C end it in order and with success; SIGHUP reloads."""
-        before = {
-            number: signal.signal(number, self._told)
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-        }  # fmt: skip
+        """SIGTERM and Ctrl-C end it in order and with success."""
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             yield
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def _told(self, number: int, frame: FrameType | None) -> None:
-        if number != signal.SIGHUP:
-            self.handle_exit(number, frame)
-            return
-        with suppress(RuntimeError):  # no loop: it is not serving yet
-            loop = asyncio.get_running_loop()
-            loop.call_soon_threadsafe(lambda: loop.run_in_executor(None, self._reload))
-
-    def _reload(self) -> None:
-        try:
-            self._served.reload()
-        except TaglineError as error:
-            _log("reload failed", problem=error.message, serving=self._served.manifest.fingerprint[:16], status=500)
-        else:
-            _log("reloaded", fingerprint=self._served.manifest.fingerprint[:16])
-
 
 def serve(bundle: str | Path, settings: Settings | None = None) -> None:
     """Serve a bundle until told to stop."""
     chosen = settings or Settings.of(os.environ)
-    served = Served(Path(bundle))
-    config = uvicorn.Config(
-        application(served, chosen), host=chosen.host, port=chosen.port, log_level="warning", access_log=False,
-        timeout_graceful_shutdown=int(chosen.timeout_s), lifespan="on", server_header=False, loop="auto", http="auto",
-    )  # fmt: skip
-    server = _Server(config, served)
-    _log("serving", address=f"http://{chosen.host}:{chosen.port}", bundle=str(bundle), family=served.manifest.family)
-    try:
-        server.run()
-    except SystemExit as error:  # uvicorn has said why it could not start
-        hint = "is something else listening there? --port takes another"
-        raise PlaceError(f"cannot serve on {chosen.host}:{chosen.port}", hint=hint) from error
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would not survive a fork; processes are enough
+    processes, threads = _shared_out(Bundle.load(bundle), chosen.workers)
+    sockets = prefork.bound(chosen.host, chosen.port, count=processes)
+
+    def prepare() -> prefork.Work:
+        opened = Bundle.load(bundle)
+        # Threads do not survive a fork, and torch has some whatever it is told: then each process loads for itself.
+        loaded = Served(opened, threads=threads) if threads == 1 and not opened.needs_torch else None
+        metrics = Metrics(opened.manifest, chosen, processes=processes)
+
+        def work(on: socket.socket, number: int, ready: prefork.Ready) -> None:
+            metrics.slots.own = number
+            app = application(loaded or Served(opened, threads=threads), chosen, metrics)
+            _Server(app, ready, timeout_s=chosen.timeout_s).run(sockets=[on])
+
+        return work
+
+    address = f"http://{chosen.host}:{sockets[0].getsockname()[1]}"
+    crew = prefork.Crew(sockets, prepare, say=_log)
+    _log("serving", address=address, bundle=str(bundle), processes=processes)
+    crew.run()
     _log("stopped")
+
+
+def _shared_out(bundle: Bundle, workers: int) -> tuple[int, int]:
+    """How many processes, and how many threads work on a text in each."""
+    cores = len(os.sched_getaffinity(0))
+    if bundle.needs_torch:
+        return workers or 1, 1
+    together = compiled.threads_on_a_text(bundle.directory, bundle.manifest.runtime, cores=cores)
+    processes = workers or max(cores // together, 1)
+    return processes, max(min(together, cores // processes), 1)

@@ -1,5 +1,6 @@
 """The README's and the docs' commands are run, and what they show is what comes out."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -45,13 +46,18 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def environment(place: Path) -> dict[str, str]:
+    """A new user's, but for how many threads a process may use beside the other tests."""
+    threads = {name: value for name, value in os.environ.items() if name == "OMP_NUM_THREADS"}
+    return {"PATH": f"{place / 'bin'}:/usr/bin:/bin", "COLUMNS": "100", **threads}
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_the_commands_of_a_page_do_what_it_shows(page: str, place: Path) -> None:
-    path = f"{place / 'bin'}:/usr/bin:/bin"
     for block in blocks(ROOT / page, "console"):
         for command, shown, code in commands(block):
             done = subprocess.run(
-                ["sh", "-c", command], cwd=place, env={"PATH": path, "COLUMNS": "100"},
+                ["sh", "-c", command], cwd=place, env=environment(place),
                 capture_output=True, text=True, check=False,
             )  # fmt: skip
             assert done.returncode == code, f"{command}\n{done.stderr}"
@@ -87,7 +93,7 @@ def same(shown: list[str], printed: list[str], command: str) -> None:
 
 def test_the_demo_runs(place: Path) -> None:
     done = subprocess.run(
-        ["sh", str(place / "examples" / "demo.sh")], env={"PATH": f"{place / 'bin'}:/usr/bin:/bin"},
+        ["sh", str(place / "examples" / "demo.sh")], env=environment(place),
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -1,16 +1,21 @@
 """A bundle served by a real process, asked by real requests."""
 
 import json
+import os
 import random
+import re
 import shutil
 import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 import tagline
@@ -163,24 +168,79 @@ def test_told_to_stop_it_finishes_what_it_has_and_ends_with_0(runs: dict[str, ta
         assert len(found[0][1]["predictions"]) == 900
 
 
-def test_a_new_bundle_takes_the_place_of_the_old_one_without_a_pause(
+def test_a_new_bundle_takes_the_place_of_the_old_one_and_nobody_notices(
     runs: dict[str, tagline.Run], tmp_path: Path
 ) -> None:
+    """Four connections that are kept open ask all the time, and each request is answered: by the old or by the new."""
     place = tmp_path / "bundle"
     shutil.copytree(runs["single"].bundle, place)
-    with serving(place) as server:
-        old = json.loads(server.get("/info")[1])
+    kinds: list[list[str]] = [[] for _ in range(4)]
+    is_over = threading.Event()
+
+    def ask(kind: list[str]) -> None:
+        with httpx.Client(base_url=server.address) as client:
+            while not is_over.is_set():
+                answer = client.post("/predict", json={"instances": [TEXT]})
+                assert answer.status_code == 200
+                kind.append("multi" if "labels" in answer.json()["predictions"][0] else "single")
+
+    with serving(place, "--workers", "2") as server, ThreadPoolExecutor(4) as pool:
+        asking = [pool.submit(ask, kind) for kind in kinds]
         shutil.rmtree(place)
         server.process.send_signal(signal.SIGHUP)
-        assert server.ask({"instances": [TEXT]})[0] == 200, "what cannot be loaded changes nothing"
+        server.wait_for_log("reload failed")
+        assert all(kind == "single" for each in kinds for kind in each), "what cannot be loaded changes nothing"
         shutil.copytree(runs["multi"].bundle, place)
         server.process.send_signal(signal.SIGHUP)
-        for _ in range(1000):
-            status, body = server.ask({"instances": [TEXT]})
-            assert status == 200
-            if "labels" in body["predictions"][0]:
-                break
-        assert json.loads(server.get("/info")[1]) != old
+        server.wait_for_log('"reloaded"')
+        while not all("multi" in each[-1:] for each in kinds) and not any(task.done() for task in asking):
+            pass
+        is_over.set()
+        for task in asking:
+            task.result()
+        assert server.stop() == 0
+
+
+def test_a_process_that_is_killed_is_replaced(runs: dict[str, tagline.Run]) -> None:
+    with serving(runs["single"].bundle, "--workers", "2") as server:
+        children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children")
+        first = children.read_text().split()
+        assert len(first) == 2
+        time.sleep(1.1)  # one that ends sooner than that is not replaced
+        os.kill(int(first[0]), signal.SIGKILL)
+        server.wait_for_log("a process ended")
+        for _ in range(20):
+            assert server.ask({"instances": [TEXT]})[0] == 200
+        assert len(children.read_text().split()) == 2
+        assert server.stop() == 0
+
+
+def test_processes_go_when_their_parent_is_killed(runs: dict[str, tagline.Run]) -> None:
+    with serving(runs["single"].bundle, "--workers", "2") as server:
+        children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children").read_text().split()
+        server.process.kill()
+        for pid in children:
+            while is_alive(pid):
+                time.sleep(0.05)
+
+
+def is_alive(pid: str) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_figures_are_those_of_all_processes(runs: dict[str, tagline.Run]) -> None:
+    with serving(runs["single"].bundle, "--workers", "3") as server:
+        for _ in range(30):
+            server.ask({"instances": [TEXT, TEXT]})
+        for _ in range(5):
+            shown = server.get("/metrics")[1]
+            assert 'tagline_requests_total{route="/predict",status="200"} 30' in shown
+            assert "tagline_request_seconds_count 30" in shown
+            counted = re.findall(r"tagline_answers_total\{.*\} (\d+)", shown)
+            assert sum(map(int, counted)) == 60
 
 
 def test_a_client_that_sends_slowly_or_goes_away_harms_nobody(server: Server) -> None:

@@ -14,7 +14,7 @@ ORDER = (
     "language_models", "metrics", "intervals", "calibration", "decisions", "words", "compiled", "bundle", "predictor",
     "batch", "baselines", "exports", "label_errors", "mistakes", "held_out", "slices", "gates", "advice", "report",
     "cards", "exporting", "charts", "evaluation", "runs", "pages", "comparison", "wire", "queueing", "prometheus",
-    "server", "locks", "trackers", "training", "learning_curve", "console", "cli",
+    "prefork", "server", "locks", "trackers", "training", "learning_curve", "console", "cli",
 )  # fmt: skip
 READERS = ("delimited", "jsonlines", "lines", "automl", "parquet", "hub")
 """Inside readers/: a file imports only the contract and what stands before it."""
@@ -27,7 +27,7 @@ SHARED = {"models": (
 """What several plug-ins of a kind are made of: it may be imported by them, and by what stands after it here."""
 HEAVY = {
     "torch": {"models"}, "transformers": {"models"}, "peft": {"models"}, "sklearn": set(), "scipy": set(),
-    "optuna": set(), "google": {"gcp", "rehearsal"}, "fastapi": {"server", "rehearsal"},
+    "optuna": set(), "google": {"gcp", "rehearsal"}, "starlette": {"server", "rehearsal"},
     "uvicorn": {"server", "rehearsal"}, "pyarrow": {"dataset", "texts"}, "rich": set(), "datasets": set(),
     "tensorboard": {"trackers"}, "wandb": {"trackers"}, "mlflow": {"trackers"},
 }  # fmt: skip

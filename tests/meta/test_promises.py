@@ -34,7 +34,7 @@ NOT_FOR_HELP = (
     "pyarrow",
     "pydantic",
     "rich",
-    "fastapi",
+    "starlette",
 )
 QUICK = ("model.family=linear", "model.max_features=500", "model.strength=4.0")
 

@@ -26,7 +26,8 @@ class Slow:
 
 
 def batcher(predict: Any, **settings: int) -> Batcher:
-    return Batcher(predict, **({"threads": 1, "most_waiting": 5, "batch": 4} | settings))
+    chosen = {"threads": 1, "most_waiting": 5, "batch": 4} | settings
+    return Batcher(predict, **chosen, see_batch=lambda _: None, see_waiting=lambda _: None)
 
 
 def test_what_waits_is_answered_together_and_each_gets_its_own() -> None:

@@ -13,7 +13,7 @@ def serve(
     bundle: BundleName = "",
     host: Annotated[str | None, typer.Option("--host", help="To listen on; 127.0.0.1 where none is given.")] = None,
     port: Annotated[int | None, typer.Option("--port", min=1, max=65535, help="8080, or AIP_HTTP_PORT.")] = None,
-    threads: Annotated[int | None, typer.Option("--threads", min=1, help="That predict; one a core.")] = None,
+    workers: Annotated[int | None, typer.Option("--workers", min=1, help="Processes; one a core.")] = None,
     timeout: Annotated[float | None, typer.Option("--timeout", min=0.1, help="Seconds a request may take.")] = None,
     runs: Runs = Path("runs"),
     json: Json = False,
@@ -27,5 +27,5 @@ def serve(
     name = bundle or os.environ.get("AIP_STORAGE_URI", "")
     if not name:
         raise SpecError("no bundle to serve", hint="tagline serve BUNDLE, or AIP_STORAGE_URI")
-    settings = server.Settings.of(os.environ, host=host, port=port, threads=threads, timeout_s=timeout)
+    settings = server.Settings.of(os.environ, host=host, port=port, workers=workers, timeout_s=timeout)
     server.serve(find_bundle(name, runs), settings)
