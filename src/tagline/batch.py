@@ -1,58 +1,91 @@
-"""A file of texts in, the same rows with answers out."""
+"""A file of texts in, the same rows with answers out: in parts, by several processes, and from where it was stopped."""
 
-import csv
 import json
+import multiprocessing
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, islice
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from tagline import storage
+from tagline import readers, storage
 from tagline.bundle import Bundle
 from tagline.errors import DataError, PlaceError, SpecError
-from tagline.predictor import Predictor
+from tagline.predictor import Predictor, shared_out
+from tagline.processes import end_with_parent
 from tagline.readers import BadRows, Batch, Layout, Source, batches, inspect
+from tagline.tables import TABLES, Row, check_parquet
 
 OURS = ("label", "labels", "score", "scores", "abstained", "set")
 """Keys of an answer; an input column of the same name is kept as `input_...`."""
+ROWS_A_PART = 2048
+FEWEST_ROWS = 4 * ROWS_A_PART
+"""For which it pays to start other processes."""
 
-ROWS_A_GROUP = 10_000
+Event = dict[str, Any]
 
-Row = dict[str, Any]
+
+@dataclass(frozen=True)
+class Part:
+    """Some rows that follow each other, and which of all parts they are."""
+
+    number: int
+    rows: Batch
 
 
 def predict_file(
-    bundle: Bundle, source: str, output: str | Path, *, text: Sequence[str] = (), sets: float | None = None
-) -> None:
-    """Answer every row of a file into another, whole or not at all."""
-    suffix = Path(output).suffix.lower()
-    if suffix not in WRITERS:
-        raise SpecError(f"cannot write {output}: no such format", hint=f"one of: {', '.join(WRITERS)}")
-    if not storage.is_utf8(str(output)):
-        raise SpecError("the output's name is not UTF-8", hint="name another")
-    if source != storage.STANDARD_INPUT and Path(output).exists() and Path(output).samefile(source):
-        raise SpecError(f"{output} is also the input", hint="write the answers to another file")
-    with storage.writing(storage.local(output)) as file:
-        WRITERS[suffix](answered(bundle, source, text=text, sets=sets), file)
+    bundle: Bundle, source: str, output: str | Path, *, text: Sequence[str] = (), sets: float | None = None,
+    workers: int = 0,
+) -> Event:  # fmt: skip
+    """Answer every row of a file into another; returns how many there were."""
+    *_, last = answering(bundle, source, output, text=text, sets=sets, workers=workers)
+    return last
+
+
+def answering(
+    bundle: Bundle, source: str, output: str | Path, *, text: Sequence[str] = (), sets: float | None = None,
+    workers: int = 0,
+) -> Iterator[Event]:  # fmt: skip
+    """Answer every row of a file into another, whole or not at all, as events that tell how far it has come.
+
+    Parts that are answered wait in a directory beside the output, so that the same command goes on where it was
+    stopped. Rows that cannot be read are listed with their reasons in a file of their own.
+    """
+    target = _checked(source, output)
+    found = inspect(source, Layout())
+    columns = text_columns(bundle, found, text)
+    work = _Work(bundle, found, target, columns=columns, sets=sets)
+    processes, threads = shared_out(bundle, workers)
+    estimate = readers.estimated_rows(found)
+    if not workers and (estimate or 0) < FEWEST_ROWS:
+        processes, threads = 1, 0
+    with work.begun() as is_done:
+        yield {"event": "started", "rows": 0, "total": estimate, "done_before": len(is_done)}
+        answers = work.alone(threads) if processes == 1 else work.together(processes, threads)
+        rows, before = 0, list[int]()
+        for part, more in answers(work.missing(is_done, before)):
+            rows += more
+            yield {"event": "part", "part": part, "rows": rows, "total": estimate, "rows_before": sum(before)}
+        yield {"event": "finished", "output": str(target), **work.finish()}
 
 
 def answered(
     bundle: Bundle, address: str, *, text: Sequence[str] = (), sets: float | None = None
 ) -> Iterator[Row]:  # fmt: skip
-    """Each row of a file with its own columns and its answer."""
-    predictor = Predictor.of(bundle)
+    """Each row of a file with its own columns and its answer, as soon as it is known; a bad row stops it."""
     source = inspect(address, Layout())
-    columns = text_columns(bundle, source, text)
-    bad = BadRows("stop", hint="mend them: every row gets an answer, or none does")
-    names, rows = _own_names(source.columns), 0
+    answer = _Answer(Predictor.of(bundle), source, text_columns(bundle, source, text), sets)
+    bad = BadRows("stop", hint="mend them, or give --output: bad rows are listed beside it, and the others answered")
+    rows = 0
     for batch in batches(source, bad=bad):
         rows += len(batch.lines)
-        texts = list(_texts(batch, columns))
-        for index, prediction in enumerate(predictor.predict(texts, sets=sets)):
-            yield _own_columns(batch, index, names) | prediction.to_dict()
+        yield from answer(batch)
     bad.settle()
     if not rows:
-        raise DataError(f"{address} has no row to answer", hint="is it the right file?")
+        raise _no_row(address)
 
 
 def text_columns(bundle: Bundle, source: Source, named: Sequence[str] = ()) -> tuple[str, ...]:
@@ -69,12 +102,211 @@ def text_columns(bundle: Bundle, source: Source, named: Sequence[str] = ()) -> t
     raise SpecError(f'{source.name} has no column "{missing}"; it has: {", ".join(source.columns)}', hint=hint)
 
 
+class _Answer:
+    """Rows in, rows with answers out."""
+
+    def __init__(self, predictor: Predictor, source: Source, columns: Sequence[str], sets: float | None) -> None:
+        self._predictor, self._columns, self._sets = predictor, columns, sets
+        self._names = own_names(source.columns)
+
+    def __call__(self, batch: Batch) -> Iterator[Row]:
+        predictions = self._predictor.predict(list(_texts(batch, self._columns)), sets=self._sets)
+        for index, prediction in enumerate(predictions):
+            yield _own_columns(batch, index, self._names) | prediction.to_dict()
+
+
+class _Work:
+    """One file to answer, and the directory in which its answered parts wait."""
+
+    def __init__(
+        self, bundle: Bundle, source: Source, target: Path, *, columns: Sequence[str], sets: float | None
+    ) -> None:  # fmt: skip
+        self._bundle, self._source, self._target = bundle, source, target
+        self._columns, self._sets = columns, sets
+        self._table = TABLES[target.suffix.lower()]
+        manifest = bundle.manifest
+        answer = ["labels"] if manifest.task == "multi" else ["label", "score"]
+        self._header = [*own_names(source.columns).values(), *answer, "abstained", *(["set"] if sets else [])]
+        self.parts = target.with_name(f"{target.name}.parts")
+        self._side = target.with_name(f"{target.name}.bad.jsonl")
+        self._facts = {
+            "bundle": manifest.sha256, "input": source.name, "stamp": list(source.stamp), "columns": list(columns),
+            "sets": sets, "rows": ROWS_A_PART,
+        }  # fmt: skip
+        self._rows = self._bad = self._count = 0
+
+    def begun(self) -> "_Begun":
+        """The directory of the parts, held while it is used."""
+        can_resume = self._source.name != storage.STANDARD_INPUT
+        return _Begun(self.parts, self._facts, can_resume=can_resume)
+
+    def missing(self, is_done: set[int], skipped: list[int]) -> Iterator[Part]:
+        """The parts that are not answered yet; bad rows are listed on the way, and rows that are answered counted."""
+        bad = BadRows("skip")
+        with storage.writing(self.parts / "bad") as side:
+            for number, rows in enumerate(_in_parts(batches(self._source, bad=bad))):
+                self._rows += len(rows.lines)
+                self._count = number + 1
+                self._list(bad, side)
+                if number in is_done:
+                    skipped.append(len(rows.lines))
+                else:
+                    yield Part(number, rows)
+            self._list(bad, side)
+        if not self._rows:
+            raise _no_row(self._source.name)
+
+    def _list(self, bad: BadRows, side: Any) -> None:
+        for row in bad.rows:
+            line = {"file": row.file, "line": row.line, "reason": row.reason}
+            side.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
+        self._bad += len(bad.rows)
+        bad.rows.clear()
+
+    def alone(self, threads: int) -> Any:
+        """Answer parts in this process."""
+        return lambda parts: map(_Desk(self, threads), parts)
+
+    def together(self, processes: int, threads: int) -> Any:
+        """Answer parts in so many processes; a few wait for each, so that memory does not grow with the file."""
+
+        def answers(parts: Iterator[Part]) -> Iterator[tuple[int, int]]:
+            context = multiprocessing.get_context("spawn")
+            with ProcessPoolExecutor(processes, context, _sit_down, (self, threads, os.getpid())) as pool:
+                running: set[Future[tuple[int, int]]] = set()
+                try:
+                    for part in parts:
+                        running.add(pool.submit(_answer_part, part))
+                        if len(running) >= 2 * processes:
+                            done, running = wait(running, return_when=FIRST_COMPLETED)
+                            yield from (each.result() for each in done)
+                    while running:
+                        done, running = wait(running, return_when=FIRST_COMPLETED)
+                        yield from (each.result() for each in done)
+                except BrokenProcessPool as error:
+                    hint = "run the same command again: it goes on from here; --workers 1 needs less memory"
+                    raise PlaceError("a process that predicts was ended from outside", hint=hint) from error
+                finally:
+                    pool.shutdown(wait=True, cancel_futures=True)
+
+        return answers
+
+    def answer(self, predictor: Predictor) -> _Answer:
+        """What answers a part's rows."""
+        return _Answer(predictor, self._source, self._columns, self._sets)
+
+    def predictor(self, threads: int) -> Predictor:
+        """The bundle, loaded."""
+        return Predictor.of(self._bundle, threads=threads)
+
+    def write(self, part: Part, rows: Iterator[Row]) -> None:
+        """Keep a part, whole or not at all."""
+        with storage.writing(self.parts / f"{part.number:08d}") as file:
+            self._table.write(rows, self._header, file)
+
+    def finish(self) -> dict[str, Any]:
+        """Join the parts to the output, and say how many rows there were."""
+        with storage.writing(self._target) as file:
+            self._table.join([self.parts / f"{n:08d}" for n in range(self._count)], self._header, file)
+        if self._bad:
+            (self.parts / "bad").replace(self._side)
+        else:
+            self._side.unlink(missing_ok=True)
+        storage.remove_directory(self.parts)
+        return {"rows": self._rows, "bad_rows": self._bad, **({"bad_rows_in": str(self._side)} if self._bad else {})}
+
+
+class _Begun:
+    """A directory of parts, held by one process; what is in it counts if it is of the same work."""
+
+    def __init__(self, directory: Path, facts: Mapping[str, Any], *, can_resume: bool) -> None:
+        self._directory, self._facts, self._can_resume = directory, facts, can_resume
+        self._held = ExitStack()
+
+    def __enter__(self) -> set[int]:
+        with storage.disk_errors(self._directory):
+            self._directory.mkdir(parents=True, exist_ok=True)
+        self._held.enter_context(storage.held(self._directory))
+        facts = self._directory / "work.json"
+        kept = json.loads(facts.read_text("utf-8")) if facts.is_file() else None
+        if kept != self._facts or not self._can_resume:
+            for old in self._directory.glob("[0-9]*"):
+                old.unlink()
+            storage.write_text(facts, json.dumps(self._facts))
+        return {int(path.name) for path in self._directory.glob("[0-9]*")}
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Parts stay for the next time, unless there is nothing to go on with."""
+        with self._held:
+            is_hopeless = kind is not None and issubclass(kind, DataError | SpecError)
+            if self._directory.exists() and (is_hopeless or not self._can_resume or not self._has_parts()):
+                storage.remove_directory(self._directory)
+
+    def _has_parts(self) -> bool:
+        return any(self._directory.glob("[0-9]*"))
+
+
+class _Desk:
+    """Where parts are answered: a work, and its bundle loaded."""
+
+    def __init__(self, work: _Work, threads: int) -> None:
+        self._work = work
+        self._answer = work.answer(work.predictor(threads))
+
+    def __call__(self, part: Part) -> tuple[int, int]:
+        """Answer a part and keep it; returns its number and its rows."""
+        self._work.write(part, self._answer(part.rows))
+        return part.number, len(part.rows.lines)
+
+
+_desk: list[_Desk] = []
+"""Of a process that was started to predict."""
+
+
+def _sit_down(work: _Work, threads: int, parent: int) -> None:
+    end_with_parent(parent)
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # there is a process for each core already
+    _desk.append(_Desk(work, threads))
+
+
+def _answer_part(part: Part) -> tuple[int, int]:
+    return _desk[0](part)
+
+
+def _checked(source: str, output: str | Path) -> Path:
+    """The path to write to; refused before anything is read."""
+    suffix = Path(output).suffix.lower()
+    if suffix not in TABLES:
+        raise SpecError(f"cannot write {output}: no such format", hint=f"one of: {', '.join(TABLES)}")
+    if suffix == ".parquet":
+        check_parquet()
+    if not storage.is_utf8(str(output)):
+        raise SpecError("the output's name is not UTF-8", hint="name another")
+    if source != storage.STANDARD_INPUT and Path(output).exists() and Path(output).samefile(source):
+        raise SpecError(f"{output} is also the input", hint="write the answers to another file")
+    target = storage.local(output)
+    if target.is_dir():
+        raise PlaceError(f"cannot write {target}: it is a directory")
+    return target
+
+
+def _no_row(address: str) -> DataError:
+    return DataError(f"{address} has no row to answer", hint="is it the right file?")
+
+
+def _in_parts(found: Iterator[Batch]) -> Iterator[Batch]:
+    for batch in found:
+        for first in range(0, len(batch.lines), ROWS_A_PART):
+            some = slice(first, first + ROWS_A_PART)
+            yield Batch(batch.lines[some], {name: cells[some] for name, cells in batch.columns.items()})
+
+
 def _texts(batch: Batch, columns: Sequence[str]) -> Iterator[Any]:
     cells = [[cell if isinstance(cell, str) else " ".join(cell or ()) for cell in batch.columns[c]] for c in columns]
     return iter(cells[0]) if len(cells) == 1 else zip(*cells, strict=True)
 
 
-def _own_names(columns: Sequence[str]) -> dict[str, str]:
+def own_names(columns: Sequence[str]) -> dict[str, str]:
     """Under which name each input column is kept."""
     names = {name: name for name in columns if name not in OURS}
     for name in columns:
@@ -90,58 +322,3 @@ def _own_columns(batch: Batch, index: int, names: Mapping[str, str]) -> Row:
     return {
         names[name]: list(c) if isinstance(c := cells[index], tuple) else c for name, cells in batch.columns.items()
     }
-
-
-def _write_jsonl(rows: Iterator[Row], file: IO[bytes]) -> None:
-    for row in rows:
-        file.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
-
-
-def _write_csv(rows: Iterator[Row], file: IO[bytes], *, delimiter: str = ",") -> None:
-    writer: csv.DictWriter[str] | None = None
-    for row in map(_flat, rows):
-        if writer is None:
-            writer = csv.DictWriter(_Lines(file), list(row), delimiter=delimiter, lineterminator="\r\n")
-            writer.writeheader()
-        writer.writerow(row)
-
-
-class _Lines:
-    """Where a CSV writer writes: rows end in a line feed. (A writer told so itself leaves a lone CR unquoted.)"""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-
-    def write(self, row: str) -> None:
-        self._file.write(row.removesuffix("\r\n").encode() + b"\n")
-
-
-def _write_tsv(rows: Iterator[Row], file: IO[bytes]) -> None:
-    _write_csv(rows, file, delimiter="\t")
-
-
-def _write_parquet(rows: Iterator[Row], file: IO[bytes]) -> None:
-    try:
-        import pyarrow as pa
-        from pyarrow.parquet import ParquetWriter
-    except ImportError as error:
-        hint = 'pip install "tagline[train]", or write csv or jsonl'
-        raise PlaceError("writing Parquet needs pyarrow, which is not installed", hint=hint) from error
-    flat = map(_flat, rows)
-    first = next(flat)
-    types = {"score": pa.float64(), "abstained": pa.bool_()}
-    schema = pa.schema([(name, types.get(name, pa.string())) for name in first])
-    with ParquetWriter(file, schema) as writer:
-        remaining = chain([first], flat)
-        while group := list(islice(remaining, ROWS_A_GROUP)):
-            writer.write_table(pa.Table.from_pylist(group, schema=schema))
-
-
-def _flat(row: Row) -> Row:
-    """A row for a table: several labels between bars, without the scores of all labels."""
-    flat = {name: "|".join(map(str, value)) if isinstance(value, list) else value for name, value in row.items()}
-    flat.pop("scores")
-    return flat | {"abstained": row.get("abstained", False)}
-
-
-WRITERS = {".jsonl": _write_jsonl, ".csv": _write_csv, ".tsv": _write_tsv, ".parquet": _write_parquet}

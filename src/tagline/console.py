@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 RED, YELLOW, BOLD, DIM = "31", "33", "1", "2"
 # Characters that a terminal obeys rather than shows: controls, directions of writing, and halves of characters.
 UNSAFE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+SAID_EVERY_S = 10.0
+"""Where there is no bar, so that a log is not flooded."""
 MARKS = {"error": ("✗", RED), "warning": ("!", YELLOW), "note": ("·", DIM)}
 
 
@@ -192,6 +194,54 @@ def show_suspects(suspects: Sequence[Mapping[str, Any]]) -> None:
     if len(suspects) > 50:
         out(f"... and {len(suspects) - 50} more; --json lists them all")
     out()
+
+
+class RowProgress:
+    """How many rows of a file are answered: a bar on a terminal, a line now and then elsewhere."""
+
+    def __init__(self) -> None:
+        self._bar: RichProgress | None = None
+        self._task: Any = None
+        self._begun = self._last_said = time.monotonic()
+
+    def __enter__(self) -> Self:
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn
+
+            self._bar = Progress(TextColumn("answering"), BarColumn(), TextColumn("{task.fields[note]}"),
+                                 console=Console(stderr=True), transient=True)  # fmt: skip
+            self._bar.start()
+            self._task = self._bar.add_task("", total=None, note="")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def show(self, event: Mapping[str, Any]) -> None:
+        """One event."""
+        if event["event"] == "started" and event["done_before"]:
+            say(f"going on with what was answered before ({event['done_before']:,} parts)")
+        if event["event"] != "part":
+            return
+        now = time.monotonic()
+        rows, before, total = event["rows"], event["rows_before"], event["total"]
+        note = _rows_note(rows, before, total, seconds=now - self._begun)
+        if self._bar is not None:
+            self._bar.update(self._task, completed=rows + before, total=total, note=note)
+        elif now - self._last_said > SAID_EVERY_S:
+            self._last_said = now
+            say(f"answered {note}")
+
+
+def _rows_note(rows: int, before: int, total: int | None, *, seconds: float) -> str:
+    """How many rows, those of earlier attempts included, how fast now, and how long still."""
+    rate = rows / max(seconds, 1e-9)
+    done = f"{rows + before:,} of about {total:,} rows" if total else f"{rows + before:,} rows"
+    note = f"{done}, {rate:,.0f} rows/s"
+    left_s = max(total - rows - before, 0) / rate if total else 0
+    return f"{note}, {_duration(round(left_s))} left" if left_s >= 1 else note
 
 
 class Progress:

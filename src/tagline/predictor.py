@@ -1,5 +1,6 @@
 """Bundle in, predictions out: what evaluation, command line, server and batch all use. Needs no torch."""
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from tagline import words
+from tagline import compiled, words
 from tagline.bundle import Bundle
 from tagline.decisions import DecisionLayer
 from tagline.errors import DataError, RunError
@@ -90,6 +91,16 @@ def scored(classifier: Scorer, texts: "Sequence[Text]", *, labels: int) -> Score
     if not np.isfinite(scores).all():
         raise RunError("the model's scores are not numbers", hint="lower training.learning_rate")
     return scores
+
+
+def shared_out(bundle: Bundle, workers: int = 0) -> tuple[int, int]:
+    """Into how many processes to share a bundle's work, unless told, and how many threads to give each."""
+    cores = len(os.sched_getaffinity(0))
+    if bundle.needs_torch:
+        return workers or 1, 0
+    together = compiled.threads_on_a_text(bundle.directory, bundle.manifest.runtime, cores=cores)
+    processes = workers or max(cores // together, 1)
+    return processes, max(min(together, cores // processes), 1)
 
 
 def load(bundle: str | Path) -> Predictor:

@@ -1,6 +1,5 @@
 """Processes that share one port and one loaded model: started, replaced and stopped without losing a request."""
 
-import ctypes
 import os
 import select
 import signal
@@ -14,13 +13,12 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from tagline.errors import PlaceError, TaglineError
+from tagline.processes import end_with_parent
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 LEAVE = signal.SIGUSR1
 """To a process that others have taken the place of: take no new connection, end those that are open, then yourself."""
 BACKLOG = 2048
-PR_SET_PDEATHSIG = 1
-"""Of Linux's prctl: the signal that a process gets when its parent is gone."""
 FAILED = 70
 SOON_S = 1.0
 """A process that ends that soon after it began to serve will not do better the next time."""
@@ -150,11 +148,9 @@ def _be(work: Work, on: socket.socket, number: int, tell_ready: int, *, parent: 
     """The life of a process, from the fork to its end; nothing of the parent's runs in it afterwards."""
     code = FAILED
     try:
-        if sys.platform == "linux":
-            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        end_with_parent(parent)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-        if os.getppid() == parent:
-            work(on, number, lambda: os.close(tell_ready) if os.write(tell_ready, b".") else None)
+        work(on, number, lambda: os.close(tell_ready) if os.write(tell_ready, b".") else None)
         code = 0
     except TaglineError as error:
         sys.stderr.write(f"{error.message}\n")

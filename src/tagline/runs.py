@@ -2,7 +2,6 @@
 
 import fcntl
 import json
-import os
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -161,20 +160,7 @@ class Run:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Keep every other process from writing this run; ends with the process, however that ends."""
-        with storage.disk_errors(self.directory / ".lock"):
-            lock = (self.directory / ".lock").open("a+")
-        with lock as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                file.seek(0)
-                holder = file.read().strip()
-                raise RunError(
-                    f"{self.directory} is in use by process {holder}", hint="wait for it, or stop it"
-                ) from error
-            file.truncate(0)
-            file.write(str(os.getpid()))
-            file.flush()
+        with storage.held(self.directory):
             for directory in (self.directory, self.directory / "checkpoints"):
                 storage.sweep(directory)
             yield
@@ -224,7 +210,7 @@ class Run:
             storage.remove_directory(self.directory)
 
     def _is_held(self) -> bool:
-        path = self.directory / ".lock"
+        path = self.directory / storage.LOCK
         if not path.exists():
             return False
         with path.open() as file:

@@ -22,11 +22,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tagline import __version__, compiled, pages, prefork, prometheus, wire
+from tagline import __version__, pages, prefork, prometheus, wire
 from tagline.bundle import Bundle, Manifest
 from tagline.errors import SpecError, TaglineError
 from tagline.models import Prediction
-from tagline.predictor import Predictor
+from tagline.predictor import Predictor, shared_out
 from tagline.prometheus import SECONDS, SIZES, Count, Histogram, Level
 from tagline.queueing import Batcher, Full
 from tagline.wire import Limits, Refused
@@ -419,7 +419,7 @@ def serve(bundle: str | Path, settings: Settings | None = None) -> None:
     """Serve a bundle until told to stop."""
     chosen = settings or Settings.of(os.environ)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would not survive a fork; processes are enough
-    processes, threads = _shared_out(Bundle.load(bundle), chosen.workers)
+    processes, threads = shared_out(Bundle.load(bundle), chosen.workers)
     sockets = prefork.bound(chosen.host, chosen.port, count=processes)
 
     def prepare() -> prefork.Work:
@@ -440,13 +440,3 @@ def serve(bundle: str | Path, settings: Settings | None = None) -> None:
     _log("serving", address=address, bundle=str(bundle), processes=processes)
     crew.run()
     _log("stopped")
-
-
-def _shared_out(bundle: Bundle, workers: int) -> tuple[int, int]:
-    """How many processes, and how many threads work on a text in each."""
-    cores = len(os.sched_getaffinity(0))
-    if bundle.needs_torch:
-        return workers or 1, 1
-    together = compiled.threads_on_a_text(bundle.directory, bundle.manifest.runtime, cores=cores)
-    processes = workers or max(cores // together, 1)
-    return processes, max(min(together, cores // processes), 1)

@@ -1,6 +1,7 @@
 """A path read, written and listed so that a file is there whole or not at all."""
 
 import errno
+import fcntl
 import glob
 import gzip
 import hashlib
@@ -18,9 +19,11 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
-from tagline.errors import DataError, PlaceError
+from tagline.errors import DataError, PlaceError, RunError
 
 STANDARD_INPUT = "-"
+LOCK = ".lock"
+"""The file by which a process holds a directory."""
 
 SCRATCH_PREFIX = ".tagline-"
 """What is being written starts with this; readers pass over it and `sweep` removes what a killed process left."""
@@ -156,6 +159,25 @@ def remove_directory(path: Path) -> None:
         doomed = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=path.parent)) / path.name
         path.rename(doomed)
         shutil.rmtree(doomed.parent)
+
+
+@contextmanager
+def held(directory: Path) -> Iterator[None]:
+    """Keep every other process from writing in a directory; ends with the process, however that ends."""
+    path = directory / LOCK
+    with disk_errors(path):
+        lock = path.open("a+")
+    with lock as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            file.seek(0)
+            holder = file.read().strip()
+            raise RunError(f"{directory} is in use by process {holder}", hint="wait for it, or stop it") from error
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
 
 
 def sweep(directory: Path, *, older_than_s: float = 0) -> None:

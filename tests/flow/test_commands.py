@@ -1,17 +1,19 @@
 """The commands as a person or a program calls them."""
 
+import csv
 import json
 import os
 import pty
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tagline import registry
+from tagline import batch, registry
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 QUICK = ("model.family=linear", "model.max_features=800", "model.strength=4.0")
@@ -281,3 +283,25 @@ def test_on_a_terminal_there_is_a_bar_and_elsewhere_plain_lines(tmp_path: Path) 
     plain = subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
     assert b"\x1b[" not in plain.stderr + plain.stdout
     assert b"step 8/8" in plain.stderr
+
+
+def test_predict_killed_goes_on_without_losing_or_repeating_a_row(
+    tagline: Command, place: Path, tmp_path: Path
+) -> None:
+    rows = 6 * batch.ROWS_A_PART
+    source, output = tmp_path / "in.csv", tmp_path / "out.csv"
+    source.write_text("id,message\n" + "".join(f"{n},where is parcel {n % 1000}\n" for n in range(rows)))
+    bundle = next((place / "messages.csv").glob("*/bundle"))
+    command = [sys.executable, "-m", "tagline", "predict", bundle, "--input", source, "--output", output]
+    killed = subprocess.Popen([*command, "--workers", "2"], stderr=subprocess.DEVNULL)
+    parts = tmp_path / "out.csv.parts"
+    while killed.poll() is None and len(list(parts.glob("[0-9]*"))) < 2:
+        time.sleep(0.01)
+    killed.kill()
+    killed.wait()
+    assert not output.exists(), "it was stopped half-way"
+    done = tagline("predict", bundle, "--input", source, "--output", output)
+    assert "going on with what was answered before" in done.err
+    with output.open() as file:
+        assert [row["id"] for row in csv.DictReader(file)] == [str(n) for n in range(rows)]
+    assert not parts.exists()

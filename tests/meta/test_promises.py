@@ -73,10 +73,11 @@ sys.exit(run(["predict", {str(run.bundle)!r}, "--input", source, "--output", out
 def test_a_bundle_is_served_where_only_the_base_install_is(support: Path, tmp_path: Path) -> None:
     run = tagline.train(str(support / "messages.csv"), *QUICK, runs=tmp_path)
     printed = run_bare(f"""
-from pathlib import Path
 from tagline import server
-served = server.Served(Path({str(run.bundle)!r}))
-server.application(served, server.Settings())
+from tagline.bundle import Bundle
+served = server.Served(Bundle.load({str(run.bundle)!r}), threads=1)
+settings = server.Settings()
+server.application(served, settings, server.Metrics(served.manifest, settings, processes=1))
 assert served.predictor.explain("my parcel", "delivery")
 print(served.predict(["Where is my parcel?"], 0.9)[0].label)
 """)

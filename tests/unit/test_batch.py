@@ -13,7 +13,7 @@ from pyarrow import parquet
 import tagline
 from tagline import batch
 from tagline.bundle import Bundle
-from tagline.errors import DataError, PlaceError, SpecError
+from tagline.errors import DataError, PlaceError, RunError, SpecError
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 FORMATS = ["jsonl", "csv", "tsv", "parquet"]
@@ -131,19 +131,24 @@ def test_half_a_character_does_not_stop_the_writing(suffix: str, bundle: Bundle,
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
-@pytest.mark.parametrize("existing", [None, "precious"])
-def test_a_bad_row_stops_it_with_nothing_half_written(
-    existing: str | None, suffix: str, bundle: Bundle, tmp_path: Path
-) -> None:
-    source = written(tmp_path, "id,message\n" + "1,fine\n" * 9000 + "only one field\n")
+def test_bad_rows_are_listed_beside_the_answers_of_the_others(suffix: str, bundle: Bundle, tmp_path: Path) -> None:
+    source = written(tmp_path, "id,message\n" + "1,fine\n" * 3000 + "only one field\n" + "2,good\n")
     output = tmp_path / "out" / f"out.{suffix}"
-    if existing:
-        output.parent.mkdir()
-        output.write_text(existing)
-    with pytest.raises(DataError, match=r"in\.csv:9002: 1 field where 2 are expected") as error:
-        batch.predict_file(bundle, source, output)
-    assert "data.bad_rows" not in error.value.hint, "predict has no such setting"
-    assert [path.read_text() for path in output.parent.iterdir()] == ([existing] if existing else [])
+    found = batch.predict_file(bundle, source, output)
+    assert (found["rows"], found["bad_rows"]) == (3001, 1)
+    assert [row["id"] for row in read_back(output)] == ["1"] * 3000 + ["2"]
+    bad = [json.loads(line) for line in Path(found["bad_rows_in"]).read_text().splitlines()]
+    assert bad == [{"file": source, "line": 3002, "reason": "1 field where 2 are expected"}]
+    assert sorted(path.name for path in output.parent.iterdir()) == [output.name, f"{output.name}.bad.jsonl"]
+    batch.predict_file(bundle, written(tmp_path, "message\nfine\n", "good.csv"), output)
+    assert [path.name for path in output.parent.iterdir()] == [output.name], "what is no longer true is gone"
+
+
+def test_on_standard_output_a_bad_row_stops_it(bundle: Bundle, tmp_path: Path) -> None:
+    source = written(tmp_path, "id,message\n" + "1,fine\n" * 9 + "only one field\n")
+    with pytest.raises(DataError, match=r"in\.csv:11: 1 field where 2 are expected") as error:
+        list(batch.answered(bundle, source))
+    assert "--output" in error.value.hint
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
@@ -185,7 +190,7 @@ def test_lists_in_the_input_are_kept(suffix: str, bundle: Bundle, tmp_path: Path
 
 
 def test_parquet_goes_in_and_out_over_several_row_groups(bundle: Bundle, tmp_path: Path) -> None:
-    count = batch.ROWS_A_GROUP + 1
+    count = batch.ROWS_A_PART + 1
     parquet.write_table(pa.table({"n": list(range(count)), "message": ["hello"] * count}), tmp_path / "in.parquet")
     rows = answers(bundle, str(tmp_path / "in.parquet"), tmp_path / "out.parquet")
     assert [row["n"] for row in rows] == [str(n) for n in range(count)]
@@ -241,3 +246,53 @@ def test_a_file_that_changes_while_it_is_answered_writes_nothing(bundle: Bundle,
         file.write("late\n")
     with pytest.raises(DataError, match="changed while"):
         list(rows)
+
+
+def test_several_processes_give_what_one_gives(bundle: Bundle, tmp_path: Path) -> None:
+    rows = "".join(f"{n},where is parcel {n}\n" for n in range(2 * batch.ROWS_A_PART + 5))
+    source = written(tmp_path, "id,message\n" + rows + "bad\n")
+    outputs = [tmp_path / "one.jsonl", tmp_path / "three.jsonl"]
+    for output, workers in zip(outputs, (1, 3), strict=True):
+        assert batch.predict_file(bundle, source, output, workers=workers)["bad_rows"] == 1
+    assert outputs[0].read_bytes() == outputs[1].read_bytes()
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_stopped_it_goes_on_with_the_parts_that_are_missing(suffix: str, bundle: Bundle, tmp_path: Path) -> None:
+    source = written(tmp_path, "id,message\n" + "".join(f"{n},parcel {n}\n" for n in range(3 * batch.ROWS_A_PART)))
+    whole, output = tmp_path / f"whole.{suffix}", tmp_path / f"out.{suffix}"
+    batch.predict_file(bundle, source, whole)
+    events = batch.answering(bundle, source, output)
+    assert [next(events)["event"] for _ in range(2)] == ["started", "part"]
+    events.close()
+    assert not output.exists()
+    events = batch.answering(bundle, source, output)
+    assert next(events)["done_before"] == 1
+    assert [event["part"] for event in events if event["event"] == "part"] == [1, 2]
+    assert read_back(output) == read_back(whole)
+    assert not (tmp_path / f"out.{suffix}.parts").exists()
+
+
+def test_parts_of_other_work_are_not_used(bundle: Bundle, tmp_path: Path) -> None:
+    source = written(tmp_path, "message\n" + "hello\n" * (2 * batch.ROWS_A_PART))
+    output = tmp_path / "out.jsonl"
+    events = batch.answering(bundle, source, output)
+    assert [next(events)["event"] for _ in range(2)] == ["started", "part"]
+    events.close()
+    written(tmp_path, "message\n" + "goodbye\n" * (2 * batch.ROWS_A_PART))
+    events = batch.answering(bundle, source, output)
+    assert next(events)["done_before"] == 0
+    for _ in events:
+        pass
+    assert {row["message"] for row in read_back(output)} == {"goodbye"}
+
+
+def test_two_cannot_answer_into_the_same_file_at_once(bundle: Bundle, tmp_path: Path) -> None:
+    source = written(tmp_path, "message\n" + "hello\n" * (2 * batch.ROWS_A_PART))
+    events = batch.answering(bundle, source, tmp_path / "out.jsonl")
+    assert [next(events)["event"] for _ in range(2)] == ["started", "part"]
+    with pytest.raises(RunError, match="in use by process"):
+        batch.predict_file(bundle, source, tmp_path / "out.jsonl")
+    for _ in events:
+        pass
+    assert len(read_back(tmp_path / "out.jsonl")) == 2 * batch.ROWS_A_PART

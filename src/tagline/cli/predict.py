@@ -32,6 +32,9 @@ def predict(
         float | None,
         typer.Option("--sets", metavar="SHARE", help="0.95: add a set of labels that holds the truth 95 times in 100."),
     ] = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, help="Processes that answer a file; one a core.")
+    ] = None,
     runs: Runs = Path("runs"),
     json: Json = False,
     debug: Debug = False,
@@ -48,11 +51,7 @@ def predict(
         raise SpecError("--output and --text go with --input", hint="tagline predict BUNDLE --input FILE --output FILE")
     opened = Bundle.load(find_bundle(bundle, runs))
     if source and output:
-        batch.predict_file(opened, source, output, text=text or (), sets=sets)
-        if json:
-            console.out_json({"output": output})
-        else:
-            console.say(f"wrote {output}")
+        _answer_file(opened, source, output, text=text or [], sets=sets, workers=workers or 0, as_json=json)
     elif source:
         answered = batch.answered(opened, source, text=text or (), sets=sets)
         if json:
@@ -62,6 +61,24 @@ def predict(
                 console.out_json(row, indent=None)
     else:
         _answer(opened, texts, sets=sets, as_json=json)
+
+
+def _answer_file(
+    bundle: "Bundle", source: str, output: str, *, text: list[str], sets: float | None, workers: int, as_json: bool
+) -> None:
+    """Answer the rows of a file into another, saying how far it has come."""
+    from tagline import batch, console
+
+    event: dict[str, Any] = {}
+    with console.RowProgress() as progress:
+        for event in batch.answering(bundle, source, output, text=text, sets=sets, workers=workers):
+            progress.show(event)
+    if as_json:
+        console.out_json({key: value for key, value in event.items() if key != "event"})
+        return
+    console.say(f"wrote {output}: {event['rows']:,} rows")
+    if event["bad_rows"]:
+        console.say(f"{event['bad_rows']:,} rows could not be read: {event['bad_rows_in']} says where and why")
 
 
 def _answer(bundle: "Bundle", texts: list[str] | None, *, sets: float | None, as_json: bool) -> None:
