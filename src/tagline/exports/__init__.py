@@ -1,9 +1,12 @@
-"""The contract of an export: a bundle's answers in another runtime, checked to be the same."""
+"""The contracts of exports: a bundle's answers in another runtime, in the bundle itself or packed to be taken there."""
 
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from tagline.models import Classifier
+
+SIGNATURE = "# Made by `tagline export`"
+"""How a packed export's `signed` file begins: what bears it may be replaced by the next one."""
 
 
 class Export(Protocol):
@@ -14,3 +17,16 @@ class Export(Protocol):
 
     def forms(self, directory: Path) -> dict[str, Any]:
         """The classifiers that the directory then holds, by name, ready to score."""
+
+
+class Package(Protocol):
+    """Files that carry a bundle into another runtime."""
+
+    signed: ClassVar[str]
+    """The file that begins with SIGNATURE."""
+
+    def pack(self, directory: Path) -> None:
+        """Make it in a directory that holds `bundle/` and nothing else; it must not matter where that is."""
+
+    def deliver(self, directory: Path) -> dict[str, str]:
+        """What has been made, now that it stands at its place, and the command to go on with."""
