@@ -12,7 +12,8 @@ ORDER = (
     "errors", "registry", "spec", "storage", "devices", "workers", "cluster", "encoding", "readers", "splits",
     "texts", "dataset", "columns", "unlabelled", "near_duplicates", "checks", "tokens", "batches", "models",
     "language_models", "metrics", "intervals", "calibration", "decisions", "words", "compiled", "bundle", "predictor",
-    "batch", "baselines", "wire", "wheels", "images", "exports", "exporting", "packing", "label_errors", "mistakes", "held_out", "slices", "gates", "advice",
+    "batch", "baselines", "wire", "wheels", "images", "exports", "exporting", "packing",
+    "label_errors", "mistakes", "held_out", "slices", "gates", "advice",
     "report", "cards", "charts", "evaluation", "runs", "pages", "comparison", "queueing", "prometheus",
     "server", "locks", "trackers", "training", "learning_curve", "console", "cli",
 )  # fmt: skip
