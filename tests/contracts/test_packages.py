@@ -25,7 +25,7 @@ TRAINED = {"single": "messages.csv", "multi": "messages-multi.csv", "pair": "pai
 
 
 class Context:
-    """As much as our handler uses of what TorchServe hands over; the real one is in tests/flow/test_other_runtimes.py."""
+    """What our handler uses of what TorchServe hands over; the real one is in tests/flow/test_other_runtimes.py."""
 
     def __init__(self, model_dir: Path) -> None:
         self.system_properties = {"model_dir": str(model_dir)}
