@@ -7,13 +7,14 @@ batch   texts a second of `tagline predict --input --output`, start included, ag
 size    the base install on disk, the time from start to first answer, memory after 1,000 requests
 memory  peak memory of `tagline predict` on 100,000 rows and on many more
 
-Served is a MiniLM fine-tuned by `tagline train` for an epoch and exported to ONNX. Its pooling and head are Tagline's own,
-so that the peers get `AutoModelForSequenceClassification` of the same encoder with as many labels: the same size and the
-same work, other answers. Texts are HappyDB's (about 18 tokens) where TAGLINE_DATA has them, else the sample messages.
-One server runs at a time; each is started anew in every round, and gets a few seconds to warm up. A run in which anything
-but 200 came back is marked, and so is one that began while others kept the machine busy.
+Served is a MiniLM fine-tuned by `tagline train` for an epoch and exported to ONNX. Its pooling and head are Tagline's
+own, so that the peers get `AutoModelForSequenceClassification` of the same encoder with as many labels: the same size
+and work, other answers. Texts are HappyDB's (about 18 tokens) where TAGLINE_DATA has them, else the sample messages.
+One server runs at a time; each is started anew in every round, and gets a few seconds to warm up. A run in which
+anything but 200 came back is marked, and so is one that began while others kept the machine busy.
 
-Peers live in an environment of their own, which the first run makes (TAGLINE_PEERS names another). TorchServe wants Java 17.
+Peers live in an environment of their own, which the first run makes (TAGLINE_PEERS names another); TorchServe wants
+Java.
 """
 
 import argparse
@@ -335,8 +336,9 @@ def in_batches(scratch: Path, chosen: argparse.Namespace) -> Any:
         return float(done.stdout.split()[-1])
 
     def predict() -> float:
-        command = [sys.executable, "-m", "tagline", "predict", str(given.bundle), "--input",
-                   str(scratch / "many.jsonl"), "--output", str(scratch / "answers.jsonl"), "--text", "text"]  # fmt: skip
+        source, target = str(scratch / "many.jsonl"), str(scratch / "answers.jsonl")
+        command = [sys.executable, "-m", "tagline", "predict", str(given.bundle), "--input", source, "--output", target,
+                   "--text", "text"]  # fmt: skip
         begun = time.perf_counter()
         subprocess.run(command, check=True, capture_output=True)
         return len(many) / (time.perf_counter() - begun)
@@ -372,7 +374,7 @@ def mean_tokens(given: Material) -> float:
 
 
 def matrix_peaks(size: int = 2048) -> dict[str, float]:
-    """G operations a second of a matrix multiplication, in each precision: float32 and bfloat16 by torch, int8 by ONNX."""
+    """G operations a second of a matrix multiplication: in float32 and bfloat16 by torch, in int8 by onnxruntime."""
     import onnxruntime
     import torch
     from onnx import TensorProto, helper
@@ -434,9 +436,14 @@ def size(scratch: Path, chosen: argparse.Namespace) -> Any:
             proportional.append(pss)
     runtime = Bundle.load(bundle).manifest.runtime
     print(f"\nbase install: {installed:.0f} MB beside Python and pip; served: {runtime}")
-    found = {"start to first answer, s": waits, "resident, MiB": resident, "resident, shared split, MiB": proportional}
-    table = show("the server in the base install", "each in its unit", found, base="start to first answer, s")
-    return {"install_mb": installed, "runtime": runtime, "table": table}
+    tables = [
+        show(title, unit, {"tagline serve": values}, base="tagline serve")
+        for title, unit, values in (
+            ("start to first answer", "s", waits), ("resident after 1,000 requests", "MiB", resident),
+            ("the same, shared pages split among processes", "MiB", proportional),
+        )
+    ]  # fmt: skip
+    return {"install_mb": installed, "runtime": runtime, "tables": tables}
 
 
 def memory(scratch: Path, chosen: argparse.Namespace) -> Any:
