@@ -37,13 +37,10 @@ def pack(
     place = directory.resolve()
     target = output.resolve() if output else place.with_name(f"{place.name}-{to}")
     _check_place(target, place, package)
-    fresh = target.with_name(f"{target.name}.new")
-    storage.remove_directory(fresh)
-    with storage.writing_directory(fresh) as scratch:
+    with storage.writing_directory(target) as scratch:
         _check_answers(opened, _served(opened, scratch / "bundle"), measured)
         package.pack(scratch)
-    storage.remove_directory(target)
-    fresh.rename(target)
+        storage.remove_directory(target)
     files = {path.relative_to(target).as_posix(): path.stat().st_size for path in storage.files_below(target)}
     return {"bundle": str(directory), "output": str(target), "files": files, **package.deliver(target)}
 

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from shlex import quote
 from typing import ClassVar
 
 from tagline import storage, wheels
@@ -14,7 +15,7 @@ CONFIG = "config.properties"
 HANDLER = "tagline_handler.py"
 REQUIREMENTS = "requirements.txt"
 BATCH = 32
-"""Requests that TorchServe gathers; of those that are there it waits `maxBatchDelay` for more."""
+"""Requests computed together; TorchServe waits for as many, up to `maxBatchDelay` milliseconds."""
 
 SETTINGS = f"""{SIGNATURE}; start in this directory:
 # torchserve --start --foreground --ncs --disable-token-auth --ts-config {CONFIG}
@@ -66,4 +67,7 @@ class TorchServe:
     def deliver(self, directory: Path) -> dict[str, str]:
         """How to start it."""
         start = "torchserve --start --foreground --ncs --disable-token-auth"
-        return {"archive": str(directory / ARCHIVE), "next": f"cd {directory} && {start} --ts-config {CONFIG}"}
+        return {
+            "archive": str(directory / ARCHIVE),
+            "next": f"cd {quote(str(directory))} && {start} --ts-config {CONFIG}",
+        }
