@@ -3,16 +3,18 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: help setup browser demo test kills check bench docs clean
+.PHONY: help setup browser demo test kills torchserve image check bench docs clean
 
 help:
 	@echo "make demo    set up, then train, measure and use a classifier on the sample data"
 	@echo "make test    set up, then check the code and run the tests"
 	@echo "make kills   kill a training at 20 moments, and go on each time to the same end"
+	@echo "make torchserve   install TorchServe into an environment of its own, and ask it with an archive of ours"
+	@echo "make image   build a serving image with podman on BASE=IMAGE, and ask a container of it"
 	@echo "make check   formatting, lint, types, import order, generated pages"
 	@echo "make bench   the figures of the README (bench-start, bench-reading, bench-linear, bench-report, bench-training)"
 	@echo "             those that take longer are called by name: bench-decisions, bench-label_errors, bench-fewshot,"
-	@echo "             bench-families"
+	@echo "             bench-families, bench-serving"
 	@echo "make docs    write the generated pages anew"
 	@echo "make clean   remove the virtual environment and what runs left behind"
 
@@ -40,6 +42,19 @@ test: check browser
 kills: setup
 	OMP_NUM_THREADS=1 TAGLINE_KILLS=20 $(BIN)/pytest tests/flow/test_resuming.py
 
+# TorchServe wants Java 17, and an environment of its own.
+TORCHSERVE := .venv-torchserve
+$(TORCHSERVE)/.installed:
+	$(PYTHON) -m venv $(TORCHSERVE)
+	$(TORCHSERVE)/bin/python -m pip install --quiet torch==2.13.0 torchserve==0.12.0 captum pynvml nvgpu psutil pyyaml
+	@touch $@
+
+torchserve: setup $(TORCHSERVE)/.installed
+	TAGLINE_TORCHSERVE=$(CURDIR)/$(TORCHSERVE)/bin/python $(BIN)/pytest tests/flow/test_other_runtimes.py -k torchserve
+
+image: setup
+	TAGLINE_IMAGE_BASE=$(or $(BASE),docker.io/library/python:3.11-slim) $(BIN)/pytest tests/flow/test_other_runtimes.py -k image
+
 check: setup
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
@@ -56,5 +71,5 @@ docs: setup
 	$(BIN)/python docs/build.py
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .hypothesis runs
+	rm -rf .venv .venv-torchserve .mypy_cache .ruff_cache .hypothesis runs
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -178,6 +178,16 @@ def show_export(found: Mapping[str, Any]) -> None:
     out(f"bundle   {found['bundle']}")
 
 
+def show_package(found: Mapping[str, Any]) -> None:
+    """What a bundle was packed into, and what to do with it."""
+    size = sum(found["files"].values()) / 2**20
+    out(f"output   {found['output']}  ({size:.1f} MiB)")
+    if image := found.get("image"):
+        built = f"built by {found['built_by']}" if found["built_by"] else "not built"
+        out(f"image    {image}  ({built})")
+    out(f"next     {found['next']}")
+
+
 def show_suspects(suspects: Sequence[Mapping[str, Any]]) -> None:
     """Rows whose label looks wrong, the most doubtful first."""
     if not suspects:

@@ -21,7 +21,11 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "tensorboard": "tagline.trackers.tensorboard:TensorBoard",
         "wandb": "tagline.trackers.wandb:WeightsAndBiases",
     },
-    "exports": {"onnx": "tagline.exports.onnx:Onnx"},
+    "exports": {
+        "image": "tagline.exports.image:Image",
+        "onnx": "tagline.exports.onnx:Onnx",
+        "torchserve": "tagline.exports.torchserve:TorchServe",
+    },
     "launchers": {},
 }
 EXTRA = {"models": "train", "trackers": "track", "exports": "train", "launchers": "vertex"}

@@ -44,9 +44,26 @@ class Asked:
     """Form `inputs`: a text by itself gets an answer by itself."""
 
 
+def document(body: bytes | str) -> dict[str, Any]:
+    """A body as JSON."""
+    try:
+        found = json.loads(body)
+    except UnicodeDecodeError as error:
+        raise Refused(400, "the body is not UTF-8") from error
+    except (ValueError, RecursionError) as error:
+        raise Refused(400, f"the body is not JSON: {str(error) or 'too deep'}"[:200]) from error
+    if not isinstance(found, dict):
+        raise Refused(400, 'the body must be an object: {"instances": [...]}')
+    return found
+
+
 def parse(body: bytes, *, pair: bool, limits: Limits) -> Asked:
     """What is asked, or why it cannot be answered."""
-    document = _document(body)
+    return read(document(body), pair=pair, limits=limits)
+
+
+def read(document: Mapping[str, Any], *, pair: bool, limits: Limits) -> Asked:
+    """What is asked by a body that is JSON."""
     if "instances" in document:
         instances, form, is_one = document["instances"], _format(document), False
         if not isinstance(instances, list):
@@ -73,18 +90,6 @@ def answer(asked: Asked, predictions: Sequence[Prediction]) -> Any:
             return {"predictions": [_automl(prediction) for prediction in predictions]}
         case _:
             return {"predictions": [prediction.to_dict() for prediction in predictions]}
-
-
-def _document(body: bytes) -> dict[str, Any]:
-    try:
-        document = json.loads(body)
-    except UnicodeDecodeError as error:
-        raise Refused(400, "the body is not UTF-8") from error
-    except (ValueError, RecursionError) as error:
-        raise Refused(400, f"the body is not JSON: {str(error) or 'too deep'}"[:200]) from error
-    if not isinstance(document, dict):
-        raise Refused(400, 'the body must be an object: {"instances": [...]}')
-    return document
 
 
 def _parameters(document: Mapping[str, Any]) -> Mapping[str, Any]:

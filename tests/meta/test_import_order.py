@@ -12,9 +12,10 @@ ORDER = (
     "errors", "registry", "processes", "spec", "storage", "devices", "workers", "cluster", "encoding", "readers",
     "splits", "texts", "dataset", "columns", "unlabelled", "near_duplicates", "checks", "tokens", "batches", "models",
     "language_models", "metrics", "intervals", "calibration", "decisions", "words", "compiled", "bundle", "predictor",
-    "tables", "batch", "baselines", "exports", "label_errors", "mistakes", "held_out", "slices", "gates", "advice",
-    "report", "cards", "exporting", "charts", "evaluation", "runs", "pages", "comparison", "wire", "queueing",
-    "prometheus", "prefork", "server", "locks", "trackers", "training", "learning_curve", "console", "cli",
+    "tables", "batch", "baselines", "wire", "wheels", "images", "exports", "label_errors", "mistakes", "held_out",
+    "slices", "gates", "advice", "report", "cards", "exporting", "packing", "charts", "evaluation", "runs", "pages",
+    "comparison", "queueing", "prometheus", "prefork", "server", "locks", "trackers", "training", "learning_curve",
+    "console", "cli",
 )  # fmt: skip
 READERS = ("delimited", "jsonlines", "lines", "automl", "parquet", "hub")
 """Inside readers/: a file imports only the contract and what stands before it."""

@@ -1,7 +1,7 @@
 """`tagline export`: a bundle in another runtime, checked to give the same answers."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -10,19 +10,52 @@ from tagline.cli.options import BundleName, Debug, Json, Runs
 
 def export(
     bundle: BundleName,
-    to: Annotated[str, typer.Option("--to", metavar="FORM", help="onnx: for machines without torch.")] = "onnx",
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to", metavar="FORM", help="onnx: no torch needed; torchserve: an archive; image: a container image."
+        ),
+    ] = "onnx",
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", metavar="DIR", help="torchserve, image: where to; else beside the bundle."),
+    ] = None,
+    base: Annotated[
+        str | None, typer.Option("--base", metavar="IMAGE", help="image: what it is built on; Python's own.")
+    ] = None,
+    build: Annotated[
+        bool | None,
+        typer.Option("--build/--no-build", help="image: by docker, podman or buildah, where one works."),
+    ] = None,
     runs: Runs = Path("runs"),
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Add another form to a bundle, checked on the test rows of its run; predict and serve use it from then on."""
-    from tagline import console, exporting
+    """Give a bundle another form, checked on the test rows of its run.
+
+    onnx is added to the bundle; predict and serve use it from then on. The others are written beside it.
+    """
+    from tagline import console, exporting, packing
+    from tagline.errors import SpecError
     from tagline.runs import Run, find_bundle, is_run
 
+    options: dict[str, Any] = {
+        name: value for name, value in (("base", base), ("build", build)) if value is not None
+    }  # fmt: skip
+    if options and to != "image":
+        raise SpecError("--base and --build go with --to image")
+    is_package = packing.is_package(to)
+    if output and not is_package:
+        raise SpecError(f"--output goes with torchserve and image: {to} is added to the bundle")
     directory = find_bundle(bundle, runs)
     measured = Run(directory.parent).predictions() if is_run(directory.parent) else []
-    found = exporting.export(directory, to, measured=measured)
+    if is_package:
+        found = packing.pack(directory, to, output=output, measured=measured, **options)
+        show = console.show_package
+    else:
+        found = exporting.export(directory, to, measured=measured)
+        show = console.show_export
     if json:
         console.out_json(found)
     else:
-        console.show_export(found)
+        show(found)

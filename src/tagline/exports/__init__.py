@@ -1,10 +1,13 @@
-"""The contract of an export: a bundle's answers in another runtime, checked to be the same."""
+"""The contracts of exports: a bundle's answers in another runtime, in the bundle itself or packed to be taken there."""
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from tagline.models import Classifier, Scorer
+
+SIGNATURE = "# Made by `tagline export`"
+"""How a packed export's `signed` file begins: what bears it may be replaced by the next one."""
 
 
 class Export(Protocol):
@@ -15,3 +18,16 @@ class Export(Protocol):
 
     def forms(self, directory: Path, *, family: str) -> Mapping[str, Scorer]:
         """What the directory then holds, by name, ready to score."""
+
+
+class Package(Protocol):
+    """Files that carry a bundle into another runtime."""
+
+    signed: ClassVar[str]
+    """The file that begins with SIGNATURE."""
+
+    def pack(self, directory: Path) -> None:
+        """Make it in a directory that holds `bundle/` and nothing else; it must not matter where that is."""
+
+    def deliver(self, directory: Path) -> dict[str, str]:
+        """What has been made, now that it stands at its place, and the command to go on with."""

@@ -1,0 +1,39 @@
+"""A container image that serves the bundle: Dockerfile and context, built where there is something to build it with."""
+
+import shlex
+from pathlib import Path
+from typing import ClassVar
+
+from tagline import images, wheels
+from tagline.exports import SIGNATURE
+
+DOCKERFILE = "Dockerfile"
+
+
+class Image:
+    """Export `image`."""
+
+    signed: ClassVar[str] = DOCKERFILE
+
+    def __init__(self, *, base: str = images.BASE, build: bool = True) -> None:
+        images.check_base(base)
+        self._base = base
+        self._build = build
+
+    def pack(self, directory: Path) -> None:
+        """The context: bundle, wheel and versions, each a layer of its own."""
+        wheel = wheels.wheel()
+        (directory / wheel.file).write_bytes(wheel.content)
+        (directory / "requirements.txt").write_text("".join(f"{line}\n" for line in wheels.pins()), "utf-8")
+        text = images.dockerfile(wheel.file, base=self._base, signature=SIGNATURE)
+        (directory / DOCKERFILE).write_text(text, "utf-8")
+
+    def deliver(self, directory: Path) -> dict[str, str]:
+        """The image's name and who built it, or the command that does."""
+        image = images.tag(directory)
+        name = images.builder() if self._build else ""
+        if not name:
+            return {"image": image, "built_by": "", "next": shlex.join(images.command("docker", directory, image))}
+        images.build(name, directory, image)
+        run = "podman" if name == "buildah" else name
+        return {"image": image, "built_by": name, "next": f"{run} run --publish {images.PORT}:{images.PORT} {image}"}

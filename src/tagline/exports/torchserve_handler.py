@@ -1,0 +1,75 @@
+"""The handler in an archive for TorchServe: requests in its form, answers of the bundle's own predictor."""
+
+import base64
+import binascii
+import json
+from pathlib import Path
+from typing import Any
+
+from tagline import wire
+from tagline.errors import TaglineError
+from tagline.models import Prediction
+from tagline.predictor import Predictor
+from tagline.wire import Asked, Limits, Refused
+
+
+class TaglineHandler:
+    """What TorchServe makes one of in each worker: `initialize` once, then `handle` for each batch of requests."""
+
+    def initialize(self, context: Any) -> None:
+        """Load the bundle, which stands where TorchServe unpacked the archive."""
+        self._predictor = Predictor.load(Path(context.system_properties["model_dir"]) / "bundle")
+
+    def handle(self, requests: list[dict[str, Any]], context: Any) -> list[bytes]:
+        """An answer for each request of a batch; one that is refused does no harm to the others."""
+        asked: dict[int, Asked] = {}
+        answers: list[Any] = [None] * len(requests)
+        for number, request in enumerate(requests):
+            context.set_response_content_type(number, "application/json")
+            try:
+                document = _plain(_document(request))
+                asked[number] = wire.read(document, pair=self._predictor.pair, limits=Limits())
+            except Refused as refused:
+                context.set_response_status(refused.status, "", number)
+                answers[number] = {"error": refused.message}
+        for sets in {each.sets for each in asked.values()}:
+            together = {number: each for number, each in asked.items() if each.sets == sets}
+            try:
+                found = iter(self._predictor.predict([t for each in together.values() for t in each.texts], sets=sets))
+            except TaglineError as error:  # sets that the bundle cannot make
+                for number in together:
+                    context.set_response_status(400, "", number)
+                    answers[number] = {"error": error.message}
+                continue
+            for number, each in together.items():
+                some: list[Prediction] = [next(found) for _ in each.texts]
+                answers[number] = wire.answer(each, some)
+        return [json.dumps(answer, ensure_ascii=False).encode() for answer in answers]
+
+
+def _document(request: dict[str, Any]) -> dict[str, Any]:
+    """The body: TorchServe has read it already where its type is JSON; a form's field is called data."""
+    body = request.get("body", request.get("data", request))
+    if isinstance(body, bytes | bytearray | str):
+        return wire.document(bytes(body) if isinstance(body, bytearray) else body)
+    if not isinstance(body, dict):
+        raise Refused(400, 'the body must be an object: {"instances": [...]}')
+    return body
+
+
+def _plain(document: dict[str, Any]) -> dict[str, Any]:
+    """Instances as tutorials send them to TorchServe's envelope `json`, {"data": {"b64": ...}}, made plain texts."""
+    instances = document.get("instances")
+    if not isinstance(instances, list):
+        return document
+    return document | {"instances": [_decoded(each, number) for number, each in enumerate(instances)]}
+
+
+def _decoded(instance: Any, number: int) -> Any:
+    inner = instance.get("data") if isinstance(instance, dict) and list(instance) == ["data"] else instance
+    if not (isinstance(inner, dict) and list(inner) == ["b64"]):
+        return inner
+    try:
+        return base64.b64decode(inner["b64"], validate=True).decode("utf-8")
+    except (binascii.Error, TypeError, ValueError) as error:
+        raise Refused(400, f"instances[{number}].b64 is not base64 of UTF-8") from error
