@@ -21,6 +21,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tagline import __version__, pages, prefork, prometheus, wire
 from tagline.bundle import Bundle, Manifest
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from tagline.texts import Text
 
 REQUEST_ID = re.compile(r"[\w.:-]{1,128}")
+HEAD_TIMEOUT_S = 20.0
+"""To send what stands before a body."""
 BODY_TIMEOUT_S = 20.0
 """To send a body; who takes longer holds a connection for nothing."""
 DISCARDED_BYTES = 32 * 2**20
@@ -331,7 +334,12 @@ def _openapi(served: Served, settings: Settings) -> dict[str, Any]:
         "type": "object",
         "required": ["instances", "label"],
         "properties": {
-            "instances": {"type": "array", "items": wire.TEXT_SCHEMA, "minItems": 1, "maxItems": 1},
+            "instances": {
+                "type": "array",
+                "items": wire.text_schema(pair=served.manifest.pair),
+                "minItems": 1,
+                "maxItems": 1,
+            },
             "label": label,
         },
     }
@@ -354,7 +362,7 @@ def _openapi(served: Served, settings: Settings) -> dict[str, Any]:
         "info": {"title": "Tagline", "version": __version__},
         "paths": {
             settings.predict_route: posted(
-                "Answers for texts.", wire.request_schema(settings.limits),
+                "Answers for texts.", wire.request_schema(settings.limits, pair=served.manifest.pair),
                 {"instances": [text], "parameters": {}}, {"anyOf": [answer, inputs]},
             ),
             "/explain": posted(
@@ -380,12 +388,46 @@ def _log(event: str, **facts: Any) -> None:
     sys.stderr.write(json.dumps({"time": stamp, "severity": severity, "event": event, **facts}) + "\n")
 
 
+class _Impatient(HttpToolsProtocol):
+    """A connection that is closed when a request's head does not come in time: uvicorn would wait for ever."""
+
+    _patience: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Somebody is there."""
+        super().connection_made(transport)
+        self._wait()
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        self._wait()
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """Its head is there."""
+        self._done()
+        super().on_headers_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nobody is there any more."""
+        self._done()
+        super().connection_lost(exc)
+
+    def _wait(self) -> None:
+        self._done()
+        self._patience = self.loop.call_later(HEAD_TIMEOUT_S, self.transport.close)
+
+    def _done(self) -> None:
+        if self._patience:
+            self._patience.cancel()
+
+
 class _Server(uvicorn.Server):
     """A server that finishes what it has when told to stop, and says when it has begun."""
 
     def __init__(self, app: Starlette, ready: prefork.Ready, *, timeout_s: float) -> None:
         super().__init__(uvicorn.Config(
-            app, log_level="warning", access_log=False, lifespan="on", server_header=False,
+            app, http=_Impatient, log_level="warning", access_log=False, lifespan="on", server_header=False,
             timeout_graceful_shutdown=int(timeout_s),
         ))  # fmt: skip
         self._app = app

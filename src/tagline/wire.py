@@ -70,6 +70,8 @@ def read(document: Mapping[str, Any], *, pair: bool, limits: Limits) -> Asked:
             raise Refused(400, "instances must be a list")
     elif "inputs" in document:
         inputs, form = document["inputs"], "inputs"
+        if "format" in _parameters(document):
+            raise Refused(400, "parameters.format goes with instances: inputs have a form of their own")
         is_one = not isinstance(inputs, list)
         instances = [inputs] if is_one else inputs
     else:
@@ -163,32 +165,35 @@ def _automl(prediction: Prediction) -> dict[str, Any]:
     }
 
 
-TEXT_SCHEMA = {
-    "anyOf": [
-        {"type": "string"},
-        {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 2},
-        {
-            "type": "object",
-            "properties": {"text": {"type": "string"}, "text_pair": {"type": "string"}},
-            "required": ["text"],
-        },
-    ]
-}
+def text_schema(*, pair: bool) -> dict[str, Any]:
+    """An instance as OpenAPI describes it."""
+    string = {"type": "string"}
+    second = string if pair else {"type": "null"}
+    listed = {"type": "array", "items": string, "minItems": 1 + pair, "maxItems": 1 + pair}
+    named = {
+        "type": "object", "properties": {"text": string, "text_pair": second},
+        "required": ["text", "text_pair"] if pair else ["text"],
+    }  # fmt: skip
+    return {"anyOf": [listed, named] if pair else [string, listed, named]}
 
 
-def request_schema(limits: Limits) -> dict[str, Any]:
+def request_schema(limits: Limits, *, pair: bool) -> dict[str, Any]:
     """The request as OpenAPI describes it."""
-    texts = {"type": "array", "items": TEXT_SCHEMA, "maxItems": limits.instances}
+    text = text_schema(pair=pair)
+    most = f"at most {limits.instances:,}, each of at most {limits.characters:,} characters"
+    texts = {"type": "array", "items": text, "description": most}
+    one = {"anyOf": [kind for kind in text["anyOf"] if kind["type"] != "array"]}
     parameters = {
-        "type": "object", "additionalProperties": False,
+        "type": ["object", "null"], "additionalProperties": False,
         "properties": {
             "sets": {
-                "type": "number", "minimum": 0.5, "maximum": 0.99,
+                "type": ["number", "null"], "minimum": 0.5, "maximum": 0.99,
                 "description": "add sets of labels that hold the truth with this probability",
             },
             "format": {"type": "string", "enum": list(FORMATS)},
         },
     }  # fmt: skip
+    only_sets = {**parameters, "properties": {"sets": parameters["properties"]["sets"]}}  # type: ignore[index]
     return {
         "anyOf": [
             {
@@ -196,7 +201,12 @@ def request_schema(limits: Limits) -> dict[str, Any]:
                 "required": ["instances"],
                 "properties": {"instances": texts, "parameters": parameters},
             },
-            {"type": "object", "required": ["inputs"], "properties": {"inputs": {"anyOf": [TEXT_SCHEMA, texts]}}},
+            {
+                "type": "object",
+                "required": ["inputs"],
+                "not": {"required": ["instances"]},
+                "properties": {"inputs": {"anyOf": [one, texts]}, "parameters": only_sets},
+            },
         ]
     }
 
@@ -214,4 +224,10 @@ def answer_schema(labels: Sequence[str], *, task: str) -> dict[str, Any]:
         **answer, "scores": scores, "abstained": {"type": "boolean"}, "set": {"type": "array", "items": label},
     }  # fmt: skip
     prediction = {"type": "object", "properties": properties, "required": ["scores", *answer]}
-    return {"type": "object", "properties": {"predictions": {"type": "array", "items": prediction}}}
+    strings, numbers = ({"type": "array", "items": {"type": kind}} for kind in ("string", "number"))
+    automl = {
+        "type": "object", "properties": {"ids": strings, "displayNames": strings, "confidences": numbers},
+        "required": ["ids", "displayNames", "confidences"],
+    }  # fmt: skip
+    predictions = {"type": "array", "items": {"anyOf": [prediction, automl]}}
+    return {"type": "object", "properties": {"predictions": predictions}, "required": ["predictions"]}
