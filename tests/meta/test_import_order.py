@@ -14,7 +14,7 @@ ORDER = (
     "language_models", "metrics", "intervals", "calibration", "decisions", "words", "compiled", "bundle", "predictor",
     "batch", "baselines", "exports", "exporting", "label_errors", "mistakes", "held_out", "slices", "gates", "advice",
     "report", "cards", "charts", "evaluation", "runs", "pages", "comparison", "wire", "queueing", "prometheus",
-    "server", "locks", "trackers", "training", "learning_curve", "console", "cli",
+    "server", "locks", "trackers", "training", "learning_curve", "rehearsal", "console", "cli",
 )  # fmt: skip
 READERS = ("delimited", "jsonlines", "lines", "automl", "parquet", "hub")
 """Inside readers/: a file imports only the contract and what stands before it."""
@@ -28,7 +28,7 @@ SHARED = {"models": (
 HEAVY = {
     "torch": {"models"}, "transformers": {"models"}, "peft": {"models"}, "sklearn": set(), "scipy": set(),
     "optuna": set(), "google": {"gcp", "rehearsal"}, "fastapi": {"server", "rehearsal"},
-    "uvicorn": {"server", "rehearsal"}, "pyarrow": {"dataset", "texts"}, "rich": set(), "datasets": set(),
+    "starlette": {"rehearsal"}, "uvicorn": {"server", "rehearsal"}, "pyarrow": {"dataset", "texts"}, "rich": set(), "datasets": set(),
     "tensorboard": {"trackers"}, "wandb": {"trackers"}, "mlflow": {"trackers"},
 }  # fmt: skip
 """Packages that may be imported at the top only of these; inside a function they may be imported anywhere."""
