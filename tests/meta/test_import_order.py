@@ -28,7 +28,8 @@ SHARED = {"models": (
 HEAVY = {
     "torch": {"models"}, "transformers": {"models"}, "peft": {"models"}, "sklearn": set(), "scipy": set(),
     "optuna": set(), "google": {"gcp", "rehearsal"}, "fastapi": {"server", "rehearsal"},
-    "starlette": {"rehearsal"}, "uvicorn": {"server", "rehearsal"}, "pyarrow": {"dataset", "texts"}, "rich": set(), "datasets": set(),
+    "starlette": {"rehearsal"}, "uvicorn": {"server", "rehearsal"}, "google_crc32c": {"rehearsal"},
+    "pyarrow": {"dataset", "texts"}, "rich": set(), "datasets": set(),
     "tensorboard": {"trackers"}, "wandb": {"trackers"}, "mlflow": {"trackers"},
 }  # fmt: skip
 """Packages that may be imported at the top only of these; inside a function they may be imported anywhere."""

@@ -9,6 +9,9 @@ import pytest
 from cloud import Cloud, running
 from google.cloud import storage
 
+# Read when gcsfs is imported: else it asks Google over gRPC, for a minute, what kind of bucket it has before it.
+os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
+
 _numbers = itertools.count(1)
 
 

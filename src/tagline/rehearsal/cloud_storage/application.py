@@ -52,9 +52,9 @@ class Door:
         body = Body(receive)
         try:
             answer = await anyio.to_thread.run_sync(self._answer, scope, body, limiter=self._threads)
+            await body.discard()  # a client that is still sending would not see the answer
         except ClientDisconnect:
             return
-        await body.discard()  # a client that is still sending would not see the answer
         await self._response(answer)(scope, receive, send)
 
     def _answer(self, scope: Scope, body: "Body") -> Answer:

@@ -229,6 +229,15 @@ class Session:
         query = "SELECT * FROM uploads WHERE bucket = ? AND kind = ? AND state = 'open' ORDER BY name, created"
         return [_upload(row) for row in self._db.execute(query, (bucket, kind))]
 
+    def uploads_before(self, moment: int) -> list[dict[str, Any]]:
+        """The uploads that were begun before a moment, finished or not."""
+        rows = self._db.execute("SELECT * FROM uploads WHERE created < ?", (moment,)).fetchall()
+        return [_upload(row) for row in rows]
+
+    def remove_upload(self, identifier: str) -> None:
+        """Forget an upload."""
+        self._db.execute("DELETE FROM uploads WHERE id = ?", (identifier,))
+
     def put_upload(self, upload: dict[str, Any]) -> None:
         """Keep this state of an upload."""
         columns = ("id", "kind", "bucket", "name", "created", "state")

@@ -28,6 +28,7 @@ class JsonApi:
     def answer(self, request: Request) -> Answer:
         """The answer to any request below one of the JSON API's addresses."""
         try:
+            check_encryption(request)
             return self._dispatch(request)
         except refusals.Refused as refused:
             if request.query.get("alt") == "media" and refused.status != 304:
@@ -128,7 +129,7 @@ class JsonApi:
     def _bucket(self, request: Request, bucket: str) -> Answer:
         preconditions = _preconditions(request)
         match request.method:
-            case "GET":
+            case "GET" | "HEAD":
                 found = self._store.bucket(bucket, preconditions)
             case "PATCH":
                 change = resources.patching_bucket(resources.parse(request.document()))
@@ -170,7 +171,7 @@ class JsonApi:
         match request.method:
             case "GET" | "HEAD" if request.query.get("alt") == "media":
                 return self._download(request, bucket, name)
-            case "GET":
+            case "GET" | "HEAD":
                 found = self._store.get(bucket, name, generation=generation, preconditions=preconditions)
             case "PATCH" | "PUT":
                 resource = resources.parse(request.document())
@@ -310,6 +311,12 @@ class JsonApi:
         """A resource, or the fields of it that were asked for."""
         headers = {"ETag": resource["etag"]} if "etag" in resource else {}
         return as_json(resources.only(resource, request.query.get("fields", "")), headers=headers)
+
+
+def check_encryption(request: Request) -> None:
+    """Refuse keys of the user's own: nothing is encrypted here."""
+    if "kmsKeyName" in request.query or any(name.startswith("x-goog-encryption-") for name in request.headers):
+        raise refusals.not_played("Encryption with your own keys")
 
 
 def span_of(header: str) -> Span:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from tagline.rehearsal.cloud_storage import checksums, names, refusals
 from tagline.rehearsal.cloud_storage.files import Staged
@@ -17,6 +18,7 @@ from tagline.rehearsal.cloud_storage.store import Store
 
 SMALLEST_PART = 5 * 2**20
 MOST_PARTS = 10_000
+KEPT_S = 7 * 24 * 3600
 
 
 @dataclass(frozen=True)
@@ -46,9 +48,11 @@ class Uploads:
         self._store = store
         self._index = store.index
         self._directory = store.files.state / "uploads"
-        self._locks: dict[str, threading.Lock] = {}
+        self._guard = threading.Lock()
+        self._locks: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
         self._running: dict[str, checksums.Running] = {}
         """Checksums of what has arrived; counted anew from the file where the process was another."""
+        self._forget_old()
 
     def begin(
         self, bucket: str, name: str, *, settings: Mapping[str, Any], preconditions: Preconditions,
@@ -157,6 +161,14 @@ class Uploads:
         """Give a multipart upload up."""
         with self._alone(identifier):
             self._cancel(self._parted(identifier, bucket, name))
+
+    def _forget_old(self) -> None:
+        """Google keeps an upload for a week."""
+        with self._store.journal.changing() as session:
+            for upload in session.uploads_before(session.tick() - KEPT_S * 1_000_000):
+                self._remove_parts(session, upload["id"])
+                session.add_move("remove", self._place(upload["id"]))
+                session.remove_upload(upload["id"])
 
     def _new(self, kind: str, bucket: str, name: str, document: dict[str, Any]) -> str:
         identifier = secrets.token_urlsafe(48)
@@ -286,7 +298,9 @@ class Uploads:
     @contextmanager
     def _alone(self, identifier: str) -> Iterator[None]:
         """One request at a time for an upload."""
-        with self._locks.setdefault(identifier, threading.Lock()):
+        with self._guard:
+            lock = self._locks.setdefault(identifier, threading.Lock())
+        with lock:
             yield
 
 

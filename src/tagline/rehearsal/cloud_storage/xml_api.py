@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element, SubElement
 
 from tagline.rehearsal.cloud_storage import checksums, media, refusals, resources
 from tagline.rehearsal.cloud_storage.exchange import Answer, Request
-from tagline.rehearsal.cloud_storage.json_api import JsonApi, incomplete
+from tagline.rehearsal.cloud_storage.json_api import JsonApi, check_encryption, incomplete
 from tagline.rehearsal.cloud_storage.listing import MOST_RESULTS, Query
 from tagline.rehearsal.cloud_storage.preconditions import Preconditions
 from tagline.rehearsal.cloud_storage.records import Object, rfc3339
@@ -37,6 +37,7 @@ class XmlApi:
     def answer(self, request: Request) -> Answer:
         """The answer to any request below a bucket's address."""
         try:
+            check_encryption(request)
             return self._dispatch(request)
         except refusals.Refused as refused:
             return _refusal(refused)
