@@ -15,6 +15,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Mount
 from starlette.types import Receive, Scope, Send
+from starlette.websockets import WebSocketClose
 
 from tagline.rehearsal.cloud_storage import refusals
 from tagline.rehearsal.cloud_storage.exchange import Answer, Request, refusal_as_json
@@ -47,6 +48,9 @@ class Door:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
+        if scope["type"] == "websocket":
+            await WebSocketClose()(scope, receive, send)
+            return
         if self._threads is None:
             self._threads = anyio.CapacityLimiter(MOST_AT_ONCE)
         body = Body(receive)
@@ -55,13 +59,15 @@ class Door:
             await body.discard()  # a client that is still sending would not see the answer
         except ClientDisconnect:
             return
-        await self._response(answer)(scope, receive, send)
+        await self._response(answer, is_head=scope["method"] == "HEAD")(scope, receive, send)
 
     def _answer(self, scope: Scope, body: "Body") -> Answer:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         path = scope["raw_path"].decode("ascii").removeprefix(scope.get("root_path", ""))
         try:
-            request = Request.of(scope["method"], path, scope["query_string"].decode("latin-1"), headers, body)
+            request = Request.of(
+                scope["method"], path, scope["query_string"].decode("latin-1"), headers, body, scheme=scope["scheme"]
+            )
             api = self._json if request.segments[0] in DOORS and len(request.segments) > 2 else self._xml
             return api.answer(request)
         except refusals.Refused as refused:
@@ -72,8 +78,10 @@ class Door:
             _log.exception("%s %s failed", scope["method"], path)
             return refusal_as_json(refusals.Refused(500, "backendError", "We encountered an internal error."))
 
-    def _response(self, answer: Answer) -> Response:
+    def _response(self, answer: Answer, *, is_head: bool) -> Response:
         headers = dict(answer.headers)
+        if is_head and not isinstance(answer.body, bytes):
+            return Response(b"", answer.status, headers)
         if isinstance(answer.body, bytes):
             return Response(answer.body, answer.status, headers)
         return StreamingResponse(self._sent(answer.body), answer.status, headers)

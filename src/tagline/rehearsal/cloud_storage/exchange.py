@@ -25,21 +25,25 @@ class Request:
     chunks: Iterable[bytes] = ()
     repeated: tuple[tuple[str, str], ...] = ()
     """The query once more, with parameters that come several times."""
+    scheme: str = "http"
 
     @classmethod
-    def of(cls, method: str, path: str, query: str, headers: Mapping[str, str], chunks: Iterable[bytes]) -> "Request":
+    def of(
+        cls, method: str, path: str, query: str, headers: Mapping[str, str], chunks: Iterable[bytes], *,
+        scheme: str = "http",
+    ) -> "Request":  # fmt: skip
         """From the raw parts of an HTTP request."""
         try:
             segments = tuple(unquote(part, errors="strict") for part in path.removeprefix("/").split("/"))
             pairs = tuple(parse_qsl(query, keep_blank_values=True, errors="strict"))
         except UnicodeDecodeError as error:
             raise refusals.invalid("The address is not UTF-8.", code="InvalidURI") from error
-        return cls(method, segments, dict(reversed(pairs)), headers, chunks, pairs)
+        return cls(method, segments, dict(reversed(pairs)), headers, chunks, pairs, scheme)
 
     @property
     def base(self) -> str:
         """The address at which the client reached us."""
-        return f"http://{self.headers.get('host', 'localhost')}"
+        return f"{self.scheme}://{self.headers.get('host', 'localhost')}"
 
     def document(self) -> bytes:
         """A body that is read whole."""
@@ -93,7 +97,7 @@ class Answer:
 
 def as_json(document: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
     """An answer of the JSON API."""
-    body = json.dumps(document, ensure_ascii=False, indent=1).encode()
+    body = json.dumps(document, ensure_ascii=False).encode()
     return Answer(status, {"Content-Type": "application/json; charset=UTF-8"} | dict(headers or {}), body)
 
 

@@ -25,7 +25,7 @@ CREATE TABLE IF NOT EXISTS objects (
     PRIMARY KEY (bucket, name, generation)
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX IF NOT EXISTS live ON objects (bucket, name) WHERE noncurrent_since IS NULL;
-CREATE INDEX IF NOT EXISTS folders ON objects (bucket, folder, name) WHERE noncurrent_since IS NULL;
+CREATE INDEX IF NOT EXISTS folders ON objects (bucket, folder, name) WHERE folder IS NOT NULL;
 CREATE TABLE IF NOT EXISTS moves (
     number INTEGER PRIMARY KEY, verb TEXT NOT NULL, source BLOB NOT NULL, target BLOB NOT NULL
 );
@@ -171,14 +171,14 @@ class Session:
             yield _object(row)
 
     def names_in(self, bucket: str, folder: str) -> set[str]:
-        """The names of live objects whose files are in this directory itself."""
-        query = f"SELECT name FROM objects WHERE bucket = ? AND folder = ? AND {_LIVE}"  # noqa: S608
+        """The names of objects whose files are in this directory itself."""
+        query = "SELECT name FROM objects INDEXED BY folders WHERE bucket = ? AND folder = ?"
         return {row[0].decode() for row in self._db.execute(query, (bucket, folder.encode()))}
 
     def folders_below(self, bucket: str, folder: str) -> set[str]:
-        """Directories at or below this one in which live objects are known."""
+        """This directory, and those below it in which objects are known."""
         low, high = (f"{folder}/".encode(), f"{folder}0".encode()) if folder else (b"", b"\xff")
-        query = f"SELECT DISTINCT folder FROM objects WHERE bucket = ? AND folder >= ? AND folder < ? AND {_LIVE}"  # noqa: S608
+        query = "SELECT DISTINCT folder FROM objects INDEXED BY folders WHERE bucket = ? AND folder >= ? AND folder < ?"
         found = {row[0].decode() for row in self._db.execute(query, (bucket, low, high))}
         return found | {folder}
 

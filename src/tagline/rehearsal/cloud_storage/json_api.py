@@ -382,9 +382,8 @@ def _call(request: Request, part: mime.Part) -> Request:
     path, _, query = re.sub(r"^https?://[^/]+", "", words[1]).partition("?")
     pairs = (field.partition(":") for field in fields)
     headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
-    return Request.of(
-        words[0].upper(), path, query, {"host": request.headers.get("host", "localhost")} | headers, [body]
-    )
+    headers = {"host": request.headers.get("host", "localhost")} | headers
+    return Request.of(words[0].upper(), path, query, headers, [body], scheme=request.scheme)
 
 
 def _as_part(part: mime.Part, answer: Answer) -> bytes:

@@ -1,5 +1,6 @@
 """Store: buckets and objects with generations and preconditions, kept as plain files and an index. No HTTP."""
 
+import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -117,17 +118,14 @@ class Store:
         self, bucket: str, name: str, *, generation: int | None = None, preconditions: Preconditions = ANY
     ) -> tuple[Object, IO[bytes]]:
         """An object and its bytes, which stay the same whatever happens to the object meanwhile."""
-        looks = 0
-        while True:
+        for looks in itertools.count(1):
             found = self.get(bucket, name, generation=generation, preconditions=preconditions)
-            looks += 1
-            try:
-                file = self.files.path(found.place).open("rb")
-            except FileNotFoundError:
-                continue  # overwritten or deleted since it was found
-            if looks > PATIENCE or os.fstat(file.fileno()).st_mtime_ns == found.modified_ns:
-                return found, file
-            file.close()
+            opened = self._opened(found)
+            if opened and (looks > PATIENCE or _is_of(*opened)):
+                return opened
+            if opened:
+                opened[1].close()  # somebody else is writing it
+        raise AssertionError
 
     def objects(self, query: Query) -> Page:
         """Objects by their names."""
@@ -267,6 +265,16 @@ class Store:
         staged = self.files.stage(chunks())
         return self.put(bucket, name, staged, settings=settings, preconditions=preconditions, components=components)
 
+    def _opened(self, found: Object) -> tuple[Object, IO[bytes]] | None:
+        """A generation and its file, in a moment in which no write of our own is half done; none if it is gone."""
+        with self.index.turn():
+            with self.index.reading() as session:
+                now = session.generation(found.bucket, found.name, found.generation)
+            try:
+                return (now, self.files.path(now.place).open("rb")) if now else None
+            except FileNotFoundError:
+                return None
+
     def _source(self, source: Source) -> tuple[Object, IO[bytes]]:
         found, file = self.read(source.bucket, source.name, generation=source.generation)
         try:
@@ -346,6 +354,10 @@ def _bucket(session: Session, name: str) -> Bucket:
     if not found:
         raise refusals.no_bucket()
     return found
+
+
+def _is_of(found: Object, file: IO[bytes]) -> bool:
+    return os.fstat(file.fileno()).st_mtime_ns == found.modified_ns
 
 
 def _check_holds(found: Object | None) -> None:
