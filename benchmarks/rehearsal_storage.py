@@ -1,4 +1,4 @@
-"""The rehearsal's Cloud Storage with 100,000 objects, and with one of 1 GB. Goals: a page in 0.2 s, 100 MiB of memory."""
+"""The rehearsal's Cloud Storage with 100,000 objects, and with one of 1 GB. Goals: a page in 0.2 s, 100 MiB."""
 
 import os
 import shutil

@@ -66,7 +66,7 @@ def package_lines(package: Path, indent: str) -> Iterator[str]:
     yield f"{indent + package.name + '/':<20}{sentence(package / '__init__.py')}"
     for path in sorted(package.glob("[!_]*")):
         if path.suffix == ".py":
-            yield f"{indent + '  ' + path.name:<20}{sentence(path)}"
+            yield f"{indent + '  ' + path.name:<19} {sentence(path)}"
         elif (path / "__init__.py").exists():
             yield from package_lines(path, indent + "  ")
 

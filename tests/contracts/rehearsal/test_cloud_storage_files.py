@@ -3,6 +3,8 @@
 import base64
 import os
 import signal
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,6 +14,10 @@ import pytest
 from cloud import Cloud, client_of, running
 from google.api_core import exceptions
 from google.cloud import storage
+
+from tagline.errors import PlaceError
+from tagline.rehearsal.cloud_storage.listing import Query
+from tagline.rehearsal.cloud_storage.store import Store
 
 
 def test_an_object_is_a_file(bucket: storage.Bucket, directory: Path) -> None:
@@ -162,7 +168,7 @@ def test_a_kill_leaves_only_whole_objects(tmp_path: Path) -> None:
             with ThreadPoolExecutor(8) as pool:
                 writing = [pool.submit(_write, cloud.address, turn, number) for number in range(8)]
                 until = time.monotonic() + 30
-                while len(list(tmp_path.glob("killed-bucket/*/*"))) < 60 * (turn + 1) and time.monotonic() < until:
+                while len(list(tmp_path.glob("killed-bucket/*/*"))) < 45 * (turn + 1) and time.monotonic() < until:
                     time.sleep(0.01)
                 os.kill(cloud.process.pid, signal.SIGKILL)
                 for each in writing:
@@ -199,6 +205,53 @@ def _write(address: str, turn: int, number: int) -> dict[str, str]:
             break
         answered[name] = blob.crc32c
     return answered
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from tagline.rehearsal.cloud_storage.files import Files
+from tagline.rehearsal.cloud_storage.store import Store
+store = Store(Path(sys.argv[1]))
+store.create_bucket("killed-bucket", project="test", settings={"versioning": {"enabled": True}})
+store.put("killed-bucket", "a/x", store.files.stage([b"first"]), settings={"metadata": {"turn": "1"}})
+left, move = int(sys.argv[2]), Files.move
+def killed(*arguments):
+    global left
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    left -= 1
+    move(*arguments)
+Files.move = killed
+if sys.argv[3] == "put":
+    store.put("killed-bucket", "a/x", store.files.stage([b"second"]), settings={"metadata": {"turn": "2"}})
+else:
+    store.delete("killed-bucket", "a/x")
+"""
+
+
+@pytest.mark.parametrize(("work", "moves"), [("put", 0), ("put", 1), ("delete", 0)])
+def test_a_kill_between_the_decision_and_the_deed(tmp_path: Path, work: str, moves: int) -> None:
+    """What was committed is done at the next start: no object without its bytes, no bytes without their object."""
+    done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), str(moves), work], check=False)
+    assert done.returncode == -signal.SIGKILL
+    store = Store(tmp_path)
+    found = store.objects(Query("killed-bucket", versions=True)).items
+    contents = []
+    for each in found:
+        _, file = store.read("killed-bucket", "a/x", generation=each.generation)
+        with file:
+            contents.append(file.read())
+    assert contents == ([b"first", b"second"] if work == "put" else [b"first"])
+    assert [each.noncurrent_since is None for each in found] == ([False, True] if work == "put" else [False])
+    assert [each.custom["turn"] for each in found] == ["1", "2"][: len(found)]
+    assert (tmp_path / "killed-bucket" / "a" / "x").exists() == (work == "put")
+    store.close()
+
+
+def test_two_processes_do_not_share_a_directory(cloud: Cloud) -> None:
+    with pytest.raises(PlaceError, match="another process serves the buckets"):
+        Store(cloud.root)
 
 
 def test_checksums_of_files_are_right(bucket: storage.Bucket, directory: Path) -> None:

@@ -518,6 +518,22 @@ def test_fields_are_chosen(cloud: Cloud, bucket: storage.Bucket) -> None:
     assert cloud.call("GET", f"{path}?fields=items(name").status_code == 400
 
 
-def test_a_path_that_does_not_exist(cloud: Cloud) -> None:
-    answer = cloud.call("GET", "/storage/v1/nonsense")
-    assert (answer.status_code, answer.json()["error"]["code"]) == (404, 404)
+def test_a_path_that_does_not_exist(cloud: Cloud, bucket: storage.Bucket) -> None:
+    for path in ("/storage/v1/nonsense", f"/storage/v1/b/{bucket.name}/o/slash/not/quoted"):
+        answer = cloud.call("GET", path)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (404, 404)
+
+
+def test_a_method_that_does_not_fit(cloud: Cloud, bucket: storage.Bucket) -> None:
+    for method, path in (("POST", "o"), ("POST", "o/x"), ("DELETE", "o")):
+        assert cloud.call(method, f"/storage/v1/b/{bucket.name}/{path}", json={}).status_code == 405
+
+
+def test_an_address_that_is_not_utf_8(cloud: Cloud, bucket: storage.Bucket) -> None:
+    assert cloud.call("GET", f"/storage/v1/b/{bucket.name}/o/%ff").status_code == 400
+
+
+def test_keys_of_ones_own_are_not_taken_and_forgotten(bucket: storage.Bucket) -> None:
+    with pytest.raises(exceptions.MethodNotImplemented, match="own keys"):
+        bucket.blob("x", encryption_key=b"k" * 32).upload_from_string("secret")
+    assert not bucket.blob("x").exists()

@@ -1,5 +1,6 @@
 """The files of a store: objects are plain files in their bucket's directory; what no directory can hold lies aside."""
 
+import fcntl
 import os
 import secrets
 import shutil
@@ -8,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tagline.errors import PlaceError
 from tagline.rehearsal.cloud_storage import checksums, names
 from tagline.rehearsal.cloud_storage.checksums import Checksums
 
@@ -32,13 +34,24 @@ class Seen:
 
 
 class Files:
-    """Everything below one root; places are named relative to it."""
+    """Everything below one root, which one process has at a time; places are named relative to it."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.state = root / STATE
         for name in ("staging", "aside", "noncurrent", "uploads"):
             (self.state / name).mkdir(parents=True, exist_ok=True)
+        self._lock = (self.state / "lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            self._lock.close()
+            hint = "stop it, or name another directory"
+            raise PlaceError(f"another process serves the buckets in {root}", hint=hint) from error
+
+    def close(self) -> None:
+        """Let another process have the directory."""
+        self._lock.close()
 
     def directory(self, bucket: str) -> Path:
         """A bucket's directory: what a job sees as `/gcs/<bucket>`."""

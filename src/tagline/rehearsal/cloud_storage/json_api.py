@@ -15,6 +15,12 @@ from tagline.rehearsal.cloud_storage.uploads import Progress, Span, Uploads
 MOST_CALLS = 100
 """In one batch."""
 
+NOT_PLAYED = (
+    "acl", "defaultObjectAcl", "iam", "notificationConfigs", "lockRetentionPolicy", "folders", "managedFolders",
+    "anywhereCaches", "relocate", "operations", "restore",
+)  # fmt: skip
+"""What buckets and objects have beside themselves, and not here."""
+
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+|\*)|\*)/(\d+|\*)")
 
 
@@ -100,7 +106,11 @@ class JsonApi:
                 layout = {key: found[key] for key in ("location", "locationType")}
                 layout |= {"kind": "storage#storageLayout", "bucket": bucket}
                 return as_json(layout | {"hierarchicalNamespace": {"enabled": False}})
-        raise refusals.not_played(f"{request.method} b/{bucket}/{'/'.join(rest)}")
+            case _, [what, *_] if what in NOT_PLAYED:
+                raise refusals.not_played(f"{request.method} b/{bucket}/{what}")
+            case _, ["o", name, what, *_] if what in NOT_PLAYED:
+                raise refusals.not_played(f"{request.method} b/{bucket}/o/{name}/{what}")
+        raise refusals.Refused(404, "notFound", "Not Found")
 
     def _buckets(self, request: Request) -> Answer:
         project = request.query.get("project")

@@ -47,8 +47,9 @@ class Store:
         self._outside = Outside(self.files, self.index, self.journal)
 
     def close(self) -> None:
-        """Let go of the index."""
+        """Let go of the directory."""
         self.index.close()
+        self.files.close()
 
     def bucket(self, name: str, preconditions: Preconditions = ANY) -> Bucket:
         """A bucket, for a reader."""
