@@ -107,6 +107,9 @@ def test_links_and_names_that_are_no_text_are_no_objects(bucket: storage.Bucket,
     bucket.blob("elsewhere/x").upload_from_string("object")
     assert not (directory.parent / "x").exists()
     assert bucket.blob("elsewhere/x").download_as_bytes() == b"object"
+    assert [blob.name for blob in bucket.list_blobs(prefix="elsewhere/")] == ["elsewhere/x"]
+    bucket.blob("real").upload_from_string("object")
+    assert not bucket.blob(f"elsewhere/{bucket.name}/real").exists()
 
 
 def test_a_file_takes_the_place_of_an_object_kept_aside(bucket: storage.Bucket, directory: Path) -> None:

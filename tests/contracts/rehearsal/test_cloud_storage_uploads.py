@@ -46,11 +46,12 @@ def test_a_session_makes_an_object_with_its_last_byte(cloud: Cloud, bucket: stor
     assert bucket.blob("x").download_as_bytes() == b"a" * QUANTUM + b"bbbbb"
 
 
-def test_a_finished_session_answers_again(cloud: Cloud, session: str) -> None:
+def test_a_finished_session_answers_again(cloud: Cloud, bucket: storage.Bucket, session: str) -> None:
     made = put(cloud, session, "bytes 0-4/5", b"12345")
     for asked in ("bytes */5", "bytes */*"):
         again = put(cloud, session, asked)
         assert (again.status_code, again.json()["generation"]) == (200, made.json()["generation"])
+        bucket.blob("x").upload_from_string("something later")
 
 
 def test_a_session_in_one_request(cloud: Cloud, bucket: storage.Bucket, session: str) -> None:

@@ -26,8 +26,8 @@ from tagline.rehearsal.cloud_storage.xml_api import XmlApi
 
 MOST_AT_ONCE = 200
 """Requests that hold a thread each; more wait."""
-DOORS = ("storage", "upload", "resumable", "download", "batch")
-"""First words of the JSON API's addresses; any other is the name of a bucket, in the XML API."""
+JSON_PATHS = tuple(f"{door}/storage/v1/" for door in ("", "/upload", "/resumable/upload", "/download", "/batch"))
+"""Where the JSON API is; any other path begins with a bucket's name, in the XML API."""
 
 _log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class Door:
             request = Request.of(
                 scope["method"], path, scope["query_string"].decode("latin-1"), headers, body, scheme=scope["scheme"]
             )
-            api = self._json if request.segments[0] in DOORS and len(request.segments) > 2 else self._xml
+            api = self._json if f"{path}/".startswith(JSON_PATHS) else self._xml
             return api.answer(request)
         except refusals.Refused as refused:
             return refusal_as_json(refused)

@@ -106,7 +106,17 @@ class Files:
     def seen(self, bucket: str, name: str) -> Seen | None:
         """The plain file that has an object's name, whoever wrote it."""
         plain = names.plain_path(name)
-        return None if plain is None else self.look(f"{bucket}/{plain}")
+        found = None if plain is None else self.look(f"{bucket}/{plain}")
+        return None if found and self.is_linked(bucket, name) else found
+
+    def is_linked(self, bucket: str, plain: str) -> bool:
+        """Whether a path leaves the bucket's directory through a link."""
+        above = self.root / bucket
+        for part in plain.split("/")[:-1]:
+            above = above / part
+            if above.is_symlink():
+                return True
+        return False
 
     def look(self, place: str) -> Seen | None:
         """The regular file in a place; links are not followed."""

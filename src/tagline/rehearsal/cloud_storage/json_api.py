@@ -1,7 +1,7 @@
 """The JSON API: `/storage/v1`, `/upload/storage/v1`, `/download/storage/v1` and their batches."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tagline.rehearsal.cloud_storage import checksums, media, mime, refusals, resources
@@ -257,7 +257,7 @@ class JsonApi:
         resource.setdefault("contentType", headers.get("content-type"))
         return self._insert(request, bucket, resource, content)
 
-    def _insert(self, request: Request, bucket: str, resource: dict[str, Any], chunks: Any) -> Answer:
+    def _insert(self, request: Request, bucket: str, resource: dict[str, Any], chunks: Iterable[bytes]) -> Answer:
         name, settings = _named(request, resource)
         preconditions = _preconditions(request)
         staged = self._store.files.stage(chunks)

@@ -12,7 +12,7 @@ from tagline.rehearsal.cloud_storage.checksums import Checksums
 from tagline.rehearsal.cloud_storage.files import Files, Seen
 from tagline.rehearsal.cloud_storage.index import Index, Session
 from tagline.rehearsal.cloud_storage.journal import Journal
-from tagline.rehearsal.cloud_storage.records import Object
+from tagline.rehearsal.cloud_storage.records import Bucket, Object
 
 SETTLED_NS = 50_000_000
 """A file system's clock may stand still for some milliseconds: what changed so lately may change unseen."""
@@ -35,12 +35,13 @@ class Outside:
         counted = self._count(bucket, name, seen) if seen else None
         with self._journal.changing() as session:
             before, now_seen = session.live(bucket, name), self._files.seen(bucket, name)
-            if not session.bucket(bucket) or agrees(before, now_seen):
+            holder = session.bucket(bucket)
+            if not holder or agrees(before, now_seen):
                 return  # what looked like a change was a write of our own that was not yet finished
             if before and now_seen is None:
                 session.remove(before)
             elif seen and counted:
-                self._adopt(session, before, bucket, name, seen, counted)
+                self._adopt(session, holder, before, name, seen, counted)
 
     def _count(self, bucket: str, name: str, seen: Seen) -> Checksums | None:
         age_ns = time.time_ns() - seen.modified_ns
@@ -53,7 +54,7 @@ class Outside:
             return None
 
     def _adopt(
-        self, session: Session, before: Object | None, bucket: str, name: str, seen: Seen, counted: Checksums
+        self, session: Session, holder: Bucket, before: Object | None, name: str, seen: Seen, counted: Checksums
     ) -> None:
         """Make a file that somebody else wrote the live generation of the object that it names."""
         if before:
@@ -62,7 +63,8 @@ class Outside:
                 session.add_move("remove", before.place)
         now = session.tick()
         kind, encoding = guess_type(name)
-        settings = {"storageClass": "STANDARD"} | ({"contentType": kind} if kind and not encoding else {})
+        settings = {"storageClass": holder.default_class} | ({"contentType": kind} if kind and not encoding else {})
+        bucket = holder.name
         session.put(Object(
             bucket, name, now, 1, counted.size, counted.crc32c, counted.md5, f"{bucket}/{name}", names.folder_of(name),
             seen.modified_ns, now, now, settings=settings,
@@ -71,7 +73,7 @@ class Outside:
     def scan(self, bucket: str, prefix: str) -> None:
         """Take note of files that others wrote or removed in the directories where names begin with a prefix."""
         folder = names.folder_of(prefix)
-        if folder and names.plain_path(folder) is None:
+        if folder and (names.plain_path(folder) is None or self._files.is_linked(bucket, f"{folder}/-")):
             return
         with self._scanning:
             present: set[str] = set()

@@ -31,6 +31,11 @@ class Bucket:
         return (etag(0, self.metageneration),)
 
     @property
+    def default_class(self) -> str:
+        """The storage class of an object that names none."""
+        return str(self.settings.get("storageClass", "STANDARD"))
+
+    @property
     def is_versioned(self) -> bool:
         """Whether generations are kept that are overwritten or deleted."""
         return bool((self.settings.get("versioning") or {}).get("enabled"))

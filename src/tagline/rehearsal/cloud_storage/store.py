@@ -1,6 +1,5 @@
 """Store: buckets and objects with generations and preconditions, kept as plain files and an index. No HTTP."""
 
-import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -119,14 +118,14 @@ class Store:
         self, bucket: str, name: str, *, generation: int | None = None, preconditions: Preconditions = ANY
     ) -> tuple[Object, IO[bytes]]:
         """An object and its bytes, which stay the same whatever happens to the object meanwhile."""
-        for looks in itertools.count(1):
-            found = self.get(bucket, name, generation=generation, preconditions=preconditions)
-            opened = self._opened(found)
-            if opened and (looks > PATIENCE or _is_of(*opened)):
+        looks = 0
+        while True:
+            looks += 1
+            opened = self._opened(self.get(bucket, name, generation=generation, preconditions=preconditions))
+            if opened and (_is_of(*opened) or looks > PATIENCE):
                 return opened
             if opened:
                 opened[1].close()  # somebody else is writing it
-        raise AssertionError
 
     def objects(self, query: Query) -> Page:
         """Objects by their names."""
@@ -217,8 +216,8 @@ class Store:
         self.bucket(bucket)
         found, file = self._source(source)
         with file:
+            settings = change(found.settings)
             staged = self.files.stage(checksums.chunks_of(file))
-        settings = change(found.settings)
         return self.put(
             bucket, name, staged, settings=settings, preconditions=preconditions, components=found.components
         )
@@ -293,8 +292,7 @@ class Store:
         place, folder = self.files.place_for(holder.name, name)
         modified_ns = now * 1000 + 1  # no write by anybody else leaves exactly this time behind
         os.utime(staged.path, ns=(modified_ns, modified_ns))
-        kept = dict(settings)
-        kept.setdefault("storageClass", holder.settings.get("storageClass", "STANDARD"))
+        kept = {"storageClass": holder.default_class} | dict(settings)
         counted = staged.checksums
         return Object(
             holder.name, name, now, 1, counted.size, counted.crc32c, None if components else counted.md5,

@@ -71,7 +71,7 @@ class Uploads:
         with self._alone(identifier):
             upload = self._upload(identifier, "resumable")
             if upload["state"] == "finished":
-                found = self._store.get(upload["bucket"], upload["name"], generation=upload["generation"])
+                found = Object(**upload["made"])
                 return Progress(found.size, found)
             path = self._file(identifier)
             total = self._agreed_total(upload, span, path.stat().st_size)
@@ -206,7 +206,8 @@ class Uploads:
             total = span.total
             with self._index.writing() as session:
                 session.put_upload(upload | {"total": total})
-        if total is not None and max(persisted, (span.last or 0) + 1 if span.last is not None else 0) > total:
+        reach = max(persisted, 0 if span.last is None else span.last + 1)
+        if total is not None and reach > total:
             raise refusals.invalid(f"Invalid request. The total size of the upload is {total} byte(s).")
         if span.first is not None and span.first > persisted:
             message = (
@@ -259,7 +260,7 @@ class Uploads:
 
     def _mark_finished(self, session: Session, upload: dict[str, Any], made: Object) -> None:
         """In the turn that makes the object, so that no crash leaves one without the other."""
-        session.put_upload(upload | {"state": "finished", "generation": made.generation})
+        session.put_upload(upload | {"state": "finished", "made": asdict(made)})
         self._remove_parts(session, upload["id"])
 
     def _remove_parts(self, session: Session, identifier: str) -> None:
