@@ -2,6 +2,7 @@
 
 import base64
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -16,8 +17,10 @@ from google.api_core import exceptions
 from google.cloud import storage
 
 from tagline.errors import PlaceError
+from tagline.rehearsal.cloud_storage.checksums import of_file
 from tagline.rehearsal.cloud_storage.listing import Query
-from tagline.rehearsal.cloud_storage.store import Store
+from tagline.rehearsal.cloud_storage.refusals import Refused
+from tagline.rehearsal.cloud_storage.store import Source, Store
 
 
 def test_an_object_is_a_file(bucket: storage.Bucket, directory: Path) -> None:
@@ -208,6 +211,50 @@ def _write(address: str, turn: int, number: int) -> dict[str, str]:
             break
         answered[name] = blob.crc32c
     return answered
+
+
+def test_many_who_write_and_remove_through_every_door(tmp_path: Path) -> None:
+    """Names that are in each other's way, by the API and behind its back: in the end every object has its bytes."""
+    store = Store(tmp_path)
+    for bucket, versioned in (("plain", False), ("kept", True)):
+        store.create_bucket(bucket, project="test", settings={"versioning": {"enabled": versioned}})
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(lambda seed: _meddle(store, random.Random(seed)), range(6)))
+    for bucket in ("plain", "kept"):
+        for listed in store.objects(Query(bucket, versions=True)).items:
+            found, file = store.read(bucket, listed.name, generation=listed.generation)
+            with file:
+                assert of_file(file).result().crc32c == found.crc32c
+    assert list((tmp_path / ".cloud-storage" / "staging").iterdir()) == []
+    store.close()
+
+
+def _meddle(store: Store, chance: random.Random) -> None:
+    names = ["a", "a/b", "a/b/c", "a/", "x//y", "b/1", "b/2", "c"]
+    for _ in range(60):
+        bucket, name, other = chance.choice(["plain", "kept"]), chance.choice(names), chance.choice(names)
+        path = store.files.directory(bucket) / name
+        try:
+            match chance.randrange(8):
+                case 0 | 1:
+                    store.put(bucket, name, store.files.stage([name.encode() * chance.randrange(1000)]), settings={})
+                case 2:
+                    store.delete(bucket, name)
+                case 3:
+                    store.move(Source(bucket, name), other)
+                case 4:
+                    store.compose(bucket, other, [Source(bucket, name)] * 2, settings={})
+                case 5:
+                    store.objects(Query(bucket, delimiter="/"))
+                case 6 if not name.endswith("/"):
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_bytes(b"by a job" * chance.randrange(1000))
+                case 7:
+                    path.unlink()
+        except Refused as refused:
+            assert refused.status in (400, 404, 412)  # noqa: PT017
+        except OSError as error:
+            assert error.filename == str(path) or str(path).startswith(str(error.filename))  # noqa: PT017
 
 
 KILLED = """

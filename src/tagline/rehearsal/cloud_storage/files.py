@@ -6,6 +6,7 @@ import secrets
 import shutil
 import stat
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -133,17 +134,29 @@ class Files:
                 self.path(target).parent.mkdir(parents=True, exist_ok=True)
                 self.path(source).replace(self.path(target))
             case "link" if not self.path(target).exists():
-                os.link(self.path(source), self.path(target))
+                self._link(self.path(source), self.path(target))
             case "remove":
                 self.path(source).unlink(missing_ok=True)
         if not source.startswith(STATE):
             self._prune(source)
 
+    def _link(self, source: Path, target: Path) -> None:
+        """The same bytes under a second path, until one of them is replaced."""
+        try:
+            os.link(source, target)
+        except FileNotFoundError:
+            raise
+        except OSError:  # a file system without links
+            copied = self.new_staging_path()
+            shutil.copy2(source, copied)
+            copied.replace(target)
+
     def make_folder(self, bucket: str, name: str) -> None:
         """Show an object whose name ends in a slash as the directory that it stands for, where one can be."""
         plain = names.plain_path(name.rstrip("/"))
         if plain is not None and self._is_free(bucket, f"{plain}/-"):
-            (self.directory(bucket) / plain).mkdir(parents=True, exist_ok=True)
+            with suppress(FileExistsError, NotADirectoryError):  # a job may just have written a file of this name
+                (self.directory(bucket) / plain).mkdir(parents=True, exist_ok=True)
 
     def remove_folder(self, bucket: str, name: str) -> None:
         """Remove the directory of `make_folder` if nothing is in it."""
@@ -184,11 +197,11 @@ class Files:
 
 def _removed_if_empty(directory: Path) -> bool:
     """Whether there was no file at any depth, in which case the directories are gone."""
-    for entry in directory.iterdir():
-        if entry.is_symlink() or not entry.is_dir() or not _removed_if_empty(entry):
-            return False
     try:
+        for entry in directory.iterdir():
+            if entry.is_symlink() or not entry.is_dir() or not _removed_if_empty(entry):
+                return False
         directory.rmdir()
-    except OSError:
+    except OSError:  # somebody else is busy here
         return False
     return True

@@ -205,6 +205,10 @@ class Session:
             "UPDATE objects SET place = ?, folder = NULL WHERE place = ?", (other.encode(), place.encode())
         )
 
+    def lose(self, place: str) -> None:
+        """Forget the object whose bytes were to be in this place, and which somebody else has removed."""
+        self._db.execute("DELETE FROM objects WHERE place = ?", (place.encode(),))
+
     def moves(self) -> list[tuple[str, str, str]]:
         """What was decided to be done to files and may not have been done yet: verb, source, target."""
         rows = self._db.execute("SELECT verb, source, target FROM moves ORDER BY number").fetchall()

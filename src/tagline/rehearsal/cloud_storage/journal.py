@@ -27,12 +27,20 @@ class Journal:
     def _do_moves(self) -> None:
         with self._index.writing() as session:
             for verb, source, target in session.moves():
-                try:
-                    self._files.move(verb, source, target)
-                except OSError:
-                    if verb != "rename":
-                        raise
-                    aside = self._files.aside()  # somebody else has just made a directory of this name
-                    self._files.move(verb, source, aside)
-                    session.relocate(target, aside)
+                self._do_move(session, verb, source, target)
             session.remove_moves()
+
+    def _do_move(self, session: Session, verb: str, source: str, target: str) -> None:
+        """Move a file in spite of others who write, remove and make directories in the same place."""
+        try:
+            self._files.move(verb, source, target)
+        except OSError as error:
+            if verb == "rename" and self._files.look(source):
+                aside = self._files.aside()
+                self._files.move(verb, source, aside)
+                session.relocate(target, aside)
+                return
+            if not isinstance(error, FileNotFoundError | NotADirectoryError):
+                raise
+        if target and not self._files.look(target):
+            session.lose(target)

@@ -1,5 +1,6 @@
 """Files that others wrote, changed or removed in a bucket's directory, brought into the index as objects."""
 
+import logging
 import os
 import stat
 import threading
@@ -16,6 +17,8 @@ from tagline.rehearsal.cloud_storage.records import Bucket, Object
 
 SETTLED_NS = 50_000_000
 """A file system's clock may stand still for some milliseconds: what changed so lately may change unseen."""
+
+_log = logging.getLogger(__name__)
 
 
 class Outside:
@@ -50,7 +53,10 @@ class Outside:
         try:
             with (self._files.directory(bucket) / name).open("rb") as file:
                 return checksums.of_file(file).result()
-        except (FileNotFoundError, NotADirectoryError):
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return None
+        except PermissionError:
+            _log.warning("%s/%s cannot be read, and is no object for that", bucket, name)
             return None
 
     def _adopt(
@@ -97,16 +103,16 @@ class Outside:
         """The directories in a directory, and its files if any came or went since it was read; none if it is gone."""
         try:
             status = os.lstat(folder)
+            if not stat.S_ISDIR(status.st_mode):
+                return None
+            modified_ns, below = self._folders.get(folder, (0, []))
+            if modified_ns == status.st_mtime_ns:
+                return below, None
+            read_ns = time.time_ns()
+            with os.scandir(folder) as found:
+                entries = list(found)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        if not stat.S_ISDIR(status.st_mode):
-            return None
-        modified_ns, below = self._folders.get(folder, (0, []))
-        if modified_ns == status.st_mtime_ns:
-            return below, None
-        read_ns = time.time_ns()
-        with os.scandir(folder) as found:
-            entries = list(found)
         below = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
         if read_ns - status.st_mtime_ns > SETTLED_NS:
             self._folders[folder] = status.st_mtime_ns, below

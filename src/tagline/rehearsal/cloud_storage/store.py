@@ -125,7 +125,8 @@ class Store:
             if opened and (_is_of(*opened) or looks > PATIENCE):
                 return opened
             if opened:
-                opened[1].close()  # somebody else is writing it
+                with opened[1]:  # somebody else is writing it
+                    self._recount(*opened)
 
     def objects(self, query: Query) -> Page:
         """Objects by their names."""
@@ -272,8 +273,23 @@ class Store:
                 now = session.generation(found.bucket, found.name, found.generation)
             try:
                 return (now, self.files.path(now.place).open("rb")) if now else None
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                if now and now.folder is None:  # no place that a list looks at
+                    with self.index.writing() as session:
+                        session.remove(now)
                 return None
+
+    def _recount(self, found: Object, file: IO[bytes]) -> None:
+        """Take note of a job that still wrote into a file when it ceased to be the live generation's."""
+        if found.folder is not None:
+            return
+        modified_ns = os.fstat(file.fileno()).st_mtime_ns
+        counted = checksums.of_file(file).result()
+        with self.index.writing() as session:
+            now = session.generation(found.bucket, found.name, found.generation)
+            if now:
+                md5 = None if now.md5 is None else counted.md5
+                session.put(replace(now, size=counted.size, crc32c=counted.crc32c, md5=md5, modified_ns=modified_ns))
 
     def _source(self, source: Source) -> tuple[Object, IO[bytes]]:
         found, file = self.read(source.bucket, source.name, generation=source.generation)
