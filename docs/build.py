@@ -58,9 +58,17 @@ def map_lines() -> Iterator[str]:
         if (SRC / f"{name}.py").exists():
             yield f"{name + '.py':<20}{sentence(SRC / f'{name}.py')}"
             continue
-        yield f"{name + '/':<20}{sentence(SRC / name / '__init__.py')}"
-        for path in sorted((SRC / name).glob("[!_]*.py")):
-            yield f"{'  ' + path.name:<20}{sentence(path)}"
+        yield from package_lines(SRC / name, "")
+
+
+def package_lines(package: Path, indent: str) -> Iterator[str]:
+    """A package's line, then those of its modules and of the packages in it."""
+    yield f"{indent + package.name + '/':<20}{sentence(package / '__init__.py')}"
+    for path in sorted(package.glob("[!_]*")):
+        if path.suffix == ".py":
+            yield f"{indent + '  ' + path.name:<19} {sentence(path)}"
+        elif (path / "__init__.py").exists():
+            yield from package_lines(path, indent + "  ")
 
 
 def sentence(path: Path) -> str:

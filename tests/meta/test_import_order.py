@@ -15,7 +15,7 @@ ORDER = (
     "tables", "batch", "baselines", "wire", "wheels", "images", "exports", "label_errors", "mistakes", "held_out",
     "slices", "gates", "advice", "report", "cards", "exporting", "packing", "charts", "evaluation", "runs", "pages",
     "comparison", "queueing", "prometheus", "prefork", "server", "locks", "trackers", "training", "learning_curve",
-    "console", "cli",
+    "rehearsal", "console", "cli",
 )  # fmt: skip
 READERS = ("delimited", "jsonlines", "lines", "automl", "parquet", "hub")
 """Inside readers/: a file imports only the contract and what stands before it."""
@@ -29,7 +29,8 @@ SHARED = {"models": (
 HEAVY = {
     "torch": {"models"}, "transformers": {"models"}, "peft": {"models"}, "sklearn": set(), "scipy": set(),
     "optuna": set(), "google": {"gcp", "rehearsal"}, "starlette": {"server", "rehearsal"},
-    "uvicorn": {"server", "rehearsal"}, "pyarrow": {"dataset", "texts"}, "rich": set(), "datasets": set(),
+    "uvicorn": {"server", "rehearsal"}, "google_crc32c": {"rehearsal"},
+    "pyarrow": {"dataset", "texts"}, "rich": set(), "datasets": set(),
     "tensorboard": {"trackers"}, "wandb": {"trackers"}, "mlflow": {"trackers"},
 }  # fmt: skip
 """Packages that may be imported at the top only of these; inside a function they may be imported anywhere."""
