@@ -14,7 +14,7 @@ ORDER = (
     "language_models", "metrics", "intervals", "calibration", "decisions", "words", "compiled", "bundle", "predictor",
     "batch", "baselines", "exports", "exporting", "label_errors", "mistakes", "held_out", "slices", "gates", "advice",
     "report", "cards", "charts", "evaluation", "runs", "pages", "comparison", "wire", "queueing", "prometheus",
-    "server", "locks", "trackers", "training", "learning_curve", "console", "cli",
+    "server", "locks", "trackers", "training", "learning_curve", "rehearsal", "console", "cli",
 )  # fmt: skip
 READERS = ("delimited", "jsonlines", "lines", "automl", "parquet", "hub")
 """Inside readers/: a file imports only the contract and what stands before it."""
