@@ -14,7 +14,7 @@ PROC = Path("/proc")
 
 
 def started(pid: int) -> str:
-    """When a process was started, in the system's words, or "" where there is none: a pid is used again, this is not."""
+    """When a process began, in the system's words, or "" where there is none: pids are used again, this is not."""
     if PROC.joinpath("self/stat").exists():
         try:
             # The second field, in parentheses, may hold anything, spaces and parentheses too.

@@ -242,15 +242,14 @@ class Running:
                 image, name, entrypoint=_expanded(spec.command, environment), buckets=self._stage.buckets,
                 arguments=_expanded(arguments, environment), environment=given,
             )  # fmt: skip
-        self.say(
-            f"This machine has no image {image}: its command runs as a process of this machine's Python.", "NOTICE"
-        )
+        if self.replica.index == 0:
+            self.say(f"This machine has no image {image}: its command runs as a process of its Python.", "NOTICE")
         command = [*spec.command] or [sys.executable, "-m", "tagline"]
         return "", self._as_process(_expanded([*command, *arguments], environment))
 
     def _as_process(self, command: list[str]) -> list[str]:
         mount = mount_of(self._stage.buckets)
-        if not mount:
+        if not mount and self.replica.index == 0:
             self.say("/gcs cannot be mounted here: the buckets are directories in $REHEARSAL_GCS.", "NOTICE")
         return [*mount, *command]
 
