@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tagline.rehearsal import environments, processes
+from tagline.rehearsal import processes
+from tagline.rehearsal.environments import Environment, inherited
 from tagline.rehearsal.problems import Problem
 from tagline.rehearsal.processes import MARK
-from tagline.rehearsal.replicas import Exit, Job, Replica, Running, cluster_of
+from tagline.rehearsal.replicas import Exit, Job, Replica, Running, cluster_of, log_of, say
 from tagline.rehearsal.stage import Stage
 
 TRANSIENT = frozenset((6, 134, 11, 139))
@@ -60,6 +61,7 @@ class Performance:
         self._cluster = cluster_of(job.spec)
         self._running: dict[str, Running] = {}
         self._pythons: dict[int, Path] = {}
+        self._environments: list[Path] = []
         self._retries = 0
         self._preemptions = 0
         self._interrupted = threading.Event()
@@ -93,33 +95,45 @@ class Performance:
         finally:
             self._end(list(self._running.values()), grace_s=0.0)
             processes.end([], self._stage.mark(self.job.id))
-            for pool in self._pythons:
-                shutil.rmtree(directory / f"environment-{pool}", ignore_errors=True)
+            for environment in self._environments:
+                shutil.rmtree(environment, ignore_errors=True)
         return ending
 
     def _install(self, directory: Path) -> Ending | None:
         """The Python environments of pools that bring packages; an ending if one cannot be made."""
+        made: dict[tuple[str, ...], Path] = {}
         for number, pool in enumerate(self.job.spec.worker_pool_specs):
             if pool.WhichOneof("task") != "python_package_spec":
                 continue
-            first = next(replica for replica in self._cluster if replica.pool == number)
-            at = f"worker_pool_specs[{number}].python_package_spec.package_uris"
-            packages = [self._stage.local(uri, at) for uri in pool.python_package_spec.package_uris]
-            for path, uri in zip(packages, pool.python_package_spec.package_uris, strict=True):
-                if not path.is_file():
-                    return Ending("FAILED", Problem("NOT_FOUND", f"The package {uri} was not found.", at))
-            image = pool.python_package_spec.executor_image_uri
-            self._say(first, f"Not in {image}: in a new environment of this machine's Python.", "NOTICE")
-            strict = self._stage.settings.strict
-            place = directory / f"environment-{number}"
-            self._pythons[number] = environments.create(place, strict=strict)
-            code = environments.install(
-                self._pythons[number], packages, strict=strict, say=lambda line, first=first: self._say(first, line),  # type: ignore[misc]
-                environment=environments.inherited() | {MARK: self._stage.mark(self.job.id, "pip"), "HOME": str(place)},
-                begun=self._watch_installation,
+            uris = tuple(pool.python_package_spec.package_uris)
+            if uris not in made:
+                first = next(replica for replica in self._cluster if replica.pool == number)
+                image = pool.python_package_spec.executor_image_uri
+                self._say(first, f"Not in {image}: in a new environment of this machine's Python.", "NOTICE")
+                environment = Environment(directory / f"environment-{number}", self._stage.settings.strict)
+                environment.create()
+                made[uris] = environment.python
+                self._environments.append(environment.directory)
+                if ending := self._fill(environment, uris, first):
+                    return ending
+            self._pythons[number] = made[uris]
+        return None
+
+    def _fill(self, environment: Environment, uris: tuple[str, ...], replica: Replica) -> Ending | None:
+        at = f"worker_pool_specs[{replica.pool}].python_package_spec.package_uris"
+        mark = self._stage.mark(self.job.id, "pip")
+        variables = inherited() | {MARK: mark, "HOME": str(environment.directory)}
+        for uri in uris:
+            package = self._stage.local(uri, at)
+            if not package.is_file():
+                return Ending("FAILED", Problem("NOT_FOUND", f"The package {uri} was not found.", at))
+            code = environment.install(
+                package, variables=variables, say=lambda line: self._say(replica, line), begun=self._watch_installation
             )  # fmt: skip
-            if not self._interrupted.is_set() and code:
-                return Ending("FAILED", self._failure(first, code))
+            if self._interrupted.is_set():
+                return None
+            if code:
+                return Ending("FAILED", self._failure(replica, code))
         return None
 
     def _watch_installation(self, process: "subprocess.Popen[str]") -> None:
@@ -134,11 +148,7 @@ class Performance:
         threading.Thread(target=watch, daemon=True).start()
 
     def _say(self, replica: Replica, line: str, severity: str = "INFO") -> None:
-        job = self.job
-        self._stage.logs.line(
-            line, job=job.id, task=replica.name, project=job.project, region=job.region, severity=severity,
-            trial=job.trial,
-        )  # fmt: skip
+        say(self._stage, self.job, replica, line, severity)
 
     def _note(self, text: str, severity: str = "INFO") -> None:
         self._stage.logs.note(text, job=self.job.id, project=self.job.project, severity=severity)
@@ -247,7 +257,7 @@ class Performance:
             each.end(until=until)
 
     def _failure(self, replica: Replica, code: int) -> Problem:
-        log = self._stage.settings.directory / "jobs" / self.job.id / f"{replica.name}.log"
+        log = log_of(self._stage, self.job, replica)
         return Problem(
             "INVALID_ARGUMENT",
             f"The replica {replica.name} exited with a non-zero status of {code}. "

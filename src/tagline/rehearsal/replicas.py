@@ -172,6 +172,21 @@ def mount_of(buckets: Path) -> tuple[str, ...]:
     return prefix if done.returncode == 0 else ()
 
 
+def log_of(stage: Stage, job: Job, replica: Replica) -> Path:
+    """The file that holds all that a replica has printed."""
+    return stage.settings.directory / "jobs" / job.id / f"{replica.name}.log"
+
+
+def say(stage: Stage, job: Job, replica: Replica, line: str, severity: str) -> None:
+    """Write a line of a replica to its job's log."""
+    stage.logs.line(
+        line, job=job.id, task=replica.name, project=job.project, region=job.region, severity=severity,
+        trial=job.trial,
+    )  # fmt: skip
+    with log_of(stage, job, replica).open("a", encoding="utf-8") as file:
+        file.write(line + "\n")
+
+
 @dataclass(frozen=True)
 class Exit:
     """A replica's process has ended."""
@@ -255,18 +270,7 @@ class Running:
 
     def say(self, line: str, severity: str) -> None:
         """Write a line to the job's log, as this replica's."""
-        job = self._job
-        self._stage.logs.line(
-            line, job=job.id, task=self.replica.name, project=job.project, region=job.region, severity=severity,
-            trial=job.trial,
-        )  # fmt: skip
-        with self.log.open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
-
-    @property
-    def log(self) -> Path:
-        """The file that holds all it has printed."""
-        return self.home.with_name(f"{self.replica.name}.log")
+        say(self._stage, self._job, self.replica, line, severity)
 
     def _read(self, pipe: IO[bytes], severity: str) -> None:
         with pipe:
