@@ -16,7 +16,8 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tagline.rehearsal import transcoding
-from tagline.rehearsal.methods import Method, message_class
+from tagline.rehearsal.messages import message_class
+from tagline.rehearsal.methods import Method
 from tagline.rehearsal.problems import Problem, not_played
 from tagline.rehearsal.services import Played
 from tagline.rehearsal.stage import Stage, report_bug

@@ -118,7 +118,10 @@ class _Parser:
             test, sure = self.single()
             tests.append(test)
             always += sure
-            self._takes("word", "AND")
+            if self._takes("word", "AND"):
+                if not self.left:
+                    raise self.wrong()
+                continue
             if not self.left or self.left[0][0] not in ("word", "open") or self.left[0] == ("word", "OR"):
                 return lambda entry: all(test(entry) for test in tests), always
 

@@ -5,10 +5,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from google.protobuf import empty_pb2
-
 from tagline.rehearsal import refusals
-from tagline.rehearsal.methods import v1
+from tagline.rehearsal.messages import protobuf, v1
 from tagline.rehearsal.operations import new_id
 from tagline.rehearsal.performances import Ending, Performance
 from tagline.rehearsal.problems import Problem, not_found
@@ -227,9 +225,9 @@ class CustomJobs:
     def cancel_custom_job(self, request: Any) -> Any:
         """Begin to end a job."""
         self._stage.jobs.cancel(request.name)
-        return empty_pb2.Empty()
+        return protobuf.Empty()
 
     def delete_custom_job(self, request: Any) -> Any:
         """Forget a job that has ended."""
         self._stage.jobs.remove(request.name)
-        return self._stage.operations.done(request.name, v1.DeleteOperationMetadata(), empty_pb2.Empty)
+        return self._stage.operations.done(request.name, v1.DeleteOperationMetadata(), protobuf.Empty)

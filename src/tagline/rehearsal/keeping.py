@@ -7,11 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from google.protobuf import json_format
-
 from tagline.errors import PlaceError
 from tagline.rehearsal import filters
-from tagline.rehearsal.methods import message_class
+from tagline.rehearsal.messages import as_dict, message_class
 from tagline.rehearsal.problems import Problem, invalid, not_found
 
 SCHEMA = """
@@ -146,7 +144,7 @@ class Keeping:
         )
         for number, kind, content in rows:
             message = message_class(kind).FromString(content)
-            if keep(message) and passes(json_format.MessageToDict(message)):
+            if keep(message) and passes(as_dict(message)):
                 if len(found) == size:
                     return found, str(last)
                 found.append(message)

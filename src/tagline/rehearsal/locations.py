@@ -2,9 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from google.cloud.location import locations_pb2
-
 from tagline.rehearsal.machines import REGIONS
+from tagline.rehearsal.messages import location
 from tagline.rehearsal.problems import not_found
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ class Locations:
     def list_locations(self, request: Any) -> Any:
         """Every region."""
         locations = [_location(f"{request.name}/locations/{region}") for region in sorted(REGIONS)]
-        return locations_pb2.ListLocationsResponse(locations=locations)
+        return location.ListLocationsResponse(locations=locations)
 
     def get_location(self, request: Any) -> Any:
         """One region."""
@@ -30,4 +29,4 @@ class Locations:
 
 
 def _location(name: str) -> Any:
-    return locations_pb2.Location(name=name, location_id=name.rpartition("/")[2])
+    return location.Location(name=name, location_id=name.rpartition("/")[2])

@@ -8,16 +8,14 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from google.protobuf import empty_pb2, json_format
-
 from tagline.rehearsal import filters
-from tagline.rehearsal.methods import Messages, Rule
+from tagline.rehearsal.messages import as_dict, fill, logging, protobuf
+from tagline.rehearsal.methods import Rule
 from tagline.rehearsal.problems import Problem, invalid, not_found
 
 if TYPE_CHECKING:
     from tagline.rehearsal.stage import Stage
 
-logging = Messages("google.logging.v2")
 LOG_NAME = re.compile(r"(projects/[^/]+)/logs/[^/]+")
 MOST_PER_PAGE = 1000
 STEP_S = 0.5
@@ -60,7 +58,7 @@ class LoggingService:
                 if key not in entry.labels:
                     entry.labels[key] = value
             try:
-                entries.append(json_format.MessageToDict(entry))
+                entries.append(as_dict(entry))
             except TypeError as error:  # a payload of a type that nobody here knows
                 raise invalid(f"entries[{number}].proto_payload", str(error)) from error
         if entries and not request.dry_run:
@@ -84,7 +82,7 @@ class LoggingService:
             if len(response.entries) == size:
                 response.next_page_token = base64.urlsafe_b64encode(json.dumps(place).encode()).decode()
                 break
-            json_format.ParseDict(entry, response.entries.add())
+            fill(response.entries.add(), entry)
             place = found
         return response
 
@@ -105,7 +103,7 @@ class LoggingService:
                 response = logging.TailLogEntriesResponse()
                 for entry in entries:
                     if entry["logName"].startswith(tuple(f"{project}/logs/" for project in projects)):
-                        json_format.ParseDict(entry, response.entries.add())
+                        fill(response.entries.add(), entry)
                 if response.entries:
                     yield response
 
@@ -117,7 +115,7 @@ class LoggingService:
         """Forget a log with all of its entries."""
         if not self._logs.delete(request.log_name):
             raise not_found(request.log_name)
-        return empty_pb2.Empty()
+        return protobuf.Empty()
 
     def list_monitored_resource_descriptors(self, _: Any) -> Any:
         """The kinds of resources that entries here are about."""

@@ -15,8 +15,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from google.protobuf.internal import enum_type_wrapper
+from google.protobuf import descriptor_pb2, descriptor_pool
+from google.protobuf.message import DecodeError
+
+from tagline.rehearsal.messages import described, learn
 
 FORMAT = 1
 """Of the kept table; another number and it is read anew."""
@@ -32,6 +34,8 @@ MIXINS = {
     "google.iam.v1.iam_policy_pb2": "IAMPolicy",
 }
 """Services that every Google API has beside its own: where they are described, and their names."""
+ALSO = ("google.rpc.error_details_pb2", "google.protobuf.empty_pb2")
+"""Messages that no method names."""
 KINDS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
 
 
@@ -71,48 +75,19 @@ class Method:
         return self.kind.endswith("_stream")
 
 
-class Messages:
-    """The messages and enumerations of one API by their short names: `v1.CustomJob`, `v1.JobState`."""
-
-    def __init__(self, package: str) -> None:
-        self._package = package
-
-    def __getattr__(self, name: str) -> Any:
-        pool = descriptor_pool.Default()
-        full = f"{self._package}.{name}"
-        try:
-            found: Any = message_class(full)
-        except KeyError:
-            try:
-                found = enum_type_wrapper.EnumTypeWrapper(pool.FindEnumTypeByName(full))
-            except KeyError:
-                raise AttributeError(f"{self._package} has no {name}") from None
-        setattr(self, name, found)
-        return found
-
-
-v1 = Messages("google.cloud.aiplatform.v1")
-
-
-@cache
-def message_class(full_name: str) -> Any:
-    """The class of a message by its full name; KeyError where there is none."""
-    return message_factory.GetMessageClass(descriptor_pool.Default().FindMessageTypeByName(full_name))
-
-
 @cache
 def table() -> Mapping[str, Method]:
     """All methods by their paths; their messages are known from now on."""
     kept = _kept_at()
-    for module in MIXINS:
-        importlib.import_module(module)
     try:
         found = json.loads(kept.read_text())
         methods = [Method(**m | {"rules": tuple(Rule(**rule) for rule in m["rules"])}) for m in found["methods"]]
-        _learn(base64.b64decode(found["files"]))
-    except (OSError, ValueError, KeyError, TypeError):  # not there yet, or not to be used: read it anew
+        files = described(base64.b64decode(found["files"]))
+    except (OSError, ValueError, KeyError, TypeError, DecodeError):  # not there yet, or not to be used: read it anew
         methods = list(_read())
-        _keep(kept, methods)
+        files = _files(methods)
+        _keep(kept, methods, files)
+    learn(files)
     return {method.path: method for method in methods}
 
 
@@ -123,11 +98,10 @@ def _kept_at() -> Path:
     return cache_directory / "tagline" / f"rpc-table-{FORMAT}-{versions}.json"
 
 
-def _keep(path: Path, methods: list[Method]) -> None:
-    files = descriptor_pb2.FileDescriptorSet(file=_files(methods))
+def _keep(path: Path, methods: list[Method], files: list[Any]) -> None:
     content = {
         "methods": [asdict(method) for method in methods],
-        "files": base64.b64encode(files.SerializeToString()).decode(),
+        "files": base64.b64encode(descriptor_pb2.FileDescriptorSet(file=files).SerializeToString()).decode(),
     }
     with suppress(OSError):  # a home that cannot be written to costs time, and nothing else
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -149,16 +123,9 @@ def _files(methods: list[Method]) -> list[Any]:
     for method in methods:
         for name in (method.request, method.response):
             visit(descriptor_pool.Default().FindMessageTypeByName(name).file)
+    for module in ALSO:
+        visit(importlib.import_module(module).DESCRIPTOR)
     return list(seen.values())
-
-
-def _learn(content: bytes) -> None:
-    pool = descriptor_pool.Default()
-    for file in descriptor_pb2.FileDescriptorSet.FromString(content).file:
-        try:
-            pool.FindFileByName(file.name)
-        except KeyError:
-            pool.AddSerializedFile(file.SerializeToString())
 
 
 def _read() -> Iterator[Method]:

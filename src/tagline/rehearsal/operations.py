@@ -6,10 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from google.longrunning import operations_pb2
-from google.protobuf import empty_pb2
-
 from tagline.rehearsal.keeping import Keeping
+from tagline.rehearsal.messages import longrunning, protobuf
 from tagline.rehearsal.problems import Problem, invalid
 
 LONGEST_WAIT_S = 60.0
@@ -69,26 +67,26 @@ class Operations:
     def list_operations(self, request: Any) -> Any:
         """The operations of a resource, newest first."""
         operations, token = self._keeping.page(f"{request.name}/operations", request)
-        return operations_pb2.ListOperationsResponse(operations=operations, next_page_token=token)
+        return longrunning.ListOperationsResponse(operations=operations, next_page_token=token)
 
     def cancel_operation(self, request: Any) -> Any:
         """Best effort, as everywhere: what has begun is finished."""
         self._keeping.get(request.name)
-        return empty_pb2.Empty()
+        return protobuf.Empty()
 
     def delete_operation(self, request: Any) -> Any:
         """Forget an operation that is done."""
         if not self._keeping.get(request.name).done:
             raise Problem("FAILED_PRECONDITION", f"The operation '{request.name}' is not done.")
         self._keeping.remove(request.name)
-        return empty_pb2.Empty()
+        return protobuf.Empty()
 
     def _new(self, parent: str, metadata: Any) -> Any:
         if not parent:
             raise invalid("name", "The resource's name is empty.")
         metadata.generic_metadata.create_time.GetCurrentTime()
         metadata.generic_metadata.update_time.GetCurrentTime()
-        operation = operations_pb2.Operation(name=f"{parent}/operations/{new_id()}")
+        operation = longrunning.Operation(name=f"{parent}/operations/{new_id()}")
         operation.metadata.Pack(metadata)
         self._keeping.add(operation)
         return operation

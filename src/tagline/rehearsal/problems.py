@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+from tagline.rehearsal.messages import rpc
+
 CODES = {
     "CANCELLED": (1, 499), "UNKNOWN": (2, 500), "INVALID_ARGUMENT": (3, 400), "DEADLINE_EXCEEDED": (4, 504),
     "NOT_FOUND": (5, 404), "ALREADY_EXISTS": (6, 409), "PERMISSION_DENIED": (7, 403), "RESOURCE_EXHAUSTED": (8, 429),
@@ -45,12 +47,11 @@ class Problem(Exception):
 
     def status(self) -> Any:
         """The same as google.rpc.Status, which operations, jobs and gRPC's details hold."""
-        from google.rpc import error_details_pb2, status_pb2
-
-        status = status_pb2.Status(code=self.number, message=self.message)
+        status = rpc.Status(code=self.number, message=self.message)
         if self.field:
-            violations = [error_details_pb2.BadRequest.FieldViolation(field=self.field, description=self.message)]
-            status.details.add().Pack(error_details_pb2.BadRequest(field_violations=violations))
+            details = rpc.BadRequest()
+            details.field_violations.add(field=self.field, description=self.message)
+            status.details.add().Pack(details)
         return status
 
 

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from tagline.rehearsal.machines import REGIONS, misfit
-from tagline.rehearsal.methods import v1
+from tagline.rehearsal.messages import v1
 from tagline.rehearsal.problems import Problem, invalid
 
 PARENT = re.compile(r"projects/([^/]+)/locations/([^/]+)")

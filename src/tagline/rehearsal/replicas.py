@@ -19,9 +19,8 @@ from pathlib import Path
 from signal import SIGTERM
 from typing import IO, Any
 
-from google.protobuf import json_format
-
 from tagline.rehearsal import containers, environments, processes
+from tagline.rehearsal.messages import as_dict
 from tagline.rehearsal.processes import MARK
 from tagline.rehearsal.stage import Stage
 
@@ -122,7 +121,7 @@ def environment_of(job: Job, replica: Replica, cluster: Sequence[Replica], stage
 
 
 def _cluster_variables(job: Job, replica: Replica, cluster: Sequence[Replica]) -> dict[str, str]:
-    spec = json_format.MessageToDict(job.spec, preserving_proto_field_name=True)
+    spec = as_dict(job.spec, own_names=True)
     pools: dict[int, list[str]] = {}
     for each in cluster:
         pools.setdefault(each.pool, []).append(each.address)

@@ -2,11 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
-from google.protobuf import empty_pb2, json_format
-
 from tagline.rehearsal import refusals
 from tagline.rehearsal.jobs import state_of
-from tagline.rehearsal.methods import v1
+from tagline.rehearsal.messages import as_dict, fill, protobuf, v1
 from tagline.rehearsal.operations import new_id
 from tagline.rehearsal.problems import Problem, invalid
 from tagline.rehearsal.stage import report_bug
@@ -58,7 +56,7 @@ class TrainingPipelines:
         return self._stage.keeping.get(pipeline.name)
 
     def _begin(self, pipeline: Any, job: Any) -> None:
-        json_format.ParseDict({BACKING: job.name}, pipeline.training_task_metadata)
+        fill(pipeline.training_task_metadata, {BACKING: job.name})
         self._stage.keeping.add(pipeline)
         self._followed[job.name] = pipeline.name
 
@@ -75,7 +73,7 @@ class TrainingPipelines:
     def cancel_training_pipeline(self, request: Any) -> Any:
         """Begin to end a pipeline's job, and the pipeline with it."""
         self._stage.jobs.cancel(_backing(self._stage.keeping.get(request.name)))
-        return empty_pb2.Empty()
+        return protobuf.Empty()
 
     def delete_training_pipeline(self, request: Any) -> Any:
         """Forget a pipeline that has ended."""
@@ -83,7 +81,7 @@ class TrainingPipelines:
         if state not in ENDED:
             raise Problem("FAILED_PRECONDITION", f"The pipeline '{request.name}' is {state}: cancel it first.")
         self._stage.keeping.remove(request.name)
-        return self._stage.operations.done(request.name, v1.DeleteOperationMetadata(), empty_pb2.Empty)
+        return self._stage.operations.done(request.name, v1.DeleteOperationMetadata(), protobuf.Empty)
 
     def _spec(self, pipeline: Any) -> Any:
         """The custom job's spec out of a pipeline's inputs, which come as free JSON."""
@@ -94,7 +92,7 @@ class TrainingPipelines:
         if not definition.endswith(CUSTOM):
             raise Problem("UNIMPLEMENTED", f"{definition} is not played by this rehearsal: custom training alone is.")
         at = "training_pipeline.training_task_inputs"
-        inputs = json_format.MessageToDict(pipeline.training_task_inputs)
+        inputs = as_dict(pipeline.training_task_inputs)
         if not isinstance(inputs, dict):
             raise invalid(at, "Required field is not set: training_task_inputs.")
         spec = parsed(inputs, v1.CustomJobSpec(), at=at)
@@ -148,4 +146,4 @@ class TrainingPipelines:
 
 
 def _backing(pipeline: Any) -> str:
-    return str(json_format.MessageToDict(pipeline.training_task_metadata)[BACKING])
+    return str(as_dict(pipeline.training_task_metadata)[BACKING])

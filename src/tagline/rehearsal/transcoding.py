@@ -9,7 +9,8 @@ from urllib.parse import parse_qsl, unquote
 
 from google.protobuf import json_format
 
-from tagline.rehearsal.methods import Method, Rule, message_class
+from tagline.rehearsal.messages import as_text, fill, message_class
+from tagline.rehearsal.methods import Method, Rule
 from tagline.rehearsal.problems import Problem, invalid, not_found
 
 VARIABLE = re.compile(r"\{([\w.]+)(?:=([^}]+))?\}")
@@ -85,8 +86,7 @@ def request_of(route: Route, named: Mapping[str, str], query: str, body: bytes, 
 
 def json_of(message: Any, *, enums_as_numbers: bool = False) -> bytes:
     """A message as Google's HTTP APIs write it."""
-    text: str = json_format.MessageToJson(message, use_integers_for_enums=enums_as_numbers, ensure_ascii=False)
-    return text.encode()
+    return as_text(message, enums_as_numbers=enums_as_numbers).encode()
 
 
 def parsed(content: Mapping[str, Any], message: Any, *, at: str = "") -> Any:
@@ -138,7 +138,7 @@ def _put(content: dict[str, Any], keys: Sequence[str], value: str, descriptor: A
 
 def _parsed(content: Mapping[str, Any], message: Any, *, at: str = "") -> Any:
     try:
-        return json_format.ParseDict(content, message, max_recursion_depth=100)
+        return fill(message, content)
     except (json_format.ParseError, RecursionError) as error:
         text = str(error)
     if found := UNKNOWN.search(text):
