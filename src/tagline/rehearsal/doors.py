@@ -5,7 +5,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import grpc
 from starlette.applications import Starlette
@@ -83,7 +83,7 @@ class HttpDoor:
         handler = self._doors.handler(route.method)
         kind = request.headers.get("content-type", "")
         message = self._doors.ready(transcoding.request_of(route, named, request.url.query, body, kind))
-        numbers = ENUMS_AS_NUMBERS in request.url.query
+        numbers = ENUMS_AS_NUMBERS in unquote(request.url.query)
         if route.method.answers_stream:
             if route.method.kind == "stream_stream":
                 raise Problem("UNIMPLEMENTED", f"{route.method.path} is played over gRPC alone.")

@@ -113,9 +113,9 @@ class Keeping:
         """A resource to be changed; kept when the block ends well, and nobody else changes it meanwhile."""
         with self.lock:
             message = self.get(name)
+            yield message
             if "update_time" in message.DESCRIPTOR.fields_by_name:
                 message.update_time.GetCurrentTime()
-            yield message
             self.run("UPDATE resources SET content = ? WHERE name = ?", (message.SerializeToString(), name))
 
     def remove(self, name: str) -> None:

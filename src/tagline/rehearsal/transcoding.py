@@ -150,9 +150,12 @@ def _parsed(content: Mapping[str, Any], message: Any, *, at: str = "") -> Any:
             f"{field}.{name}" if field else name,
             f'Invalid JSON payload received. Unknown name "{name}"{where}: Cannot find field.',
         )
-    found = FAILED.search(text)
-    field = found["field"] if found else at
-    raise invalid(field, f"Invalid value at '{field}': {found['why'] if found else text}")
+    path = [at] if at else []
+    while found := FAILED.match(text):  # from the outermost field inwards
+        path.append(found["field"])
+        text = found["why"]
+    field = ".".join(path)
+    raise invalid(field, f"Invalid value at '{field}': {text}")
 
 
 def _camel(name: str) -> str:
