@@ -1,5 +1,6 @@
 """`tagline rehearsal`: the local cloud, for any client."""
 
+import os
 import secrets
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tagline.cli.options import Debug, Json
+from tagline.rehearsal import requirements
 
 if TYPE_CHECKING:
     from tagline.rehearsal.house import Facts
@@ -32,9 +34,7 @@ def start(
     debug: Debug = False,
 ) -> None:
     """Play Vertex AI, Cloud Storage and Cloud Logging on this machine until told to stop."""
-    _check()
-    import os
-
+    requirements.check_installed()
     from tagline.rehearsal import house
     from tagline.rehearsal.stage import Settings
 
@@ -55,7 +55,7 @@ def start(
 @app.command()
 def status(directory: Directory = Path("rehearsal"), json: Json = False, debug: Debug = False) -> None:
     """Where it is found, and what it is doing."""
-    _check()
+    requirements.check_installed()
     from tagline import console
     from tagline.rehearsal import house
 
@@ -72,7 +72,7 @@ def status(directory: Directory = Path("rehearsal"), json: Json = False, debug: 
 @app.command()
 def stop(directory: Directory = Path("rehearsal"), json: Json = False, debug: Debug = False) -> None:
     """End it, with every job that runs; what it keeps stays."""
-    _check()
+    requirements.check_installed()
     from tagline import console
     from tagline.rehearsal import house
 
@@ -91,7 +91,7 @@ def reset(
     debug: Debug = False,
 ) -> None:
     """Forget everything that it keeps: jobs, buckets, logs."""
-    _check()
+    requirements.check_installed()
     from tagline import console
     from tagline.errors import SpecError
     from tagline.rehearsal import house
@@ -116,7 +116,7 @@ def preempt(
     debug: Debug = False,
 ) -> None:
     """Take a job's spot machines away: SIGTERM, the grace period, SIGKILL, and a restart."""
-    _check()
+    requirements.check_installed()
     from tagline import console
     from tagline.rehearsal import house
 
@@ -134,7 +134,7 @@ def methods(
     debug: Debug = False,
 ) -> None:
     """Every method of the played APIs: played, partly, or not."""
-    _check()
+    requirements.check_installed()
     from tagline import console
     from tagline.rehearsal.services import programme
 
@@ -145,31 +145,6 @@ def methods(
         ])  # fmt: skip
         return
     console.out_table(("method", "", "limit"), [(known.method.path, known.extent, known.limit) for known in found])
-
-
-def _check() -> None:
-    """The rehearsal's modules need packages beyond the base install: say so before they are imported."""
-    from importlib.util import find_spec
-
-    from tagline.errors import PlaceError
-
-    missing = [
-        name
-        for name in ("grpc", "google.cloud.aiplatform_v1", "google.cloud.logging_v2")
-        if not _is_there(name, find_spec)
-    ]
-    if missing:
-        raise PlaceError(
-            f"the rehearsal needs packages that are not installed: {', '.join(missing)}",
-            hint="pip install 'tagline[rehearsal]'",
-        )
-
-
-def _is_there(name: str, find_spec: Any) -> bool:
-    try:
-        return find_spec(name) is not None
-    except ModuleNotFoundError:
-        return False
 
 
 def _described(facts: "Facts") -> dict[str, Any]:

@@ -14,7 +14,6 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import IO, Any
 
@@ -27,7 +26,6 @@ from tagline.errors import PlaceError, RunError, SpecError
 from tagline.rehearsal import processes
 from tagline.rehearsal.stage import Settings
 
-NEEDED = ("grpcio", "google-cloud-aiplatform", "google-cloud-logging")
 FACTS = "rehearsal.json"
 LOCK = "rehearsal.lock"
 OWN_FILES = (FACTS, LOCK, "rehearsal.log", "rehearsal.sqlite", "rehearsal.sqlite-wal", "rehearsal.sqlite-shm")
@@ -59,21 +57,6 @@ class Facts:
         return bool(self.started) and processes.started(self.pid) == self.started
 
 
-def check_installed() -> None:
-    """What a rehearsal needs beyond the base install is there, or the error says how to get it."""
-    missing = []
-    for name in NEEDED:
-        try:
-            version(name)
-        except PackageNotFoundError:
-            missing.append(name)
-    if missing:
-        listed = ", ".join(missing)
-        raise PlaceError(
-            f"the rehearsal needs packages that are not installed: {listed}", hint="pip install 'tagline[rehearsal]'"
-        )
-
-
 def find(directory: Path) -> Facts:
     """The rehearsal that runs in a directory."""
     try:
@@ -87,8 +70,8 @@ def find(directory: Path) -> Facts:
 
 def serve(settings: Settings, *, ready: Callable[[Facts], None]) -> None:
     """Play until told to stop; `ready` is called when every door is open."""
-    check_installed()
     settings = _absolute(settings)
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what it would say about a port, our error says
     with _alone_in(settings.directory):
         _Evening(settings).play(ready)
 
@@ -141,6 +124,7 @@ class _Evening:
         try:
             self.grpc, stage.grpc_port = doors.grpc_server(both, port=settings.grpc_port, certificate=certificate)
         except RuntimeError as error:
+            self.socket.close()
             raise PlaceError(f"cannot serve gRPC on 127.0.0.1:{settings.grpc_port}", hint=_PORT_HINT) from error
         metadata = MetadataServer(settings.token)
         self.app = doors.application(both, metadata=metadata, own=self._routes(), storage=_storage(stage.buckets))
@@ -269,7 +253,6 @@ class _Server(uvicorn.Server):
 
 def start_detached(settings: Settings, arguments: list[str]) -> Facts:
     """Start a rehearsal that outlives this process; returns when its doors are open."""
-    check_installed()
     settings = _absolute(settings)
     with _alone_in(settings.directory):
         pass
@@ -283,6 +266,7 @@ def start_detached(settings: Settings, arguments: list[str]) -> Facts:
         with suppress(PlaceError):
             facts = find(settings.directory)
             if facts.pid == process.pid:
+                process.returncode = 0  # it is nobody's child from now on
                 return facts
         if process.poll() is not None:
             said = (settings.directory / "rehearsal.log").read_text(errors="replace").strip()

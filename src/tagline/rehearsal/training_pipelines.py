@@ -95,7 +95,7 @@ class TrainingPipelines:
         inputs = as_dict(pipeline.training_task_inputs)
         if not isinstance(inputs, dict):
             raise invalid(at, "Required field is not set: training_task_inputs.")
-        spec = parsed(inputs, v1.CustomJobSpec(), at=at)
+        spec = parsed(_with_texts(inputs), v1.CustomJobSpec(), at=at)
         refusals.check_job(spec, at)
         if pipeline.HasField("model_to_upload"):
             if self._stage.upload_model is None:
@@ -143,6 +143,19 @@ class TrainingPipelines:
             return Problem("INTERNAL", f"{type(error).__name__}: {error}")
         pipeline.model_to_upload.CopyFrom(kept)
         return None
+
+
+def _with_texts(value: Any) -> Any:
+    """Inputs whose `args` are texts: the SDK lets them be numbers, which free JSON has only one kind of."""
+    if isinstance(value, list):
+        return [_with_texts(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: [f"{one:.15g}" if isinstance(one, float) else one for one in inner]
+        if key == "args" and isinstance(inner, list) else _with_texts(inner)
+        for key, inner in value.items()
+    }  # fmt: skip
 
 
 def _backing(pipeline: Any) -> str:
