@@ -113,6 +113,26 @@ def test_a_training_job_of_a_container_that_fails(aiplatform: Any, rehearsal: Re
     assert "The replica workerpool0-0 exited with a non-zero status of 2." in job.error.message
 
 
+def test_a_script_becomes_a_job(
+    aiplatform: Any, rehearsal: Rehearsal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    pytest.importorskip("tagline.rehearsal.cloud_storage", reason="Cloud Storage is not played yet")
+    from google.auth.credentials import AnonymousCredentials
+    from google.cloud import storage
+
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", rehearsal.address)
+    storage.Client(project="demo", credentials=AnonymousCredentials()).create_bucket("scripts")
+    (tmp_path / "task.py").write_text("import sys\nprint('a script', sys.argv[1:])\n")
+    job = aiplatform.CustomJob.from_local_script(
+        display_name="script", script_path=str(tmp_path / "task.py"), container_uri=EXECUTOR, args=["--x", "1"],
+        requirements=["rich"], machine_type="n1-standard-4", staging_bucket="gs://scripts",
+    )  # fmt: skip
+    job.submit()
+    rehearsal.wait(job.resource_name)
+    assert "a script ['--x', '1']" in rehearsal.said(job.resource_name)
+    assert job.state.name == "JOB_STATE_SUCCEEDED"
+
+
 @pytest.mark.parametrize(
     ("change", "field"),
     [

@@ -307,6 +307,25 @@ def test_an_image_that_cannot_run_here_is_refused_or_fails(rehearsal: Rehearsal)
         assert "neither podman nor docker" in answer["error"]["message"]
 
 
+@pytest.mark.skipif("TAGLINE_CONTAINER_IMAGE" not in os.environ, reason="TAGLINE_CONTAINER_IMAGE names no image")
+def test_a_container(rehearsal: Rehearsal) -> None:
+    """By podman or docker, with an image that has python3 and is on this machine under a registry's name."""
+    (rehearsal.directory / "buckets" / "container").mkdir()
+    (rehearsal.directory / "buckets" / "container" / "a.txt").write_text("in the bucket")
+
+    def contained(code: str) -> dict[str, Any]:
+        task = {"imageUri": os.environ["TAGLINE_CONTAINER_IMAGE"], "env": [{"name": "MINE", "value": "1"}]}
+        return pool("python3", "-c", code) | {"containerSpec": task | {"command": ["python3", "-c", code]}}
+
+    code = "import os; print(open('/gcs/container/a.txt').read(), os.environ['MINE'], 'CLUSTER_SPEC' in os.environ)"
+    name = rehearsal.submit(custom_job(contained(code), contained("import time; time.sleep(600)")))
+    assert rehearsal.wait(name)["state"] == "JOB_STATE_SUCCEEDED"
+    assert rehearsal.said(name)[-1] == "in the bucket 1 True"
+    failed = rehearsal.run(custom_job(contained("raise SystemExit(7)")))
+    assert "non-zero status of 7" in failed["error"]["message"]
+    assert rehearsal.processes() == set()
+
+
 def test_many_jobs_five_at_a_time(rehearsal: Rehearsal) -> None:
     """The benchmark of the same name does this with 50."""
     code = "import os, sys; sys.exit(int(os.environ['HOW']))"

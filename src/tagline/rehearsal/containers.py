@@ -20,6 +20,10 @@ def engine() -> str:
     return ""
 
 
+def _is_podman() -> bool:
+    return Path(engine()).name == "podman"
+
+
 def has_image(image: str) -> bool:
     """Whether this machine has the image already."""
     return bool(engine()) and _works([engine(), "image", "inspect", image])
@@ -34,7 +38,7 @@ def command(
     for key in environment:
         found += ["--env", key]  # the value comes by the environment: a list of processes shows no secret
     if entrypoint:
-        if engine().endswith("podman"):
+        if _is_podman():
             found += ["--entrypoint", json.dumps(list(entrypoint))]
         else:  # docker takes one word, and the rest as arguments
             found += ["--entrypoint", entrypoint[0]]
@@ -44,7 +48,8 @@ def command(
 
 def remove(name: str) -> None:
     """End a container, if it is still there: ending the client alone would leave it."""
-    _works([engine(), "rm", "--force", name])
+    at_once = ["--time", "0"] if _is_podman() else []  # docker asks nobody
+    _works([engine(), "rm", "--force", *at_once, name])
 
 
 def _works(command: Sequence[str]) -> bool:

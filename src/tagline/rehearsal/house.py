@@ -21,6 +21,7 @@ import uvicorn
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from tagline.errors import PlaceError, RunError, SpecError
 from tagline.rehearsal import processes
@@ -127,7 +128,8 @@ class _Evening:
             self.socket.close()
             raise PlaceError(f"cannot serve gRPC on 127.0.0.1:{settings.grpc_port}", hint=_PORT_HINT) from error
         metadata = MetadataServer(settings.token)
-        self.app = doors.application(both, metadata=metadata, own=self._routes(), storage=_storage(stage.buckets))
+        storage, self.close_storage = _storage(stage.buckets)
+        self.app = doors.application(both, metadata=metadata, own=self._routes(), storage=storage)
         self.parts = list(made.values())
 
     def _certificates(self) -> tuple[str, tuple[bytes, bytes] | None]:
@@ -171,6 +173,7 @@ class _Evening:
                 if hasattr(part, "close"):
                     part.close()
             self.grpc.stop(grace=1).wait()
+            self.close_storage()
             self.stage.keeping.close()
             path.unlink(missing_ok=True)
 
@@ -214,9 +217,9 @@ def _listening(port: int) -> socket.socket:
     return found
 
 
-def _storage(_buckets: Path) -> Any:
-    """Cloud Storage for the buckets in a directory: the place where it joins."""
-    return None
+def _storage(_buckets: Path) -> tuple[ASGIApp | None, Callable[[], None]]:
+    """Cloud Storage for the buckets in a directory, and what closes it: the place where it joins."""
+    return None, lambda: None
 
 
 def _write_private(path: Path, text: str) -> None:
