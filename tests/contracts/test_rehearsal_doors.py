@@ -130,6 +130,7 @@ def test_a_bad_body(rehearsal: Rehearsal, body: Any, field: str, words: str) -> 
 
 def test_paths_that_are_nothing(rehearsal: Rehearsal) -> None:
     assert rehearsal.http("GET", "/v1/nothing")[0] == 404
+    assert rehearsal.http("GET", f"/v1beta1/{PARENT}/customJobs")[0] == 501
     assert rehearsal.http("PUT", f"/v1/{PARENT}/customJobs", {})[0] == 404
     assert rehearsal.http("GET", f"/v1/{PARENT}/customJobs/1")[1]["error"]["status"] == "NOT_FOUND"
     assert rehearsal.http("POST", "/v1/projects/p/locations/mars/customJobs", custom_job(python("")))[0] == 400

@@ -79,7 +79,10 @@ class HttpDoor:
             return refusal(Problem("INTERNAL", f"{type(error).__name__}: {error}"))
 
     async def _answered(self, request: Request, body: bytes) -> Response:
-        route, named = self._routes.find(request.method, request.scope["path"])
+        path = request.scope["path"]
+        if path.startswith("/v1beta1/"):
+            raise Problem("UNIMPLEMENTED", f"{request.method} {path} is not played by this rehearsal: v1 is.")
+        route, named = self._routes.find(request.method, path)
         handler = self._doors.handler(route.method)
         kind = request.headers.get("content-type", "")
         message = self._doors.ready(transcoding.request_of(route, named, request.url.query, body, kind))

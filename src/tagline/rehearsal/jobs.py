@@ -44,9 +44,10 @@ class JobQueue:
         job.state = v1.JobState.JOB_STATE_QUEUED
         job.create_time.GetCurrentTime()
         job.update_time.CopyFrom(job.create_time)
-        self._stage.keeping.add(job)
-        first(job)
-        self._wait(job.name)
+        with self._lock:  # nobody sees a queued job that does not wait
+            self._stage.keeping.add(job)
+            first(job)
+            self._wait(job.name)
         return job
 
     def resume(self) -> None:
@@ -194,8 +195,8 @@ class CustomJobs:
     """The RPCs of google.cloud.aiplatform.v1.JobService about custom jobs."""
 
     LIMITS = {  # noqa: RUF012
-        "CreateCustomJob": "Networks, service accounts, persistent resources, interactive shells, TensorBoard "
-        "and machine sizes have no effect; accelerators are checked and not there.",
+        "CreateCustomJob": "Networks, service accounts, interactive shells, TensorBoard and machine sizes have no "
+        "effect; accelerators are checked and not there; persistent resources are refused.",
     }
 
     def __init__(self, stage: "Stage") -> None:

@@ -24,26 +24,16 @@ class Logs:
         self._followers: list[tuple[Filter, queue.Queue[dict[str, Any]]]] = []
         self._lock = threading.Lock()
 
-    def line(
-        self, line: str, *, job: str, task: str, project: str, region: str, severity: str, trial: str = ""
-    ) -> None:
+    def lines(
+        self, lines: Sequence[str], *, job: str, task: str, project: str, region: str, severity: str, trial: str = ""
+    ) -> None:  # fmt: skip
         """What a replica printed, as Vertex AI writes it down: an object of JSON is its own payload."""
-        payload = _object(line)
-        if payload is None:
-            payload = {"message": line}
-        named = str(payload.pop("severity", severity)).upper()
-        severity = named if named in SEVERITIES else severity
-        payload.setdefault("levelname", severity)
-        payload.setdefault("attrs", {"tag": task})
-        self.write([{
-            **_heading(project, task, severity, job),
-            "labels": {
-                "compute.googleapis.com/zone": f"{region}-a", "ml.googleapis.com/job_id": job,
-                "ml.googleapis.com/job_id/log_area": "root", "ml.googleapis.com/trial_id": trial,
-                "ml.googleapis.com/trial_type": "", "ml.googleapis.com/tpu_worker_id": "",
-            },
-            "jsonPayload": payload,
-        }])  # fmt: skip
+        labels = {
+            "compute.googleapis.com/zone": f"{region}-a", "ml.googleapis.com/job_id": job,
+            "ml.googleapis.com/job_id/log_area": "root", "ml.googleapis.com/trial_id": trial,
+            "ml.googleapis.com/trial_type": "", "ml.googleapis.com/tpu_worker_id": "",
+        }  # fmt: skip
+        self.write([{**_printed(line, project, task, severity, job), "labels": labels} for line in lines])
 
     def note(self, text: str, *, job: str, project: str, severity: str = "INFO") -> None:
         """What the service itself has to say about a job."""
@@ -129,6 +119,17 @@ def _object(line: str) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def _printed(line: str, project: str, task: str, severity: str, job: str) -> dict[str, Any]:
+    payload = _object(line)
+    if payload is None:
+        payload = {"message": line}
+    named = str(payload.pop("severity", severity)).upper()
+    severity = named if named in SEVERITIES else severity
+    payload.setdefault("levelname", severity)
+    payload.setdefault("attrs", {"tag": task})
+    return {**_heading(project, task, severity, job), "jsonPayload": payload}
 
 
 def _heading(project: str, task: str, severity: str, job: str, *, log: str = "") -> dict[str, Any]:

@@ -148,7 +148,7 @@ class Performance:
         threading.Thread(target=watch, daemon=True).start()
 
     def _say(self, replica: Replica, line: str, severity: str = "INFO") -> None:
-        say(self._stage, self.job, replica, line, severity)
+        say(self._stage, self.job, replica, [line], severity)
 
     def _note(self, text: str, severity: str = "INFO") -> None:
         self._stage.logs.note(text, job=self.job.id, project=self.job.project, severity=severity)

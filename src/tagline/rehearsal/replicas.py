@@ -176,14 +176,14 @@ def log_of(stage: Stage, job: Job, replica: Replica) -> Path:
     return stage.settings.directory / "jobs" / job.id / f"{replica.name}.log"
 
 
-def say(stage: Stage, job: Job, replica: Replica, line: str, severity: str) -> None:
-    """Write a line of a replica to its job's log."""
-    stage.logs.line(
-        line, job=job.id, task=replica.name, project=job.project, region=job.region, severity=severity,
+def say(stage: Stage, job: Job, replica: Replica, lines: Sequence[str], severity: str) -> None:
+    """Write lines of a replica to its job's log."""
+    stage.logs.lines(
+        lines, job=job.id, task=replica.name, project=job.project, region=job.region, severity=severity,
         trial=job.trial,
     )  # fmt: skip
     with log_of(stage, job, replica).open("a", encoding="utf-8") as file:
-        file.write(line + "\n")
+        file.writelines(f"{line}\n" for line in lines)
 
 
 @dataclass(frozen=True)
@@ -269,12 +269,23 @@ class Running:
 
     def say(self, line: str, severity: str) -> None:
         """Write a line to the job's log, as this replica's."""
-        say(self._stage, self._job, self.replica, line, severity)
+        say(self._stage, self._job, self.replica, [line], severity)
 
     def _read(self, pipe: IO[bytes], severity: str) -> None:
+        """All that comes at once is written at once: a replica that prints much does not wait for the disk."""
+        left = b""
         with pipe:
-            for line in iter(lambda: pipe.readline(LONGEST_LINE), b""):
-                self.say(line.decode("utf-8", "replace").rstrip("\r\n"), severity)
+            while part := pipe.read1(LONGEST_LINE):  # type: ignore[attr-defined]
+                *lines, left = (left + part).split(b"\n")
+                if len(left) >= LONGEST_LINE:
+                    lines, left = [*lines, left], b""
+                self._print(lines, severity)
+            self._print([left] if left else [], severity)
+
+    def _print(self, lines: Sequence[bytes], severity: str) -> None:
+        if lines:
+            texts = [line.decode("utf-8", "replace").rstrip("\r") for line in lines]
+            say(self._stage, self._job, self.replica, texts, severity)
 
     def _wait(self, events: "queue.Queue[Any]") -> None:
         code = self.process.wait()
