@@ -6,6 +6,7 @@ import json
 import sys
 import tarfile
 import threading
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -173,6 +174,26 @@ def test_a_package_that_is_not_there_and_one_that_is_none(rehearsal: Rehearsal) 
     job = rehearsal.run(package_job("gs://../rehearsal.sqlite"))
     assert job["state"] == "JOB_STATE_FAILED"
     assert "no address in Cloud Storage" in job["error"]["message"]
+
+
+def test_strictly_a_package_sees_nothing_but_what_it_brings(tmp_path: Path) -> None:
+    code = (
+        "from importlib.util import find_spec\nprint('sees', [n for n in ('rich', 'torch', 'lonely') if find_spec(n)])"
+    )
+    about = "Metadata-Version: 2.1\nName: lonely\nVersion: 1.0\n"
+    wheel = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    with rehearsing(tmp_path / "here", "--strict") as rehearsal:
+        bucket = rehearsal.directory / "buckets" / "wheels"
+        bucket.mkdir()
+        with zipfile.ZipFile(bucket / "lonely-1.0-py3-none-any.whl", "w") as archive:
+            for name, text in {
+                "lonely/__init__.py": "", "lonely/task.py": code, "lonely-1.0.dist-info/METADATA": about,
+                "lonely-1.0.dist-info/WHEEL": wheel, "lonely-1.0.dist-info/RECORD": "",
+            }.items():  # fmt: skip
+                archive.writestr(name, text)
+        name = rehearsal.submit(package_job("gs://wheels/lonely-1.0-py3-none-any.whl", "lonely.task"))
+        assert rehearsal.wait(name)["state"] == "JOB_STATE_SUCCEEDED", rehearsal.said(name)
+        assert rehearsal.said(name)[-1] == "sees ['lonely']"
 
 
 def test_a_job_that_is_cancelled_while_its_package_is_installed(rehearsal: Rehearsal, package: str) -> None:

@@ -263,11 +263,12 @@ def test_only_spot_machines_are_taken_away(rehearsal: Rehearsal, tmp_path: Path)
     )
     name = rehearsal.submit(spec)
     until(lambda: "ready" in rehearsal.said(name, "workerpool1-0"), "the worker to be ready")
-    status, answer = rehearsal.http("POST", "/rehearsal/preempt", {"job": name})
+    status, answer = rehearsal.http("POST", "/-/preempt", {"job": name})
     assert (status, answer["error"]["status"]) == (400, "FAILED_PRECONDITION")
-    assert rehearsal.http("POST", "/rehearsal/preempt", {"job": name, "replica": "workerpool1-7"})[0] == 404
-    assert rehearsal.http("POST", "/rehearsal/preempt", {"job": "nobody"})[0] == 404
-    assert rehearsal.http("POST", "/rehearsal/preempt", {"job": name, "replica": "workerpool1-0"})[0] == 200
+    assert rehearsal.http("POST", "/-/preempt", {"job": name, "replica": "workerpool1-7"})[0] == 404
+    assert rehearsal.http("POST", "/-/preempt", {"job": "nobody"})[0] == 404
+    assert rehearsal.http("POST", "/-/preempt", b"nonsense")[0] == 400
+    assert rehearsal.http("POST", "/-/preempt", {"job": name, "replica": "workerpool1-0"})[0] == 200
     until(lambda: "start 2" in rehearsal.said(name, "workerpool1-0"), "the worker to be there again")
     rehearsal.http("POST", f"/v1/{name}:cancel", {})
     assert rehearsal.wait(name)["state"] == "JOB_STATE_CANCELLED"
@@ -364,7 +365,7 @@ def test_a_queued_job_can_be_cancelled(tmp_path: Path) -> None:
 
 def test_killed_and_started_again(tmp_path: Path) -> None:
     """SIGKILL while jobs run: nothing is corrupt, the jobs have failed with the reason, orphans are ended."""
-    hides = "import os, time\nif os.fork() == 0: os.setsid()\nprint('up', flush=True)\ntime.sleep(600)"
+    hides = "import os, time\nif os.fork() == 0: os.setsid()\nos.write(1, b'up' + bytes([10]))\ntime.sleep(600)"
     with rehearsing(tmp_path / "here", "--at-once", "2") as rehearsal:
         ended = rehearsal.run(custom_job(python("print('before')")))["name"]
         running = [rehearsal.submit(custom_job(python(hides), python(hides, replicas=2))) for _ in range(2)]
@@ -383,7 +384,7 @@ def test_killed_and_started_again(tmp_path: Path) -> None:
         assert again.wait(queued)["state"] == "JOB_STATE_SUCCEEDED"
         assert again.job(ended)["state"] == "JOB_STATE_SUCCEEDED"
         assert again.said(ended)[-1] == "before"
-        assert again.http("GET", "/rehearsal/status")[1]["ended_at_start"] >= 12
+        assert again.http("GET", "/-/status")[1]["ended_at_start"] >= 12
         assert again.processes() == set()
 
 

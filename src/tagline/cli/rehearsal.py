@@ -12,7 +12,7 @@ from tagline.cli.options import Debug, Json
 from tagline.rehearsal import requirements
 
 if TYPE_CHECKING:
-    from tagline.rehearsal.house import Facts
+    from tagline.rehearsal.finding import Facts
 
 app = typer.Typer(help="The local cloud, for any client.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -35,13 +35,13 @@ def start(
 ) -> None:
     """Play Vertex AI, Cloud Storage and Cloud Logging on this machine until told to stop."""
     requirements.check_installed()
-    from tagline.rehearsal import house
+    from tagline.rehearsal import finding, house
     from tagline.rehearsal.stage import Settings
 
     secret = (os.environ.get("TAGLINE_REHEARSAL_TOKEN") or secrets.token_urlsafe(24)) if token else ""
     settings = Settings(
-        directory=directory, port=port, grpc_port=grpc_port, tls=tls, token=secret, at_once=at_once, strict=strict,
-        grace_s=grace,
+        directory=directory.absolute(), port=port, grpc_port=grpc_port, tls=tls, token=secret, at_once=at_once,
+        strict=strict, grace_s=grace,
     )  # fmt: skip
     if not detach:
         house.serve(settings, ready=lambda facts: _show(facts, json))
@@ -49,7 +49,7 @@ def start(
     words = ["--directory", str(directory.absolute()), "--port", str(port), "--grpc-port", str(grpc_port)]
     words += ["--at-once", str(at_once), "--grace", str(grace)]
     words += [flag for flag, given in (("--tls", tls), ("--token", token), ("--strict", strict)) if given]
-    _show(house.start_detached(settings, words), json)
+    _show(finding.start_detached(settings.directory, words), json)
 
 
 @app.command()
@@ -57,10 +57,10 @@ def status(directory: Directory = Path("rehearsal"), json: Json = False, debug: 
     """Where it is found, and what it is doing."""
     requirements.check_installed()
     from tagline import console
-    from tagline.rehearsal import house
+    from tagline.rehearsal import finding
 
-    facts = house.find(directory)
-    found = house.ask(directory, "/rehearsal/status")
+    facts = finding.find(directory)
+    found = finding.ask(directory, "/-/status")
     if json:
         console.out_json({**_described(facts), **found})
         return
@@ -74,9 +74,9 @@ def stop(directory: Directory = Path("rehearsal"), json: Json = False, debug: De
     """End it, with every job that runs; what it keeps stays."""
     requirements.check_installed()
     from tagline import console
-    from tagline.rehearsal import house
+    from tagline.rehearsal import finding
 
-    facts = house.stop(directory)
+    facts = finding.stop(directory)
     if json:
         console.out_json({"stopped": facts.pid})
     else:
@@ -94,13 +94,13 @@ def reset(
     requirements.check_installed()
     from tagline import console
     from tagline.errors import SpecError
-    from tagline.rehearsal import house
+    from tagline.rehearsal import finding
 
     if not yes:
         if not sys.stdin.isatty():
             raise SpecError(f"would delete what is in {directory}", hint="add --yes")
         typer.confirm(f"Delete what is in {directory}?", abort=True, err=True)
-    house.reset(directory)
+    finding.reset(directory)
     if json:
         console.out_json({"reset": str(directory)})
     else:
@@ -118,9 +118,9 @@ def preempt(
     """Take a job's spot machines away: SIGTERM, the grace period, SIGKILL, and a restart."""
     requirements.check_installed()
     from tagline import console
-    from tagline.rehearsal import house
+    from tagline.rehearsal import finding
 
-    found = house.ask(directory, "/rehearsal/preempt", {"job": job, "replica": replica})
+    found = finding.ask(directory, "/-/preempt", {"job": job, "replica": replica})
     if json:
         console.out_json(found)
     else:

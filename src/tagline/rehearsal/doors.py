@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 THREADS = 64
 LARGEST_MESSAGE = 64 * 2**20
-VERBS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 RPC_PATHS = re.compile(r"/(v1|v1beta1|v2|ui)/")
 STORAGE_PATHS = ("/storage", "/upload/storage", "/download/storage", "/batch/storage", "/resumable/upload/storage")
 """Of Cloud Storage's JSON API. Its XML API has every path that begins with a bucket's name."""
