@@ -13,6 +13,7 @@ from pathlib import Path
 import tagline
 from tagline import checks, registry
 from tagline import spec as specs
+from tagline.rehearsal import services
 from tagline.spec import SECTIONS
 
 ROOT = Path(__file__).parents[1]
@@ -20,7 +21,8 @@ SRC = ROOT / "src" / "tagline"
 REFERENCE = ROOT / "docs" / "reference"
 COMMANDS = (
     "init", "check", "train", "evaluate", "compare", "predict", "export", "serve", "lm", "runs",
-    "runs list", "runs show", "runs report", "runs delete", "info",
+    "runs list", "runs show", "runs report", "runs delete", "rehearsal", "rehearsal start", "rehearsal status",
+    "rehearsal stop", "rehearsal reset", "rehearsal preempt", "rehearsal methods", "info",
 )  # fmt: skip
 
 
@@ -32,6 +34,7 @@ def main() -> None:
         REFERENCE / "commands.md": commands_page(),
         REFERENCE / "python.md": python_page(),
         REFERENCE / "checks.md": checks_page(),
+        REFERENCE / "rehearsal.md": rehearsal_page(),
     }
     if "--check" in sys.argv:
         stale = [path for path, text in pages.items() if not path.exists() or path.read_text() != text]
@@ -56,17 +59,17 @@ def map_lines() -> Iterator[str]:
     sys.path.insert(0, str(ROOT / "tests" / "meta"))
     for name in importlib.import_module("test_import_order").ORDER:
         if (SRC / f"{name}.py").exists():
-            yield f"{name + '.py':<20}{sentence(SRC / f'{name}.py')}"
+            yield f"{name + '.py':<24}{sentence(SRC / f'{name}.py')}"
             continue
         yield from package_lines(SRC / name, "")
 
 
 def package_lines(package: Path, indent: str) -> Iterator[str]:
     """A package's line, then those of its modules and of the packages in it."""
-    yield f"{indent + package.name + '/':<20}{sentence(package / '__init__.py')}"
+    yield f"{indent + package.name + '/':<24}{sentence(package / '__init__.py')}"
     for path in sorted(package.glob("[!_]*")):
         if path.suffix == ".py":
-            yield f"{indent + '  ' + path.name:<19} {sentence(path)}"
+            yield f"{indent + '  ' + path.name:<24}{sentence(path)}"
         elif (path / "__init__.py").exists():
             yield from package_lines(path, indent + "  ")
 
@@ -173,6 +176,39 @@ and written into the report.
 def checks_page() -> str:
     """What `tagline check` looks for."""
     return "\n".join([CHECKS_PREFACE, *(f"- {first_line(check)}" for check in checks.CHECKS), ""])
+
+
+REHEARSAL_PREFACE = """# What the rehearsal plays
+
+Every method of the APIs that `tagline rehearsal start` answers to, made from the code: *played* as Google documents it,
+*partly* with what is missing, or not. What is not played answers UNIMPLEMENTED over gRPC and 501 over HTTP, with the
+method's name. [How it is used](../how-to/rehearsal.md).
+"""
+
+
+def rehearsal_page() -> str:
+    """Each RPC of the played APIs: played, partly, or not."""
+    by_service: dict[str, list[services.Played]] = {}
+    for known in services.programme().values():
+        by_service.setdefault(known.method.service, []).append(known)
+    lines = [REHEARSAL_PREFACE]
+    counts = [known.extent for methods in by_service.values() for known in methods]
+    lines += [
+        f"{len(counts)} methods: " + ", ".join(f"{counts.count(e)} {e}" for e in ("played", "partly", "not")) + ".",
+        "",
+    ]
+    for service, methods in sorted(
+        by_service.items(), key=lambda one: (all(m.extent == "not" for m in one[1]), one[0])
+    ):
+        lines += [f"## {service}", ""]
+        done = [known for known in methods if known.part]
+        if done:
+            lines += ["| method | | what is missing |", "|---|---|---|"]
+            lines += [f"| {known.method.name} | {known.extent} | {known.limit} |" for known in done]
+            lines.append("")
+        if left := sorted(known.method.name for known in methods if not known.part):
+            lines += [f"Not played: {', '.join(left)}.", ""]
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

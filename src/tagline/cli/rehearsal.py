@@ -1,0 +1,170 @@
+"""`tagline rehearsal`: the local cloud, for any client."""
+
+import os
+import secrets
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tagline.cli.options import Debug, Json
+from tagline.rehearsal import requirements
+
+if TYPE_CHECKING:
+    from tagline.rehearsal.finding import Facts
+
+app = typer.Typer(help="The local cloud, for any client.", no_args_is_help=True, rich_markup_mode=None)
+
+Directory = Annotated[Path, typer.Option("--directory", metavar="DIR", help="Where all of it is kept.")]
+
+
+@app.command()
+def start(
+    directory: Directory = Path("rehearsal"),
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="For HTTP; 0: any that is free.")] = 8085,
+    grpc_port: Annotated[int, typer.Option("--grpc-port", min=0, max=65535, help="For gRPC; 0: any.")] = 8086,
+    tls: Annotated[bool, typer.Option("--tls", help="Speak TLS on the gRPC port, by an authority of its own.")] = False,
+    token: Annotated[bool, typer.Option("--token", help="Demand a random token of every client.")] = False,
+    at_once: Annotated[int, typer.Option("--at-once", min=1, help="Jobs that run at a time; others wait.")] = 5,
+    strict: Annotated[bool, typer.Option("--strict", help="Hide this machine's packages from Python jobs.")] = False,
+    grace: Annotated[float, typer.Option("--grace", min=0, help="Seconds from SIGTERM to SIGKILL.")] = 30.0,
+    detach: Annotated[bool, typer.Option("--detach", help="Go on in the background.")] = False,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Play Vertex AI, Cloud Storage and Cloud Logging on this machine until told to stop."""
+    requirements.check_installed()
+    from tagline.rehearsal import finding, house
+    from tagline.rehearsal.stage import Settings
+
+    secret = (os.environ.get("TAGLINE_REHEARSAL_TOKEN") or secrets.token_urlsafe(24)) if token else ""
+    settings = Settings(
+        directory=directory.absolute(), port=port, grpc_port=grpc_port, tls=tls, token=secret, at_once=at_once,
+        strict=strict, grace_s=grace,
+    )  # fmt: skip
+    if not detach:
+        house.serve(settings, ready=lambda facts: _show(facts, json))
+        return
+    words = ["--directory", str(directory.absolute()), "--port", str(port), "--grpc-port", str(grpc_port)]
+    words += ["--at-once", str(at_once), "--grace", str(grace)]
+    words += [flag for flag, given in (("--tls", tls), ("--token", token), ("--strict", strict)) if given]
+    _show(finding.start_detached(settings.directory, words), json)
+
+
+@app.command()
+def status(directory: Directory = Path("rehearsal"), json: Json = False, debug: Debug = False) -> None:
+    """Where it is found, and what it is doing."""
+    requirements.check_installed()
+    from tagline import console
+    from tagline.rehearsal import finding
+
+    facts = finding.find(directory)
+    found = finding.ask(directory, "/-/status")
+    if json:
+        console.out_json({**_described(facts), **found})
+        return
+    jobs = found["jobs"]
+    console.out(f"{facts.address} and gRPC at localhost:{facts.grpc_port} (process {facts.pid})")
+    console.out(f"jobs: {jobs['running']} running, {jobs['queued']} queued")
+
+
+@app.command()
+def stop(directory: Directory = Path("rehearsal"), json: Json = False, debug: Debug = False) -> None:
+    """End it, with every job that runs; what it keeps stays."""
+    requirements.check_installed()
+    from tagline import console
+    from tagline.rehearsal import finding
+
+    facts = finding.stop(directory)
+    if json:
+        console.out_json({"stopped": facts.pid})
+    else:
+        console.out(f"stopped (process {facts.pid})")
+
+
+@app.command()
+def reset(
+    directory: Directory = Path("rehearsal"),
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Forget everything that it keeps: jobs, buckets, logs."""
+    requirements.check_installed()
+    from tagline import console
+    from tagline.errors import SpecError
+    from tagline.rehearsal import finding
+
+    if not yes:
+        if not sys.stdin.isatty():
+            raise SpecError(f"would delete what is in {directory}", hint="add --yes")
+        typer.confirm(f"Delete what is in {directory}?", abort=True, err=True)
+    finding.reset(directory)
+    if json:
+        console.out_json({"reset": str(directory)})
+    else:
+        console.out(f"forgotten: {directory}")
+
+
+@app.command()
+def preempt(
+    job: Annotated[str, typer.Argument(metavar="JOB", help="A running job's id or name.")],
+    replica: Annotated[str, typer.Option("--replica", help="One of its replicas, as workerpool1-0; else all.")] = "",
+    directory: Directory = Path("rehearsal"),
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Take a job's spot machines away: SIGTERM, the grace period, SIGKILL, and a restart."""
+    requirements.check_installed()
+    from tagline import console
+    from tagline.rehearsal import finding
+
+    found = finding.ask(directory, "/-/preempt", {"job": job, "replica": replica})
+    if json:
+        console.out_json(found)
+    else:
+        console.out(f"preempted {found['job']}")
+
+
+@app.command()
+def methods(
+    name: Annotated[str, typer.Argument(metavar="[TEXT]", help="Only methods whose name holds this.")] = "",
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Every method of the played APIs: played, partly, or not."""
+    requirements.check_installed()
+    from tagline import console
+    from tagline.rehearsal.services import programme
+
+    found = [known for known in programme().values() if name.lower() in known.method.path.lower()]
+    if json:
+        console.out_json([
+            {"method": known.method.path, "extent": known.extent, "limit": known.limit} for known in found
+        ])  # fmt: skip
+        return
+    console.out_table(("method", "", "limit"), [(known.method.path, known.extent, known.limit) for known in found])
+
+
+def _described(facts: "Facts") -> dict[str, Any]:
+    return {
+        "address": facts.address, "grpc": f"localhost:{facts.grpc_port}", "pid": facts.pid,
+        "directory": facts.directory, "token": facts.token, "ca": facts.ca,
+    }  # fmt: skip
+
+
+def _show(facts: "Facts", as_json: bool) -> None:
+    """Where it is, and how clients are pointed at it."""
+    from tagline import console
+    from tagline.rehearsal.directions import directions
+
+    clients = directions(http_port=facts.http_port, grpc_port=facts.grpc_port, token=facts.token, ca=facts.ca)
+    if as_json:
+        console.out_json({**_described(facts), "clients": dict(clients)}, indent=None)
+    else:
+        console.out(f"The rehearsal is at {facts.address} and, for gRPC, at localhost:{facts.grpc_port}.")
+        console.out(f"Everything is kept in {facts.directory}; buckets are the directories in its buckets/.")
+        for client, words in clients.items():
+            console.out(f"\n{client}:\n  {words}")
+    sys.stdout.flush()

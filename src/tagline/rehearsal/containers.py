@@ -1,0 +1,60 @@
+"""Containers through podman or docker, where one of them works."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+PATIENCE_S = 20.0
+
+
+@cache
+def engine() -> str:
+    """podman or docker, whichever works here; "" where neither does."""
+    for name in ("podman", "docker"):
+        found = shutil.which(name)
+        if found and _works([found, "info"]):
+            return found
+    return ""
+
+
+def _is_podman() -> bool:
+    return Path(engine()).name == "podman"
+
+
+def has_image(image: str) -> bool:
+    """Whether this machine has the image already."""
+    return bool(engine()) and _works([engine(), "image", "inspect", image])
+
+
+def command(
+    image: str, name: str, *, entrypoint: Sequence[str], arguments: Sequence[str], environment: Mapping[str, str],
+    buckets: Path,
+) -> list[str]:  # fmt: skip
+    """What runs an image; the buckets are at /gcs in it, and its network is this machine's loopback."""
+    found = [engine(), "run", "--rm", "--name", name, "--network=host", "--volume", f"{buckets}:/gcs"]
+    for key in environment:
+        found += ["--env", key]  # the value comes by the environment: a list of processes shows no secret
+    if entrypoint:
+        if _is_podman():
+            found += ["--entrypoint", json.dumps(list(entrypoint))]
+        else:  # docker takes one word, and the rest as arguments
+            found += ["--entrypoint", entrypoint[0]]
+            arguments = [*entrypoint[1:], *arguments]
+    return [*found, image, *arguments]
+
+
+def remove(name: str) -> None:
+    """End a container, if it is still there: ending the client alone would leave it."""
+    at_once = ["--time", "0"] if _is_podman() else []  # docker asks nobody
+    _works([engine(), "rm", "--force", *at_once, name])
+
+
+def _works(command: Sequence[str]) -> bool:
+    try:
+        done = subprocess.run(command, capture_output=True, check=False, timeout=PATIENCE_S)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0

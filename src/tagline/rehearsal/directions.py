@@ -1,0 +1,38 @@
+"""How each client is pointed at a rehearsal instead of the cloud."""
+
+from collections.abc import Mapping
+
+PROJECT, REGION = "demo", "us-central1"
+
+
+def directions(*, http_port: int, grpc_port: int, token: str = "", ca: str = "") -> Mapping[str, str]:
+    """For each client, what to write."""
+    address, grpc_address = f"http://localhost:{http_port}", f"localhost:{grpc_port}"
+    credentials = f'google.oauth2.credentials.Credentials("{token}")' if token else "AnonymousCredentials()"
+    endpoint = f'client_options={{"api_endpoint": "{address}"}}'
+    header = f"-H 'Authorization: Bearer {token}' " if token else ""
+    over_grpc = (
+        f'GRPC_DEFAULT_SSL_ROOTS_FILE_PATH={ca}, and client_options={{"api_endpoint": "{grpc_address}"}}'
+        if ca
+        else f'JobServiceClient(transport=JobServiceGrpcTransport(channel=grpc.insecure_channel("{grpc_address}")))'
+    )
+    return {
+        "google-cloud-aiplatform": (
+            f'aiplatform.init(project="{PROJECT}", location="{REGION}", api_endpoint="{address}",'
+            f' api_transport="rest", credentials={credentials})'
+        ),
+        "google-cloud-aiplatform, aiplatform_v1": (
+            f'JobServiceClient(credentials={credentials}, transport="rest", {endpoint})'
+        ),
+        "google-cloud-aiplatform, gRPC": over_grpc,
+        "google-cloud-storage": f"STORAGE_EMULATOR_HOST={address}",
+        "google-cloud-logging": (
+            f'logging.Client(project="{PROJECT}", credentials={credentials}, {endpoint}, _use_grpc=False)'
+        ),
+        "gcloud": (
+            f"CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM={address}/"
+            f" CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE={address}/storage/v1/"
+            f" CLOUDSDK_API_ENDPOINT_OVERRIDES_LOGGING={address}/"
+        ),
+        "curl": f"curl {header}{address}/v1/projects/{PROJECT}/locations/{REGION}/customJobs",
+    }

@@ -1,0 +1,240 @@
+"""The two doors to what is played: HTTP/JSON and gRPC, from one handler a method."""
+
+import hmac
+import re
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+import grpc
+from starlette.applications import Starlette
+from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from tagline.rehearsal import transcoding
+from tagline.rehearsal.messages import message_class
+from tagline.rehearsal.methods import Method
+from tagline.rehearsal.problems import Problem, not_played
+from tagline.rehearsal.services import Played
+from tagline.rehearsal.stage import Stage, report_bug
+
+if TYPE_CHECKING:
+    from tagline.rehearsal.metadata_server import MetadataServer
+
+THREADS = 64
+LARGEST_MESSAGE = 64 * 2**20
+RPC_PATHS = re.compile(r"/(v1|v1beta1|v2|ui)/")
+STORAGE_PATHS = ("/storage", "/upload/storage", "/download/storage", "/batch/storage", "/resumable/upload/storage")
+"""Of Cloud Storage's JSON API. Its XML API has every path that begins with a bucket's name."""
+LOOPBACK = re.compile(r"(localhost|[\w-]+\.localhost|127(\.\d+){3}|\[::1\])(:\d+)?")
+ENUMS_AS_NUMBERS = "enum-encoding=int"
+
+
+class Doors:
+    """What both doors share: the methods, who answers them, and how requests are made ready."""
+
+    def __init__(
+        self, stage: Stage, played: Mapping[str, Played], handlers: Mapping[str, Callable[..., Any]]
+    ) -> None:  # fmt: skip
+        self.stage = stage
+        self.methods = {path: known.method for path, known in played.items()}
+        self._handlers = handlers
+
+    def handler(self, method: Method) -> Callable[..., Any]:
+        """Who answers a method; UNIMPLEMENTED with its name where nobody does."""
+        found = self._handlers.get(method.path)
+        if found is None:
+            raise not_played(method.path)
+        return found
+
+    def ready(self, request: Any) -> Any:
+        """A request whose names hold the project's id, where they came with its number."""
+        for field, value in request.ListFields():
+            if isinstance(value, str) and value.startswith("projects/"):
+                _, project, *rest = value.split("/")
+                setattr(request, field.name, "/".join(["projects", self.stage.project_id(project), *rest]))
+        return request
+
+
+class HttpDoor:
+    """HTTP/JSON, by the rules of the methods."""
+
+    def __init__(self, doors: Doors) -> None:
+        self._doors = doors
+        self._routes = transcoding.Routes(doors.methods.values())
+
+    async def answer(self, request: Request) -> Response:
+        """The answer to one request."""
+        try:
+            return await self._answered(request, await request.body())
+        except Problem as problem:
+            return refusal(problem)
+        except Exception as error:  # a bug of ours is this request's, not the server's
+            report_bug(error)
+            return refusal(Problem("INTERNAL", f"{type(error).__name__}: {error}"))
+
+    async def _answered(self, request: Request, body: bytes) -> Response:
+        path = request.scope["path"]
+        if path.startswith("/v1beta1/"):
+            raise Problem("UNIMPLEMENTED", f"{request.method} {path} is not played by this rehearsal: v1 is.")
+        route, named = self._routes.find(request.method, path)
+        handler = self._doors.handler(route.method)
+        kind = request.headers.get("content-type", "")
+        message = self._doors.ready(transcoding.request_of(route, named, request.url.query, body, kind))
+        numbers = ENUMS_AS_NUMBERS in unquote(request.url.query)
+        if route.method.answers_stream:
+            if route.method.kind == "stream_stream":
+                raise Problem("UNIMPLEMENTED", f"{route.method.path} is played over gRPC alone.")
+            return StreamingResponse(
+                self._parts(handler(message, lambda: True), numbers), media_type="application/json"
+            )
+        return _as_http(await run_in_threadpool(handler, message), numbers)
+
+    async def _parts(self, messages: Iterator[Any], numbers: bool) -> AsyncIterator[bytes]:
+        """A stream as Google's HTTP APIs write it: a JSON list whose items come one after another."""
+        before = b"["
+        async for message in iterate_in_threadpool(messages):
+            yield before + transcoding.json_of(message, enums_as_numbers=numbers)
+            before = b","
+        yield b"]" if before == b"," else b"[]"
+
+
+def _as_http(message: Any, numbers: bool) -> Response:
+    if message.DESCRIPTOR.full_name == transcoding.RAW_BODY:
+        return Response(message.data, media_type=message.content_type)
+    return Response(transcoding.json_of(message, enums_as_numbers=numbers), media_type="application/json")
+
+
+def refusal(problem: Problem) -> Response:
+    """A problem as HTTP answers it."""
+    return JSONResponse(problem.body(), problem.http_status)
+
+
+class Guard:
+    """Keeps out who has no business here: other machines' pages in this machine's browser, and who lacks the token."""
+
+    def __init__(self, app: ASGIApp, *, token: str, open_paths: tuple[str, ...]) -> None:
+        self._app = app
+        self._token = token
+        self._open_paths = open_paths
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request pass, or refuse it."""
+        if scope["type"] == "http" and (problem := self._problem(Request(scope))):
+            await refusal(problem)(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    def _problem(self, request: Request) -> Problem | None:
+        host, origin = request.headers.get("host", ""), request.headers.get("origin")
+        if not LOOPBACK.fullmatch(host):
+            return Problem("PERMISSION_DENIED", f'The rehearsal is at localhost alone, not at "{host}".')
+        if origin is not None and not LOOPBACK.fullmatch(urlsplit(origin).netloc):
+            return Problem("PERMISSION_DENIED", f'Pages of "{origin}" may not ask the rehearsal.')
+        if not self._token or request.url.path == "/" or request.url.path.startswith(self._open_paths):
+            return None
+        return None if has_token(request.headers.get("authorization", ""), self._token) else _unauthenticated()
+
+
+def has_token(authorization: str, token: str) -> bool:
+    """Whether a header holds the token."""
+    return hmac.compare_digest(authorization.encode("utf-8", "replace"), f"Bearer {token}".encode())
+
+
+def _unauthenticated() -> Problem:
+    return Problem(
+        "UNAUTHENTICATED", "Request had invalid authentication credentials: the rehearsal's token is needed."
+    )
+
+
+def application(
+    doors: Doors, *, metadata: "MetadataServer", own: list[Route], storage: ASGIApp | None = None
+) -> ASGIApp:  # fmt: skip
+    """Everything that is answered on the HTTP port. `storage` plays Cloud Storage, whose paths it gets unchanged."""
+    door = HttpDoor(doors)
+
+    async def unknown(request: Request) -> Response:
+        return refusal(Problem("NOT_FOUND", f"{request.method} {request.url.path} is no method of a played API."))
+
+    async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"]
+        if RPC_PATHS.match(path) and not path.startswith(STORAGE_PATHS):
+            await (await door.answer(Request(scope, receive)))(scope, receive, send)
+        elif storage is not None:
+            await storage(scope, receive, send)
+        else:
+            await (await unknown(Request(scope)))(scope, receive, send)
+
+    routes = [*own, Route("/computeMetadata{rest:path}", metadata.answer), Mount("", dispatch)]
+    return Guard(Starlette(routes=routes), token=doors.stage.settings.token, open_paths=("/computeMetadata/",))
+
+
+class GrpcDoor(grpc.GenericRpcHandler):  # type: ignore[misc]
+    """gRPC, by the methods' paths."""
+
+    def __init__(self, doors: Doors) -> None:
+        self._doors = doors
+
+    def service(self, call: Any) -> Any:
+        """Who answers a call."""
+        method = self._doors.methods.get(call.method)
+        if method is None:
+            return None  # gRPC's own UNIMPLEMENTED, "Method not found!"
+        token = self._doors.stage.settings.token
+        given = dict(call.invocation_metadata).get("authorization", "")
+        may_ask = not token or has_token(given, token)
+
+        def unary(request: Any, context: Any) -> Any:
+            with _guarded(context):
+                if not may_ask:
+                    raise _unauthenticated()
+                return self._doors.handler(method)(self._doors.ready(request))
+
+        def stream(request: Any, context: Any) -> Iterator[Any]:
+            with _guarded(context):
+                if not may_ask:
+                    raise _unauthenticated()
+                handler = self._doors.handler(method)
+                given = request if method.kind == "stream_stream" else self._doors.ready(request)
+                yield from handler(given, context.is_active)
+
+        make = getattr(grpc, f"{method.kind}_rpc_method_handler")
+        answer = stream if method.answers_stream else unary
+        return make(answer, message_class(method.request).FromString, lambda message: message.SerializeToString())
+
+
+class _guarded:  # noqa: N801 - a context manager
+    """Problems as gRPC says them, with their details."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, _: Any) -> None:
+        if error is None or isinstance(error, GeneratorExit):
+            return
+        if not isinstance(error, Problem):
+            report_bug(error)
+            error = Problem("INTERNAL", f"{type(error).__name__}: {error}")
+        if error.field:
+            self._context.set_trailing_metadata((("grpc-status-details-bin", error.status().SerializeToString()),))
+        self._context.abort(getattr(grpc.StatusCode, error.code), error.message)
+
+
+def grpc_server(doors: Doors, *, port: int, certificate: tuple[bytes, bytes] | None) -> tuple[Any, int]:
+    """A server, not started yet, and its port; `certificate` is a key and its chain, for TLS."""
+    options = [
+        ("grpc.max_receive_message_length", LARGEST_MESSAGE), ("grpc.max_send_message_length", LARGEST_MESSAGE),
+        ("grpc.so_reuseport", 0),
+    ]  # fmt: skip
+    server = grpc.server(ThreadPoolExecutor(THREADS), handlers=[GrpcDoor(doors)], options=options)
+    address = f"127.0.0.1:{port}"
+    if certificate is None:
+        return server, server.add_insecure_port(address)
+    return server, server.add_secure_port(address, grpc.ssl_server_credentials([certificate]))

@@ -1,0 +1,152 @@
+"""A rehearsal that runs, found again and told things from another process."""
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from tagline.errors import PlaceError, RunError, SpecError
+from tagline.rehearsal import processes
+
+FACTS = "rehearsal.json"
+LOCK = "rehearsal.lock"
+OWN_FILES = (FACTS, LOCK, "rehearsal.log", "rehearsal.sqlite", "rehearsal.sqlite-wal", "rehearsal.sqlite-shm")
+OWN_DIRECTORIES = ("buckets", "jobs", "certificates")
+PATIENCE_S = 60.0
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Where a rehearsal that runs is found."""
+
+    directory: str
+    pid: int
+    started: str
+    http_port: int
+    grpc_port: int
+    ca: str = ""
+    """The certificate that its gRPC port is signed with; "" without TLS."""
+    token: str = ""
+
+    @property
+    def address(self) -> str:
+        """Of HTTP."""
+        return f"http://localhost:{self.http_port}"
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether its process is still the one that wrote this."""
+        return bool(self.started) and processes.started(self.pid) == self.started
+
+
+def find(directory: Path) -> Facts:
+    """The rehearsal that runs in a directory."""
+    try:
+        facts = Facts(**json.loads((directory / FACTS).read_text()))
+    except (OSError, ValueError, TypeError):
+        facts = None
+    if facts is None or not facts.is_alive:
+        raise PlaceError(f"no rehearsal runs in {directory}", hint="tagline rehearsal start, or name its --directory")
+    return facts
+
+
+@contextmanager
+def alone_in(directory: Path) -> Iterator[None]:
+    """One rehearsal a directory."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        file: IO[str] = (directory / LOCK).open("w")
+    except OSError as error:
+        raise PlaceError(f"cannot write to {directory}: {error.strerror}", hint="--directory takes another") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            hint = "tagline rehearsal status shows it, tagline rehearsal stop ends it"
+            raise PlaceError(f"a rehearsal runs in {directory} already", hint=hint) from error
+        yield
+
+
+def start_detached(directory: Path, arguments: list[str]) -> Facts:
+    """Start a rehearsal that outlives this process; returns when its doors are open."""
+    with alone_in(directory):
+        pass
+    with (directory / "rehearsal.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tagline", "rehearsal", "start", *arguments],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True,
+        )  # fmt: skip
+    until = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until:
+        with suppress(PlaceError):
+            facts = find(directory)
+            if facts.pid == process.pid:
+                process.returncode = 0  # it is nobody's child from now on
+                return facts
+        if process.poll() is not None:
+            said = (directory / "rehearsal.log").read_text(errors="replace").strip()
+            raise PlaceError(f"the rehearsal did not start: {said or f'exit code {process.returncode}'}")
+        time.sleep(0.02)
+    process.kill()
+    raise PlaceError(f"the rehearsal was not ready within {PATIENCE_S:g} seconds")
+
+
+def ask(directory: Path, path: str, body: dict[str, Any] | None = None) -> Any:
+    """What the rehearsal in a directory answers at a path of its own."""
+    facts = find(directory)
+    headers = {"Content-Type": "application/json"}
+    if facts.token:
+        headers["Authorization"] = f"Bearer {facts.token}"
+    content = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(f"http://127.0.0.1:{facts.http_port}{path}", content, headers)
+    try:
+        with urllib.request.urlopen(request, timeout=PATIENCE_S) as response:  # noqa: S310
+            return json.load(response)
+    except urllib.error.HTTPError as error:
+        raise RunError(json.load(error)["error"]["message"]) from error
+    except OSError as error:
+        raise PlaceError(f"the rehearsal in {directory} does not answer: {error}") from error
+
+
+def stop(directory: Path) -> Facts:
+    """Tell a rehearsal to stop, and wait until it has."""
+    facts = find(directory)
+    os.kill(facts.pid, signal.SIGTERM)
+    until = time.monotonic() + PATIENCE_S
+    while facts.is_alive:
+        if time.monotonic() > until:
+            raise PlaceError(f"the rehearsal (process {facts.pid}) does not stop", hint=f"kill -9 {facts.pid}")
+        time.sleep(0.02)
+    return facts
+
+
+def reset(directory: Path) -> None:
+    """Forget everything: jobs, buckets, logs. Only what a rehearsal writes is removed."""
+    with suppress(PlaceError):
+        find(directory)
+        raise SpecError(f"a rehearsal runs in {directory}", hint="tagline rehearsal stop")
+    if not directory.is_dir():
+        raise PlaceError(f"{directory} holds no rehearsal")
+    if not (directory / LOCK).exists():
+        raise PlaceError(f"{directory} holds no rehearsal: {LOCK} is missing")
+    try:
+        for name in OWN_DIRECTORIES:
+            if (directory / name).exists():
+                shutil.rmtree(directory / name)
+        for name in OWN_FILES:
+            (directory / name).unlink(missing_ok=True)
+    except OSError as error:
+        raise PlaceError(f"cannot remove {error.filename}: {error.strerror}") from error
+    with suppress(OSError):  # something of somebody else's is in it
+        directory.rmdir()

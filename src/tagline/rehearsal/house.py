@@ -1,0 +1,184 @@
+"""A rehearsal as a whole: every service made, every door opened, and all of it closed again."""
+
+import json
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from tagline.errors import PlaceError
+from tagline.rehearsal import processes
+from tagline.rehearsal.finding import FACTS, Facts, alone_in
+from tagline.rehearsal.stage import Settings
+
+PORT_HINT = "is something else listening there? --port and --grpc-port take others"
+
+
+def serve(settings: Settings, *, ready: Callable[[Facts], None]) -> None:
+    """Play until told to stop; `ready` is called when every door is open."""
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what it would say about a port, our error says
+    with alone_in(settings.directory), ExitStack() as closing:
+        _Evening(settings, closing).play(ready)
+
+
+class _Evening:
+    """One opening of the house."""
+
+    def __init__(self, settings: Settings, closing: ExitStack) -> None:
+        from tagline.rehearsal import doors, services
+        from tagline.rehearsal.jobs import JobQueue
+        from tagline.rehearsal.metadata_server import MetadataServer
+        from tagline.rehearsal.replicas import end_leftovers
+        from tagline.rehearsal.stage import Stage
+
+        self.settings = settings
+        self.socket = closing.enter_context(_listening(settings.port))
+        self.stage = stage = Stage.of(settings)
+        closing.callback(stage.keeping.close)
+        stage.http_port = self.socket.getsockname()[1]
+        storage, close_storage = _storage(stage.buckets)
+        closing.callback(close_storage)
+        programme = services.programme()
+        self.ended = end_leftovers(stage)
+        stage.operations.give_up("The rehearsal was ended while the operation was running.")
+        stage.jobs = JobQueue(stage)
+        made: dict[str, Any] = {"operations:Operations": stage.operations}
+        for _, part in services.PARTS:
+            if part not in made:
+                made[part] = services.load(part)(stage)
+        self.parts = [stage.jobs, *made.values()]
+        both = doors.Doors(stage, programme, services.handlers(programme, made))
+        self.ca, certificate = self._certificates()
+        try:
+            self.grpc, stage.grpc_port = doors.grpc_server(both, port=settings.grpc_port, certificate=certificate)
+        except RuntimeError as error:
+            raise PlaceError(f"cannot serve gRPC on 127.0.0.1:{settings.grpc_port}", hint=PORT_HINT) from error
+        closing.callback(lambda: self.grpc.stop(grace=1).wait())
+        for part in reversed(self.parts):
+            if hasattr(part, "close"):
+                closing.callback(part.close)
+        metadata = MetadataServer(settings.token)
+        self.app = doors.application(both, metadata=metadata, own=self._routes(), storage=storage)
+
+    def _certificates(self) -> tuple[str, tuple[bytes, bytes] | None]:
+        if not self.settings.tls:
+            return "", None
+        from tagline.rehearsal.certificates import certificates
+
+        authority, certificate, key = certificates(self.settings.directory / "certificates")
+        return str(authority), (key.read_bytes(), certificate.read_bytes())
+
+    def facts(self) -> Facts:
+        """Where it is found."""
+        pid = os.getpid()
+        return Facts(
+            str(self.settings.directory), pid, processes.started(pid), self.stage.http_port, self.stage.grpc_port,
+            self.ca, self.settings.token,
+        )  # fmt: skip
+
+    def play(self, ready: Callable[[Facts], None]) -> None:
+        """From the first door's opening to the last process's end."""
+        config = uvicorn.Config(
+            self.app, log_level="warning", access_log=False, lifespan="off", server_header=False,
+            timeout_graceful_shutdown=2,
+        )  # fmt: skip
+        facts = self.facts()
+        path = self.settings.directory / FACTS
+
+        def opened() -> None:
+            for part in self.parts:
+                if hasattr(part, "resume"):
+                    part.resume()
+            _write_private(path, json.dumps(asdict(facts)))
+            ready(facts)
+
+        self.grpc.start()
+        try:
+            _Server(config, opened).run(sockets=[self.socket])
+        finally:
+            path.unlink(missing_ok=True)
+
+    def _routes(self) -> list[Route]:
+        """What the rehearsal itself is asked, at paths that are no bucket's."""
+
+        async def front(_: Request) -> Response:
+            page = "<!doctype html><title>Rehearsal</title><p>Vertex AI and Cloud Logging, played on this machine."
+            return HTMLResponse(page, headers={"Metadata-Flavor": "Google"})
+
+        async def status(_: Request) -> Response:
+            return JSONResponse({"jobs": self.stage.jobs.counts(), "ended_at_start": self.ended})
+
+        async def preempt(request: Request) -> Response:
+            from tagline.rehearsal.doors import refusal
+            from tagline.rehearsal.problems import Problem
+
+            try:
+                asked = await request.json()
+                return JSONResponse({"job": self.stage.jobs.preempt(asked["job"], asked.get("replica", ""))})
+            except Problem as problem:
+                return refusal(problem)
+            except (ValueError, TypeError, KeyError, AttributeError):
+                return refusal(Problem("INVALID_ARGUMENT", 'A body {"job": NAME} is expected.', "job"))
+
+        return [
+            Route("/", front), Route("/-/status", status),
+            Route("/-/preempt", preempt, methods=["POST"]),
+        ]  # fmt: skip
+
+
+def _listening(port: int) -> socket.socket:
+    found = socket.socket()
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind(("127.0.0.1", port))
+    except OSError as error:
+        found.close()
+        raise PlaceError(f"cannot serve on 127.0.0.1:{port}: {error.strerror}", hint=PORT_HINT) from error
+    return found
+
+
+def _storage(_buckets: Path) -> tuple[ASGIApp | None, Callable[[], None]]:
+    """Cloud Storage for the buckets in a directory, and what closes it: the place where it joins."""
+    return None, lambda: None
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Whole or not at all, and for nobody else: it may hold the token."""
+    part = path.with_name(f".{path.name}.part")
+    part.touch(mode=0o600)
+    part.write_text(text)
+    part.replace(path)
+
+
+class _Server(uvicorn.Server):
+    """A server that says when it is ready, and ends in order when told to."""
+
+    def __init__(self, config: uvicorn.Config, opened: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._opened = opened
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Open the door, then say so."""
+        await super().startup(sockets)
+        self._opened()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """SIGTERM and Ctrl-C end it in order and with success."""
+        numbers = (signal.SIGTERM, signal.SIGINT)
+        before = {number: signal.signal(number, self.handle_exit) for number in numbers}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)

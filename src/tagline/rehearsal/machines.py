@@ -1,0 +1,97 @@
+"""Which machine types, accelerators and regions Vertex AI has for training: as documented in 2026."""
+
+REGIONS = frozenset((
+    "africa-south1", "asia-east1", "asia-east2", "asia-northeast1", "asia-northeast2", "asia-northeast3", "asia-south1",
+    "asia-southeast1", "asia-southeast2", "australia-southeast1", "australia-southeast2", "europe-central2",
+    "europe-north1", "europe-southwest1", "europe-west1", "europe-west2", "europe-west3", "europe-west4",
+    "europe-west6", "europe-west8", "europe-west9", "europe-west12", "me-central1", "me-central2", "me-west1",
+    "northamerica-northeast1", "northamerica-northeast2", "southamerica-east1", "southamerica-west1", "us-central1",
+    "us-east1", "us-east4", "us-east5", "us-south1", "us-west1", "us-west2", "us-west3", "us-west4",
+))  # fmt: skip
+
+
+def _sizes(family: str, kinds: str, sizes: str) -> list[str]:
+    return [f"{family}-{kind}-{size}" for kind in kinds.split() for size in sizes.split()]
+
+
+_P4_T4 = ("NVIDIA_TESLA_P4", "NVIDIA_TESLA_T4")
+_V100 = ("NVIDIA_TESLA_V100",)
+
+
+def _n1() -> dict[str, dict[str, tuple[int, ...]]]:
+    """N1 machines take accelerators of one's choice, in numbers that depend on their size."""
+    numbers = {
+        "2": ((1, 2, 4), (1, 2, 4, 8)), "4": ((1, 2, 4), (1, 2, 4, 8)), "8": ((1, 2, 4), (1, 2, 4, 8)),
+        "16": ((1, 2, 4), (2, 4, 8)), "32": ((2, 4), (4, 8)), "64": ((4,), (8,)), "96": ((4,), (8,)),
+    }  # fmt: skip
+    names = [*_sizes("n1", "standard highmem highcpu", "4 8 16 32 64 96"), "n1-highmem-2"]
+    return {
+        name: {
+            **dict.fromkeys(_P4_T4, numbers[name.rpartition("-")[2]][0]),
+            **dict.fromkeys(_V100, numbers[name.rpartition("-")[2]][1]),
+        }
+        for name in names
+        if not name.startswith("n1-highcpu-") or name.rpartition("-")[2] in ("16", "32", "64", "96")
+    }  # fmt: skip
+
+
+WITH_CHOICE = _n1()
+"""Machine types, each with the accelerators that may be added to it and the numbers of them."""
+WITH_THEIR_OWN = {
+    **{f"g2-standard-{size}": ("NVIDIA_L4", count) for count, sizes in (
+        (1, (4, 8, 12, 16, 32)), (2, (24,)), (4, (48,)), (8, (96,)),
+    ) for size in sizes},
+    **{f"a2-highgpu-{count}g": ("NVIDIA_TESLA_A100", count) for count in (1, 2, 4, 8)},
+    "a2-megagpu-16g": ("NVIDIA_TESLA_A100", 16),
+    **{f"a2-ultragpu-{count}g": ("NVIDIA_A100_80GB", count) for count in (1, 2, 4, 8)},
+    **{f"a3-highgpu-{count}g": ("NVIDIA_H100_80GB", count) for count in (1, 2, 4, 8)},
+    "a3-megagpu-8g": ("NVIDIA_H100_MEGA_80GB", 8),
+    "a3-ultragpu-8g": ("NVIDIA_H200_141GB", 8),
+    "a4-highgpu-8g": ("NVIDIA_B200", 8),
+}  # fmt: skip
+"""Machine types that come with accelerators: which, and how many."""
+WITHOUT = frozenset([
+    *_sizes("e2", "standard highmem", "2 4 8 16"), "e2-standard-32", *_sizes("e2", "highcpu", "2 4 8 16 32"),
+    *_sizes("n2", "standard highmem", "2 4 8 16 32 48 64 80"), *_sizes("n2", "highcpu", "2 4 8 16 32 48 64 80"),
+    *_sizes("n2d", "standard", "2 4 8 16 32 48 64 80 96 128 224"),
+    *_sizes("n2d", "highmem", "2 4 8 16 32 48 64 80 96"),
+    *_sizes("n2d", "highcpu", "2 4 8 16 32 48 64 80 96 128 224"),
+    *_sizes("c2", "standard", "4 8 16 30 60"), *_sizes("c2d", "standard highcpu highmem", "2 4 8 16 32 56 112"),
+    *_sizes("c3", "highcpu", "4 8 22 44 88 176"), *_sizes("m1", "ultramem", "40 80 160"), "m1-megamem-96",
+    "cloud-tpu", *(f"ct5lp-hightpu-{chips}t" for chips in (1, 4, 8)),
+])  # fmt: skip
+"""Machine types that take no GPU."""
+GONE = frozenset(("NVIDIA_TESLA_K80", "NVIDIA_TESLA_P100"))
+"""Accelerators that the API still names and no longer has."""
+
+
+def misfit(machine: str, accelerator: str, count: int) -> tuple[str, str]:
+    """What is wrong with a machine and its accelerators: the field and a sentence; two empty texts if nothing is."""
+    has_accelerator = accelerator not in ("", "ACCELERATOR_TYPE_UNSPECIFIED")
+    if machine not in WITH_CHOICE and machine not in WITH_THEIR_OWN and machine not in WITHOUT:
+        return "machine_type", f'Machine type "{machine}" is not supported.'
+    if has_accelerator and accelerator in GONE:
+        return "accelerator_type", f"Accelerator type {accelerator} is no longer available."
+    if not has_accelerator:
+        if count:
+            return "accelerator_count", f"accelerator_count is {count}, but accelerator_type is not set."
+        if machine in WITH_THEIR_OWN:
+            kind, needed = WITH_THEIR_OWN[machine]
+            return "accelerator_type", f'Machine type "{machine}" needs accelerator type {kind}, {needed} of them.'
+        return "", ""
+    if count <= 0:
+        return "accelerator_count", f"accelerator_type is {accelerator}, but accelerator_count is {count}."
+    if machine in WITH_THEIR_OWN:
+        fits = WITH_THEIR_OWN[machine] == (accelerator, count)
+        kind, needed = WITH_THEIR_OWN[machine]
+        wrong = f'Machine type "{machine}" has accelerator type {kind}, {needed} of them; not {accelerator}, {count}.'
+        return ("", "") if fits else ("accelerator_type", wrong)
+    if machine == "cloud-tpu" and accelerator.startswith("TPU_"):
+        return "", ""
+    numbers = WITH_CHOICE.get(machine, {}).get(accelerator, ())
+    if not numbers:
+        return "accelerator_type", f'Accelerator "{accelerator}" is not supported for machine type "{machine}".'
+    if count not in numbers:
+        listed = ", ".join(map(str, numbers))
+        return "accelerator_count", f'Machine type "{machine}" takes {listed} of {accelerator}, not {count}.'
+    return "", ""

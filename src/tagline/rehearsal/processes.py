@@ -1,0 +1,65 @@
+"""Processes that are ended with everything they have started, whatever became of it."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+MARK = "REHEARSAL_MARK"
+"""The environment variable that every process of a rehearsal inherits, wherever it moves itself."""
+PROC = Path("/proc")
+
+
+def started(pid: int) -> str:
+    """When a process began, in the system's words, or "" where there is none: pids are used again, this is not."""
+    if PROC.joinpath("self/stat").exists():
+        try:
+            # The second field, in parentheses, may hold anything, spaces and parentheses too.
+            fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return ""
+        return "" if fields[0] in ("Z", "X") else fields[19]
+    found = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return found.stdout.strip()
+
+
+def marked(mark: str) -> set[int]:
+    """Every process that carries a mark, or one that begins with it; none where the system has no /proc."""
+    wanted = f"{MARK}={mark}".encode()
+    return {
+        pid for pid, environment in _environments()
+        if any(line.startswith(wanted) for line in environment.split(b"\0"))
+    }  # fmt: skip
+
+
+def _environments() -> Iterator[tuple[int, bytes]]:
+    for path in PROC.glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):  # gone already, or somebody else's
+            yield int(path.parent.name), path.read_bytes()
+
+
+def tell(pid: int, number: int) -> None:
+    """Send a signal to a process and its group, if it has one of its own."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if os.getpgid(pid) == pid:
+            os.killpg(pid, number)
+        else:
+            os.kill(pid, number)
+
+
+def end(pids: Collection[int], mark: str) -> None:
+    """End processes, their groups, and all that carries the mark, at once; returns when none is left."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
+    until = time.monotonic() + 10
+    while left := marked(mark) - {os.getpid()}:
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if time.monotonic() > until:
+            raise TimeoutError(f"processes {sorted(left)} do not end")
+        time.sleep(0.005)

@@ -1,0 +1,102 @@
+"""`tagline rehearsal`: started, found, stopped and forgotten from the command line."""
+
+import json
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("google.cloud.aiplatform_v1")
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from bare import run_bare
+from rehearsing import PARENT, custom_job, python, rehearsing
+from tagline.rehearsal import processes
+
+
+def test_from_start_to_reset(tagline: Callable[..., Any], tmp_path: Path) -> None:
+    started = tagline("rehearsal", "start", "--detach", "--port", "0", "--grpc-port", "0", "--json")
+    assert started.code == 0, started.err
+    facts = started.json
+    try:
+        assert facts["address"].startswith("http://localhost:")
+        for client in ("google-cloud-aiplatform", "google-cloud-storage", "google-cloud-logging", "gcloud", "curl"):
+            assert facts["address"] in facts["clients"][client]
+        assert "CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM" in facts["clients"]["gcloud"]
+        twice = tagline("rehearsal", "start", "--port", "0", "--grpc-port", "0")
+        assert twice.code == 5
+        assert "already" in twice.err
+        status = tagline("rehearsal", "status", "--json")
+        assert status.json["jobs"] == {"running": 0, "queued": 0}
+        assert status.json["pid"] == facts["pid"]
+        assert "0 running" in tagline("rehearsal", "status").out
+        assert tagline("rehearsal", "reset", "--yes").code == 2
+        assert tagline("rehearsal", "preempt", "1").code == 4
+    finally:
+        stopped = tagline("rehearsal", "stop", "--json")
+    assert stopped.json == {"stopped": facts["pid"]}
+    assert processes.started(facts["pid"]) == ""
+    for command in ("status", "stop"):
+        missing = tagline("rehearsal", command, "--json")
+        assert missing.code == 5
+        assert missing.json["error"]["exit_code"] == 5
+    (tmp_path / "rehearsal" / "buckets" / "mine").mkdir()
+    (tmp_path / "rehearsal" / "notes.txt").write_text("not the rehearsal's")
+    assert tagline("rehearsal", "reset").code == 2, "nobody to ask"
+    assert tagline("rehearsal", "reset", "--yes", "--json").json == {"reset": "rehearsal"}
+    assert [path.name for path in (tmp_path / "rehearsal").iterdir()] == ["notes.txt"]
+    assert tagline("rehearsal", "reset", "--yes").code == 5
+
+
+def test_ready_within_three_seconds_and_stopped_with_success(tmp_path: Path) -> None:
+    with rehearsing(tmp_path / "first") as first:
+        pass  # whose table of methods may have had to be read
+    with rehearsing(tmp_path / "second") as second:
+        assert second.ready_s < 3
+        assert second.stop() == 0
+    assert not (tmp_path / "second" / "rehearsal.json").exists()
+    assert first.process.returncode == 0
+
+
+def test_a_port_that_is_taken_and_a_directory_that_cannot_be(tagline: Callable[..., Any], tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        for words in (("--port", port, "--grpc-port", "0"), ("--port", "0", "--grpc-port", port)):
+            done = tagline("rehearsal", "start", *words, "--json")
+            assert done.code == 5
+            assert done.json["error"]["hint"]
+    (tmp_path / "file").write_text("")
+    assert tagline("rehearsal", "start", "--directory", "file", "--port", "0", "--grpc-port", "0").code == 5
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "rehearsal.sqlite").write_bytes(b"no database at all" * 100)
+    done = tagline("rehearsal", "start", "--directory", "damaged", "--port", "0", "--grpc-port", "0")
+    assert done.code == 5
+    assert "rehearsal reset" in done.err
+
+
+def test_methods_lists_what_is_played(tagline: Callable[..., Any]) -> None:
+    found = {row["method"]: row for row in tagline("rehearsal", "methods", "--json").json}
+    assert len([path for path in found if "aiplatform.v1." in path]) == 345
+    assert found["/google.cloud.aiplatform.v1.JobService/GetCustomJob"]["extent"] == "played"
+    assert "not" in tagline("rehearsal", "methods", "NasJob").out
+
+
+def test_where_the_packages_are_missing_the_extra_is_named() -> None:
+    printed = run_bare("""
+from tagline.cli import run
+code = run(["rehearsal", "start", "--json"])
+assert code == 5, code
+""")
+    assert "tagline[rehearsal]" in json.loads(printed)["error"]["hint"]
+
+
+def test_a_token_given_by_the_environment(tmp_path: Path) -> None:
+    with rehearsing(tmp_path / "here", "--token", TAGLINE_REHEARSAL_TOKEN="known to both") as rehearsal:
+        assert rehearsal.facts["token"] == "known to both"
+        bearer = {"Authorization": "Bearer known to both"}
+        status, _ = rehearsal.http("POST", f"/v1/{PARENT}/customJobs", custom_job(python("pass")), headers=bearer)
+        assert status == 200
+    assert (tmp_path / "here" / "rehearsal.sqlite").stat().st_size > 0

@@ -1,0 +1,99 @@
+"""The RPC table, which is read from private parts of Google's libraries: this says when they have changed."""
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("google.cloud.aiplatform_v1")
+
+from tagline.rehearsal import methods, services
+from tagline.rehearsal.messages import message_class, v1
+from tagline.rehearsal.methods import Rule, table
+
+VERTEX = "google.cloud.aiplatform.v1"
+WITHOUT_HTTP = {
+    "FeatureViewDirectWrite", "StreamDirectPredict", "StreamDirectRawPredict", "StreamingPredict",
+    "StreamingRawPredict",
+}  # fmt: skip
+NOT_RPCS = {"resume", "close", "begin", "done", "give_up"}
+
+
+def test_every_method_of_vertex_is_known_with_its_messages() -> None:
+    vertex = [method for method in table().values() if method.service.startswith(VERTEX)]
+    assert len(vertex) == 345
+    assert len({method.service for method in vertex}) == 34
+    assert {method.name for method in vertex if not method.rules} == WITHOUT_HTTP
+    for method in table().values():
+        assert message_class(method.request).DESCRIPTOR.full_name == method.request
+        assert message_class(method.response).DESCRIPTOR.full_name == method.response
+
+
+def test_a_method_is_as_google_documents_it() -> None:
+    method = table()[f"/{VERTEX}.JobService/CreateCustomJob"]
+    assert method.request == f"{VERTEX}.CreateCustomJobRequest"
+    assert method.response == f"{VERTEX}.CustomJob"
+    assert method.rules == (Rule("POST", "/v1/{parent=projects/*/locations/*}/customJobs", "custom_job"),)
+    assert method.kind == "unary_unary"
+    tail = table()["/google.logging.v2.LoggingServiceV2/TailLogEntries"]
+    assert tail.kind == "stream_stream"
+    operation = table()["/google.longrunning.Operations/GetOperation"]
+    assert Rule("GET", "/ui/{name=projects/*/locations/*/operations/*}") in operation.rules
+    assert Rule("GET", "/v1/{name=projects/*/locations/*/operations/*}") in operation.rules
+
+
+def test_the_kept_table_is_the_one_that_was_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    read = methods.table.__wrapped__()
+    (kept,) = tmp_path.rglob("*.json")
+    assert "2.6.0" in kept.name
+    assert methods.table.__wrapped__() == read
+    kept.write_text(kept.read_text()[:1000])
+    assert methods.table.__wrapped__() == read, "a damaged table is read anew"
+    assert len(kept.read_text()) > 100_000
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == [kept.name]
+
+
+def test_a_home_that_cannot_be_written_to_costs_nothing_but_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert len(methods.table.__wrapped__()) == len(table())
+
+
+def test_messages_and_enumerations_go_by_their_short_names() -> None:
+    assert v1.CustomJob(display_name="x").display_name == "x"
+    assert v1.JobState.Name(v1.JobState.JOB_STATE_QUEUED) == "JOB_STATE_QUEUED"
+    with pytest.raises(AttributeError, match="has no Nonsense"):
+        _ = v1.Nonsense
+
+
+def test_every_public_method_of_a_part_plays_an_rpc_of_its_service() -> None:
+    known: dict[str, set[str]] = {}
+    for method in table().values():
+        known.setdefault(method.service, set()).add(services.snake_case(method.name))
+    for service, part in services.PARTS:
+        player = services.load(part)
+        own = {name for name, value in vars(player).items() if callable(value) and not name.startswith("_")}
+        assert own - NOT_RPCS <= known[service], part
+        for limited in getattr(player, "LIMITS", {}):
+            assert services.snake_case(limited) in own, limited
+
+
+def test_the_programme_says_what_is_played() -> None:
+    programme = services.programme()
+    assert programme[f"/{VERTEX}.JobService/GetCustomJob"].extent == "played"
+    assert programme[f"/{VERTEX}.JobService/CreateCustomJob"].extent == "partly"
+    assert programme[f"/{VERTEX}.JobService/CreateNasJob"].extent == "not"
+
+
+@pytest.mark.parametrize(
+    ("name", "snake"),
+    [
+        ("CreateCustomJob", "create_custom_job"),
+        ("ListIAMPolicies", "list_iam_policies"),
+        ("GetV2Thing", "get_v2_thing"),
+    ],
+)
+def test_names(name: str, snake: str) -> None:
+    assert services.snake_case(name) == snake
