@@ -147,9 +147,13 @@ def _listening(port: int) -> socket.socket:
     return found
 
 
-def _storage(_buckets: Path) -> tuple[ASGIApp | None, Callable[[], None]]:
-    """Cloud Storage for the buckets in a directory, and what closes it: the place where it joins."""
-    return None, lambda: None
+def _storage(buckets: Path) -> tuple[ASGIApp, Callable[[], None]]:
+    """Cloud Storage for the buckets in a directory, and what closes it."""
+    from tagline.rehearsal.cloud_storage.application import application
+    from tagline.rehearsal.cloud_storage.store import Store
+
+    store = Store(buckets)
+    return application(store), store.close
 
 
 def _write_private(path: Path, text: str) -> None:
