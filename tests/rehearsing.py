@@ -165,10 +165,9 @@ def rehearsing(directory: Path, *arguments: str, **environment: str) -> Iterator
     """A rehearsal that is ready, on ports of its own."""
     words = ["--directory", str(directory), "--port", "0", "--grpc-port", "0", "--json", *arguments]
     command = [sys.executable, "-m", "tagline", "rehearsal", "start", *words]
-    cache = {"XDG_CACHE_HOME": str(Path(tempfile.gettempdir()) / f"tagline-tests-{os.getuid()}")}
     with tempfile.TemporaryFile() as log:
         begun = time.monotonic()
-        process = subprocess.Popen(command, env=os.environ | cache | environment, stdout=subprocess.PIPE, stderr=log)
+        process = subprocess.Popen(command, env=os.environ | environment, stdout=subprocess.PIPE, stderr=log)
         assert process.stdout is not None
         try:
             line = process.stdout.readline()

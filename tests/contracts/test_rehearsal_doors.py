@@ -56,7 +56,6 @@ def test_a_job_by_the_client(jobs: Any) -> None:
 def test_an_invalid_argument_names_its_field(jobs: Any) -> None:
     with pytest.raises(Exception, match="display_name") as caught:
         jobs.create_custom_job(parent=PARENT, custom_job={"job_spec": SPEC})
-    assert "InvalidArgument" in {kind.__name__ for kind in type(caught.value).__mro__} | {"InvalidArgument"}
     assert caught.value.code == 400  # type: ignore[attr-defined]
     assert "custom_job.display_name" in str(caught.value.details)  # type: ignore[attr-defined]
 

@@ -63,6 +63,7 @@ def test_a_home_that_cannot_be_written_to_costs_nothing_but_time(
 
 def test_messages_and_enumerations_go_by_their_short_names() -> None:
     assert v1.CustomJob(display_name="x").display_name == "x"
+    assert message_class("google.rpc.BadRequest")().field_violations == []
     assert v1.JobState.Name(v1.JobState.JOB_STATE_QUEUED) == "JOB_STATE_QUEUED"
     with pytest.raises(AttributeError, match="has no Nonsense"):
         _ = v1.Nonsense

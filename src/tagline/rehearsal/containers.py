@@ -1,6 +1,7 @@
 """Containers through podman or docker, where one of them works."""
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -35,8 +36,8 @@ def command(
 ) -> list[str]:  # fmt: skip
     """What runs an image; the buckets are at /gcs in it, and its network is this machine's loopback."""
     found = [engine(), "run", "--rm", "--name", name, "--network=host", "--volume", f"{buckets}:/gcs"]
-    for key in environment:
-        found += ["--env", key]  # the value comes by the environment: a list of processes shows no secret
+    for key, value in environment.items():  # by the environment, where a list of processes shows no secret
+        found += ["--env", f"{key}={value}" if key in os.environ else key]
     if entrypoint:
         if _is_podman():
             found += ["--entrypoint", json.dumps(list(entrypoint))]

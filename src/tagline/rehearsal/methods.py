@@ -7,6 +7,7 @@ import json
 import os
 import pkgutil
 import tempfile
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -20,8 +21,6 @@ from google.protobuf.message import DecodeError
 
 from tagline.rehearsal.messages import described, learn
 
-FORMAT = 1
-"""Of the kept table; another number and it is read anew."""
 LIBRARIES = {
     "google.cloud.aiplatform_v1": "google.cloud.aiplatform.v1",
     "google.cloud.logging_v2": "google.logging.v2",
@@ -95,7 +94,8 @@ def _kept_at() -> Path:
     """Importing Google's libraries takes two seconds, reading a file none: it is named for all that it depends on."""
     cache_directory = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     versions = "-".join(version(name) for name in DISTRIBUTIONS)
-    return cache_directory / "tagline" / f"rpc-table-{FORMAT}-{versions}.json"
+    reader = zlib.crc32(Path(__file__).read_bytes())  # this file: it says what is read, and how it is kept
+    return cache_directory / "tagline" / f"rpc-table-{versions}-{reader:08x}.json"
 
 
 def _keep(path: Path, methods: list[Method], files: list[Any]) -> None:

@@ -14,7 +14,7 @@ from tagline.rehearsal import processes
 from tagline.rehearsal.environments import Environment, inherited
 from tagline.rehearsal.problems import Problem
 from tagline.rehearsal.processes import MARK
-from tagline.rehearsal.replicas import Exit, Job, Replica, Running, cluster_of, log_of, say
+from tagline.rehearsal.replicas import Exit, Job, Replica, Running, cluster_of, is_contained, log_of, say
 from tagline.rehearsal.stage import Stage
 
 TRANSIENT = frozenset((6, 134, 11, 139))
@@ -238,10 +238,12 @@ class Performance:
         self._start(chosen)
 
     def _start(self, replicas: tuple[Replica, ...]) -> None:
+        pools = self.job.spec.worker_pool_specs
+        contained = {number: is_contained(pools[number]) for number in {replica.pool for replica in replicas}}
         for replica in replicas:
             self._running[replica.name] = Running(
                 replica, self.job, self._stage, self._cluster, python=self._pythons.get(replica.pool),
-                events=self._events,
+                contained=contained[replica.pool], events=self._events,
             )  # fmt: skip
 
     def _end_all(self, *, at_once: bool = False) -> None:

@@ -150,6 +150,24 @@ def is_ours(image: str) -> bool:
     return image.rpartition("/")[2].startswith("tagline-")
 
 
+def is_contained(pool: Any) -> bool:
+    """Whether a pool's replicas run as containers: where the image is on this machine, or is not one of ours."""
+    if _task(pool) != "container_spec":
+        return False
+    image = pool.container_spec.image_uri
+    return containers.has_image(image) or not is_ours(image)
+
+
+def in_container(environment: Mapping[str, str]) -> dict[str, str]:
+    """A replica's variables without those that are about this machine, which the image has of its own."""
+    about_here = environments.inherited()
+    kept = {name: value for name, value in environment.items() if about_here.get(name) != value}
+    for name in ("HOME", "TMPDIR"):
+        if kept.get(name) == environment["HOME"]:
+            del kept[name]
+    return kept | {"REHEARSAL_GCS": "/gcs"}
+
+
 def can_play(image: str) -> bool:
     """Whether a replica of this image can run here at all."""
     return is_ours(image) or bool(containers.engine())
@@ -200,7 +218,7 @@ class Running:
 
     def __init__(
         self, replica: Replica, job: Job, stage: Stage, cluster: Sequence[Replica], *, python: Path | None,
-        events: "queue.Queue[Any]",
+        contained: bool, events: "queue.Queue[Any]",
     ) -> None:  # fmt: skip
         self.replica = replica
         self._job = job
@@ -210,10 +228,13 @@ class Running:
         self.home.mkdir(parents=True)
         self._mark = stage.mark(job.id, replica.name)
         environment = environment_of(job, replica, cluster, stage, self.home)
-        self._container, command = self._command(environment, python)
+        self._container = f"rehearsal-{job.id}-{replica.name}" if contained else ""
+        if contained:
+            environment = in_container(environment)
+        command = self._command(environment, python)
         try:
             self.process = subprocess.Popen(
-                command, cwd=self.home, env=os.environ | environment if self._container else environment,
+                command, cwd=self.home, env=environment | os.environ if contained else environment,
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
             )  # fmt: skip
         except OSError as error:
@@ -240,26 +261,24 @@ class Running:
         thread.start()
         return thread
 
-    def _command(self, environment: Mapping[str, str], python: Path | None) -> tuple[str, list[str]]:
-        """The name of its container, if it is one, and what is executed."""
+    def _command(self, environment: Mapping[str, str], python: Path | None) -> list[str]:
+        """What is executed."""
         pool = self._job.spec.worker_pool_specs[self.replica.pool]
         arguments = [*getattr(pool, _task(pool)).args, *self._job.arguments]
         if python is not None:
             package = pool.python_package_spec
-            return "", self._as_process([str(python), "-m", package.python_module, *arguments])
+            return self._as_process([str(python), "-m", package.python_module, *arguments])
         spec = pool.container_spec
         image = spec.image_uri
-        if containers.has_image(image) or not is_ours(image):
-            name = f"rehearsal-{self._job.id}-{self.replica.name}"
-            given = {k: v for k, v in environment.items() if k not in environments.inherited() and k != "HOME"}
-            return name, containers.command(
-                image, name, entrypoint=_expanded(spec.command, environment), buckets=self._stage.buckets,
-                arguments=_expanded(arguments, environment), environment=given,
+        if self._container:
+            return containers.command(
+                image, self._container, entrypoint=_expanded(spec.command, environment), buckets=self._stage.buckets,
+                arguments=_expanded(arguments, environment), environment=environment,
             )  # fmt: skip
         if self.replica.index == 0:
             self.say(f"This machine has no image {image}: its command runs as a process of its Python.", "NOTICE")
         command = [*spec.command] or [sys.executable, "-m", "tagline"]
-        return "", self._as_process(_expanded([*command, *arguments], environment))
+        return self._as_process(_expanded([*command, *arguments], environment))
 
     def _as_process(self, command: list[str]) -> list[str]:
         mount = mount_of(self._stage.buckets)

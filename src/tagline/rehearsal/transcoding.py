@@ -69,7 +69,7 @@ def request_of(route: Route, named: Mapping[str, str], query: str, body: bytes, 
     if raw and not _wraps(body, raw):
         for key, value in named.items():
             _put(content, key.split("."), value, message.DESCRIPTOR)
-        _parsed(content, message)
+        parsed(content, message)
         getattr(message, raw).content_type = content_type
         getattr(message, raw).data = body
         return message
@@ -81,17 +81,12 @@ def request_of(route: Route, named: Mapping[str, str], query: str, body: bytes, 
             content[route.rule.body] = given
     for key, value in named.items():
         _put(content, key.split("."), value, message.DESCRIPTOR)
-    return _parsed(content, message)
+    return parsed(content, message)
 
 
 def json_of(message: Any, *, enums_as_numbers: bool = False) -> bytes:
     """A message as Google's HTTP APIs write it."""
     return as_text(message, enums_as_numbers=enums_as_numbers).encode()
-
-
-def parsed(content: Mapping[str, Any], message: Any, *, at: str = "") -> Any:
-    """JSON put into a message; what does not fit is INVALID_ARGUMENT with the field named."""
-    return _parsed(content, message, at=at)
 
 
 def _is_raw(field: Any) -> bool:
@@ -136,7 +131,8 @@ def _put(content: dict[str, Any], keys: Sequence[str], value: str, descriptor: A
         content[key] = typed
 
 
-def _parsed(content: Mapping[str, Any], message: Any, *, at: str = "") -> Any:
+def parsed(content: Mapping[str, Any], message: Any, *, at: str = "") -> Any:
+    """JSON put into a message; what does not fit is INVALID_ARGUMENT with the field named."""
     try:
         return fill(message, content)
     except (json_format.ParseError, RecursionError) as error:
