@@ -24,6 +24,19 @@ def state_of(job: Any) -> str:
     return str(v1.JobState.Name(job.state)).removeprefix("JOB_STATE_")
 
 
+def check_runnable(spec: Any, at: str) -> None:
+    """Refuse a job whose images cannot run on this machine."""
+    for number, pool in enumerate(spec.worker_pool_specs):
+        image = pool.container_spec.image_uri
+        if pool.WhichOneof("task") == "container_spec" and not can_play(image):
+            raise Problem(
+                "FAILED_PRECONDITION",
+                f"{image} cannot run here: neither podman nor docker works on this machine, and only images "
+                "whose name begins with tagline- run without them.",
+                f"{at}.worker_pool_specs[{number}].container_spec.image_uri",
+            )
+
+
 class JobQueue:
     """The custom jobs of a rehearsal, of which a few run at a time."""
 
@@ -32,14 +45,18 @@ class JobQueue:
         self._lock = threading.RLock()
         self._waiting: deque[str] = deque()
         self._running: dict[str, Performance] = {}
+        self._played: dict[str, Callable[[Any], Job]] = {}
         self._threads: set[threading.Thread] = set()
         self._closed = False
         self.watchers: list[Callable[[Any], None]] = []
         """Called with a job whenever its state has changed."""
 
-    def submit(self, parent: str, job: Any, *, first: Callable[[Any], None] = lambda _: None) -> Any:
-        """Keep a new job, do something with it first, and run it when its turn comes."""
-        self._check_runnable(job.job_spec)
+    def submit(
+        self, parent: str, job: Any, *, first: Callable[[Any], None] = lambda _: None,
+        played: Callable[[Any], Job] | None = None,
+    ) -> Any:  # fmt: skip
+        """Keep a new job, do something with it first, and run it, or what `played` makes of it, when its turn comes."""
+        check_runnable(job.job_spec, "custom_job.job_spec")
         job.name = f"{parent}/customJobs/{new_id()}"
         job.state = v1.JobState.JOB_STATE_QUEUED
         job.create_time.GetCurrentTime()
@@ -47,6 +64,7 @@ class JobQueue:
         with self._lock:  # nobody sees a queued job that does not wait
             self._stage.keeping.add(job)
             first(job)
+            self._played[job.name] = played or _as_it_is
             self._wait(job.name)
         return job
 
@@ -83,6 +101,7 @@ class JobQueue:
                     self._running[name].cancel()
             elif state not in ENDED:
                 self._waiting.remove(name)
+                self._played.pop(name, None)
                 self._ended(name, Ending("CANCELLED", Problem("CANCELLED", "CANCELED")))
 
     def preempt(self, job: str, replica: str = "") -> str:
@@ -115,18 +134,6 @@ class JobQueue:
         with self._lock:
             return {"running": len(self._running), "queued": len(self._waiting)}
 
-    def _check_runnable(self, spec: Any) -> None:
-        for number, pool in enumerate(spec.worker_pool_specs):
-            image = pool.container_spec.image_uri
-            if pool.WhichOneof("task") == "container_spec" and not can_play(image):
-                at = f"custom_job.job_spec.worker_pool_specs[{number}].container_spec.image_uri"
-                raise Problem(
-                    "FAILED_PRECONDITION",
-                    f"{image} cannot run here: neither podman nor docker works on this machine, and only images "
-                    "whose name begins with tagline- run without them.",
-                    at,
-                )
-
     def _wait(self, name: str) -> None:
         with self._lock:
             self._waiting.append(name)
@@ -138,7 +145,8 @@ class JobQueue:
             name = self._waiting.popleft()
             kept = self._change(name, "PENDING")
             started = self._starter(name)
-            self._running[name] = Performance(Job(name, kept.job_spec), self._stage, started=started)
+            job = self._played.pop(name, _as_it_is)(kept)
+            self._running[name] = Performance(job, self._stage, started=started)
             thread = threading.Thread(target=self._run, args=(name, self._running[name]), daemon=True)
             self._threads.add(thread)
             thread.start()
@@ -189,6 +197,10 @@ class JobQueue:
         text = f"{said} {problem.message}" if problem and state == "FAILED" else said
         _, project, _, _, _, number = job.name.split("/")
         self._stage.logs.note(text, job=number, project=project, severity="ERROR" if state == "FAILED" else "INFO")
+
+
+def _as_it_is(kept: Any) -> Job:
+    return Job(kept.name, kept.job_spec)
 
 
 class CustomJobs:

@@ -11,6 +11,7 @@ from tagline.rehearsal.methods import Method, table
 VERTEX = "google.cloud.aiplatform.v1"
 PARTS = (
     (f"{VERTEX}.JobService", "jobs:CustomJobs"),
+    (f"{VERTEX}.JobService", "tuning:TuningJobs"),
     (f"{VERTEX}.PipelineService", "training_pipelines:TrainingPipelines"),
     ("google.logging.v2.LoggingServiceV2", "logging_service:LoggingService"),
     ("google.longrunning.Operations", "operations:Operations"),
