@@ -3,6 +3,7 @@
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from tagline.rehearsal import refusals
@@ -56,7 +57,6 @@ class JobQueue:
         played: Callable[[Any], Job] | None = None,
     ) -> Any:  # fmt: skip
         """Keep a new job, do something with it first, and run it, or what `played` makes of it, when its turn comes."""
-        check_runnable(job.job_spec, "custom_job.job_spec")
         job.name = f"{parent}/customJobs/{new_id()}"
         job.state = v1.JobState.JOB_STATE_QUEUED
         job.create_time.GetCurrentTime()
@@ -99,7 +99,7 @@ class JobQueue:
                 if state != "CANCELLING":
                     self._change(name, "CANCELLING")
                     self._running[name].cancel()
-            elif state not in ENDED:
+            elif name in self._waiting:
                 self._waiting.remove(name)
                 self._played.pop(name, None)
                 self._ended(name, Ending("CANCELLED", Problem("CANCELLED", "CANCELED")))
@@ -128,6 +128,12 @@ class JobQueue:
             if state not in ENDED:
                 raise Problem("FAILED_PRECONDITION", f"The job '{name}' is {state}: cancel it first.")
             self._stage.keeping.remove(name)
+
+    def forget_queued(self, name: str) -> None:
+        """Forget a job that is not going to run; one that has begun, or has been deleted, is left."""
+        with self._lock, suppress(Problem):
+            if state_of(self._stage.keeping.get(name)) == "QUEUED":
+                self._stage.keeping.remove(name)
 
     def counts(self) -> dict[str, int]:
         """How many run, and how many wait."""
@@ -221,6 +227,7 @@ class CustomJobs:
         job.CopyFrom(request.custom_job)
         refusals.check_named(job, "custom_job")
         refusals.check_job(job.job_spec, "custom_job.job_spec")
+        check_runnable(job.job_spec, "custom_job.job_spec")
         for field in ("state", "create_time", "start_time", "end_time", "update_time", "error", "name"):
             job.ClearField(field)
         return self._stage.jobs.submit(request.parent, job)

@@ -44,6 +44,8 @@ class Job:
     trial: str = ""
     log: str = ""
     """The id of the job whose log it writes; its own, if that is not another."""
+    as_process: bool = False
+    """Whether it runs as a process of this machine whatever its image is."""
 
     @property
     def project(self) -> str:

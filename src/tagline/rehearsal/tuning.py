@@ -4,7 +4,6 @@ import queue
 import shutil
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -98,7 +97,7 @@ class TuningJobs:
     def _recover(self, job: Any) -> None:
         """After a restart: a search that had begun has failed, and its trials do not run; another begins anew."""
         for trial in job.trials:
-            _drop_queued(self._stage, trial.custom_job)
+            self._stage.jobs.forget_queued(trial.custom_job)
         if state_of(job) == "PENDING":
             with self._stage.keeping.change(job.name) as kept:
                 del kept.trials[:]
@@ -196,13 +195,6 @@ def finish(stage: "Stage", name: str, ending: Ending) -> None:
     said = {"SUCCEEDED": "Job completed successfully.", "CANCELLED": "Job cancelled."}.get(ending.state)
     severity = "INFO" if said else "ERROR"
     _note(stage, name, said or f"Job failed. {reason}", severity)
-
-
-def _drop_queued(stage: "Stage", name: str) -> None:
-    """Forget the job of a trial that is not going to run; one that has run, or has been deleted, is left."""
-    with suppress(Problem):
-        if state_of(stage.keeping.get(name)) == "QUEUED":
-            stage.keeping.remove(name)
 
 
 def _note(stage: "Stage", name: str, text: str, severity: str = "INFO") -> None:
@@ -309,7 +301,7 @@ class _Search:
         if state_of(self._stage.keeping.get(self._job.name)) != "PENDING":
             self._ending = Ending("FAILED", Problem("ABORTED", "The rehearsal was stopped while the job was running."))
             for name in self._running:
-                _drop_queued(self._stage, name)
+                self._stage.jobs.forget_queued(name)
 
     def _wants_more(self) -> bool:
         return bool(len(self._running) < self._job.parallel_trial_count and self._begun < self._job.max_trial_count)
