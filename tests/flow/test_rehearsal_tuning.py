@@ -148,23 +148,23 @@ def test_a_grid_is_tried_whole_and_ends_by_itself(rehearsal: Rehearsal) -> None:
 
 def test_a_bayesian_search_comes_near_the_optimum_and_a_random_one_covers_the_space(rehearsal: Rehearsal) -> None:
     code = SCRIPT + "report((float(given['--x']) - 0.3) ** 2)"
-    bayesian = submit(rehearsal, tuning_job(code, double("x", -1, 1), trials=24, parallel=2, goal="MINIMIZE"))
+    bayesian = submit(rehearsal, tuning_job(code, double("x", -1, 1), trials=20, parallel=2, goal="MINIMIZE"))
     random = submit(
         rehearsal,
         tuning_job(
-            code, double("x", 0.001, 1.0, scaleType="UNIT_LOG_SCALE"), trials=16, parallel=2, goal="MINIMIZE",
+            code, double("x", 0.001, 1.0, scaleType="UNIT_LOG_SCALE"), trials=12, parallel=2, goal="MINIMIZE",
             study={"algorithm": "RANDOM_SEARCH"},
         ),
     )  # fmt: skip
     trials = rehearsal.wait(bayesian)["trials"]
-    assert len(trials) == 24
+    assert len(trials) == 20
     best = min(trials, key=score)
     assert abs(values(best)["x"] - 0.3) < 0.1
-    late = [abs(values(trial)["x"] - 0.3) for trial in trials[12:]]
+    late = [abs(values(trial)["x"] - 0.3) for trial in trials[10:]]
     assert sorted(late)[len(late) // 2] < 0.35, "it looks where it was good"
     tried = [values(trial)["x"] for trial in rehearsal.wait(random)["trials"]]
     assert all(0.001 <= x <= 1 for x in tried)
-    assert sum(x < 0.0316 for x in tried) in range(3, 14), "a logarithmic scale: half of it is below the geometric mean"
+    assert sum(x < 0.0316 for x in tried) in range(2, 11), "a logarithmic scale: half of it is below the geometric mean"
 
 
 def test_conditional_parameters_come_with_their_parents_values(rehearsal: Rehearsal) -> None:
@@ -284,29 +284,6 @@ if not good: time.sleep(60)
     assert time.monotonic() - begun < 50
 
 
-def test_a_restart_fails_what_ran_and_begins_what_had_not(tmp_path: Path) -> None:
-    with rehearsing(tmp_path / "here", "--at-once", "1") as first:
-        ran = submit(first, tuning_job("import time; time.sleep(60)", double("x", 0, 1), trials=3, parallel=2))
-        first.wait(ran, "JOB_STATE_RUNNING")
-        waits = submit(first, tuning_job(SCRIPT + "report(1)", double("x", 0, 1), trials=2))
-        until(lambda: first.job(waits).get("trials"), "a trial that waits")
-        assert first.job(waits)["state"] == "JOB_STATE_PENDING"
-        first.kill()
-    with rehearsing(tmp_path / "here", "--at-once", "1") as second:
-        job = second.job(ran)
-        assert job["state"] == "JOB_STATE_FAILED"
-        assert job["error"]["message"] == "The rehearsal was ended while the job was running."
-        assert {trial["state"] for trial in job["trials"]} == {"INFEASIBLE"}
-        assert second.wait(waits)["state"] == "JOB_STATE_SUCCEEDED"
-        assert [trial["state"] for trial in second.job(waits)["trials"]] == ["SUCCEEDED"] * 2
-        again = submit(second, tuning_job("import time; time.sleep(60)", double("x", 0, 1), trials=1))
-        second.wait(again, "JOB_STATE_RUNNING")
-        assert second.stop() == 0
-    with rehearsing(tmp_path / "here") as third:
-        assert third.job(again)["state"] == "JOB_STATE_FAILED"
-        assert "The rehearsal was stopped while the job was running." in third.job(again)["error"]["message"]
-
-
 @pytest.mark.parametrize(
     ("change", "field"),
     [
@@ -329,7 +306,8 @@ def test_a_restart_fails_what_ran_and_begins_what_had_not(tmp_path: Path) -> Non
         ({"parameters": [double("x", 1, 0)]}, "study_spec.parameters[0].double_value_spec.min_value"),
         ({"parameters": [integer("x", 1, 0)]}, "study_spec.parameters[0].integer_value_spec.min_value"),
         ({"parameters": [double("x", 0, 1, scaleType="UNIT_LOG_SCALE")]}, "study_spec.parameters[0].scale_type"),
-        ({"parameters": [double("x", 0, 1, scaleType="UNIT_REVERSE_LOG_SCALE")]}, "study_spec.parameters[0].scale_type"),
+        ({"parameters": [double("x", 0, 1, scaleType="UNIT_REVERSE_LOG_SCALE")]},
+         "study_spec.parameters[0].scale_type"),
         ({"parameters": [categorical("x")]}, "study_spec.parameters[0].categorical_value_spec.values"),
         ({"parameters": [categorical("x", "a", scaleType=1)]}, "study_spec.parameters[0].scale_type"),
         ({"parameters": [discrete("x", 2, 1)]}, "study_spec.parameters[0].discrete_value_spec.values"),
