@@ -6,7 +6,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, List  # noqa: UP035
 
 import pytest
 
@@ -91,6 +91,56 @@ def way(count: int = 3, rate: float = 0.5, word: str = "hello") -> int:
     return add(numbers=dsl.Collected(each.output)).output
 
 
+@dsl.component(**HERE)
+def pairs() -> List[dict]:  # noqa: UP006
+    return [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}]
+
+
+@dsl.component(**HERE)
+def write(a: int, b: str, part: Output[Dataset]) -> float:
+    with open(part.path, "w") as file:  # noqa: PTH123
+        file.write(f"{a}{b}")
+    return float("nan")
+
+
+@dsl.component(**HERE)
+def join(parts: Input[List[Dataset]], more: Input[Dataset], word: str) -> str:  # noqa: UP006
+    texts = []
+    for part in [*parts, more]:
+        with open(part.path) as file:  # noqa: PTH123
+            texts.append(file.read())
+    return " ".join([*texts, more.metadata["kind"], word])
+
+
+@dsl.component(**HERE)
+def flaky(word: str, mark: str) -> str:
+    import os
+    import sys
+
+    if not os.path.exists(mark):  # noqa: PTH110
+        os.mkdir(mark)  # noqa: PTH102
+        sys.exit(1)
+    return word
+
+
+@dsl.pipeline(name="inner")
+def inner(word: str) -> str:
+    return flaky(word=word, mark="/gcs/root/tried").set_retry(num_retries=1, backoff_duration="0s").output
+
+
+@dsl.pipeline(name="wide")
+def wide(which: str = "left"):
+    with dsl.ParallelFor(pairs().output, parallelism=1) as pair:
+        written = write(a=pair.a, b=pair.b)
+    with dsl.If(which == "left", name="left"):
+        left = inner(word="from the left")
+    with dsl.Else(name="right"):
+        right = inner(word="from the right")
+    there = dsl.importer(artifact_uri="gs://root/there.txt", artifact_class=Dataset, metadata={"kind": "imported"})
+    word = dsl.OneOf(left.output, right.output)
+    join(parts=dsl.Collected(written.outputs["part"]), more=there.output, word=word)
+
+
 @dsl.pipeline(name="breaks")
 def breaks(word: str):
     with dsl.ExitHandler(conclude()):
@@ -140,7 +190,7 @@ def submit(rehearsal: Rehearsal, job: dict[str, Any], number: str = "") -> str:
 
 
 def tasks_of(job: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {task["taskName"]: task for task in job["jobDetail"]["taskDetails"]}
+    return {task["taskName"]: task for task in job.get("jobDetail", {}).get("taskDetails", [])}
 
 
 def test_a_pipeline_by_googles_client(rehearsal: Rehearsal, compiled: Any) -> None:
@@ -171,6 +221,48 @@ def test_a_pipeline_by_googles_client(rehearsal: Rehearsal, compiled: Any) -> No
     assert not listed.job_detail.task_details
     client.delete_pipeline_job(name=created.name).result(timeout=10)
     assert rehearsal.http("GET", f"/v1/{created.name}")[0] == 404
+
+
+def test_loops_branches_importers_retries_and_pipelines_in_pipelines(rehearsal: Rehearsal, compiled: Any) -> None:
+    (rehearsal.directory / "buckets" / "root" / "there.txt").write_text("three")
+    job = rehearsal.wait(submit(rehearsal, pipeline_job(compiled(wide))), *ENDED)
+    assert job["state"] == "PIPELINE_STATE_SUCCEEDED", job["error"]
+    tasks = tasks_of(job)
+    joined = tasks["join"]["execution"]["metadata"]["output:Output"]
+    assert joined == "1x 2y three imported from the left"
+    assert tasks["write"]["execution"]["metadata"]["output:Output"] == "nan"
+    (both,) = (task["taskId"] for name, task in tasks.items() if name.startswith("condition-branches"))
+    branches = [task["state"] for task in tasks.values() if task.get("parentTaskId") == both]
+    assert sorted(branches) == ["NOT_TRIGGERED", "SUCCEEDED"]
+
+
+def test_both_failure_policies(rehearsal: Rehearsal) -> None:
+    go = rehearsal.directory / "buckets" / "root" / "go"
+    commands = {"fail": "exit 1", "wait": "until [ -e /gcs/root/go ]; do sleep 0.02; done", "last": "true"}
+    spec = {
+        "schemaVersion": "2.1.0", "pipelineInfo": {"name": "policies"},
+        "components": {name: {"executorLabel": name} for name in commands},
+        "deploymentSpec": {"executors": {
+            name: {"container": {"image": IMAGE, "command": ["sh", "-c", command]}}
+            for name, command in commands.items()
+        }},
+        "root": {"dag": {"tasks": {
+            name: {"componentRef": {"name": name}, "dependentTasks": ["wait"] if name == "last" else []}
+            for name in commands
+        }}},
+    }  # fmt: skip
+    names = {}
+    for policy, expected in (("FAIL_SLOW", "SUCCEEDED"), ("FAIL_FAST", "NOT_TRIGGERED")):
+        job = pipeline_job(spec)
+        job["runtimeConfig"]["failurePolicy"] = f"PIPELINE_FAILURE_POLICY_{policy}"
+        names[submit(rehearsal, job)] = expected
+    for name in names:
+        until(lambda name=name: tasks_of(rehearsal.job(name)).get("fail", {}).get("state") == "FAILED", "a failed task")
+    go.touch()
+    for name, expected in names.items():
+        job = rehearsal.wait(name, *ENDED)
+        assert job["state"] == "PIPELINE_STATE_FAILED"
+        assert tasks_of(job)["last"]["state"] == expected
 
 
 def test_a_failure_has_a_name_and_the_exit_handler_runs(rehearsal: Rehearsal, compiled: Any) -> None:

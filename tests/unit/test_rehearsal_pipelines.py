@@ -98,7 +98,10 @@ def test_values_have_the_types_of_their_parameters(value: Any, kind: str, expect
     assert type(found) is type(expected)
 
 
-@pytest.mark.parametrize(("value", "kind"), [(3.5, "NUMBER_INTEGER"), (True, "NUMBER_INTEGER"), (1, "STRING")])
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [(3.5, "NUMBER_INTEGER"), (float("inf"), "NUMBER_INTEGER"), (True, "NUMBER_INTEGER"), (1, "STRING")],
+)
 def test_values_of_another_type_are_refused(value: Any, kind: str) -> None:
     with pytest.raises(Problem, match=f"x is {kind}"):
         pipeline_specs.typed(value, kind, "x")

@@ -47,6 +47,7 @@ class JobQueue:
         self._waiting: deque[str] = deque()
         self._running: dict[str, Performance] = {}
         self._played: dict[str, Callable[[Any], Job]] = {}
+        """What is made of jobs that wait, where that is not simply what they say."""
         self._threads: set[threading.Thread] = set()
         self._closed = False
         self.watchers: list[Callable[[Any], None]] = []
@@ -64,7 +65,8 @@ class JobQueue:
         with self._lock:  # nobody sees a queued job that does not wait
             self._stage.keeping.add(job)
             first(job)
-            self._played[job.name] = played or _as_it_is
+            if played is not None:
+                self._played[job.name] = played
             self._wait(job.name)
         return job
 

@@ -107,7 +107,8 @@ def typed(value: Any, kind: str, name: str, at: str = "") -> Any:
     if convert is None or value is None:
         return value
     if convert in (int, float):
-        if isinstance(value, int | float) and not isinstance(value, bool) and convert(value) == value:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if is_number and (convert is float or float(value).is_integer()):
             return convert(value)
     elif isinstance(value, convert):
         return value
