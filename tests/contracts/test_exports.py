@@ -91,6 +91,17 @@ def test_a_text_is_answered_alike_alone_and_in_company(run: tagline.Run, precisi
         assert together == pytest.approx(own, abs=1e-4)
 
 
+def test_attention_becomes_one_operation(tmp_path: Path, checkpoint: Callable[[str], Path]) -> None:
+    import onnx
+
+    small = ("data.fraction=0.1", "training.baseline=false", "training.epochs=1", "model.max_tokens=16")
+    run = tagline.train(SUPPORT / "messages.csv", f"model.pretrained={checkpoint('bert')}", *small, runs=tmp_path)
+    for name, fused in (("model.onnx", "Attention"), ("model.int8.onnx", "QAttention")):
+        kinds = {node.op_type for node in onnx.load(run.bundle / "onnx" / name).graph.node}
+        assert {fused, "SkipLayerNormalization", "BiasGelu"} <= kinds
+        assert "Softmax" not in kinds
+
+
 def test_what_cannot_be_exported_or_checked_is_said_and_the_bundle_stays(tmp_path: Path) -> None:
     run = tagline.train(SUPPORT / "messages.csv", "model.family=linear", runs=tmp_path)
     before = (run.bundle / "tagline.json").read_bytes()
