@@ -335,6 +335,10 @@ def test_what_is_refused(rehearsal: Rehearsal, compiled: Any) -> None:
         "NOT_FOUND", "pipeline_job.template_uri",
     )  # fmt: skip
     assert refused({**pipeline_job(None), "templateUri": "https://registry/x"})[0] == "UNIMPLEMENTED"
+    for number, text in enumerate(("- a list", "{not: closed", "root: 2026-01-01\n")):
+        (rehearsal.directory / "buckets" / "root" / f"{number}.yaml").write_text(text)
+        template = {**pipeline_job(None), "templateUri": f"gs://root/{number}.yaml"}
+        assert refused(template)[0] == "INVALID_ARGUMENT"
     circle = {
         name: {"componentRef": {"name": "comp-add"}, "dependentTasks": [other]}
         for name, other in (("a", "b"), ("b", "a"))

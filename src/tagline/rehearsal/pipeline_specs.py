@@ -29,11 +29,11 @@ def check(spec: Any) -> None:
     try:
         if not spec["pipelineInfo"]["name"]:
             raise invalid(f"{AT}.pipelineInfo.name", "Required field is not set: name.")
-        check_dag(spec, spec["root"]["dag"], f"{AT}.root")
+        _check_dag(spec, spec["root"]["dag"], f"{AT}.root")
         for name, component in spec.get("components", {}).items():
             at = f"{AT}.components.{name}"
             if "dag" in component:
-                check_dag(spec, component["dag"], at)
+                _check_dag(spec, component["dag"], at)
             else:
                 _check_executor(executor_of(spec, component), f"{AT}.deploymentSpec.executors")
     except (KeyError, TypeError, AttributeError) as error:
@@ -45,7 +45,7 @@ def executor_of(spec: Mapping[str, Any], component: Mapping[str, Any]) -> Any:
     return spec["deploymentSpec"]["executors"][component["executorLabel"]]
 
 
-def check_dag(spec: Mapping[str, Any], dag: Mapping[str, Any], at: str) -> None:
+def _check_dag(spec: Mapping[str, Any], dag: Mapping[str, Any], at: str) -> None:
     """Tasks whose components are there, and that do not wait for each other."""
     tasks = dag["tasks"]
     for name, task in tasks.items():

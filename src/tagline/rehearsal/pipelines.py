@@ -5,7 +5,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from tagline.rehearsal import pipeline_specs, refusals
-from tagline.rehearsal.messages import as_dict, fill, protobuf, v1
+from tagline.rehearsal.messages import as_dict, protobuf, v1
 from tagline.rehearsal.operations import new_id
 from tagline.rehearsal.performances import Ending
 from tagline.rehearsal.pipeline_runs import PipelineRun, say
@@ -13,6 +13,7 @@ from tagline.rehearsal.problems import Problem, invalid
 from tagline.rehearsal.replicas import mount_of
 from tagline.rehearsal.stage import report_bug
 from tagline.rehearsal.training_pipelines import ENDED, state_of_pipeline
+from tagline.rehearsal.transcoding import parsed
 
 if TYPE_CHECKING:
     from tagline.rehearsal.stage import Stage
@@ -128,9 +129,9 @@ class PipelineJobs:
             spec = next(iter(yaml.safe_load_all(file.read_text(encoding="utf-8"))), None)
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise invalid(at, f"The template {uri} is no YAML: {error}") from error
-        if isinstance(spec, dict):
-            fill(job.pipeline_spec, spec)
-        return spec
+        if not isinstance(spec, dict):
+            raise invalid(at, f"The template {uri} is no compiled pipeline.")
+        return as_dict(parsed(spec, job.pipeline_spec, at=at))
 
     def _check_root(self, job: Any) -> None:
         at, root = f"{AT}.runtime_config.gcs_output_directory", job.runtime_config.gcs_output_directory
