@@ -1,6 +1,8 @@
 """Every export of every family that has one: the same answers, without torch."""
 
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -147,6 +149,23 @@ def test_the_card_says_which_form_predicts(tmp_path: Path) -> None:
     exported = (run.bundle / "README.md").read_text()
     assert exported.count("## In which form it predicts") == exported.count("| int8 |") == 1
     assert exported.partition("## How to use it")[2] == card.partition("## How to use it")[2]
+
+
+def test_onnxruntime_tells_nobody(tmp_path: Path) -> None:
+    """Its telemetry would keep an identifier in the home directory, and complain where it cannot."""
+    run = tagline.train(SUPPORT / "messages.csv", "model.family=linear", runs=tmp_path)
+    exporting.export(run.bundle, "onnx", measured=run.predictions())
+    code = "import sys; from pathlib import Path; from tagline.compiled import Compiled; "
+    code += "Compiled(Path(sys.argv[1]), 'linear', 'int8')"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ORT_")}
+    home = tmp_path / "home"
+    home.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(run.bundle)], env=environment | {"HOME": str(home)}, capture_output=True,
+        text=True, check=True,
+    )  # fmt: skip
+    assert done.stderr == ""
+    assert list(home.rglob("*")) == []
 
 
 def test_a_damaged_graph_is_said(tmp_path: Path) -> None:
