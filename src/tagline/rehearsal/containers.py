@@ -36,6 +36,8 @@ def command(
 ) -> list[str]:  # fmt: skip
     """What runs an image; the buckets are at /gcs in it, and its network is this machine's loopback."""
     found = [engine(), "run", "--rm", "--name", name, "--network=host", "--volume", f"{buckets}:/gcs"]
+    if metrics := environment.get("CLOUD_ML_HP_METRIC_FILE"):  # which is read outside while it is written
+        found += ["--volume", f"{Path(metrics).parent}:{Path(metrics).parent}"]
     for key, value in environment.items():  # by the environment, where a list of processes shows no secret
         found += ["--env", f"{key}={value}" if key in os.environ else key]
     if entrypoint:

@@ -3,6 +3,7 @@
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from tagline.rehearsal import refusals
@@ -24,6 +25,19 @@ def state_of(job: Any) -> str:
     return str(v1.JobState.Name(job.state)).removeprefix("JOB_STATE_")
 
 
+def check_runnable(spec: Any, at: str) -> None:
+    """Refuse a job whose images cannot run on this machine."""
+    for number, pool in enumerate(spec.worker_pool_specs):
+        image = pool.container_spec.image_uri
+        if pool.WhichOneof("task") == "container_spec" and not can_play(image):
+            raise Problem(
+                "FAILED_PRECONDITION",
+                f"{image} cannot run here: neither podman nor docker works on this machine, and only images "
+                "whose name begins with tagline- run without them.",
+                f"{at}.worker_pool_specs[{number}].container_spec.image_uri",
+            )
+
+
 class JobQueue:
     """The custom jobs of a rehearsal, of which a few run at a time."""
 
@@ -32,14 +46,18 @@ class JobQueue:
         self._lock = threading.RLock()
         self._waiting: deque[str] = deque()
         self._running: dict[str, Performance] = {}
+        self._played: dict[str, Callable[[Any], Job]] = {}
+        """What is made of jobs that wait, where that is not simply what they say."""
         self._threads: set[threading.Thread] = set()
         self._closed = False
         self.watchers: list[Callable[[Any], None]] = []
         """Called with a job whenever its state has changed."""
 
-    def submit(self, parent: str, job: Any, *, first: Callable[[Any], None] = lambda _: None) -> Any:
-        """Keep a new job, do something with it first, and run it when its turn comes."""
-        self._check_runnable(job.job_spec)
+    def submit(
+        self, parent: str, job: Any, *, first: Callable[[Any], None] = lambda _: None,
+        played: Callable[[Any], Job] | None = None,
+    ) -> Any:  # fmt: skip
+        """Keep a new job, do something with it first, and run it, or what `played` makes of it, when its turn comes."""
         job.name = f"{parent}/customJobs/{new_id()}"
         job.state = v1.JobState.JOB_STATE_QUEUED
         job.create_time.GetCurrentTime()
@@ -47,6 +65,8 @@ class JobQueue:
         with self._lock:  # nobody sees a queued job that does not wait
             self._stage.keeping.add(job)
             first(job)
+            if played is not None:
+                self._played[job.name] = played
             self._wait(job.name)
         return job
 
@@ -81,8 +101,9 @@ class JobQueue:
                 if state != "CANCELLING":
                     self._change(name, "CANCELLING")
                     self._running[name].cancel()
-            elif state not in ENDED:
+            elif name in self._waiting:
                 self._waiting.remove(name)
+                self._played.pop(name, None)
                 self._ended(name, Ending("CANCELLED", Problem("CANCELLED", "CANCELED")))
 
     def preempt(self, job: str, replica: str = "") -> str:
@@ -110,22 +131,16 @@ class JobQueue:
                 raise Problem("FAILED_PRECONDITION", f"The job '{name}' is {state}: cancel it first.")
             self._stage.keeping.remove(name)
 
+    def forget_queued(self, name: str) -> None:
+        """Forget a job that is not going to run; one that has begun, or has been deleted, is left."""
+        with self._lock, suppress(Problem):
+            if state_of(self._stage.keeping.get(name)) == "QUEUED":
+                self._stage.keeping.remove(name)
+
     def counts(self) -> dict[str, int]:
         """How many run, and how many wait."""
         with self._lock:
             return {"running": len(self._running), "queued": len(self._waiting)}
-
-    def _check_runnable(self, spec: Any) -> None:
-        for number, pool in enumerate(spec.worker_pool_specs):
-            image = pool.container_spec.image_uri
-            if pool.WhichOneof("task") == "container_spec" and not can_play(image):
-                at = f"custom_job.job_spec.worker_pool_specs[{number}].container_spec.image_uri"
-                raise Problem(
-                    "FAILED_PRECONDITION",
-                    f"{image} cannot run here: neither podman nor docker works on this machine, and only images "
-                    "whose name begins with tagline- run without them.",
-                    at,
-                )
 
     def _wait(self, name: str) -> None:
         with self._lock:
@@ -138,7 +153,8 @@ class JobQueue:
             name = self._waiting.popleft()
             kept = self._change(name, "PENDING")
             started = self._starter(name)
-            self._running[name] = Performance(Job(name, kept.job_spec), self._stage, started=started)
+            job = self._played.pop(name, _as_it_is)(kept)
+            self._running[name] = Performance(job, self._stage, started=started)
             thread = threading.Thread(target=self._run, args=(name, self._running[name]), daemon=True)
             self._threads.add(thread)
             thread.start()
@@ -191,6 +207,10 @@ class JobQueue:
         self._stage.logs.note(text, job=number, project=project, severity="ERROR" if state == "FAILED" else "INFO")
 
 
+def _as_it_is(kept: Any) -> Job:
+    return Job(kept.name, kept.job_spec)
+
+
 class CustomJobs:
     """The RPCs of google.cloud.aiplatform.v1.JobService about custom jobs."""
 
@@ -209,6 +229,7 @@ class CustomJobs:
         job.CopyFrom(request.custom_job)
         refusals.check_named(job, "custom_job")
         refusals.check_job(job.job_spec, "custom_job.job_spec")
+        check_runnable(job.job_spec, "custom_job.job_spec")
         for field in ("state", "create_time", "start_time", "end_time", "update_time", "error", "name"):
             job.ClearField(field)
         return self._stage.jobs.submit(request.parent, job)

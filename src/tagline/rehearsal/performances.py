@@ -239,7 +239,8 @@ class Performance:
 
     def _start(self, replicas: tuple[Replica, ...]) -> None:
         pools = self.job.spec.worker_pool_specs
-        contained = {number: is_contained(pools[number]) for number in {replica.pool for replica in replicas}}
+        contained = {number: not self.job.as_process and is_contained(pools[number])
+                     for number in {replica.pool for replica in replicas}}  # fmt: skip
         for replica in replicas:
             self._running[replica.name] = Running(
                 replica, self.job, self._stage, self._cluster, python=self._pythons.get(replica.pool),

@@ -42,6 +42,10 @@ class Job:
     variables: tuple[tuple[str, str], ...] = ()
     """Added to the environment of every replica."""
     trial: str = ""
+    log: str = ""
+    """The id of the job whose log it writes; its own, if that is not another."""
+    as_process: bool = False
+    """Whether it runs as a process of this machine whatever its image is."""
 
     @property
     def project(self) -> str:
@@ -197,7 +201,7 @@ def log_of(stage: Stage, job: Job, replica: Replica) -> Path:
 def say(stage: Stage, job: Job, replica: Replica, lines: Sequence[str], severity: str) -> None:
     """Write lines of a replica to its job's log."""
     stage.logs.lines(
-        lines, job=job.id, task=replica.name, project=job.project, region=job.region, severity=severity,
+        lines, job=job.log or job.id, task=replica.name, project=job.project, region=job.region, severity=severity,
         trial=job.trial,
     )  # fmt: skip
     with log_of(stage, job, replica).open("a", encoding="utf-8") as file:

@@ -4,7 +4,7 @@ from importlib.util import find_spec
 
 from tagline.errors import PlaceError
 
-MODULES = ("grpc", "google.cloud.aiplatform_v1", "google.cloud.logging_v2")
+MODULES = ("grpc", "google.cloud.aiplatform_v1", "google.cloud.logging_v2", "optuna", "yaml")
 
 
 def check_installed() -> None:

@@ -11,7 +11,9 @@ from tagline.rehearsal.methods import Method, table
 VERTEX = "google.cloud.aiplatform.v1"
 PARTS = (
     (f"{VERTEX}.JobService", "jobs:CustomJobs"),
+    (f"{VERTEX}.JobService", "tuning:TuningJobs"),
     (f"{VERTEX}.PipelineService", "training_pipelines:TrainingPipelines"),
+    (f"{VERTEX}.PipelineService", "pipelines:PipelineJobs"),
     ("google.logging.v2.LoggingServiceV2", "logging_service:LoggingService"),
     ("google.longrunning.Operations", "operations:Operations"),
     ("google.cloud.location.Locations", "locations:Locations"),

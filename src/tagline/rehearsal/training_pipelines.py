@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from tagline.rehearsal import refusals
-from tagline.rehearsal.jobs import state_of
+from tagline.rehearsal.jobs import check_runnable, state_of
 from tagline.rehearsal.messages import as_dict, fill, protobuf, v1
 from tagline.rehearsal.operations import new_id
 from tagline.rehearsal.problems import Problem, invalid
@@ -97,6 +97,7 @@ class TrainingPipelines:
             raise invalid(at, "Required field is not set: training_task_inputs.")
         spec = parsed(_with_texts(inputs), v1.CustomJobSpec(), at=at)
         refusals.check_job(spec, at)
+        check_runnable(spec, at)
         if pipeline.HasField("model_to_upload"):
             if self._stage.upload_model is None:
                 at = "training_pipeline.model_to_upload"
