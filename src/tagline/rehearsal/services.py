@@ -11,6 +11,10 @@ from tagline.rehearsal.methods import Method, table
 VERTEX = "google.cloud.aiplatform.v1"
 PARTS = (
     (f"{VERTEX}.JobService", "jobs:CustomJobs"),
+    (f"{VERTEX}.JobService", "batch_predictions:BatchPredictions"),
+    (f"{VERTEX}.ModelService", "models:Models"),
+    (f"{VERTEX}.EndpointService", "endpoints:Endpoints"),
+    (f"{VERTEX}.PredictionService", "prediction:Prediction"),
     (f"{VERTEX}.PipelineService", "training_pipelines:TrainingPipelines"),
     ("google.logging.v2.LoggingServiceV2", "logging_service:LoggingService"),
     ("google.longrunning.Operations", "operations:Operations"),
