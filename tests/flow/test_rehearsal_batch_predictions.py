@@ -158,7 +158,12 @@ def test_a_job_is_cancelled_over_grpc_and_one_never_starts(rehearsal: Rehearsal,
         rehearsal.grpc.delete_batch_prediction_job(name=slow)
     rehearsal.grpc.cancel_batch_prediction_job(name=slow)
     assert rehearsal.wait(slow)["state"] == "JOB_STATE_CANCELLED"
-    assert [one.name for one in rehearsal.grpc.list_batch_prediction_jobs(parent=PARENT)][0] == slow
+    assert slow in {one.name for one in rehearsal.grpc.list_batch_prediction_jobs(parent=PARENT)}
+    deaf = upload(rehearsal, container("import time; time.sleep(600)"))
+    waiting = begin(rehearsal, job_of(deaf, source))
+    rehearsal.wait(waiting, "JOB_STATE_PENDING")
+    rehearsal.grpc.cancel_batch_prediction_job(name=waiting)
+    assert rehearsal.wait(waiting)["state"] == "JOB_STATE_CANCELLED"
     broken = upload(rehearsal, container("raise SystemExit('no model here')"))
     ended = rehearsal.wait(begin(rehearsal, job_of(broken, source)))
     assert ended["state"] == "JOB_STATE_FAILED"

@@ -203,6 +203,8 @@ def test_what_a_prediction_may_be(rehearsal: Rehearsal, served: str) -> None:
     assert predicted(rehearsal, served, "x" * 1_500_000)[0] == 200
     assert predicted(rehearsal, f"{PARENT}/endpoints/nobody", {})[0] == 404
     assert predicted(rehearsal, f"{PARENT}/publishers/google/models/some", {})[0] == 501
+    plain = {"Content-Type": "text/plain"}
+    assert rehearsal.http("POST", f"/v1/{served}:rawPredict", b'"abc"', headers=plain) == (200, "cba")
     empty = endpoint(rehearsal)
     status, answer = predicted(rehearsal, empty, {})
     assert (status, answer["error"]["status"]) == (400, "FAILED_PRECONDITION")

@@ -40,6 +40,8 @@ class Deployments:
         with self._lock:
             if self._closed:
                 raise Problem("UNAVAILABLE", "The rehearsal is being stopped.")
+            if (endpoint, deployed.id) in self._servers:
+                raise Problem("ALREADY_EXISTS", f"The DeployedModel {deployed.id} of {endpoint} is there already.")
             found = Servers(cast, self._stage, self._writer(endpoint, deployed.id))
             self._servers[endpoint, deployed.id] = found
         return found

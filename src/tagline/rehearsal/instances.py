@@ -32,7 +32,10 @@ def files(stage: "Stage", uris: Sequence[str], at: str) -> list[Path]:
         path = stage.local(uri, at)
         if WILD.search(uri):
             bucket = stage.local("/".join(uri.split("/")[:3]), at)
-            matching = sorted(one for one in bucket.glob(path.relative_to(bucket).as_posix()) if one.is_file())
+            try:
+                matching = sorted(one for one in bucket.glob(path.relative_to(bucket).as_posix()) if one.is_file())
+            except ValueError as error:
+                raise invalid(at, f'"{uri}" cannot be understood: {error}') from error
         else:
             matching = [path] if path.is_file() else []
         if not matching:

@@ -91,9 +91,10 @@ class Models:
     def resume(self) -> None:
         """Remove files of uploads that were never finished."""
         known = {self._files(model) for model in self._stage.keeping.all(KIND)}
-        for directory in self._stage.buckets.glob("rehearsal-models-*/*/*"):
-            if directory.is_dir() and directory not in known:
-                shutil.rmtree(directory)
+        for (project,) in self._stage.keeping.run("SELECT id FROM projects"):
+            for directory in self._stage.local(f"gs://{_bucket(self._stage, project)}").glob("*/*"):
+                if directory.is_dir() and directory not in known:
+                    shutil.rmtree(directory)
 
     def upload_model(self, request: Any) -> Any:
         """Accept a model, or refuse it as Vertex AI would, and copy its files."""

@@ -36,13 +36,17 @@ def predictions_of(answer: Answer) -> dict[str, Any]:
     if answer.status != 200:
         raise problem_of(answer)
     try:
-        content = json.loads(answer.content)
+        content = json.loads(answer.content, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise Problem("INTERNAL", f"The model's server did not answer with JSON: {error}") from error
     if not isinstance(content, dict) or not isinstance(content.get("predictions"), list):
         shown = answer.content.decode("utf-8", "replace")[:200]
         raise Problem("INTERNAL", f'The model\'s server answered without a list "predictions": {shown}')
     return content
+
+
+def _no_number(word: str) -> Any:
+    raise ValueError(f"{word} is no JSON")
 
 
 class Prediction:

@@ -28,7 +28,6 @@ PORT = 2222
 """What Vertex AI's replicas talk to each other on."""
 TASKS = ("chief", "worker", "ps", "evaluator")
 """What TensorFlow calls the worker pools."""
-LONGEST_LINE = 65536
 
 
 @dataclass(frozen=True)
@@ -297,20 +296,8 @@ class Running:
         say(self._stage, self._job, self.replica, [line], severity)
 
     def _read(self, pipe: IO[bytes], severity: str) -> None:
-        """All that comes at once is written at once: a replica that prints much does not wait for the disk."""
-        left = b""
-        with pipe:
-            while part := pipe.read1(LONGEST_LINE):  # type: ignore[attr-defined]
-                *lines, left = (left + part).split(b"\n")
-                if len(left) >= LONGEST_LINE:
-                    lines, left = [*lines, left], b""
-                self._print(lines, severity)
-            self._print([left] if left else [], severity)
-
-    def _print(self, lines: Sequence[bytes], severity: str) -> None:
-        if lines:
-            texts = [line.decode("utf-8", "replace").rstrip("\r") for line in lines]
-            say(self._stage, self._job, self.replica, texts, severity)
+        for lines in processes.lines_of(pipe):
+            say(self._stage, self._job, self.replica, lines, severity)
 
     def _wait(self, events: "queue.Queue[Any]") -> None:
         code = self.process.wait()

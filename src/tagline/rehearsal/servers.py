@@ -12,13 +12,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
 
 from tagline.rehearsal import containers, environments, processes
 from tagline.rehearsal.problems import Problem
 from tagline.rehearsal.processes import MARK
-from tagline.rehearsal.replicas import LONGEST_LINE, can_play, directions_of, expanded, in_container, is_ours, mount_of
+from tagline.rehearsal.replicas import can_play, directions_of, expanded, in_container, is_ours, mount_of
 from tagline.rehearsal.stage import Stage
 
 PORT = 8080
@@ -93,7 +94,7 @@ class Cast:
                 "upload the model with its artifact_uri.",
             )
 
-    @property
+    @cached_property
     def is_contained(self) -> bool:
         """Whether they run as containers: where the image is on this machine, or is not one of ours."""
         image = self.model.container_spec.image_uri
@@ -281,7 +282,8 @@ class Server:
             kind = cast.machine.DESCRIPTOR.fields_by_name["accelerator_type"].enum_type
             found["AIP_ACCELERATOR_TYPE"] = kind.values_by_number[cast.machine.accelerator_type].name
         for variable in spec.env:  # each may name those before it
-            found.setdefault(variable.name, expanded([variable.value], found)[0])
+            if variable.name not in ("AIP_HTTP_PORT", MARK):
+                found[variable.name] = expanded([variable.value], found)[0]
         return in_container(found) if self._contained else found
 
     def _command(self, environment: Mapping[str, str]) -> list[str]:
@@ -301,20 +303,13 @@ class Server:
         return [*mount_of(self._stage.buckets), *command, *arguments]
 
     def _read(self, pipe: IO[bytes], severity: str) -> None:
-        left = b""
-        with pipe:
-            while part := pipe.read1(LONGEST_LINE):  # type: ignore[attr-defined]
-                *lines, left = (left + part).split(b"\n")
-                if len(left) >= LONGEST_LINE:
-                    lines, left = [*lines, left], b""
-                self._print([line.decode("utf-8", "replace").rstrip("\r") for line in lines], severity)
-            self._print([left.decode("utf-8", "replace")] if left else [], severity)
+        for lines in processes.lines_of(pipe):
+            self._print(lines, severity)
 
     def _print(self, lines: Sequence[str], severity: str) -> None:
-        if lines:
-            self._say_to(lines, severity, self.name)
-            with self.log.open("a", encoding="utf-8") as file:
-                file.writelines(f"{line}\n" for line in lines)
+        self._say_to(lines, severity, self.name)
+        with self.log.open("a", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in lines)
 
 
 class Servers:
@@ -326,6 +321,7 @@ class Servers:
         self.cast = cast
         self._changed = threading.Condition()
         self._turn = 0
+        self._ended = False
         limit = cast.model.container_spec.deployment_timeout.ToTimedelta().total_seconds()
         self._until = time.monotonic() + min(limit or stage.settings.ready_s, stage.settings.ready_s)
         self._all = [Server(cast, index, stage, say, self._notify) for index in range(cast.count)]
@@ -338,6 +334,8 @@ class Servers:
                 if ended:
                     raise _failure(f"Model server exited unexpectedly with the status {ended.exit_code}.", ended)
                 left_s = self._until - time.monotonic()
+                if self._ended:
+                    raise Problem("ABORTED", "The model's servers were ended before they were ready.")
                 if left_s <= 0:
                     late = next(server for server in self._all if not server.was_ready)
                     raise _failure("Model server never became ready.", late)
@@ -366,12 +364,14 @@ class Servers:
                 if all(server.exit_code is not None for server in self._all):
                     raise Problem("UNAVAILABLE", f"No server of the model runs. Its logs are in {self._all[0].log}")
                 left_s = until - time.monotonic()
-                if left_s <= 0 or not self._all:
+                if left_s <= 0 or self._ended:
                     raise Problem("UNAVAILABLE", "No server of the model is healthy.")
                 self._changed.wait(left_s)
 
     def end(self) -> None:
-        """End every replica."""
+        """End every replica, and let nobody wait for one."""
+        self._ended = True
+        self._notify()
         threads = [_thread(server.end) for server in self._all]
         for thread in threads:
             thread.join()
