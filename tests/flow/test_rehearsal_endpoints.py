@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ pytest.importorskip("google.cloud.aiplatform_v1")
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from rehearsing import PARENT, Rehearsal, rehearsing
-from serving_models import IMAGE, MACHINE, SERVER, container, deploy, endpoint, upload
+from serving_models import IMAGE, MACHINE, SERVER, container, deploy, done, endpoint, upload
 
 
 @pytest.fixture(scope="module")
@@ -300,6 +301,36 @@ def test_an_image_that_cannot_run_here(rehearsal: Rehearsal) -> None:
         body["deployedModel"]["model"] = other
         code, said = refused(rehearsal, "POST", f"{place}:deployModel", body)
         assert (code, "neither podman nor docker" in said) == ("FAILED_PRECONDITION", True)
+
+
+@pytest.fixture
+def image() -> Iterator[str]:
+    """An image with Python in it, which podman has under a name of Artifact Registry's."""
+    base = os.environ.get("TAGLINE_IMAGE_BASE", "")
+    if not base or Path(containers.engine()).name != "podman":
+        pytest.skip("TAGLINE_IMAGE_BASE names no image that podman has")
+    name = f"us-docker.pkg.dev/demo/repository/server:{os.getpid()}"
+    subprocess.run(["podman", "tag", base, name], check=True)
+    yield name
+    subprocess.run(["podman", "untag", base, name], check=True)
+
+
+def test_a_container_serves(rehearsal: Rehearsal, image: str) -> None:
+    spec = container(imageUri=image, command=["python3", "-S", "-c", SERVER], ports=[{"containerPort": 8091}])
+    place, model = endpoint(rehearsal), upload(rehearsal, spec, artifactUri="gs://files/model")
+    found = deploy(rehearsal, place, model)
+    assert "error" not in found, found
+    deployed = found["deployedModel"]
+    status, answer = predicted(rehearsal, place, {"text": "in a container"})
+    assert status == 200, answer
+    assert answer["predictions"][0]["text"] == "in a container"
+    assert answer["predictions"][0]["environment"]["AIP_DEPLOYED_MODEL_ID"] == deployed["id"]
+    name = f"rehearsal-{place.rpartition('/')[2]}-{deployed['id']}-0"
+    there = ["podman", "container", "exists", name]
+    assert subprocess.run(there, check=False).returncode == 0
+    body = {"deployedModelId": deployed["id"]}
+    assert "error" not in done(rehearsal, rehearsal.http("POST", f"/v1/{place}:undeployModel", body))
+    assert subprocess.run(there, check=False).returncode == 1
 
 
 def test_deployed_models_survive_a_kill_and_a_bundle_is_served(tmp_path: Path, support: Path) -> None:
