@@ -351,6 +351,10 @@ def test_deployed_models_survive_a_kill_and_a_bundle_is_served(tmp_path: Path, s
     with rehearsing(directory, "--grace", "1") as second:
         assert not left & second.processes()
         assert predicted(second, place, "my parcel never came") == (200, before)
+        deaf = upload(second, container("import time; time.sleep(600)"))
+        resources = {"machineSpec": MACHINE, "minReplicaCount": 2}
+        body = {"deployedModel": {"model": deaf, "dedicatedResources": resources}}
+        assert second.http("POST", f"/v1/{place}:deployModel", body)[0] == 200
         assert second.processes()
-        assert second.stop() == 0
+        assert second.stop() == 0, "in order, while a model is being deployed"
         assert second.processes() == set()

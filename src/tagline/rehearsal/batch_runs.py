@@ -157,13 +157,18 @@ class BatchRun:
             raise broken[0]
 
     def _publish(self, unfinished: Path, model: str) -> None:
-        now = datetime.now(UTC)
-        moment = f"{now:%Y_%m_%dT%H_%M_%S}_{now.microsecond // 1000:03}Z"
         name = re.sub(r"[^\w-]+", "-", model)
         prefix = self._job.output_config.gcs_destination.output_uri_prefix.rstrip("/")
-        self._output = f"{prefix}/prediction-{name}-{moment}"
-        target = self._stage.local(self._output)
-        target.mkdir(parents=True)
+        while True:
+            now = datetime.now(UTC)
+            moment = f"{now:%Y_%m_%dT%H_%M_%S}_{now.microsecond // 1000:03}Z"
+            self._output = f"{prefix}/prediction-{name}-{moment}"
+            target = self._stage.local(self._output)
+            try:
+                target.mkdir(parents=True)
+                break
+            except FileExistsError:  # of another job in the same millisecond
+                continue
         for path in sorted(unfinished.iterdir()):
             shutil.move(path, target / path.name)
         unfinished.rmdir()

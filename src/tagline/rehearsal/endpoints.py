@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tagline.rehearsal.stage import Stage
 
 ID = re.compile(r"[a-z0-9][a-z0-9-]{0,61}[a-z0-9]|[a-z0-9]")
+NAME = re.compile(r"projects/[^/]+/locations/[^/]+/endpoints/[^/]+")
 DEPLOYED_ID = re.compile(r"[0-9]{1,10}")
 THIS = "0"
 """In a traffic split, the model that is being deployed."""
@@ -84,6 +85,8 @@ class Endpoints:
     def update_endpoint(self, request: Any) -> Any:
         """Change what the mask names."""
         given = request.endpoint
+        if not NAME.fullmatch(given.name):
+            raise invalid("endpoint.name", f'"{given.name}" is no name of an endpoint.')
         _, project, *rest = given.name.split("/")
         name = "/".join(["projects", self._stage.project_id(project), *rest])
         fields = models.checked_mask(given, request.update_mask, "endpoint", CHANGEABLE)

@@ -1,5 +1,6 @@
 """Servers of a model: processes or containers with Vertex AI's serving environment, kept healthy and asked in turn."""
 
+import contextlib
 import http.client
 import os
 import queue
@@ -20,7 +21,7 @@ from tagline.rehearsal import containers, environments, processes
 from tagline.rehearsal.problems import Problem
 from tagline.rehearsal.processes import MARK
 from tagline.rehearsal.replicas import can_play, directions_of, expanded, in_container, is_ours, mount_of
-from tagline.rehearsal.stage import Stage
+from tagline.rehearsal.stage import Stage, report_bug
 
 PORT = 8080
 PORTS = range(20_000, 32_000)
@@ -182,6 +183,9 @@ class Server:
                     break  # told to end
                 except queue.Empty:
                     restarts += 1
+        except Exception as error:  # a disk that is full, say: whoever waits for it must hear of it
+            report_bug(error)
+            self.exit_code = 70
         finally:
             self.is_healthy = False
             self._clear_away(grace_s=self._stage.settings.grace_s)
@@ -252,11 +256,10 @@ class Server:
             process, self._process = self._process, None
         if process is None:
             return
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(timeout=grace_s)
-        except subprocess.TimeoutExpired:
-            if self._container:
-                containers.remove(self._container)
+        if self._container:  # it may outlive its client, and its name is needed again
+            containers.remove(self._container)
         processes.end([process.pid], self._mark)
         process.wait()
         for reader in self._readers:
