@@ -60,7 +60,7 @@ def done(rehearsal: Rehearsal, answer: tuple[int, Any]) -> dict[str, Any]:
     ended = until(
         lambda: (now := rehearsal.http("GET", f"/v1/{begun['name']}")[1]).get("done") and now, "an operation to be done"
     )
-    return dict(ended.get("response") or {"error": ended["error"]} if "error" in ended else ended["response"])
+    return {"error": ended["error"]} if "error" in ended else dict(ended["response"])
 
 
 def upload(rehearsal: Rehearsal, spec: dict[str, Any] | None = None, *, name: str = "a model", **more: Any) -> str:

@@ -13,7 +13,6 @@ import pytest
 pytest.importorskip("google.cloud.aiplatform_v1")
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from rehearsing import IMAGE as TRAINING_IMAGE
 from rehearsing import PARENT, Rehearsal, custom_job, python, rehearsing, until
 from serving_models import IMAGE, MACHINE, container, upload
 
@@ -132,8 +131,7 @@ def test_instances_that_fail_are_counted_and_the_rest_is_predicted(rehearsal: Re
     good, bad = [{"text": "x"}], [{"status": 400, "text": "not this one"}]
     lines = [json.dumps(one) for one in good + bad + good + bad + good] + ["{no json"]
     source = write(rehearsal, "mixed/a.jsonl", "\n".join(lines))
-    other = write(rehearsal, "mixed/b.jsonl", '{"text": "b"}\n')
-    assert other.endswith("b.jsonl")
+    write(rehearsal, "mixed/b.jsonl", '{"text": "b"}\n')
     one_by_one = {"manualBatchTuningParameters": {"batchSize": 1}}
     mixed = begin(rehearsal, job_of(model, source.replace("a.jsonl", "*.jsonl"), **one_by_one))
     hopeless = begin(rehearsal, job_of(model, write(rehearsal, "bad.jsonl", json.dumps(bad[0]))))
@@ -202,7 +200,6 @@ directory.mkdir(parents=True)
 (directory / "weights.txt").write_text("5")
 """
     spec = custom_job(python(code))["jobSpec"]
-    assert TRAINING_IMAGE in json.dumps(spec)
     inputs = spec | {"baseOutputDirectory": {"outputUriPrefix": "gs://files/trained"}}
     body = {
         "displayName": "trains", "trainingTaskInputs": inputs, "parentModel": model,
