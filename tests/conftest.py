@@ -19,6 +19,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SUPPORT = ROOT / "examples" / "support"
 FIXTURES = Path(os.environ.get("TAGLINE_FIXTURES", ROOT.parent / "shared" / "fixtures"))
+os.environ["NO_GCE_CHECK"] = "true"  # else Google's packages look for a metadata server for seconds
 CORPORA = Path(os.environ.get("TAGLINE_DATA", ROOT.parent / "shared" / "data"))
 
 

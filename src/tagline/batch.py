@@ -57,7 +57,7 @@ def answering(
     target = _checked(source, output)
     found = inspect(source, Layout())
     columns = text_columns(bundle, found, text)
-    work = _Work(bundle, found, target, columns=columns, sets=sets)
+    work = _Work(bundle, found, target, address=str(output), columns=columns, sets=sets)
     processes, threads = shared_out(bundle, workers)
     estimate = readers.estimated_rows(found)
     if not workers and (estimate or 0) < FEWEST_ROWS:
@@ -69,7 +69,7 @@ def answering(
         for part, more in answers(work.missing(is_done, before)):
             rows += more
             yield {"event": "part", "part": part, "rows": rows, "total": estimate, "rows_before": sum(before)}
-        yield {"event": "finished", "output": str(target), **work.finish()}
+        yield {"event": "finished", "output": str(output), **work.finish()}
 
 
 def answered(
@@ -119,8 +119,10 @@ class _Work:
     """One file to answer, and the directory in which its answered parts wait."""
 
     def __init__(
-        self, bundle: Bundle, source: Source, target: Path, *, columns: Sequence[str], sets: float | None
+        self, bundle: Bundle, source: Source, target: Path, *, address: str, columns: Sequence[str],
+        sets: float | None,
     ) -> None:  # fmt: skip
+        self._address = address
         self._bundle, self._source, self._target = bundle, source, target
         self._columns, self._sets = columns, sets
         self._table = TABLES[target.suffix.lower()]
@@ -208,12 +210,15 @@ class _Work:
         """Join the parts to the output, and say how many rows there were."""
         with storage.writing(self._target) as file:
             self._table.join([self.parts / f"{n:08d}" for n in range(self._count)], self._header, file)
+        side = f"{self._address}.bad.jsonl"
         if self._bad:
             (self.parts / "bad").replace(self._side)
+            storage.deliver(self._side, side)
         else:
             self._side.unlink(missing_ok=True)
+        storage.deliver(self._target, self._address)
         storage.remove_directory(self.parts)
-        return {"rows": self._rows, "bad_rows": self._bad, **({"bad_rows_in": str(self._side)} if self._bad else {})}
+        return {"rows": self._rows, "bad_rows": self._bad, **({"bad_rows_in": side} if self._bad else {})}
 
 
 class _Begun:
@@ -282,9 +287,10 @@ def _checked(source: str, output: str | Path) -> Path:
         check_parquet()
     if not storage.is_utf8(str(output)):
         raise SpecError("the output's name is not UTF-8", hint="name another")
-    if source != storage.STANDARD_INPUT and Path(output).exists() and Path(output).samefile(source):
+    is_there = source != storage.STANDARD_INPUT and Path(output).exists() and Path(source).exists()
+    if source == str(output) or (is_there and Path(output).samefile(source)):
         raise SpecError(f"{output} is also the input", hint="write the answers to another file")
-    target = storage.local(output)
+    target = storage.staged(output)
     if target.is_dir():
         raise PlaceError(f"cannot write {target}: it is a directory")
     return target

@@ -85,7 +85,7 @@ class Bundle:
     @classmethod
     def load(cls, directory: str | Path) -> Self:
         """Open a bundle, checking every byte that will be read."""
-        path = storage.local(directory)
+        path = storage.fetched(directory)
         manifest = _read_manifest(path)
         if manifest.sha256 != manifest.digest():
             raise _changed(path, MANIFEST)

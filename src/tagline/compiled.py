@@ -25,6 +25,9 @@ LARGE_BYTES = 64_000_000
 MOST_THREADS = 4
 """On one text."""
 
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+# onnxruntime would otherwise tell its makers, over the network, that it is used; set before anyone imports it.
+
 Precision = Literal["float32", "int8"]
 FILES: dict[Precision, str] = {"float32": "model.onnx", "int8": "model.int8.onnx"}
 

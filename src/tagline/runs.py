@@ -276,7 +276,7 @@ def find_run(name: str, runs: Path) -> Run:
 
 def find_bundle(name: str, runs: Path) -> Path:
     """A bundle's directory from its own path, or from the run that made it."""
-    path = storage.local(name)
+    path = storage.fetched(name)
     if (path / "tagline.json").is_file():
         return path
     try:

@@ -19,29 +19,81 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
-from tagline.errors import DataError, PlaceError, RunError
+from tagline import gcp
+from tagline.errors import DataError, PlaceError, RunError, SpecError
 
 STANDARD_INPUT = "-"
 LOCK = ".lock"
 """The file by which a process holds a directory."""
 
+OLD_S = 86_400.0
 SCRATCH_PREFIX = ".tagline-"
 """What is being written starts with this; readers pass over it and `sweep` removes what a killed process left."""
 
 
 def local(address: str | Path) -> Path:
-    """The path behind an address; `gs://` is refused until Tagline can reach buckets, other places for good."""
+    """The path behind an address that is written to; runs and reports are not written to buckets yet."""
     text = str(address)
-    if text.startswith("gs://"):
+    if text.startswith(gcp.SCHEME):
         raise PlaceError(
-            f"{text} is in Cloud Storage, which this version of Tagline cannot read or write",
-            hint="copy it here first: gcloud storage cp --recursive " + text + " .",
+            f"{text} is in Cloud Storage, where this version of Tagline cannot write such a thing",
+            hint=f"write it here, then: gcloud storage cp --recursive DIRECTORY {text}",
         )
     if text.startswith("file://"):
         raise PlaceError(f"{text} is an address, not a path", hint=f"name the path: {text.removeprefix('file://')}")
     if "://" in text:
         raise PlaceError(f"{text} is not on this machine", hint="download it first, and name the file")
     return Path(text)
+
+
+def fetched(address: str | Path) -> Path:
+    """The path behind an address that is read: of a file or directory in Cloud Storage, a copy of it as it is now.
+
+    Copies are kept by generation, so that nothing is fetched twice.
+    """
+    text = str(address)
+    if not text.startswith(gcp.SCHEME):
+        return local(address)
+    found = gcp.objects(text)
+    if not found:
+        raise DataError(f"there is nothing at {text}", hint="gcloud storage ls shows what there is")
+    is_file = found[0].address == text
+    seen = hashlib.sha256("".join(f"{each.address}#{each.generation}\n" for each in found).encode()).hexdigest()
+    place = cache_directory() / "gs" / seen
+    if not place.is_dir():
+        sweep(place.parent, older_than_s=OLD_S)
+        try:
+            with writing_directory(place) as scratch:
+                for each in found:
+                    below = Path(each.name).name if is_file else each.address.removeprefix(text).lstrip("/")
+                    (scratch / below).parent.mkdir(parents=True, exist_ok=True)
+                    gcp.download(each, scratch / below)
+        except PlaceError:
+            if not place.is_dir():  # else another process was faster
+                raise
+    return place / Path(found[0].name).name if is_file else place
+
+
+def staged(address: str | Path) -> Path:
+    """Where to write a file that is for this address; `deliver` then takes it there."""
+    text = str(address)
+    if not text.startswith(gcp.SCHEME):
+        return local(address)
+    if text.endswith("/") or "/" not in text.removeprefix(gcp.SCHEME):
+        raise SpecError(f"{text} names no file", hint="gs://BUCKET/NAME")
+    return cache_directory() / "out" / hashlib.sha256(text.encode()).hexdigest() / Path(text).name
+
+
+def deliver(path: Path, address: str | Path) -> None:
+    """Take a file that was staged to its address."""
+    if str(address).startswith(gcp.SCHEME):
+        gcp.upload(path, str(address))
+        path.unlink()
+
+
+def cache_directory() -> Path:
+    """Where copies are kept that can be made again."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tagline"
 
 
 def is_utf8(name: str) -> bool:
@@ -53,6 +105,12 @@ def expand(addresses: Sequence[str]) -> list[str]:
     """Globs replaced by the files they match, sorted; everything else as it stands."""
     found: list[str] = []
     for address in addresses:
+        if address.startswith(gcp.SCHEME) and glob.has_magic(address):
+            matches = [each.address for each in gcp.objects(address)]
+            if not matches:
+                raise DataError(f"no object matches {address}", hint="gcloud storage ls shows what there is")
+            found.extend(matches)
+            continue
         if address == STANDARD_INPUT or "://" in address or not glob.has_magic(address) or _exists(address):
             found.append(address)
             continue
@@ -211,7 +269,7 @@ def _on_disk(address: str) -> Path:
     """The path of an address; what can be read only once is copied to disk first."""
     if address == STANDARD_INPUT:
         return _spool(address)
-    path = local(address)
+    path = fetched(address)
     if "\0" in address or not is_utf8(address):
         shown = address.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace").replace("\0", "\\x00")
         hint = "rename the file, or pipe it in: tagline ... - < FILE"

@@ -1,6 +1,8 @@
 """Every export of every family that has one: the same answers, without torch."""
 
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -91,6 +93,17 @@ def test_a_text_is_answered_alike_alone_and_in_company(run: tagline.Run, precisi
         assert together == pytest.approx(own, abs=1e-4)
 
 
+def test_attention_becomes_one_operation(tmp_path: Path, checkpoint: Callable[[str], Path]) -> None:
+    import onnx
+
+    small = ("data.fraction=0.1", "training.baseline=false", "training.epochs=1", "model.max_tokens=16")
+    run = tagline.train(SUPPORT / "messages.csv", f"model.pretrained={checkpoint('bert')}", *small, runs=tmp_path)
+    for name, fused in (("model.onnx", "Attention"), ("model.int8.onnx", "QAttention")):
+        kinds = {node.op_type for node in onnx.load(run.bundle / "onnx" / name).graph.node}
+        assert {fused, "SkipLayerNormalization", "BiasGelu"} <= kinds
+        assert "Softmax" not in kinds
+
+
 def test_what_cannot_be_exported_or_checked_is_said_and_the_bundle_stays(tmp_path: Path) -> None:
     run = tagline.train(SUPPORT / "messages.csv", "model.family=linear", runs=tmp_path)
     before = (run.bundle / "tagline.json").read_bytes()
@@ -136,6 +149,23 @@ def test_the_card_says_which_form_predicts(tmp_path: Path) -> None:
     exported = (run.bundle / "README.md").read_text()
     assert exported.count("## In which form it predicts") == exported.count("| int8 |") == 1
     assert exported.partition("## How to use it")[2] == card.partition("## How to use it")[2]
+
+
+def test_onnxruntime_tells_nobody(tmp_path: Path) -> None:
+    """Its telemetry would keep an identifier in the home directory, and complain where it cannot."""
+    run = tagline.train(SUPPORT / "messages.csv", "model.family=linear", runs=tmp_path)
+    exporting.export(run.bundle, "onnx", measured=run.predictions())
+    code = "import sys; from pathlib import Path; from tagline.compiled import Compiled; "
+    code += "Compiled(Path(sys.argv[1]), 'linear', 'int8')"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ORT_")}
+    home = tmp_path / "home"
+    home.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(run.bundle)], env=environment | {"HOME": str(home)}, capture_output=True,
+        text=True, check=True,
+    )  # fmt: skip
+    assert done.stderr == ""
+    assert list(home.rglob("*")) == []
 
 
 def test_a_damaged_graph_is_said(tmp_path: Path) -> None:

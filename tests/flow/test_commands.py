@@ -65,7 +65,7 @@ def test_with_json_standard_output_is_one_document(tagline: Command) -> None:
         (["predict", "nothing", "text"], 4, "nothing is not a bundle"),
         (["evaluate", "nothing", "data.csv"], 4, "nothing is not a bundle"),
         (["runs", "show", "last"], 4, "there is no run in runs"),
-        (["train", "gs://bucket/data.csv"], 5, "Cloud Storage"),
+        (["train", "gs://bucket/data.csv"], 5, "needs Google credentials"),
         (["check", "hf://glue/mnli"], 5, "the package datasets"),
         (["predict"], 2, "Missing argument"),
     ],

@@ -208,7 +208,7 @@ NO_FILES = [
     ("a" * 5000, 3, "too long"),
     (BEYOND_UTF_8, 3, "not UTF-8"),
     ("hf://glue/mnli", 5, "datasets"),
-    ("gs://bucket/data.csv", 5, "Cloud Storage"),
+    ("gs://bucket/data.csv", 5, "needs Google credentials"),
     ("https://example.org/data.csv", 5, "not on this machine"),
 ]
 

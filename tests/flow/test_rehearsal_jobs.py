@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -285,16 +284,8 @@ for _ in range(3):
         os._exit(0)
 print("done")
 """
-    begun = time.monotonic()
     assert rehearsal.run(custom_job(python(code)))["state"] == "JOB_STATE_SUCCEEDED"
     assert rehearsal.processes() == set()
-    assert time.monotonic() - begun < 20
-
-
-def test_a_line_is_printed_and_the_job_ends_within_four_seconds(rehearsal: Rehearsal) -> None:
-    begun = time.monotonic()
-    assert rehearsal.run(custom_job(python("print('a line')")))["state"] == "JOB_STATE_SUCCEEDED"
-    assert time.monotonic() - begun < 4
 
 
 def test_an_image_that_cannot_run_here_is_refused_or_fails(rehearsal: Rehearsal) -> None:

@@ -9,7 +9,7 @@ import pytest
 SRC = Path(__file__).parents[2] / "src" / "tagline"
 
 ORDER = (
-    "errors", "registry", "processes", "spec", "storage", "devices", "workers", "cluster", "encoding", "readers",
+    "errors", "registry", "processes", "spec", "gcp", "storage", "devices", "workers", "cluster", "encoding", "readers",
     "splits", "texts", "dataset", "columns", "unlabelled", "near_duplicates", "checks", "tokens", "batches", "models",
     "language_models", "metrics", "intervals", "calibration", "decisions", "words", "compiled", "bundle", "predictor",
     "tables", "batch", "baselines", "wire", "wheels", "images", "exports", "label_errors", "mistakes", "held_out",

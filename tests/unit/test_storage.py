@@ -49,7 +49,7 @@ def test_a_file_named_like_a_pattern_is_that_file(name: str, here: Path) -> None
     assert storage.expand([name]) == [name]
 
 
-@pytest.mark.parametrize("address", ["-", "hf://glue/mnli", "gs://bucket/*.csv", "missing.csv"])
+@pytest.mark.parametrize("address", ["-", "hf://glue/mnli", "gs://bucket/data.csv", "missing.csv"])
 def test_everything_else_stands_as_it_is(address: str) -> None:
     assert storage.expand([address]) == [address]
 
@@ -132,9 +132,11 @@ def test_a_file_without_permission_is_named(tmp_path: Path) -> None:
         contents(path)
 
 
-def test_a_bucket_is_refused_with_the_way_around() -> None:
-    with pytest.raises(PlaceError, match="Cloud Storage") as error:
+def test_a_bucket_needs_credentials_to_be_read_and_is_not_written_to() -> None:
+    with pytest.raises(PlaceError, match="needs Google credentials"):
         contents("gs://bucket/data.csv")
+    with pytest.raises(PlaceError, match="cannot write such a thing") as error:
+        storage.local("gs://bucket/runs")
     assert "gcloud storage cp" in error.value.hint
 
 

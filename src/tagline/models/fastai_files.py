@@ -37,7 +37,7 @@ class Pretrained:
 
 def read(address: str) -> Pretrained:
     """The language model in a directory."""
-    directory = storage.local(address).expanduser()
+    directory = storage.fetched(address).expanduser()
     if not directory.is_dir():
         raise SpecError(f"there is no directory {address}", hint=HINT)
     config = _config(directory)

@@ -91,7 +91,7 @@ def find(name: str) -> Path:
     """The directory that holds an encoder; fetched, if it is a name on the hub."""
     if name in PACKAGED:
         return _packaged(name)
-    path = storage.local(name).expanduser()
+    path = storage.fetched(name).expanduser()
     try:
         if path.is_dir():
             return path
