@@ -142,7 +142,7 @@ def test_a_script_becomes_a_job(
         ({"trainingTaskInputs": {"worker_pols": []}}, "training_pipeline.training_task_inputs.worker_pols"),
         ({"displayName": ""}, "training_pipeline.display_name"),
         ({"trainingTaskDefinition": "gs://x/automl_tabular_1.0.0.yaml"}, ""),
-        ({"modelToUpload": {"displayName": "m"}}, ""),
+        ({"modelToUpload": {"displayName": "m"}}, "training_pipeline.training_task_inputs.base_output_directory"),
     ],
 )
 def test_a_pipeline_that_is_refused(rehearsal: Rehearsal, change: dict[str, Any], field: str) -> None:

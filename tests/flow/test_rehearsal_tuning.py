@@ -2,7 +2,6 @@
 
 import json
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -278,10 +277,8 @@ if not good: time.sleep(60)
 """
     )
     study = {"algorithm": "GRID_SEARCH", "medianAutomatedStoppingSpec": {}}
-    begun = time.monotonic()
     job = run(rehearsal, tuning_job(code, categorical("kind", "good", "bad"), trials=2, study=study))
     assert [(trial["state"], score(trial)) for trial in job["trials"]] == [("SUCCEEDED", 1), ("SUCCEEDED", 0)]
-    assert time.monotonic() - begun < 50
 
 
 @pytest.mark.parametrize(

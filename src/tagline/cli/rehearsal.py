@@ -29,6 +29,7 @@ def start(
     at_once: Annotated[int, typer.Option("--at-once", min=1, help="Jobs that run at a time; others wait.")] = 5,
     strict: Annotated[bool, typer.Option("--strict", help="Hide this machine's packages from Python jobs.")] = False,
     grace: Annotated[float, typer.Option("--grace", min=0, help="Seconds from SIGTERM to SIGKILL.")] = 30.0,
+    ready: Annotated[float, typer.Option("--ready", min=0, help="Seconds for a model's server to be healthy.")] = 600.0,
     detach: Annotated[bool, typer.Option("--detach", help="Go on in the background.")] = False,
     json: Json = False,
     debug: Debug = False,
@@ -41,13 +42,13 @@ def start(
     secret = (os.environ.get("TAGLINE_REHEARSAL_TOKEN") or secrets.token_urlsafe(24)) if token else ""
     settings = Settings(
         directory=directory.absolute(), port=port, grpc_port=grpc_port, tls=tls, token=secret, at_once=at_once,
-        strict=strict, grace_s=grace,
+        strict=strict, grace_s=grace, ready_s=ready,
     )  # fmt: skip
     if not detach:
         house.serve(settings, ready=lambda facts: _show(facts, json))
         return
     words = ["--directory", str(directory.absolute()), "--port", str(port), "--grpc-port", str(grpc_port)]
-    words += ["--at-once", str(at_once), "--grace", str(grace)]
+    words += ["--at-once", str(at_once), "--grace", str(grace), "--ready", str(ready)]
     words += [flag for flag, given in (("--tls", tls), ("--token", token), ("--strict", strict)) if given]
     _show(finding.start_detached(settings.directory, words), json)
 

@@ -36,6 +36,7 @@ class _Evening:
 
     def __init__(self, settings: Settings, closing: ExitStack) -> None:
         from tagline.rehearsal import doors, services
+        from tagline.rehearsal.deployments import Deployments
         from tagline.rehearsal.jobs import JobQueue
         from tagline.rehearsal.metadata_server import MetadataServer
         from tagline.rehearsal.replicas import end_leftovers
@@ -52,11 +53,12 @@ class _Evening:
         self.ended = end_leftovers(stage)
         stage.operations.give_up("The rehearsal was ended while the operation was running.")
         stage.jobs = JobQueue(stage)
+        stage.deployments = Deployments(stage)
         made: dict[str, Any] = {"operations:Operations": stage.operations}
         for _, part in services.PARTS:
             if part not in made:
                 made[part] = services.load(part)(stage)
-        self.parts = [stage.jobs, *made.values()]
+        self.parts = [stage.jobs, stage.deployments, *made.values()]
         both = doors.Doors(stage, programme, services.handlers(programme, made))
         self.ca, certificate = self._certificates()
         try:

@@ -120,7 +120,10 @@ class LoggingService:
     def list_monitored_resource_descriptors(self, _: Any) -> Any:
         """The kinds of resources that entries here are about."""
         response = logging.ListMonitoredResourceDescriptorsResponse()
-        for kind, labels in (("ml_job", ("job_id", "project_id", "task_name")), ("global", ("project_id",))):
+        for kind, labels in (
+            ("ml_job", ("job_id", "project_id", "task_name")), ("global", ("project_id",)),
+            ("aiplatform.googleapis.com/Endpoint", ("endpoint_id", "location", "resource_container")),
+        ):  # fmt: skip
             described = response.resource_descriptors.add(type=kind)
             for label in labels:
                 described.labels.add(key=label)

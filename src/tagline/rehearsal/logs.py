@@ -121,15 +121,21 @@ def _object(line: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _printed(line: str, project: str, task: str, severity: str, job: str) -> dict[str, Any]:
+def printed(line: str, severity: str) -> dict[str, Any]:
+    """What an entry says of a printed line: an object of JSON is its own payload, and may name its severity."""
     payload = _object(line)
     if payload is None:
         payload = {"message": line}
     named = str(payload.pop("severity", severity)).upper()
     severity = named if named in SEVERITIES else severity
     payload.setdefault("levelname", severity)
-    payload.setdefault("attrs", {"tag": task})
-    return {**_heading(project, task, severity, job), "jsonPayload": payload}
+    return {"severity": severity, "jsonPayload": payload}
+
+
+def _printed(line: str, project: str, task: str, severity: str, job: str) -> dict[str, Any]:
+    found = printed(line, severity)
+    found["jsonPayload"].setdefault("attrs", {"tag": task})
+    return {**_heading(project, task, found["severity"], job), **found}
 
 
 def _heading(project: str, task: str, severity: str, job: str, *, log: str = "") -> dict[str, Any]:

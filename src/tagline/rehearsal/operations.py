@@ -40,6 +40,17 @@ class Operations:
         self._finish(operation.name, work)
         return self._keeping.get(operation.name)
 
+    def wait_for(self, name: str, patience_s: float) -> Any:
+        """An operation once it is done, or when the time is over."""
+        until = time.monotonic() + patience_s
+        with self._finished:
+            while True:
+                operation = self._keeping.get(name)
+                left_s = until - time.monotonic()
+                if operation.done or left_s <= 0:
+                    return operation
+                self._finished.wait(left_s)
+
     def give_up(self, reason: str) -> None:
         """End what an earlier process left unfinished."""
         for operation in self._keeping.all("google.longrunning.Operation"):
@@ -53,16 +64,9 @@ class Operations:
         return self._keeping.get(request.name)
 
     def wait_operation(self, request: Any) -> Any:
-        """An operation once it is done, or when the time is over."""
+        """An operation once it is done, or when the time that was asked for is over."""
         asked_s = request.timeout.ToTimedelta().total_seconds() if request.HasField("timeout") else LONGEST_WAIT_S
-        until = time.monotonic() + min(asked_s, LONGEST_WAIT_S)
-        with self._finished:
-            while True:
-                operation = self._keeping.get(request.name)
-                left_s = until - time.monotonic()
-                if operation.done or left_s <= 0:
-                    return operation
-                self._finished.wait(left_s)
+        return self.wait_for(request.name, min(asked_s, LONGEST_WAIT_S))
 
     def list_operations(self, request: Any) -> Any:
         """The operations of a resource, newest first."""

@@ -7,10 +7,12 @@ import subprocess
 import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import IO
 
 MARK = "REHEARSAL_MARK"
 """The environment variable that every process of a rehearsal inherits, wherever it moves itself."""
 PROC = Path("/proc")
+LONGEST_LINE = 65536
 
 
 def started(pid: int) -> str:
@@ -39,6 +41,20 @@ def _environments() -> Iterator[tuple[int, bytes]]:
     for path in PROC.glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):  # gone already, or somebody else's
             yield int(path.parent.name), path.read_bytes()
+
+
+def lines_of(pipe: IO[bytes]) -> Iterator[list[str]]:
+    """What a process prints, until it ends: all that comes at once is given at once, so that nobody waits."""
+    left = b""
+    with pipe:
+        while part := pipe.read1(LONGEST_LINE):  # type: ignore[attr-defined]
+            *lines, left = (left + part).split(b"\n")
+            if len(left) >= LONGEST_LINE:
+                lines, left = [*lines, left], b""
+            if lines:
+                yield [line.decode("utf-8", "replace").rstrip("\r") for line in lines]
+        if left:
+            yield [left.decode("utf-8", "replace").rstrip("\r")]
 
 
 def tell(pid: int, number: int) -> None:

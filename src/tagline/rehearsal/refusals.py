@@ -106,7 +106,7 @@ def _check_pool(pool: Any, number: int, at: str) -> None:
         raise invalid(f"{at}.machine_spec.{field}", wrong)
     if task == "container_spec":
         check_image(pool.container_spec.image_uri, f"{at}.container_spec.image_uri")
-        _check_arguments(pool.container_spec, f"{at}.container_spec")
+        check_arguments(pool.container_spec, f"{at}.container_spec")
     else:
         _check_package(pool.python_package_spec, f"{at}.python_package_spec")
 
@@ -123,10 +123,11 @@ def _check_package(package: Any, at: str) -> None:
             raise invalid(f"{at}.package_uris", f'"{uri}" is no file in Cloud Storage: gs://BUCKET/FILE is expected.')
     if not package.python_module:
         raise invalid(f"{at}.python_module", "Required field is not set: python_module.")
-    _check_arguments(package, at)
+    check_arguments(package, at)
 
 
-def _check_arguments(task: Any, at: str) -> None:
+def check_arguments(task: Any, at: str) -> None:
+    """Arguments and environment variables of a container or a package."""
     length = sum(map(len, task.args))
     if length > MOST_ARGUMENT_CHARACTERS:
         raise invalid(f"{at}.args", f"args has {length:,} characters; the most is {MOST_ARGUMENT_CHARACTERS:,}.")

@@ -28,7 +28,6 @@ PORT = 2222
 """What Vertex AI's replicas talk to each other on."""
 TASKS = ("chief", "worker", "ps", "evaluator")
 """What TensorFlow calls the worker pools."""
-LONGEST_LINE = 65536
 
 
 @dataclass(frozen=True)
@@ -107,12 +106,7 @@ def environment_of(job: Job, replica: Replica, cluster: Sequence[Replica], stage
     found = {
         **environments.inherited(), "HOME": str(home), "TMPDIR": str(home), "PYTHONUNBUFFERED": "1",
         "CLOUD_ML_JOB_ID": job.id, "CLOUD_ML_PROJECT_ID": stage.project_number(job.project),
-        "CLOUD_ML_REGION": job.region, **_cluster_variables(job, replica, cluster),
-        "GOOGLE_CLOUD_PROJECT": job.project, "STORAGE_EMULATOR_HOST": stage.address,
-        "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false", "GCE_METADATA_HOST": f"127.0.0.1:{stage.http_port}",
-        "GCE_METADATA_IP": f"127.0.0.1:{stage.http_port}",
-        "CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM": f"{stage.address}/",
-        "REHEARSAL_ADDRESS": stage.address, "REHEARSAL_GCS": str(stage.buckets),
+        "CLOUD_ML_REGION": job.region, **_cluster_variables(job, replica, cluster), **directions_of(stage, job.project),
     }  # fmt: skip
     base = job.spec.base_output_directory.output_uri_prefix.rstrip("/")
     if base:
@@ -122,6 +116,17 @@ def environment_of(job: Job, replica: Replica, cluster: Sequence[Replica], stage
     pool = job.spec.worker_pool_specs[replica.pool]
     found |= dict(job.variables) | {variable.name: variable.value for variable in getattr(pool, _task(pool)).env}
     return found | {MARK: stage.mark(job.id, replica.name)}
+
+
+def directions_of(stage: Stage, project: str) -> dict[str, str]:
+    """The variables by which Google's clients find the rehearsal and not the cloud."""
+    return {
+        "GOOGLE_CLOUD_PROJECT": project, "STORAGE_EMULATOR_HOST": stage.address,
+        "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false", "GCE_METADATA_HOST": f"127.0.0.1:{stage.http_port}",
+        "GCE_METADATA_IP": f"127.0.0.1:{stage.http_port}",
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM": f"{stage.address}/",
+        "REHEARSAL_ADDRESS": stage.address, "REHEARSAL_GCS": str(stage.buckets),
+    }  # fmt: skip
 
 
 def _cluster_variables(job: Job, replica: Replica, cluster: Sequence[Replica]) -> dict[str, str]:
@@ -276,13 +281,13 @@ class Running:
         image = spec.image_uri
         if self._container:
             return containers.command(
-                image, self._container, entrypoint=_expanded(spec.command, environment), buckets=self._stage.buckets,
-                arguments=_expanded(arguments, environment), environment=environment,
+                image, self._container, entrypoint=expanded(spec.command, environment), buckets=self._stage.buckets,
+                arguments=expanded(arguments, environment), environment=environment,
             )  # fmt: skip
         if self.replica.index == 0:
             self.say(f"This machine has no image {image}: its command runs as a process of its Python.", "NOTICE")
         command = [*spec.command] or [sys.executable, "-m", "tagline"]
-        return self._as_process(_expanded([*command, *arguments], environment))
+        return self._as_process(expanded([*command, *arguments], environment))
 
     def _as_process(self, command: list[str]) -> list[str]:
         mount = mount_of(self._stage.buckets)
@@ -295,20 +300,8 @@ class Running:
         say(self._stage, self._job, self.replica, [line], severity)
 
     def _read(self, pipe: IO[bytes], severity: str) -> None:
-        """All that comes at once is written at once: a replica that prints much does not wait for the disk."""
-        left = b""
-        with pipe:
-            while part := pipe.read1(LONGEST_LINE):  # type: ignore[attr-defined]
-                *lines, left = (left + part).split(b"\n")
-                if len(left) >= LONGEST_LINE:
-                    lines, left = [*lines, left], b""
-                self._print(lines, severity)
-            self._print([left] if left else [], severity)
-
-    def _print(self, lines: Sequence[bytes], severity: str) -> None:
-        if lines:
-            texts = [line.decode("utf-8", "replace").rstrip("\r") for line in lines]
-            say(self._stage, self._job, self.replica, texts, severity)
+        for lines in processes.lines_of(pipe):
+            say(self._stage, self._job, self.replica, lines, severity)
 
     def _wait(self, events: "queue.Queue[Any]") -> None:
         code = self.process.wait()
@@ -335,7 +328,7 @@ class Running:
         shutil.rmtree(self.home, ignore_errors=True)
 
 
-def _expanded(words: Sequence[str], environment: Mapping[str, str]) -> list[str]:
+def expanded(words: Sequence[str], environment: Mapping[str, str]) -> list[str]:
     """$(NAME) is the value of a variable, as in Kubernetes; $$(NAME) is not."""
 
     def value(found: "re.Match[str]") -> str:

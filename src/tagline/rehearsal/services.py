@@ -12,6 +12,10 @@ VERTEX = "google.cloud.aiplatform.v1"
 PARTS = (
     (f"{VERTEX}.JobService", "jobs:CustomJobs"),
     (f"{VERTEX}.JobService", "tuning:TuningJobs"),
+    (f"{VERTEX}.JobService", "batch_predictions:BatchPredictions"),
+    (f"{VERTEX}.ModelService", "models:Models"),
+    (f"{VERTEX}.EndpointService", "endpoints:Endpoints"),
+    (f"{VERTEX}.PredictionService", "prediction:Prediction"),
     (f"{VERTEX}.PipelineService", "training_pipelines:TrainingPipelines"),
     (f"{VERTEX}.PipelineService", "pipelines:PipelineJobs"),
     ("google.logging.v2.LoggingServiceV2", "logging_service:LoggingService"),

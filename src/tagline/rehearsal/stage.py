@@ -14,6 +14,7 @@ from tagline.rehearsal.operations import Operations
 from tagline.rehearsal.problems import invalid
 
 if TYPE_CHECKING:
+    from tagline.rehearsal.deployments import Deployments
     from tagline.rehearsal.jobs import JobQueue
 
 
@@ -32,6 +33,8 @@ class Settings:
     strict: bool = False
     grace_s: float = 30.0
     """From SIGTERM to SIGKILL."""
+    ready_s: float = 600.0
+    """In which a model's server must answer that it is healthy."""
 
 
 @dataclass
@@ -44,9 +47,10 @@ class Stage:
     operations: Operations
     http_port: int = 0
     grpc_port: int = 0
-    upload_model: Callable[[str, Any], Any] | None = None
-    """(parent, model) -> the model as it is kept; None as long as no service plays models."""
+    upload_model: Callable[[Any], Any] | None = None
+    """UploadModelRequest -> the model as it is kept; None as long as no service plays models."""
     jobs: "JobQueue" = field(init=False)
+    deployments: "Deployments" = field(init=False)
 
     @classmethod
     def of(cls, settings: Settings) -> "Stage":

@@ -136,7 +136,12 @@ class TrainingPipelines:
         base = job.job_spec.base_output_directory.output_uri_prefix.rstrip("/")
         model.artifact_uri = model.artifact_uri or f"{base}/model"
         try:
-            kept = self._stage.upload_model(pipeline.name.partition("/trainingPipelines/")[0], model)
+            parent = pipeline.name.partition("/trainingPipelines/")[0]
+            kept = self._stage.upload_model(
+                v1.UploadModelRequest(
+                    parent=parent, model=model, model_id=pipeline.model_id, parent_model=pipeline.parent_model
+                )
+            )
         except Problem as problem:
             return problem
         except Exception as error:

@@ -1,0 +1,85 @@
+"""Servers of a model whose health comes and goes."""
+
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("google.cloud.aiplatform_v1")
+
+from tagline.rehearsal import servers
+from tagline.rehearsal.messages import v1
+from tagline.rehearsal.methods import table
+from tagline.rehearsal.problems import Problem
+from tagline.rehearsal.servers import Cast, Servers
+from tagline.rehearsal.stage import Settings, Stage
+
+SERVER = """
+import http.server, os, pathlib, sys
+ill = pathlib.Path(sys.argv[1])
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(503 if ill.exists() else 200)
+        self.end_headers()
+    def do_POST(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(str(os.getpid()).encode())
+    def log_message(self, *_):
+        pass
+http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["AIP_HTTP_PORT"])), Handler).serve_forever()
+"""
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    table()
+    found = Stage.of(Settings(directory=tmp_path / "here", ready_s=20, grace_s=1))
+    yield found
+    found.keeping.close()
+
+
+def cast(directory: Path, count: int, code: str, *arguments: str) -> Cast:
+    spec = {
+        "image_uri": "us-docker.pkg.dev/demo/repository/tagline-serving:1",
+        "command": [sys.executable, "-S", "-c", code, *arguments],
+    }
+    model = v1.Model(name="projects/demo/locations/us-central1/models/1@1", container_spec=spec)
+    holder = "projects/demo/locations/us-central1/endpoints/7"
+    return Cast(holder, "9", model, "", count, v1.MachineSpec(), directory)
+
+
+def test_four_failed_checks_stop_the_traffic_and_not_the_server(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(servers, "HEALTH_EVERY_S", 0.02)
+    ill, noticed = tmp_path / "ill", threading.Event()
+
+    def say(lines: Sequence[str], _severity: str, _replica: str) -> None:
+        if any("4 health checks failed" in line for line in lines):
+            noticed.set()
+
+    found = Servers(cast(tmp_path / "logs", 1, SERVER, str(ill)), stage, say)
+    try:
+        found.wait_until_ready()
+        before = found.ask("/any", b"x", "", timeout_s=20).content
+        ill.touch()
+        assert noticed.wait(20)
+        with pytest.raises(Problem, match="No server of the model is healthy"):
+            found.ask("/any", b"x", "", timeout_s=0.1)
+        ill.unlink()
+        assert found.ask("/any", b"x", "", timeout_s=20).content == before, "the same process, healthy again"
+    finally:
+        found.end()
+    assert stage.keeping.run("SELECT * FROM processes") == []
+    with pytest.raises(Problem, match="No server"):
+        found.ask("/any", b"x", "", timeout_s=20)
+
+
+def test_whoever_waits_for_servers_that_are_ended_is_told(stage: Stage, tmp_path: Path) -> None:
+    found = Servers(cast(tmp_path / "logs", 2, "import time; time.sleep(600)"), stage, lambda *_: None)
+    found.end()
+    with pytest.raises(Problem, match="were ended before they were ready"):
+        found.wait_until_ready()
