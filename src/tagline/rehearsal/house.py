@@ -12,9 +12,8 @@ from typing import Any
 
 import uvicorn
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp
 
 from tagline.errors import PlaceError
 from tagline.rehearsal import processes
@@ -36,8 +35,11 @@ class _Evening:
 
     def __init__(self, settings: Settings, closing: ExitStack) -> None:
         from tagline.rehearsal import doors, services
+        from tagline.rehearsal.cloud_storage.application import application as cloud_storage
+        from tagline.rehearsal.cloud_storage.store import Store
         from tagline.rehearsal.jobs import JobQueue
         from tagline.rehearsal.metadata_server import MetadataServer
+        from tagline.rehearsal.page import Page
         from tagline.rehearsal.replicas import end_leftovers
         from tagline.rehearsal.stage import Stage
 
@@ -46,8 +48,8 @@ class _Evening:
         self.stage = stage = Stage.of(settings)
         closing.callback(stage.keeping.close)
         stage.http_port = self.socket.getsockname()[1]
-        storage, close_storage = _storage(stage.buckets)
-        closing.callback(close_storage)
+        store = Store(stage.buckets)
+        closing.callback(store.close)
         programme = services.programme()
         self.ended = end_leftovers(stage)
         stage.operations.give_up("The rehearsal was ended while the operation was running.")
@@ -68,7 +70,8 @@ class _Evening:
             if hasattr(part, "close"):
                 closing.callback(part.close)
         metadata = MetadataServer(settings.token)
-        self.app = doors.application(both, metadata=metadata, own=self._routes(), storage=storage)
+        own = [*Page(stage, programme, store, ca=self.ca).routes(), *self._routes()]
+        self.app = doors.application(both, metadata=metadata, own=own, storage=cloud_storage(store))
 
     def _certificates(self) -> tuple[str, tuple[bytes, bytes] | None]:
         if not self.settings.tls:
@@ -111,10 +114,6 @@ class _Evening:
     def _routes(self) -> list[Route]:
         """What the rehearsal itself is asked, at paths that are no bucket's."""
 
-        async def front(_: Request) -> Response:
-            page = "<!doctype html><title>Rehearsal</title><p>Vertex AI and Cloud Logging, played on this machine."
-            return HTMLResponse(page, headers={"Metadata-Flavor": "Google"})
-
         async def status(_: Request) -> Response:
             return JSONResponse({"jobs": self.stage.jobs.counts(), "ended_at_start": self.ended})
 
@@ -131,8 +130,7 @@ class _Evening:
                 return refusal(Problem("INVALID_ARGUMENT", 'A body {"job": NAME} is expected.', "job"))
 
         return [
-            Route("/", front), Route("/-/status", status),
-            Route("/-/preempt", preempt, methods=["POST"]),
+            Route("/-/status", status), Route("/-/preempt", preempt, methods=["POST"]),
         ]  # fmt: skip
 
 
@@ -145,15 +143,6 @@ def _listening(port: int) -> socket.socket:
         found.close()
         raise PlaceError(f"cannot serve on 127.0.0.1:{port}: {error.strerror}", hint=PORT_HINT) from error
     return found
-
-
-def _storage(buckets: Path) -> tuple[ASGIApp, Callable[[], None]]:
-    """Cloud Storage for the buckets in a directory, and what closes it."""
-    from tagline.rehearsal.cloud_storage.application import application
-    from tagline.rehearsal.cloud_storage.store import Store
-
-    store = Store(buckets)
-    return application(store), store.close
 
 
 def _write_private(path: Path, text: str) -> None:
