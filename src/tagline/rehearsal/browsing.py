@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from tagline.rehearsal.cloud_storage.listing import Query
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 RESOURCES_PER_PAGE = 50
 ENTRIES_PER_PAGE = 500
 OBJECTS_PER_PAGE = 200
+STRETCH = 10_000
+"""Entries that are searched at once."""
 IN_LISTS = (
     "name", "displayName", "state", "createTime", "startTime", "endTime", "updateTime", "error", "versionId",
     "trafficSplit",
@@ -82,23 +85,19 @@ class Browsing:
         before: tuple[str, int] | None = None,
     ) -> dict[str, Any]:  # fmt: skip
         """The newest log entries that pass, oldest first: of all, after a number, or before a place."""
-        clauses, given = self._conditions(about, severity, text)
-        order = "moment DESC, number DESC"
+        last = self._run("SELECT coalesce(max(number), 0) FROM entries")[0][0]
+        is_job = bool(about and self._run("SELECT 1 FROM entries WHERE job = ? LIMIT 1", (about,)))
+        clauses, given = ["number <= ?"], [last]
+        if is_job:
+            # What came after a number is found by it, quickly however long the log is: a plus keeps sqlite to that.
+            clauses.append("job = ?" if after is None else "+job = ?")
+            given.append(about)
         if after is not None:
-            # By number alone, which is quick however long the log is: a plus keeps sqlite from another index.
-            clauses, order = [clause.replace("job =", "+job =") for clause in clauses], "number DESC"
             clauses.append("number > ?")
             given.append(after)
-        if before is not None:
-            clauses.append("(moment, number) < (?, ?)")
-            given += before
-        with self._stage.keeping.lock:
-            last = self._run("SELECT coalesce(max(number), 0) FROM entries")[0][0]
-            rows = self._run(
-                f"SELECT number, moment, content FROM entries WHERE {' AND '.join(clauses) or '1'} "  # noqa: S608
-                f"ORDER BY {order} LIMIT {ENTRIES_PER_PAGE + 1}",
-                given,
-            )
+        passes = _conditions("" if is_job else about, severity, text)
+        order = ("moment", "number") if after is None else ("number",)
+        rows = list(islice(self._newest_entries(clauses, given, passes, order, before), ENTRIES_PER_PAGE + 1))
         more, rows = len(rows) > ENTRIES_PER_PAGE, rows[:ENTRIES_PER_PAGE]
         shown = [
             {"number": number, "moment": moment, **_line(json.loads(content))}
@@ -106,23 +105,27 @@ class Browsing:
         ]  # fmt: skip
         return {"entries": shown, "last": last, "more": more}
 
-    def _conditions(self, about: str, severity: str, text: str) -> tuple[list[str], list[Any]]:
-        clauses: list[str] = []
-        given: list[Any] = []
-        if about:
-            is_job = self._run("SELECT 1 FROM entries WHERE job = ? LIMIT 1", (about,))
-            clauses.append("job = ?" if is_job else "instr(content, ?) > 0")
-            given.append(about if is_job else json.dumps(about))  # an endpoint's id is a label's value, in quotes
-        if severity:
-            if severity not in SEVERITIES:
-                raise invalid("severity", f"{severity} is no severity: {', '.join(SEVERITIES)} are.")
-            wanted = [name for name, rank in SEVERITIES.items() if rank >= SEVERITIES[severity]]
-            clauses.append(f"json_extract(content, '$.severity') IN ({', '.join('?' * len(wanted))})")
-            given += wanted
-        if text:
-            clauses.append("instr(lower(content), lower(?)) > 0")
-            given.append(json.dumps(text)[1:-1])  # as it is written inside of JSON
-        return clauses, given
+    def _newest_entries(
+        self, clauses: list[str], given: list[Any], passes: tuple[str, list[Any]], order: tuple[str, ...],
+        before: tuple[str, int] | None,
+    ) -> Iterator[tuple[int, str, str]]:  # fmt: skip
+        """Number, moment and content of those that pass, a stretch at a time: a long search holds up nobody else."""
+        stretch = ENTRIES_PER_PAGE + 1
+        place: tuple[Any, ...] | None = before
+        while True:
+            beyond = [f"({', '.join(order)}) < ({', '.join('?' * len(order))})"] if place is not None else []
+            rows = self._run(
+                f"SELECT number, moment, CASE WHEN {passes[0]} THEN content END FROM entries "  # noqa: S608
+                f"WHERE {' AND '.join([*clauses, *beyond])} ORDER BY {', '.join(f'{name} DESC' for name in order)} "
+                f"LIMIT {stretch}",
+                (*passes[1], *given, *(place or ())),
+            )
+            yield from (row for row in rows if row[2] is not None)
+            if len(rows) < stretch:
+                return
+            number, moment, _ = rows[-1]
+            place = tuple({"moment": moment, "number": number}[name] for name in order)
+            stretch = STRETCH
 
     def buckets(self, *, after: str = "") -> dict[str, Any]:
         """A page of the buckets of all projects, by their names; `after` is the `next` of the page before."""
@@ -149,6 +152,25 @@ class Browsing:
             for item in found.items
         ]  # fmt: skip
         return {"folders": found.prefixes, "objects": objects, "next": found.next_token}
+
+
+def _conditions(about: str, severity: str, text: str) -> tuple[str, list[Any]]:
+    """What an entry's content has to be, as sqlite is asked."""
+    clauses: list[str] = []
+    given: list[Any] = []
+    if about:
+        clauses.append("instr(content, ?) > 0")
+        given.append(json.dumps(about))  # the id of an endpoint is the value of a label, in quotes
+    if severity:
+        if severity not in SEVERITIES:
+            raise invalid("severity", f"{severity} is no severity: {', '.join(SEVERITIES)} are.")
+        wanted = [name for name, rank in SEVERITIES.items() if rank >= SEVERITIES[severity]]
+        clauses.append(f"json_extract(content, '$.severity') IN ({', '.join('?' * len(wanted))})")
+        given += wanted
+    if text:
+        clauses.append("instr(lower(content), lower(?)) > 0")
+        given.append(json.dumps(text)[1:-1])  # as it is written inside of JSON
+    return " AND ".join(clauses) or "1", given
 
 
 def machines(content: Any) -> Iterator[dict[str, Any]]:
