@@ -8,17 +8,21 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from tagline.errors import PlaceError
 from tagline.rehearsal import processes
 from tagline.rehearsal.finding import FACTS, Facts, alone_in
 from tagline.rehearsal.stage import Settings
+
+if TYPE_CHECKING:
+    from tagline.rehearsal.cloud_storage.store import Store
 
 PORT_HINT = "is something else listening there? --port and --grpc-port take others"
 
@@ -35,8 +39,6 @@ class _Evening:
 
     def __init__(self, settings: Settings, closing: ExitStack) -> None:
         from tagline.rehearsal import doors, services
-        from tagline.rehearsal.cloud_storage.application import application as cloud_storage
-        from tagline.rehearsal.cloud_storage.store import Store
         from tagline.rehearsal.jobs import JobQueue
         from tagline.rehearsal.metadata_server import MetadataServer
         from tagline.rehearsal.page import Page
@@ -48,7 +50,7 @@ class _Evening:
         self.stage = stage = Stage.of(settings)
         closing.callback(stage.keeping.close)
         stage.http_port = self.socket.getsockname()[1]
-        store = Store(stage.buckets)
+        storage, store = _storage(stage.buckets)
         closing.callback(store.close)
         programme = services.programme()
         self.ended = end_leftovers(stage)
@@ -71,7 +73,7 @@ class _Evening:
                 closing.callback(part.close)
         metadata = MetadataServer(settings.token)
         own = [*Page(stage, programme, store, ca=self.ca).routes(), *self._routes()]
-        self.app = doors.application(both, metadata=metadata, own=own, storage=cloud_storage(store))
+        self.app = doors.application(both, metadata=metadata, own=own, storage=storage)
 
     def _certificates(self) -> tuple[str, tuple[bytes, bytes] | None]:
         if not self.settings.tls:
@@ -143,6 +145,15 @@ def _listening(port: int) -> socket.socket:
         found.close()
         raise PlaceError(f"cannot serve on 127.0.0.1:{port}: {error.strerror}", hint=PORT_HINT) from error
     return found
+
+
+def _storage(buckets: Path) -> tuple[ASGIApp, "Store"]:
+    """Cloud Storage for the buckets in a directory, and what it stands on."""
+    from tagline.rehearsal.cloud_storage.application import application
+    from tagline.rehearsal.cloud_storage.store import Store
+
+    store = Store(buckets)
+    return application(store), store
 
 
 def _write_private(path: Path, text: str) -> None:
