@@ -29,6 +29,8 @@ def browsing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browsing]:
         job = {"name": f"{where}/customJobs/{number}", "displayName": f"job {number}", "state": state}
         stage.keeping.add(fill(v1.CustomJob(), job))
     stage.keeping.add(fill(v1.Model(), {"name": f"{PARENT}/models/1", "displayName": "a model"}))
+    for version in ("1", "2"):
+        stage.keeping.add(fill(v1.Model(), {"name": f"{PARENT}/models/2@{version}", "versionId": version}))
     for start in range(0, 100_000, 10_000):
         stage.logs.write([_entry(number) for number in range(start, start + 10_000)])
     store = Store(stage.buckets)
@@ -103,6 +105,12 @@ def test_machines_are_found_wherever_they_are_named() -> None:
     assert found == [
         {"count": "2", "machineType": "n1-standard-4"}, {"count": "3", "machineType": "e2-standard-2"},
     ]  # fmt: skip
+
+
+def test_a_resource_is_found_by_its_name_or_as_its_newest_version(browsing: Browsing) -> None:
+    assert browsing.resource(f"{PARENT}/models/1")["content"]["displayName"] == "a model"
+    assert browsing.resource(f"{PARENT}/models/2")["content"]["versionId"] == "2"
+    assert browsing.resource(f"{PARENT}/models/2@1")["content"]["versionId"] == "1"
 
 
 def test_a_name_that_is_not_there_is_said(browsing: Browsing) -> None:

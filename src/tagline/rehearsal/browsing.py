@@ -76,8 +76,11 @@ class Browsing:
                 return
 
     def resource(self, name: str) -> dict[str, Any]:
-        """One resource in full, and the machines that it asks for."""
-        content = as_dict(self._stage.keeping.get(name))
+        """One resource in full, or the newest of its versions (NAME@1, ...), and the machines that it asks for."""
+        versions = (f"{name}@", f"{name}A")  # A comes after @
+        newest = "SELECT name FROM resources WHERE name > ? AND name < ? ORDER BY number DESC LIMIT 1"
+        kept = self._run("SELECT name FROM resources WHERE name = ?", (name,)) or self._run(newest, versions)
+        content = as_dict(self._stage.keeping.get(kept[0][0] if kept else name))
         return {"content": content, "machines": list(machines(content))}
 
     def entries(
