@@ -3,7 +3,6 @@
 import json
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -31,22 +30,25 @@ def browsing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browsing]:
     stage.keeping.add(fill(v1.Model(), {"name": f"{PARENT}/models/1", "displayName": "a model"}))
     for version in ("1", "2"):
         stage.keeping.add(fill(v1.Model(), {"name": f"{PARENT}/models/2@{version}", "versionId": version}))
-    for start in range(0, 100_000, 10_000):
-        stage.logs.write([_entry(number) for number in range(start, start + 10_000)])
+    statement = "INSERT INTO entries (log, job, moment, insert_id, content) VALUES (?, ?, ?, ?, ?)"
+    stage.keeping.run_many(statement, [_row(number) for number in range(100_000)])
     store = Store(stage.buckets)
     yield Browsing(stage, store)
     store.close()
     stage.keeping.close()
 
 
-def _entry(number: int) -> dict[str, Any]:
-    labels = {"endpoint_id": "77"} if number == 50_000 else {"job_id": str(number % 10), "task_name": "workerpool0-0"}
-    stamp = f"2026-01-01T{number // 3600 % 24:02d}:{number // 60 % 60:02d}:{number % 60:02d}.{number:06d}Z"
-    return {
-        "logName": "projects/demo/logs/workerpool0-0", "severity": "ERROR" if number == 100 else "INFO",
-        "timestamp": f"2026-01-0{1 + number // 86400}{stamp[10:]}", "resource": {"type": "ml_job", "labels": labels},
+def _row(number: int) -> tuple[str, ...]:
+    """A log entry as it is kept."""
+    log, job = "projects/demo/logs/workerpool0-0", str(number % 10)
+    labels = {"job_id": job, "task_name": "workerpool0-0"}
+    if number == 50_000:
+        job, labels = "", {"endpoint_id": "77"}
+    entry = {
+        "logName": log, "severity": "ERROR" if number == 100 else "INFO", "resource": {"labels": labels},
         "jsonPayload": {"message": f'line {number} "quoted" Grüße'},
     }  # fmt: skip
+    return log, job, f"2026-01-01T00:00:00.{number:06d}Z", str(number), json.dumps(entry)
 
 
 def test_every_job_is_on_one_page_newest_first(browsing: Browsing) -> None:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from tagline.rehearsal.cloud_storage.listing import Query
 from tagline.rehearsal.cloud_storage.records import rfc3339
@@ -220,6 +221,6 @@ def _line(entry: Mapping[str, Any]) -> dict[str, str]:
     text = entry.get("textPayload", payload.get("message"))
     if not isinstance(text, str):
         text = json.dumps(payload, ensure_ascii=False)
-    log = entry["logName"].rpartition("/")[2]
+    log = unquote(entry["logName"]).rpartition("/")[2]
     return {"severity": entry["severity"], "job": labels.get("job_id", ""), "from": labels.get("task_name", log),
             "text": text}  # fmt: skip
