@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: help setup browser demo test kills hostile torchserve image check bench docs clean
+.PHONY: help setup browser demo test kills hostile torchserve image node check bench docs clean
 
 help:
 	@echo "make demo    set up, then train, measure and use a classifier on the sample data"
@@ -11,6 +11,7 @@ help:
 	@echo "make kills   kill a training at 20 moments, and go on each time to the same end"
 	@echo "make torchserve   install TorchServe into an environment of its own, and ask it with an archive of ours"
 	@echo "make image   build a serving image with podman on BASE=IMAGE, and ask a container of it"
+	@echo "make node    install Google's packages for Node with npm, and ask the rehearsal with them"
 	@echo "make hostile ten times what a server can do for two minutes, and 10,000 bad requests"
 	@echo "make check   formatting, lint, types, import order, generated pages"
 	@echo "make bench   the figures of the README (bench-start, bench-reading, bench-linear, bench-report, bench-training)"
@@ -55,6 +56,10 @@ torchserve: setup $(TORCHSERVE)/.installed
 
 image: setup
 	TAGLINE_IMAGE_BASE=$(or $(BASE),docker.io/library/python:3.11-slim) $(BIN)/pytest tests/flow/test_other_runtimes.py -k image
+
+# Node and npm are Debian's, or anybody's.
+node: setup
+	OMP_NUM_THREADS=1 TAGLINE_NODE=1 $(BIN)/pytest tests/flow/test_rehearsal_node.py
 
 hostile: setup
 	OMP_NUM_THREADS=1 TAGLINE_HOSTILE_S=120 $(BIN)/pytest tests/flow/test_hostile_clients.py

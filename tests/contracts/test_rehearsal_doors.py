@@ -294,3 +294,36 @@ def test_the_metadata_server_wants_its_header(rehearsal: Rehearsal) -> None:
 
     with pytest.raises(urllib.error.HTTPError, match="403"):
         urllib.request.urlopen(f"{rehearsal.address}/computeMetadata/v1/project/project-id")
+
+
+def test_the_metadata_server_lists_its_directories(rehearsal: Rehearsal) -> None:
+    import urllib.error
+    import urllib.request
+
+    def asked(path: str) -> str:
+        address = f"{rehearsal.address}/computeMetadata/v1{path}"
+        with urllib.request.urlopen(urllib.request.Request(address, headers={"Metadata-Flavor": "Google"})) as response:
+            return str(response.read().decode())
+
+    assert asked("/") == "instance/\nproject/\nuniverse/\n"
+    assert asked("/instance") == asked("/instance/") == "id\nservice-accounts/\nzone\n"
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        asked("/instance/disks")
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "said"),
+    [
+        ("resources", 400, "?kind= is needed."),
+        ("resources?kind=customJobs&before=x", 400, 'before must be a number, not "x".'),
+        ("resource?name=projects/demo/locations/us-central1/customJobs/1", 404, "was not found"),
+        ("entries?severity=LOUD", 400, "LOUD is no severity"),
+        ("entries?before=1", 400, "?moment= is needed."),
+        ("objects?bucket=nothing-here", 404, "The specified bucket does not exist."),
+        ("object?bucket=nothing-here&name=a", 404, "The specified bucket does not exist."),
+    ],
+)
+def test_the_page_is_told_what_is_wrong(rehearsal: Rehearsal, path: str, status: int, said: str) -> None:
+    answered, body = rehearsal.http("GET", f"/-/{path}")
+    assert answered == status
+    assert said in body["error"]["message"]

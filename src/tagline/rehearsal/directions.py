@@ -1,6 +1,7 @@
 """How each client is pointed at a rehearsal instead of the cloud."""
 
 from collections.abc import Mapping
+from urllib.parse import quote
 
 PROJECT, REGION = "demo", "us-central1"
 
@@ -11,23 +12,33 @@ def directions(*, http_port: int, grpc_port: int, token: str = "", ca: str = "")
     credentials = f'google.oauth2.credentials.Credentials("{token}")' if token else "AnonymousCredentials()"
     endpoint = f'client_options={{"api_endpoint": "{address}"}}'
     header = f"-H 'Authorization: Bearer {token}' " if token else ""
+    init = f'aiplatform.init(project="{PROJECT}", location="{REGION}", credentials={credentials}, api_endpoint='
     over_grpc = (
-        f'GRPC_DEFAULT_SSL_ROOTS_FILE_PATH={ca}, and client_options={{"api_endpoint": "{grpc_address}"}}'
+        f'GRPC_DEFAULT_SSL_ROOTS_FILE_PATH={ca}, and {init}"{grpc_address}")'
         if ca
         else f'JobServiceClient(transport=JobServiceGrpcTransport(channel=grpc.insecure_channel("{grpc_address}")))'
     )
+    metadata = f"GCE_METADATA_HOST=localhost:{http_port} GCE_METADATA_IP=localhost:{http_port}"
+    given = f', and storage.Client(project="{PROJECT}", credentials={credentials})' if token else ""
+    authenticated = ", useAuthWithCustomEndpoint: true" if token else ""
     return {
-        "google-cloud-aiplatform": (
-            f'aiplatform.init(project="{PROJECT}", location="{REGION}", api_endpoint="{address}",'
-            f' api_transport="rest", credentials={credentials})'
-        ),
+        "a browser": f"{address}/{f'#token?value={quote(token)}' if token else ''}",
+        "default credentials, for any client": metadata,
+        "google-cloud-aiplatform": f'{init}"{address}", api_transport="rest")',
         "google-cloud-aiplatform, aiplatform_v1": (
             f'JobServiceClient(credentials={credentials}, transport="rest", {endpoint})'
         ),
         "google-cloud-aiplatform, gRPC": over_grpc,
-        "google-cloud-storage": f"STORAGE_EMULATOR_HOST={address}",
+        "google-cloud-storage": f"STORAGE_EMULATOR_HOST={address}{given}",
         "google-cloud-logging": (
             f'logging.Client(project="{PROJECT}", credentials={credentials}, {endpoint}, _use_grpc=False)'
+        ),
+        "Node, @google-cloud/storage": (
+            f'new Storage({{projectId: "{PROJECT}", apiEndpoint: "{address}"{authenticated}}})'
+        ),
+        "Node, @google-cloud/aiplatform": (
+            f"{metadata}, and new JobServiceClient("
+            f'{{fallback: true, protocol: "http", apiEndpoint: "localhost", port: {http_port}}})'
         ),
         "gcloud": (
             f"CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM={address}/"

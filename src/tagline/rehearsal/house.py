@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
@@ -20,6 +20,9 @@ from tagline.errors import PlaceError
 from tagline.rehearsal import processes
 from tagline.rehearsal.finding import FACTS, Facts, alone_in
 from tagline.rehearsal.stage import Settings
+
+if TYPE_CHECKING:
+    from tagline.rehearsal.cloud_storage.store import Store
 
 PORT_HINT = "is something else listening there? --port and --grpc-port take others"
 
@@ -39,6 +42,7 @@ class _Evening:
         from tagline.rehearsal.deployments import Deployments
         from tagline.rehearsal.jobs import JobQueue
         from tagline.rehearsal.metadata_server import MetadataServer
+        from tagline.rehearsal.page import Page
         from tagline.rehearsal.replicas import end_leftovers
         from tagline.rehearsal.stage import Stage
 
@@ -47,8 +51,8 @@ class _Evening:
         self.stage = stage = Stage.of(settings)
         closing.callback(stage.keeping.close)
         stage.http_port = self.socket.getsockname()[1]
-        storage, close_storage = _storage(stage.buckets)
-        closing.callback(close_storage)
+        storage, store = _storage(stage.buckets)
+        closing.callback(store.close)
         programme = services.programme()
         self.ended = end_leftovers(stage)
         stage.operations.give_up("The rehearsal was ended while the operation was running.")
@@ -70,7 +74,8 @@ class _Evening:
             if hasattr(part, "close"):
                 closing.callback(part.close)
         metadata = MetadataServer(settings.token)
-        self.app = doors.application(both, metadata=metadata, own=self._routes(), storage=storage)
+        own = [*Page(stage, programme, store, ca=self.ca).routes(), *self._routes()]
+        self.app = doors.application(both, metadata=metadata, own=own, storage=storage)
 
     def _certificates(self) -> tuple[str, tuple[bytes, bytes] | None]:
         if not self.settings.tls:
@@ -113,10 +118,6 @@ class _Evening:
     def _routes(self) -> list[Route]:
         """What the rehearsal itself is asked, at paths that are no bucket's."""
 
-        async def front(_: Request) -> Response:
-            page = "<!doctype html><title>Rehearsal</title><p>Vertex AI and Cloud Logging, played on this machine."
-            return HTMLResponse(page, headers={"Metadata-Flavor": "Google"})
-
         async def status(_: Request) -> Response:
             return JSONResponse({"jobs": self.stage.jobs.counts(), "ended_at_start": self.ended})
 
@@ -133,8 +134,7 @@ class _Evening:
                 return refusal(Problem("INVALID_ARGUMENT", 'A body {"job": NAME} is expected.', "job"))
 
         return [
-            Route("/", front), Route("/-/status", status),
-            Route("/-/preempt", preempt, methods=["POST"]),
+            Route("/-/status", status), Route("/-/preempt", preempt, methods=["POST"]),
         ]  # fmt: skip
 
 
@@ -149,13 +149,13 @@ def _listening(port: int) -> socket.socket:
     return found
 
 
-def _storage(buckets: Path) -> tuple[ASGIApp, Callable[[], None]]:
-    """Cloud Storage for the buckets in a directory, and what closes it."""
+def _storage(buckets: Path) -> tuple[ASGIApp, "Store"]:
+    """Cloud Storage for the buckets in a directory, and what it stands on."""
     from tagline.rehearsal.cloud_storage.application import application
     from tagline.rehearsal.cloud_storage.store import Store
 
     store = Store(buckets)
-    return application(store), store.close
+    return application(store), store
 
 
 def _write_private(path: Path, text: str) -> None:

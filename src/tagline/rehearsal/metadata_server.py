@@ -33,13 +33,21 @@ class MetadataServer:
             return PlainTextResponse(self._texts[path], headers=HEADERS)
         kind, _, rest = path.removeprefix("instance/").partition("/")
         if kind != "service-accounts":
-            return PlainTextResponse("not found", 404, HEADERS)
+            inside = self._inside(path)
+            return PlainTextResponse(inside or "not found", 200 if inside else 404, HEADERS)
         name, _, what = rest.partition("/")
         if name not in ("default", self._account):
             return PlainTextResponse(
                 f"default/\n{self._account}/\n" if not name else "not found", 404 if name else 200, HEADERS
             )
         return self._account_answer(request, what)
+
+    def _inside(self, path: str) -> str:
+        """The names in a directory, by one of which Node's client finds out whether there is a server at all."""
+        below = f"{path}/" if path else ""
+        names = (*self._texts, "instance/service-accounts/default")
+        steps = {name.removeprefix(below).partition("/")[:2] for name in names if name.startswith(below)}
+        return "".join(f"{step}{slash}\n" for step, slash in sorted(steps))
 
     def _account_answer(self, request: Request, what: str) -> Response:
         if what == "token":

@@ -119,10 +119,11 @@ class Session:
         row = self._db.execute("SELECT * FROM buckets WHERE name = ?", (name,)).fetchone()
         return _bucket(row) if row else None
 
-    def buckets(self, project: str, prefix: str, after: str, limit: int) -> list[Bucket]:
-        """A project's buckets in the order of their names."""
+    def buckets(self, project: str | None, prefix: str, after: str, limit: int) -> list[Bucket]:
+        """A project's buckets, or those of all projects, in the order of their names."""
         rows = self._db.execute(
-            "SELECT * FROM buckets WHERE project = ? AND name > ? AND substr(name, 1, ?) = ? ORDER BY name LIMIT ?",
+            "SELECT * FROM buckets WHERE project = coalesce(?, project) AND name > ? AND substr(name, 1, ?) = ? "
+            "ORDER BY name LIMIT ?",
             (project, after, len(prefix), prefix, limit),
         )
         return [_bucket(row) for row in rows]

@@ -57,8 +57,8 @@ class Store:
         preconditions.check(found, reading=True)
         return found
 
-    def buckets(self, project: str, *, prefix: str = "", after: str = "", limit: int = 1000) -> list[Bucket]:
-        """A project's buckets in the order of their names."""
+    def buckets(self, project: str | None, *, prefix: str = "", after: str = "", limit: int = 1000) -> list[Bucket]:
+        """A project's buckets, or those of all projects, in the order of their names."""
         with self.index.reading() as session:
             return session.buckets(project, prefix, after, limit)
 
