@@ -70,7 +70,8 @@ class Crew:
     def _start(self, work: Work) -> list[_Process]:
         """A process for each socket, all of them ready."""
         started = [self._fork(work, number) for number in range(len(self._sockets))]
-        if not all(map(_is_ready, started)):
+        are_ready = [_is_ready(process) for process in started]
+        if not all(are_ready):
             self._stop([process.pid for process in started])
             raise PlaceError("a server process ended before it could serve", hint="the log above says why")
         return started
@@ -100,7 +101,9 @@ class Crew:
                 self._say("a process ended", process=process.number, code=code, status=500)
                 if time.monotonic() - process.since < SOON_S:
                     raise PlaceError(f"server processes end as soon as they start (code {code})", hint="see the log")
-                self._processes.append(self._fork(work, process.number))
+                fresh = self._fork(work, process.number)
+                self._processes.append(fresh)
+                _is_ready(fresh)  # if it is not, its end is told of next
 
     def _fork(self, work: Work, number: int) -> _Process:
         told_ready, tell_ready = os.pipe()
