@@ -18,6 +18,7 @@ SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 SMALL = (
     "model.family=encoder", "model.max_tokens=32", "data.fraction=0.4", "training.epochs=3", "training.batch_size=16",
     "training.learning_rate=0.003", "training.evaluate_every=8", "training.log_every=1",
+    "training.baseline=false", "training.export=false",
 )  # fmt: skip
 CHANGES = frozenset({"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir"})
 _nursery = multiprocessing.get_context("forkserver")

@@ -13,6 +13,7 @@ Checkpoints = Callable[[str], Path]
 SMALL = (
     "model.family=fewshot", "model.max_tokens=32", "model.tuning_steps=30", "data.fraction=0.3",
     "training.batch_size=16", "training.learning_rate=0.003", "training.log_every=1",
+    "training.baseline=false", "training.export=false",
 )  # fmt: skip
 
 
