@@ -132,7 +132,7 @@ def test_every_view_fits_a_phone_and_says_something(page: Any, rehearsal: Rehear
         page.locator(f"nav a[href='#{view}'][aria-current]").wait_for()
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, view
         assert page.locator("main").inner_text().strip(), view
-    page.get_by_label("Method").fill("CreateCustomJob")
+    page.get_by_label("Method").fill("GetCustomJob")
     page.get_by_text("1 of ").wait_for()
     assert "partly" in page.get_by_role("row").filter(has_text="CreateCustomJob").inner_text()
     page.goto(f"{rehearsal.address}/#clients")

@@ -16,6 +16,7 @@ import pytest
 from tagline import registry, trackers
 from tagline.columns import complete
 from tagline.errors import Interrupted
+from tagline.metrics import REPORT_FORMAT
 from tagline.runs import Run
 from tagline.trackers import Point, Tracker, parameters, shown, tracked
 
@@ -23,7 +24,7 @@ Event = dict[str, Any]
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 LABELS = ("billing", "C++", "C#", "50% off?", "a/b", "/a", "a//b", "a/", ".", "..", "日本語", "x" * 300)
 REPORT = {
-    "format": 2,
+    "format": REPORT_FORMAT,
     "test": {
         "rows": 12, "accuracy": 0.75, "mcc": None,
         "per_label": {label: {"f1": number / 16, "support": 1} for number, label in enumerate(LABELS)},

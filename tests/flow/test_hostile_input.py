@@ -108,7 +108,7 @@ def test_a_bad_row_is_named_by_file_and_line_and_may_be_skipped(
 ) -> None:
     content, line, reason = BAD_ROWS[name]
     make(tmp_path, name, content)
-    for arguments in (["check", name], ["train", name], ["predict", str(bundle), "--input", name, "--output", "o.csv"]):
+    for arguments in (["check", name], ["train", name], ["predict", str(bundle), "--input", name]):
         code, _, err = command(*arguments)
         assert code == 3
         assert f"  {name}:{line}: " in err
@@ -119,6 +119,12 @@ def test_a_bad_row_is_named_by_file_and_line_and_may_be_skipped(
     assert f"1 row skipped: {name}:{line}: " in err
     assert "ready to train" in out
     assert [path.name for path in tmp_path.iterdir()] == [name], "nothing else was written"
+    code, _, err = command("predict", str(bundle), "--input", name, "--output", "o.csv")
+    assert code == 0
+    assert "1 rows could not be read: o.csv.bad.jsonl says where and why" in err
+    listed = json.loads((tmp_path / "o.csv.bad.jsonl").read_text())
+    assert (listed["file"], listed["line"]) == (name, line)
+    assert reason in listed["reason"]
 
 
 FINE: dict[str, str | bytes] = {

@@ -125,7 +125,7 @@ def flaky(word: str, mark: str) -> str:
 
 @dsl.pipeline(name="inner")
 def inner(word: str) -> str:
-    return flaky(word=word, mark="/gcs/root/tried").set_retry(num_retries=1, backoff_duration="0s").output
+    return flaky(word=word, mark="/gcs/pipes/tried").set_retry(num_retries=1, backoff_duration="0s").output
 
 
 @dsl.pipeline(name="wide")
@@ -136,7 +136,7 @@ def wide(which: str = "left"):
         left = inner(word="from the left")
     with dsl.Else(name="right"):
         right = inner(word="from the right")
-    there = dsl.importer(artifact_uri="gs://root/there.txt", artifact_class=Dataset, metadata={"kind": "imported"})
+    there = dsl.importer(artifact_uri="gs://pipes/there.txt", artifact_class=Dataset, metadata={"kind": "imported"})
     word = dsl.OneOf(left.output, right.output)
     join(parts=dsl.Collected(written.outputs["part"]), more=there.output, word=word)
 
@@ -170,7 +170,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Any], dict[s
 @pytest.fixture(scope="module")
 def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rehearsal]:
     with rehearsing(tmp_path_factory.mktemp("rehearsal") / "here", "--grace", "1") as found:
-        (found.directory / "buckets" / "root").mkdir()
+        (found.directory / "buckets" / "pipes").mkdir()
         yield found
         assert found.processes() == set()
         assert not list((found.directory / "jobs").glob("*/*/environment"))
@@ -178,7 +178,7 @@ def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rehearsal]:
 
 def pipeline_job(spec: dict[str, Any] | None, **parameters: Any) -> dict[str, Any]:
     """A pipeline job's JSON."""
-    config = {"gcsOutputDirectory": "gs://root/out", "parameterValues": parameters}
+    config = {"gcsOutputDirectory": "gs://pipes/out", "parameterValues": parameters}
     return {"runtimeConfig": config, **({"pipelineSpec": spec} if spec else {})}
 
 
@@ -212,7 +212,7 @@ def test_a_pipeline_by_googles_client(rehearsal: Rehearsal, compiled: Any) -> No
     assert tasks["add"]["execution"]["metadata"] == {"input:numbers": [2, 4], "output:Output": 6}
     assert tasks["box"]["parentTaskId"] == tasks["condition-2"]["taskId"]
     (model,) = tasks["train"]["outputs"]["model"]["artifacts"]
-    assert model["uri"] == f"gs://root/out/the-first/{tasks['train']['taskId']}/model"
+    assert model["uri"] == f"gs://pipes/out/the-first/{tasks['train']['taskId']}/model"
     assert (rehearsal.directory / "buckets" / model["uri"].removeprefix("gs://")).read_text() == "ROW\nROW\n"
     (metrics,) = tasks["train"]["outputs"]["metrics"]["artifacts"]
     assert (metrics["schemaTitle"], metrics["metadata"]) == ("system.Metrics", {"accuracy": 0.5})
@@ -224,7 +224,7 @@ def test_a_pipeline_by_googles_client(rehearsal: Rehearsal, compiled: Any) -> No
 
 
 def test_loops_branches_importers_retries_and_pipelines_in_pipelines(rehearsal: Rehearsal, compiled: Any) -> None:
-    (rehearsal.directory / "buckets" / "root" / "there.txt").write_text("three")
+    (rehearsal.directory / "buckets" / "pipes" / "there.txt").write_text("three")
     job = rehearsal.wait(submit(rehearsal, pipeline_job(compiled(wide))), *ENDED)
     assert job["state"] == "PIPELINE_STATE_SUCCEEDED", job["error"]
     tasks = tasks_of(job)
@@ -237,8 +237,8 @@ def test_loops_branches_importers_retries_and_pipelines_in_pipelines(rehearsal: 
 
 
 def test_both_failure_policies(rehearsal: Rehearsal) -> None:
-    go = rehearsal.directory / "buckets" / "root" / "go"
-    commands = {"fail": "exit 1", "wait": "until [ -e /gcs/root/go ]; do sleep 0.02; done", "last": "true"}
+    go = rehearsal.directory / "buckets" / "pipes" / "go"
+    commands = {"fail": "exit 1", "wait": "until [ -e /gcs/pipes/go ]; do sleep 0.02; done", "last": "true"}
     spec = {
         "schemaVersion": "2.1.0", "pipelineInfo": {"name": "policies"},
         "components": {name: {"executorLabel": name} for name in commands},
@@ -266,9 +266,9 @@ def test_both_failure_policies(rehearsal: Rehearsal) -> None:
 
 
 def test_a_failure_has_a_name_and_the_exit_handler_runs(rehearsal: Rehearsal, compiled: Any) -> None:
-    template = rehearsal.directory / "buckets" / "root" / "breaks.yaml"
+    template = rehearsal.directory / "buckets" / "pipes" / "breaks.yaml"
     template.write_text(yaml.safe_dump(compiled(breaks)))
-    name = submit(rehearsal, {**pipeline_job(None, word="everything"), "templateUri": "gs://root/breaks.yaml"})
+    name = submit(rehearsal, {**pipeline_job(None, word="everything"), "templateUri": "gs://pipes/breaks.yaml"})
     job = rehearsal.wait(name, *ENDED)
     assert job["state"] == "PIPELINE_STATE_FAILED"
     assert job["error"]["message"].startswith("The DAG failed because some tasks failed. The failed tasks are: [fail].")
@@ -331,13 +331,13 @@ def test_what_is_refused(rehearsal: Rehearsal, compiled: Any) -> None:
         "NOT_FOUND", root,
     )  # fmt: skip
     assert refused(pipeline_job(good), "?pipelineJobId=Not_an_id") == ("INVALID_ARGUMENT", "pipeline_job_id")
-    assert refused({**pipeline_job(None), "templateUri": "gs://root/no.yaml"}) == (
+    assert refused({**pipeline_job(None), "templateUri": "gs://pipes/no.yaml"}) == (
         "NOT_FOUND", "pipeline_job.template_uri",
     )  # fmt: skip
     assert refused({**pipeline_job(None), "templateUri": "https://registry/x"})[0] == "UNIMPLEMENTED"
     for number, text in enumerate(("- a list", "{not: closed", "root: 2026-01-01\n")):
-        (rehearsal.directory / "buckets" / "root" / f"{number}.yaml").write_text(text)
-        template = {**pipeline_job(None), "templateUri": f"gs://root/{number}.yaml"}
+        (rehearsal.directory / "buckets" / "pipes" / f"{number}.yaml").write_text(text)
+        template = {**pipeline_job(None), "templateUri": f"gs://pipes/{number}.yaml"}
         assert refused(template)[0] == "INVALID_ARGUMENT"
     circle = {
         name: {"componentRef": {"name": "comp-add"}, "dependentTasks": [other]}

@@ -14,6 +14,7 @@ import pytest
 import tagline as library
 from tagline import cli, devices, report
 from tagline.runs import Run, list_runs
+from tagline.storage import files_below
 
 ROWS = [("where is my parcel", "delivery"), ("you charged me twice", "billing")]
 CSV = "text,label\n" + "".join(f"{text} number {i},{label}\n" for i in range(30) for text, label in ROWS)
@@ -256,7 +257,8 @@ def test_the_same_command_gives_the_same_bundle_to_the_byte(train: Train, place:
     for _ in range(2):
         assert train("model.dropout=0.1")[0] == 0
     first, second = (
-        {path.name: path.read_bytes() for path in run.bundle.iterdir()} for run in list_runs(place / "runs")
+        {path.relative_to(run.bundle): path.read_bytes() for path in files_below(run.bundle)}
+        for run in list_runs(place / "runs")
     )
     assert first == second
 
