@@ -134,7 +134,7 @@ def test_every_view_fits_a_phone_and_says_something(page: Any, rehearsal: Rehear
         assert page.locator("main").inner_text().strip(), view
     page.get_by_label("Method").fill("GetCustomJob")
     page.get_by_text("1 of ").wait_for()
-    assert "partly" in page.get_by_role("row").filter(has_text="CreateCustomJob").inner_text()
+    assert "played" in page.get_by_role("row").filter(has_text="GetCustomJob").inner_text()
     page.goto(f"{rehearsal.address}/#clients")
     page.get_by_text(f"STORAGE_EMULATOR_HOST=http://localhost:{rehearsal.address.rpartition(':')[2]}").wait_for()
 

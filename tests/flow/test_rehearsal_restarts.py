@@ -38,7 +38,7 @@ def pipeline(rehearsal: Rehearsal) -> str:
         "components": {"comp-sleep": {"executorLabel": "exec-sleep"}},
         "deploymentSpec": {"executors": {"exec-sleep": {"container": {"image": IMAGE, "command": ["sleep", "60"]}}}},
     }  # fmt: skip
-    job = {"pipelineSpec": spec, "runtimeConfig": {"gcsOutputDirectory": "gs://root/out"}}
+    job = {"pipelineSpec": spec, "runtimeConfig": {"gcsOutputDirectory": "gs://pipes/out"}}
     return created(rehearsal, "pipelineJobs", job)
 
 
@@ -55,7 +55,7 @@ def tasks_of(rehearsal: Rehearsal, name: str) -> list[dict[str, Any]]:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount the buckets at /gcs")
 def test_what_ran_has_failed_and_what_had_not_begun_begins(tmp_path: Path) -> None:
     with rehearsing(tmp_path / "here", "--at-once", "2") as first:
-        (first.directory / "buckets" / "root").mkdir()
+        (first.directory / "buckets" / "pipes").mkdir()
         played = pipeline(first)
         until(lambda: [t["state"] for t in tasks_of(first, played)] == ["RUNNING"], "a task that runs")
         tuned = tuning(first, SLEEP, trials=3, parallel=2)
