@@ -89,7 +89,6 @@ class Served:
 
     def __init__(self, bundle: Bundle, *, threads: int) -> None:
         self.manifest = bundle.manifest
-        self.threads = threads
         self.predictor = Predictor.of(bundle, threads=threads)
         text = ("a first text", "a second text") if self.predictor.pair else "a text"
         self.predictor.predict([text])  # the first answer takes longest: it is nobody's

@@ -1,4 +1,4 @@
-"""A path read, written and listed so that a file is there whole or not at all."""
+"""A path, or a gs:// address that is read: written and listed so that a file is there whole or not at all."""
 
 import errno
 import fcntl

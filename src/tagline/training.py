@@ -451,22 +451,28 @@ class _Attempt:
     def _in_best_form(
         self, directory: Path, layer: DecisionLayer, warnings: list[str]
     ) -> tuple[Scorer, Scores, Forms]:  # fmt: skip
-        """What was saved, in the form that will predict, and its scores of the test rows."""
-        test = self.data.splits["test"]
+        """What was saved, in the form that will predict, and its scores of the test rows.
+
+        Other forms are checked on those rows; where there are none, on the validation rows.
+        """
+        test, validation = self.data.splits["test"], self.data.splits["validation"]
+        rows = test if len(test) else validation
         own = load_classifier(self.family, directory)
-        raw = scored(own, test.texts, labels=len(layer.labels))
+        raw = scored(own, rows.texts, labels=len(layer.labels))
         forms = Forms()
-        if self.spec.training.export and own.uses_device and isinstance(own, Portable) and len(test):
+        if self.spec.training.export and own.uses_device and isinstance(own, Portable):
             answers = layer.answers(raw)
-            measured = Measured(test.texts, test.targets, answers.chosen, answers.scores)
+            measured = Measured(rows.texts, rows.targets, answers.chosen, answers.scores)
             try:
+                if not len(rows):
+                    raise RunError("there is no row to check another form with")
                 forms = add_forms(own, directory, to="onnx", family=self.family, layer=layer, measured=measured)
             except TaglineError as error:
                 storage.remove_directory(directory / compiled.DIRECTORY)
                 warnings.append(f"the bundle needs torch to predict: {error.message}")
-        if not forms.runtime:
-            return own, raw, forms
-        return forms.scorers[forms.runtime], forms.scores[forms.runtime], forms
+        if forms.runtime:
+            return forms.scorers[forms.runtime], forms.scores[forms.runtime][: len(test)], forms
+        return own, raw[: len(test)], forms
 
     def _refitted(self) -> Classifier:
         """The model that won, learned again with the validation rows too: they have done their work by now."""

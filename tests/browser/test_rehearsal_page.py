@@ -8,8 +8,6 @@ from urllib.parse import quote
 
 import pytest
 
-pytest.importorskip("google.cloud.aiplatform_v1")
-
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from rehearsing import Rehearsal, custom_job, python, rehearsing
 

@@ -16,6 +16,9 @@ from tagline import exporting
 from tagline.bundle import Bundle, load_classifier
 from tagline.compiled import FILES, Compiled, Precision
 from tagline.errors import BundleError, RunError, SpecError
+from tagline.exports.onnx import Onnx
+from tagline.models.encoder import Encoder, EncoderOptions
+from tagline.spec import Training
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from bare import run_bare
@@ -102,6 +105,31 @@ def test_attention_becomes_one_operation(tmp_path: Path, checkpoint: Callable[[s
         kinds = {node.op_type for node in onnx.load(run.bundle / "onnx" / name).graph.node}
         assert {fused, "SkipLayerNormalization", "BiasGelu"} <= kinds
         assert "Softmax" not in kinds
+
+
+@pytest.mark.parametrize("kind", ["roberta", "deberta-v2", "modernbert", "distilbert", "mpnet"])
+def test_every_architecture_has_its_forms(kind: str, tmp_path: Path, checkpoint: Callable[[str], Path]) -> None:
+    options = EncoderOptions(pretrained=str(checkpoint(kind)), max_tokens=24)
+    model = Encoder.create(options, training=Training(), task="single", labels=["a", "b", "c"], pair=False)
+    model.save(tmp_path)
+    Onnx().write(model, tmp_path, family="encoder")
+    own = model.scores(TEXTS)
+    assert Compiled(tmp_path, "encoder", "float32").scores(TEXTS) == pytest.approx(own, abs=1e-4)
+    assert Compiled(tmp_path, "encoder", "int8").scores(TEXTS) == pytest.approx(own, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("shares", "rows"), [(("data.test_share=0",), True), (("data.test_share=0", "data.validation_share=0"), False)]
+)
+def test_without_test_rows_forms_are_checked_on_others_or_not_made(
+    shares: tuple[str, ...], rows: bool, tmp_path: Path
+) -> None:
+    small = ("model.family=lstm", "model.hidden=8", "model.max_tokens=24", "data.fraction=0.2", "training.epochs=1")
+    run = tagline.train(SUPPORT / "messages.csv", *small, *shares, "training.baseline=false", runs=tmp_path)
+    warnings = [event["message"] for event in run.events() if event["event"] == "warning"]
+    assert any("no row to check another form with" in message for message in warnings) is not rows
+    assert bool(Bundle.load(run.bundle).manifest.exports) is rows
+    assert run.predictions() == []
 
 
 def test_what_cannot_be_exported_or_checked_is_said_and_the_bundle_stays(tmp_path: Path) -> None:

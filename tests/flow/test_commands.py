@@ -288,7 +288,7 @@ def test_on_a_terminal_there_is_a_bar_and_elsewhere_plain_lines(tmp_path: Path) 
 def test_predict_killed_goes_on_without_losing_or_repeating_a_row(
     tagline: Command, place: Path, tmp_path: Path
 ) -> None:
-    rows = 6 * batch.ROWS_A_PART
+    rows = 12 * batch.ROWS_A_PART
     source, output = tmp_path / "in.csv", tmp_path / "out.csv"
     source.write_text("id,message\n" + "".join(f"{n},where is parcel {n % 1000}\n" for n in range(rows)))
     bundle = next((place / "messages.csv").glob("*/bundle"))

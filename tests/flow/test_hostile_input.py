@@ -121,7 +121,7 @@ def test_a_bad_row_is_named_by_file_and_line_and_may_be_skipped(
     assert [path.name for path in tmp_path.iterdir()] == [name], "nothing else was written"
     code, _, err = command("predict", str(bundle), "--input", name, "--output", "o.csv")
     assert code == 0
-    assert "1 rows could not be read: o.csv.bad.jsonl says where and why" in err
+    assert "1 row could not be read: o.csv.bad.jsonl says where and why" in err
     listed = json.loads((tmp_path / "o.csv.bad.jsonl").read_text())
     assert (listed["file"], listed["line"]) == (name, line)
     assert reason in listed["reason"]

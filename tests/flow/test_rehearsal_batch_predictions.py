@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("google.cloud.aiplatform_v1")
-
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from rehearsing import PARENT, Rehearsal, custom_job, python, rehearsing, until
 from serving_models import IMAGE, MACHINE, container, upload

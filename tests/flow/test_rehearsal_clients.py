@@ -13,8 +13,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("google.cloud.aiplatform_v1")
-
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from rehearsing import IMAGE, PARENT, Rehearsal, custom_job, python, rehearsing, until
 
@@ -117,7 +115,6 @@ def test_a_training_job_of_a_container_that_fails(aiplatform: Any, rehearsal: Re
 def test_a_script_becomes_a_job(
     aiplatform: Any, rehearsal: Rehearsal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
-    pytest.importorskip("tagline.rehearsal.cloud_storage", reason="Cloud Storage is not played yet")
     from google.auth.credentials import AnonymousCredentials
     from google.cloud import storage
 

@@ -7,10 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-pytest.importorskip("google.cloud.aiplatform_v1")
-
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from bare import run_bare
 from rehearsing import PARENT, custom_job, python, rehearsing

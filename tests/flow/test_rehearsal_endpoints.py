@@ -15,8 +15,6 @@ import pytest
 import tagline
 from tagline.rehearsal import containers
 
-pytest.importorskip("google.cloud.aiplatform_v1")
-
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from rehearsing import PARENT, Rehearsal, rehearsing
 from serving_models import IMAGE, MACHINE, SERVER, container, deploy, done, endpoint, upload

@@ -10,10 +10,6 @@ from typing import Any, List  # noqa: UP035
 
 import pytest
 
-pytest.importorskip("google.cloud.aiplatform_v1")
-pytest.importorskip("kfp")
-pytest.importorskip("yaml")
-
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import yaml
 from kfp import compiler, dsl

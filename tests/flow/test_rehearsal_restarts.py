@@ -7,9 +7,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("google.cloud.aiplatform_v1")
-pytest.importorskip("optuna")
-
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from rehearsing import IMAGE, PARENT, Rehearsal, python, rehearsing, until
 

@@ -8,9 +8,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("google.cloud.aiplatform_v1")
-pytest.importorskip("optuna")
-
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from rehearsing import IMAGE, PARENT, Rehearsal, python, rehearsing, until
 
@@ -81,7 +78,6 @@ def score(trial: dict[str, Any]) -> float:
 def test_the_high_level_package_and_hypertune(
     rehearsal: Rehearsal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:  # fmt: skip
-    pytest.importorskip("hypertune")
     from google.auth.credentials import AnonymousCredentials
     from google.cloud import aiplatform
     from google.cloud.aiplatform import hyperparameter_tuning as hpt

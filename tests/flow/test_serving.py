@@ -181,11 +181,14 @@ def test_a_new_bundle_takes_the_place_of_the_old_one_and_nobody_notices(
         shutil.copytree(runs["multi"].bundle, place)
         server.process.send_signal(signal.SIGHUP)
         server.wait_for_log('"reloaded"')
-        while not all("multi" in each[-1:] for each in kinds) and not any(task.done() for task in asking):
-            pass
+        for _ in range(1200):
+            if all("multi" in each[-1:] for each in kinds) or any(task.done() for task in asking):
+                break
+            time.sleep(0.05)
         is_over.set()
         for task in asking:
             task.result()
+        assert all("multi" in each[-1:] for each in kinds)
         assert server.stop() == 0
 
 
@@ -207,9 +210,11 @@ def test_processes_go_when_their_parent_is_killed(runs: dict[str, tagline.Run]) 
     with serving(runs["single"].bundle, "--workers", "2") as server:
         children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children").read_text().split()
         server.process.kill()
-        for pid in children:
-            while is_alive(pid):
-                time.sleep(0.05)
+        for _ in range(1200):
+            if not any(map(is_alive, children)):
+                break
+            time.sleep(0.05)
+        assert not any(map(is_alive, children))
 
 
 def is_alive(pid: str) -> bool:

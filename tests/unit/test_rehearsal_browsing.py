@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-pytest.importorskip("google.cloud.aiplatform_v1")
-
 from tagline.rehearsal.browsing import Browsing, machines
 from tagline.rehearsal.cloud_storage.store import Store
 from tagline.rehearsal.messages import fill, v1

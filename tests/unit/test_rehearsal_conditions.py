@@ -5,8 +5,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("google.cloud.aiplatform_v1")
-
 from tagline.rehearsal import conditions, pipeline_specs, placeholders
 from tagline.rehearsal.problems import Problem
 

@@ -4,8 +4,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("google.cloud.aiplatform_v1")
-
 from tagline.rehearsal.filters import parse
 from tagline.rehearsal.problems import Problem
 

@@ -4,8 +4,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("google.cloud.aiplatform_v1")
-
 from tagline.rehearsal import methods, services
 from tagline.rehearsal.messages import message_class, v1
 from tagline.rehearsal.methods import Rule, table

@@ -4,8 +4,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("google.cloud.aiplatform_v1")
-
 from tagline.rehearsal import refusals
 from tagline.rehearsal.machines import misfit
 from tagline.rehearsal.messages import fill, v1

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("google.cloud.aiplatform_v1")
-
 from tagline.rehearsal import servers
 from tagline.rehearsal.messages import v1
 from tagline.rehearsal.methods import table

@@ -6,9 +6,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("google.cloud.aiplatform_v1")
-pytest.importorskip("optuna")
-
 from tagline.rehearsal import measurements, parameters
 from tagline.rehearsal.measurements import MetricFile
 from tagline.rehearsal.messages import fill, v1

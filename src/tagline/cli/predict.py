@@ -78,7 +78,8 @@ def _answer_file(
         return
     console.say(f"wrote {output}: {event['rows']:,} rows")
     if event["bad_rows"]:
-        console.say(f"{event['bad_rows']:,} rows could not be read: {event['bad_rows_in']} says where and why")
+        rows = "1 row" if event["bad_rows"] == 1 else f"{event['bad_rows']:,} rows"
+        console.say(f"{rows} could not be read: {event['bad_rows_in']} says where and why")
 
 
 def _answer(bundle: "Bundle", texts: list[str] | None, *, sets: float | None, as_json: bool) -> None:

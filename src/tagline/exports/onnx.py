@@ -97,18 +97,20 @@ def _fused(
 ) -> None:
     """Make one operation of the many that attention, normalisation and activation consist of.
 
-    They are found by their pattern: where that led to another result, the graph stays as it was.
+    They are found by their pattern: where that led to another result, or nowhere, the graph stays as it was.
     """
     from onnxruntime import InferenceSession
     from onnxruntime.transformers import optimizer
 
     fused = path.with_suffix(".fused")
-    found = optimizer.optimize_model(str(path), "bert", num_heads=num_heads, hidden_size=hidden_size, opt_level=0)
-    found.save_model_to_file(str(fused))
     try:
+        found = optimizer.optimize_model(str(path), "bert", num_heads=num_heads, hidden_size=hidden_size, opt_level=0)
+        found.save_model_to_file(str(fused))
         logits = InferenceSession(str(fused), providers=["CPUExecutionProvider"]).run(None, dict(inputs))[0]
         if np.abs(logits - expected).max() < CLOSE:
             fused.replace(path)
+    except Exception:  # noqa: S110 - of an architecture that its patterns do not foresee: the graph stays, and is slower
+        pass
     finally:
         fused.unlink(missing_ok=True)
 

@@ -33,7 +33,7 @@ class EncoderOptions(Section):
 
     family: Literal["encoder"] = Field("encoder", description="a pretrained transformer, fine-tuned")
     pretrained: str = Field(
-        "minilm", min_length=1, description="packaged, offline; or a name on the Hugging Face hub, or a directory"
+        "minilm", min_length=1, description="packaged, offline; or a name on the Hugging Face hub, a directory, gs://"
     )
     head: Literal["linear", "lstm"] = Field(
         "linear", description='what makes scores of the encoder\'s states; or "lstm": one that reads all of them'
