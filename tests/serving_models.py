@@ -38,6 +38,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 return self.answer(200, b"[1]")
             if one.get("wait"):
                 time.sleep(one["wait"])
+            while "until" in one and not os.path.exists(one["until"]):
+                time.sleep(0.02)
             found.append({"text": one.get("text"), **about})
         self.answer(200, {"predictions": found})
     def log_message(self, *_):
