@@ -45,6 +45,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *_):
         pass
 print("serving", flush=True)
+http.server.ThreadingHTTPServer.request_queue_size = 200
 http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["AIP_HTTP_PORT"])), Handler).serve_forever()
 """
 

@@ -43,7 +43,7 @@ class _Evening:
         from tagline.rehearsal.jobs import JobQueue
         from tagline.rehearsal.metadata_server import MetadataServer
         from tagline.rehearsal.page import Page
-        from tagline.rehearsal.replicas import end_leftovers
+        from tagline.rehearsal.programs import end_leftovers
         from tagline.rehearsal.stage import Stage
 
         self.settings = settings
