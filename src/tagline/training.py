@@ -99,7 +99,7 @@ def start(spec: Spec, *, runs: Path, command: str, job: str = "") -> Iterator[Ev
     data = dataset.load(spec.data)
     metrics.check_monitor(spec.training.monitor, data.task)
     gates.check_names(spec.gates, task=data.task, labels=data.labels)
-    findings = _examined(data)
+    findings = insist_on_sound(data)
     given = [_new_model(spec, data, spec.model)]
     lock = locks.lock_of(spec, data, command=command, job=job)
     _check_same_data(data, here.share(lock))
@@ -126,7 +126,7 @@ def go_on(run: Run) -> Iterator[Event]:
         hint = "put it back as it was, or start anew: tagline train " + str(run.directory / "spec.toml")
         raise RunError(f"the data ({files}) has changed since run {run.name} was started", hint=hint)
     with nullcontext(run) if here.is_main else _scratch(spec, lock) as own:
-        yield from trackers.tracked(_attempt(own, spec, data, _examined(data)), run=own, trackers=chosen)
+        yield from trackers.tracked(_attempt(own, spec, data, insist_on_sound(data)), run=own, trackers=chosen)
 
 
 def _begun(runs: Path, job: str, spec: Spec) -> tuple[Run | None, bool]:
@@ -205,7 +205,7 @@ def unused_settings(training: Training, family: str) -> list[str]:
     ]
 
 
-def _examined(data: Dataset) -> list[Finding]:
+def insist_on_sound(data: Dataset) -> list[Finding]:
     """The checks' findings; errors among them stop the run before it begins."""
     findings = checks.examine(data)
     errors = [f"  {finding.message}: {finding.advice}" for finding in findings if finding.severity == "error"]
