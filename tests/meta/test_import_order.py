@@ -10,7 +10,8 @@ SRC = Path(__file__).parents[2] / "src" / "tagline"
 
 ORDER = (
     "errors", "registry", "processes", "spec", "gcp", "storage", "devices", "workers", "cluster", "encoding", "readers",
-    "splits", "texts", "dataset", "columns", "unlabelled", "near_duplicates", "checks", "tokens", "batches", "models",
+    "splits", "texts", "dataset", "columns", "unlabelled", "near_duplicates", "checks",
+    "tracebacks", "remedies", "failures", "tokens", "batches", "models",
     "language_models", "metrics", "intervals", "calibration", "decisions", "words", "compiled", "bundle", "predictor",
     "tables", "batch", "baselines", "wire", "wheels", "images", "exports", "label_errors", "mistakes", "held_out",
     "slices", "gates", "advice", "report", "cards", "exporting", "packing", "charts", "evaluation", "runs", "pages",
