@@ -256,18 +256,16 @@ class _Log:
             if len(replica.readers) >= MOST_READERS:
                 replica.readers.pop(next(iter(replica.readers)))
             reader = replica.readers[process] = Reader()
-        before = reader.traceback
         belongs = reader.read(text)
-        if reader.traceback is not None and reader.traceback is not before:
-            self._keep(replica, reader.traceback, time)
+        if traceback := reader.take():
+            self._keep(replica, traceback, time)
         if reader.is_idle:
             del replica.readers[process]
         return belongs
 
     def _keep(self, replica: _Replica, traceback: Traceback, time: str) -> None:
-        if not any(incident.traceback is traceback for incident in replica.incidents.values()):
-            key = f"traceback {''.join(traceback.exceptions[:1])}"
-            replica.add(key, self._incident(replica, time, traceback=traceback))
+        key = f"traceback {''.join(traceback.exceptions[:1])}"
+        replica.add(key, self._incident(replica, time, traceback=traceback))
 
     def _incident(self, replica: _Replica, time: str, **more: Any) -> _Incident:
         self._order += 1

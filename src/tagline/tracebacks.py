@@ -12,8 +12,8 @@ INSIDE = re.compile(r"-- Process \d+ terminated with the following error:$")
 """What torch writes between an error and the one in another process that it came of."""
 IGNORED = re.compile(r"^Exception ignored in|^--- Logging error ---")
 """What Python writes before tracebacks of errors that ended nothing."""
-GROUP = re.compile(r"^\s*[+|][-+ |]*(?:\d+ -+$)?")
-"""What stands before the lines of an exception group."""
+GROUP = re.compile(r"^\s*(?:\| ?)+|^\s*\+[-+ .\d]*$")
+"""What stands before the lines of an exception group, and between its exceptions."""
 FRAME = re.compile(r'^  File ".*", line \d+$')
 """A syntax error of the program itself has no header."""
 
@@ -73,7 +73,8 @@ class Reader:
     """Reads the lines of one process in order, and says which of them belong to a traceback."""
 
     def __init__(self) -> None:
-        self.traceback: Traceback | None = None
+        self._found: Traceback | None = None
+        self._traceback: Traceback | None = None
         """The one that is being read, once its first exception is complete."""
         self._block: Block | None = None
         self._is_group = self._is_ignored = False
@@ -83,7 +84,7 @@ class Reader:
     @property
     def is_idle(self) -> bool:
         """Whether a line that is no header cannot belong to anything."""
-        return self._block is None and self.traceback is None and not self._is_ignored
+        return self._block is None and self._traceback is None and not self._is_ignored
 
     def read(self, line: str) -> bool:
         """Whether this line belongs to a traceback."""
@@ -97,7 +98,7 @@ class Reader:
             self._is_ignored = True
             return True
         self._is_ignored = False
-        if self.traceback is None:
+        if self._traceback is None:
             return False
         if line in FOLLOWS:
             self._link = "follows"
@@ -110,24 +111,30 @@ class Reader:
 
     def end(self) -> Traceback | None:
         """Nothing more comes: the traceback that was being read, be it cut off."""
-        if self._block is not None:
+        if self._block is not None and len(self._block.lines) > 1:
             self._complete(self._block, self._block.exception)
-        found = self.traceback
         self.close()
+        return self.take()
+
+    def take(self) -> Traceback | None:
+        """A traceback whose first exception has been read; lines that are read later may add to it."""
+        found, self._found = self._found, None
         return found
 
     def close(self) -> None:
         """What was read is complete."""
-        self.traceback = self._block = None
+        self._traceback = self._block = None
         self._link, self._is_ignored = "", False
 
     def _begin(self, line: str) -> None:
+        if self._is_group and self._block is not None:
+            self._complete(self._block, self._block.exception)
         self._is_group = "Exception Group " + HEADER in line
         if line == f"Original {HEADER}":  # torch, of an error in a process that loads data
             self._link = "inside"
         elif not self._link:
-            self.traceback = None
-        self._block = Block(GROUP.sub("", line) if self._is_group else line[:WIDTH])
+            self._traceback = None
+        self._block = Block(line.strip(" +|") if self._is_group else line[:WIDTH])
 
     def _inside(self, line: str, block: Block) -> bool:
         if self._is_group:
@@ -144,10 +151,12 @@ class Reader:
         """A group ends with the first line that has no mark; its first exception that is no group says why."""
         if not re.match(r"^\s+[+|]", line):
             self._complete(block, block.exception or block.lines[-1])
-            return self.read(line)
+            return not line.strip()
         said = GROUP.sub("", line)
+        if not said:
+            return True
         block.add(said)
-        if said and said[0].isalpha() and (not block.exception or "ExceptionGroup" in block.exception):
+        if said[0].isalpha() and (not block.exception or "ExceptionGroup" in block.exception):
             block.exception = said
         return True
 
@@ -156,8 +165,8 @@ class Reader:
         self._block, self._is_group = None, False
         if self._is_ignored:
             self._is_ignored = False
-        elif self.traceback is None:
-            self.traceback = Traceback(block)
+        elif self._traceback is None:
+            self._found = self._traceback = Traceback(block)
         else:
-            self.traceback.follow(block, inside=self._link == "inside")
+            self._traceback.follow(block, inside=self._link == "inside")
         self._link = ""
