@@ -4,15 +4,19 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
+from typing import TYPE_CHECKING
 
 from tagline import wheels
+
+if TYPE_CHECKING:
+    from packaging.specifiers import SpecifierSet
 
 SOURCE = "https://docs.cloud.google.com/vertex-ai/docs/training/pre-built-containers"
 """As it was in 2026; the page bears no date."""
 ADDRESS = re.compile(r"(?:us|europe|asia)-docker\.pkg\.dev/vertex-ai/training/(?P<name>[^/:@]+)(?::(?P<tag>[\w.-]+))?")
 SCHEME = re.compile(r"pytorch-(?P<device>gpu|xla|cpu|tpu)\.(?P<torch>\d+-\d+)(?:\.[pc][yp](?P<python>3\d+))?")
 """What Google's names say; one without a Python has 3.7."""
-INSTEAD = 'leave vertex.image empty: an image of our own is built, and kept until something in it changes'
+INSTEAD = 'use our own image: vertex.image = ""'
 
 
 @dataclass(frozen=True)
@@ -94,12 +98,8 @@ def least() -> tuple[str, str]:
     from packaging.specifiers import SpecifierSet
 
     python = SpecifierSet(wheels.distribution().metadata["Requires-Python"])
-    torch = next(need.specifier for need in wheels.requirements("train") if need.name == "torch")
-    return _lowest(python), _lowest(torch)
+    return _lowest(python), _lowest(wheels.asked("torch"))
 
 
-def _lowest(specifiers: "object") -> str:
-    from packaging.specifiers import SpecifierSet
-
-    assert isinstance(specifiers, SpecifierSet)
-    return next(each.version for each in specifiers if each.operator in (">=", "=="))
+def _lowest(versions: "SpecifierSet") -> str:
+    return next(each.version for each in versions if each.operator == ">=")

@@ -12,7 +12,7 @@ ORDER = (
     "errors", "registry", "processes", "spec", "gcp", "storage", "devices", "workers", "cluster", "encoding", "readers",
     "splits", "texts", "dataset", "columns", "unlabelled", "near_duplicates", "checks", "tokens", "batches", "models",
     "language_models", "metrics", "intervals", "calibration", "decisions", "words", "compiled", "bundle", "predictor",
-    "tables", "batch", "baselines", "wire", "wheels", "images", "exports", "label_errors", "mistakes", "held_out",
+    "tables", "batch", "baselines", "wire", "wheels", "prebuilt", "packages", "registries", "builds", "images", "exports", "label_errors", "mistakes", "held_out",
     "slices", "gates", "advice", "report", "cards", "exporting", "packing", "charts", "evaluation", "runs", "pages",
     "comparison", "queueing", "prometheus", "prefork", "server", "locks", "trackers", "training", "learning_curve",
     "rehearsal", "console", "cli",
