@@ -123,6 +123,17 @@ def _asked(
         return answer
 
 
+def token() -> str:
+    """An access token, for those of Google's services that take one as a password: its registries of images."""
+    with errors("Google Cloud"):
+        from google.auth.transport.requests import Request
+
+        held = _credentials()[0]
+        if not held.valid:
+            held.refresh(Request())
+        return str(held.token)
+
+
 def _gcloud_property(section: str, name: str) -> str:
     """A property of gcloud's active configuration, without gcloud."""
     if found := os.environ.get(f"CLOUDSDK_{section}_{name}".upper()):
