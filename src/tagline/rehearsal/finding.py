@@ -22,7 +22,7 @@ from tagline.rehearsal import processes
 FACTS = "rehearsal.json"
 LOCK = "rehearsal.lock"
 OWN_FILES = (FACTS, LOCK, "rehearsal.log", "rehearsal.sqlite", "rehearsal.sqlite-wal", "rehearsal.sqlite-shm")
-OWN_DIRECTORIES = ("buckets", "jobs", "endpoints", "certificates")
+OWN_DIRECTORIES = ("buckets", "jobs", "endpoints", "builds", "certificates")
 PATIENCE_S = 60.0
 
 
