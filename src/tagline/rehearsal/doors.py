@@ -21,7 +21,7 @@ from tagline.rehearsal.connections import Drop
 from tagline.rehearsal.faults import Dropped
 from tagline.rehearsal.messages import message_class
 from tagline.rehearsal.methods import Method
-from tagline.rehearsal.permissions import api_of, permission_of
+from tagline.rehearsal.permissions import api_of, names_of, permission_of
 from tagline.rehearsal.problems import Problem, not_played
 from tagline.rehearsal.services import Played
 from tagline.rehearsal.stage import Stage, report_bug
@@ -68,11 +68,6 @@ class Doors:
                 _, project, *rest = value.split("/")
                 setattr(request, field.name, "/".join(["projects", self.stage.project_id(project), *rest]))
         return request
-
-
-def names_of(method: Method) -> tuple[str, ...]:
-    """What a method is called where faults are asked for: CreateCustomJob, JobService, aiplatform."""
-    return method.name, method.service.rpartition(".")[2], api_of(method)
 
 
 def _call_of(method: Method, request: Any) -> Call:

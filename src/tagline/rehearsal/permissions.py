@@ -1,6 +1,7 @@
 """The permission that a method asks for, by IAM's rule: API, resource, verb."""
 
 import re
+from functools import cache
 
 from tagline.rehearsal.methods import Method
 
@@ -18,11 +19,19 @@ OTHERS = {
 APIS = {"google.cloud.aiplatform.v1.": "aiplatform", "google.logging.v2.": "logging"}
 
 
+@cache
 def api_of(method: Method) -> str:
     """The API that a method belongs to; what all APIs have beside their own is Vertex AI's here."""
     return next((api for package, api in APIS.items() if method.service.startswith(package)), "aiplatform")
 
 
+@cache
+def names_of(method: Method) -> tuple[str, ...]:
+    """What a method is called where faults are asked for: CreateCustomJob, JobService, aiplatform."""
+    return method.name, method.service.rpartition(".")[2], api_of(method)
+
+
+@cache
 def permission_of(method: Method) -> str:
     """CreateCustomJob -> aiplatform.customJobs.create; "" where no rule is known."""
     if method.name in OTHERS:
