@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from tagline.rehearsal import containers
 from tagline.rehearsal.machines import REGIONS
@@ -126,7 +127,7 @@ class ArtifactRegistry:
 
     def get_image(self, asked: Asked) -> Any:
         """One image, by its digest or by one of its tags."""
-        package, _, digest = asked["image"].partition("@")
+        package, _, digest = unquote(asked["image"]).partition("@")
         package, _, tag = package.partition(":")
         for found in self._images(asked):
             name = found["name"].rpartition("/dockerImages/")[2].replace("%2F", "/")
@@ -137,7 +138,7 @@ class ArtifactRegistry:
     def list_tags(self, asked: Asked) -> Any:
         """The tags of an image."""
         self.get(asked)
-        package = asked["package"]
+        package = unquote(asked["package"])
         found = [_tag(asked, one) for one in sorted(self._present(asked), key=lambda one: one.tag)
                  if one.package == package]  # fmt: skip
         return asked.page(found, "tags")
@@ -146,7 +147,7 @@ class ArtifactRegistry:
         """A tag, which names a version."""
         self.get(asked)
         for one in self._present(asked):
-            if (one.package, one.tag) == (asked["package"], asked["tag"]):
+            if (one.package, one.tag) == (unquote(asked["package"]), asked["tag"]):
                 return _tag(asked, one)
         raise Problem("NOT_FOUND", "Requested entity was not found.")
 
