@@ -208,9 +208,9 @@ class Experiments:
             execution = self._there(request.execution).name
             rows = []
             for number, given in enumerate(request.events):
-                if not given.type:
+                if not given.type_:
                     raise invalid(f"events[{number}].type", "Required field is not set: type.")
-                event = v1.Event(execution=execution, artifact=self._there(given.artifact).name, type=given.type)
+                event = v1.Event(execution=execution, artifact=self._there(given.artifact).name, type_=given.type_)
                 event.labels.update(given.labels)
                 event.event_time.GetCurrentTime()
                 rows.append((execution, event.artifact, event.SerializeToString()))
