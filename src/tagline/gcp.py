@@ -5,12 +5,13 @@ import configparser
 import os
 import re
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tagline.errors import Conflict, DataError, PlaceError, SpecError, first_line
 
@@ -20,6 +21,7 @@ REHEARSAL, TOKEN = "REHEARSAL_ADDRESS", "REHEARSAL_TOKEN"
 REHEARSED_PROJECT = "rehearsal"
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 PATIENCE_S = 60.0
+INSTALL = 'pip install "tagline[vertex]"'
 QUOTA_HINT = "ask for more on the page of quotas in the Cloud console, or name another region or accelerator"
 ROLES = {
     "storage.": "roles/storage.objectUser",
@@ -38,6 +40,7 @@ RETRIED_S = 120.0
 """How long a request is tried again while the network or the service is away."""
 WRITER, UNFINISHED = "tagline-writer", ".tagline-part-"
 """What each upload is known by; and how the objects are named that a large one is put together from."""
+Answer = TypeVar("Answer")
 LOG_IN = "log in: gcloud auth application-default login; or set GOOGLE_APPLICATION_CREDENTIALS"
 
 
@@ -83,6 +86,53 @@ def vertex(client: str, region: str) -> Any:
     """A client of `google.cloud.aiplatform_v1`, such as JobServiceClient, for a region."""
     with errors(f"Vertex AI in {region}"):
         return _vertex(client, region)
+
+
+def require(what: str) -> None:
+    """Refuse what needs Google's clients where they are not installed."""
+    with errors(what):
+        if find_spec("google.cloud.aiplatform_v1") is None:
+            raise PlaceError(f"{what} needs google-cloud-aiplatform", hint=INSTALL)
+
+
+def persistent(what: str, ask: Callable[[], Answer]) -> Answer:
+    """What is answered; asked again for a while where the network or Google fails, or where somebody else has changed
+    what was to be changed."""
+    with errors(what):
+        from google.api_core.exceptions import Aborted
+        from google.api_core.retry import Retry, if_transient_error
+
+        again = Retry(
+            predicate=lambda error: isinstance(error, Aborted) or if_transient_error(error), timeout=PATIENCE_S
+        )
+        answer: Answer = again(ask)()
+        return answer
+
+
+def found(what: str, get: Callable[[], Answer]) -> Answer | None:
+    """What there is; None where there is no such thing."""
+    with errors(what):
+        from google.api_core.exceptions import NotFound
+    try:
+        return persistent(what, get)
+    except PlaceError as error:
+        if isinstance(error.__cause__, NotFound):
+            return None
+        raise
+
+
+def ensured(what: str, get: Callable[[], Answer], make: Callable[[], Answer]) -> Answer:
+    """What there is; made where there is no such thing, and found where somebody else has just made it."""
+    with errors(what):
+        from google.api_core.exceptions import AlreadyExists
+    if (there := found(what, get)) is not None:
+        return there
+    try:
+        return persistent(what, make)
+    except PlaceError as error:
+        if isinstance(error.__cause__, AlreadyExists):
+            return persistent(what, get)
+        raise
 
 
 def rest(
@@ -410,8 +460,7 @@ def errors(what: str) -> Iterator[None]:
         from google.auth.exceptions import GoogleAuthError
         from requests import RequestException
     except ImportError as error:
-        hint = 'pip install "tagline[vertex]"'
-        raise PlaceError(f"{what} needs {error.name}, which is not installed", hint=hint) from error
+        raise PlaceError(f"{what} needs {error.name}, which is not installed", hint=INSTALL) from error
     try:
         yield
     except exceptions.NotFound as error:

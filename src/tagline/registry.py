@@ -19,6 +19,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
     "trackers": {
         "mlflow": "tagline.trackers.mlflow:MLflow",
         "tensorboard": "tagline.trackers.tensorboard:TensorBoard",
+        "vertex": "tagline.trackers.vertex:VertexExperiments",
         "wandb": "tagline.trackers.wandb:WeightsAndBiases",
     },
     "exports": {
