@@ -139,7 +139,7 @@ def ensured(what: str, get: Callable[[], Answer], make: Callable[[], Answer]) ->
 
 
 def message(kind: str, value: Mapping[str, Any]) -> Any:
-    """A message of `google.cloud.aiplatform_v1` from what its REST API takes; fields that it does not have are refused."""
+    """A message of `google.cloud.aiplatform_v1` from what its REST API takes; unknown fields are refused."""
     with errors("Vertex AI"):
         from google.cloud import aiplatform_v1
         from google.protobuf.json_format import ParseDict
