@@ -139,7 +139,7 @@ class _Replica:
     def __init__(self, name: str) -> None:
         self.name = name
         self.count = 0
-        self.last_time = ""
+        self.last_time = self.last_text = ""
         self.incidents: dict[str, _Incident] = {}
         self.readers: dict[tuple[str, str], Reader] = {}
         self.speaking: tuple[str, _Incident] | None = None
@@ -190,6 +190,8 @@ class _Log:
         if line.time:
             replica.last_time = line.time
         text = line.text
+        if text and not text.isspace():
+            replica.last_text = text
         if replica.readers or replica.speaking or text.startswith(OPENINGS) or any(hint in text for hint in HINTS):
             self._read_closely(replica, line)
         else:
@@ -223,6 +225,10 @@ class _Log:
     def replica_count(self) -> int:
         """How many replicas said anything."""
         return len(self._replicas)
+
+    def last_words(self, name: str) -> str:
+        """What a replica printed last."""
+        return _one_line(self._replicas[name].last_text) if name in self._replicas else ""
 
     def _hear(self, text: str) -> None:
         for name, status in EXITED.findall(text):
@@ -284,11 +290,12 @@ class _Log:
                     ours.texts.append(text.strip())
                 return
             replica.speaking = None
-        if text.startswith("error: "):
-            said = text.removeprefix("error: ")
+        said = text.removeprefix("error: ").strip() if text.startswith("error: ") else ""
+        cause = remedies.recognise(text, "line")
+        if said and cause != "pip-conflict":  # pip's own errors begin so too
             ours = self._incident(replica, line.time, texts=[said], is_ours=True)
             replica.speaking = (line.severity, replica.add(text, ours))
-        elif cause := remedies.recognise(text, "line"):
+        elif cause:
             known = replica.add(f"line {cause}", self._incident(replica, line.time))
             if len(known.texts) < MOST_TEXTS:
                 known.texts.append(text)
@@ -341,7 +348,7 @@ def _told_by_status(log: _Log, spec: Spec | None) -> Failure | None:
     """What the first exit status says, where no replica said why."""
     for name, status in log.statuses.items():
         if cause := remedies.BY_STATUS.get(status):
-            return _failure(cause, name, f"status of {status}", spec)
+            return _failure(cause, name, f"status of {status}\n{log.last_words(name)}", spec)
     return None
 
 
@@ -361,7 +368,9 @@ def _untold(log: _Log, message: str, spec: Spec | None) -> Failure:
     if not log.replica_count:
         given = f": {_one_line(message)}" if message and not name else ""
         return Failure("unknown", name, f"{what}{given}, and its log is empty; {SILENT}", remedies.REHEARSE)
-    return Failure("unknown", name, f"{what} without saying why", remedies.REHEARSE)
+    words = log.last_words(name)
+    last = f"; the last that it printed was: {words}" if words else ""
+    return Failure("unknown", name, f"{what} without saying why{last}", remedies.REHEARSE)
 
 
 def _of(incident: _Incident, cause: str, spec: Spec | None, *, lines: tuple[str, ...] = ()) -> Failure:

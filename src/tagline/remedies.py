@@ -110,7 +110,7 @@ RULES = (
     _rule("timeout", r"longer than its timeout", r"exceeded (?:the |its )?(?:max\w* )?(?:timeout|run(?:ning)? time)",
           r"JOB_STATE_EXPIRED", sources=("service",)),
     _rule("preempted", r"\b[Pp]reempt(?:ed|ion)\b", sources=("service",)),
-    _rule("cancelled", r"\bCANCELL?ED\b", r"was cancell?ed", sources=("service",)),
+    _rule("cancelled", r"\bCANCELL?ED\b", r"(?:was|[Jj]ob) cancell?ed", sources=("service",)),
     _rule("internal", r"Internal error occurred", r"[Ii]nternal error encountered", sources=("service",)),
     _rule("start", r"executable file not found in \$PATH", r"\bStartError\b", r"failed to create containerd task",
           r"exec format error", r"CreateContainer\w*Error", sources=("service", "line")),
@@ -487,7 +487,7 @@ def _crash(case: Case) -> tuple[str, str]:
 
 
 def _start(case: Case) -> tuple[str, str]:
-    program = case.find(r'exec: "([^"]+)"', r"([\w./-]+): (?:command )?not found")
+    program = case.find(r'exec: "([^"]+)"', r"([\w./-]+): (?:command not found|not found|No such file)")
     what = program or "its program"
     return f"{case.who} could not start {what}: is it in the image, and may it be run there?", REHEARSE
 
