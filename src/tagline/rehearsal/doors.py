@@ -65,8 +65,7 @@ class Doors:
         """A request whose names hold the project's id, where they came with its number."""
         for field, value in request.ListFields():
             if isinstance(value, str) and value.startswith("projects/"):
-                _, project, *rest = value.split("/")
-                setattr(request, field.name, "/".join(["projects", self.stage.project_id(project), *rest]))
+                setattr(request, field.name, self.stage.own_name(value))
         return request
 
 
