@@ -334,7 +334,9 @@ class JobLog:
 
     def show(self, event: "Line | State") -> None:
         """A line, or a state."""
-        if not hasattr(event, "text"):
+        from tagline.failures import Line
+
+        if not isinstance(event, Line):
             told = f": {event.message}" if event.message else ""
             say(f"{event.detail.lower() or event.name}{told}", lead="job", colour=BOLD)
             return

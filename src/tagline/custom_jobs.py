@@ -7,14 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tagline import __version__, prices
+from tagline import __version__, gcp, prices
 from tagline.errors import SpecError
 from tagline.spec import Fallback, Spec, Vertex
 
 REDUCTION_IMAGE = "us-docker.pkg.dev/vertex-ai-restricted/training/reductionserver:latest"
 RUN_LABEL, SUBMISSION_LABEL, VERSION_LABEL = "tagline-run", "tagline-submission", "tagline-version"
-SECRETS = "TAGLINE_SECRETS"
-"""Names, in JSON, the versions of secrets that become variables of the job when it starts."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,7 @@ def _task(spec: Spec, code: Code, arguments: list[str]) -> dict[str, Any]:
     place = spec.vertex
     variables = dict(place.environment)
     if place.secrets:
-        variables[SECRETS] = json.dumps(place.secrets, sort_keys=True)
+        variables[gcp.SECRETS] = json.dumps(place.secrets, sort_keys=True)
     if code.package:
         variables = {"USE_TORCH_XLA": "0", **variables}  # which is in Google's images, and takes training over
     env = [{"name": key, "value": value} for key, value in variables.items()]

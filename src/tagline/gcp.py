@@ -2,10 +2,11 @@
 
 import base64
 import configparser
+import json
 import os
 import re
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -16,6 +17,8 @@ from typing import Any, TypeVar
 from tagline.errors import Conflict, DataError, PlaceError, SpecError, first_line
 
 SCHEME = "gs://"
+SECRETS = "TAGLINE_SECRETS"
+"""Names, in JSON, the versions of secrets that become variables of a job when it starts."""
 REHEARSAL, TOKEN = "REHEARSAL_ADDRESS", "REHEARSAL_TOKEN"
 """Where a rehearsal answers, and what it demands of its clients: set inside its jobs, and by `entered`."""
 REHEARSED_PROJECT = "rehearsal"
@@ -133,6 +136,35 @@ def ensured(what: str, get: Callable[[], Answer], make: Callable[[], Answer]) ->
         if isinstance(error.__cause__, AlreadyExists):
             return persistent(what, get)
         raise
+
+
+def message(kind: str, value: Mapping[str, Any]) -> Any:
+    """A message of `google.cloud.aiplatform_v1` from what its REST API takes; fields that it does not have are refused."""
+    with errors("Vertex AI"):
+        from google.cloud import aiplatform_v1
+        from google.protobuf.json_format import ParseDict
+
+        made = getattr(aiplatform_v1, kind)()
+        ParseDict(value, type(made).pb(made))
+        return made
+
+
+def is_transient(error: PlaceError) -> bool:
+    """Whether a request may have got through, or may do so next time: the service or the network was away."""
+    from google.api_core import exceptions
+    from requests import RequestException
+
+    return isinstance(error.__cause__, exceptions.ServerError | exceptions.RetryError | RequestException)
+
+
+def reveal(environment: MutableMapping[str, str]) -> None:
+    """Give a job the secrets that it is told the names of, as variables; one that is set stays as it is."""
+    if not environment.get(SECRETS):
+        return
+    for name, version in json.loads(environment[SECRETS]).items():
+        if name not in environment:
+            answer = rest("secretmanager", "GET", f"v1/{version}:access")
+            environment[name] = base64.b64decode(answer["payload"]["data"]).decode()
 
 
 def rest(
@@ -270,6 +302,20 @@ def bucket(name: str) -> Bucket | None:
     with errors(f"{SCHEME}{name}"):
         found = _client().lookup_bucket(name)
     return Bucket(name, found.location.lower()) if found else None
+
+
+def make_bucket(name: str, *, project: str, region: str) -> None:
+    """Make a bucket, unless there is one of this name."""
+    if bucket(name) is None:
+        with errors(f"{SCHEME}{name}"):
+            _client().create_bucket(name, project=project, location=region)
+
+
+def missing_permissions(name: str, permissions: Sequence[str]) -> list[str]:
+    """Which of these permissions on a bucket whoever runs this lacks."""
+    with errors(f"{SCHEME}{name}"):
+        held = _client().bucket(name).test_iam_permissions(list(permissions))
+    return [each for each in permissions if each not in held]
 
 
 def objects(address: str, *, unfinished: bool = False) -> list[Object]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tagline import custom_jobs, gcp, machines, packages, prebuilt, prices, training, wheels
 from tagline.checks import SEVERITIES, Finding, Severity
-from tagline.errors import DataError, PlaceError
+from tagline.errors import PlaceError
 from tagline.prices import Price
 from tagline.spec import Spec
 
@@ -165,9 +165,7 @@ def _bucket(spec: Spec) -> Iterator[Finding]:
     place = spec.vertex
     if not place.bucket:
         return
-    try:
-        found = gcp.bucket(place.bucket)
-    except DataError:
+    if (found := gcp.bucket(place.bucket)) is None:
         advice = f"gcloud storage buckets create gs://{place.bucket} --location={place.region}"
         yield _finding("bucket", "error", f"there is no bucket {place.bucket}", advice)
         return

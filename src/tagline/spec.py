@@ -345,6 +345,11 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Spec:
     return parse(read(path, overrides), where=str(path))
 
 
+def loads(text: str, *, where: str) -> Spec:
+    """The spec in a text, as `to_toml` writes it."""
+    return parse(tomllib.loads(text), where=where)
+
+
 def read(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
     """The raw tables of a spec file with the overrides in place, not yet checked."""
     try:

@@ -1,10 +1,12 @@
 """What of this machine a job in a bucket's reach needs: the files its spec names, each at an address of its own."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tagline import gcp, storage, wheels
+from tagline.dataset import SPLITS
 from tagline.errors import DataError, SpecError
 from tagline.spec import Spec
 
@@ -30,44 +32,57 @@ def staged(spec: Spec, bucket: str) -> tuple[Spec, tuple[Upload, ...]]:
 
     An address holds the content's hash, so that the same content is taken there once.
     """
-    at = folder(bucket)
-    uploads: dict[str, Upload] = {}
-
-    def placed(source: str, folder: str) -> str:
-        if "://" in source:
-            return source
-        if source not in uploads:
-            path = Path(source).expanduser()
-            uploads[source] = Upload(str(path), f"{at}/{folder}/{_digest(path)[:16]}/{path.name or folder}")
-        return uploads[source].address
-
-    data: dict[str, str | tuple[str, ...]] = {}
-    for split in ("train", "validation", "test"):
-        addresses = spec.data.addresses(split)
-        if storage.STANDARD_INPUT in addresses:
-            raise SpecError("what is piped in cannot be taken to another machine", hint="write it to a file first")
-        local = [each for each in addresses if "://" not in each]
-        found = [placed(each, "data") for each in storage.expand(local)] + [each for each in addresses if "://" in each]
-        if found:
-            data[split] = found[0] if len(found) == 1 else tuple(found)
+    moving = _Moving(folder(bucket))
+    data = {split: moving.files(spec.data.addresses(split)) for split in SPLITS if spec.data.addresses(split)}
     model: dict[str, str | tuple[str, ...]] = {}
     for key in FILES:
         given = getattr(spec.model, key, "")
-        if isinstance(given, str):
-            model |= {key: placed(given, "data")} if given else {}
-        elif given:
-            model[key] = tuple(placed(each, "data") for each in storage.expand(given))
+        if given:
+            model[key] = moving.files((given,))[0] if isinstance(given, str) else moving.files(given)
     for key in DIRECTORIES:
         given = str(getattr(spec.model, key, ""))
-        if given and "://" not in given and Path(given).expanduser().is_dir():
-            model[key] = placed(given, "pretrained")
-        elif is_of_the_hub(spec, given):
-            model[key] = f"{at}/pretrained/hub/{given}"
-            uploads[given] = Upload(f"{HUB}{given}", model[key])  # type: ignore[arg-type]
+        if is_of_the_hub(spec, given):
+            model[key] = moving.encoder(given)
+        elif given and "://" not in given and Path(given).expanduser().is_dir():
+            model[key] = moving.file(given, "pretrained")
     changed = spec.model_copy(update={
-        "data": spec.data.model_copy(update=data), "model": spec.model.model_copy(update=model),
+        "data": spec.data.model_copy(update={split: each[0] if len(each) == 1 else each for split, each in data.items()}),
+        "model": spec.model.model_copy(update=model),
     })  # fmt: skip
-    return changed, tuple(uploads.values())
+    return changed, tuple(moving.uploads.values())
+
+
+class _Moving:
+    """Finds an address in the bucket for each thing of this machine."""
+
+    def __init__(self, folder: str) -> None:
+        self.uploads: dict[str, Upload] = {}
+        self._folder = folder
+
+    def file(self, source: str, kind: str = "data") -> str:
+        """Of a file or directory."""
+        if "://" in source:
+            return source
+        if source not in self.uploads:
+            path = Path(source).expanduser()
+            self.uploads[source] = Upload(str(path), f"{self._folder}/{kind}/{_digest(path)[:16]}/{path.name or kind}")
+        return self.uploads[source].address
+
+    def files(self, sources: Sequence[str]) -> tuple[str, ...]:
+        """Of files, and of those that patterns match; patterns in buckets are left as they are."""
+        if storage.STANDARD_INPUT in sources:
+            raise SpecError("what is piped in cannot be taken to another machine", hint="write it to a file first")
+        return tuple(
+            self.file(each)
+            for source in sources
+            for each in ([source] if "://" in source else storage.expand([source]))
+        )
+
+    def encoder(self, name: str) -> str:
+        """Of one on the Hugging Face hub, which is fetched once instead of by every worker."""
+        address = f"{self._folder}/pretrained/hub/{name}"
+        self.uploads[name] = Upload(f"{HUB}{name}", address)
+        return address
 
 
 def folder(bucket: str) -> str:
@@ -77,7 +92,7 @@ def folder(bucket: str) -> str:
 
 def is_of_the_hub(spec: Spec, name: str) -> bool:
     """Whether an encoder's name is one of the Hugging Face hub."""
-    if not name or "://" in name or name.startswith((".", "/", "~")) or name.count("/") > 1:
+    if not name or "://" in name or name.startswith((".", "/", "~")) or name.count("/") > 1 or Path(name).is_dir():
         return False
     if spec.model.family not in ("encoder", "fewshot"):  # type: ignore[attr-defined]
         return False

@@ -2,7 +2,6 @@
 
 from contextlib import contextmanager
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -25,7 +24,7 @@ def list_(
     on: Annotated[str, typer.Option("--on", metavar="PLACE", help="Ask the place: rehearsal or vertex.")] = "",
     project: Annotated[str, typer.Option("--project", help="Of vertex; else gcloud's.")] = "",
     region: Annotated[str, typer.Option("--region", help="Of vertex.")] = "us-central1",
-    runs: Runs = Path("runs"),
+    runs: Runs = "runs",
     json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -43,15 +42,15 @@ def list_(
 
 
 @app.command()
-def show(name: JobName = "last", runs: Runs = Path("runs"), json: Json = False, debug: Debug = False) -> None:
+def show(name: JobName = "last", runs: Runs = "runs", json: Json = False, debug: Debug = False) -> None:
     """One job: its state and, if it failed, why; a run that has ended is brought here."""
-    from tagline import console, jobs, mirrors
+    from tagline import console, jobs, mirrors, storage
 
     with _known(name, runs) as record:
         launcher = record.launcher()
         state = launcher.state(record.handle)
         failure = jobs.explained(launcher, record.handle) if state.name == "failed" else None
-        home = mirrors.bring_home(record.run, runs) if record.run and state.has_ended else None
+        home = mirrors.bring_home(record.run, storage.local(runs)) if record.run and state.has_ended else None
         facts: dict[str, Any] = {
             "job": record.handle, "place": record.place, "run": record.run, "state": state.name, "detail": state.detail,
             "message": state.message, "started": state.started, "ended": state.ended,
@@ -74,7 +73,7 @@ def show(name: JobName = "last", runs: Runs = Path("runs"), json: Json = False, 
 def logs(
     name: JobName = "last",
     follow: Annotated[bool, typer.Option("--follow", help="Stay until it has ended.")] = False,
-    runs: Runs = Path("runs"),
+    runs: Runs = "runs",
     json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -97,7 +96,7 @@ def logs(
 
 
 @app.command()
-def cancel(name: JobName, runs: Runs = Path("runs"), json: Json = False, debug: Debug = False) -> None:
+def cancel(name: JobName, runs: Runs = "runs", json: Json = False, debug: Debug = False) -> None:
     """End a job; what it has saved can be resumed."""
     from tagline import console
 
@@ -110,7 +109,7 @@ def cancel(name: JobName, runs: Runs = Path("runs"), json: Json = False, debug: 
 
 
 @contextmanager
-def _known(name: str, runs: Path) -> "Iterator[Record]":
+def _known(name: str, runs: str) -> "Iterator[Record]":
     """A job by the name of its run, or by its own; its place is entered."""
     from tagline import gcp
     from tagline.errors import RunError
@@ -129,11 +128,11 @@ def _known(name: str, runs: Path) -> "Iterator[Record]":
         yield record
 
 
-def _from_here(runs: Path) -> list[dict[str, Any]]:
+def _from_here(runs: str) -> list[dict[str, Any]]:
     """The jobs of the runs that are listed here, each asked where it stands."""
     from tagline.errors import TaglineError
     from tagline.jobs import recalled
-    from tagline.runs import list_runs
+    from tagline.mirrors import list_runs
 
     found = []
     for run in list_runs(runs):

@@ -59,7 +59,7 @@ def resolved(source: str, overrides: "Sequence[str]") -> "Resolved":
     return columns.resolve(source, overrides)
 
 
-def launch(found: "Resolved | Run", *, on: str, runs: Path, detach: bool, yes: bool, as_json: bool) -> None:
+def launch(found: "Resolved | Run", *, on: str, runs: str, detach: bool, yes: bool, as_json: bool) -> None:
     """Take a training to a place and, unless it is to be left there, stay with it to the end. The place is entered."""
     from tagline import console, jobs
 
@@ -86,7 +86,7 @@ def launch(found: "Resolved | Run", *, on: str, runs: Path, detach: bool, yes: b
     _come_home(record, runs, as_json=as_json)
 
 
-def stay(record: "Record", launcher: "Launcher", runs: Path) -> None:
+def stay(record: "Record", launcher: "Launcher", runs: str) -> None:
     """Come back to a job, and stay with it to the end."""
     from tagline import mirrors
 
@@ -153,6 +153,7 @@ def planned(spec: "Spec", *, name: str, on: str, rows: int | None = None, is_for
 
 def _is_elsewhere(spec: "Spec") -> bool:
     """Whether looking at the data would take a network."""
+
     data = spec.data
     return any(
         "://" in each for each in (*data.addresses("train"), *data.addresses("validation"), *data.addresses("test"))
@@ -193,15 +194,17 @@ def _price(job: "Job") -> "Price":
     return prices.price_of(job.spec, training_rows=job.training_rows)
 
 
-def _submitted(job: "Job", launcher: "Launcher", *, on: str, runs: Path) -> "tuple[Record, Run]":
+def _submitted(job: "Job", launcher: "Launcher", *, on: str, runs: str) -> "tuple[Record, Run]":
     """Submit a job; its run, which remembers it, is listed here from now on."""
-    from tagline import console, gcp, jobs, mirrors
+    from tagline import console, gcp, jobs, mirrors, storage
 
     handle = launcher.submit(launcher.plan(job))
     console.say(f"submitted {handle}")
     record = jobs.Record(on, handle, job.run, datetime.now(UTC).isoformat(), gcp.rehearsal())
     jobs.remember(mirrors.MirroredRun.at(job.run), record)
-    return record, mirrors.bring_home(job.run, runs)
+    home = mirrors.bring_home(job.run, storage.local(runs))
+    jobs.remember(home, record)
+    return record, home
 
 
 def _leave(record: "Record", run: "Run", *, as_json: bool) -> None:
@@ -247,12 +250,12 @@ def _fail(failure: "Failure") -> NoReturn:
     raise PlaceError(f"the job failed{where}: {failure.sentence}", hint=failure.command)
 
 
-def _come_home(record: "Record", runs: Path, *, as_json: bool) -> None:
+def _come_home(record: "Record", runs: str, *, as_json: bool) -> None:
     """Bring a finished run here, and show it as if it had been trained here."""
-    from tagline import console, gates, mirrors
+    from tagline import console, gates, mirrors, storage
     from tagline.cli.train import show
 
-    run = mirrors.bring_home(record.run, runs)
+    run = mirrors.bring_home(record.run, storage.local(runs))
     count, minutes = run.restarts()
     if count:
         console.say(f"started again {count} times, with {minutes:.1f} minutes of work done twice")

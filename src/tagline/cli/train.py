@@ -41,7 +41,7 @@ def train(
     debug: Debug = False,
 ) -> None:
     """Train a classifier, measure it, and bundle it. A data file needs no spec: its columns are guessed."""
-    from tagline import cluster, console, training
+    from tagline import cluster, console, gcp, training
     from tagline.columns import resolve
     from tagline.errors import BUG_EXIT_CODE, SpecError, TaglineError
     from tagline.mirrors import find_run
@@ -56,6 +56,7 @@ def train(
                    is_alone=workers is None and not learning_curve)  # fmt: skip
         return
     cluster.follow_launcher()
+    gcp.reveal(os.environ)
     try:
         found = find_run(resume, runs) if resume is not None else resolve(str(source), overrides or ())
         machines = cluster.Cluster.of(os.environ)
@@ -87,9 +88,7 @@ def _elsewhere(
 
     if on == places.LOCAL:
         what = "--plan" if plan else "--detach"
-        raise SpecError(
-            f"{what} is about a job elsewhere", hint=f"add --on {places.VERTEX}, or --on {places.REHEARSAL}"
-        )
+        raise SpecError(f"{what} is about a job elsewhere", hint="add --on vertex, or --on rehearsal")
     if not is_alone:
         hint = "vertex.workers says how many machines; a learning curve is made here"
         raise SpecError("--workers and --learning-curve are about this machine", hint=hint)

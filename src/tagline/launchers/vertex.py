@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from tagline import custom_jobs, gcp, images, mirrors, packages, prebuilt, prices, staging, wheels
+from tagline import custom_jobs, gcp, images, locks, mirrors, packages, prebuilt, prices, staging, storage, wheels
 from tagline import spec as specs
 from tagline.custom_jobs import Code
 from tagline.errors import PlaceError, RunError
@@ -56,14 +56,14 @@ class Vertex:
     def submit(self, plan: Mapping[str, Any]) -> str:
         """Build, upload, make the run, and create the job, once."""
         run = plan["run"]
-        spec = specs.parse(specs.loads(run["spec"]), where=run["address"])
+        spec = specs.loads(run["spec"], where=run["address"])
         for each in plan["uploads"]:
             if staging.deliver(staging.Upload(each["from"], each["to"])):
                 self._say(f"uploaded {each['from']} to {each['to']}")
         self._deliver_code(plan, spec)
         if not run["is_there"]:
             runs = run["address"].rpartition("/")[0]
-            mirrors.create(runs, run["name"], spec, mirrors.waiting_lock(spec, command=run["command"]))
+            mirrors.create(runs, run["name"], spec, locks.planned(spec, command=run["command"]))
         return self._create(plan)
 
     def state(self, handle: str) -> State:
@@ -114,8 +114,8 @@ class Vertex:
         """See to it that the image, or the package, is where the job will look for it."""
         _, project, _, region = plan["parent"].split("/")
         made = _made(spec, project)
-        if isinstance(made, Package) and not gcp.objects(plan["code"]["package"]):
-            gcp.upload_bytes(made.content, plan["code"]["package"])
+        if isinstance(made, Package) and gcp.object_at(plan["code"]["package"]) is None:
+            storage.write_bytes(made.content, plan["code"]["package"])
         elif isinstance(made, images.Context):
             images.deliver(
                 made, project=project, region=region, bucket=spec.vertex.bucket, builder=spec.vertex.builder,

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from tagline.errors import SpecError
-from tagline.rehearsal import machines, quotas
+from tagline import machines
+from tagline.rehearsal import quotas
 from tagline.rehearsal.problems import Problem
 from tagline.rehearsal.project import EVERYWHERE, SERVICES, Project, Secret
 
