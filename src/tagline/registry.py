@@ -27,7 +27,9 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "onnx": "tagline.exports.onnx:Onnx",
         "torchserve": "tagline.exports.torchserve:TorchServe",
     },
-    "launchers": {},
+    "launchers": {
+        "vertex": "tagline.launchers.vertex:Vertex",
+    },
 }
 EXTRA = {"models": "train", "trackers": "track", "exports": "train", "launchers": "vertex"}
 """What to install for a built-in implementation that cannot be imported."""

@@ -20,7 +20,7 @@ from tagline.trackers import Point
 from tagline.trackers import vertex as tracker_module
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from rehearsing import PARENT, Rehearsal, custom_job, python, rehearsing
+from rehearsing import PARENT, Rehearsal, custom_job, pool, python, rehearsing
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 STORE = f"{PARENT}/metadataStores/default"
@@ -516,6 +516,22 @@ def test_inside_a_job_its_project_region_and_name_are_recorded(
     assert tracker._context.startswith("projects/elsewhere/locations/europe-west4/metadataStores/default/contexts/")
     jobs = tracker._nodes.get_context(name=tracker._context).metadata["_custom_jobs"]
     assert jobs[0]["custom_job_resource_name"] == "projects/elsewhere/locations/europe-west4/customJobs/7"
+
+
+def test_a_training_in_a_job_records_itself(rehearsal: Rehearsal, sdk: Any, called: str, tmp_path: Path) -> None:
+    words = ("train", str(SUPPORT / "messages.csv"), "model.family=linear", "model.max_features=500",
+             "training.export=[]", 'tracking.to=["vertex"]', "--runs", str(tmp_path / "runs"))  # fmt: skip
+    environment = [{"name": "TAGLINE_EXPERIMENT", "value": called}]
+    job = rehearsal.run(custom_job(pool(sys.executable, "-m", "tagline", *words, env=environment)))
+    assert job["state"] == "JOB_STATE_SUCCEEDED", rehearsal.said(job["name"])
+    assert not [line for line in rehearsal.said(job["name"]) if "tracker" in line]
+    sdk.init(project="demo")
+    frame = sdk.Experiment(called).get_data_frame()
+    report = Run.open(next((tmp_path / "runs").iterdir())).report() or {}
+    assert frame["metric.report/test/macro_f1"][0] == report["test"]["macro_f1"]
+    assert frame["state"][0] == "COMPLETE"
+    [logged] = sdk.ExperimentRun(frame["run_name"][0], called).get_logged_custom_jobs()
+    assert logged.resource_name == job["name"]
 
 
 def test_runs_that_begin_at_once_share_an_experiment(place: str, tmp_path: Path, run: Run) -> None:
