@@ -38,6 +38,13 @@ CREATE TABLE IF NOT EXISTS processes (
     container TEXT NOT NULL,
     PRIMARY KEY (pid, started)
 );
+CREATE TABLE IF NOT EXISTS documents (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    name TEXT NOT NULL UNIQUE,
+    collection TEXT NOT NULL,
+    content TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS documents_by_collection ON documents (collection, number);
 CREATE TABLE IF NOT EXISTS projects (
     number TEXT PRIMARY KEY,
     id TEXT NOT NULL

@@ -68,6 +68,25 @@ def programme() -> Mapping[str, Played]:
     return found
 
 
+def listing(played: Mapping[str, Played] | None = None) -> list[tuple[str, str, str]]:
+    """Every method with how far it is played and what is missing, those of neighbours last."""
+    from tagline.rehearsal.neighbours import door
+
+    known = (programme() if played is None else played).values()
+    rows = [(one.method.path, one.extent, one.limit) for one in known]
+    return rows + [(method.id, method.extent, method.limit) for method in door.methods()]
+
+
+def callable_names(played: Mapping[str, Played]) -> set[str]:
+    """By which faults may be asked for: methods, services and APIs, those of Cloud Storage and neighbours too."""
+    from tagline.rehearsal.neighbours import door
+    from tagline.rehearsal.permissions import names_of
+    from tagline.rehearsal.storage_calls import PERMISSIONS
+
+    names = {name for known in played.values() if known.part for name in names_of(known.method)}
+    return names | {"storage", *PERMISSIONS, *door.NEIGHBOURS, *(method.id for method in door.methods())}
+
+
 def handlers(played: Mapping[str, Played], parts: Mapping[str, Any]) -> Mapping[str, Callable[..., Any]]:
     """Who answers each method that is played, by the method's path."""
     return {
