@@ -34,7 +34,7 @@ def staged(spec: Spec, bucket: str) -> tuple[Spec, tuple[Upload, ...]]:
     """
     moving = _Moving(folder(bucket))
     found = {split: moving.files(spec.data.addresses(split)) for split in SPLITS if spec.data.addresses(split)}
-    data = {split: each[0] if len(each) == 1 else each for split, each in found.items()}
+    data = {str(split): each[0] if len(each) == 1 else each for split, each in found.items()}
     model: dict[str, str | tuple[str, ...]] = {}
     for key in FILES:
         given = getattr(spec.model, key, "")

@@ -3,7 +3,6 @@
 It needs a builder, an engine for containers, and an image to build on, so that it runs only where a variable names that.
 """
 
-import json
 import os
 import shutil
 import subprocess
@@ -44,7 +43,9 @@ def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rehearsal]:
 @pytest.fixture(scope="module")
 def image(rehearsal: Rehearsal) -> Iterator[str]:
     """Built as `tagline train --on rehearsal` builds it where a builder is named."""
-    context = images.training(images.repository_of("demo", "us-central1"), extras=("train", "vertex"), base=BASE, index="")
+    context = images.training(
+        images.repository_of("demo", "us-central1"), extras=("train", "vertex"), base=BASE, index=""
+    )
     said: list[str] = []
     place = {"project": "demo", "region": "us-central1", "bucket": "demo-data"}
     assert images.deliver(context, **place, builder=ENGINE, say=said.append) == ENGINE
@@ -72,7 +73,9 @@ def test_a_job_of_the_image_learns_what_is_learned_here(rehearsal: Rehearsal, im
 
 
 def test_the_image_has_no_root_and_no_xla(image: str) -> None:
-    code = "import os, torch; print(os.getuid(), os.environ['USE_TORCH_XLA'], torch.version.cuda, os.access('.', os.W_OK))"
+    code = (
+        "import os, torch; print(os.getuid(), os.environ['USE_TORCH_XLA'], torch.version.cuda, os.access('.', os.W_OK))"
+    )
     asked = [ENGINE, "run", "--rm", "--network=host", "--entrypoint", "python3", image, "-c", code]
     done = subprocess.run(asked, check=True, capture_output=True, text=True)
     assert done.stdout.split() == ["10001", "0", "None", "True"]

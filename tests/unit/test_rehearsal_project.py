@@ -124,7 +124,7 @@ def test_what_a_job_asks_of_quotas() -> None:
 
 
 def test_every_accelerator_of_the_machines_has_a_metric() -> None:
-    from tagline.rehearsal import machines
+    from tagline import machines
 
     chosen = {kind for kinds in machines.WITH_CHOICE.values() for kind in kinds}
     assert set(quotas.ACCELERATORS) == chosen | {kind for kind, _ in machines.WITH_THEIR_OWN.values()}
