@@ -1,16 +1,281 @@
-"""The one door to Google Cloud: its clients, credentials, and its errors as ours."""
+"""The one door to Google Cloud: where it is, its clients, credentials, and its errors as ours."""
 
+import base64
+import configparser
+import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import re
+import uuid
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from tagline.errors import DataError, PlaceError, first_line
+from tagline.errors import Conflict, DataError, PlaceError, SpecError, first_line
 
 SCHEME = "gs://"
+SECRETS = "TAGLINE_SECRETS"
+"""Names, in JSON, the versions of secrets that become variables of a job when it starts."""
+REHEARSAL, TOKEN = "REHEARSAL_ADDRESS", "REHEARSAL_TOKEN"
+"""Where a rehearsal answers, and what it demands of its clients: set inside its jobs, and by `entered`."""
+REHEARSED_PROJECT = "rehearsal"
+SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
+PATIENCE_S = 60.0
+INSTALL = 'pip install "tagline[vertex]"'
+QUOTA_HINT = "ask for more on the page of quotas in the Cloud console, or name another region or accelerator"
+ROLES = {
+    "storage.": "roles/storage.objectUser",
+    "aiplatform.": "roles/aiplatform.user",
+    "iam.serviceAccounts.actAs": "roles/iam.serviceAccountUser",
+    "logging.": "roles/logging.viewer",
+    "cloudbuild.": "roles/cloudbuild.builds.editor",
+    "artifactregistry.": "roles/artifactregistry.writer",
+    "secretmanager.": "roles/secretmanager.secretAccessor",
+    "serviceusage.": "roles/serviceusage.serviceUsageConsumer",
+}
+"""The role that brings the permissions that begin so."""
+LARGE, CHUNK, STREAMS = 64 * 2**20, 16 * 2**20, 8
+"""From how many bytes on a file goes in parts, how large these are, and how many go at a time."""
+RETRIED_S = 120.0
+"""How long a request is tried again while the network or the service is away."""
+WRITER, UNFINISHED = "tagline-writer", ".tagline-part-"
+"""What each upload is known by; and how the objects are named that a large one is put together from."""
+Answer = TypeVar("Answer")
+LOG_IN = "log in: gcloud auth application-default login; or set GOOGLE_APPLICATION_CREDENTIALS"
+
+
+def rehearsal() -> str:
+    """The address of the rehearsal that stands for Google here; "" where Google itself is meant."""
+    return os.environ.get(REHEARSAL, "").rstrip("/")
+
+
+@contextmanager
+def entered(address: str, token: str = "") -> Iterator[None]:
+    """Let a rehearsal stand for Google, as it does inside its own jobs."""
+    ours = {REHEARSAL: address, TOKEN: token, "STORAGE_EMULATOR_HOST": address}
+    before = {name: os.environ.get(name) for name in ours}
+    os.environ |= ours
+    _forget()
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
+        _forget()
+
+
+def project(given: str = "") -> str:
+    """The project to work in: the one that is given, of the environment, of gcloud, or of the credentials."""
+    if found := given or os.environ.get("GOOGLE_CLOUD_PROJECT") or os.environ.get("CLOUDSDK_CORE_PROJECT", ""):
+        return found
+    if rehearsal():
+        return REHEARSED_PROJECT
+    if found := _gcloud_property("core", "project"):
+        return found
+    with suppress(PlaceError):
+        if found := _credentials()[1]:
+            return found
+    raise SpecError(
+        "no Google Cloud project is named", hint="set vertex.project, or: gcloud config set project PROJECT"
+    )
+
+
+def vertex(client: str, region: str) -> Any:
+    """A client of `google.cloud.aiplatform_v1`, such as JobServiceClient, for a region."""
+    with errors(f"Vertex AI in {region}"):
+        return _vertex(client, region)
+
+
+def require(what: str) -> None:
+    """Refuse what needs Google's clients where they are not installed."""
+    with errors(what):
+        if find_spec("google.cloud.aiplatform_v1") is None:
+            raise PlaceError(f"{what} needs google-cloud-aiplatform", hint=INSTALL)
+
+
+def persistent(what: str, ask: Callable[[], Answer]) -> Answer:
+    """What is answered; asked again for a while where the network or Google fails, or where somebody else has changed
+    what was to be changed."""
+    with errors(what):
+        from google.api_core.retry import Retry, if_transient_error
+
+        again = Retry(
+            predicate=lambda error: if_transient_error(error) or _status(error) == "ABORTED", timeout=PATIENCE_S
+        )
+        answer: Answer = again(ask)()
+        return answer
+
+
+def found(what: str, get: Callable[[], Answer]) -> Answer | None:
+    """What there is; None where there is no such thing."""
+    try:
+        return persistent(what, get)
+    except PlaceError as error:
+        if _status(error.__cause__) == "NOT_FOUND":
+            return None
+        raise
+
+
+def ensured(what: str, get: Callable[[], Answer], make: Callable[[], Answer]) -> Answer:
+    """What there is; made where there is no such thing, and found where somebody else has just made it."""
+    if (there := found(what, get)) is not None:
+        return there
+    try:
+        return persistent(what, make)
+    except PlaceError as error:
+        if _status(error.__cause__) == "ALREADY_EXISTS":
+            return persistent(what, get)
+        raise
+
+
+def _status(error: BaseException | None) -> str:
+    """The canonical code of one of Google's errors; REST has one exception for some that gRPC tells apart."""
+    if code := getattr(error, "grpc_status_code", None):
+        return str(code.name)
+    with suppress(AttributeError, ValueError, KeyError, TypeError):
+        return str(error.response.json()["error"]["status"])  # type: ignore[union-attr]
+    return ""
+
+
+def message(kind: str, value: Mapping[str, Any]) -> Any:
+    """A message of `google.cloud.aiplatform_v1` from what its REST API takes; unknown fields are refused."""
+    with errors("Vertex AI"):
+        from google.cloud import aiplatform_v1
+        from google.protobuf.json_format import ParseDict
+
+        made = getattr(aiplatform_v1, kind)()
+        ParseDict(value, type(made).pb(made))
+        return made
+
+
+def is_transient(error: PlaceError) -> bool:
+    """Whether a request may have got through, or may do so next time: the service or the network was away."""
+    from google.api_core import exceptions
+    from requests import RequestException
+
+    return isinstance(error.__cause__, exceptions.ServerError | exceptions.RetryError | RequestException)
+
+
+def reveal(environment: MutableMapping[str, str]) -> None:
+    """Give a job the secrets that it is told the names of, as variables; one that is set stays as it is."""
+    if not environment.get(SECRETS):
+        return
+    for name, version in json.loads(environment[SECRETS]).items():
+        if name not in environment:
+            answer = rest("secretmanager", "GET", f"v1/{version}:access")
+            environment[name] = base64.b64decode(answer["payload"]["data"]).decode()
+
+
+def rest(
+    service: str, method: str, path: str, body: Mapping[str, Any] | None = None, *,
+    params: Mapping[str, str] | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """What another service of Google's, such as `serviceusage`, answers at a path."""
+    at = f"{rehearsal()}/-/{service}" if rehearsal() else f"https://{service}.googleapis.com"
+    return _asked(service, method, f"{at}/{path}", body, params)
+
+
+def log_entries(project_id: str, query: str, *, size: int = 1000) -> Iterator[dict[str, Any]]:
+    """The entries of Cloud Logging that match, oldest first, as its REST API has them."""
+    token = ""
+    while True:
+        asked = {
+            "resourceNames": [f"projects/{project_id}"], "filter": query, "orderBy": "timestamp asc",
+            "pageSize": size, **({"pageToken": token} if token else {}),
+        }  # fmt: skip
+        at = rehearsal() or "https://logging.googleapis.com"
+        page = _asked("Cloud Logging", "POST", f"{at}/v2/entries:list", asked)
+        yield from page.get("entries", ())
+        token = page.get("nextPageToken", "")
+        if not token:
+            return
+
+
+def _asked(
+    what: str, method: str, address: str, body: Mapping[str, Any] | None, params: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    with errors(what):
+        from google.api_core.exceptions import from_http_response
+
+        response = _session().request(method, address, json=body, params=params, timeout=PATIENCE_S)
+        if not response.ok:
+            raise from_http_response(response)  # type: ignore[no-untyped-call]
+        answer: dict[str, Any] = response.json() if response.content else {}
+        return answer
+
+
+def token() -> str:
+    """An access token, for those of Google's services that take one as a password: its registries of images."""
+    with errors("Google Cloud"):
+        from google.auth.transport.requests import Request
+
+        held = _credentials()[0]
+        if not held.valid:
+            held.refresh(Request())
+        return str(held.token)
+
+
+def _gcloud_property(section: str, name: str) -> str:
+    """A property of gcloud's active configuration, without gcloud."""
+    if found := os.environ.get(f"CLOUDSDK_{section}_{name}".upper()):
+        return found
+    directory = Path(os.environ.get("CLOUDSDK_CONFIG") or Path.home() / ".config" / "gcloud")
+    active = os.environ.get("CLOUDSDK_ACTIVE_CONFIG_NAME", "")
+    if not active:
+        with suppress(OSError):
+            active = (directory / "active_config").read_text("utf-8").strip()
+    parser = configparser.ConfigParser()
+    with suppress(OSError, configparser.Error):
+        parser.read_string((directory / "configurations" / f"config_{active or 'default'}").read_text("utf-8"))
+    return parser.get(section, name, fallback="")
+
+
+@cache
+def _credentials() -> tuple[Any, str]:
+    """Credentials, and the project they belong to: a rehearsal's, or the default ones, as whom they may act for."""
+    with errors("Google Cloud"):
+        import google.auth
+        from google.auth import impersonated_credentials
+        from google.auth.credentials import AnonymousCredentials
+        from google.oauth2.credentials import Credentials
+
+        if rehearsal() and not os.environ.get("GCE_METADATA_HOST"):  # its jobs have default credentials
+            token = os.environ.get(TOKEN)
+            return Credentials(token) if token else AnonymousCredentials(), REHEARSED_PROJECT  # type: ignore[no-untyped-call]
+        held: Any
+        held, owner = google.auth.default(scopes=SCOPES)
+        if account := _gcloud_property("auth", "impersonate_service_account"):
+            held = impersonated_credentials.Credentials(held, target_principal=account, target_scopes=list(SCOPES))  # type: ignore[no-untyped-call]
+        return held, owner or ""
+
+
+@cache
+def _vertex(client: str, region: str) -> Any:
+    from google.cloud import aiplatform_v1
+
+    made = getattr(aiplatform_v1, client)
+    if rehearsal():
+        return made(credentials=_credentials()[0], transport="rest", client_options={"api_endpoint": rehearsal()})
+    at = {"api_endpoint": f"{region}-aiplatform.googleapis.com"}
+    return made(credentials=_credentials()[0], client_options=at)
+
+
+@cache
+def _session() -> Any:
+    from google.auth.transport.requests import AuthorizedSession
+
+    return AuthorizedSession(_credentials()[0])  # type: ignore[no-untyped-call]
+
+
+def _forget() -> None:
+    """Clients belong to the place they were made for."""
+    for made in (_credentials, _vertex, _session, _client):
+        made.cache_clear()
 
 
 @dataclass(frozen=True)
@@ -21,12 +286,49 @@ class Object:
     name: str
     """Without the bucket's."""
     generation: int
+    size: int = 0
+    crc32c: str = ""
+    updated: str = ""
+    """When it was written, in UTC."""
 
 
-def objects(address: str) -> list[Object]:
-    """The object at an address, or else those below it; a pattern is matched. Sorted by name; none: an empty list."""
+@dataclass(frozen=True)
+class Bucket:
+    """What is known of a bucket."""
+
+    name: str
+    location: str
+    """A region such as us-central1, or an area such as us."""
+
+
+def bucket(name: str) -> Bucket | None:
+    """A bucket; None where there is none of this name."""
+    with errors(f"{SCHEME}{name}"):
+        found = _client().lookup_bucket(name)
+    return Bucket(name, found.location.lower()) if found else None
+
+
+def make_bucket(name: str, *, project: str, region: str) -> None:
+    """Make a bucket, unless there is one of this name."""
+    if bucket(name) is None:
+        with errors(f"{SCHEME}{name}"):
+            _client().create_bucket(name, project=project, location=region)
+
+
+def missing_permissions(name: str, permissions: Sequence[str]) -> list[str]:
+    """Which of these permissions on a bucket whoever runs this lacks."""
+    with errors(f"{SCHEME}{name}"):
+        held = _client().bucket(name).test_iam_permissions(list(permissions))
+    return [each for each in permissions if each not in held]
+
+
+def objects(address: str, *, unfinished: bool = False) -> list[Object]:
+    """The object at an address, or else those below it; a pattern is matched. Sorted by name; none: an empty list.
+
+    What killed uploads have left is among them only where `unfinished` asks for it.
+    """
     bucket, name = _parts(address)
-    with _errors(address):
+    with errors(address):
         if any(mark in name for mark in "*?["):
             found = list(_client().list_blobs(bucket, match_glob=name))
         elif name and not name.endswith("/"):
@@ -34,23 +336,152 @@ def objects(address: str) -> list[Object]:
             found = found or list(_client().list_blobs(bucket, prefix=f"{name}/"))
         else:
             found = list(_client().list_blobs(bucket, prefix=name))
-    files = [blob for blob in found if not blob.name.endswith("/")]  # consoles make folders of such names
-    return [Object(f"{SCHEME}{bucket}/{blob.name}", blob.name, blob.generation) for blob in files]
+    found = [blob for blob in found if not blob.name.endswith("/")]  # consoles make folders of such names
+    return [_seen(blob) for blob in found if unfinished or UNFINISHED not in blob.name]
+
+
+def object_at(address: str) -> Object | None:
+    """The object of this very name; None where there is none."""
+    bucket, name = _parts(address)
+    with errors(address):
+        blob = _client().bucket(bucket).get_blob(name)
+    return _seen(blob) if blob else None
+
+
+def read_bytes(found: Object) -> bytes:
+    """What is in an object, in the very form that was seen."""
+    with errors(found.address), _transfer(found.address), _replaced(found.address):
+        content: bytes = _blob(found).download_as_bytes(checksum="auto", raw_download=True)
+    return content
 
 
 def download(found: Object, path: Path) -> None:
     """An object into a file, in the very form that was seen; its checksum is checked on the way."""
-    with _errors(found.address):
+    with errors(found.address), _transfer(found.address), _replaced(found.address):
+        if found.size < LARGE:
+            _blob(found).download_to_filename(path, checksum="auto", raw_download=True)
+            return
+        from google.cloud.storage import transfer_manager
+
+        transfer_manager.download_chunks_concurrently(
+            _blob(found), path, chunk_size=CHUNK, worker_type=transfer_manager.THREAD, max_workers=STREAMS,
+            download_kwargs={"raw_download": True},
+        )  # fmt: skip
+
+
+def upload(
+    path: Path, address: str, *, if_generation: int | None = None, patience_s: float = RETRIED_S
+) -> Object:  # fmt: skip
+    """A file to an object, whole or not at all.
+
+    With `if_generation` only in the place of that generation, 0 for none: else it is a `Conflict`.
+    """
+    bucket, name = _parts(address)
+    with errors(address):
+        from google.api_core.exceptions import NotFound, PreconditionFailed
+        from google.cloud.storage.retry import DEFAULT_RETRY
+
+        target = _client().bucket(bucket).blob(name)
+        mark = uuid.uuid4().hex
+        target.metadata = {WRITER: mark}
+        sent = {"if_generation_match": if_generation, "retry": DEFAULT_RETRY.with_timeout(patience_s)}
+        try:
+            with _transfer(address):
+                if path.stat().st_size < LARGE:
+                    target.upload_from_filename(path, checksum="crc32c", **sent)
+                else:
+                    _upload_parts(path, target, mark, sent)
+        except PreconditionFailed as error:
+            # It may be this very call's: written, but the answer was lost, and the client has tried again.
+            found = target.bucket.get_blob(name)
+            if found is None or (found.metadata or {}).get(WRITER) != mark:
+                raise Conflict(f"{address} was written by somebody else meanwhile", hint="try again") from error
+            target = found
+        except NotFound as error:
+            raise PlaceError(f"there is no bucket {bucket}", hint="was it removed, or is its name wrong?") from error
+        return _seen(target)
+
+
+def delete(found: Object) -> None:
+    """Remove an object, unless another generation of it has come since; one that is gone already is gone."""
+    with errors(found.address):
+        from google.api_core.exceptions import NotFound, PreconditionFailed
+
         bucket, name = _parts(found.address)
-        blob = _client().bucket(bucket).blob(name, generation=found.generation)
-        blob.download_to_filename(path, checksum="auto", raw_download=True)
+        with suppress(NotFound, PreconditionFailed):
+            _client().bucket(bucket).blob(name).delete(if_generation_match=found.generation)
 
 
-def upload(path: Path, address: str) -> None:
-    """A file to an object, whole or not at all."""
-    with _errors(address):
-        bucket, name = _parts(address)
-        _client().bucket(bucket).blob(name).upload_from_filename(path, checksum="crc32c")
+def checksum(path: Path) -> str:
+    """The CRC32C of a file, as Cloud Storage writes it."""
+    import google_crc32c
+
+    found: Any = google_crc32c.Checksum()  # type: ignore[no-untyped-call]
+    with path.open("rb") as file:
+        for part in iter(lambda: file.read(CHUNK), b""):
+            found.update(part)
+    return base64.b64encode(found.digest()).decode()
+
+
+def _upload_parts(path: Path, target: Any, mark: str, sent: Mapping[str, Any]) -> None:
+    """A large file in parts, several at a time, under a name of their own; the whole then takes its place at once."""
+    from google.cloud.storage import transfer_manager
+
+    parts = target.bucket.blob(f"{target.name}{UNFINISHED}{mark}")
+    parts.metadata = {WRITER: mark}
+    try:
+        transfer_manager.upload_chunks_concurrently(
+            path, parts, chunk_size=CHUNK, worker_type=transfer_manager.THREAD, max_workers=STREAMS,
+            checksum="crc32c", retry=sent["retry"],
+        )  # fmt: skip
+        parts.reload(retry=sent["retry"])
+        if parts.crc32c != checksum(path):
+            raise _damaged(f"{SCHEME}{target.bucket.name}/{target.name}")
+        token, _, _ = target.rewrite(parts, **sent)
+        while token:
+            token, _, _ = target.rewrite(parts, token=token, **sent)
+    finally:
+        target.bucket.delete_blobs([parts], on_error=lambda _: None, retry=sent["retry"])
+
+
+def _blob(found: Object) -> Any:
+    bucket, name = _parts(found.address)
+    return _client().bucket(bucket).blob(name, generation=found.generation)
+
+
+def _seen(blob: Any) -> Object:
+    address = f"{SCHEME}{blob.bucket.name}/{blob.name}"
+    updated = blob.updated.isoformat() if blob.updated else ""
+    return Object(address, blob.name, int(blob.generation), int(blob.size or 0), blob.crc32c or "", updated)
+
+
+@contextmanager
+def _transfer(address: str) -> Iterator[None]:
+    """What Google's package says of a transfer in other words than of everything else."""
+    from google.api_core.exceptions import from_http_response
+    from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
+
+    try:
+        yield
+    except DataCorruption as error:
+        raise _damaged(address) from error
+    except InvalidResponse as error:
+        raise from_http_response(error.response) from error  # type: ignore[no-untyped-call]
+
+
+def _damaged(address: str) -> PlaceError:
+    return PlaceError(f"{address} was damaged on its way: its checksum is wrong", hint="try again")
+
+
+@contextmanager
+def _replaced(address: str) -> Iterator[None]:
+    """An object that was seen a moment ago and is not there any more in that form."""
+    from google.api_core.exceptions import NotFound
+
+    try:
+        yield
+    except NotFound as error:
+        raise Conflict(f"{address} was replaced or removed while it was read", hint="try again") from error
 
 
 def _parts(address: str) -> tuple[str, str]:
@@ -62,34 +493,49 @@ def _parts(address: str) -> tuple[str, str]:
 
 @cache
 def _client() -> Any:
-    """Of Cloud Storage; the rehearsal, or another emulator, wants no credentials."""
+    """Of Cloud Storage; an emulator that is not the rehearsal wants no credentials."""
     from google.auth.credentials import AnonymousCredentials
     from google.cloud import storage
 
-    if os.environ.get("STORAGE_EMULATOR_HOST"):
-        return storage.Client(project="rehearsal", credentials=AnonymousCredentials())  # type: ignore[no-untyped-call]
-    return storage.Client(project=os.environ.get("GOOGLE_CLOUD_PROJECT", "none"))
+    if os.environ.get("STORAGE_EMULATOR_HOST") and not rehearsal():
+        return storage.Client(project=REHEARSED_PROJECT, credentials=AnonymousCredentials())  # type: ignore[no-untyped-call]
+    return storage.Client(project=os.environ.get("GOOGLE_CLOUD_PROJECT", "none"), credentials=_credentials()[0])
 
 
 @contextmanager
-def _errors(address: str) -> Iterator[None]:
-    """Google's errors as ours, each with what to do about it."""
+def errors(what: str) -> Iterator[None]:
+    """Google's errors as ours, each with what to do about it; `what` is an address, or what was asked."""
     try:
         from google.api_core import exceptions
         from google.auth.exceptions import GoogleAuthError
-        from requests import ConnectionError as NoConnection
+        from requests import RequestException
     except ImportError as error:
-        hint = 'pip install "tagline[vertex]"'
-        raise PlaceError(f"{address} needs {error.name}, which is not installed", hint=hint) from error
+        raise PlaceError(f"{what} needs {error.name}, which is not installed", hint=INSTALL) from error
     try:
         yield
     except exceptions.NotFound as error:
-        raise DataError(f"there is no {address}", hint="is the name of the bucket right?") from error
+        if what.startswith(SCHEME):
+            raise DataError(f"there is no {what}", hint="is the name of the bucket right?") from error
+        raise PlaceError(f"{what}: {first_line(error)}", hint="are project, region and name right?") from error
     except exceptions.Forbidden as error:
-        hint = "whoever runs this needs roles/storage.objectUser on the bucket"
-        raise PlaceError(f"{address} may not be used: {first_line(error)}", hint=hint) from error
+        raise PlaceError(f"{what} may not be used: {first_line(error)}", hint=_permit(what, str(error))) from error
     except (exceptions.Unauthorized, GoogleAuthError) as error:
-        hint = "log in: gcloud auth application-default login; or set GOOGLE_APPLICATION_CREDENTIALS"
-        raise PlaceError(f"{address} needs Google credentials: {first_line(error)}", hint=hint) from error
-    except (exceptions.GoogleAPIError, NoConnection) as error:
-        raise PlaceError(f"{address}: {first_line(error)}", hint="try again; is the network there?") from error
+        raise PlaceError(f"{what} needs Google credentials: {first_line(error)}", hint=LOG_IN) from error
+    except (exceptions.TooManyRequests, exceptions.ResourceExhausted) as error:
+        raise PlaceError(f"{what}: {first_line(error)}", hint=QUOTA_HINT) from error
+    except exceptions.BadRequest as error:
+        raise PlaceError(
+            f"{what} refused: {first_line(error)}", hint="tagline check SPEC --on vertex tells more"
+        ) from error
+    except (exceptions.GoogleAPIError, RequestException) as error:
+        raise PlaceError(f"{what}: {first_line(error)}", hint="try again; is the network there?") from error
+
+
+def _permit(what: str, said: str) -> str:
+    """What whoever runs this lacks: an API, or a role for the permission that is named."""
+    if found := re.search(r"(?:Enable it by visiting|enable.*?)\s*(https://\S*apis/api/([\w.]+))", said):
+        return f"gcloud services enable {found[2]}"
+    for prefix, role in ROLES.items():
+        if re.search(rf"\b{re.escape(prefix)}", said):
+            return f"whoever runs this needs {role}"
+    return f"whoever runs this needs {ROLES['storage.']} on the bucket" if what.startswith(SCHEME) else LOG_IN

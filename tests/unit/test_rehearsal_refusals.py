@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from tagline.machines import misfit
 from tagline.rehearsal import refusals
-from tagline.rehearsal.machines import misfit
 from tagline.rehearsal.messages import fill, v1
 from tagline.rehearsal.methods import table
 from tagline.rehearsal.problems import Problem

@@ -17,8 +17,12 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tagline.rehearsal import beta, transcoding
+from tagline.rehearsal.admission import Admission, Call
+from tagline.rehearsal.connections import Drop
+from tagline.rehearsal.faults import Dropped
 from tagline.rehearsal.messages import message_class
 from tagline.rehearsal.methods import Method
+from tagline.rehearsal.permissions import api_of, names_of, permission_of
 from tagline.rehearsal.problems import Problem, not_played
 from tagline.rehearsal.services import Played
 from tagline.rehearsal.stage import Stage, report_bug
@@ -40,27 +44,40 @@ class Doors:
     """What both doors share: the methods, who answers them, and how requests are made ready."""
 
     def __init__(
-        self, stage: Stage, played: Mapping[str, Played], handlers: Mapping[str, Callable[..., Any]]
+        self, stage: Stage, played: Mapping[str, Played], handlers: Mapping[str, Callable[..., Any]],
+        admission: Admission,
     ) -> None:  # fmt: skip
         self.stage = stage
         self.methods = {path: known.method for path, known in played.items()}
         self._handlers = handlers
+        self._admission = admission
         self.beta = beta.Operations()
 
     def handler(self, method: Method) -> Callable[..., Any]:
-        """Who answers a method; UNIMPLEMENTED with its name where nobody does."""
+        """Who answers a method, for those who may call it; UNIMPLEMENTED with its name where nobody does."""
         found = self._handlers.get(method.path)
         if found is None:
             raise not_played(method.path)
-        return found
+
+        def admitted(request: Any, *more: Any) -> Any:
+            return self._admission.perform(_call_of(method, request), lambda: found(request, *more))
+
+        return admitted
 
     def ready(self, request: Any) -> Any:
         """A request whose names hold the project's id, where they came with its number."""
         for field, value in request.ListFields():
             if isinstance(value, str) and value.startswith("projects/"):
-                _, project, *rest = value.split("/")
-                setattr(request, field.name, "/".join(["projects", self.stage.project_id(project), *rest]))
+                setattr(request, field.name, self.stage.own_name(value))
         return request
+
+
+def _call_of(method: Method, request: Any) -> Call:
+    fields = request.ListFields() if hasattr(request, "ListFields") else ()  # a stream of requests has none
+    texts = [value for _, value in fields if isinstance(value, str)]
+    texts += [value for field, values in fields if field.name == "resource_names" for value in values]
+    resource = next((text for text in texts if text.startswith("projects/")), "")
+    return Call(api_of(method), names_of(method), permission_of(method), resource)
 
 
 class HttpDoor:
@@ -77,6 +94,8 @@ class HttpDoor:
             return await self._answered(request, await request.body())
         except Problem as problem:
             return refusal(problem)
+        except Dropped:
+            return Drop()
         except Exception as error:  # a bug of ours is this request's, not the server's
             report_bug(error)
             return refusal(Problem("INTERNAL", f"{type(error).__name__}: {error}"))
@@ -233,10 +252,12 @@ class _guarded:  # noqa: N801 - a context manager
     def __exit__(self, kind: Any, error: BaseException | None, _: Any) -> None:
         if error is None or isinstance(error, GeneratorExit):
             return
+        if isinstance(error, Dropped):  # as gRPC's own clients say it when a connection is lost
+            error = Problem("UNAVAILABLE", "Socket closed")
         if not isinstance(error, Problem):
             report_bug(error)
             error = Problem("INTERNAL", f"{type(error).__name__}: {error}")
-        if error.field:
+        if error.field or error.cause:
             self._context.set_trailing_metadata((("grpc-status-details-bin", error.status().SerializeToString()),))
         self._context.abort(getattr(grpc.StatusCode, error.code), error.message)
 

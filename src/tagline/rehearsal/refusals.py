@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from tagline.rehearsal.machines import REGIONS, misfit
+from tagline.machines import REGIONS, misfit
 from tagline.rehearsal.messages import v1
 from tagline.rehearsal.problems import Problem, invalid
 

@@ -200,6 +200,9 @@ class Running:
                 arguments=programs.expanded(arguments, environment), environment=environment,
                 buckets=self._stage.buckets,
             )  # fmt: skip
+        if containers.is_idle(image):
+            self.say("There are no GPUs here whose gradients could be added up: this reduction server waits.", "NOTICE")
+            return ["sleep", "infinity"]
         if self.replica.index == 0:
             self.say(f"This machine has no image {image}: its command runs as a process of its Python.", "NOTICE")
         command = [*spec.command] or [sys.executable, "-m", "tagline"]
