@@ -169,7 +169,8 @@ def test_permissions_of_methods(method: str, permission: str) -> None:
         ("GET", "/mine/a/b", "", "storage.objects.get"),
         ("DELETE", "/mine/a", "uploadId=x", "storage.objects.insert"),
         ("GET", "/storage/v1/projects/p/serviceAccount", "", "storage.other"),
-        ("PUT", "/storage/v1/b/mine/iam", "", "storage.other"),
+        ("PUT", "/storage/v1/b/mine/iam", "", "storage.buckets.setIamPolicy"),
+        ("POST", "/storage/v1/b/mine/lockRetentionPolicy", "", "storage.other"),
     ],
 )
 def test_methods_of_cloud_storage(verb: str, path: str, query: str, method: str) -> None:

@@ -22,7 +22,8 @@ PERMISSIONS = {
     "storage.buckets.insert": "storage.buckets.create", "storage.buckets.get": "storage.buckets.get",
     "storage.buckets.list": "storage.buckets.list", "storage.buckets.delete": "storage.buckets.delete",
     "storage.buckets.patch": "storage.buckets.update", "storage.buckets.update": "storage.buckets.update",
-    "storage.buckets.getIamPolicy": "storage.buckets.getIamPolicy", "storage.buckets.testIamPermissions": "",
+    "storage.buckets.getIamPolicy": "storage.buckets.getIamPolicy",
+    "storage.buckets.setIamPolicy": "storage.buckets.setIamPolicy", "storage.buckets.testIamPermissions": "",
     "storage.buckets.getStorageLayout": "storage.objects.list", "storage.batch": "", "storage.other": "",
 }  # fmt: skip
 """Every method that can be told apart, and what it asks for. What is inside a batch is not looked at."""
@@ -68,8 +69,8 @@ def _in_json(verb: str, rest: list[str]) -> tuple[str, str]:
             return f"storage.objects.{OBJECT_VERBS.get(verb, 'get')}", bucket
         case [bucket, "o", _, what, *_] if what in NAMED_VERBS:
             return f"storage.objects.{NAMED_VERBS[what]}", bucket
-        case [bucket, "iam"] if verb == "GET":
-            return "storage.buckets.getIamPolicy", bucket
+        case [bucket, "iam"] if verb in ("GET", "PUT"):
+            return f"storage.buckets.{'set' if verb == 'PUT' else 'get'}IamPolicy", bucket
         case [bucket, "iam", "testPermissions"]:
             return "storage.buckets.testIamPermissions", bucket
         case [bucket, "storageLayout"]:

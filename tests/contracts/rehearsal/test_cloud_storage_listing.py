@@ -10,7 +10,7 @@ from google.cloud import storage
 NAMES = ["a.txt", "b/1.txt", "b/2.csv", "b/c/3.txt", "b/c/d/4.txt", "b0", "c/", "c/5.txt", "ä/6.txt"]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def full(cloud: Cloud) -> storage.Bucket:
     """A bucket that nobody writes to."""
     bucket = cloud.client.create_bucket("bucket-to-be-listed")
