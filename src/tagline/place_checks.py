@@ -237,7 +237,7 @@ def _regional(metric: dict[str, Any], region: str) -> int | None:
 def _installable(spec: Spec) -> Iterator[Finding]:
     """Whether what would be installed there goes together, which pip knows."""
     own = spec.vertex.image and not prebuilt.is_prebuilt(spec.vertex.image)
-    if own or (gcp.rehearsal() and not spec.vertex.image):  # nothing is installed there
+    if own or gcp.rehearsal():  # where this machine's packages stand behind the job's
         return
     family: str = spec.model.family  # type: ignore[attr-defined]
     extras = wheels.needed(family=family, trackers=spec.tracking.to)
