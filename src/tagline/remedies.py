@@ -131,6 +131,7 @@ BY_STATUS = {
 }  # fmt: skip
 """What an exit status says where nothing else does."""
 TAGLINE_STATUS = {1: "check", 2: "spec", 3: "data", 4: "run", 5: "place", 70: "bug"}
+"""What the exit status of Tagline's own errors says (`errors`)."""
 
 
 def recognise(text: str, source: Source) -> str:
@@ -244,26 +245,27 @@ def _host_memory(case: Case) -> tuple[str, str]:
     where = f" on {case.vertex.machine}" if case.spec else ""
     if larger := _larger_machine(case.vertex):
         return f"{said}{where}: use a machine with more", again(*larger)
-    return f"{said}{where}, one of the largest: use fewer rows, or fewer workers", again("data.fraction=0.5")
+    return f"{said}{where}: use another kind of machine, fewer rows, or fewer workers", again("data.fraction=0.5")
+
+
+HIGHMEM = {"n1": (2, 4, 8, 16, 32, 64, 96), "n2": (2, 4, 8, 16, 32, 48, 64, 80, 96, 128), "e2": (2, 4, 8, 16)}
+"""Machines with much memory, by their number of processors."""
 
 
 def _larger_machine(vertex: Vertex) -> list[str]:
     """Overrides for the next machine with more memory that takes the same accelerators."""
-    match = re.fullmatch(r"(\w+)-(highcpu|standard|highmem|highgpu|ultragpu)-(\d+)(g?)", vertex.machine)
+    match = re.fullmatch(r"(\w+)-([a-z]+)-(\d+)g?", vertex.machine)
     if not match:
         return []
     series, kind, size = match[1], match[2], int(match[3])
     if series == "a2" and kind == "highgpu":
         return _with_gpu("NVIDIA_A100_80GB", size) if size <= 8 else []
     if series == "g2":
-        sizes: tuple[int, ...] = (4, 8, 12, 16, 32)  # with one L4
+        sizes = (4, 8, 12, 16, 32)  # with one L4
         return [f"vertex.machine=g2-standard-{sizes[sizes.index(size) + 1]}"] if size in sizes[:-1] else []
-    if match[4]:
-        return []
-    if kind != "highmem":
-        return [f"vertex.machine={series}-{'standard' if kind == 'highcpu' else 'highmem'}-{max(size, 2)}"]
-    sizes = (2, 4, 8, 16, 32, 64, 96)
-    return [f"vertex.machine={series}-highmem-{next(larger for larger in sizes if larger > size)}"] if size < 96 else []
+    enough = size if kind in ("standard", "highcpu") else size + 1
+    larger = next((found for found in HIGHMEM.get(series, ()) if found >= enough), 0)
+    return [f"vertex.machine={series}-highmem-{larger}"] if larger else []
 
 
 OTHER_REGION = {
@@ -355,7 +357,7 @@ def _role(permission: str) -> str:
 def _permission(case: Case) -> tuple[str, str]:
     path = case.find(r"(?:\[Errno 13\]|PermissionError).*?: '([^']+)'")
     if path and "403" not in case.text:
-        return f"{case.who} may not write or read {path}: name a place under /tmp, or gs://", ""
+        return f"{case.who} may not write or read {path}: name a place where it may, or one in the bucket", ""
     if "ACCESS_TOKEN_SCOPE_INSUFFICIENT" in case.text:
         said = (
             "the service account that Vertex AI runs jobs as by itself may not do that: name one of the project's own"
@@ -374,18 +376,21 @@ def _permission(case: Case) -> tuple[str, str]:
     if not role:
         return said, ""
     kind = "serviceAccount" if "gserviceaccount.com" in account or not account else "user"
-    member = f"--member={kind}:{account or 'ACCOUNT'} --role={role}"
-    bucket = case.find(r"gs://([a-z0-9._-]+)", r"/b/([a-z0-9._-]+)", r"buckets/([a-z0-9._-]+)") or case.vertex.bucket
+    member = f"--member={shlex.quote(f'{kind}:' + (account or 'ACCOUNT'))} --role={role}"
+    bucket = (
+        case.find(r"gs://([a-z0-9._-]+)", r"/b/([a-z0-9._-]+)", r"buckets?[/ ]\"?([a-z0-9._-]+)")
+        or case.vertex.bucket.removeprefix("gs://").partition("/")[0]
+    )
     if permission.startswith("storage.") and bucket:
-        return said, f"gcloud storage buckets add-iam-policy-binding gs://{bucket.removeprefix('gs://')} {member}"
-    return said, f"gcloud projects add-iam-policy-binding {case.vertex.project or 'PROJECT'} {member}"
+        return said, f"gcloud storage buckets add-iam-policy-binding {shlex.quote(f'gs://{bucket}')} {member}"
+    return said, f"gcloud projects add-iam-policy-binding {shlex.quote(case.vertex.project or 'PROJECT')} {member}"
 
 
 def _not_found(case: Case) -> tuple[str, str]:
     address = case.find(r"(gs://[^\s'\",]+)").rstrip(".:;")
     bucket = case.find(r"/b/([a-z0-9._-]+)", r"No such object: ([a-z0-9._-]+)/")
     what = address or (f"gs://{bucket}" if bucket else "a bucket or an object of it")
-    command = f"gcloud storage ls {what}" if what.startswith("gs://") else check()
+    command = f"gcloud storage ls {shlex.quote(what)}" if what.startswith("gs://") else check()
     return f"{case.who} did not find {what}: is its name right, and was it deleted meanwhile?", command
 
 
@@ -403,12 +408,14 @@ def _nan(case: Case) -> tuple[str, str]:
 
 
 def _preempted(case: Case) -> tuple[str, str]:
-    said = f"Google took the spot machines of {case.who} away more often than a job is started again"
+    said = f"Google took the spot machines of {case.who} away, and it is not started again"
     return f"{said}: what it learned is in its last checkpoint; use machines that stay", again("vertex.spot=false")
 
 
 def _timeout(case: Case) -> tuple[str, str]:
     hours = case.vertex.max_hours
+    if case.spec is None:
+        return "the job took longer than it may: raise vertex.max_hours", again(f"vertex.max_hours={2 * hours:g}")
     return f"the job was stopped after vertex.max_hours = {hours:g}", again(f"vertex.max_hours={2 * hours:g}")
 
 
@@ -439,7 +446,7 @@ def _wrong_cuda(case: Case) -> tuple[str, str]:
         said = f"the CUDA in the image of {case.who} is newer than the driver of the machine"
     if vertex.image:
         return f"{said}: use an image with another torch, or the one that Tagline builds", again("vertex.image=")
-    return f"{said}: use a machine with another accelerator", again(*_with_gpu("NVIDIA_L4", 1))
+    return f"{said}: name an image with a torch that fits as vertex.image", ""
 
 
 def _import_error(case: Case) -> tuple[str, str]:
