@@ -307,7 +307,9 @@ def _capacity(case: Case) -> tuple[str, str]:
     said = f"Google has no machine free for {case.wanted} in {case.region} now, which has nothing to do with quota"
     if vertex.spot:
         return f"{said}: machines that are not spot are given first", again("vertex.spot=false")
-    helps = "try later, another accelerator, or another region with a bucket there"
+    if vertex.machine.startswith(("a2-", "a3-")) and not vertex.flex_start:  # as documented, for these
+        return f"{said}: let the job wait for one", again("vertex.flex_start=true")
+    helps = "try another region, with a bucket there, or list other places and machines in vertex.fallbacks"
     return f"{said}: {helps}", again(f"vertex.region={_other_region(vertex)}")
 
 
@@ -424,8 +426,8 @@ def _disk_full(case: Case) -> tuple[str, str]:
     if path.startswith("/dev/shm"):  # noqa: S108
         return f"{case.who} ran out of shared memory: use fewer workers on a machine", ""
     where = f" while it wrote {path}" if path else ""
-    return f"the disk of {case.who} is full{where}: read fewer rows, or keep what is large in the bucket", again(
-        "data.fraction=0.5"
+    return f"the disk of {case.who} is full{where}: ask for a larger one", again(
+        f"vertex.disk_gb={min(2 * case.vertex.disk_gb, 64_000)}"
     )
 
 

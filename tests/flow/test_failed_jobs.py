@@ -112,7 +112,7 @@ EXPECTED = {
     "permission": ("trainer@demo.iam.gserviceaccount.com lacks storage.objects.get", "gs://corpus --member"),
     "not-found": ("did not find gs://no-such-bucket", "gcloud storage ls gs://no-such-bucket"),
     "import-error": ("cannot import no_such_module_here", "--on rehearsal"),
-    "disk-full": ("the disk of workerpool0-0 is full", "data.fraction=0.5"),
+    "disk-full": ("the disk of workerpool0-0 is full", "vertex.disk_gb=200"),
     "host-memory": ("was killed", "vertex.machine=n1-highmem-8"),
     "start": ("could not start no-such-program", "--on rehearsal"),
     "timeout": ("stopped after", "vertex.max_hours=48"),

@@ -194,7 +194,7 @@ BY_LOG = [
     (FORBIDDEN, "permission", "lacks storage.objects.get: grant it roles/storage.objectUser",
      "gcloud storage buckets add-iam-policy-binding gs://corpus --member=serviceAccount:"
      "service-12@gcp-sa-aiplatform-cc.iam.gserviceaccount.com --role=roles/storage.objectUser"),
-    (ENOSPC, "disk-full", "full while it wrote /root/.cache/huggingface/blobs/1", "data.fraction=0.5"),
+    (ENOSPC, "disk-full", "full while it wrote /root/.cache/huggingface/blobs/1", "vertex.disk_gb=200"),
     (NO_MODULE, "import-error", "cannot import tensorflow_text", "--on rehearsal"),
     (KEY, "missing-column", 'no column "review"', "tagline check SPEC"),
     (NO_COLUMN, "missing-column", "it has: id, received", "tagline check SPEC data.text=message"),
@@ -638,6 +638,14 @@ def test_spot_machines_are_given_last() -> None:
     for message in ("Resources are insufficient in region: us-central1.", "The following quota metrics exceed quota "
                     "limits: aiplatform.googleapis.com/custom_model_training_preemptible_nvidia_t4_gpus"):  # fmt: skip
         assert explain([], message=message, spec=spec("vertex.spot=true")).command.endswith("vertex.spot=false")
+
+
+def test_large_machines_can_be_waited_for() -> None:
+    message = "Resources are insufficient in region: us-central1."
+    found = explain(
+        [], message=message, spec=spec("vertex.machine=a2-highgpu-1g", "vertex.accelerator=NVIDIA_TESLA_A100")
+    )
+    assert found.command.endswith("vertex.flex_start=true")
 
 
 def test_an_entry_of_cloud_logging() -> None:
