@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal
 
+from tagline import machines
 from tagline.spec import Spec, Vertex
 
 Source = Literal["exception", "line", "service"]
@@ -220,14 +221,12 @@ def _gpu_memory(case: Case) -> tuple[str, str]:
 GPUS = ("NVIDIA_TESLA_P4", "NVIDIA_TESLA_T4", "NVIDIA_TESLA_V100", "NVIDIA_L4", "NVIDIA_TESLA_A100",
         "NVIDIA_A100_80GB", "NVIDIA_H100_80GB")  # fmt: skip
 """By memory: 8, 16, 16, 24, 40, 80 and 80 GB."""
-L4_MACHINES = {1: "g2-standard-8", 2: "g2-standard-24", 4: "g2-standard-48", 8: "g2-standard-96"}
-MACHINES = {"NVIDIA_TESLA_A100": "a2-highgpu-{}g", "NVIDIA_A100_80GB": "a2-ultragpu-{}g"}
-"""That come with so many of an accelerator."""
 
 
 def _with_gpu(accelerator: str, count: int) -> list[str]:
     """Overrides for so many of an accelerator, with a machine that has them; none if there is no such machine."""
-    machine = L4_MACHINES.get(count, "") if accelerator == "NVIDIA_L4" else MACHINES[accelerator].format(count)
+    having = [name for name, own in machines.WITH_THEIR_OWN.items() if own == (accelerator, count)]
+    machine = having[min(1, len(having) - 1)] if having else ""  # the smallest of several has little memory
     return [f"vertex.machine={machine}", f"vertex.accelerator={accelerator}"] if machine else []
 
 
@@ -235,8 +234,8 @@ def _larger_gpu(vertex: Vertex) -> list[str]:
     if vertex.accelerator not in GPUS or not vertex.accelerators:
         return []
     here = GPUS.index(vertex.accelerator)
-    larger = [name for name in ("NVIDIA_L4", *MACHINES) if GPUS.index(name) > here]
-    return _with_gpu(larger[0], vertex.accelerators) if larger else []
+    larger = (_with_gpu(name, vertex.accelerators) for name in GPUS[max(here + 1, GPUS.index("NVIDIA_L4")) :])
+    return next(filter(None, larger), [])
 
 
 def _host_memory(case: Case) -> tuple[str, str]:
@@ -248,24 +247,26 @@ def _host_memory(case: Case) -> tuple[str, str]:
     return f"{said}{where}: use another kind of machine, fewer rows, or fewer workers", again("data.fraction=0.5")
 
 
-HIGHMEM = {"n1": (2, 4, 8, 16, 32, 64, 96), "n2": (2, 4, 8, 16, 32, 48, 64, 80, 96, 128), "e2": (2, 4, 8, 16)}
-"""Machines with much memory, by their number of processors."""
-
-
 def _larger_machine(vertex: Vertex) -> list[str]:
     """Overrides for the next machine with more memory that takes the same accelerators."""
-    match = re.fullmatch(r"(\w+)-([a-z]+)-(\d+)g?", vertex.machine)
-    if not match:
-        return []
-    series, kind, size = match[1], match[2], int(match[3])
-    if series == "a2" and kind == "highgpu":
-        return _with_gpu("NVIDIA_A100_80GB", size) if size <= 8 else []
-    if series == "g2":
-        sizes = (4, 8, 12, 16, 32)  # with one L4
-        return [f"vertex.machine=g2-standard-{sizes[sizes.index(size) + 1]}"] if size in sizes[:-1] else []
-    enough = size if kind in ("standard", "highcpu") else size + 1
-    larger = next((found for found in HIGHMEM.get(series, ()) if found >= enough), 0)
-    return [f"vertex.machine={series}-highmem-{larger}"] if larger else []
+    if own := machines.WITH_THEIR_OWN.get(vertex.machine):
+        alike = [name for name, other in machines.WITH_THEIR_OWN.items() if other == own]
+        later = alike[alike.index(vertex.machine) + 1 :]
+        if later or own[0] != "NVIDIA_TESLA_A100":
+            return [f"vertex.machine={later[0]}"] if later else []
+        return _with_gpu("NVIDIA_A100_80GB", own[1])
+    series, _, kind = vertex.machine.rpartition("-")[0].partition("-")
+    enough = machines.processors(vertex.machine) + (kind == "highmem")
+    known = [name for name in (*machines.WITH_CHOICE, *machines.WITHOUT) if name.startswith(f"{series}-highmem-")]
+    fitting = [
+        name for name in sorted(known, key=machines.processors)
+        if machines.processors(name) >= enough and not any(machines.misfit(name, *_accelerators(vertex)))
+    ]  # fmt: skip
+    return [f"vertex.machine={fitting[0]}"] if fitting else []
+
+
+def _accelerators(vertex: Vertex) -> tuple[str, int]:
+    return (vertex.accelerator, vertex.accelerators) if vertex.accelerators else ("", 0)
 
 
 OTHER_REGION = {

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tagline import remedies
+from tagline import machines, remedies
 from tagline import spec as specs
 from tagline.failures import Failure, Line, explain, line_of
 from tagline.spec import Spec
@@ -616,11 +616,16 @@ url: /x (Caused by NameResolutionError("Failed to resolve 'huggingface.co'"))
         (["training.batch_size=1"], CUDA_MEMORY, "vertex.machine=g2-standard-8 vertex.accelerator=NVIDIA_L4"),
         (["training.batch_size=1", "vertex.accelerator=NVIDIA_L4", "vertex.accelerators=2"], CUDA_MEMORY,
          "vertex.machine=a2-highgpu-2g vertex.accelerator=NVIDIA_TESLA_A100"),
-        (["vertex.machine=n1-highmem-16"], TORCH_MEMORY, "vertex.machine=n1-highmem-32"),
+        (["vertex.machine=n1-highmem-8"], TORCH_MEMORY, "vertex.machine=n1-highmem-16"),
+        (["vertex.machine=n1-highmem-16"], TORCH_MEMORY, "data.fraction=0.5"),
+        (["vertex.machine=n1-highmem-16", "vertex.accelerators=0"], TORCH_MEMORY, "vertex.machine=n1-highmem-32"),
+        (["vertex.machine=n2-standard-4", "vertex.accelerators=0"], TORCH_MEMORY, "vertex.machine=n2-highmem-4"),
         (["vertex.machine=n1-highmem-96"], TORCH_MEMORY, "data.fraction=0.5"),
         (["vertex.machine=c2-standard-8"], TORCH_MEMORY, "data.fraction=0.5"),
-        (["vertex.machine=g2-standard-8"], TORCH_MEMORY, "vertex.machine=g2-standard-12"),
-        (["vertex.machine=a2-highgpu-4g"], TORCH_MEMORY, "vertex.machine=a2-ultragpu-4g"),
+        (["vertex.machine=g2-standard-8", "vertex.accelerator=NVIDIA_L4"], TORCH_MEMORY,
+         "vertex.machine=g2-standard-12"),
+        (["vertex.machine=a2-highgpu-4g", "vertex.accelerator=NVIDIA_TESLA_A100", "vertex.accelerators=4"],
+         TORCH_MEMORY, "vertex.machine=a2-ultragpu-4g"),
         (["training.learning_rate=0.5"], NAN, "training.learning_rate=0.05"),
         (["training.precision=float16"], NAN, "training.precision=float32"),
         (["model.family=lstm"], NAN, "training.learning_rate=0.0001"),
@@ -631,7 +636,12 @@ def test_the_command_fits_the_spec(overrides: Sequence[str], log: str, command: 
     found = explain(said(log), spec=spec(*overrides))
     assert command in found.command
     settings = [word for word in found.command.split() if "=" in word]
-    assert spec(*overrides, *settings) != spec(*overrides)
+    changed = spec(*overrides, *settings)
+    assert changed != spec(*overrides)
+    vertex = changed.vertex
+    assert "vertex.machine" not in command or not any(
+        machines.misfit(vertex.machine, vertex.accelerator if vertex.accelerators else "", vertex.accelerators)
+    )
 
 
 def test_spot_machines_are_given_last() -> None:
