@@ -15,14 +15,12 @@ from typing import Any, Self
 
 from tagline import gcp, runs, storage
 from tagline.bundle import MANIFEST
-from tagline.errors import Conflict, PlaceError, RunError, SpecError, TaglineError
+from tagline.errors import Conflict, DataError, PlaceError, RunError, SpecError, TaglineError
 from tagline.gcp import Object
 from tagline.runs import ATTEMPTS, NEEDED, PROGRESS, Progress, Run, State, StateName, is_run, next_name
 from tagline.spec import Spec
 
 EVENTS, STATE = "events.jsonl", "state.json"
-FENCES = (STATE, PROGRESS)
-"""Written only in the place of what was seen there: so a process that another one has replaced is found out."""
 EVENTS_EVERY_S = 5.0
 PATIENCE_S = 600.0
 """How long a run waits for a network or a service that is away, rather than lose what it has learned."""
@@ -174,14 +172,16 @@ class MirroredRun(Run):
         storage.remove(self.address)
 
     def _take_over(self) -> None:
-        """Write what fences anew, as it is: what another process knows of it is then out of date.
+        """Write the state anew, as it is, then the progress: what another process knows of them is then out of date.
 
-        After that nothing of the run changes but from here, so the rest is read then.
+        Whoever has the state has the run. Who still has it after writing the progress can be sure that no checkpoint
+        counts, and none is removed, but from here; so the rest is read then.
         """
         self._rewritten(STATE, "")
         if super().state().name == "succeeded":
             raise RunError(f"run {self.name} is complete", hint=f"tagline runs show {self.address}")
-        self._rewritten(PROGRESS, json.dumps({}))
+        self._rewritten(PROGRESS, "{}")
+        self._insist()
         self.refresh()
         kept = tuple(f"checkpoints/{name}/" for name in (self.progress().last, self.progress().best) if name)
         self._bring(lambda name: name in (*NEEDED, ATTEMPTS) or name.startswith(kept))
@@ -219,9 +219,7 @@ class MirroredRun(Run):
             made = gcp.upload(path, address, if_generation=known.generation if known else 0, patience_s=patience_s)
         except Conflict:
             self._insist()
-            if name in FENCES:
-                raise self._lost() from None
-            # A process that lost the run wrote it before it knew. It is ours, so what we have is what counts.
+            # It is ours: a process that lost it wrote this before it knew. What we have is what counts.
             there = gcp.object_at(address)
             made = gcp.upload(path, address, if_generation=there.generation if there else 0, patience_s=patience_s)
         self._there[name], self._sent[name] = made, stamp
@@ -231,7 +229,7 @@ class MirroredRun(Run):
 
     def _push_all(self) -> None:
         """Everything that is not there as it is here, a bundle's manifest after its other files."""
-        names = [name for name in self._files() if not name.startswith("checkpoints/") and name not in FENCES]
+        names = [name for name in self._files() if not name.startswith("checkpoints/") and name != STATE]
         last = [name for name in names if name.endswith(f"/{MANIFEST}")]
         self._push_some(name for name in names if name not in last)
         self._push_some(last)
@@ -298,9 +296,10 @@ class MirroredRun(Run):
 
     def _gone(self) -> TaglineError:
         """What to say when the run, or its bucket, is not there any more."""
-        bucket = self.address.removeprefix(gcp.SCHEME).partition("/")[0]
-        if gcp.bucket(bucket) is None:
-            return PlaceError(f"the bucket {bucket} of run {self.name} is not there any more", hint="was it removed?")
+        try:
+            gcp.objects(f"{self.address}/")
+        except DataError:
+            return PlaceError(f"the bucket of {self.address} is not there any more", hint="was it removed?")
         return RunError(f"run {self.name} is not in {self.address.rpartition('/')[0]} any more", hint="was it removed?")
 
     def _heard(self) -> datetime | None:
