@@ -215,14 +215,17 @@ class MirroredRun(Run):
         if not path.is_file() or self._sent.get(name) == (stamp := _stamp(path)):
             return
         known = self._there.get(name)
-        try:
-            made = gcp.upload(path, address, if_generation=known.generation if known else 0, patience_s=patience_s)
-        except Conflict:
-            self._insist()
-            # It is ours: a process that lost it wrote this before it knew. What we have is what counts.
-            there = gcp.object_at(address)
-            made = gcp.upload(path, address, if_generation=there.generation if there else 0, patience_s=patience_s)
-        self._there[name], self._sent[name] = made, stamp
+        for _ in range(TRIES):
+            try:
+                made = gcp.upload(path, address, if_generation=known.generation if known else 0, patience_s=patience_s)
+            except Conflict:
+                self._insist()
+                # The run is ours: a process that lost it wrote this before it knew. What we have is what counts.
+                known = gcp.object_at(address)
+                continue
+            self._there[name], self._sent[name] = made, stamp
+            return
+        raise Conflict(f"{address} is written by others all the time", hint="who else writes there?")
 
     def _push_some(self, names: Iterable[str]) -> None:
         storage.together(self._push, list(names), size=lambda name: (self.directory / name).stat().st_size)
@@ -243,18 +246,20 @@ class MirroredRun(Run):
         """Have these files here as they are there."""
         for _ in range(TRIES):
             missing = [name for name in self._there if is_wanted(name) and not (self.directory / name).is_file()]
+            if not missing:
+                return
             try:
-                with storage.disk_errors(self.directory):
-                    self._copy_down([self._there[name] for name in missing])
+                self._copy_down([self._there[name] for name in missing])
             except Conflict:
                 self.refresh()
-                continue
-            return
         raise Conflict(f"{self.address} changes faster than it can be read", hint="try again")
 
     def _copy_down(self, found: list[Object]) -> None:
         """Files appear whole: another part of this process may be reading."""
-        with tempfile.TemporaryDirectory(prefix=storage.SCRATCH_PREFIX, dir=self.directory) as scratch:
+        with (
+            storage.disk_errors(self.directory),
+            tempfile.TemporaryDirectory(prefix=storage.SCRATCH_PREFIX, dir=self.directory) as scratch,
+        ):
             storage.copy_down(found, Path(scratch), below=self.address)
             for each in found:
                 path = self.directory / self._name(each)
