@@ -2,24 +2,29 @@
 
 import base64
 import configparser
+import json
 import os
 import re
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tagline.errors import Conflict, DataError, PlaceError, SpecError, first_line
 
 SCHEME = "gs://"
+SECRETS = "TAGLINE_SECRETS"
+"""Names, in JSON, the versions of secrets that become variables of a job when it starts."""
 REHEARSAL, TOKEN = "REHEARSAL_ADDRESS", "REHEARSAL_TOKEN"
 """Where a rehearsal answers, and what it demands of its clients: set inside its jobs, and by `entered`."""
 REHEARSED_PROJECT = "rehearsal"
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 PATIENCE_S = 60.0
+INSTALL = 'pip install "tagline[vertex]"'
 QUOTA_HINT = "ask for more on the page of quotas in the Cloud console, or name another region or accelerator"
 ROLES = {
     "storage.": "roles/storage.objectUser",
@@ -38,6 +43,7 @@ RETRIED_S = 120.0
 """How long a request is tried again while the network or the service is away."""
 WRITER, UNFINISHED = "tagline-writer", ".tagline-part-"
 """What each upload is known by; and how the objects are named that a large one is put together from."""
+Answer = TypeVar("Answer")
 LOG_IN = "log in: gcloud auth application-default login; or set GOOGLE_APPLICATION_CREDENTIALS"
 
 
@@ -85,6 +91,86 @@ def vertex(client: str, region: str) -> Any:
         return _vertex(client, region)
 
 
+def require(what: str) -> None:
+    """Refuse what needs Google's clients where they are not installed."""
+    with errors(what):
+        if find_spec("google.cloud.aiplatform_v1") is None:
+            raise PlaceError(f"{what} needs google-cloud-aiplatform", hint=INSTALL)
+
+
+def persistent(what: str, ask: Callable[[], Answer]) -> Answer:
+    """What is answered; asked again for a while where the network or Google fails, or where somebody else has changed
+    what was to be changed."""
+    with errors(what):
+        from google.api_core.retry import Retry, if_transient_error
+
+        again = Retry(
+            predicate=lambda error: if_transient_error(error) or _status(error) == "ABORTED", timeout=PATIENCE_S
+        )
+        answer: Answer = again(ask)()
+        return answer
+
+
+def found(what: str, get: Callable[[], Answer]) -> Answer | None:
+    """What there is; None where there is no such thing."""
+    try:
+        return persistent(what, get)
+    except PlaceError as error:
+        if _status(error.__cause__) == "NOT_FOUND":
+            return None
+        raise
+
+
+def ensured(what: str, get: Callable[[], Answer], make: Callable[[], Answer]) -> Answer:
+    """What there is; made where there is no such thing, and found where somebody else has just made it."""
+    if (there := found(what, get)) is not None:
+        return there
+    try:
+        return persistent(what, make)
+    except PlaceError as error:
+        if _status(error.__cause__) == "ALREADY_EXISTS":
+            return persistent(what, get)
+        raise
+
+
+def _status(error: BaseException | None) -> str:
+    """The canonical code of one of Google's errors; REST has one exception for some that gRPC tells apart."""
+    if code := getattr(error, "grpc_status_code", None):
+        return str(code.name)
+    with suppress(AttributeError, ValueError, KeyError, TypeError):
+        return str(error.response.json()["error"]["status"])  # type: ignore[union-attr]
+    return ""
+
+
+def message(kind: str, value: Mapping[str, Any]) -> Any:
+    """A message of `google.cloud.aiplatform_v1` from what its REST API takes; unknown fields are refused."""
+    with errors("Vertex AI"):
+        from google.cloud import aiplatform_v1
+        from google.protobuf.json_format import ParseDict
+
+        made = getattr(aiplatform_v1, kind)()
+        ParseDict(value, type(made).pb(made))
+        return made
+
+
+def is_transient(error: PlaceError) -> bool:
+    """Whether a request may have got through, or may do so next time: the service or the network was away."""
+    from google.api_core import exceptions
+    from requests import RequestException
+
+    return isinstance(error.__cause__, exceptions.ServerError | exceptions.RetryError | RequestException)
+
+
+def reveal(environment: MutableMapping[str, str]) -> None:
+    """Give a job the secrets that it is told the names of, as variables; one that is set stays as it is."""
+    if not environment.get(SECRETS):
+        return
+    for name, version in json.loads(environment[SECRETS]).items():
+        if name not in environment:
+            answer = rest("secretmanager", "GET", f"v1/{version}:access")
+            environment[name] = base64.b64decode(answer["payload"]["data"]).decode()
+
+
 def rest(
     service: str, method: str, path: str, body: Mapping[str, Any] | None = None, *,
     params: Mapping[str, str] | None = None,
@@ -121,6 +207,17 @@ def _asked(
             raise from_http_response(response)  # type: ignore[no-untyped-call]
         answer: dict[str, Any] = response.json() if response.content else {}
         return answer
+
+
+def token() -> str:
+    """An access token, for those of Google's services that take one as a password: its registries of images."""
+    with errors("Google Cloud"):
+        from google.auth.transport.requests import Request
+
+        held = _credentials()[0]
+        if not held.valid:
+            held.refresh(Request())
+        return str(held.token)
 
 
 def _gcloud_property(section: str, name: str) -> str:
@@ -209,6 +306,20 @@ def bucket(name: str) -> Bucket | None:
     with errors(f"{SCHEME}{name}"):
         found = _client().lookup_bucket(name)
     return Bucket(name, found.location.lower()) if found else None
+
+
+def make_bucket(name: str, *, project: str, region: str) -> None:
+    """Make a bucket, unless there is one of this name."""
+    if bucket(name) is None:
+        with errors(f"{SCHEME}{name}"):
+            _client().create_bucket(name, project=project, location=region)
+
+
+def missing_permissions(name: str, permissions: Sequence[str]) -> list[str]:
+    """Which of these permissions on a bucket whoever runs this lacks."""
+    with errors(f"{SCHEME}{name}"):
+        held = _client().bucket(name).test_iam_permissions(list(permissions))
+    return [each for each in permissions if each not in held]
 
 
 def objects(address: str, *, unfinished: bool = False) -> list[Object]:
@@ -399,8 +510,7 @@ def errors(what: str) -> Iterator[None]:
         from google.auth.exceptions import GoogleAuthError
         from requests import RequestException
     except ImportError as error:
-        hint = 'pip install "tagline[vertex]"'
-        raise PlaceError(f"{what} needs {error.name}, which is not installed", hint=hint) from error
+        raise PlaceError(f"{what} needs {error.name}, which is not installed", hint=INSTALL) from error
     try:
         yield
     except exceptions.NotFound as error:

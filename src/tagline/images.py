@@ -1,28 +1,77 @@
-"""Container images: what a Dockerfile says, a tag that names the contents, and whoever can build it here."""
+"""Container images: what a Dockerfile says, a tag that names the contents, and whoever builds and pushes it."""
 
+import hashlib
 import json
+import os
 import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from tagline import storage, wheels
+from tagline import builds, gcp, registries, storage, wheels
 from tagline.errors import PlaceError, SpecError, first_line
 
 NAME = "tagline-serving"
+TRAINING = "tagline-training"
+REPOSITORY = "tagline"
+"""Of Artifact Registry, where training images go."""
 BASE = f"python:{sys.version_info.major}.{sys.version_info.minor}-slim"
-"""Any image with this Python, its module venv, and useradd will do."""
+"""Any image with this Python, its module venv, and useradd will do; of Debian, where there are reduction servers."""
 BUILDERS = {
     "docker": ("docker", "build"),
     "podman": ("podman", "build", "--format", "docker"),  # the other format has no health checks
     "buildah": ("buildah", "build", "--format", "docker"),
 }
+CLOUD_BUILD = "cloud-build"
+CHOICES = ("auto", CLOUD_BUILD, *BUILDERS)
+"""Who may build a training image; `auto` is Cloud Build, and at a rehearsal nobody."""
 PORT = 8080
 HEALTHY = (
     "import os, urllib.request as r; e = os.environ; "
     "r.urlopen('http://127.0.0.1:' + e['AIP_HTTP_PORT'] + e.get('AIP_HEALTH_ROUTE', '/health'), timeout=4)"
 )
+WHEELS = "https://download.pytorch.org/whl"
+OLD_CUDA, NO_OLD_CUDA = "cu126", "2.15"
+"""CUDA 12.6 runs on drivers since 525 and on every GPU but Blackwell's; torch has no build for it from this version
+(https://github.com/pytorch/pytorch/issues/190385, July 2026). PyPI's own builds are for CUDA 13, which wants driver 580."""
+BEFORE_TURING = ("NVIDIA_TESLA_P4", "NVIDIA_TESLA_P100", "NVIDIA_TESLA_V100")
+"""Accelerators that CUDA 13 has left behind."""
+BLACKWELL = ("NVIDIA_B200", "NVIDIA_GB200", "NVIDIA_RTX_PRO_6000")
+"""Accelerators that CUDA 12.6 does not know."""
+REDUCTION_SERVER = """RUN apt-get update \\
+ && apt-get install --yes --no-install-recommends ca-certificates curl gnupg \\
+ && curl --fail --silent --show-error --location --output /tmp/key https://packages.cloud.google.com/apt/doc/apt-key.gpg \\
+ && gpg --dearmor --output /usr/share/keyrings/google-fast-socket.gpg /tmp/key \\
+ && echo "deb [signed-by=/usr/share/keyrings/google-fast-socket.gpg] https://packages.cloud.google.com/apt google-fast-socket main" > /etc/apt/sources.list.d/google-fast-socket.list \\
+ && apt-get update \\
+ && apt-get install --yes --no-install-recommends google-reduction-server \\
+ && rm -rf /var/lib/apt/lists/* /tmp/key
+"""
+"""NCCL's plug-in, as https://docs.cloud.google.com/vertex-ai/docs/training/distributed-training says (2026)."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """All that an image is built from, and the name that follows from it."""
+
+    image: str
+    files: Mapping[str, bytes]
+    facts: Mapping[str, str]
+    """What is in it, by name: packages and their versions, and what it is built on."""
+
+    def write(self, directory: Path) -> None:
+        """Into a directory, for a builder."""
+        for name, content in self.files.items():
+            (directory / name).write_bytes(content)
+
+    def archive(self) -> bytes:
+        """As a tar.gz: equal contents are equal bytes."""
+        return wheels.tarball(self.files)
 
 
 def dockerfile(wheel: str, *, base: str, signature: str) -> str:
@@ -42,6 +91,152 @@ USER 10001
 HEALTHCHECK --interval=10s --timeout=5s --start-period=10s CMD {json.dumps(["python3", "-c", HEALTHY])}
 CMD ["tagline", "serve", "/bundle"]
 """
+
+
+def training(
+    repository: str, *, extras: tuple[str, ...], accelerator: str = "", reduction_server: bool = False,
+    base: str = BASE, index: str | None = None,
+) -> Context:  # fmt: skip
+    """What a training image is built from; nothing is asked of anybody.
+
+    `repository` is where it goes, as `repository_of` says. `accelerator` is as the API names it, or "" for CPUs; it chooses
+    the build of torch, unless `index` names another place to get it from ("": what pip is set to in the base image).
+    """
+    check_base(base)
+    wheel = wheels.wheel()
+    learning = wheels.pins(of="torch")
+    others = [pin for pin in wheels.pins(*extras) if pin not in learning]
+    torch = next(pin for pin in learning if pin.startswith("torch=="))
+    variant = "" if index is not None else torch_variant(accelerator, torch.removeprefix("torch=="))
+    where = f"{WHEELS}/{variant}" if variant else index
+    first = [f"--extra-index-url {where}"] if where else []
+    first += [f"{pin}+{variant}" if pin == torch and variant else pin for pin in learning]
+    files = {
+        "torch.txt": "".join(f"{line}\n" for line in first).encode(),
+        "requirements.txt": "".join(f"{line}\n" for line in others).encode(),
+        wheel.file: wheel.content,
+    }
+    text = training_dockerfile(wheel.file, base=base, reduction_server=reduction_server)
+    files["Dockerfile"] = text.encode()
+    hashes = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    facts = dict(line.split("==") for line in (*first, *others) if "==" in line)
+    facts |= {
+        "tagline": wheel.version, "the base image": base, "the source of torch": where or "",
+        "the Dockerfile": hashlib.sha256(text.replace(wheel.file, "").encode()).hexdigest()[:12],
+    }  # fmt: skip
+    return Context(f"{repository}/{TRAINING}:{wheels.digest(hashes)[:16]}", files, dict(sorted(facts.items())))
+
+
+def repository_of(project: str, region: str) -> str:
+    """Where a project's training images are; the projects of a domain have its name in front."""
+    return f"{region}-docker.pkg.dev/{project.replace(':', '/')}/{REPOSITORY}"
+
+
+def torch_variant(accelerator: str, version: str) -> str:
+    """Which of torch's builds an accelerator wants: cpu, cu126, or "" for PyPI's own."""
+    from packaging.version import Version
+
+    if not accelerator:
+        return "cpu"
+    if Version(version) < Version(NO_OLD_CUDA):
+        return "" if accelerator in BLACKWELL else OLD_CUDA
+    if accelerator in BEFORE_TURING:
+        hint = f'install an older one here: pip install "torch<{NO_OLD_CUDA}"; or name another vertex.accelerator'
+        raise SpecError(f"torch {version} has no build for {accelerator}", hint=hint)
+    return ""
+
+
+def training_dockerfile(wheel: str, *, base: str, reduction_server: bool) -> str:
+    """The image of a training; what changes least comes first, so that its layers are used again."""
+    return f"""# Made by `tagline train --on vertex`: what runs as its jobs. The driver of a GPU is the machine's, the rest torch's own.
+FROM {base}
+{REDUCTION_SERVER if reduction_server else ""}RUN useradd --system --create-home --uid 10001 tagline && python3 -m venv /opt/tagline
+COPY torch.txt /opt/
+RUN /opt/tagline/bin/pip install --no-cache-dir --requirement /opt/torch.txt
+COPY requirements.txt /opt/
+RUN /opt/tagline/bin/pip install --no-cache-dir --requirement /opt/requirements.txt
+COPY {wheel} /opt/
+RUN /opt/tagline/bin/pip install --no-cache-dir --no-deps --no-index /opt/{wheel}
+ENV PATH=/opt/tagline/bin:/usr/local/bin:/usr/bin:/bin PYTHONUNBUFFERED=1 USE_TORCH_XLA=0
+USER 10001
+WORKDIR /home/tagline
+ENTRYPOINT ["python3", "-m", "tagline"]
+"""
+
+
+def reason(context: Context, before: Mapping[str, str]) -> str:
+    """Why an image is built, in a sentence; `before` are the facts of the one that was built last, if any was."""
+    if not before:
+        return f"there is no {context.image} yet"
+    if before == context.facts:
+        return f"{context.image} has been built before, and is gone"
+    changed = []
+    for name in sorted({*before, *context.facts}):
+        old, new = before.get(name), context.facts.get(name)
+        if old != new:
+            came, went = f"{name} {new} is new", f"{name} is gone"
+            changed.append(came if old is None else went if new is None else f"{name} changed {old} -> {new}")
+    more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
+    return f"no image has this tag: {', '.join(changed[:5])}{more}"
+
+
+def deliver(
+    context: Context, *, project: str, region: str, bucket: str, builder: str = "auto",
+    say: Callable[[str], None], poll_s: float = builds.POLL_S,
+) -> str:  # fmt: skip
+    """See to it that the image is where jobs find it; returns who built it, or "" where nobody had to.
+
+    At a rehearsal images of ours run as processes: one is built there, and not pushed, when a builder is named.
+    """
+    if builder not in CHOICES:
+        raise SpecError(f'no builder "{builder}"; there are: {", ".join(CHOICES)}')
+    if builder in BUILDERS and gcp.rehearsal():
+        return _build_here(builder, context, say)
+    if builder == "auto" and gcp.rehearsal():
+        return ""
+    if registries.has(context.image):
+        return ""
+    last = f"{gcp.SCHEME}{bucket.removeprefix(gcp.SCHEME)}/tagline/images"
+    before = _remembered(last)
+    say(f"building {context.image}: {reason(context, before.get('facts', {}))}")
+    if registries.make_repository(context.image):
+        say(f"made the repository {context.image.rpartition('/')[0]}")
+    if builder in BUILDERS:
+        _build_here(builder, context, say)
+        push(builder, context.image)
+    else:
+        source = f"{last}/{context.image.rpartition(':')[2]}.tar.gz"
+        _upload(context.archive(), source)
+        builds.build(
+            context.image, source, project=project, region=region, logs=f"{last}/logs", before=before.get("image", ""),
+            say=say, poll_s=poll_s,
+        )  # fmt: skip
+    _upload(json.dumps({"image": context.image, "facts": dict(context.facts)}).encode(), f"{last}/last.json")
+    return builder if builder in BUILDERS else CLOUD_BUILD
+
+
+def _build_here(name: str, context: Context, say: Callable[[str], None]) -> str:
+    if _runs([name, *(("inspect", "--type", "image") if name == "buildah" else ("image", "inspect")), context.image]):
+        return ""
+    say(f"building {context.image} with {name}")
+    with tempfile.TemporaryDirectory() as directory:
+        context.write(Path(directory))
+        build(name, Path(directory), context.image)
+    return name
+
+
+def push(name: str, image: str) -> None:
+    """Push an image to its registry; a token of Google's goes to the builder in a file that is then removed."""
+    with registries.login(image) as login:
+        asked, environment = [name, "push", image], dict(os.environ)
+        if login and name == "docker":
+            environment |= {"DOCKER_CONFIG": str(login.parent), "DOCKER_HOST": _docker_host()}
+        elif login:
+            asked = [name, "push", "--authfile", str(login), image]
+        done = _run(name, asked, environment)
+    if done:
+        hint = "whoever runs this needs roles/artifactregistry.writer" if login else f"log in: {name} login"
+        raise PlaceError(f"{name} could not push {image} (exit code {done})", hint=hint)
 
 
 def check_base(base: str) -> None:
@@ -77,19 +272,58 @@ def command(name: str, context: Path, image: str) -> list[str]:
 def build(name: str, context: Path, image: str) -> None:
     """Build the image; what the builder says goes to standard error."""
     asked = command(name, context, image)
+    if code := _run(name, asked, dict(os.environ)):
+        hint = f"mend what it says, then: {shlex.join(asked)}"
+        raise PlaceError(f"{name} could not build {image} (exit code {code})", hint=hint)
+
+
+def _run(name: str, asked: list[str], environment: Mapping[str, str]) -> int:
+    """The exit code of a builder, whose output goes to standard error."""
     try:
-        done = subprocess.run(asked, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
+        done = subprocess.run(asked, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
     except OSError as error:
         raise PlaceError(f"{name} cannot be started: {first_line(error)}") from error
-    if done.returncode:
-        hint = f"the context is there; mend what it says, then: {shlex.join(asked)}"
-        raise PlaceError(f"{name} could not build {image} (exit code {done.returncode})", hint=hint)
+    return done.returncode
+
+
+def _docker_host() -> str:
+    """Where docker's server is, which another directory of settings would forget."""
+    if found := os.environ.get("DOCKER_HOST"):
+        return found
+    asked = ["docker", "context", "inspect", "--format", "{{.Endpoints.docker.Host}}"]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unix:///var/run/docker.sock"
 
 
 def _works(name: str) -> bool:
     """Whether it has what it builds with; docker is a client that may have no server."""
+    return _runs([name, "info"])
+
+
+def _runs(asked: list[str]) -> bool:
     try:
-        done = subprocess.run([name, "info"], capture_output=True, timeout=60, check=False)
+        done = subprocess.run(asked, capture_output=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0
+
+
+def _remembered(place: str) -> dict[str, Any]:
+    """The image that was built last and its facts; nothing where none was."""
+    found = gcp.objects(f"{place}/last.json")
+    if not found:
+        return {}
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "last.json"
+        gcp.download(found[0], path)
+        try:
+            return dict(json.loads(path.read_text("utf-8")))
+        except ValueError:  # somebody else's
+            return {}
+
+
+def _upload(content: bytes, address: str) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "content"
+        path.write_bytes(content)
+        gcp.upload(path, address)

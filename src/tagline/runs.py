@@ -176,6 +176,10 @@ class Run:
         ended = now if name in ("succeeded", "failed", "cancelled") else ""
         self.write_json("state.json", asdict(replace(old, name=name, started=started, ended=ended, reason=reason)))
 
+    def read_json(self, name: str) -> Any:
+        """A JSON file of the run; None where there is none."""
+        return self._read(name) if self._path(name).is_file() else None
+
     def write_json(self, name: str, value: Any) -> None:
         """A JSON file of the run, whole."""
         self.write_text(name, _json(value))

@@ -101,6 +101,14 @@ def deliver(path: Path, address: str | Path, *, last: str = "") -> None:
         path.unlink()
 
 
+def write_bytes(content: bytes, address: str) -> None:
+    """An object of Cloud Storage, whole, from what is in memory."""
+    with tempfile.NamedTemporaryFile(prefix=SCRATCH_PREFIX) as file:
+        file.write(content)
+        file.flush()
+        gcp.upload(Path(file.name), address)
+
+
 def copy_down(found: Sequence[gcp.Object], directory: Path, *, below: str) -> None:
     """Objects into a directory, several at a time, each by its name below an address."""
 

@@ -127,7 +127,7 @@ def go_on(run: Run, *, job: str = "") -> Iterator[Event]:
             _check_same_data(data, lock)
         else:
             data = _same_data(run, spec, lock)
-            findings = _examined(data)
+            findings = insist_on_sound(data)
     filled = lock if is_new else None
     with nullcontext(run) if here.is_main else _scratch(spec, lock) as own, own.worked_on():
         attempt = _attempt(own, spec, data, findings, given, lock=filled)
@@ -139,7 +139,7 @@ def _prepared(spec: Spec) -> tuple[Dataset, list[Finding], list[Classifier]]:
     data = dataset.load(spec.data)
     metrics.check_monitor(spec.training.monitor, data.task)
     gates.check_names(spec.gates, task=data.task, labels=data.labels)
-    return data, _examined(data), [_new_model(spec, data, spec.model)]
+    return data, insist_on_sound(data), [_new_model(spec, data, spec.model)]
 
 
 @contextmanager
@@ -243,7 +243,7 @@ def unused_settings(training: Training, family: str) -> list[str]:
     ]
 
 
-def _examined(data: Dataset) -> list[Finding]:
+def insist_on_sound(data: Dataset) -> list[Finding]:
     """The checks' findings; errors among them stop the run before it begins."""
     findings = checks.examine(data)
     errors = [f"  {finding.message}: {finding.advice}" for finding in findings if finding.severity == "error"]

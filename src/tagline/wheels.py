@@ -1,24 +1,32 @@
 """Tagline as a wheel, made of the files that run here, and the versions of what it needs: for places that lack them."""
 
+import gzip
 import hashlib
 import io
 import shutil
+import tarfile
 import zipfile
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from tagline import __version__
 from tagline.errors import PlaceError
 
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+    from packaging.specifiers import SpecifierSet
+
 NAME = "tagline"
 SERVING = {"sys_platform": "linux", "platform_system": "Linux", "platform_machine": "x86_64", "os_name": "posix"}
-"""Where bundles are served: what is needed there may differ from what is needed on a laptop."""
+"""Where bundles are served and jobs run: what is needed there may differ from what is needed on a laptop."""
 LONG_AGO = (1980, 1, 1, 0, 0, 0)
 """The date of every file in an archive: equal contents are equal bytes."""
+LONG_AGO_S = 315_532_800
+"""The same, in seconds since 1970."""
 PACKED = (".onnx", ".safetensors", ".whl")
 """Files that compression makes no smaller."""
 
@@ -36,18 +44,31 @@ class Wheel:
         return f"{NAME}-{self.version}-py3-none-any.whl"
 
 
-def wheel() -> Wheel:
-    """The wheel of what is installed here, also where it is installed to be edited."""
-    found = _distribution()
+def wheel(needs: Sequence[str] | None = None) -> Wheel:
+    """The wheel of what is installed here, also where it is installed to be edited; `needs` instead of its own."""
+    version, files = contents(needs)
+    buffer = io.BytesIO()
+    archive(files, buffer)
+    return Wheel(version, buffer.getvalue())
+
+
+def contents(
+    needs: Sequence[str] | None = None, *, more: Mapping[str, bytes] | None = None
+) -> tuple[str, dict[str, bytes]]:
+    """A wheel's version and files, not yet packed; `more` are files beside the package."""
+    found = distribution()
     package = Path(__file__).parent
     files: dict[str, bytes] = {
         f"{NAME}/{path.relative_to(package).as_posix()}": path.read_bytes()
         for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts
     }  # fmt: skip
+    files |= more or {}
     about = {name: found.read_text(name) or "" for name in ("METADATA", "entry_points.txt")}
-    contents = files | {name: text.encode() for name, text in about.items()}
-    named = digest({name: hashlib.sha256(content).hexdigest() for name, content in contents.items()})
-    version = f"{__version__}+{named[:12]}"
+    if needs is not None:
+        about["METADATA"] = _needing(about["METADATA"], needs)
+    named = files | {name: text.encode() for name, text in about.items()}
+    digested = digest({name: hashlib.sha256(content).hexdigest() for name, content in named.items()})
+    version = f"{__version__}+{digested[:12]}"
     described = about["METADATA"].replace(f"\nVersion: {found.version}\n", f"\nVersion: {version}\n", 1)
     place = f"{NAME}-{version}.dist-info"
     files |= {
@@ -57,21 +78,32 @@ def wheel() -> Wheel:
     }
     record = "".join(f"{name},sha256={_recorded(content)},{len(content)}\n" for name, content in sorted(files.items()))
     files[f"{place}/RECORD"] = f"{record}{place}/RECORD,,\n".encode()
-    buffer = io.BytesIO()
-    archive(files, buffer)
-    return Wheel(version, buffer.getvalue())
+    return version, files
 
 
-def pins() -> list[str]:
-    """`name==version` of everything that the base install needs on the serving side, as it is installed here."""
+def needed(*, family: str, trackers: Iterable[str] = ()) -> tuple[str, ...]:
+    """The extras that a training in the cloud needs."""
+    tracked = ("track",) if set(trackers) - {"vertex"} else ()
+    return ("train", "vertex", *(("ulmfit",) if family == "ulmfit" else ()), *tracked)
+
+
+def asked(name: str) -> "SpecifierSet":
+    """Which versions of a package Tagline itself asks for, in whatever extra."""
+    from packaging.requirements import Requirement
+
+    return next(need.specifier for need in map(Requirement, distribution().requires or ()) if need.name == name)
+
+
+def pins(*extras: str, of: str = NAME) -> list[str]:
+    """`name==version` of everything that Tagline with these extras, or another package, needs there, as it is here."""
     from packaging.requirements import Requirement
     from packaging.utils import canonicalize_name
     from packaging.version import Version
 
-    _distribution()
-    found: dict[str, str] = {}
+    distribution()
+    found: dict[str, Version] = {}
     seen: set[tuple[str, str]] = set()
-    waiting = [(NAME, "")]
+    waiting = [(of, extra) for extra in ("", *extras)]
     while waiting:
         asked = waiting.pop()
         if asked in seen:
@@ -79,15 +111,26 @@ def pins() -> list[str]:
         seen.add(asked)
         name, extra = asked
         try:
-            found[name] = str(Version(metadata.version(name)).public)
+            found[name] = Version(metadata.version(name))
         except metadata.PackageNotFoundError:  # needed there and not here: pip finds the version
             continue
-        for line in metadata.requires(name) or ():
-            need = Requirement(line)
+        for need in map(Requirement, metadata.requires(name) or ()):
             if need.marker is None or need.marker.evaluate({**SERVING, "extra": extra}):
                 needed = canonicalize_name(need.name)
+                _check_fit(need, by=name)
                 waiting += [(needed, each) for each in ("", *need.extras)]
-    return [f"{name}=={version}" for name, version in sorted(found.items()) if name != NAME]
+    return [f"{name}=={version.public}" for name, version in sorted(found.items()) if name != NAME]
+
+
+def _check_fit(need: "Requirement", *, by: str) -> None:
+    """What does not fit together here would not be installed elsewhere."""
+    try:
+        version = metadata.version(need.name)
+    except metadata.PackageNotFoundError:
+        return
+    if need.name != NAME and not need.specifier.contains(version, prereleases=True):
+        hint = f'pip install "{need.name}{need.specifier}"'
+        raise PlaceError(f"{need.name} {version} is installed here, and {by} needs {need.specifier}", hint=hint)
 
 
 def archive(files: Mapping[str, bytes | Path], target: IO[bytes]) -> None:
@@ -104,13 +147,28 @@ def archive(files: Mapping[str, bytes | Path], target: IO[bytes]) -> None:
                     shutil.copyfileobj(source, stream)
 
 
+def tarball(files: Mapping[str, bytes]) -> bytes:
+    """A tar.gz of these files, in the order of their names: equal files are equal bytes."""
+    packed = io.BytesIO()
+    with (
+        gzip.GzipFile(filename="", mode="wb", fileobj=packed, mtime=0) as stream,
+        tarfile.open(fileobj=stream, mode="w", format=tarfile.GNU_FORMAT) as archive,
+    ):
+        for name, content in sorted(files.items()):
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode, entry.mtime = len(content), 0o644, LONG_AGO_S
+            archive.addfile(entry, io.BytesIO(content))
+    return packed.getvalue()
+
+
 def digest(hashes: Mapping[str, str]) -> str:
     """One SHA-256 of many files, from their names and each one's own."""
     lines = "".join(f"{name}\0{each}\n" for name, each in sorted(hashes.items()))
     return hashlib.sha256(lines.encode()).hexdigest()
 
 
-def _distribution() -> metadata.Distribution:
+def distribution() -> metadata.Distribution:
+    """Tagline itself, as it is installed here."""
     try:
         return metadata.distribution(NAME)
     except metadata.PackageNotFoundError as error:
@@ -118,6 +176,13 @@ def _distribution() -> metadata.Distribution:
         raise PlaceError(
             "Tagline runs here without being installed, so that nobody knows what it needs", hint=hint
         ) from error
+
+
+def _needing(text: str, needs: Sequence[str]) -> str:
+    """A package's description with other requirements than its own."""
+    head, _, body = text.partition("\n\n")
+    kept = [line for line in head.splitlines() if not line.startswith(("Requires-Dist:", "Provides-Extra:"))]
+    return "\n".join([*kept, *(f"Requires-Dist: {need}" for need in needs)]) + f"\n\n{body}"
 
 
 def _recorded(content: bytes) -> str:

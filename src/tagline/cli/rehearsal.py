@@ -129,6 +129,32 @@ def preempt(
 
 
 @app.command()
+def fail(
+    method: Annotated[
+        str, typer.Argument(metavar="METHOD", help="CreateCustomJob, storage.objects.insert, aiplatform.")
+    ],
+    status: Annotated[int, typer.Option("--status", help="What the calls are answered with.")] = 503,
+    times: Annotated[int, typer.Option("--times", min=0, help="How many calls; 0: none any more.")] = 1,
+    after_effect: Annotated[bool, typer.Option("--after-effect", help="Perform the calls all the same.")] = False,
+    drop: Annotated[bool, typer.Option("--drop", help="Close the connection instead of an answer.")] = False,
+    directory: Directory = Path("rehearsal"),
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Let the next calls of a method fail, to see what a client makes of it."""
+    requirements.check_installed()
+    from tagline import console
+    from tagline.rehearsal import finding
+
+    asked = {"method": method, "status": status, "times": times, "after_effect": after_effect, "drop": drop}
+    found = finding.ask(directory, "/-/fail", asked)
+    if json:
+        console.out_json(found)
+    else:
+        console.out(f"{method}: {times} calls will fail" if times else f"{method}: no calls will fail")
+
+
+@app.command()
 def methods(
     name: Annotated[str, typer.Argument(metavar="[TEXT]", help="Only methods whose name holds this.")] = "",
     json: Json = False,
@@ -137,15 +163,13 @@ def methods(
     """Every method of the played APIs: played, partly, or not."""
     requirements.check_installed()
     from tagline import console
-    from tagline.rehearsal.services import programme
+    from tagline.rehearsal.services import listing
 
-    found = [known for known in programme().values() if name.lower() in known.method.path.lower()]
+    found = [row for row in listing() if name.lower() in row[0].lower()]
     if json:
-        console.out_json([
-            {"method": known.method.path, "extent": known.extent, "limit": known.limit} for known in found
-        ])  # fmt: skip
-        return
-    console.out_table(("method", "", "limit"), [(known.method.path, known.extent, known.limit) for known in found])
+        console.out_json([dict(zip(("method", "extent", "limit"), row, strict=True)) for row in found])
+    else:
+        console.out_table(("method", "", "limit"), found)
 
 
 def _described(facts: "Facts") -> dict[str, Any]:

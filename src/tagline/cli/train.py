@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tagline.cli import places
 from tagline.cli.options import Debug, Json, Overrides, Runs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from tagline.columns import Resolved
     from tagline.runs import Run
@@ -31,12 +32,16 @@ def train(
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, metavar="N", help="Processes on this machine; else one a GPU.")
     ] = None,
+    on: places.On = places.LOCAL,
+    plan: Annotated[bool, typer.Option("--plan", help="Print the job that --on would submit, and its price.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Leave the job to itself once it is submitted.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Spend money without asking.")] = False,
     runs: Runs = "runs",
     json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Train a classifier, measure it, and bundle it. A data file needs no spec: its columns are guessed."""
-    from tagline import cluster, console, training
+    from tagline import cluster, console, gcp, training
     from tagline.columns import resolve
     from tagline.errors import BUG_EXIT_CODE, SpecError, TaglineError
     from tagline.mirrors import find_run
@@ -45,7 +50,13 @@ def train(
     if (source is None) == (resume is None):
         hint = "tagline train DATA, tagline train SPEC, or tagline train --resume RUN"
         raise SpecError("train takes a spec, a data file, or a run to resume: one of them", hint=hint)
+    places.check(on)
+    if on != places.LOCAL or detach or plan:
+        _elsewhere(source, overrides or (), resume, on=on, plan=plan, detach=detach, yes=yes, runs=runs, as_json=json,
+                   is_alone=workers is None and not learning_curve)  # fmt: skip
+        return
     cluster.follow_launcher()
+    gcp.reveal(os.environ)
     try:
         found = find_run(resume, runs) if resume is not None else resolve(str(source), overrides or ())
         machines = cluster.Cluster.of(os.environ)
@@ -63,6 +74,31 @@ def train(
         if debug:
             console.show_error(error, as_json=False, debug=True)
         raise typer.Exit(error.exit_code if isinstance(error, TaglineError) else BUG_EXIT_CODE) from error
+
+
+def _elsewhere(
+    source: str | None, overrides: "Sequence[str]", resume: str | None, *, on: str, plan: bool, detach: bool, yes: bool,
+    runs: str, as_json: bool, is_alone: bool,
+) -> None:  # fmt: skip
+    """Take the training to a place, or say how that would be done."""
+    from tagline.cli import launching
+    from tagline.columns import resolve
+    from tagline.errors import SpecError
+    from tagline.mirrors import find_run
+
+    if on == places.LOCAL:
+        what = "--plan" if plan else "--detach"
+        raise SpecError(f"{what} is about a job elsewhere", hint="add --on vertex, or --on rehearsal")
+    if not is_alone:
+        hint = "vertex.workers says how many machines; a learning curve is made here"
+        raise SpecError("--workers and --learning-curve are about this machine", hint=hint)
+    if plan:
+        found = find_run(resume, runs) if resume is not None else launching.resolved(str(source), overrides)
+        launching.show_plan(found, on=on, as_json=as_json)
+        return
+    with places.entered(on, stays=detach) as stays:
+        found = find_run(resume, runs) if resume is not None else resolve(str(source), overrides)
+        launching.launch(found, on=on, runs=runs, detach=detach, yes=yes, as_json=as_json, stays=stays)
 
 
 def _work(found: "Run | Resolved", *, runs: str, with_curve: bool, as_json: bool) -> None:

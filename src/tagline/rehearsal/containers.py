@@ -4,9 +4,11 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 PATIENCE_S = 20.0
 
@@ -21,6 +23,45 @@ def engine() -> str:
     return ""
 
 
+@cache
+def builder() -> str:
+    """What builds images here: podman, docker or buildah; "" where none of them works."""
+    buildah = shutil.which("buildah")
+    return engine() or (buildah if buildah and _works([buildah, "info"]) else "") or ""
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image of this machine, under one of its names."""
+
+    name: str
+    digest: str
+    size: int
+
+
+def images() -> list[Image]:
+    """Every image of this machine, once for each of its names; none where nobody keeps any."""
+    kind = Path(builder()).name
+    if not kind:
+        return []
+    form = ["--no-trunc", "--digests", "--format", "{{json .}}"] if kind == "docker" else ["--format", "json"]
+    words = ["--json"] if kind == "buildah" else form
+    done = subprocess.run([builder(), "images", *words], capture_output=True, text=True, check=True, timeout=PATIENCE_S)
+    if kind == "docker":
+        return [
+            Image(f"{row['Repository']}:{row['Tag']}", row["ID"], 0)
+            for row in map(json.loads, done.stdout.splitlines())
+        ]
+    rows = json.loads(done.stdout or "[]") or []
+    return [found for row in rows for found in _named({key.lower(): value for key, value in row.items()})]
+
+
+def _named(row: Mapping[str, Any]) -> Iterator[Image]:
+    size = row.get("size", 0)
+    for name in row.get("names") or ():
+        yield Image(name, row["digest"], size if isinstance(size, int) else 0)  # buildah has a text for it
+
+
 def _is_podman() -> bool:
     return Path(engine()).name == "podman"
 
@@ -28,6 +69,26 @@ def _is_podman() -> bool:
 def has_image(image: str) -> bool:
     """Whether this machine has the image already."""
     return bool(engine()) and _works([engine(), "image", "inspect", image])
+
+
+def is_ours(image: str) -> bool:
+    """Whether an image is one of Tagline's, whose program is installed here: its path's last part says so."""
+    return image.rpartition("/")[2].startswith("tagline-")
+
+
+def is_idle(image: str) -> bool:
+    """Whether an image is Google's reduction server: without GPUs there is nothing to add up, and it only waits."""
+    return "/vertex-ai-restricted/training/reductionserver" in image
+
+
+def can_play(image: str) -> bool:
+    """Whether a program of this image can run here at all."""
+    return is_ours(image) or is_idle(image) or bool(engine())
+
+
+def are_made_of(image: str) -> bool:
+    """Whether programs of an image run as containers: where it is on this machine, or is not one of ours."""
+    return has_image(image) or not (is_ours(image) or is_idle(image))
 
 
 def command(

@@ -7,17 +7,22 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+import anyio.to_thread
 import grpc
 from starlette.applications import Starlette
-from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
+from starlette.concurrency import iterate_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tagline.rehearsal import transcoding
+from tagline.rehearsal.admission import Admission, Call
+from tagline.rehearsal.connections import Drop
+from tagline.rehearsal.faults import Dropped
 from tagline.rehearsal.messages import message_class
 from tagline.rehearsal.methods import Method
+from tagline.rehearsal.permissions import api_of, names_of, permission_of
 from tagline.rehearsal.problems import Problem, not_played
 from tagline.rehearsal.services import Played
 from tagline.rehearsal.stage import Stage, report_bug
@@ -25,7 +30,8 @@ from tagline.rehearsal.stage import Stage, report_bug
 if TYPE_CHECKING:
     from tagline.rehearsal.metadata_server import MetadataServer
 
-THREADS = 64
+THREADS = 512
+"""Requests that are answered at once, at each door: a prediction holds its thread as long as the model takes."""
 LARGEST_MESSAGE = 64 * 2**20
 RPC_PATHS = re.compile(r"/(v1|v1beta1|v2|ui)/")
 STORAGE_PATHS = ("/storage", "/upload/storage", "/download/storage", "/batch/storage", "/resumable/upload/storage")
@@ -38,26 +44,39 @@ class Doors:
     """What both doors share: the methods, who answers them, and how requests are made ready."""
 
     def __init__(
-        self, stage: Stage, played: Mapping[str, Played], handlers: Mapping[str, Callable[..., Any]]
+        self, stage: Stage, played: Mapping[str, Played], handlers: Mapping[str, Callable[..., Any]],
+        admission: Admission,
     ) -> None:  # fmt: skip
         self.stage = stage
         self.methods = {path: known.method for path, known in played.items()}
         self._handlers = handlers
+        self._admission = admission
 
     def handler(self, method: Method) -> Callable[..., Any]:
-        """Who answers a method; UNIMPLEMENTED with its name where nobody does."""
+        """Who answers a method, for those who may call it; UNIMPLEMENTED with its name where nobody does."""
         found = self._handlers.get(method.path)
         if found is None:
             raise not_played(method.path)
-        return found
+
+        def admitted(request: Any, *more: Any) -> Any:
+            return self._admission.perform(_call_of(method, request), lambda: found(request, *more))
+
+        return admitted
 
     def ready(self, request: Any) -> Any:
         """A request whose names hold the project's id, where they came with its number."""
         for field, value in request.ListFields():
             if isinstance(value, str) and value.startswith("projects/"):
-                _, project, *rest = value.split("/")
-                setattr(request, field.name, "/".join(["projects", self.stage.project_id(project), *rest]))
+                setattr(request, field.name, self.stage.own_name(value))
         return request
+
+
+def _call_of(method: Method, request: Any) -> Call:
+    fields = request.ListFields() if hasattr(request, "ListFields") else ()  # a stream of requests has none
+    texts = [value for _, value in fields if isinstance(value, str)]
+    texts += [value for field, values in fields if field.name == "resource_names" for value in values]
+    resource = next((text for text in texts if text.startswith("projects/")), "")
+    return Call(api_of(method), names_of(method), permission_of(method), resource)
 
 
 class HttpDoor:
@@ -66,6 +85,7 @@ class HttpDoor:
     def __init__(self, doors: Doors) -> None:
         self._doors = doors
         self._routes = transcoding.Routes(doors.methods.values())
+        self._threads = anyio.CapacityLimiter(THREADS)
 
     async def answer(self, request: Request) -> Response:
         """The answer to one request."""
@@ -73,6 +93,8 @@ class HttpDoor:
             return await self._answered(request, await request.body())
         except Problem as problem:
             return refusal(problem)
+        except Dropped:
+            return Drop()
         except Exception as error:  # a bug of ours is this request's, not the server's
             report_bug(error)
             return refusal(Problem("INTERNAL", f"{type(error).__name__}: {error}"))
@@ -92,7 +114,7 @@ class HttpDoor:
             return StreamingResponse(
                 self._parts(handler(message, lambda: True), numbers), media_type="application/json"
             )
-        return _as_http(await run_in_threadpool(handler, message), numbers)
+        return _as_http(await anyio.to_thread.run_sync(handler, message, limiter=self._threads), numbers)
 
     async def _parts(self, messages: Iterator[Any], numbers: bool) -> AsyncIterator[bytes]:
         """A stream as Google's HTTP APIs write it: a JSON list whose items come one after another."""
@@ -219,10 +241,12 @@ class _guarded:  # noqa: N801 - a context manager
     def __exit__(self, kind: Any, error: BaseException | None, _: Any) -> None:
         if error is None or isinstance(error, GeneratorExit):
             return
+        if isinstance(error, Dropped):  # as gRPC's own clients say it when a connection is lost
+            error = Problem("UNAVAILABLE", "Socket closed")
         if not isinstance(error, Problem):
             report_bug(error)
             error = Problem("INTERNAL", f"{type(error).__name__}: {error}")
-        if error.field:
+        if error.field or error.cause:
             self._context.set_trailing_metadata((("grpc-status-details-bin", error.status().SerializeToString()),))
         self._context.abort(getattr(grpc.StatusCode, error.code), error.message)
 

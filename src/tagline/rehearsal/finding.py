@@ -22,7 +22,7 @@ from tagline.rehearsal import processes
 FACTS = "rehearsal.json"
 LOCK = "rehearsal.lock"
 OWN_FILES = (FACTS, LOCK, "rehearsal.log", "rehearsal.sqlite", "rehearsal.sqlite-wal", "rehearsal.sqlite-shm")
-OWN_DIRECTORIES = ("buckets", "jobs", "endpoints", "certificates")
+OWN_DIRECTORIES = ("buckets", "jobs", "endpoints", "builds", "certificates")
 PATIENCE_S = 60.0
 
 
@@ -114,7 +114,9 @@ def ask(directory: Path, path: str, body: dict[str, Any] | None = None) -> Any:
         with urllib.request.urlopen(request, timeout=PATIENCE_S) as response:  # noqa: S310
             return json.load(response)
     except urllib.error.HTTPError as error:
-        raise RunError(json.load(error)["error"]["message"]) from error
+        said = json.load(error)["error"]
+        kind = SpecError if said.get("status") == "INVALID_ARGUMENT" else RunError
+        raise kind(said["message"]) from error
     except OSError as error:
         raise PlaceError(f"the rehearsal in {directory} does not answer: {error}") from error
 

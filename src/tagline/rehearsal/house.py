@@ -39,12 +39,16 @@ class _Evening:
 
     def __init__(self, settings: Settings, closing: ExitStack) -> None:
         from tagline.rehearsal import doors, services
+        from tagline.rehearsal.admission import Admission
         from tagline.rehearsal.deployments import Deployments
+        from tagline.rehearsal.faults import Faults
         from tagline.rehearsal.jobs import JobQueue
         from tagline.rehearsal.metadata_server import MetadataServer
+        from tagline.rehearsal.neighbours.door import Neighbours
         from tagline.rehearsal.page import Page
-        from tagline.rehearsal.replicas import end_leftovers
+        from tagline.rehearsal.programs import end_leftovers
         from tagline.rehearsal.stage import Stage
+        from tagline.rehearsal.storage_calls import AdmittedStorage
 
         self.settings = settings
         self.socket = closing.enter_context(_listening(settings.port))
@@ -53,6 +57,7 @@ class _Evening:
         stage.http_port = self.socket.getsockname()[1]
         storage, store = _storage(stage.buckets)
         closing.callback(store.close)
+        stage.store = store
         programme = services.programme()
         self.ended = end_leftovers(stage)
         stage.operations.give_up("The rehearsal was ended while the operation was running.")
@@ -62,8 +67,11 @@ class _Evening:
         for _, part in services.PARTS:
             if part not in made:
                 made[part] = services.load(part)(stage)
-        self.parts = [stage.jobs, stage.deployments, *made.values()]
-        both = doors.Doors(stage, programme, services.handlers(programme, made))
+        self.faults = Faults(services.callable_names(programme))
+        admission = Admission(stage.project, self.faults, stage.project_number)
+        neighbours = Neighbours(stage, admission)
+        self.parts = [stage.jobs, stage.deployments, *made.values(), *neighbours.parts()]
+        both = doors.Doors(stage, programme, services.handlers(programme, made), admission)
         self.ca, certificate = self._certificates()
         try:
             self.grpc, stage.grpc_port = doors.grpc_server(both, port=settings.grpc_port, certificate=certificate)
@@ -74,8 +82,9 @@ class _Evening:
             if hasattr(part, "close"):
                 closing.callback(part.close)
         metadata = MetadataServer(settings.token)
-        own = [*Page(stage, programme, store, ca=self.ca).routes(), *self._routes()]
-        self.app = doors.application(both, metadata=metadata, own=own, storage=storage)
+        own = [*Page(stage, programme, store, ca=self.ca).routes(), *self._routes(), *neighbours.routes()]
+        admitted = AdmittedStorage(storage, admission)
+        self.app = doors.application(both, metadata=metadata, own=own, storage=admitted)
 
     def _certificates(self) -> tuple[str, tuple[bytes, bytes] | None]:
         if not self.settings.tls:
@@ -95,8 +104,10 @@ class _Evening:
 
     def play(self, ready: Callable[[Facts], None]) -> None:
         """From the first door's opening to the last process's end."""
+        from tagline.rehearsal.connections import Protocol
+
         config = uvicorn.Config(
-            self.app, log_level="warning", access_log=False, lifespan="off", server_header=False,
+            self.app, http=Protocol, log_level="warning", access_log=False, lifespan="off", server_header=False,
             timeout_graceful_shutdown=2,
         )  # fmt: skip
         facts = self.facts()
@@ -119,7 +130,8 @@ class _Evening:
         """What the rehearsal itself is asked, at paths that are no bucket's."""
 
         async def status(_: Request) -> Response:
-            return JSONResponse({"jobs": self.stage.jobs.counts(), "ended_at_start": self.ended})
+            faults = self.faults.planned()
+            return JSONResponse({"jobs": self.stage.jobs.counts(), "ended_at_start": self.ended, "faults": faults})
 
         async def preempt(request: Request) -> Response:
             from tagline.rehearsal.doors import refusal
@@ -133,8 +145,22 @@ class _Evening:
             except (ValueError, TypeError, KeyError, AttributeError):
                 return refusal(Problem("INVALID_ARGUMENT", 'A body {"job": NAME} is expected.', "job"))
 
+        async def fail(request: Request) -> Response:
+            from tagline.rehearsal.doors import refusal
+            from tagline.rehearsal.faults import Fault
+            from tagline.rehearsal.problems import Problem
+
+            try:
+                self.faults.plan(Fault(**await request.json()))
+            except Problem as problem:
+                return refusal(problem)
+            except (ValueError, TypeError):
+                return refusal(Problem("INVALID_ARGUMENT", 'A body {"method": NAME} is expected.', "method"))
+            return JSONResponse({"faults": self.faults.planned()})
+
         return [
             Route("/-/status", status), Route("/-/preempt", preempt, methods=["POST"]),
+            Route("/-/fail", fail, methods=["POST"]),
         ]  # fmt: skip
 
 

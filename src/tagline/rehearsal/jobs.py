@@ -1,17 +1,17 @@
 """Custom jobs: accepted or refused, queued, run a few at a time, and kept."""
 
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from tagline.rehearsal import refusals
+from tagline.rehearsal import containers, quotas, refusals
 from tagline.rehearsal.messages import protobuf, v1
 from tagline.rehearsal.operations import new_id
 from tagline.rehearsal.performances import Ending, Performance
 from tagline.rehearsal.problems import Problem, not_found
-from tagline.rehearsal.replicas import Job, can_play
+from tagline.rehearsal.replicas import Job
 from tagline.rehearsal.stage import report_bug
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def check_runnable(spec: Any, at: str) -> None:
     """Refuse a job whose images cannot run on this machine."""
     for number, pool in enumerate(spec.worker_pool_specs):
         image = pool.container_spec.image_uri
-        if pool.WhichOneof("task") == "container_spec" and not can_play(image):
+        if pool.WhichOneof("task") == "container_spec" and not containers.can_play(image):
             raise Problem(
                 "FAILED_PRECONDITION",
                 f"{image} cannot run here: neither podman nor docker works on this machine, and only images "
@@ -55,7 +55,7 @@ class JobQueue:
 
     def submit(
         self, parent: str, job: Any, *, first: Callable[[Any], None] = lambda _: None,
-        played: Callable[[Any], Job] | None = None,
+        played: Callable[[Any], Job] | None = None, checks_quota: bool = False,
     ) -> Any:  # fmt: skip
         """Keep a new job, do something with it first, and run it, or what `played` makes of it, when its turn comes."""
         job.name = f"{parent}/customJobs/{new_id()}"
@@ -63,12 +63,25 @@ class JobQueue:
         job.create_time.GetCurrentTime()
         job.update_time.CopyFrom(job.create_time)
         with self._lock:  # nobody sees a queued job that does not wait
+            if checks_quota:
+                self._check_quota(parent, job.job_spec)
             self._stage.keeping.add(job)
             first(job)
             if played is not None:
                 self._played[job.name] = played
             self._wait(job.name)
         return job
+
+    def _check_quota(self, parent: str, spec: Any) -> None:
+        """Refuse a job that asks for more than its region's quotas leave beside those that wait and run."""
+        used: Counter[str] = Counter()
+        for name in (*self._waiting, *self._running):
+            if name.startswith(f"{parent}/"):
+                used += quotas.demand(self._stage.keeping.get(name).job_spec)
+        exceeded = self._stage.project.now().exceeded(parent.rpartition("/")[2], quotas.demand(spec), used)
+        if exceeded:
+            metrics = ",".join(f"{quotas.SERVICE}/{metric}" for metric in exceeded)
+            raise Problem("RESOURCE_EXHAUSTED", f"The following quota metrics exceed quota limits: {metrics}")
 
     def resume(self) -> None:
         """After a restart: what was running has failed, what was queued runs."""
@@ -169,7 +182,9 @@ class JobQueue:
 
     def _run(self, name: str, performance: Performance) -> None:
         try:
-            ending = performance.run()
+            ending = self._shortage(performance.job) or performance.run()
+        except Problem as problem:
+            ending = Ending("FAILED", problem)
         except Exception as error:
             report_bug(error)
             ending = Ending("FAILED", Problem("INTERNAL", f"{type(error).__name__}: {error}"))
@@ -178,6 +193,13 @@ class JobQueue:
             self._threads.discard(threading.current_thread())
             self._ended(name, ending)
             self._fill()
+
+    def _shortage(self, job: Job) -> Ending | None:
+        """How a job ends that no machines are left for."""
+        if not self._stage.project.now().lacks(job.region, job.spec):
+            return None
+        text = f"Resources are insufficient in region: {job.region}. Please try a different region."
+        return Ending("FAILED", Problem("RESOURCE_EXHAUSTED", text))
 
     def _ended(self, name: str, ending: Ending) -> None:
         self._change(name, ending.state, ending.problem)
@@ -232,7 +254,7 @@ class CustomJobs:
         check_runnable(job.job_spec, "custom_job.job_spec")
         for field in ("state", "create_time", "start_time", "end_time", "update_time", "error", "name"):
             job.ClearField(field)
-        return self._stage.jobs.submit(request.parent, job)
+        return self._stage.jobs.submit(request.parent, job, checks_quota=True)
 
     def get_custom_job(self, request: Any) -> Any:
         """A job as it is now."""

@@ -17,7 +17,7 @@ from tagline.rehearsal.browsing import Browsing
 from tagline.rehearsal.cloud_storage.refusals import Refused
 from tagline.rehearsal.directions import directions
 from tagline.rehearsal.problems import Problem, invalid
-from tagline.rehearsal.services import Played
+from tagline.rehearsal.services import Played, listing
 
 if TYPE_CHECKING:
     from tagline.rehearsal.cloud_storage.store import Store
@@ -117,10 +117,8 @@ class Page:
         return directions(http_port=stage.http_port, grpc_port=stage.grpc_port, token=stage.settings.token, ca=self._ca)
 
     def _methods(self, _: Asked) -> Any:
-        return [
-            {"method": known.method.path, "extent": known.extent, "limit": known.limit}
-            for known in self._played.values()
-        ]
+        rows = listing(self._played)
+        return [dict(zip(("method", "extent", "limit"), row, strict=True)) for row in rows]
 
 
 def _answering(how: Callable[[Asked], Any]) -> Callable[[Request], Response]:

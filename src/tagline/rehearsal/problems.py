@@ -1,6 +1,7 @@
 """Google's errors: one exception with a canonical code, answered by every door in its own form."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from tagline.rehearsal.messages import rpc
@@ -12,6 +13,16 @@ CODES = {
     "INTERNAL": (13, 500), "UNAVAILABLE": (14, 503), "DATA_LOSS": (15, 500), "UNAUTHENTICATED": (16, 401),
 }  # fmt: skip
 """Each canonical code with its number and its HTTP status, as google.rpc.Code documents them."""
+DETAIL = "type.googleapis.com/google.rpc."
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why, for programs: google.rpc.ErrorInfo."""
+
+    reason: str
+    domain: str
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -22,6 +33,7 @@ class Problem(Exception):
     message: str
     field: str = ""
     """The request's field that is to blame, as `custom_job.display_name`."""
+    cause: Cause | None = None
 
     def __str__(self) -> str:
         return f"{self.code}: {self.message}"
@@ -39,11 +51,14 @@ class Problem(Exception):
     def body(self) -> dict[str, Any]:
         """The JSON body that Google's HTTP APIs answer with."""
         error: dict[str, Any] = {"code": self.http_status, "message": self.message, "status": self.code}
+        details: list[dict[str, Any]] = []
         if self.field:
             violation = {"field": self.field, "description": self.message}
-            kind = "type.googleapis.com/google.rpc.BadRequest"
-            error["details"] = [{"@type": kind, "fieldViolations": [violation]}]
-        return {"error": error}
+            details.append({"@type": f"{DETAIL}BadRequest", "fieldViolations": [violation]})
+        if self.cause:
+            about = {"reason": self.cause.reason, "domain": self.cause.domain, "metadata": dict(self.cause.metadata)}
+            details.append({"@type": f"{DETAIL}ErrorInfo"} | about)
+        return {"error": error | ({"details": details} if details else {})}
 
     def status(self) -> Any:
         """The same as google.rpc.Status, which operations, jobs and gRPC's details hold."""
@@ -52,6 +67,9 @@ class Problem(Exception):
             details = rpc.BadRequest()
             details.field_violations.add(field=self.field, description=self.message)
             status.details.add().Pack(details)
+        if self.cause:
+            about = rpc.ErrorInfo(reason=self.cause.reason, domain=self.cause.domain, metadata=self.cause.metadata)
+            status.details.add().Pack(about)
         return status
 
 

@@ -18,6 +18,8 @@ PARTS = (
     (f"{VERTEX}.PredictionService", "prediction:Prediction"),
     (f"{VERTEX}.PipelineService", "training_pipelines:TrainingPipelines"),
     (f"{VERTEX}.PipelineService", "pipelines:PipelineJobs"),
+    (f"{VERTEX}.MetadataService", "experiments:Experiments"),
+    (f"{VERTEX}.TensorboardService", "tensorboards:Tensorboards"),
     ("google.logging.v2.LoggingServiceV2", "logging_service:LoggingService"),
     ("google.longrunning.Operations", "operations:Operations"),
     ("google.cloud.location.Locations", "locations:Locations"),
@@ -66,6 +68,25 @@ def programme() -> Mapping[str, Played]:
             if hasattr(player, snake_case(name)):
                 found[path] = Played(method, part, limits.get(name, ""))
     return found
+
+
+def listing(played: Mapping[str, Played] | None = None) -> list[tuple[str, str, str]]:
+    """Every method with how far it is played and what is missing, those of neighbours last."""
+    from tagline.rehearsal.neighbours import door
+
+    known = (programme() if played is None else played).values()
+    rows = [(one.method.path, one.extent, one.limit) for one in known]
+    return rows + [(method.id, method.extent, method.limit) for method in door.methods()]
+
+
+def callable_names(played: Mapping[str, Played]) -> set[str]:
+    """By which faults may be asked for: methods, services and APIs, those of Cloud Storage and neighbours too."""
+    from tagline.rehearsal.neighbours import door
+    from tagline.rehearsal.permissions import names_of
+    from tagline.rehearsal.storage_calls import PERMISSIONS
+
+    names = {name for known in played.values() if known.part for name in names_of(known.method)}
+    return names | {"storage", *PERMISSIONS, *door.NEIGHBOURS, *(method.id for method in door.methods())}
 
 
 def handlers(played: Mapping[str, Played], parts: Mapping[str, Any]) -> Mapping[str, Callable[..., Any]]:

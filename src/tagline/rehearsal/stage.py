@@ -12,8 +12,10 @@ from tagline.rehearsal.keeping import Keeping
 from tagline.rehearsal.logs import Logs
 from tagline.rehearsal.operations import Operations
 from tagline.rehearsal.problems import invalid
+from tagline.rehearsal.project_file import ProjectFile
 
 if TYPE_CHECKING:
+    from tagline.rehearsal.cloud_storage.store import Store
     from tagline.rehearsal.deployments import Deployments
     from tagline.rehearsal.jobs import JobQueue
 
@@ -45,20 +47,23 @@ class Stage:
     keeping: Keeping
     logs: Logs
     operations: Operations
+    project: ProjectFile
     http_port: int = 0
     grpc_port: int = 0
     upload_model: Callable[[Any], Any] | None = None
     """UploadModelRequest -> the model as it is kept; None as long as no service plays models."""
     jobs: "JobQueue" = field(init=False)
     deployments: "Deployments" = field(init=False)
+    store: "Store" = field(init=False)
 
     @classmethod
     def of(cls, settings: Settings) -> "Stage":
         """A stage whose directory is there."""
         for directory in (settings.directory, settings.directory / "buckets", settings.directory / "jobs"):
             directory.mkdir(parents=True, exist_ok=True)
+        project = ProjectFile(settings.directory)
         keeping = Keeping(settings.directory / "rehearsal.sqlite")
-        return cls(settings, keeping, Logs(keeping), Operations(keeping, report_bug))
+        return cls(settings, keeping, Logs(keeping), Operations(keeping, report_bug), project)
 
     @property
     def address(self) -> str:
@@ -96,6 +101,13 @@ class Stage:
             return project
         rows = self.keeping.run("SELECT id FROM projects WHERE number = ?", (project,))
         return str(rows[0][0]) if rows else project
+
+    def own_name(self, name: str) -> str:
+        """The name of a resource with its project's id, where it came with the project's number."""
+        if not name.startswith("projects/"):
+            return name
+        _, project, *rest = name.split("/")
+        return "/".join(["projects", self.project_id(project), *rest])
 
 
 def report_bug(error: BaseException) -> None:

@@ -1,0 +1,170 @@
+"""Tagline as a Python package for Google's images: an sdist of the files that run here, and whether it installs there."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from tagline import registry, wheels
+from tagline.errors import PlaceError, SpecError
+
+MODULE = wheels.NAME
+"""What a job runs: `python3 -m` this."""
+BACKEND = '''"""Makes the wheel whose files lie beside this one; needs Python and nothing else."""
+import os
+import shutil
+import zipfile
+
+HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "wheel")
+WHEEL = "{wheel}"
+ABOUT = "{about}"
+
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    with zipfile.ZipFile(os.path.join(wheel_directory, WHEEL), "w", zipfile.ZIP_DEFLATED) as packed:
+        for directory, _, names in sorted(os.walk(HERE)):
+            for name in sorted(names):
+                path = os.path.join(directory, name)
+                with open(path, "rb") as file:
+                    packed.writestr(os.path.relpath(path, HERE).replace(os.sep, "/"), file.read())
+    return WHEEL
+
+
+def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
+    shutil.copytree(os.path.join(HERE, ABOUT), os.path.join(metadata_directory, ABOUT))
+    return ABOUT
+'''
+"""In words that every Python 3 knows, so that one that is too old is told so by pip."""
+PROJECT = """[build-system]
+requires = []
+build-backend = "backend"
+backend-path = ["."]
+"""
+"""Nothing has to be fetched to build it, in an isolated environment or not."""
+SECRETS = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----|\"private_key\"\s*:|\"refresh_token\"\s*:")
+SECRET_NAMES = re.compile(r"(^|/)(\.env(\..*)?|\.netrc|\.pypirc|id_[a-z0-9]+|[^/]*\.(pem|key|p12))$")
+PLATFORMS = tuple(
+    f"{name}_x86_64"
+    for name in (
+        *(f"manylinux_2_{minor}" for minor in range(28, 16, -1)), "manylinux2014", "manylinux_2_12", "manylinux2010",
+        "manylinux_2_5", "manylinux1",
+    )
+)  # fmt: skip
+"""What the wheels of Vertex AI's machines may be made for; pip takes each by name."""
+PATIENCE_S = 120.0
+NO_NETWORK = re.compile(
+    r"NewConnectionError|NameResolutionError|ConnectTimeout|ReadTimeout|ConnectionError|ProxyError|SSLError|"
+    r"Could not fetch URL|Temporary failure in name resolution|Network is unreachable|Connection refused"
+)
+
+
+@dataclass(frozen=True)
+class Package:
+    """A source distribution; its name changes when anything in it does."""
+
+    file: str
+    content: bytes
+    requirements: tuple[str, ...]
+    """What pip installs beside it."""
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """Versions that install together; or why nobody knows."""
+
+    pins: tuple[str, ...]
+    warning: str = ""
+
+
+def sdist(extras: Iterable[str], *, project_files: Mapping[str, bytes | Path] | None = None) -> Package:
+    """The package of what runs here; it needs what the base install and these extras need, in the versions of here.
+
+    torch is the image's own, if that is not too old. `project_files` are put beside the package, where they can be
+    imported: modules of a project by name, and never a directory as a whole.
+    """
+    kept = [pin for pin in wheels.pins(*extras) if not pin.startswith("torch==")]
+    needs = (*kept, *([f"torch{wheels.asked('torch')}"] if "train" in extras or "ulmfit" in extras else []))
+    version, files = wheels.contents(needs, more=_checked(project_files or {}))
+    place = f"{wheels.NAME}-{version}"
+    about = f"{place}.dist-info"
+    backend = BACKEND.format(wheel=f"{place}-py3-none-any.whl", about=about)
+    sources = {f"{place}/wheel/{name}": content for name, content in files.items()} | {
+        f"{place}/PKG-INFO": files[f"{about}/METADATA"],
+        f"{place}/pyproject.toml": PROJECT.encode(),
+        f"{place}/backend.py": backend.encode(),
+    }
+    return Package(f"{place}.tar.gz", wheels.tarball(sources), needs)
+
+
+def left_out(*, family: str, trackers: Iterable[str] = ()) -> list[str]:
+    """Plug-ins of other packages that a run uses and no package or image of ours has in it, each in a sentence."""
+    used = [("models", family), *(("trackers", name) for name in trackers)]
+    return [
+        f"{registry.SINGULAR[kind]} {name} comes from another package ({registry.known(kind)[name]}), which is not taken along; "
+        "name an image of your own that has it: vertex.image"
+        for kind, name in used
+        if name not in registry.BUILT_IN[kind] and name in registry.known(kind)
+    ]
+
+
+def resolved(requirements: Sequence[str], *, python: str = "3.11", patience_s: float = PATIENCE_S) -> Resolved:
+    """The versions that pip would install of these on Vertex AI's machines; nothing is installed here.
+
+    A conflict is an error that names the packages. Where pip or its index cannot be reached, that is a warning.
+    """
+    with tempfile.TemporaryDirectory() as target:
+        report = Path(target) / "report.json"
+        asked = [
+            sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--no-input", "--quiet",
+            "--disable-pip-version-check", "--report", str(report), "--target", target, "--python-version", python,
+            "--only-binary=:all:", *(word for each in PLATFORMS for word in ("--platform", each)),
+            "--retries", "1", "--timeout", "15", *requirements,
+        ]  # fmt: skip
+        try:
+            done = subprocess.run(
+                asked, capture_output=True, text=True, timeout=patience_s, check=False, stdin=subprocess.DEVNULL,
+                env=os.environ | {"PIP_DEFAULT_TIMEOUT": "15"},
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return Resolved((), f"whether the packages install together was not known after {patience_s:g} seconds")
+        if done.returncode == 0:
+            found = json.loads(report.read_text("utf-8"))["install"]
+            versions = [(each["metadata"]["name"], each["metadata"]["version"]) for each in found]
+            return Resolved(tuple(f"{name}=={version}" for name, version in sorted(versions)))
+    if NO_NETWORK.search(done.stderr) or "No module named pip" in done.stderr:
+        why = "pip is not there" if "No module named pip" in done.stderr else "pip's index cannot be reached"
+        return Resolved((), f"whether the packages install together is not known: {why}")
+    raise PlaceError(
+        f"the packages do not install together on Python {python}:{_conflict(done.stderr)}",
+        hint="change the versions that are installed here, then run the same command again",
+    )
+
+
+def _checked(files: Mapping[str, bytes | Path]) -> dict[str, bytes]:
+    """Files by name, none of them a secret or out of place."""
+    found: dict[str, bytes] = {}
+    for name, given in files.items():
+        path = PurePosixPath(name)
+        if path.is_absolute() or ".." in path.parts or path.parts[:1] in ((), (wheels.NAME,)):
+            raise SpecError(
+                f"{name!r} cannot be put beside the package", hint="name a module or a package of the project"
+            )
+        content = given if isinstance(given, bytes) else given.read_bytes()
+        if SECRET_NAMES.search(name) or SECRETS.search(content):
+            hint = "secrets go by Secret Manager or the environment"
+            raise SpecError(f"{name} looks like a secret, and is not put into a package", hint=hint)
+        found[str(path)] = content
+    return found
+
+
+def _conflict(said: str) -> str:
+    """What pip found, without its advice."""
+    lines = [line.removeprefix("ERROR: ").strip() for line in said.splitlines() if not line.startswith("WARNING")]
+    dull = ("The conflict is caused by", "To fix this", "ResolutionImpossible", "1. ", "2. ", "[notice]")
+    kept = [line for line in lines if line and not line.startswith(dull)]
+    return "".join(f"\n  {line}" for line in kept[:12])

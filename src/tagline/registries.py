@@ -1,0 +1,157 @@
+"""Registries of container images: whether one has an image, a repository to push to, and a login that leaves no trace."""
+
+import json
+import re
+import tempfile
+import time
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from tagline import gcp
+from tagline.errors import PlaceError, SpecError, first_line
+
+ARTIFACTS = re.compile(
+    r"(?P<region>[a-z0-9-]+)-docker\.pkg\.dev/(?P<project>(?:[\w-]+\.[\w.-]+/)?[\w-]+)/(?P<repository>[\w-]+)/(?P<package>.+)"
+)
+"""An image in Artifact Registry; the projects of a domain have its name in front."""
+MANIFESTS = (
+    "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json, "
+    "application/vnd.docker.distribution.manifest.list.v2+json, application/vnd.docker.distribution.manifest.v2+json"
+)
+PATIENCE_S = 60.0
+LONGEST_WAIT_S = 300.0
+
+
+@dataclass(frozen=True)
+class Name:
+    """An image's name in its parts."""
+
+    host: str
+    path: str
+    version: str
+    """A tag, or a digest that begins with sha256:."""
+
+    @classmethod
+    def of(cls, image: str) -> "Name":
+        """Read a name as docker does: without a host it is on Docker Hub, without a tag the latest."""
+        whole, _, digest = image.partition("@")
+        first, slash, rest = whole.partition("/")
+        has_host = slash and ("." in first or ":" in first or first == "localhost")
+        host, path = (first, rest) if has_host else ("docker.io", whole)
+        path, _, tag = path.partition(":")
+        if not re.fullmatch(r"[a-z0-9]+(?:[._/-]+[a-z0-9]+)*", path) or not re.fullmatch(r"[\w.-]*", tag):
+            raise SpecError(
+                f"{image!r} names no image", hint="such as REGION-docker.pkg.dev/PROJECT/REPOSITORY/NAME:TAG"
+            )
+        if host == "docker.io" and "/" not in path:
+            path = f"library/{path}"
+        return cls(host, path, digest or tag or "latest")
+
+
+def has(image: str) -> bool:
+    """Whether its registry has an image."""
+    name = Name.of(image)
+    place = ARTIFACTS.fullmatch(f"{name.host}/{name.path}")
+    if place is None:
+        return _has_manifest(image, name)
+    kind = "versions" if name.version.startswith("sha256:") else "tags"
+    package = quote(place["package"], safe="")
+    return _there(f"{_repository(place)}/packages/{package}/{kind}/{name.version}")
+
+
+def make_repository(image: str) -> bool:
+    """Make the repository in Artifact Registry that an image goes to, if it is not there; whether it was made."""
+    name = Name.of(image)
+    place = ARTIFACTS.fullmatch(f"{name.host}/{name.path}")
+    if place is None or _there(_repository(place)):
+        return False
+    parent, _, identity = _repository(place).rpartition("/")
+    asked = {"format": "DOCKER", "description": "Images that Tagline has built"}
+    try:
+        operation = gcp.rest("artifactregistry", "POST", f"v1/{parent}", asked, params={"repositoryId": identity})
+    except PlaceError as error:
+        if _code(error) == 409:  # somebody else was quicker
+            return False
+        raise
+    until = time.monotonic() + LONGEST_WAIT_S
+    while operation.get("name") and not operation.get("done"):
+        if time.monotonic() > until:
+            raise PlaceError(f"the repository {identity} is still being made", hint="run the same command again")
+        time.sleep(1.0)
+        operation = gcp.rest("artifactregistry", "GET", f"v1/{operation['name']}")
+    if problem := operation.get("error"):
+        raise PlaceError(f"the repository {identity} could not be made: {problem.get('message', problem)}")
+    return True
+
+
+@contextmanager
+def login(image: str) -> Iterator[Path | None]:
+    """A file with what a builder needs to push to Google's registries, for as long as it pushes; none for others."""
+    host = Name.of(image).host
+    if not host.endswith(("-docker.pkg.dev", "gcr.io")):
+        yield None
+        return
+    secret = b64encode(f"oauth2accesstoken:{gcp.token()}".encode()).decode()
+    with tempfile.TemporaryDirectory() as directory:  # that nobody else may read
+        path = Path(directory) / "config.json"
+        path.touch(mode=0o600)
+        path.write_text(json.dumps({"auths": {host: {"auth": secret}}}), "utf-8")
+        yield path
+
+
+def _repository(place: "re.Match[str]") -> str:
+    project = place["project"].replace("/", ":")
+    return f"projects/{project}/locations/{place['region']}/repositories/{place['repository']}"
+
+
+def _there(resource: str) -> bool:
+    try:
+        gcp.rest("artifactregistry", "GET", f"v1/{resource}")
+    except PlaceError as error:
+        if _code(error) == 404:
+            return False
+        raise
+    return True
+
+
+def _code(error: PlaceError) -> int:
+    """The HTTP status behind an error."""
+    return int(getattr(error.__cause__, "code", None) or 0)
+
+
+def _has_manifest(image: str, name: Name) -> bool:
+    """By the registries' own protocol, without a login: one that wants a token gives it to anybody for public images."""
+    import requests
+
+    host = "registry-1.docker.io" if name.host == "docker.io" else name.host
+    scheme = "http" if re.match(r"(localhost|127\.)", host) else "https"
+    address = f"{scheme}://{host}/v2/{name.path}/manifests/{name.version}"
+    hint = f"is the name right? Whoever may see it can ask: docker manifest inspect {image}"
+    try:
+        found = requests.head(address, headers={"Accept": MANIFESTS}, timeout=PATIENCE_S)
+        if found.status_code == 401 and (token := _token_for_anybody(found.headers.get("WWW-Authenticate", ""))):
+            headers = {"Accept": MANIFESTS, "Authorization": f"Bearer {token}"}
+            found = requests.head(address, headers=headers, timeout=PATIENCE_S)
+    except requests.RequestException as error:
+        raise PlaceError(f"{name.host} cannot be asked for {image}: {first_line(error)}", hint=hint) from error
+    if found.status_code not in (200, 404):
+        said = f"{found.status_code} {found.reason}"
+        raise PlaceError(f"{name.host} does not say whether it has {image}: {said}", hint=hint)
+    return bool(found.status_code == 200)
+
+
+def _token_for_anybody(challenge: str) -> str:
+    """What a registry's token service gives those who do not log in; "" if there is none."""
+    import requests
+
+    said = dict(re.findall(r'(\w+)="([^"]*)"', challenge))
+    if not challenge.startswith("Bearer ") or not said.get("realm", "").startswith("https://"):
+        return ""
+    asked = {key: said[key] for key in ("service", "scope") if key in said}
+    answer = requests.get(said["realm"], params=asked, timeout=PATIENCE_S)
+    found = answer.json() if answer.ok else {}
+    return str(found.get("token") or found.get("access_token") or "")

@@ -1,0 +1,58 @@
+"""Cloud Resource Manager: a project's number, and what whoever asks may do in it."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tagline.rehearsal.neighbours.contract import Asked, Method
+from tagline.rehearsal.problems import invalid
+
+if TYPE_CHECKING:
+    from tagline.rehearsal.stage import Stage
+
+MOST_PERMISSIONS = 100
+CREATED = "2026-01-01T00:00:00Z"
+
+
+class ResourceManager:
+    """The methods of cloudresourcemanager.googleapis.com about projects, in both of their versions."""
+
+    METHODS: Sequence[Method] = (
+        Method("cloudresourcemanager.projects.get", "GET", "v1/projects/{project}", "get",
+               "resourcemanager.projects.get", "Every project is there."),
+        Method("cloudresourcemanager.projects.get (v3)", "GET", "v3/projects/{project}", "get_v3",
+               "resourcemanager.projects.get", "Every project is there."),
+        Method("cloudresourcemanager.projects.testIamPermissions", "POST",
+               "v1/projects/{project}:testIamPermissions", "test"),
+        Method("cloudresourcemanager.projects.testIamPermissions (v3)", "POST",
+               "v3/projects/{project}:testIamPermissions", "test"),
+    )  # fmt: skip
+
+    def __init__(self, stage: "Stage") -> None:
+        self._stage = stage
+
+    def get(self, asked: Asked) -> Any:
+        """A project, with its number."""
+        project = asked["project"]
+        return {
+            "projectNumber": self._stage.project_number(project), "projectId": project, "lifecycleState": "ACTIVE",
+            "name": project, "createTime": CREATED,
+        }  # fmt: skip
+
+    def get_v3(self, asked: Asked) -> Any:
+        """The same, as version 3 says it."""
+        project = asked["project"]
+        name = f"projects/{self._stage.project_number(project)}"
+        return {"name": name, "projectId": project, "state": "ACTIVE", "displayName": project, "createTime": CREATED}
+
+    def test(self, asked: Asked) -> Any:
+        """Those of the permissions asked about that whoever asks has."""
+        given = asked.body.get("permissions")
+        if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
+            raise invalid("permissions", "A list of permissions is expected.")
+        if len(given) > MOST_PERMISSIONS:
+            raise invalid("permissions", f"At most {MOST_PERMISSIONS} permissions can be tested, not {len(given)}.")
+        if wild := [one for one in given if "*" in one or one.count(".") < 2]:
+            raise invalid("permissions", f"Permission {wild[0]} is not valid for this resource.")
+        project = self._stage.project.now()
+        held = [permission for permission in given if project.permits(permission)]
+        return {"permissions": held} if held else {}
