@@ -186,7 +186,7 @@ def test_a_build_is_performed(rehearsal: Rehearsal) -> None:
     files = {"inside/Dockerfile": "FROM scratch\nCOPY hello /hello\n", "inside/hello": "hi"}
     source = with_bucket(rehearsal, "built-source", files)
     build = ended(rehearsal, source | {
-        "steps": [step("build", "-t", "$_IMAGE", ".", dir="inside"), step("push", "$_IMAGE")],
+        "steps": [step("build", "--cache-from", "x:1", "-t", "$_IMAGE", ".", dir="inside"), step("push", "$_IMAGE")],
         "images": ["$_IMAGE"], "substitutions": {"_IMAGE": image},
     })  # fmt: skip
     try:

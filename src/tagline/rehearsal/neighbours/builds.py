@@ -183,6 +183,12 @@ def _tagged(image: str) -> str:
 def _words(command: str, rest: list[str]) -> list[str]:
     """Docker's words for whoever is there: the others' own format of images has no health checks."""
     builder = containers.builder()
-    if command == "build" and Path(builder).name != "docker":
-        return [builder, "build", "--format", "docker", *rest]
-    return [builder, command, *rest]
+    if command != "build" or Path(builder).name == "docker":
+        return [builder, command, *rest]
+    left, words = iter(rest), []
+    for word in left:
+        if word == "--cache-from":  # they take no tag there, and use the layers of this machine anyway
+            next(left, "")
+        elif not word.startswith("--cache-from="):
+            words.append(word)
+    return [builder, "build", "--format", "docker", *words]
