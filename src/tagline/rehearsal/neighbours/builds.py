@@ -8,8 +8,10 @@ import threading
 import time
 import zipfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from signal import SIGTERM
 from typing import TYPE_CHECKING, Any
 
 from tagline.rehearsal import containers, processes
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from tagline.rehearsal.neighbours.artifact_registry import ArtifactRegistry
     from tagline.rehearsal.stage import Stage
 
+GRACE_S = 10.0
+"""For a builder to clear up."""
 NO_BUILDER = "Nothing can be built here: neither podman, docker nor buildah works on this machine."
 
 
@@ -154,6 +158,12 @@ class Building:
         """Nobody waits for a build that is not wanted any more, or that takes too long."""
         while process.poll() is None:
             if self._stopped.wait(min(0.2, max(0.0, until - time.monotonic()))) or time.monotonic() >= until:
+                # Whoever loses only the step that it runs clears up behind it.
+                for pid in processes.marked(self._mark) - {process.pid} or {process.pid}:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, SIGTERM)
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(GRACE_S)
                 processes.end([process.pid], self._mark)
                 return
 
