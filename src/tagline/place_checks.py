@@ -230,7 +230,7 @@ def _regional(metric: dict[str, Any], region: str) -> int | None:
     buckets = [each for limit in metric.get("consumerQuotaLimits", ()) for each in limit.get("quotaBuckets", ())]
     own = [each for each in buckets if each.get("dimensions", {}).get("region") == region]
     everywhere = [each for each in buckets if not each.get("dimensions")]
-    found = [int(each["effectiveLimit"]) for each in own or everywhere if "effectiveLimit" in each]
+    found = [int(each.get("effectiveLimit", 0)) for each in own or everywhere]  # Google's JSON leaves out a 0
     return min(found) if found else None
 
 
