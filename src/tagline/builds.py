@@ -30,7 +30,7 @@ ENDED = {
 
 
 def request(image: str, source: str, *, logs: str, before: str = "") -> dict[str, Any]:
-    """What Cloud Build is asked: `source` is the context's address, `before` an image whose layers may be used again."""
+    """What Cloud Build is asked: `source` is the context's address, `before` an image whose layers may be used."""
     bucket, _, name = source.removeprefix(gcp.SCHEME).partition("/")
     words = ["build", "--tag", image, "--build-arg", "BUILDKIT_INLINE_CACHE=1"]
     words += ["--cache-from", before] if before else []

@@ -37,17 +37,23 @@ HEALTHY = (
 )
 WHEELS = "https://download.pytorch.org/whl"
 OLD_CUDA, NO_OLD_CUDA = "cu126", "2.15"
-"""CUDA 12.6 runs on drivers since 525 and on every GPU but Blackwell's; torch has no build for it from this version
-(https://github.com/pytorch/pytorch/issues/190385, July 2026). PyPI's own builds are for CUDA 13, which wants driver 580."""
+"""CUDA 12.6 runs on drivers since 525 and on every GPU but Blackwell's; torch has no build for it from this version on
+(https://github.com/pytorch/pytorch/issues/190385, July 2026). PyPI's builds are for CUDA 13, which wants driver 580."""
 BEFORE_TURING = ("NVIDIA_TESLA_P4", "NVIDIA_TESLA_P100", "NVIDIA_TESLA_V100")
 """Accelerators that CUDA 13 has left behind."""
 BLACKWELL = ("NVIDIA_B200", "NVIDIA_GB200", "NVIDIA_RTX_PRO_6000")
 """Accelerators that CUDA 12.6 does not know."""
-REDUCTION_SERVER = """RUN apt-get update \\
+DRIVER = """ENV LD_LIBRARY_PATH=/usr/local/nvidia/lib64 \\
+    NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
+"""
+"""Where Google's machines put a GPU's driver, and what is asked of NVIDIA's runtime: as NVIDIA's own images have it."""
+GOOGLE_APT = "https://packages.cloud.google.com/apt"
+KEYRING = "/usr/share/keyrings/google-fast-socket.gpg"
+REDUCTION_SERVER = f"""RUN apt-get update \\
  && apt-get install --yes --no-install-recommends ca-certificates curl gnupg \\
- && curl --fail --silent --show-error --location --output /tmp/key https://packages.cloud.google.com/apt/doc/apt-key.gpg \\
- && gpg --dearmor --output /usr/share/keyrings/google-fast-socket.gpg /tmp/key \\
- && echo "deb [signed-by=/usr/share/keyrings/google-fast-socket.gpg] https://packages.cloud.google.com/apt google-fast-socket main" > /etc/apt/sources.list.d/google-fast-socket.list \\
+ && curl --fail --silent --show-error --location --output /tmp/key {GOOGLE_APT}/doc/apt-key.gpg \\
+ && gpg --dearmor --output {KEYRING} /tmp/key \\
+ && echo "deb [signed-by={KEYRING}] {GOOGLE_APT} google-fast-socket main" > /etc/apt/sources.list.d/google.list \\
  && apt-get update \\
  && apt-get install --yes --no-install-recommends google-reduction-server \\
  && rm -rf /var/lib/apt/lists/* /tmp/key
@@ -99,8 +105,8 @@ def training(
 ) -> Context:  # fmt: skip
     """What a training image is built from; nothing is asked of anybody.
 
-    `repository` is where it goes, as `repository_of` says. `accelerator` is as the API names it, or "" for CPUs; it chooses
-    the build of torch, unless `index` names another place to get it from ("": what pip is set to in the base image).
+    `repository` is where it goes, as `repository_of` says. `accelerator` is as the API names it, or "" for CPUs; it
+    chooses the build of torch, unless `index` names another source of it ("": what pip is set to in the base image).
     """
     check_base(base)
     wheel = wheels.wheel()
@@ -116,7 +122,7 @@ def training(
         "requirements.txt": "".join(f"{line}\n" for line in others).encode(),
         wheel.file: wheel.content,
     }
-    text = training_dockerfile(wheel.file, base=base, reduction_server=reduction_server)
+    text = training_dockerfile(wheel.file, base=base, gpu=bool(accelerator), reduction_server=reduction_server)
     files["Dockerfile"] = text.encode()
     hashes = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     facts = dict(line.split("==") for line in (*first, *others) if "==" in line)
@@ -146,17 +152,20 @@ def torch_variant(accelerator: str, version: str) -> str:
     return ""
 
 
-def training_dockerfile(wheel: str, *, base: str, reduction_server: bool) -> str:
+def training_dockerfile(wheel: str, *, base: str, gpu: bool, reduction_server: bool) -> str:
     """The image of a training; what changes least comes first, so that its layers are used again."""
-    return f"""# Made by `tagline train --on vertex`: what runs as its jobs. The driver of a GPU is the machine's, the rest torch's own.
+    pip = "/opt/tagline/bin/pip install --no-cache-dir"
+    return f"""# Made by `tagline train`: what runs as a job. CUDA comes with torch, the driver with the machine.
 FROM {base}
-{REDUCTION_SERVER if reduction_server else ""}RUN useradd --system --create-home --uid 10001 tagline && python3 -m venv /opt/tagline
+{REDUCTION_SERVER if reduction_server else ""}\
+RUN useradd --system --create-home --uid 10001 tagline && python3 -m venv /opt/tagline
 COPY torch.txt /opt/
-RUN /opt/tagline/bin/pip install --no-cache-dir --requirement /opt/torch.txt
+RUN {pip} --requirement /opt/torch.txt
 COPY requirements.txt /opt/
-RUN /opt/tagline/bin/pip install --no-cache-dir --requirement /opt/requirements.txt
+RUN {pip} --requirement /opt/requirements.txt
 COPY {wheel} /opt/
-RUN /opt/tagline/bin/pip install --no-cache-dir --no-deps --no-index /opt/{wheel}
+RUN {pip} --no-deps --no-index /opt/{wheel}
+{DRIVER if gpu else ""}\
 ENV PATH=/opt/tagline/bin:/usr/local/bin:/usr/bin:/bin PYTHONUNBUFFERED=1 USE_TORCH_XLA=0
 USER 10001
 WORKDIR /home/tagline
