@@ -20,7 +20,9 @@ from rehearsing import ENDED, PARENT, Rehearsal, rehearsing, until
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 BASE = os.environ.get("TAGLINE_TRAINING_BASE", "")
-"""An image with Python in it whose pip finds the packages, torch for CPUs among them."""
+"""An image with Python in it; one of localhost/ has packages for its pip, torch for CPUs among them."""
+INDEX = "" if BASE.startswith("localhost/") else None
+"""An image of this machine's own brings packages with it; another gets torch from where PyTorch keeps it."""
 ENGINE = next((name for name in ("podman", "docker") if shutil.which(name)), "")
 SMALL = (
     "model.family=encoder", "model.max_tokens=32", "data.fraction=0.1", "training.epochs=1", "training.baseline=false",
@@ -45,7 +47,7 @@ def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rehearsal]:
 def image(rehearsal: Rehearsal) -> Iterator[str]:
     """Built by the Cloud Build of the rehearsal, from an archive in a bucket."""
     context = images.training(
-        images.repository_of("demo", "us-central1"), extras=("train", "vertex"), base=BASE, index=""
+        images.repository_of("demo", "us-central1"), extras=("train", "vertex"), base=BASE, index=INDEX
     )
     said: list[str] = []
     place = {"project": "demo", "region": "us-central1", "bucket": "demo-data"}
