@@ -1,7 +1,6 @@
 """Tagline as a Python package for Google's images: an sdist of what runs here, and whether it installs there."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -129,9 +128,8 @@ def resolved(requirements: Sequence[str], *, python: str = "3.11", patience_s: f
         ]  # fmt: skip
         try:
             done = subprocess.run(
-                asked, capture_output=True, text=True, timeout=patience_s, check=False, stdin=subprocess.DEVNULL,
-                env=os.environ | {"PIP_DEFAULT_TIMEOUT": "15"},
-            )  # fmt: skip
+                asked, capture_output=True, text=True, timeout=patience_s, check=False, stdin=subprocess.DEVNULL
+            )
         except subprocess.TimeoutExpired:
             return Resolved((), f"whether the packages install together was not known after {patience_s:g} seconds")
         if done.returncode == 0:

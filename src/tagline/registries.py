@@ -78,6 +78,10 @@ def make_repository(image: str) -> bool:
     except PlaceError as error:
         if _code(error) == 409:  # somebody else was quicker
             return False
+        if _code(error) == 403:
+            words = f"--repository-format=docker --location={place['region']} --project={place['project']}"
+            hint = f"whoever has roles/artifactregistry.admin: gcloud artifacts repositories create {identity} {words}"
+            raise PlaceError(f"there is no repository {identity}, and you may not make it", hint=hint) from error
         raise
     until = time.monotonic() + LONGEST_WAIT_S
     while operation.get("name") and not operation.get("done"):

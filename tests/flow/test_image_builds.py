@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tagline import builds, gcp, images, registries
+from tagline import builders, builds, gcp, images, registries
 from tagline.errors import PlaceError, SpecError
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -135,6 +135,8 @@ def test_at_a_rehearsal_nothing_is_built_unless_a_builder_is_named(
     assert images.deliver(made, **PLACE, builder="podman", say=said.append) == "podman"
     assert said == [f"building {made.image} with podman"]
     assert images.deliver(made, **PLACE, builder="podman", say=said.append) == ""
+    (asked,) = [line for line in (tools / "calls").read_text().splitlines() if f"--tag {made.image}" in line]
+    assert asked.startswith("build --format docker --platform linux/amd64 --tag ")
     assert not any(line.startswith("push") for line in (tools / "calls").read_text().splitlines())
     with pytest.raises(SpecError, match='no builder "kaniko"; there are: auto, cloud-build, docker'):
         images.deliver(made, **PLACE, builder="kaniko", say=said.append)
@@ -144,7 +146,7 @@ def test_a_push_logs_in_with_a_file_that_is_gone_afterwards(
     rehearsal: Rehearsal, tools: Path, mood: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
-    images.push("podman", context().image)
+    builders.push("podman", context().image)
     asked = (tools / "calls").read_text().splitlines()[-1].split()
     assert not Path(asked[2]).exists()
     assert "token-4711" not in " ".join(asked)
@@ -152,7 +154,7 @@ def test_a_push_logs_in_with_a_file_that_is_gone_afterwards(
     assert auth == ("us-central1-docker.pkg.dev", {"auth": "b2F1dGgyYWNjZXNzdG9rZW46dG9rZW4tNDcxMQ=="})
     mood.write_text("fail")
     with pytest.raises(PlaceError, match=r"podman could not push \S+ \(exit code 1\)"):
-        images.push("podman", context().image)
+        builders.push("podman", context().image)
 
 
 class Registry(BaseHTTPRequestHandler):
