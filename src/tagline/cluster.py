@@ -82,9 +82,9 @@ def are_needed(count: int | None, cluster: Cluster, *, can_share: bool) -> int:
 
 
 def job() -> str:
-    """The name of the job this worker belongs to, the same after every restart; empty if it is no worker."""
-    if os.environ.get(JOB):
-        return os.environ[JOB]
+    """The name of the job this process belongs to, the same after every restart; empty if it belongs to none."""
+    if found := os.environ.get(JOB) or os.environ.get("CLOUD_ML_JOB_ID"):
+        return found
     run_id = os.environ.get("TORCHELASTIC_RUN_ID")
     return f"torchrun {run_id} {os.getppid()}" if run_id else ""
 

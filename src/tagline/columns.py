@@ -12,7 +12,7 @@ from tagline.dataset import ONE_HOT, SPLIT_WORDS, SPLITS, layout_of, sources_of
 from tagline.errors import DataError, SpecError
 from tagline.readers import BadRows, Cell, Source, batches, inspect, sampled
 from tagline.spec import Data, Spec
-from tagline.storage import expand
+from tagline.storage import expand, fetched
 
 SAMPLE_ROWS = 2000
 PAIRS = (
@@ -91,7 +91,7 @@ class Column:
 def resolve(source: str, overrides: Sequence[str] = ()) -> Resolved:
     """The spec in a TOML file, or one for a data file; every problem of either at once."""
     if source.endswith(".toml") or Path(source).name == "tagline.toml":
-        return complete(specs.read(Path(source), overrides), where=source)
+        return complete(specs.read(fetched(source), overrides), where=source)
     return complete(specs.override({"data": {"train": source}}, overrides), where=f"the spec for {source}")
 
 

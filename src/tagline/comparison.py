@@ -10,7 +10,8 @@ from tagline.advice import main_figure
 from tagline.errors import RunError, SpecError
 from tagline.intervals import Difference
 from tagline.metrics import SIDE_BY_SIDE
-from tagline.runs import Run, find_run
+from tagline.mirrors import find_run
+from tagline.runs import Run
 
 Comparison = dict[str, Any]
 
@@ -19,7 +20,7 @@ def compare(*names: str | Path, runs: str | Path = "runs") -> Comparison:
     """A table of runs, the best first, and for each of the others whether the best is really better."""
     if len(names) < 2:
         raise SpecError("compare takes two runs or more", hint="tagline runs list shows them")
-    found = [_Measured.of(find_run(str(name), Path(runs))) for name in names]
+    found = [_Measured.of(find_run(str(name), runs)) for name in names]
     names_found = [each.run.name for each in found]
     if twice := [name for name in names_found if names_found.count(name) > 1]:
         raise SpecError(f"run {twice[0]} is named twice")
@@ -63,7 +64,7 @@ class _Measured:
         """What a table shows of it."""
         test = self.report["test"]
         return {
-            "name": self.run.name, "directory": str(self.run.directory), "family": self.report["family"],
+            "name": self.run.name, "directory": self.run.address, "family": self.report["family"],
             "main": main_figure(self.report), "figures": {name: test[name] for name in SIDE_BY_SIDE},
             "intervals": test["intervals"],
         }  # fmt: skip

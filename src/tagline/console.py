@@ -1,6 +1,7 @@
 """What a person sees: tables, progress, how an error is shown. The only place that prints."""
 
 import json
+import os
 import re
 import shutil
 import sys
@@ -17,12 +18,18 @@ if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
     from tagline.checks import Finding
+    from tagline.failures import Line
+    from tagline.launchers import State
 
 RED, YELLOW, BOLD, DIM = "31", "33", "1", "2"
 # Characters that a terminal obeys rather than shows: controls, directions of writing, and halves of characters.
 UNSAFE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+IN_A_JOB = "CLOUD_ML_JOB_ID"
 SAID_EVERY_S = 10.0
 """Where there is no bar, so that a log is not flooded."""
+LINES_EVERY_S, MOST_LINES = 1.0, 100
+"""Of each replica of a job that are shown in such a time."""
+SEVERE = ("ERROR", "CRITICAL", "ALERT", "EMERGENCY")
 MARKS = {"error": ("✗", RED), "warning": ("!", YELLOW), "note": ("·", DIM)}
 
 
@@ -32,8 +39,12 @@ def out(text: str = "") -> None:
 
 
 def say(text: str = "", *, lead: str = "", colour: str = "") -> None:
-    """A line about what is going on, after a coloured word; never mixed with the result."""
-    print((_coloured(lead, colour, sys.stderr) + " " if lead else "") + _safe(text), file=sys.stderr)
+    """A line about what is going on, after a coloured word; never mixed with the result.
+
+    A job of Vertex AI has no result on standard output, and what it writes to standard error is an error there.
+    """
+    stream = sys.stdout if IN_A_JOB in os.environ and colour != RED else sys.stderr
+    print((_coloured(lead, colour, stream) + " " if lead else "") + _safe(text), file=stream)
 
 
 def out_json(value: Any, *, indent: int | None = 2) -> None:
@@ -305,6 +316,44 @@ class Progress:
                 self._bar.update(self._task, description="training")
             else:
                 say(line)
+
+
+class JobLog:
+    """What a job says: lines of every replica, no more than a person can follow, and the job's state as it changes."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, int] = {}
+        self._left_out: dict[str, int] = {}
+        self._since = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._confess()
+
+    def show(self, event: "Line | State") -> None:
+        """A line, or a state."""
+        from tagline.failures import Line
+
+        if not isinstance(event, Line):
+            told = f": {event.message}" if event.message else ""
+            say(f"{event.detail.lower() or event.name}{told}", lead="job", colour=BOLD)
+            return
+        if time.monotonic() - self._since > LINES_EVERY_S:
+            self._confess()
+        said = self._said[event.replica] = self._said.get(event.replica, 0) + 1
+        if said > MOST_LINES:
+            self._left_out[event.replica] = said - MOST_LINES
+            return
+        colour = RED if event.severity in SEVERE else YELLOW if event.severity == "WARNING" else DIM
+        say(event.text, lead=event.replica.removeprefix("workerpool") or "service", colour=colour)
+
+    def _confess(self) -> None:
+        """Say how many lines were left out, and begin to count anew."""
+        for replica, count in self._left_out.items():
+            say(f"{count:,} lines of {replica or 'the service'} left out; the log has them", lead="...", colour=DIM)
+        self._said, self._left_out, self._since = {}, {}, time.monotonic()
 
 
 class _Pace:

@@ -29,9 +29,14 @@ def measure(run: Run) -> Iterator[Event]:
 
     Parts that were trained before are not trained again, so that a curve that was stopped goes on.
     """
+    with run.worked_on():
+        yield from _measured(run)
+
+
+def _measured(run: Run) -> Iterator[Event]:
     whole = run.report()
     if whole is None or not whole["test"].get("rows"):
-        raise RunError(f"run {run.name} has measured nothing that a curve could end in", hint=str(run.directory))
+        raise RunError(f"run {run.name} has measured nothing that a curve could end in", hint=run.address)
     spec = run.spec()
     points = []
     for fraction in FRACTIONS:
@@ -43,7 +48,7 @@ def measure(run: Run) -> Iterator[Event]:
     points.append(_point(run))
     curve = fitted(points)
     pages.write_report(run, report.with_learning_curve(whole, curve))
-    yield {"event": "curve", "run": str(run.directory), **curve}
+    yield {"event": "curve", "run": run.address, **curve}
 
 
 def fitted(points: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

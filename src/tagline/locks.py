@@ -21,20 +21,31 @@ LOCKED_PACKAGES = (
 
 def lock_of(spec: Spec, data: Dataset, *, command: str, job: str = "") -> dict[str, Any]:
     """What a run depends on, and what it would take to make it again."""
-    uses_device = registry.find("models", spec.model.family).uses_device  # type: ignore[attr-defined]
-    device = devices.choose(devices.found(), local_rank=world().local_rank) if uses_device else None
+    return planned(spec, command=command) | found_here(spec, data, job=job)
+
+
+def planned(spec: Spec, *, command: str) -> dict[str, Any]:
+    """What is known of a run before it begins, maybe on another machine."""
     return {
         "spec_fingerprint": spec.fingerprint(),
         "settings": spec.settings(),
-        "data_fingerprint": data.fingerprint,
         "seed": spec.training.seed,
+        "git_commit": _git_commit(),
+        "command": command,
+        "directory": str(Path.cwd()),
+    }
+
+
+def found_here(spec: Spec, data: Dataset, *, job: str = "") -> dict[str, Any]:
+    """What is known once it begins, on the machine that it begins on."""
+    uses_device = registry.find("models", spec.model.family).uses_device  # type: ignore[attr-defined]
+    device = devices.choose(devices.found(), local_rank=world().local_rank) if uses_device else None
+    return {
+        "data_fingerprint": data.fingerprint,
         "device": f"{device.kind}: {device.name}" if device else "cpu",
         "workers": world().size,
         "job": job,
         "versions": versions(),
-        "git_commit": _git_commit(),
-        "command": command,
-        "directory": str(Path.cwd()),
     }
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tagline import bundle, registry, storage
+from tagline import bundle, gcp, registry, storage
 from tagline.bundle import CARD, Bundle
 from tagline.compiled import DIRECTORY, FILES
 from tagline.errors import BundleError, SpecError
@@ -24,10 +24,13 @@ def is_package(to: str) -> bool:
 
 
 def pack(
-    directory: Path, to: str, *, output: Path | None = None, measured: Sequence[Mapping[str, Any]] = (),
+    directory: Path, to: str, *, output: str | Path | None = None, measured: Sequence[Mapping[str, Any]] = (),
     **options: Any,
 ) -> dict[str, Any]:  # fmt: skip
-    """Pack a bundle; `output` is beside it where none is named. `measured` are rows to check the answers with."""
+    """Pack a bundle; `output` is beside it where none is named, and may be in Cloud Storage.
+
+    `measured` are rows to check the answers with.
+    """
     package: Package = registry.find("exports", to)(**options)
     opened = Bundle.load(directory)
     manifest = opened.manifest
@@ -35,14 +38,22 @@ def pack(
         hint = f"give it a form that does not: tagline export {directory} --to onnx"
         raise SpecError(f"{directory} needs torch to predict (family {manifest.family})", hint=hint)
     place = directory.resolve()
-    target = output.resolve() if output else place.with_name(f"{place.name}-{to}")
+    target = storage.staged(output).resolve() if output else place.with_name(f"{place.name}-{to}")
+    is_remote = output is not None and storage.is_remote(output)
+    if is_remote and gcp.objects(f"{output}/"):
+        raise SpecError(f"{output} is there already", hint="name another place with --output DIR")
     _check_place(target, place, package)
     with storage.writing_directory(target) as scratch:
         _check_answers(opened, _served(opened, scratch / "bundle"), measured)
         package.pack(scratch)
         storage.remove_directory(target)
     files = {path.relative_to(target).as_posix(): path.stat().st_size for path in storage.files_below(target)}
-    return {"bundle": str(directory), "output": str(target), "files": files, **package.deliver(target)}
+    made = package.deliver(target)
+    if is_remote:
+        storage.deliver(target, str(output), last=package.signed)
+        made = {name: value.replace(str(target), str(output)) for name, value in made.items()}
+        made["next"] = f"gcloud storage cp --recursive {output} ."
+    return {"bundle": str(directory), "output": str(output if is_remote else target), "files": files, **made}
 
 
 def _served(whole: Bundle, directory: Path) -> Bundle:

@@ -48,7 +48,9 @@ def save(report: Report, output: str, *, name: str, spec: str = "", lock: Mappin
             text = cards.report_markdown(report, name=name)
         case _:
             text = json.dumps(report, indent=2, ensure_ascii=False) + "\n"
-    storage.write_text(storage.local(output), text)
+    target = storage.staged(output)
+    storage.write_text(target, text)
+    storage.deliver(target, output)
 
 
 def report_page(report: Report, *, name: str, spec: str = "", lock: Mapping[str, Any] | None = None) -> str:
@@ -109,7 +111,9 @@ def save_comparison(found: Mapping[str, Any], output: str) -> None:
     )  # fmt: skip
     page = _environment().get_template("comparison.html")
     text = page.render(found=found, figures=SIDE_BY_SIDE, chart=_markup(chart), version=__version__)
-    storage.write_text(storage.local(output), text)
+    target = storage.staged(output)
+    storage.write_text(target, text)
+    storage.deliver(target, output)
 
 
 @cache

@@ -19,6 +19,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
     "trackers": {
         "mlflow": "tagline.trackers.mlflow:MLflow",
         "tensorboard": "tagline.trackers.tensorboard:TensorBoard",
+        "vertex": "tagline.trackers.vertex:VertexExperiments",
         "wandb": "tagline.trackers.wandb:WeightsAndBiases",
     },
     "exports": {
@@ -26,7 +27,9 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "onnx": "tagline.exports.onnx:Onnx",
         "torchserve": "tagline.exports.torchserve:TorchServe",
     },
-    "launchers": {},
+    "launchers": {
+        "vertex": "tagline.launchers.vertex:Vertex",
+    },
 }
 EXTRA = {"models": "train", "trackers": "track", "exports": "train", "launchers": "vertex"}
 """What to install for a built-in implementation that cannot be imported."""

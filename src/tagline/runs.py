@@ -3,10 +3,12 @@
 import fcntl
 import json
 import random
-from collections.abc import Iterator, Sequence
+import socket
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
@@ -17,6 +19,9 @@ from tagline.metrics import REPORT_FORMAT
 from tagline.spec import Spec
 
 PROGRESS = "checkpoints/progress.json"
+ATTEMPTS = "attempts.jsonl"
+NEEDED = ("spec.toml", "lock.json", "state.json", "events.jsonl")
+"""What a run begins with."""
 StateName = Literal["waiting", "running", "succeeded", "failed", "cancelled"]
 WORDS = (
     "amber", "apple", "aspen", "birch", "blue", "brisk", "calm", "cedar", "clear", "cloud", "coral", "crisp", "dawn",
@@ -54,6 +59,20 @@ class Progress:
     """Spent on learning, over all attempts."""
     stopped: str = ""
     """Why learning ended before its last step: patience or budget."""
+    time: str = ""
+    """When the last checkpoint was made."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One start of a run: when, where, and from what it went on."""
+
+    time: str
+    host: str
+    checkpoint: str = ""
+    checkpoint_time: str = ""
+    heard: str = ""
+    """When the attempt before it was last heard of."""
 
 
 Kept = TypeVar("Kept", State, Progress)
@@ -71,21 +90,33 @@ class Run:
         return self.directory.name
 
     @property
+    def address(self) -> str:
+        """Where the run is, as a user names it."""
+        return str(self.directory)
+
+    @property
     def bundle(self) -> Path:
         """Where the bundle is, once there is one."""
         return self.directory / "bundle"
+
+    @property
+    def bundle_address(self) -> str:
+        """Where the bundle is, for those who are elsewhere."""
+        return str(self.bundle.absolute())
+
+    @property
+    def shelf(self) -> Path:
+        """Where trackers keep what runs share."""
+        return self.directory.absolute().parent
 
     @classmethod
     def create(cls, runs: Path, spec: Spec, lock: dict[str, Any]) -> Self:
         """A new run with its spec, every default written out, and its lock; it appears whole."""
         storage.sweep(runs, older_than_s=24 * 3600)
-        now = datetime.now(UTC)
-        directory = runs / _next_name(runs, now.strftime("%Y%m%d-%H%M%S"))
+        taken = [path.name for path in runs.iterdir()] if runs.is_dir() else []
+        directory = runs / next_name(taken)
         with storage.writing_directory(directory) as scratch:
-            (scratch / "spec.toml").write_text(specs.to_toml(spec), "utf-8")
-            (scratch / "lock.json").write_text(_json(lock), "utf-8")
-            (scratch / "state.json").write_text(_json(asdict(State("waiting", created=now.isoformat()))), "utf-8")
-            (scratch / "events.jsonl").touch()
+            write_beginning(scratch, spec, lock)
         return cls(directory)
 
     @classmethod
@@ -97,11 +128,11 @@ class Run:
 
     def spec(self) -> Spec:
         """The spec as it was resolved."""
-        return specs.load(self.directory / "spec.toml")
+        return specs.load(self._path("spec.toml"))
 
     def spec_text(self) -> str:
         """The spec as its file has it, every default written out."""
-        return (self.directory / "spec.toml").read_text("utf-8")
+        return self._path("spec.toml").read_text("utf-8")
 
     def lock(self) -> dict[str, Any]:
         """What the run depends on: data, versions, device, seed."""
@@ -109,11 +140,11 @@ class Run:
 
     def report(self) -> dict[str, Any] | None:
         """The report, once there is one."""
-        if not (self.directory / "report.json").is_file():
+        if not self._path("report.json").is_file():
             return None
         found = self._read("report.json")
         if found.get("format") != REPORT_FORMAT:
-            hint = f"train again: tagline train {self.directory / 'spec.toml'}"
+            hint = f"train again: tagline train {self.address}/spec.toml"
             raise RunError(
                 f"the report of run {self.name} is of format {found.get('format')}, not {REPORT_FORMAT}: "
                 "another version of Tagline made it", hint=hint,
@@ -122,7 +153,7 @@ class Run:
 
     def predictions(self) -> list[dict[str, Any]]:
         """The test rows with truth and answer, in order."""
-        path = self.directory / "predictions.jsonl"
+        path = self._path("predictions.jsonl")
         try:
             return [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]
         except (OSError, ValueError) as error:
@@ -134,7 +165,7 @@ class Run:
         if state.name == "running" and not self._is_held():
             state = self._read_as(State, "state.json")  # it may have ended, and said so, before it let go
         if state.name == "running" and not self._is_held():
-            reason = f"its process ended without a word; go on with: tagline train --resume {self.directory}"
+            reason = f"its process ended without a word; go on with: tagline train --resume {self.address}"
             return replace(state, name="failed", reason=reason)
         return state
 
@@ -144,6 +175,10 @@ class Run:
         started = old.started or (now if name == "running" else "")
         ended = now if name in ("succeeded", "failed", "cancelled") else ""
         self.write_json("state.json", asdict(replace(old, name=name, started=started, ended=ended, reason=reason)))
+
+    def read_json(self, name: str) -> Any:
+        """A JSON file of the run; None where there is none."""
+        return self._read(name) if self._path(name).is_file() else None
 
     def write_json(self, name: str, value: Any) -> None:
         """A JSON file of the run, whole."""
@@ -165,6 +200,42 @@ class Run:
                 storage.sweep(directory)
             yield
 
+    @contextmanager
+    def worked_on(self) -> Iterator[None]:
+        """Have all that the run holds here, and in the end take what was added to where the run is."""
+        yield
+
+    def begin_attempt(self) -> None:
+        """Write down that the run starts, or starts again."""
+        attempts, progress, events = self.attempts(), self.progress(), self.events()
+        heard = events[-1]["time"] if events else attempts[-1].time if attempts else ""
+        now = datetime.now(UTC).isoformat()
+        begun = Attempt(now, socket.gethostname(), progress.last, progress.time, heard)
+        self.write_lines(ATTEMPTS, [json.dumps(asdict(each)) for each in (*attempts, begun)])
+
+    def attempts(self) -> list[Attempt]:
+        """Every start of the run, oldest first."""
+        path = self._path(ATTEMPTS)
+        try:
+            lines = path.read_text("utf-8").splitlines() if path.is_file() else []
+            return [Attempt(**json.loads(line)) for line in lines]
+        except (OSError, ValueError, TypeError) as error:
+            raise self._damaged(ATTEMPTS, error) from error
+
+    def restarts(self) -> tuple[int, float]:
+        """How often the run was started again, and how many minutes of its work had to be done again for that."""
+        attempts, lost_s = self.attempts(), 0.0
+        for before, attempt in pairwise(attempts):
+            kept = datetime.fromisoformat(attempt.checkpoint_time or before.time)
+            heard = datetime.fromisoformat(attempt.heard or before.time)
+            lost_s += max(0.0, (heard - kept).total_seconds())
+        return max(0, len(attempts) - 1), lost_s / 60
+
+    def entries(self) -> list[str]:
+        """What is in the run, by its addresses; a directory's ends with a slash."""
+        found = sorted(path for path in self.directory.iterdir() if not path.name.startswith("."))
+        return [f"{path}{'/' if path.is_dir() else ''}" for path in found]
+
     def append_event(self, event: dict[str, Any]) -> None:
         """One line at the end of events.jsonl."""
         path = self.directory / "events.jsonl"
@@ -184,11 +255,11 @@ class Run:
         return len(self._event_lines())
 
     def _event_lines(self) -> list[bytes]:
-        return (self.directory / "events.jsonl").read_bytes().split(b"\n")[:-1]
+        return self._path("events.jsonl").read_bytes().split(b"\n")[:-1]
 
     def progress(self) -> Progress:
         """The last checkpoint's progress, or none."""
-        if not (self.directory / PROGRESS).is_file():
+        if not self._path(PROGRESS).is_file():
             return Progress()
         return self._read_as(Progress, PROGRESS)
 
@@ -227,11 +298,15 @@ class Run:
             raise self._damaged(name, error) from error
 
     def _damaged(self, name: str, error: Exception) -> RunError:
-        hint = f"tagline runs delete {self.directory}"
-        return RunError(f"{self.directory / name} is damaged: {error}", hint=hint)
+        hint = f"tagline runs delete {self.address}"
+        return RunError(f"{self.address}/{name} is damaged: {error}", hint=hint)
+
+    def _path(self, name: str) -> Path:
+        """A file of the run, to be read."""
+        return self.directory / name
 
     def _read(self, name: str) -> dict[str, Any]:
-        path = self.directory / name
+        path = self._path(name)
         try:
             value: dict[str, Any] = json.loads(path.read_text("utf-8"))
         except (OSError, ValueError) as error:
@@ -239,9 +314,19 @@ class Run:
         return value
 
 
-def _next_name(runs: Path, stamp: str) -> str:
-    """A name that sorts after every run there is: the time and a word, in one second each word after the last."""
-    taken = sorted(path.name.removeprefix(f"{stamp}-") for path in runs.glob(f"{stamp}-*"))
+def write_beginning(directory: Path, spec: Spec, lock: dict[str, Any]) -> None:
+    """What a run begins with."""
+    state = State("waiting", created=datetime.now(UTC).isoformat())
+    (directory / "spec.toml").write_text(specs.to_toml(spec), "utf-8")
+    (directory / "lock.json").write_text(_json(lock), "utf-8")
+    (directory / "state.json").write_text(_json(asdict(state)), "utf-8")
+    (directory / "events.jsonl").touch()
+
+
+def next_name(names: Iterable[str]) -> str:
+    """A name that sorts after those there are: the time and a word, in one second each word after the last."""
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    taken = sorted(name.removeprefix(f"{stamp}-") for name in names if name.startswith(f"{stamp}-"))
     if not taken:
         return f"{stamp}-{random.choice(WORDS[: len(WORDS) // 2])}"  # noqa: S311 - a name, not a secret
     later = [word for word in WORDS if word > taken[-1]]
@@ -250,7 +335,7 @@ def _next_name(runs: Path, stamp: str) -> str:
 
 def is_run(directory: Path) -> bool:
     """Whether a directory is a run: it has all that a run begins with."""
-    return all((directory / name).is_file() for name in ("spec.toml", "lock.json", "state.json", "events.jsonl"))
+    return all((directory / name).is_file() for name in NEEDED)
 
 
 def list_runs(runs: Path) -> list[Run]:
@@ -260,35 +345,6 @@ def list_runs(runs: Path) -> list[Run]:
     hidden = storage.SCRATCH_PREFIX
     found = (path for path in runs.iterdir() if not path.name.startswith(hidden) and is_run(path))
     return [Run(path) for path in sorted(found)]
-
-
-def find_run(name: str, runs: Path) -> Run:
-    """A run by its path, its name, or `last` for the newest."""
-    if name == "last":
-        if not (known := list_runs(runs)):
-            raise RunError(f"there is no run in {runs}", hint="tagline train DATA makes one")
-        return known[-1]
-    for directory in (storage.local(name), runs / name):
-        if is_run(directory):
-            return Run(directory)
-    raise RunError(f"there is no run {name}", hint=f"tagline runs list shows those in {runs}")
-
-
-def find_bundle(name: str, runs: Path) -> Path:
-    """A bundle's directory from its own path, or from the run that made it."""
-    path = storage.fetched(name)
-    if (path / "tagline.json").is_file():
-        return path
-    try:
-        run = find_run(name, runs)
-    except RunError:
-        if name == "last":
-            raise
-        return path
-    if not run.bundle.is_dir():
-        state = run.state()
-        raise RunError(f"run {run.name} has no bundle: it is {state.name}", hint=state.reason)
-    return run.bundle
 
 
 def _json(value: Any) -> str:

@@ -244,6 +244,15 @@ class Tracking(Section):
         return to
 
 
+class Fallback(Section):
+    """Another place for a job to go where the first has no room; what is not named stays as it is."""
+
+    region: str = Field("", description="another region")
+    machine: str = Field("", description="another machine type")
+    accelerator: str = Field("", description="another accelerator")
+    accelerators: int = Field(-1, ge=-1, description="another number of them")
+
+
 class Vertex(Section):
     """Where and how a job runs on Vertex AI: no part of the fingerprint."""
 
@@ -256,9 +265,43 @@ class Vertex(Section):
     workers: int = Field(1, ge=1, description="machines")
     reduction_servers: int = Field(0, ge=0, description="machines that add up gradients")
     image: str = Field("", description="else built from this project")
+    builder: Literal["auto", "cloud-build", "docker", "podman", "buildah"] = Field(
+        "auto", description='who builds it: "cloud-build", or what is here'
+    )
     spot: bool = Field(False, description="cheaper, may be taken away; the run goes on by itself")
+    flex_start: bool = Field(False, description="wait for a machine rather than fail")
+    max_wait_hours: float = Field(24, gt=0, description="for a machine, with flex_start")
     max_hours: float = Field(24, gt=0, description="then the job is stopped")
+    budget: float = Field(0, ge=0, description="US dollars that max_hours may come to; 0: any")
+    disk_gb: int = Field(100, ge=100, le=64000, description="of each machine")
     service_account: str = Field("", description="that the job runs as")
+    network: str = Field("", description="projects/NUMBER/global/networks/NAME, to reach private addresses")
+    fallbacks: tuple[Fallback, ...] = Field((), description='where to go if there is no room: { region = "us-east1" }')
+    labels: dict[str, str] = Field({}, description="on the job, for the bill")
+    environment: dict[str, str] = Field({}, description="variables of the job; no secrets")
+    secrets: dict[str, str] = Field({}, description="variables, each a version of a secret in Secret Manager")
+
+    @field_validator("secrets")
+    @classmethod
+    def _references(cls, secrets: dict[str, str]) -> dict[str, str]:
+        for name, value in secrets.items():
+            if not re.fullmatch(r"projects/[^/]+/secrets/[^/]+/versions/[^/]+", value):  # the value may be the secret
+                raise ValueError(f"{name} must be projects/PROJECT/secrets/NAME/versions/VERSION")
+        return secrets
+
+    @field_validator("environment")
+    @classmethod
+    def _no_secrets(cls, environment: dict[str, str]) -> dict[str, str]:
+        for name in environment:
+            if re.search(r"(KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS?)$", name.upper()):
+                raise ValueError(f"{name} sounds like a secret: name it in vertex.secrets")
+        return environment
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if self.spot and self.flex_start:
+            raise ValueError("spot and flex_start exclude each other")
+        return self
 
 
 class Spec(Section):
@@ -302,6 +345,11 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Spec:
     return parse(read(path, overrides), where=str(path))
 
 
+def loads(text: str, *, where: str) -> Spec:
+    """The spec in a text, as `to_toml` writes it."""
+    return parse(tomllib.loads(text), where=where)
+
+
 def read(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
     """The raw tables of a spec file with the overrides in place, not yet checked."""
     try:
@@ -337,7 +385,7 @@ def override(raw: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
         if not isinstance(table, dict):
             raise SpecError(f'cannot set {key}: "{section}" is not a section')
         name, dot, label = leaf.partition(".")
-        if section == "gates" and dot:  # gates.per_label_recall.urgent=0.9
+        if section in ("gates", "vertex") and dot:  # gates.per_label_recall.urgent=0.9, vertex.labels.team=search
             by_label = table.get(name, {})
             table[name] = {
                 **(by_label if isinstance(by_label, Mapping) else {}),

@@ -1,4 +1,4 @@
-"""A path, or a gs:// address that is read: written and listed so that a file is there whole or not at all."""
+"""A path or a gs:// address: read, written, listed and copied, so that a file is there whole or not at all."""
 
 import errno
 import fcntl
@@ -12,16 +12,19 @@ import sys
 import tempfile
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 from tagline import gcp
-from tagline.errors import DataError, PlaceError, RunError, SpecError
+from tagline.errors import Conflict, DataError, PlaceError, RunError, SpecError
 
+T = TypeVar("T")
+R = TypeVar("R")
 STANDARD_INPUT = "-"
 LOCK = ".lock"
 """The file by which a process holds a directory."""
@@ -31,14 +34,17 @@ SCRATCH_PREFIX = ".tagline-"
 """What is being written starts with this; readers pass over it and `sweep` removes what a killed process left."""
 
 
+def is_remote(address: str | Path) -> bool:
+    """Whether an address is in Cloud Storage."""
+    return str(address).startswith(gcp.SCHEME)
+
+
 def local(address: str | Path) -> Path:
-    """The path behind an address that is written to; runs and reports are not written to buckets yet."""
+    """The path behind an address that has to be on this machine."""
     text = str(address)
-    if text.startswith(gcp.SCHEME):
-        raise PlaceError(
-            f"{text} is in Cloud Storage, where this version of Tagline cannot write such a thing",
-            hint=f"write it here, then: gcloud storage cp --recursive DIRECTORY {text}",
-        )
+    if is_remote(text):
+        hint = f"name a path here; to take it there then: gcloud storage cp --recursive PATH {text}"
+        raise PlaceError(f"{text} is in Cloud Storage, and this has to be on a disk of this machine", hint=hint)
     if text.startswith("file://"):
         raise PlaceError(f"{text} is an address, not a path", hint=f"name the path: {text.removeprefix('file://')}")
     if "://" in text:
@@ -52,7 +58,7 @@ def fetched(address: str | Path) -> Path:
     Copies are kept by generation, so that nothing is fetched twice.
     """
     text = str(address)
-    if not text.startswith(gcp.SCHEME):
+    if not is_remote(text):
         return local(address)
     found = gcp.objects(text)
     if not found:
@@ -64,10 +70,9 @@ def fetched(address: str | Path) -> Path:
         sweep(place.parent, older_than_s=OLD_S)
         try:
             with writing_directory(place) as scratch:
-                for each in found:
-                    below = Path(each.name).name if is_file else each.address.removeprefix(text).lstrip("/")
-                    (scratch / below).parent.mkdir(parents=True, exist_ok=True)
-                    gcp.download(each, scratch / below)
+                copy_down(found, scratch, below=text.rpartition("/")[0] if is_file else text)
+        except Conflict as error:
+            raise changed(text) from error
         except PlaceError:
             if not place.is_dir():  # else another process was faster
                 raise
@@ -75,25 +80,104 @@ def fetched(address: str | Path) -> Path:
 
 
 def staged(address: str | Path) -> Path:
-    """Where to write a file that is for this address; `deliver` then takes it there."""
+    """Where to write a file or a directory that is for this address; `deliver` then takes it there."""
     text = str(address)
-    if not text.startswith(gcp.SCHEME):
+    if not is_remote(text):
         return local(address)
     if text.endswith("/") or "/" not in text.removeprefix(gcp.SCHEME):
         raise SpecError(f"{text} names no file", hint="gs://BUCKET/NAME")
     return cache_directory() / "out" / hashlib.sha256(text.encode()).hexdigest() / Path(text).name
 
 
-def deliver(path: Path, address: str | Path) -> None:
-    """Take a file that was staged to its address."""
-    if str(address).startswith(gcp.SCHEME):
+def deliver(path: Path, address: str | Path, *, last: str = "") -> None:
+    """Take a file or a directory that was staged to its address; of a directory, the file `last` after all others."""
+    if not is_remote(address):
+        return
+    if path.is_dir():
+        copy_up(path, str(address), last=last)
+        remove_directory(path)
+    else:
         gcp.upload(path, str(address))
         path.unlink()
+
+
+def write_bytes(content: bytes, address: str) -> None:
+    """An object of Cloud Storage, whole, from what is in memory."""
+    with tempfile.NamedTemporaryFile(prefix=SCRATCH_PREFIX) as file:
+        file.write(content)
+        file.flush()
+        gcp.upload(Path(file.name), address)
+
+
+def copy_down(found: Sequence[gcp.Object], directory: Path, *, below: str) -> None:
+    """Objects into a directory, several at a time, each by its name below an address."""
+
+    def copy(each: gcp.Object) -> None:
+        target = directory / _inside(each.address.removeprefix(below).lstrip("/"))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        gcp.download(each, target)
+
+    with disk_errors(directory):
+        together(copy, found, size=lambda each: each.size)
+
+
+def copy_up(directory: Path, address: str, *, last: str = "") -> None:
+    """A directory into Cloud Storage, several files at a time, the file `last` after all others: where it is, all is.
+
+    What is there already, byte for byte, is not sent again.
+    """
+    top = address.rstrip("/")
+    there = {each.address: each for each in gcp.objects(f"{top}/")}
+
+    def copy(path: Path) -> None:
+        target = f"{top}/{path.relative_to(directory).as_posix()}"
+        known = there.get(target)
+        if known is None or known.size != path.stat().st_size or known.crc32c != gcp.checksum(path):
+            gcp.upload(path, target)
+
+    files = files_below(directory)
+    together(copy, [path for path in files if path != directory / last], size=lambda path: path.stat().st_size)
+    together(copy, [path for path in files if path == directory / last])
+
+
+def remove(address: str) -> None:
+    """Remove everything below an address in Cloud Storage, unfinished uploads too."""
+    together(gcp.delete, gcp.objects(f"{address.rstrip('/')}/", unfinished=True))
+
+
+def together(
+    work: Callable[[T], R], items: Sequence[T], *, size: Callable[[T], int] = lambda _: 0
+) -> list[R]:  # fmt: skip
+    """What comes of each item, several at a time; large ones by themselves, for they go in parts of their own.
+
+    The first problem is raised once all that were begun have ended.
+    """
+    done: dict[int, R] = {}
+    with ThreadPoolExecutor(gcp.STREAMS) as pool:
+        begun = {number: pool.submit(work, item) for number, item in enumerate(items) if size(item) < gcp.LARGE}
+        try:
+            done |= {number: future.result() for number, future in begun.items()}
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    return [done[number] if number in done else work(item) for number, item in enumerate(items)]
+
+
+def _inside(name: str) -> str:
+    """An object's name as a path below a directory; one that would lead out of it is refused."""
+    if any(part in ("", ".", "..") for part in name.split("/")):
+        raise DataError(f'the object "{name}" has a name that no file can have', hint="rename it")
+    return name
 
 
 def cache_directory() -> Path:
     """Where copies are kept that can be made again."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tagline"
+
+
+def is_copy(path: Path) -> bool:
+    """Whether a path is in the copy of something in Cloud Storage, which is read and never changed."""
+    return cache_directory() / "gs" in path.parents
 
 
 def is_utf8(name: str) -> bool:
@@ -105,7 +189,7 @@ def expand(addresses: Sequence[str]) -> list[str]:
     """Globs replaced by the files they match, sorted; everything else as it stands."""
     found: list[str] = []
     for address in addresses:
-        if address.startswith(gcp.SCHEME) and glob.has_magic(address):
+        if is_remote(address) and glob.has_magic(address):
             matches = [each.address for each in gcp.objects(address)]
             if not matches:
                 raise DataError(f"no object matches {address}", hint="gcloud storage ls shows what there is")

@@ -26,6 +26,7 @@ from tagline import (
     gates,
     locks,
     metrics,
+    mirrors,
     pages,
     registry,
     report,
@@ -38,11 +39,11 @@ from tagline.checks import Finding
 from tagline.columns import complete, resolve
 from tagline.dataset import Dataset
 from tagline.decisions import DecisionLayer, Tuned, tune
-from tagline.errors import DataError, Interrupted, RunError, SpecError, TaglineError
+from tagline.errors import Conflict, DataError, Interrupted, RunError, SpecError, TaglineError
 from tagline.exporting import Forms, Measured, add_forms
 from tagline.models import Classifier, Portable, Scorer, Scores, Step
 from tagline.predictor import Predictor, scored
-from tagline.runs import Run, list_runs
+from tagline.runs import Run, StateName
 from tagline.spec import Goal, Spec, Training, override
 from tagline.texts import Text
 from tagline.workers import join, world
@@ -61,16 +62,16 @@ def train(
     if resume:
         if overrides:
             raise SpecError("a resumed run takes its spec from the run", hint="start anew to change a setting")
-        run = Run.open(storage.local(str(source)))
+        run = mirrors.find_run(str(source), runs)
         for _ in go_on(run):
             pass
         return run
     spec = spec_of(source, overrides)
-    events = start(spec, runs=storage.local(runs), command="tagline.train")
-    directory = next(events)["run"]
+    events = start(spec, runs=runs, command="tagline.train")
+    address = next(events)["run"]
     for _ in events:
         pass
-    return Run(Path(directory))
+    return mirrors.find_run(address, runs)
 
 
 def spec_of(source: Spec | Mapping[str, Any] | str | Path, overrides: Sequence[str] = ()) -> Spec:
@@ -83,39 +84,77 @@ def spec_of(source: Spec | Mapping[str, Any] | str | Path, overrides: Sequence[s
     return resolve(str(source), overrides).spec
 
 
-def start(spec: Spec, *, runs: Path, command: str, job: str = "") -> Iterator[Event]:
+def start(spec: Spec, *, runs: str | Path, command: str, job: str = "") -> Iterator[Event]:
     """A new run, as its events; the first names it. A job that was started again goes on with the run it has begun."""
     here = join()
-    begun, is_complete = here.share(_begun(runs, job, spec) if job and here.is_main else (None, False))
-    if begun and is_complete:  # another worker had to be started again after the main one was done
-        yield {"event": "resumed", "run": str(begun.directory), "checkpoint": begun.progress().last}
-        return
-    if begun:
-        yield from go_on(begun)
+    if begun := here.share(_begun(runs, job, spec) if job and here.is_main else ""):
+        yield from go_on(mirrors.find_run(begun, runs) if here.is_main else mirrors.run_at(begun), job=job)
         return
     chosen = trackers.chosen(spec.tracking.to) if here.is_main else {}
     if here.size > 1:
         check_sharing(spec)
-    data = dataset.load(spec.data)
-    metrics.check_monitor(spec.training.monitor, data.task)
-    gates.check_names(spec.gates, task=data.task, labels=data.labels)
-    findings = _examined(data)
-    given = [_new_model(spec, data, spec.model)]
+    data, findings, given = _prepared(spec)
     lock = locks.lock_of(spec, data, command=command, job=job)
     _check_same_data(data, here.share(lock))
-    with nullcontext(Run.create(runs, spec, lock)) if here.is_main else _scratch(spec, lock) as run:
+    with (
+        nullcontext(mirrors.new_run(runs, spec, lock)) if here.is_main else _scratch(spec, lock) as run,
+        run.worked_on(),
+    ):
         yield from trackers.tracked(_attempt(run, spec, data, findings, given), run=run, trackers=chosen)
 
 
-def go_on(run: Run) -> Iterator[Event]:
-    """The rest of a run that was stopped, as if it never had been."""
+def go_on(run: Run, *, job: str = "") -> Iterator[Event]:
+    """The rest of a run that was stopped, as if it never had been; all of one that was only planned so far.
+
+    For a job that was started again after its run was complete there is nothing left to do.
+    """
     here = join()
-    unchanged = here.share(_unchanged(run) if here.is_main else None)
+    unchanged = here.share(_unchanged(run, job) if here.is_main else None)
     assert unchanged is not None
-    spec, lock = unchanged
+    spec, lock, is_complete = unchanged
+    if is_complete:
+        yield {"event": "resumed", "run": run.address, "checkpoint": run.progress().last if here.is_main else ""}
+        return
     chosen = trackers.chosen(spec.tracking.to) if here.is_main else {}
-    if here.size > 1:
-        check_sharing(spec)
+    is_new = "data_fingerprint" not in lock
+    given: list[Classifier] = []
+    with _saying_why(run) if is_new and here.is_main else nullcontext():
+        if here.size > 1:
+            check_sharing(spec)
+        if is_new:
+            data, findings, given = _prepared(spec)
+            lock = here.share(lock | locks.found_here(spec, data, job=job))
+            _check_same_data(data, lock)
+        else:
+            data = _same_data(run, spec, lock)
+            findings = insist_on_sound(data)
+    filled = lock if is_new else None
+    with nullcontext(run) if here.is_main else _scratch(spec, lock) as own, own.worked_on():
+        attempt = _attempt(own, spec, data, findings, given, lock=filled)
+        yield from trackers.tracked(attempt, run=own, trackers=chosen)
+
+
+def _prepared(spec: Spec) -> tuple[Dataset, list[Finding], list[Classifier]]:
+    """What a run begins with, once nothing is wrong with it: the data, what checks say of it, and a new model."""
+    data = dataset.load(spec.data)
+    metrics.check_monitor(spec.training.monitor, data.task)
+    gates.check_names(spec.gates, task=data.task, labels=data.labels)
+    return data, insist_on_sound(data), [_new_model(spec, data, spec.model)]
+
+
+@contextmanager
+def _saying_why(run: Run) -> Iterator[None]:
+    """Leave a run that cannot begin in a state that tells why: whoever planned it may be elsewhere."""
+    try:
+        yield
+    except Exception as error:
+        with suppress(TaglineError):  # what has happened says more
+            run.set_state("failed", reason=error.message if isinstance(error, TaglineError) else repr(error))
+        raise
+
+
+def _same_data(run: Run, spec: Spec, lock: Mapping[str, Any]) -> Dataset:
+    """The data that a run was started with."""
     try:
         data = dataset.load(spec.data)
     except DataError as error:
@@ -123,33 +162,32 @@ def go_on(run: Run) -> Iterator[Event]:
         raise RunError(f"cannot read the data of run {run.name}: {error.message}", hint=hint) from error
     if data.fingerprint != lock["data_fingerprint"]:
         files = ", ".join(source.name for source in data.sources)
-        hint = "put it back as it was, or start anew: tagline train " + str(run.directory / "spec.toml")
+        hint = f"put it back as it was, or start anew: tagline train {run.address}/spec.toml"
         raise RunError(f"the data ({files}) has changed since run {run.name} was started", hint=hint)
-    with nullcontext(run) if here.is_main else _scratch(spec, lock) as own:
-        yield from trackers.tracked(_attempt(own, spec, data, _examined(data)), run=own, trackers=chosen)
+    return data
 
 
-def _begun(runs: Path, job: str, spec: Spec) -> tuple[Run | None, bool]:
-    """The run of this spec that a job has begun before it was started again, and whether it is complete."""
-    for run in reversed(list_runs(runs)):
+def _begun(runs: str | Path, job: str, spec: Spec) -> str:
+    """The address of the run of this spec that a job has begun before it was started again."""
+    for run in reversed(mirrors.list_runs(runs)):
         with suppress(RunError):  # a damaged run is none of ours
             lock = run.lock()
             if (lock.get("job"), lock.get("spec_fingerprint")) == (job, spec.fingerprint()):
-                return run, run.state().name == "succeeded"
-    return None, False
+                return run.address
+    return ""
 
 
-def _unchanged(run: Run) -> tuple[Spec, dict[str, Any]]:
-    """The spec and the lock of a run that can be gone on with."""
-    if run.state().name == "succeeded":
-        raise RunError(f"run {run.name} is complete", hint=f"tagline runs show {run.directory}")
+def _unchanged(run: Run, job: str) -> tuple[Spec, dict[str, Any], bool]:
+    """The spec and the lock of a run that can be gone on with, or that this very job has completed."""
     spec, lock = run.spec(), run.lock()
+    is_complete = run.state().name == "succeeded"
+    if is_complete and not (job and lock.get("job") == job):
+        raise RunError(f"run {run.name} is complete", hint=f"tagline runs show {run.address}")
     if changes := locks.changes(lock, spec):
-        hint = "put it back as it was, or start anew: tagline train " + str(run.directory / "spec.toml")
-        raise RunError(
-            f"{run.directory / 'spec.toml'} has changed since run {run.name} was started: {changes}", hint=hint
-        )
-    return spec, lock
+        where = f"{run.address}/spec.toml"
+        hint = f"put it back as it was, or start anew: tagline train {where}"
+        raise RunError(f"{where} has changed since run {run.name} was started: {changes}", hint=hint)
+    return spec, lock, is_complete
 
 
 def can_share(spec: Spec) -> bool:
@@ -205,7 +243,7 @@ def unused_settings(training: Training, family: str) -> list[str]:
     ]
 
 
-def _examined(data: Dataset) -> list[Finding]:
+def insist_on_sound(data: Dataset) -> list[Finding]:
     """The checks' findings; errors among them stop the run before it begins."""
     findings = checks.examine(data)
     errors = [f"  {finding.message}: {finding.advice}" for finding in findings if finding.severity == "error"]
@@ -215,21 +253,33 @@ def _examined(data: Dataset) -> list[Finding]:
 
 
 def _attempt(
-    run: Run, spec: Spec, data: Dataset, findings: Sequence[Finding], given: list[Classifier] | None = None
+    run: Run, spec: Spec, data: Dataset, findings: Sequence[Finding], given: list[Classifier] | None = None, *,
+    lock: dict[str, Any] | None = None,
 ) -> Generator[Event, None, None]:  # fmt: skip
-    """Learn, keep the best, measure, and leave the run in a state that tells what happened."""
+    """Learn, keep the best, measure, and leave the run in a state that tells what happened; `lock` is a new one."""
     with run.held(), _Stop(run) as stop:
+        run.begin_attempt()
+        if lock is not None:
+            run.write_json("lock.json", lock)
         run.set_state("running")
         try:
             yield from _Attempt(run, spec, data, findings, stop, given).events()
         except (Interrupted, KeyboardInterrupt, GeneratorExit) as asked:
             reason = asked.message if isinstance(asked, Interrupted) else "interrupted"
-            run.set_state("cancelled", reason=f"{reason}; go on with: tagline train --resume {run.directory}")
+            _try_state(run, "cancelled", f"{reason}; go on with: tagline train --resume {run.address}")
+            raise
+        except Conflict:  # the run is another's
             raise
         except BaseException as error:
-            run.set_state("failed", reason=error.message if isinstance(error, TaglineError) else repr(error))
+            _try_state(run, "failed", error.message if isinstance(error, TaglineError) else repr(error))
             raise
         run.set_state("succeeded")
+
+
+def _try_state(run: Run, name: StateName, reason: str) -> None:
+    """Write down how an attempt ended; where that cannot be done, what ended it says more."""
+    with suppress(TaglineError):
+        run.set_state(name, reason=reason)
 
 
 class _Attempt:
@@ -255,11 +305,11 @@ class _Attempt:
         sizes = {name: len(split) for name, split in self.data.splits.items()}
         if self.progress.last:
             self.run.rewind_events(self.progress.events)
-            yield {"event": "resumed", "run": str(self.run.directory), "checkpoint": self.progress.last}
+            yield {"event": "resumed", "run": self.run.address, "checkpoint": self.progress.last}
         else:
             self.run.rewind_events(0)
             yield self._event(
-                "started", run=str(self.run.directory), family=self.family, task=self.data.task,
+                "started", run=self.run.address, family=self.family, task=self.data.task,
                 labels=len(self.data.labels), splits=sizes,
             )  # fmt: skip
             for message in [*unused_settings(self.spec.training, self.family), *self._warnings()]:
@@ -372,7 +422,10 @@ class _Attempt:
         with storage.writing_directory(directory) as scratch:
             self.model.save(scratch, resumable=True)
         events = self.run.event_count()
-        self.progress = replace(self.progress, last=name, events=events, seconds=clock.seconds(), stopped=stopped)
+        now = datetime.now(UTC).isoformat()
+        self.progress = replace(
+            self.progress, last=name, events=events, seconds=clock.seconds(), stopped=stopped, time=now
+        )
         self.run.write_progress(self.progress)
 
     def _tuned(self, scores: Scores, *, is_quick: bool = False) -> Tuned:
@@ -446,7 +499,7 @@ class _Attempt:
             yield self._event("warning", message=message)
         self.run.write_lines("predictions.jsonl", made["predictions"])
         pages.write_report(self.run, made["report"])
-        yield self._event("finished", run=str(self.run.directory), figures=_plain(made["report"]["test"]))
+        yield self._event("finished", run=self.run.address, figures=_plain(made["report"]["test"]))
 
     def _in_best_form(
         self, directory: Path, layer: DecisionLayer, warnings: list[str]
@@ -538,7 +591,7 @@ class _Stop:
     def interruption(self) -> Interrupted:
         """What a signal, to this worker or another, comes to; what was learned is in the last checkpoint."""
         what = "interrupted" if self.signal == signal.SIGINT else "told to stop"
-        hint = f"tagline train --resume {self._run.directory}" if world().is_main else ""
+        hint = f"tagline train --resume {self._run.address}" if world().is_main else ""
         return Interrupted(
             what + (" after saving" if self.waits else ""), signal_number=self.signal or signal.SIGTERM, hint=hint
         )

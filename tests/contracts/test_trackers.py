@@ -1,24 +1,31 @@
 """The contract of a tracker, over every tracker there is, with the real packages and what they read back."""
 
 import json
+import os
 import shutil
 import struct
+import sys
 import threading
+import uuid
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from tagline import registry, trackers
+from tagline import gcp, registry, trackers
 from tagline.columns import complete
 from tagline.errors import Interrupted
 from tagline.metrics import REPORT_FORMAT
 from tagline.runs import Run
 from tagline.trackers import Point, Tracker, parameters, shown, tracked
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from rehearsing import Rehearsal, rehearsing
 
 Event = dict[str, Any]
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
@@ -130,8 +137,37 @@ def read_mlflow(run: Run) -> Record:
     return record
 
 
+def read_vertex(run: Run) -> Record:
+    """With Google's own SDK."""
+    from google.auth.credentials import AnonymousCredentials
+    from google.cloud import aiplatform
+
+    aiplatform.init(
+        project=gcp.REHEARSED_PROJECT, location="us-central1", credentials=AnonymousCredentials(),
+        api_endpoint=os.environ[gcp.REHEARSAL], api_transport="rest",
+    )  # fmt: skip
+    found = aiplatform.ExperimentRun.list(experiment=os.environ["TAGLINE_EXPERIMENT"])
+    states = {"COMPLETE": "succeeded", "CANCELLED": "cancelled", "FAILED": "failed"}
+    artifacts = {
+        artifact.name.removeprefix(f"{found[0].resource_id}-"): artifact for artifact in found[0].get_artifacts()
+    }
+    record = Record(parameters=found[0].get_params(), records=len(found))
+    record.state = states.get(found[0].get_state(), found[0].get_state())
+    of_board = aiplatform.TensorboardRun(artifacts["tb-run"].metadata["resourceName"])
+    for name, data in of_board.read_time_series_data().items():
+        record.points[name] = [(point.step, point.scalar.value) for point in data.values]
+    if "report" in artifacts:
+        record.report = path_of(artifacts["report"].uri).read_text()
+        record.bundle = str(path_of(artifacts["bundle"].uri))
+    return record
+
+
+def path_of(uri: str) -> Path:
+    return Path(unquote(urlsplit(uri).path))
+
+
 READERS: dict[str, Callable[[Run], Record]] = {
-    "tensorboard": read_tensorboard, "wandb": read_wandb, "mlflow": read_mlflow,
+    "tensorboard": read_tensorboard, "wandb": read_wandb, "mlflow": read_mlflow, "vertex": read_vertex,
 }  # fmt: skip
 
 
@@ -165,11 +201,24 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     return Run.create(tmp_path / "the runs", complete(raw, where="a test").spec, {})
 
 
+@pytest.fixture(scope="module")
+def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rehearsal]:
+    with rehearsing(tmp_path_factory.mktemp("rehearsal") / "here") as found:
+        yield found
+
+
 @pytest.fixture
-def prepared(name: str, run: Run, request: pytest.FixtureRequest) -> Run:
+def prepared(name: str, run: Run, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     if name == "mlflow":
         shutil.copy(request.getfixturevalue("empty_store"), run.directory.parent / "mlflow.db")
-    return run
+    if name != "vertex":
+        yield run
+        return
+    for variable in ("TAGLINE_TENSORBOARD", "GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("TAGLINE_EXPERIMENT", f"experiment-{uuid.uuid4().hex[:8]}")
+    with gcp.entered(request.getfixturevalue("rehearsal").address):
+        yield run
 
 
 def attempt(run: Run, *, after: int = 0, stop_at: int = 0) -> Generator[Event, None, None]:

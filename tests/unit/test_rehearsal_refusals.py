@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from tagline.machines import misfit
 from tagline.rehearsal import refusals
-from tagline.rehearsal.machines import misfit
 from tagline.rehearsal.messages import fill, v1
 from tagline.rehearsal.methods import table
 from tagline.rehearsal.problems import Problem
@@ -74,6 +74,12 @@ def test_accepted(good: list[dict[str, Any]]) -> None:
          "worker_pool_specs[0].container_spec.env", "twice"),
         ([pool(containerSpec={**CONTAINER, "env": [{"name": "A B"}]})],
          "worker_pool_specs[0].container_spec.env", "no name"),
+        ([pool(containerSpec={**CONTAINER, "env": [{"name": "A", "value": "x\0"}]})],
+         "worker_pool_specs[0].container_spec.env", "null"),
+        ([pool(containerSpec={**CONTAINER, "command": ["x\0"]})],
+         "worker_pool_specs[0].container_spec.command", "null"),
+        ([pool(pythonPackageSpec={**PACKAGE, "args": ["x\0"]})],
+         "worker_pool_specs[0].python_package_spec.args", "null"),
         ([pool(pythonPackageSpec={**PACKAGE, "packageUris": []})],
          "worker_pool_specs[0].python_package_spec.package_uris", "not set"),
         ([pool(pythonPackageSpec={**PACKAGE, "packageUris": ["gs://b/p"] * 101})],

@@ -9,7 +9,8 @@ import pytest
 
 from tagline import spec as specs
 from tagline.errors import RunError
-from tagline.runs import Progress, Run, find_bundle, find_run, list_runs
+from tagline.mirrors import find_bundle, find_run
+from tagline.runs import Progress, Run, list_runs
 
 SPEC = specs.defaults({"train": "data.csv", "text": "text", "labels": "label"})
 

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from tagline.cli import check, compare, evaluate, export, info, init, lm, predict, rehearsal, runs, serve, train
+from tagline.cli import check, compare, evaluate, export, info, init, jobs, lm, predict, rehearsal, runs, serve, train
 from tagline.errors import CheckFailed, Interrupted, PlaceError, SpecError
 
 app = typer.Typer(
@@ -38,6 +38,7 @@ for command in (
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(runs.app, name="runs")
+app.add_typer(jobs.app, name="jobs")
 app.add_typer(rehearsal.app, name="rehearsal")
 
 

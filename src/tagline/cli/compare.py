@@ -1,6 +1,5 @@
 """`tagline compare`: runs side by side, and whether the difference is real."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,7 +10,7 @@ from tagline.cli.options import Debug, Json, Runs
 def compare(
     names: Annotated[list[str], typer.Argument(metavar="RUN...", help="Two runs or more, by path or name.")],
     html: Annotated[str | None, typer.Option("--html", metavar="FILE", help="Write it as a page too.")] = None,
-    runs: Runs = Path("runs"),
+    runs: Runs = "runs",
     json: Json = False,
     debug: Debug = False,
 ) -> None:

@@ -1,6 +1,5 @@
 """`tagline evaluate`: a bundle measured on other data."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,13 +14,13 @@ def evaluate(
     output: Annotated[
         str | None, typer.Option("--output", metavar="FILE", help="The report as .html, .md or .json.")
     ] = None,
-    runs: Runs = Path("runs"),
+    runs: Runs = "runs",
     json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Measure a bundle on every row of a file. Columns are those it was trained on, or given as data.KEY=VALUE."""
     from tagline import console, evaluation, gates, pages
-    from tagline.runs import find_bundle
+    from tagline.mirrors import find_bundle
 
     if output:
         pages.check_form(output)

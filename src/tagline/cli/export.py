@@ -1,6 +1,5 @@
 """`tagline export`: a bundle in another runtime, checked to give the same answers."""
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -17,7 +16,7 @@ def export(
         ),
     ] = "onnx",
     output: Annotated[
-        Path | None,
+        str | None,
         typer.Option("--output", metavar="DIR", help="torchserve, image: where to; else beside the bundle."),
     ] = None,
     base: Annotated[
@@ -27,7 +26,7 @@ def export(
         bool | None,
         typer.Option("--build/--no-build", help="image: by docker, podman or buildah, where one works."),
     ] = None,
-    runs: Runs = Path("runs"),
+    runs: Runs = "runs",
     json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -35,9 +34,10 @@ def export(
 
     onnx is added to the bundle; predict and serve use it from then on. The others are written beside it.
     """
-    from tagline import console, exporting, packing
+    from tagline import console, exporting, packing, storage
     from tagline.errors import SpecError
-    from tagline.runs import Run, find_bundle, is_run
+    from tagline.mirrors import find_bundle
+    from tagline.runs import Run, is_run
 
     options: dict[str, Any] = {
         name: value for name, value in (("base", base), ("build", build)) if value is not None
@@ -48,6 +48,10 @@ def export(
     if output and not is_package:
         raise SpecError(f"--output goes with torchserve and image: {to} is added to the bundle")
     directory = find_bundle(bundle, runs)
+    if storage.is_copy(directory) and not output:
+        problem = "nothing is put beside it" if is_package else f"{to} would be added to it"
+        hint = "name a place with --output DIR" if is_package else "bring the bundle here first: gcloud storage cp"
+        raise SpecError(f"a bundle in Cloud Storage is not changed, and {problem}", hint=hint)
     measured = Run(directory.parent).predictions() if is_run(directory.parent) else []
     if is_package:
         found = packing.pack(directory, to, output=output, measured=measured, **options)

@@ -1,6 +1,5 @@
 """`tagline init`: a spec for a data file."""
 
-from pathlib import Path
 from shlex import quote
 from typing import Annotated
 
@@ -14,28 +13,29 @@ def init(
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings to begin with.")
     ] = None,
-    output: Annotated[Path, typer.Option("--output", metavar="FILE", help="Where to write the spec.")] = Path(
-        "tagline.toml"
-    ),
+    output: Annotated[str, typer.Option("--output", metavar="FILE", help="Where to write the spec.")] = "tagline.toml",
     force: Annotated[bool, typer.Option("--force", help="Replace a spec that is already there.")] = False,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Write a complete, commented spec for this file, saying what was guessed."""
-    from tagline import console, storage
+    from tagline import console, gcp, storage
     from tagline.columns import resolve
     from tagline.errors import SpecError
     from tagline.spec import to_toml
 
-    if output.exists() and not force:
+    target = storage.staged(output)
+    is_there = gcp.object_at(output) is not None if storage.is_remote(output) else target.exists()
+    if is_there and not force:
         raise SpecError(f"{output} is already there", hint="--force replaces it, --output FILE writes another")
     resolved = resolve(data, overrides or ())
-    storage.write_text(output, to_toml(resolved.spec, comments=True))
+    storage.write_text(target, to_toml(resolved.spec, comments=True))
+    storage.deliver(target, output)
     for guess in resolved.guesses:
         console.say(f"guessed {guess}")
     if json:
         console.out_json(
-            {"spec": str(output), "guesses": list(resolved.guesses), "data": resolved.spec.data.model_dump(mode="json")}
+            {"spec": output, "guesses": list(resolved.guesses), "data": resolved.spec.data.model_dump(mode="json")}
         )
     else:
-        console.out(f"wrote {output}; next: tagline check {quote(str(output))}")
+        console.out(f"wrote {output}; next: tagline check {quote(output)}")

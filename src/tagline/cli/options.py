@@ -1,6 +1,5 @@
 """Arguments and options that several commands take."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,6 +10,6 @@ Overrides = Annotated[
 ]
 BundleName = Annotated[str, typer.Argument(metavar="BUNDLE", help="A bundle, the run that made it, or last.")]
 RunName = Annotated[str, typer.Argument(metavar="RUN", help="A run's path or name, or last.")]
-Runs = Annotated[Path, typer.Option("--runs", metavar="DIR", help="Where runs are kept.")]
+Runs = Annotated[str, typer.Option("--runs", metavar="DIR", help="Where runs are kept: a directory, or gs://.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]

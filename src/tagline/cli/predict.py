@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Iterator
 from itertools import tee
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -35,7 +34,7 @@ def predict(
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, help="Processes that answer a file; one a core.")
     ] = None,
-    runs: Runs = Path("runs"),
+    runs: Runs = "runs",
     json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -43,7 +42,7 @@ def predict(
     from tagline import batch, console
     from tagline.bundle import Bundle
     from tagline.errors import SpecError
-    from tagline.runs import find_bundle
+    from tagline.mirrors import find_bundle
 
     if source and texts:
         raise SpecError("predict takes texts or --input, not both")

@@ -4,7 +4,6 @@ import os
 import sys
 import webbrowser
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,16 +17,17 @@ app = typer.Typer(help="What has run here.", no_args_is_help=True, rich_markup_m
 
 
 @app.command("list")
-def list_(runs: Runs = Path("runs"), json: Json = False, debug: Debug = False) -> None:
+def list_(runs: Runs = "runs", json: Json = False, debug: Debug = False) -> None:
     """Every run, oldest first."""
-    from tagline import console
-    from tagline.runs import list_runs
+    from tagline import console, storage
+    from tagline.mirrors import list_runs
 
-    found = [(run, *_looked_at(run)) for run in list_runs(runs)]
+    known = list_runs(runs)
+    found = [(run, *seen) for run, seen in zip(known, storage.together(_looked_at, known), strict=True)]
     if json:
         console.out_json([
             {
-                "name": run.name, "directory": str(run.directory), **_renamed(asdict(state)),
+                "name": run.name, "directory": run.address, **_renamed(asdict(state)),
                 "family": (report or {}).get("family"), "figures": dict(console.headline(report)) if report else {},
             }
             for run, state, report in found
@@ -44,24 +44,27 @@ def list_(runs: Runs = Path("runs"), json: Json = False, debug: Debug = False) -
 
 
 @app.command()
-def show(run: RunName = "last", runs: Runs = Path("runs"), json: Json = False, debug: Debug = False) -> None:
+def show(run: RunName = "last", runs: Runs = "runs", json: Json = False, debug: Debug = False) -> None:
     """One run: its state, figures and files."""
     from tagline import console
-    from tagline.runs import find_run
+    from tagline.mirrors import find_run
 
     found = find_run(run, runs)
     state, report = found.state(), found.report()
+    restarts, lost_minutes = found.restarts()
     if json:
         console.out_json({
-            "name": found.name, "directory": str(found.directory), **_renamed(asdict(state)), "lock": found.lock(),
-            "report": report,
+            "name": found.name, "directory": found.address, **_renamed(asdict(state)), "lock": found.lock(),
+            "restarts": restarts, "lost_minutes": lost_minutes, "report": report,
         })  # fmt: skip
         return
     console.out(f"{found.name}: {state.name}" + (f" ({state.reason})" if state.reason else ""))
     console.out(f"started {state.started or 'not yet'}, ended {state.ended or 'not yet'}")
-    for path in sorted(found.directory.iterdir()):
-        if not path.name.startswith("."):
-            console.out(f"  {path}{'/' if path.is_dir() else ''}")
+    if restarts:
+        times = "once" if restarts == 1 else f"{restarts} times"
+        console.out(f"started again {times}; {lost_minutes:.1f} minutes of work had to be done again")
+    for entry in found.entries():
+        console.out(f"  {entry}")
     if report:
         console.out()
         console.show_report(report)
@@ -73,14 +76,14 @@ def report(
     output: Annotated[
         str | None, typer.Option("--output", metavar="FILE", help="Write it as .html, .md or .json instead.")
     ] = None,
-    runs: Runs = Path("runs"),
+    runs: Runs = "runs",
     json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Open a run's report in a browser; without one, say where it is."""
-    from tagline import console, pages
+    from tagline import console, pages, storage
     from tagline.errors import RunError
-    from tagline.runs import find_run
+    from tagline.mirrors import find_run
 
     found = find_run(run, runs)
     facts = found.report()
@@ -89,28 +92,28 @@ def report(
         raise RunError(f"run {found.name} has no report: it is {state.name}", hint=state.reason)
     if output:
         pages.save(facts, output, name=found.name, spec=found.spec_text(), lock=found.lock())
-    path = output or str(found.directory / "report.html")
+    path = output or f"{found.address}/report.html"
     if json:
         console.out_json(facts)
         return
     console.out(path)
     has_screen = sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     if not output and has_screen and sys.stdout.isatty():
-        webbrowser.open(Path(path).resolve().as_uri())
+        webbrowser.open(storage.fetched(path).resolve().as_uri())
 
 
 @app.command()
 def delete(
     names: Annotated[list[str], typer.Argument(metavar="RUN...", help="Runs to remove with all that is in them.")],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    runs: Runs = Path("runs"),
+    runs: Runs = "runs",
     json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Remove runs."""
     from tagline import console
     from tagline.errors import SpecError
-    from tagline.runs import find_run
+    from tagline.mirrors import find_run
 
     found = [find_run(name, runs) for name in names]
     listed = ", ".join(run.name for run in found)

@@ -1,7 +1,6 @@
 """`tagline serve`: the HTTP server and its playground."""
 
 import os
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,14 +14,14 @@ def serve(
     port: Annotated[int | None, typer.Option("--port", min=1, max=65535, help="8080, or AIP_HTTP_PORT.")] = None,
     workers: Annotated[int | None, typer.Option("--workers", min=1, help="Processes; one a core.")] = None,
     timeout: Annotated[float | None, typer.Option("--timeout", min=0.1, help="Seconds a request may take.")] = None,
-    runs: Runs = Path("runs"),
+    runs: Runs = "runs",
     json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Serve a bundle over HTTP until told to stop. SIGHUP loads it anew; a token in TAGLINE_TOKEN is asked for."""
     from tagline import server
     from tagline.errors import SpecError
-    from tagline.runs import find_bundle
+    from tagline.mirrors import find_bundle
 
     name = bundle or os.environ.get("AIP_STORAGE_URI", "")
     if not name:

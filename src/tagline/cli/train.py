@@ -3,15 +3,15 @@
 import os
 import shlex
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tagline.cli import places
 from tagline.cli.options import Debug, Json, Overrides, Runs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from tagline.columns import Resolved
     from tagline.runs import Run
@@ -32,20 +32,31 @@ def train(
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, metavar="N", help="Processes on this machine; else one a GPU.")
     ] = None,
-    runs: Runs = Path("runs"),
+    on: places.On = places.LOCAL,
+    plan: Annotated[bool, typer.Option("--plan", help="Print the job that --on would submit, and its price.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Leave the job to itself once it is submitted.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Spend money without asking.")] = False,
+    runs: Runs = "runs",
     json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Train a classifier, measure it, and bundle it. A data file needs no spec: its columns are guessed."""
-    from tagline import cluster, console, training
+    from tagline import cluster, console, gcp, training
     from tagline.columns import resolve
     from tagline.errors import BUG_EXIT_CODE, SpecError, TaglineError
-    from tagline.runs import Run, find_run
+    from tagline.mirrors import find_run
+    from tagline.runs import Run
 
     if (source is None) == (resume is None):
         hint = "tagline train DATA, tagline train SPEC, or tagline train --resume RUN"
         raise SpecError("train takes a spec, a data file, or a run to resume: one of them", hint=hint)
+    places.check(on)
+    if on != places.LOCAL or detach or plan:
+        _elsewhere(source, overrides or (), resume, on=on, plan=plan, detach=detach, yes=yes, runs=runs, as_json=json,
+                   is_alone=workers is None and not learning_curve)  # fmt: skip
+        return
     cluster.follow_launcher()
+    gcp.reveal(os.environ)
     try:
         found = find_run(resume, runs) if resume is not None else resolve(str(source), overrides or ())
         machines = cluster.Cluster.of(os.environ)
@@ -65,21 +76,47 @@ def train(
         raise typer.Exit(error.exit_code if isinstance(error, TaglineError) else BUG_EXIT_CODE) from error
 
 
-def _work(found: "Run | Resolved", *, runs: Path, with_curve: bool, as_json: bool) -> None:
+def _elsewhere(
+    source: str | None, overrides: "Sequence[str]", resume: str | None, *, on: str, plan: bool, detach: bool, yes: bool,
+    runs: str, as_json: bool, is_alone: bool,
+) -> None:  # fmt: skip
+    """Take the training to a place, or say how that would be done."""
+    from tagline.cli import launching
+    from tagline.columns import resolve
+    from tagline.errors import SpecError
+    from tagline.mirrors import find_run
+
+    if on == places.LOCAL:
+        what = "--plan" if plan else "--detach"
+        raise SpecError(f"{what} is about a job elsewhere", hint="add --on vertex, or --on rehearsal")
+    if not is_alone:
+        hint = "vertex.workers says how many machines; a learning curve is made here"
+        raise SpecError("--workers and --learning-curve are about this machine", hint=hint)
+    if plan:
+        found = find_run(resume, runs) if resume is not None else launching.resolved(str(source), overrides)
+        launching.show_plan(found, on=on, as_json=as_json)
+        return
+    with places.entered(on, stays=detach) as stays:
+        found = find_run(resume, runs) if resume is not None else resolve(str(source), overrides)
+        launching.launch(found, on=on, runs=runs, detach=detach, yes=yes, as_json=as_json, stays=stays)
+
+
+def _work(found: "Run | Resolved", *, runs: str, with_curve: bool, as_json: bool) -> None:
     """Train in this process, alone or as one of several workers; the main one speaks."""
     from tagline import console, gates, learning_curve, training
     from tagline.cluster import job
+    from tagline.mirrors import find_run
     from tagline.runs import Run
     from tagline.workers import join
 
     here = join()
     _refuse_curve(with_curve and here.size > 1)
-    directory = Path()
+    address = ""
     events: Iterator[Event]
     if isinstance(found, Run) and with_curve and found.state().name == "succeeded":
-        events, directory = iter(()), found.directory
+        events, address = iter(()), found.address
     elif isinstance(found, Run):
-        events = training.go_on(found)
+        events = training.go_on(found, job=job())
     else:
         for guess in found.guesses if here.is_main else ():
             console.say(f"guessed {guess}")
@@ -88,15 +125,15 @@ def _work(found: "Run | Resolved", *, runs: Path, with_curve: bool, as_json: boo
     with console.Progress() as progress:
         for event in events:
             if here.is_main:
-                directory = Path(event.get("run", directory))
+                address = event.get("run", address)
                 progress.show(event)
         if with_curve and here.is_main:
-            for event in learning_curve.measure(Run(directory)):
+            for event in learning_curve.measure(find_run(address, runs)):
                 progress.show(event)
     if here.is_main:
-        run = Run(directory)
+        run = find_run(address, runs)
         show(run, as_json=as_json)
-        gates.insist((run.report() or {})["gates"], hint=f"everything is saved: {run.directory}")
+        gates.insist((run.report() or {})["gates"], hint=f"everything is saved: {run.address}")
 
 
 def _refuse_curve(is_asked: bool) -> None:
@@ -114,14 +151,14 @@ def show(run: Any, *, as_json: bool) -> None:
 
     report = run.report()
     if as_json:
-        console.out_json({"run": str(run.directory), "bundle": str(run.bundle), "report": report})
+        console.out_json({"run": run.address, "bundle": f"{run.address}/bundle", "report": report})
         return
     console.out()
     console.show_report(report)
     console.out()
     for step in report["advice"]:
         console.out(f"next     {step}")
-    console.out(f"report   {run.directory / 'report.html'}")
-    console.out(f"bundle   {run.bundle}")
+    console.out(f"report   {run.address}/report.html")
+    console.out(f"bundle   {run.address}/bundle")
     example = '"first text" "second text"' if report["pair"] else '"a text of yours"'
-    console.out(f"try it   tagline predict {shlex.quote(str(run.directory))} {example}")
+    console.out(f"try it   tagline predict {shlex.quote(run.address)} {example}")

@@ -1,4 +1,4 @@
-"""What a rehearsal knows, in one sqlite file that survives a restart: resources, operations, log entries, processes."""
+"""What a rehearsal knows, in one sqlite file that survives a restart: resources, operations, log entries, points."""
 
 import sqlite3
 import threading
@@ -48,6 +48,19 @@ CREATE INDEX IF NOT EXISTS documents_by_collection ON documents (collection, num
 CREATE TABLE IF NOT EXISTS projects (
     number TEXT PRIMARY KEY,
     id TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS links (
+    source TEXT NOT NULL,
+    target TEXT NOT NULL,
+    content BLOB NOT NULL,
+    PRIMARY KEY (source, target)
+);
+CREATE INDEX IF NOT EXISTS by_target ON links (target);
+CREATE TABLE IF NOT EXISTS points (
+    series TEXT NOT NULL,
+    step INTEGER NOT NULL,
+    content BLOB NOT NULL,
+    PRIMARY KEY (series, step)
 );
 """
 VERSION = 1
@@ -129,6 +142,21 @@ class Keeping:
         """Forget a resource."""
         self.run("DELETE FROM resources WHERE name = ?", (name,))
 
+    def remove_all(self, name: str) -> None:
+        """Forget a resource, all that is below it, and their links and points."""
+        with self.lock, self._all_or_none():
+            for table, column in (
+                ("resources", "name"), ("links", "source"), ("links", "target"), ("points", "series"),
+            ):  # fmt: skip
+                self._connection.execute(
+                    f"DELETE FROM {table} WHERE {column} = ? OR ({column} > ? AND {column} < ?)",  # noqa: S608
+                    (name, f"{name}/", f"{name}0"),  # 0 comes after /
+                )
+
+    def has(self, name: str) -> bool:
+        """Whether there is such a resource."""
+        return bool(self.run("SELECT 1 FROM resources WHERE name = ?", (name,)))
+
     def all(self, kind: str) -> list[Any]:
         """Every resource of a type, oldest first."""
         rows = self.run("SELECT content FROM resources WHERE type = ? ORDER BY number", (kind,))
@@ -162,6 +190,6 @@ class Keeping:
 def _number(token: str) -> int:
     if not token:
         return 2**62
-    if not token.isdigit():
+    if not token.isascii() or not token.isdigit() or len(token) > 18:  # digits of a number that sqlite can hold
         raise invalid("page_token", "The page token is invalid.")
     return int(token)

@@ -18,6 +18,8 @@ PARTS = (
     (f"{VERTEX}.PredictionService", "prediction:Prediction"),
     (f"{VERTEX}.PipelineService", "training_pipelines:TrainingPipelines"),
     (f"{VERTEX}.PipelineService", "pipelines:PipelineJobs"),
+    (f"{VERTEX}.MetadataService", "experiments:Experiments"),
+    (f"{VERTEX}.TensorboardService", "tensorboards:Tensorboards"),
     ("google.logging.v2.LoggingServiceV2", "logging_service:LoggingService"),
     ("google.longrunning.Operations", "operations:Operations"),
     ("google.cloud.location.Locations", "locations:Locations"),

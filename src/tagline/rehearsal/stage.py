@@ -102,6 +102,13 @@ class Stage:
         rows = self.keeping.run("SELECT id FROM projects WHERE number = ?", (project,))
         return str(rows[0][0]) if rows else project
 
+    def own_name(self, name: str) -> str:
+        """The name of a resource with its project's id, where it came with the project's number."""
+        if not name.startswith("projects/"):
+            return name
+        _, project, *rest = name.split("/")
+        return "/".join(["projects", self.project_id(project), *rest])
+
 
 def report_bug(error: BaseException) -> None:
     """An error that is nobody's but ours, for whoever reads the rehearsal's own output."""

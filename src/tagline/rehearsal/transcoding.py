@@ -125,7 +125,7 @@ def _put(content: dict[str, Any], keys: Sequence[str], value: str, descriptor: A
     typed: Any = value
     if field is not None and field.type == field.TYPE_BOOL:
         typed = {"true": True, "false": False}.get(value, value)
-    if field is not None and field.is_repeated and not field.GetOptions().map_entry:
+    if field is not None and field.is_repeated and field.message_type is None:
         content.setdefault(key, []).append(typed)
     else:
         content[key] = typed

@@ -35,7 +35,7 @@ class MLflow:
         """A run in the experiment of MLFLOW_EXPERIMENT_NAME, else `tagline`; found again by a tag."""
         for noisy in ("mlflow", "alembic"):  # the first use of a local store tells of every table it makes
             logging.getLogger(noisy).setLevel(logging.ERROR)
-        runs = run.directory.absolute().parent
+        runs = run.shelf
         address = os.environ.get("MLFLOW_TRACKING_URI")
         self._client = MlflowClient(tracking_uri=address or f"sqlite:///{runs / 'mlflow.db'}")
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME") or "tagline"
@@ -71,7 +71,7 @@ class MLflow:
         if state == "succeeded":
             self.record([Point(last_step(run), time.time(), report_figures(run))])
             self._client.log_artifact(self._id, str(run.directory / "report.json"))
-            self._client.log_batch(self._id, tags=[RunTag("tagline.bundle", str(run.bundle.absolute()))])
+            self._client.log_batch(self._id, tags=[RunTag("tagline.bundle", run.bundle_address)])
         self._client.set_terminated(self._id, status=STATUS.get(state, "FAILED"))
 
     def _experiment(self, name: str, *, artifacts: str | None) -> str:

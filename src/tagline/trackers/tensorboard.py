@@ -54,7 +54,7 @@ class TensorBoard:
         if state == "succeeded":
             self.record([Point(step, time.time(), report_figures(run))])
             self._text("report", _block((run.directory / "report.json").read_text("utf-8")), step=step)
-            self._text("bundle", str(run.bundle.absolute()), step=step)
+            self._text("bundle", run.bundle_address, step=step)
         self._text("state", state, step=step)
         self._writer.close()
 

@@ -42,7 +42,7 @@ class WeightsAndBiases:
         state = run.state().name
         if state == "succeeded":
             self._record.log(report_figures(run), step=last_step(run))
-            self._record.summary["bundle"] = str(run.bundle.absolute())
+            self._record.summary["bundle"] = run.bundle_address
             copy = Path(self._record.dir) / "report.json"
             shutil.copyfile(run.directory / "report.json", copy)
             self._record.save(str(copy), base_path=self._record.dir, policy="now")

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from tagline.machines import REGIONS
 from tagline.rehearsal import containers
-from tagline.rehearsal.machines import REGIONS
 from tagline.rehearsal.neighbours.contract import Asked, Method
 from tagline.rehearsal.neighbours.documents import Documents
 from tagline.rehearsal.operations import new_id

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from tagline.machines import REGIONS
 from tagline.rehearsal import quotas
-from tagline.rehearsal.machines import REGIONS
 from tagline.rehearsal.neighbours.contract import Asked, Method
 from tagline.rehearsal.problems import Cause, Problem, invalid
 from tagline.rehearsal.project import EVERYWHERE, SERVICES, Project

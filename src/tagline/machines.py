@@ -1,4 +1,6 @@
-"""Which machine types, accelerators and regions Vertex AI has for training: as documented in 2026."""
+"""Machine types, accelerators, regions and prices of Vertex AI: facts, as they were documented on their dates."""
+
+import re
 
 REGIONS = frozenset((
     "africa-south1", "asia-east1", "asia-east2", "asia-northeast1", "asia-northeast2", "asia-northeast3", "asia-south1",
@@ -95,3 +97,73 @@ def misfit(machine: str, accelerator: str, count: int) -> tuple[str, str]:
         listed = ", ".join(map(str, numbers))
         return "accelerator_count", f'Machine type "{machine}" takes {listed} of {accelerator}, not {count}.'
     return "", ""
+
+
+PRICES_OF = "2026-08-21"
+"""The date of the prices below, which are US dollars an hour in us-central1."""
+PRICED_REGION = "us-central1"
+SURCHARGE = 1.15
+"""What training on Vertex AI costs over the same machine of Compute Engine."""
+BY_SIZE = {"n1": (0.031611, 0.004237), "n2": (0.031611, 0.004237), "e2": (0.021811, 0.002923)}
+"""Compute Engine, by series: a virtual processor, and a GiB of memory."""
+MEMORY_GIB = {
+    "n1": {"standard": 3.75, "highmem": 6.5, "highcpu": 0.9}, "n2": {"standard": 4.0, "highmem": 8.0, "highcpu": 1.0},
+    "e2": {"standard": 4.0, "highmem": 8.0, "highcpu": 1.0},
+}  # fmt: skip
+"""GiB a virtual processor."""
+ACCELERATORS = {
+    "NVIDIA_TESLA_T4": 0.4025, "NVIDIA_TESLA_V100": 2.852, "NVIDIA_L4": 0.644, "NVIDIA_TESLA_A100": 3.374,
+    "NVIDIA_A100_80GB": 4.517, "NVIDIA_H100_80GB": 11.266,
+}  # fmt: skip
+G2_PROCESSOR = 0.04225
+"""A virtual processor of a G2 machine, its memory included, without its L4s."""
+WHOLE = {
+    **{f"a2-highgpu-{count}g": 4.224 * count for count in (1, 2, 4, 8)},
+    **{f"a2-ultragpu-{count}g": 5.782 * count for count in (1, 2, 4, 8)},
+}
+"""Machines with all that is in them."""
+SPOT_PROCESSOR = 0.089 / 4
+"""A virtual processor of an n1-standard machine that may be taken away; Compute Engine."""
+SPOT_ACCELERATORS = {"NVIDIA_TESLA_T4": 0.1905, "NVIDIA_L4": 0.336, "NVIDIA_TESLA_A100": 1.694}
+"""Compute Engine."""
+
+
+def hourly_price(machine: str, accelerator: str, count: int, *, spot: bool = False) -> float | None:
+    """US dollars an hour for a machine with its accelerators; None where the table does not say."""
+    if spot:
+        return _spot_price(machine, accelerator, count)
+    if machine in WHOLE:
+        return WHOLE[machine]
+    if count and accelerator not in ACCELERATORS:
+        return None
+    extra = ACCELERATORS[accelerator] * count if count else 0.0
+    if found := re.fullmatch(r"g2-standard-(\d+)", machine):
+        return int(found[1]) * G2_PROCESSOR + extra
+    found = re.fullmatch(r"(n1|n2|e2)-(standard|highmem|highcpu)-(\d+)", machine)
+    if not found:
+        return None
+    processor, gib = BY_SIZE[found[1]]
+    return SURCHARGE * int(found[3]) * (processor + gib * MEMORY_GIB[found[1]][found[2]]) + extra
+
+
+def _spot_price(machine: str, accelerator: str, count: int) -> float | None:
+    found = re.fullmatch(r"n1-standard-(\d+)", machine)
+    if not found or (count and accelerator not in SPOT_ACCELERATORS):
+        return None
+    extra = SPOT_ACCELERATORS[accelerator] * count if count else 0.0
+    return SURCHARGE * (int(found[1]) * SPOT_PROCESSOR + extra)
+
+
+def processors(machine: str) -> int:
+    """Virtual processors of a machine type, as its name tells; 0 where it does not."""
+    found = re.search(r"-(\d+)$", machine)
+    return int(found[1]) if found else 0
+
+
+def quota_metric(accelerator: str, *, spot: bool = False) -> str:
+    """The quota that a training job's accelerators count against; "" where there is none."""
+    kind = accelerator.lower().removeprefix("nvidia_").removeprefix("tesla_")
+    if not kind:
+        return ""
+    start = "custom_model_training_preemptible_nvidia" if spot else "custom_model_training_nvidia"
+    return f"aiplatform.googleapis.com/{start}_{kind}_gpus"

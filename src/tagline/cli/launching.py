@@ -1,0 +1,268 @@
+"""`tagline train --on PLACE`: planned, checked, priced, asked about, submitted, followed, and brought home."""
+
+import secrets
+import shlex
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import typer
+
+from tagline.cli import places
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tagline.checks import Finding
+    from tagline.columns import Resolved
+    from tagline.failures import Failure
+    from tagline.jobs import Record
+    from tagline.launchers import Job, Launcher
+    from tagline.prices import Price
+    from tagline.runs import Run
+    from tagline.spec import Spec
+
+NO_PROJECT = "YOUR-PROJECT"
+SHOWN = ("job", "gcloud", "price", "parent", "uploads")
+"""Of a plan; the rest follows from it."""
+
+
+def show_plan(found: "Resolved | Run", *, on: str, as_json: bool) -> None:
+    """What would be done, and its price; nobody is asked, and nothing has to be there."""
+    from tagline import console, jobs
+
+    job = _job_of(found, on=on)
+    plan = jobs.launcher_of(on).plan(job)
+    if as_json:
+        console.out_json({key: plan[key] for key in SHOWN if key in plan})
+        return
+    console.out_json(plan["job"])
+    console.out()
+    console.out(plan["gcloud"])
+    console.out()
+    for each in plan["uploads"]:
+        console.out(f"upload   {each['from']} to {each['to']}")
+    console.out(f"price    {_price(job).sentence()}")
+
+
+def resolved(source: str, overrides: "Sequence[str]") -> "Resolved":
+    """A spec to plan with: data that is elsewhere is not looked at."""
+    from tagline import columns
+    from tagline import spec as specs
+
+    if source.endswith(".toml"):
+        spec, _ = specs.examine(specs.read(Path(source), overrides))
+        if spec and _is_elsewhere(spec):
+            return columns.Resolved(spec)
+    return columns.resolve(source, overrides)
+
+
+def launch(
+    found: "Resolved | Run", *, on: str, runs: str, detach: bool, yes: bool, as_json: bool, stays: bool
+) -> None:  # fmt: skip
+    """Take a training to a place and, unless it is to be left there, stay with it to the end. The place is entered;
+    `stays` says whether it outlives this command."""
+    from tagline import console, jobs
+
+    job = _job_of(found, on=on, is_for_real=True)
+    launcher = jobs.launcher_of(on, console.say)
+    console.say(_price(job).sentence(), lead="price", colour=console.BOLD)
+    _insist(examined(job))
+    if on == places.VERTEX and not yes:
+        _ask()
+    while True:
+        record, run = _submitted(job, launcher, on=on, runs=runs)
+        if detach:
+            _leave(record, run, as_json=as_json)
+            return
+        failure = _followed(record, launcher, run, stays=stays)
+        other = jobs.elsewhere(job) if failure and failure.cause in jobs.NO_ROOM else None
+        if failure and other is None:
+            _fail(failure)
+        if other is None:
+            break
+        place = other.spec.vertex
+        console.say(f"{failure.sentence if failure else ''}: going on in {place.region} on {place.machine}")
+        job = replace(other, submission=secrets.token_hex(6))
+    _come_home(record, runs, as_json=as_json)
+
+
+def stay(record: "Record", launcher: "Launcher", runs: str) -> None:
+    """Come back to a job, and stay with it to the end."""
+    from tagline import mirrors
+
+    if failure := _followed(record, launcher, mirrors.find_run(record.run, runs), stays=True):
+        _fail(failure)
+    _come_home(record, runs, as_json=False)
+
+
+def examined(job: "Job") -> "list[Finding]":
+    """All that is wrong with the place a job would go to, which is entered."""
+    from tagline import gcp, place_checks
+
+    place = job.spec.vertex
+    if gcp.rehearsal():
+        gcp.make_bucket(place.bucket, project=job.project, region=place.region)
+    found = place_checks.by_the_tables(job.spec, _price(job), today=datetime.now(UTC).date())
+    return [*found, *place_checks.by_asking(job.spec, project=job.project)]
+
+
+def _job_of(found: "Resolved | Run", *, on: str, is_for_real: bool = False) -> "Job":
+    """The job of a new run, its data looked at; or of one that is in a bucket already."""
+    from tagline import console, gcp, jobs
+    from tagline.errors import RunError
+    from tagline.runs import Run, next_name
+
+    submission = secrets.token_hex(6)
+    if isinstance(found, Run):
+        record = jobs.recalled(found)
+        address = record.run if record else found.address
+        if not address.startswith(gcp.SCHEME):
+            hint = f"go on here: tagline train --resume {found.address}"
+            raise RunError(f"run {found.name} is on this machine, where no job can reach it", hint=hint)
+        job = planned(found.spec(), name=found.name, on=on, is_for_real=is_for_real)
+        return replace(job, is_resumed=True, runs=address.rpartition("/")[0], submission=submission)
+    for guess in found.guesses:
+        console.say(f"guessed {guess}")
+    rows = _training_rows(found.spec) if is_for_real or not _is_elsewhere(found.spec) else None
+    job = planned(found.spec, name=next_name([]), on=on, rows=rows, is_for_real=is_for_real)
+    return replace(job, submission=submission)
+
+
+def planned(spec: "Spec", *, name: str, on: str, rows: int | None = None, is_for_real: bool = False) -> "Job":
+    """The job that a spec makes, with everything of this machine that it needs."""
+    from tagline import gcp, staging
+    from tagline.errors import SpecError
+    from tagline.launchers import Job
+
+    bucket = (spec.vertex.bucket or (places.BUCKET if on == places.REHEARSAL else "")).removeprefix(gcp.SCHEME)
+    if not bucket:
+        raise SpecError("vertex.bucket: needed on vertex, for data and run", hint="vertex.bucket=NAME")
+    try:
+        project = gcp.project(spec.vertex.project)
+    except SpecError:
+        if is_for_real:
+            raise
+        project = NO_PROJECT
+    place = spec.vertex.model_copy(update={"bucket": bucket.strip("/"), "project": project})
+    there, uploads = staging.staged(spec.model_copy(update={"vertex": place}), place.bucket)
+    return Job(
+        name, there, f"{staging.folder(place.bucket)}/runs", project=project, uploads=uploads, training_rows=rows,
+        command=shlex.join(["tagline", *sys.argv[1:]]),
+    )  # fmt: skip
+
+
+def _is_elsewhere(spec: "Spec") -> bool:
+    """Whether looking at the data would take a network."""
+
+    data = spec.data
+    return any(
+        "://" in each for each in (*data.addresses("train"), *data.addresses("validation"), *data.addresses("test"))
+    )
+
+
+def _training_rows(spec: "Spec") -> int:
+    """How many rows there are to learn from; data that cannot be trained on is an error."""
+    from tagline import dataset, training
+
+    data = dataset.load(spec.data)
+    training.insist_on_sound(data)
+    return len(data.splits["train"])
+
+
+def _insist(findings: "Sequence[Finding]") -> None:
+    """Show what was found; what would only fail there ends here."""
+    from tagline import console
+    from tagline.errors import PlaceError
+
+    console.show_findings(findings, with_rows=True)
+    if wrong := [f"  {each.message}" for each in findings if each.severity == "error"]:
+        raise PlaceError("it would fail there:\n" + "\n".join(wrong), hint="nothing was spent; mend it, and try again")
+
+
+def _ask() -> None:
+    """Nothing is spent on a terminal without a yes."""
+    from tagline.errors import SpecError
+
+    if not sys.stdin.isatty():
+        raise SpecError("this would spend money", hint="add --yes")
+    typer.confirm("Submit the job?", abort=True, err=True)
+
+
+def _price(job: "Job") -> "Price":
+    from tagline import prices
+
+    return prices.price_of(job.spec, training_rows=job.training_rows)
+
+
+def _submitted(job: "Job", launcher: "Launcher", *, on: str, runs: str) -> "tuple[Record, Run]":
+    """Submit a job; its run, which remembers it, is listed here from now on."""
+    from tagline import console, gcp, jobs, mirrors, storage
+
+    handle = launcher.submit(launcher.plan(job))
+    console.say(f"submitted {handle}")
+    record = jobs.Record(on, handle, job.run, datetime.now(UTC).isoformat(), gcp.rehearsal())
+    jobs.remember(mirrors.MirroredRun.at(job.run), record)
+    home = mirrors.bring_home(job.run, storage.local(runs))
+    jobs.remember(home, record)
+    return record, home
+
+
+def _leave(record: "Record", run: "Run", *, as_json: bool) -> None:
+    from tagline import console
+
+    if as_json:
+        console.out_json({"run": str(run.directory), "job": record.handle})
+        return
+    console.out(f"run      {run.directory}")
+    console.out(f"job      {record.handle}")
+    console.out(f"follow   tagline jobs logs {run.name} --follow")
+    console.out(f"stop     tagline jobs cancel {run.name}")
+
+
+def _followed(record: "Record", launcher: "Launcher", run: "Run", *, stays: bool) -> "Failure | None":
+    """Stay with a job to its end; returns why it failed. Ctrl-C leaves it to itself."""
+    from tagline import console, jobs
+    from tagline.errors import Interrupted, RunError
+
+    watch = jobs.Watch(launcher, record.handle)
+    try:
+        with console.JobLog() as log:
+            for event in watch.events():
+                log.show(event)
+    except KeyboardInterrupt as asked:
+        if not stays:
+            raise Interrupted("the rehearsal of this command ends with it", signal_number=2) from asked
+        hint = f"come back: tagline jobs logs {run.name} --follow; stop it: tagline jobs cancel {run.name}"
+        raise Interrupted("the job goes on without you", signal_number=2, hint=hint) from asked
+    if watch.state.name == "failed":
+        return jobs.explained(launcher, record.handle, run.spec())
+    if watch.state.name == "cancelled":
+        hint = f"tagline train --resume {run.name} --on {record.place}"
+        raise RunError(f"the job of run {run.name} was cancelled", hint=hint)
+    return None
+
+
+def _fail(failure: "Failure") -> NoReturn:
+    from tagline import console
+    from tagline.errors import PlaceError
+
+    for line in failure.traceback:
+        console.say(line)
+    where = f" ({failure.replica})" if failure.replica else ""
+    raise PlaceError(f"the job failed{where}: {failure.sentence}", hint=failure.command)
+
+
+def _come_home(record: "Record", runs: str, *, as_json: bool) -> None:
+    """Bring a finished run here, and show it as if it had been trained here."""
+    from tagline import console, gates, mirrors, storage
+    from tagline.cli.train import show
+
+    run = mirrors.bring_home(record.run, storage.local(runs))
+    count, minutes = run.restarts()
+    if count:
+        console.say(f"started again {count} times, with {minutes:.1f} minutes of work done twice")
+    show(run, as_json=as_json)
+    gates.insist((run.report() or {})["gates"], hint=f"everything is saved: {run.directory}")

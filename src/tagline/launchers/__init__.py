@@ -1,0 +1,79 @@
+"""The contract of a launcher, which takes a job to a place, and what it is told about the job."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from tagline.failures import Line
+from tagline.spec import Spec
+from tagline.staging import Upload
+
+StateName = Literal["waiting", "running", "succeeded", "failed", "cancelled"]
+ENDED = ("succeeded", "failed", "cancelled")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A training to be taken to a place: everything that the plan depends on, so that the plan is a pure function."""
+
+    name: str
+    """Of the run, and by it of the job."""
+    spec: Spec
+    """As the run will have it: what it reads is where the job can read it."""
+    runs: str
+    """Where the run will be: a directory, or an address in a bucket."""
+    project: str = ""
+    command: str = ""
+    """What the user typed."""
+    uploads: tuple[Upload, ...] = ()
+    training_rows: int | None = None
+    submission: str = ""
+    """Unlike that of any other command: by it a job is found whose creation was not answered."""
+    is_resumed: bool = False
+    """Whether the run is there already."""
+
+    @property
+    def run(self) -> str:
+        """The run's own address."""
+        return f"{self.runs.rstrip('/')}/{self.name}"
+
+
+@dataclass(frozen=True)
+class State:
+    """Where a job stands."""
+
+    name: StateName
+    detail: str = ""
+    """The place's own word for it."""
+    message: str = ""
+    """Why it failed, in the place's words."""
+    started: str = ""
+    ended: str = ""
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more will come of it."""
+        return self.name in ENDED
+
+
+class Launcher(Protocol):
+    """Takes jobs to one place. Handles are strings, and all that has to be remembered of a job."""
+
+    def plan(self, job: Job) -> dict[str, Any]:
+        """All that would be done, as JSON has it: pure, so that it can be printed, compared and kept."""
+
+    def submit(self, plan: Mapping[str, Any]) -> str:
+        """Do it; returns the job's handle. Called twice with one plan, there is one job."""
+
+    def state(self, handle: str) -> State:
+        """Where the job stands."""
+
+    def logs(self, handle: str) -> Iterator[Line | None]:
+        """What its replicas say, in order, until it has ended; None where there is nothing new."""
+
+    def cancel(self, handle: str) -> None:
+        """End it, with what it has saved."""
+
+    def list(self, project: str, region: str) -> list[tuple[str, str, State]]:
+        """The jobs of Tagline in the place, newest first: handle, run, state."""

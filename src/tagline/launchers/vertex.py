@@ -1,0 +1,199 @@
+"""Vertex AI: a run as a custom job. At a rehearsal it is the same code."""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from tagline import custom_jobs, gcp, images, locks, mirrors, packages, prebuilt, prices, staging, storage, wheels
+from tagline import spec as specs
+from tagline.custom_jobs import Code
+from tagline.errors import PlaceError, RunError
+from tagline.failures import Line
+from tagline.launchers import Job, State, StateName
+from tagline.packages import Package
+from tagline.spec import Spec
+
+STATES: dict[str, StateName] = {
+    "QUEUED": "waiting", "PENDING": "waiting", "PAUSED": "waiting", "RUNNING": "running", "UPDATING": "running",
+    "CANCELLING": "running", "SUCCEEDED": "succeeded", "PARTIALLY_SUCCEEDED": "failed", "FAILED": "failed",
+    "EXPIRED": "failed", "CANCELLED": "cancelled",
+}  # fmt: skip
+CLIENT = "JobServiceClient"
+POLL_S, REHEARSED_POLL_S = 5.0, 0.3
+LATE = timedelta(seconds=20)
+"""How much later than its own time an entry may appear in Cloud Logging."""
+ATTEMPTS = 4
+
+
+class Vertex:
+    """Plans, submits and watches custom jobs; what it does on the way is said by `say`."""
+
+    def __init__(self, say: Callable[[str], None] = lambda _: None) -> None:
+        self._say = say
+
+    def plan(self, job: Job) -> dict[str, Any]:
+        """The request, its equivalent for gcloud, its price, and all that has to be there before it is sent."""
+        place = job.spec.vertex
+        project = job.project or place.project
+        code = _code(job.spec, project)
+        request = custom_jobs.request(job.spec, run=job.run, name=job.name, submission=job.submission, code=code)
+        price = prices.price_of(job.spec, training_rows=job.training_rows)
+        return {
+            "job": request,
+            "gcloud": custom_jobs.gcloud(request, project=project, region=place.region),
+            "price": price.to_dict(),
+            "parent": f"projects/{project}/locations/{place.region}",
+            "uploads": [{"from": each.source, "to": each.address} for each in job.uploads],
+            "code": {"package": code.package} if code.package else {"image": code.image},
+            "run": {
+                "address": job.run, "name": job.name, "spec": specs.to_toml(job.spec), "command": job.command,
+                "is_there": job.is_resumed,
+            },
+        }  # fmt: skip
+
+    def submit(self, plan: Mapping[str, Any]) -> str:
+        """Build, upload, make the run, and create the job, once."""
+        run = plan["run"]
+        spec = specs.loads(run["spec"], where=run["address"])
+        for each in plan["uploads"]:
+            if staging.deliver(staging.Upload(each["from"], each["to"])):
+                self._say(f"uploaded {each['from']} to {each['to']}")
+        self._deliver_code(plan, spec)
+        if not run["is_there"]:
+            runs = run["address"].rpartition("/")[0]
+            mirrors.create(runs, run["name"], spec, locks.planned(spec, command=run["command"]))
+        return self._create(plan)
+
+    def state(self, handle: str) -> State:
+        """As the service tells it."""
+        with gcp.errors(handle):
+            job = gcp.vertex(CLIENT, _region(handle)).get_custom_job(name=handle)
+        return _state(job)
+
+    def logs(self, handle: str) -> Iterator[Line | None]:
+        """Polled from Cloud Logging until the job has ended and nothing more comes."""
+        project, number = handle.split("/")[1], handle.rpartition("/")[2]
+        seen: dict[str, datetime] = {}
+        since = ""
+        has_ended = False
+        while True:
+            query = f'resource.type="ml_job" AND resource.labels.job_id="{number}"'
+            query += f' AND timestamp>="{since}"' if since else ""
+            for entry in gcp.log_entries(project, query):
+                if entry["insertId"] in seen:
+                    continue
+                moment = datetime.fromisoformat(entry["timestamp"])
+                seen[entry["insertId"]] = moment
+                yield _line(entry)
+            if seen:
+                newest = max(seen.values())
+                seen = {key: moment for key, moment in seen.items() if moment >= newest - LATE}
+                since = (newest - LATE).isoformat()
+            if has_ended:
+                return
+            has_ended = self.state(handle).has_ended
+            yield None
+            time.sleep(REHEARSED_POLL_S if gcp.rehearsal() else POLL_S)
+
+    def cancel(self, handle: str) -> None:
+        """It is told to stop, and saves first."""
+        with gcp.errors(handle):
+            gcp.vertex(CLIENT, _region(handle)).cancel_custom_job(name=handle)
+
+    def list(self, project: str, region: str) -> list[tuple[str, str, State]]:
+        """Jobs that have Tagline's label, newest first."""
+        parent = f"projects/{project}/locations/{region}"
+        asked = {"parent": parent, "filter": f"labels.{custom_jobs.RUN_LABEL}:*"}
+        with gcp.errors(parent):
+            found = list(gcp.vertex(CLIENT, region).list_custom_jobs(request=asked))
+        return [(job.name, job.labels[custom_jobs.RUN_LABEL], _state(job)) for job in found]
+
+    def _deliver_code(self, plan: Mapping[str, Any], spec: Spec) -> None:
+        """See to it that the image, or the package, is where the job will look for it."""
+        _, project, _, region = plan["parent"].split("/")
+        made = _made(spec, project)
+        if isinstance(made, Package) and gcp.object_at(plan["code"]["package"]) is None:
+            storage.write_bytes(made.content, plan["code"]["package"])
+        elif isinstance(made, images.Context):
+            images.deliver(
+                made, project=project, region=region, bucket=spec.vertex.bucket, builder=spec.vertex.builder,
+                say=self._say,
+            )  # fmt: skip
+
+    def _create(self, plan: Mapping[str, Any]) -> str:
+        """Create the job, exactly once: where nobody knows whether a request got through, look before another one."""
+        region = plan["parent"].rpartition("/")[2]
+        problem: PlaceError | None = None
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                time.sleep(2.0**attempt if not gcp.rehearsal() else 0.1)
+            try:
+                if attempt and (found := self._found(plan, region)):
+                    return found
+                with gcp.errors("Vertex AI"):
+                    job = gcp.message("CustomJob", plan["job"])
+                    made = gcp.vertex(CLIENT, region).create_custom_job(
+                        parent=plan["parent"], custom_job=job, timeout=gcp.PATIENCE_S
+                    )
+                    return str(made.name)
+            except PlaceError as error:
+                if not gcp.is_transient(error):
+                    raise
+                problem = error
+        assert problem is not None
+        hint = f"is there a job all the same? tagline jobs list; then: tagline train --resume {plan['run']['address']}"
+        raise PlaceError(problem.message, hint=hint) from problem
+
+    def _found(self, plan: Mapping[str, Any], region: str) -> str:
+        """The job that an earlier request has made of this plan."""
+        label = custom_jobs.SUBMISSION_LABEL
+        asked = {"parent": plan["parent"], "filter": f'labels.{label}="{plan["job"]["labels"][label]}"'}
+        with gcp.errors(plan["parent"]):
+            return next((str(job.name) for job in gcp.vertex(CLIENT, region).list_custom_jobs(request=asked)), "")
+
+
+def _made(spec: Spec, project: str) -> Package | images.Context | None:
+    """What is made of the code that runs here; nothing, where the user's own image has it."""
+    place = spec.vertex
+    family: str = spec.model.family  # type: ignore[attr-defined]
+    extras = wheels.needed(family=family, trackers=spec.tracking.to)
+    if prebuilt.is_prebuilt(place.image):
+        return packages.sdist(extras)
+    if place.image:
+        return None
+    return images.training(
+        images.repository_of(project, place.region), extras=extras,
+        accelerator=place.accelerator if place.accelerators else "", reduction_server=bool(place.reduction_servers),
+    )  # fmt: skip
+
+
+def _code(spec: Spec, project: str) -> Code:
+    place = spec.vertex
+    made = _made(spec, project)
+    if isinstance(made, Package):
+        return Code(place.image, f"{staging.folder(place.bucket)}/packages/{made.file}")
+    return Code(place.image, is_ours=False) if made is None else Code(made.image)
+
+
+def _region(handle: str) -> str:
+    parts = handle.split("/")
+    if len(parts) != 6 or parts[0] != "projects" or parts[4] != "customJobs":
+        hint = "projects/PROJECT/locations/REGION/customJobs/NUMBER, or a run's name"
+        raise RunError(f"{handle} is no job of Vertex AI", hint=hint)
+    return parts[3]
+
+
+def _state(job: Any) -> State:
+    detail = job.state.name.removeprefix("JOB_STATE_")
+    started, ended = (moment.isoformat() if moment else "" for moment in (job.start_time, job.end_time))
+    return State(STATES.get(detail, "waiting"), detail, job.error.message, started, ended)
+
+
+def _line(entry: Mapping[str, Any]) -> Line:
+    payload = entry.get("jsonPayload", {})
+    text = entry.get("textPayload") or payload.get("message")
+    text = text if isinstance(text, str) else json.dumps(payload, ensure_ascii=False)
+    replica = entry.get("resource", {}).get("labels", {}).get("task_name", "")
+    return Line(entry["timestamp"], "" if replica == "service" else replica, entry.get("severity", "DEFAULT"), text)

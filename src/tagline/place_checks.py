@@ -1,0 +1,252 @@
+"""What is wrong with the place a job would go to, before anything is spent there: by the tables, then by asking."""
+
+from collections.abc import Callable, Iterator
+from datetime import date
+from functools import partial
+from typing import Any
+
+from tagline import custom_jobs, gcp, machines, packages, prebuilt, prices, registry, training, wheels
+from tagline.checks import SEVERITIES, Finding, Severity
+from tagline.errors import PlaceError
+from tagline.prices import Price
+from tagline.spec import Spec
+
+APIS = {
+    "aiplatform.googleapis.com": "jobs", "storage.googleapis.com": "buckets", "logging.googleapis.com": "log lines",
+}  # fmt: skip
+IMAGE_APIS = {"artifactregistry.googleapis.com": "the image"}
+BUILD_APIS = {"cloudbuild.googleapis.com": "building the image"}
+SECRET_APIS = {"secretmanager.googleapis.com": "vertex.secrets"}
+PERMISSIONS = {
+    "aiplatform.customJobs.create": "roles/aiplatform.user",
+    "aiplatform.customJobs.get": "roles/aiplatform.user",
+    "logging.logEntries.list": "roles/logging.viewer",
+}
+BUCKET_PERMISSIONS = ("storage.objects.create", "storage.objects.get", "storage.objects.list", "storage.objects.delete")
+MULTI_REGIONS = {"US": "us-", "EU": "europe-", "ASIA": "asia-"}
+UNLIMITED = -1
+
+
+def by_the_tables(spec: Spec, price: Price, *, today: date) -> list[Finding]:
+    """What can be known without asking anybody."""
+    return _sorted(finding for check in TABLES for finding in check(spec, price, today))
+
+
+def by_asking(spec: Spec, *, project: str) -> Iterator[Finding]:
+    """What the project, its bucket and its quotas say. A question that nobody answers is a warning."""
+    questions: list[tuple[str, Callable[[], Iterator[Finding]]]] = [
+        ("the APIs that are enabled", partial(_apis, spec, project)),
+        ("the permissions", partial(_permissions, project)),
+        ("the bucket", partial(_bucket, spec)),
+        ("the quota", partial(_quota, spec, project)),
+        ("the packages", partial(_installable, spec)),
+    ]
+    for what, asked in questions:
+        try:
+            yield from asked()
+        except PlaceError as error:
+            yield _finding("unanswered", "warning", f"{what}: {error.message}", error.hint or "it is not known")
+
+
+def _finding(code: str, severity: Severity, message: str, advice: str) -> Finding:
+    return Finding(code, severity, message, advice)
+
+
+def _sorted(found: Iterator[Finding]) -> list[Finding]:
+    return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
+
+
+def _machine(spec: Spec, _price: Price, _today: date) -> Iterator[Finding]:
+    place = spec.vertex
+    if place.region not in machines.REGIONS:
+        yield _finding(
+            "region", "error", f'vertex.region: Vertex AI has no region "{place.region}"', "us-central1 has most"
+        )
+    accelerator = place.accelerator if place.accelerators else ""
+    _, wrong = machines.misfit(place.machine, accelerator, place.accelerators)
+    if wrong:
+        yield _finding("machine", "error", f"vertex.machine: {wrong}", _fitting(place.machine, place.accelerator))
+    for number, other in enumerate(place.fallbacks, 1):
+        moved = custom_jobs.moved(place, other)
+        accelerator = moved.accelerator if moved.accelerators else ""
+        _, wrong = machines.misfit(moved.machine, accelerator, moved.accelerators)
+        if wrong or moved.region not in machines.REGIONS:
+            told = wrong or f'Vertex AI has no region "{moved.region}"'
+            yield _finding("fallback", "error", f"vertex.fallbacks, number {number}: {told}", "mend or remove it")
+
+
+def _fitting(machine: str, accelerator: str) -> str:
+    """A machine that takes this accelerator."""
+    with_own = next((name for name, (kind, _) in machines.WITH_THEIR_OWN.items() if kind == accelerator), "")
+    if with_own:
+        count = machines.WITH_THEIR_OWN[with_own][1]
+        return f"vertex.machine={with_own} vertex.accelerators={count}"
+    if machine in machines.WITHOUT:
+        return f"vertex.accelerators=0 for {machine}, or vertex.machine=n1-standard-8 for a T4"
+    numbers = machines.WITH_CHOICE.get(machine, {}).get(accelerator, ())
+    return (
+        f"vertex.accelerators={numbers[0]}"
+        if numbers
+        else "vertex.machine=n1-standard-8 vertex.accelerator=NVIDIA_TESLA_T4"
+    )
+
+
+def _workers(spec: Spec, _price: Price, _today: date) -> Iterator[Finding]:
+    place = spec.vertex
+    if place.workers > 1 and not training.can_share(spec):
+        family: str = spec.model.family  # type: ignore[attr-defined]
+        told = f"vertex.workers: family {family} learns in one process"
+        yield _finding("workers", "error", told, "vertex.workers=1")
+    if place.reduction_servers and (place.workers < 2 or not place.accelerators):
+        told = "vertex.reduction_servers add up the gradients of several machines with GPUs"
+        yield _finding("reduction", "error", told, "vertex.reduction_servers=0, or more vertex.workers")
+
+
+def _image(spec: Spec, _price: Price, today: date) -> Iterator[Finding]:
+    image = spec.vertex.image
+    if not prebuilt.is_prebuilt(image):
+        return
+    # A rehearsal runs the package with this machine's Python, so that it can go on; the cloud could not.
+    severity: Severity = "warning" if gcp.rehearsal() else "error"
+    for wrong in prebuilt.misfits(image, today, gpu=bool(spec.vertex.accelerators)):
+        yield _finding("image", severity, f"vertex.image: {wrong}", prebuilt.INSTEAD)
+
+
+def _money(spec: Spec, price: Price, _today: date) -> Iterator[Finding]:
+    if wrong := prices.over_budget(spec.vertex, price):
+        yield _finding("budget", "error", wrong, "lower vertex.max_hours, or raise vertex.budget")
+    if price.hours and price.hours >= spec.vertex.max_hours:
+        told = f"the training may take longer than vertex.max_hours = {spec.vertex.max_hours:g} ({price.assumption})"
+        yield _finding("hours", "warning", told, "raise it, or take a faster machine; what is saved can be resumed")
+
+
+def _secrets(spec: Spec, _price: Price, _today: date) -> Iterator[Finding]:
+    place = spec.vertex
+    has_key = "WANDB_API_KEY" in place.secrets or place.environment.get("WANDB_MODE") in ("offline", "disabled")
+    if "wandb" in spec.tracking.to and not has_key:
+        told = "tracker wandb has no key there: it is asked for in vertex.secrets"
+        advice = "vertex.secrets.WANDB_API_KEY=projects/PROJECT/secrets/NAME/versions/latest"
+        yield _finding("wandb", "warning", told, advice)
+
+
+def _where(spec: Spec, _price: Price, _today: date) -> Iterator[Finding]:
+    if not spec.vertex.bucket:
+        yield _finding("bucket", "error", "vertex.bucket: needed, for data and run", "vertex.bucket=NAME")
+
+
+def _device(spec: Spec, _price: Price, _today: date) -> Iterator[Finding]:
+    family: str = spec.model.family  # type: ignore[attr-defined]
+    if spec.vertex.accelerators and not registry.find("models", family).uses_device:
+        told = f"family {family} makes no use of {spec.vertex.accelerator}, which costs all the same"
+        yield _finding("device", "warning", told, "vertex.accelerators=0")
+
+
+TABLES = (_where, _machine, _device, _workers, _image, _money, _secrets)
+
+
+def _apis(spec: Spec, project: str) -> Iterator[Finding]:
+    place = spec.vertex
+    wanted = dict(APIS)
+    if not place.image:
+        wanted |= IMAGE_APIS | (BUILD_APIS if place.builder in ("auto", "cloud-build") else {})
+    if place.secrets:
+        wanted |= SECRET_APIS
+    for name, use in wanted.items():
+        answer = gcp.rest("serviceusage", "GET", f"v1/projects/{project}/services/{name}")
+        if answer.get("state") != "ENABLED":
+            told = f"{name} is not enabled in project {project}: needed for {use}"
+            yield _finding("api", "error", told, f"gcloud services enable {name} --project {project}")
+
+
+def _permissions(project: str) -> Iterator[Finding]:
+    asked = {"permissions": list(PERMISSIONS)}
+    answer = gcp.rest("cloudresourcemanager", "POST", f"v1/projects/{project}:testIamPermissions", asked)
+    missing = [name for name in PERMISSIONS if name not in answer.get("permissions", ())]
+    for role in dict.fromkeys(PERMISSIONS[name] for name in missing):
+        told = ", ".join(name for name in missing if PERMISSIONS[name] == role)
+        advice = f"gcloud projects add-iam-policy-binding {project} --member=user:YOU --role={role}"
+        yield _finding("permission", "error", f"you lack {told} in project {project}", advice)
+
+
+def _bucket(spec: Spec) -> Iterator[Finding]:
+    place = spec.vertex
+    if not place.bucket:
+        return
+    if (found := gcp.bucket(place.bucket)) is None:
+        advice = f"gcloud storage buckets create gs://{place.bucket} --location={place.region}"
+        yield _finding("bucket", "error", f"there is no bucket {place.bucket}", advice)
+        return
+    where = found.location.upper()
+    start = MULTI_REGIONS.get(where)
+    if where != place.region.upper() and not (start and place.region.startswith(start)):
+        told = (
+            f"the bucket {place.bucket} is in {found.location}, the job in {place.region}: data would be slow, and cost"
+        )
+        yield _finding(
+            "bucket-region", "warning", told, f"a bucket in {place.region}, or vertex.region={where.lower()}"
+        )
+    if missing := gcp.missing_permissions(place.bucket, BUCKET_PERMISSIONS):
+        told = f"you lack {', '.join(missing)} on the bucket {place.bucket}"
+        advice = (
+            f"gcloud storage buckets add-iam-policy-binding gs://{place.bucket} --member=user:YOU "
+            "--role=roles/storage.objectUser"
+        )
+        yield _finding("bucket-permission", "error", told, advice)
+
+
+def _quota(spec: Spec, project: str) -> Iterator[Finding]:
+    place = spec.vertex
+    metric = machines.quota_metric(place.accelerator, spot=place.spot) if place.accelerators else ""
+    if not metric:
+        return
+    limit = _limit(project, metric, place.region)
+    wanted = place.accelerators * place.workers
+    if limit is None:
+        told = f"no quota of {metric.rpartition('/')[2]} is told for {place.region}"
+        yield _finding("quota", "warning", told, "look at the page of quotas in the Cloud console")
+    elif limit != UNLIMITED and limit < wanted:
+        told = f"the quota of {place.accelerator} in {place.region} is {limit}; the job wants {wanted}"
+        advice = f"ask for more ({metric.rpartition('/')[2]}), or another vertex.region or vertex.accelerator"
+        yield _finding("quota", "error", told, advice)
+
+
+def _limit(project: str, metric: str, region: str) -> int | None:
+    """How many of something a project may have in a region; -1: any number."""
+    path = f"v1beta1/projects/{project}/services/aiplatform.googleapis.com/consumerQuotaMetrics"
+    token = ""
+    while True:
+        page = gcp.rest(
+            "serviceusage", "GET", path, params={"pageSize": "500", **({"pageToken": token} if token else {})}
+        )
+        for found in page.get("metrics", ()):
+            if found.get("metric") == metric:
+                return _regional(found, region)
+        token = page.get("nextPageToken", "")
+        if not token:
+            return None
+
+
+def _regional(metric: dict[str, Any], region: str) -> int | None:
+    buckets = [each for limit in metric.get("consumerQuotaLimits", ()) for each in limit.get("quotaBuckets", ())]
+    own = [each for each in buckets if each.get("dimensions", {}).get("region") == region]
+    everywhere = [each for each in buckets if not each.get("dimensions")]
+    found = [int(each["effectiveLimit"]) for each in own or everywhere if "effectiveLimit" in each]
+    return min(found) if found else None
+
+
+def _installable(spec: Spec) -> Iterator[Finding]:
+    """Whether what would be installed there goes together, which pip knows."""
+    own = spec.vertex.image and not prebuilt.is_prebuilt(spec.vertex.image)
+    if own or (gcp.rehearsal() and not spec.vertex.image):  # nothing is installed there
+        return
+    family: str = spec.model.family  # type: ignore[attr-defined]
+    extras = wheels.needed(family=family, trackers=spec.tracking.to)
+    for told in packages.left_out(family=family, trackers=spec.tracking.to):
+        yield _finding("plug-in", "error", told, "vertex.image=IMAGE")
+    try:
+        answer = packages.resolved(wheels.pins(*extras))
+    except PlaceError as error:
+        yield _finding("packages", "error", error.message, error.hint)
+    else:
+        if answer.warning:
+            yield _finding("packages", "note", answer.warning, "it is found out when the image is built")

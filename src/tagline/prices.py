@@ -1,0 +1,133 @@
+"""What a job would cost: by the hour from the table of machines, and how many hours it may take."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from tagline import machines
+from tagline.spec import Spec, Vertex
+
+REDUCTION_MACHINE = "n1-highcpu-16"
+STARTING_HOURS = 0.1
+"""Until a machine that was given has the image, the data, and a first batch."""
+PARAMETERS = {
+    "minilm": 11e6, "bert-base": 86e6, "bert-large": 303e6, "roberta-base": 86e6, "roberta-large": 303e6,
+    "distilbert": 43e6, "distilroberta": 43e6, "deberta-v3-base": 86e6, "deberta-v3-small": 43e6,
+    "deberta-v3-large": 304e6, "modernbert-base": 111e6, "modernbert-large": 344e6, "mpnet-base": 86e6,
+    "xlm-roberta-base": 86e6, "xlm-roberta-large": 303e6,
+}  # fmt: skip
+"""Weights of an encoder's layers, without its table of words; by what its name holds."""
+USUAL_PARAMETERS = 86e6
+USUAL_EPOCHS = 4
+"""Where training.epochs is "auto"."""
+FLOPS = {
+    "NVIDIA_TESLA_P4": 2e12, "NVIDIA_TESLA_T4": 15e12, "NVIDIA_TESLA_V100": 40e12, "NVIDIA_L4": 35e12,
+    "NVIDIA_TESLA_A100": 120e12, "NVIDIA_A100_80GB": 120e12, "NVIDIA_H100_80GB": 250e12,
+}  # fmt: skip
+"""Operations a second that fine-tuning may come to: a third to a half of what the makers state."""
+PROCESSOR_FLOPS = 1.5e10
+"""Of one virtual processor."""
+OTHER_FAMILIES_S = 4e-3
+"""For a row and an epoch of a family without a pretrained encoder; an assumption on the safe side."""
+
+
+@dataclass(frozen=True)
+class Price:
+    """US dollars for a job: an hour of all its machines, the hours expected, and the most it can come to."""
+
+    per_hour: float | None
+    hours: float | None
+    max_hours: float
+    assumption: str
+    parts: tuple[tuple[str, float | None], ...]
+
+    @property
+    def expected(self) -> float | None:
+        """For the hours expected; None where the price or the hours are not known."""
+        return None if self.per_hour is None or self.hours is None else self.per_hour * self.hours
+
+    @property
+    def most(self) -> float | None:
+        """When max_hours end it."""
+        return None if self.per_hour is None else self.per_hour * self.max_hours
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "currency": "USD", "per_hour": _cents(self.per_hour), "hours": _cents(self.hours),
+            "expected": _cents(self.expected), "max_hours": self.max_hours, "most": _cents(self.most),
+            "parts": {name: _cents(price) for name, price in self.parts}, "assumption": self.assumption,
+            "is_estimate": True, "date": machines.PRICES_OF, "region": machines.PRICED_REGION,
+        }  # fmt: skip
+
+    def sentence(self) -> str:
+        """For a person who is about to pay."""
+        dated = f"an estimate, from {machines.PRICED_REGION}'s prices of {machines.PRICES_OF}"
+        if self.per_hour is None:
+            unknown = ", ".join(name for name, price in self.parts if price is None)
+            return f"the price of {unknown} is not known here: see cloud.google.com/vertex-ai/pricing"
+        most = f"at most ${self.per_hour * self.max_hours:,.2f} in {self.max_hours:g} hours"
+        if self.expected is None:
+            return f"${self.per_hour:,.2f} an hour, {most} ({dated})"
+        expected = f"about ${self.expected:,.2f} for {_hours(self.hours or 0)} at ${self.per_hour:,.2f} an hour"
+        return f"{expected}, {most} ({dated})"
+
+
+def price_of(spec: Spec, *, training_rows: int | None = None) -> Price:
+    """What a spec's job would cost; the hours are expected only where the rows are known."""
+    place = spec.vertex
+    named = place.machine + (f" with {place.accelerators} {place.accelerator}" if place.accelerators else "")
+    each = machines.hourly_price(place.machine, place.accelerator, place.accelerators, spot=place.spot)
+    parts = [(f"{place.workers} x {named}{', spot' if place.spot else ''}", each and each * place.workers)]
+    if place.reduction_servers:
+        server = machines.hourly_price(REDUCTION_MACHINE, "", 0)
+        parts.append((f"{place.reduction_servers} x {REDUCTION_MACHINE}", server and server * place.reduction_servers))
+    total = None if any(price is None for _, price in parts) else sum(price or 0.0 for _, price in parts)
+    hours, assumption = (
+        (None, "the rows are not known here") if training_rows is None else _hours_of(spec, training_rows)
+    )
+    return Price(total, hours and min(hours, place.max_hours), place.max_hours, assumption, tuple(parts))
+
+
+def _hours_of(spec: Spec, rows: int) -> tuple[float, str]:
+    """Hours that a training may take, and what that rests on."""
+    place, model = spec.vertex, spec.model
+    rows = math.ceil(rows * spec.data.fraction)
+    epochs = USUAL_EPOCHS if spec.training.epochs == "auto" else spec.training.epochs
+    tokens = getattr(model, "max_tokens", 0)
+    if model.family not in ("encoder", "fewshot") or not tokens:  # type: ignore[attr-defined]
+        seconds = rows * epochs * OTHER_FAMILIES_S
+        return STARTING_HOURS + seconds / 3600, f"{1000 * OTHER_FAMILIES_S:g} ms a row and epoch"
+    name = str(getattr(model, "pretrained", "")).lower()
+    longest_first = sorted(PARAMETERS, key=len, reverse=True)
+    weights = next((PARAMETERS[known] for known in longest_first if known in name), USUAL_PARAMETERS)
+    one = FLOPS.get(place.accelerator, 0.0) * place.accelerators or PROCESSOR_FLOPS * max(
+        1, machines.processors(place.machine)
+    )
+    filled = min(tokens, 128)
+    seconds = 6 * weights * filled * rows * epochs / (one * place.workers)
+    told = (
+        f"{rows:,} rows of {filled} tokens, {epochs} epochs, {weights / 1e6:.0f} million weights, "
+        f"{one * place.workers / 1e12:g} TFLOP/s in all"
+    )
+    return STARTING_HOURS + seconds / 3600, told
+
+
+def over_budget(place: Vertex, price: Price) -> str:
+    """What is wrong if max_hours may cost more than the budget; "" if they may not."""
+    if not place.budget:
+        return ""
+    if price.most is None:
+        return "vertex.budget is set, and the price of these machines is not known here"
+    if price.most <= place.budget:
+        return ""
+    allowed = place.budget / (price.per_hour or 1.0)
+    return f"{place.max_hours:g} hours may cost ${price.most:,.2f}: vertex.budget allows vertex.max_hours={allowed:.1f}"
+
+
+def _cents(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
+
+
+def _hours(hours: float) -> str:
+    return f"{60 * hours:.0f} minutes" if hours < 1 else f"{hours:.1f} hours"
