@@ -28,6 +28,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "torchserve": "tagline.exports.torchserve:TorchServe",
     },
     "launchers": {
+        "local": "tagline.launchers.local:Local",
         "vertex": "tagline.launchers.vertex:Vertex",
     },
 }

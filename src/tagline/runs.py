@@ -110,11 +110,13 @@ class Run:
         return self.directory.absolute().parent
 
     @classmethod
-    def create(cls, runs: Path, spec: Spec, lock: dict[str, Any]) -> Self:
-        """A new run with its spec, every default written out, and its lock; it appears whole."""
+    def create(cls, runs: Path, spec: Spec, lock: dict[str, Any], *, name: str = "") -> Self:
+        """A new run with its spec, every default written out, and its lock; it appears whole. A name may be given."""
         storage.sweep(runs, older_than_s=24 * 3600)
         taken = [path.name for path in runs.iterdir()] if runs.is_dir() else []
-        directory = runs / next_name(taken)
+        if name in taken:
+            raise RunError(f"there is a run {name} in {runs} already", hint="give it another name")
+        directory = runs / (name or next_name(taken))
         with storage.writing_directory(directory) as scratch:
             write_beginning(scratch, spec, lock)
         return cls(directory)

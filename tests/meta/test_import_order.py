@@ -36,7 +36,7 @@ HEAVY = {
     "tensorboard": {"trackers"}, "wandb": {"trackers"}, "mlflow": {"trackers"},
 }  # fmt: skip
 """Packages that may be imported at the top only of these; inside a function they may be imported anywhere."""
-ALONE = {"rehearsal": {"rehearsal", "errors", "machines"}}
+ALONE = {"rehearsal": {"rehearsal", "errors", "machines", "processes"}}
 """What could be lifted out: it imports these alone of the rest."""
 ONE_DOOR = {"google": {"gcp", "rehearsal"}}
 """Packages that may be imported in these alone, in a function or not."""
