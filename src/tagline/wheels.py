@@ -46,9 +46,9 @@ class Wheel:
         return f"{NAME}-{self.version}-py3-none-any.whl"
 
 
-def wheel(needs: Sequence[str] | None = None) -> Wheel:
-    """The wheel of what is installed here, also where it is installed to be edited; `needs` instead of its own."""
-    version, files = contents(needs)
+def wheel() -> Wheel:
+    """The wheel of what is installed here, also where it is installed to be edited."""
+    version, files = contents()
     buffer = io.BytesIO()
     archive(files, buffer)
     return Wheel(version, buffer.getvalue())
@@ -57,14 +57,9 @@ def wheel(needs: Sequence[str] | None = None) -> Wheel:
 def contents(
     needs: Sequence[str] | None = None, *, more: Mapping[str, bytes] | None = None
 ) -> tuple[str, dict[str, bytes]]:
-    """A wheel's version and files, not yet packed; `more` are files beside the package."""
+    """A wheel's version and files, not yet packed; `needs` instead of its own, and `more` files beside the package."""
     found = distribution()
-    package = Path(__file__).parent
-    files: dict[str, bytes] = {
-        f"{NAME}/{path.relative_to(package).as_posix()}": path.read_bytes()
-        for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts
-    }  # fmt: skip
-    files |= more or {}
+    files = _sources(Path(__file__).parent) | dict(more or {})
     about = {name: found.read_text(name) or "" for name in ("METADATA", "entry_points.txt")}
     if needs is not None:
         about["METADATA"] = _needing(about["METADATA"], needs)
@@ -81,6 +76,16 @@ def contents(
     record = "".join(f"{name},sha256={_recorded(content)},{len(content)}\n" for name, content in sorted(files.items()))
     files[f"{place}/RECORD"] = f"{record}{place}/RECORD,,\n".encode()
     return version, files
+
+
+def _sources(package: Path) -> dict[str, bytes]:
+    """The package's files; hidden ones, such as an editor's or an .env, are nobody's business."""
+    found = {path.relative_to(package): path for path in package.rglob("*") if path.is_file()}
+    return {
+        f"{NAME}/{name.as_posix()}": path.read_bytes()
+        for name, path in found.items()
+        if not any(part.startswith(".") or part == "__pycache__" for part in name.parts)
+    }
 
 
 def needed(*, family: str, trackers: Iterable[str] = ()) -> tuple[str, ...]:
@@ -111,13 +116,13 @@ def pins(*extras: str, of: str = NAME) -> list[str]:
         seen.add(asked)
         name, extra = asked
         here = _installed(name)
-        if here is None:  # needed there and not here: pip finds the version
+        if here is None:  # by a package that has it for that platform only: pip finds the version
             continue
         found[name] = here.version.public
         for need in here.needs:
             if need.marker is None or need.marker.evaluate({**SERVING, "extra": extra}):
                 needed = canonicalize_name(need.name)
-                _check_fit(need, _installed(needed), by=name)
+                _check_fit(need, by=name)
                 waiting += [(needed, each) for each in ("", *need.extras)]
     return [f"{name}=={version}" for name, version in sorted(found.items()) if name != NAME]
 
@@ -142,8 +147,12 @@ def _installed(name: str) -> _Installed | None:
     return _Installed(Version(found.version), tuple(map(Requirement, found.requires or ())))
 
 
-def _check_fit(need: "Requirement", here: _Installed | None, *, by: str) -> None:
+def _check_fit(need: "Requirement", *, by: str) -> None:
     """What does not fit together here would not be installed elsewhere."""
+    here = _installed(need.name)
+    if here is None and by == NAME:
+        hint = f'pip install "{need.name}{need.specifier}", or the extra of Tagline that brings it'
+        raise PlaceError(f"{need.name} is needed there and not installed here: nobody knows which version", hint=hint)
     if here and need.name != NAME and not need.specifier.contains(here.version, prereleases=True):
         hint = f'pip install "{need.name}{need.specifier}"'
         raise PlaceError(f"{need.name} {here.version} is installed here, and {by} needs {need.specifier}", hint=hint)

@@ -71,7 +71,9 @@ def test_a_job_of_the_image_learns_what_is_learned_here(rehearsal: Rehearsal, im
     ended = until(lambda: (now := rehearsal.job(job.name))["state"] in ENDED and now, "the job to end", patience_s=600)
     assert ended["state"] == "JOB_STATE_SUCCEEDED", rehearsal.said(job.name)
     printed = rehearsal.entries(job.name, 'AND severity="INFO"')
-    there = json.loads("\n".join(entry["jsonPayload"]["message"] for entry in printed if "jsonPayload" in entry))
+    lines = [str(entry["jsonPayload"].get("message")) for entry in printed if "jsonPayload" in entry]
+    assert {"{", "}"} < set(lines), lines
+    there = json.loads("\n".join(lines[lines.index("{") : len(lines) - lines[::-1].index("}")]))
     words = ["train", str(SUPPORT / "messages.csv"), *SMALL, "--runs", str(tmp_path)]
     done = subprocess.run([sys.executable, "-m", "tagline", *words], check=True, capture_output=True, text=True)
     figures = [found["report"]["test"] for found in (there, json.loads(done.stdout))]

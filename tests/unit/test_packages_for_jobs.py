@@ -184,3 +184,18 @@ def test_packages_that_do_not_fit_together_here_are_not_pinned(monkeypatch: pyte
     monkeypatch.setattr(wheels, "_installed", lambda name: old if name == "numpy" else real(name))
     with pytest.raises(PlaceError, match=r"numpy 0\.1 is installed here, and \S+ needs"):
         wheels.pins("train")
+
+
+def test_what_is_not_installed_here_has_no_version_to_pin(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = wheels._installed
+    monkeypatch.setattr(wheels, "_installed", lambda name: None if name == "wandb" else real(name))
+    assert wheels.pins("train")
+    with pytest.raises(PlaceError, match="wandb is needed there and not installed here"):
+        wheels.pins("train", "track")
+
+
+def test_hidden_files_beside_the_code_stay_here(tmp_path: Path) -> None:
+    for name in (".env", "spec.py", ".idea/key.pem", "__pycache__/spec.pyc", "templates/page.html"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(KEY)
+    assert set(wheels._sources(tmp_path)) == {"tagline/spec.py", "tagline/templates/page.html"}
