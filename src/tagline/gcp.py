@@ -102,11 +102,10 @@ def persistent(what: str, ask: Callable[[], Answer]) -> Answer:
     """What is answered; asked again for a while where the network or Google fails, or where somebody else has changed
     what was to be changed."""
     with errors(what):
-        from google.api_core.exceptions import Aborted
         from google.api_core.retry import Retry, if_transient_error
 
         again = Retry(
-            predicate=lambda error: isinstance(error, Aborted) or if_transient_error(error), timeout=PATIENCE_S
+            predicate=lambda error: if_transient_error(error) or _status(error) == "ABORTED", timeout=PATIENCE_S
         )
         answer: Answer = again(ask)()
         return answer
@@ -114,32 +113,37 @@ def persistent(what: str, ask: Callable[[], Answer]) -> Answer:
 
 def found(what: str, get: Callable[[], Answer]) -> Answer | None:
     """What there is; None where there is no such thing."""
-    with errors(what):
-        from google.api_core.exceptions import NotFound
     try:
         return persistent(what, get)
     except PlaceError as error:
-        if isinstance(error.__cause__, NotFound):
+        if _status(error.__cause__) == "NOT_FOUND":
             return None
         raise
 
 
 def ensured(what: str, get: Callable[[], Answer], make: Callable[[], Answer]) -> Answer:
     """What there is; made where there is no such thing, and found where somebody else has just made it."""
-    with errors(what):
-        from google.api_core.exceptions import AlreadyExists
     if (there := found(what, get)) is not None:
         return there
     try:
         return persistent(what, make)
     except PlaceError as error:
-        if isinstance(error.__cause__, AlreadyExists):
+        if _status(error.__cause__) == "ALREADY_EXISTS":
             return persistent(what, get)
         raise
 
 
+def _status(error: BaseException | None) -> str:
+    """The canonical code of one of Google's errors; REST has one exception for some that gRPC tells apart."""
+    if code := getattr(error, "grpc_status_code", None):
+        return str(code.name)
+    with suppress(AttributeError, ValueError, KeyError, TypeError):
+        return str(error.response.json()["error"]["status"])  # type: ignore[union-attr]
+    return ""
+
+
 def message(kind: str, value: Mapping[str, Any]) -> Any:
-    """A message of `google.cloud.aiplatform_v1` from what its REST API takes; fields that it does not have are refused."""
+    """A message of `google.cloud.aiplatform_v1` from what its REST API takes; unknown fields are refused."""
     with errors("Vertex AI"):
         from google.cloud import aiplatform_v1
         from google.protobuf.json_format import ParseDict

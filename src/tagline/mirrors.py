@@ -5,6 +5,7 @@ import re
 import shutil
 import tempfile
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -42,8 +43,9 @@ class MirroredRun(Run):
     def __init__(self, address: str) -> None:
         self._address = address.rstrip("/")
         with storage.disk_errors(Path(tempfile.gettempdir())):
-            self._scratch = tempfile.TemporaryDirectory(prefix=storage.SCRATCH_PREFIX, ignore_cleanup_errors=True)
-            super().__init__(Path(self._scratch.name) / "runs" / self._address.rpartition("/")[2])
+            scratch = Path(tempfile.mkdtemp(prefix=storage.SCRATCH_PREFIX))
+            weakref.finalize(self, shutil.rmtree, scratch, ignore_errors=True)
+            super().__init__(scratch / "runs" / self._address.rpartition("/")[2])
             self.directory.mkdir(parents=True)
         self._there: dict[str, Object] = {}
         """What is in the bucket, as it was last seen or written from here."""

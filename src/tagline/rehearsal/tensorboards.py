@@ -2,7 +2,7 @@
 
 import random
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tagline.rehearsal import filters, models, refusals
@@ -262,7 +262,7 @@ class Tensorboards:
             if not kept.display_name and at != "tensorboard_experiment":
                 raise invalid(f"{at}.display_name", "Required field is not set: display_name.")
             if "display_name" in fields and at in ("tensorboard_run", "tensorboard_time_series"):
-                self._check_unique(kept)
+                _check_unique(kept, self._display_names(name.rpartition("/")[0]))
         return self._keeping.get(name)
 
     def _delete(self, request: Any) -> Any:
@@ -299,20 +299,24 @@ class Tensorboards:
     def _add_all(self, made: Sequence[Any]) -> list[Any]:
         """Resources whose names are chosen: all of them, or none if one is refused."""
         with self._keeping.lock:
-            for number, one in enumerate(made):
-                self._keeping.get(one.name.rsplit("/", 2)[0])
-                if self._keeping.has(one.name) or one.name in {other.name for other in made[:number]}:
+            taken: dict[str, dict[str, str]] = {}
+            names: set[str] = set()
+            for one in made:
+                collection = one.name.rpartition("/")[0]
+                self._keeping.get(collection.rpartition("/")[0])
+                if self._keeping.has(one.name) or one.name in names:
                     raise Problem("ALREADY_EXISTS", f"The resource '{one.name}' already exists.")
-                self._check_unique(one, made[:number])
+                if collection not in taken:
+                    taken[collection] = self._display_names(collection)
+                _check_unique(one, taken[collection])
+                taken[collection][one.display_name] = one.name
+                names.add(one.name)
             return [self._add(one, one.name) for one in made]
 
-    def _check_unique(self, one: Any, others: Sequence[Any] = ()) -> None:
-        """No other has the display name in the same parent."""
-        collection = one.name.rpartition("/")[0]
-        kept = [other for other in self._keeping.all(one.DESCRIPTOR.full_name) if other.name != one.name]
-        for other in (*kept, *others):
-            if other.name.rpartition("/")[0] == collection and other.display_name == one.display_name:
-                raise Problem("ALREADY_EXISTS", f'"{one.display_name}" is the display name of {other.name} already.')
+    def _display_names(self, collection: str) -> dict[str, str]:
+        """Who has which display name."""
+        rows = self._keeping.run("SELECT name FROM resources WHERE collection = ?", (collection,))
+        return {self._keeping.get(name).display_name: name for (name,) in rows}
 
     def _keep_one_default(self, board: Any) -> None:
         """At most one tensorboard of a project and region is the default one: the last that was made so."""
@@ -352,9 +356,12 @@ class Tensorboards:
             "INSERT OR REPLACE INTO points (series, step, content) VALUES (?, ?, ?)",
             [(name, point.step, point.SerializeToString()) for name, point in points],
         )
-        for name in dict.fromkeys(name for name, _ in points):
+        by_series: dict[str, list[Any]] = {}
+        for name, point in points:
+            by_series.setdefault(name, []).append(point)
+        for name, of_series in by_series.items():
             with self._keeping.change(name) as series:
-                for point in (point for of, point in points if of == name):
+                for point in of_series:
                     _extend(series.metadata, point)
 
     def _points(self, series: str) -> list[Any]:
@@ -370,6 +377,13 @@ class Tensorboards:
         return v1.TimeSeriesData(
             tensorboard_time_series_id=series.name.rpartition("/")[2], value_type=series.value_type, values=points
         )
+
+
+def _check_unique(one: Any, taken: Mapping[str, str]) -> None:
+    """No other has the display name in the same parent."""
+    if taken.get(one.display_name, one.name) != one.name:
+        text = f'"{one.display_name}" is the display name of {taken[one.display_name]} already.'
+        raise Problem("ALREADY_EXISTS", text)
 
 
 def _extend(metadata: Any, point: Any) -> None:

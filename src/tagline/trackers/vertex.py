@@ -160,7 +160,7 @@ class VertexExperiments:
         if not (job := os.environ.get("CLOUD_ML_JOB_ID")):
             return {}
         _, project, _, region = self._parent.split("/")
-        page = f"https://console.cloud.google.com/ai/platform/locations/{region}/training/{job}?project={project}"
+        page = f"https://console.cloud.google.com/agent-platform/locations/{region}/training/{job}?project={project}"
         name = f"{self._parent}/customJobs/{job}"
         return {"_custom_jobs": [{"custom_job_resource_name": name, "custom_job_console_uri": page}]}
 
@@ -239,7 +239,8 @@ class VertexExperiments:
         gcp.persistent(WHAT, rewrite)
 
     def _address(self, name: str) -> str:
-        return f"https://{self._boards.api_endpoint}/v1/{name}"
+        region = self._parent.rpartition("/")[2]
+        return f"{gcp.rehearsal() or f'https://{region}-aiplatform.googleapis.com'}/v1/{name}"
 
     def _ask(self, method: Any, **request: Any) -> Any:
         return gcp.persistent(WHAT, _call(method, **request))

@@ -1,0 +1,81 @@
+"""A training image that is really built, and a job of it that really runs as a container; see `make training-image`.
+
+It needs a builder, an engine for containers, and an image to build on, so that it runs only where a variable names that.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tagline import gcp, images
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from rehearsing import ENDED, PARENT, Rehearsal, rehearsing, until
+
+SUPPORT = Path(__file__).parents[2] / "examples" / "support"
+BASE = os.environ.get("TAGLINE_TRAINING_BASE", "")
+"""An image with Python in it whose pip finds the packages, torch for CPUs among them."""
+ENGINE = next((name for name in ("podman", "docker") if shutil.which(name)), "")
+SMALL = (
+    "model.family=encoder", "model.max_tokens=32", "data.fraction=0.2", "training.epochs=1", "training.baseline=false",
+    "training.export=false", "--json",
+)  # fmt: skip
+
+pytestmark = [
+    pytest.mark.skipif(not BASE, reason="TAGLINE_TRAINING_BASE names no image to build on"),
+    pytest.mark.skipif(not ENGINE, reason="there is neither podman nor docker"),
+]
+
+
+@pytest.fixture(scope="module")
+def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rehearsal]:
+    with rehearsing(tmp_path_factory.mktemp("rehearsal")) as running, gcp.entered(running.address):
+        running.http("POST", "/storage/v1/b?project=demo", {"name": "demo-data"})
+        gcp.upload(SUPPORT / "messages.csv", "gs://demo-data/messages.csv")
+        yield running
+
+
+@pytest.fixture(scope="module")
+def image(rehearsal: Rehearsal) -> Iterator[str]:
+    """Built as `tagline train --on rehearsal` builds it where a builder is named."""
+    context = images.training(
+        images.repository_of("demo", "us-central1"), extras=("train", "vertex"), base=BASE, index=""
+    )
+    said: list[str] = []
+    place = {"project": "demo", "region": "us-central1", "bucket": "demo-data"}
+    assert images.deliver(context, **place, builder=ENGINE, say=said.append) == ENGINE
+    assert said == [f"building {context.image} with {ENGINE}"]
+    assert images.deliver(context, **place, builder=ENGINE, say=said.append) == ""  # it is there
+    yield context.image
+    subprocess.run([ENGINE, "rmi", context.image], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_a_job_of_the_image_learns_what_is_learned_here(rehearsal: Rehearsal, image: str, tmp_path: Path) -> None:
+    pool = {
+        "machine_spec": {"machine_type": "n1-standard-4"}, "replica_count": 1,
+        "container_spec": {"image_uri": image, "args": ["train", "gs://demo-data/messages.csv", *SMALL]},
+    }  # fmt: skip
+    jobs = gcp.vertex("JobServiceClient", "us-central1")
+    job = jobs.create_custom_job(
+        parent=PARENT, custom_job={"display_name": "an image", "job_spec": {"worker_pool_specs": [pool]}}
+    )
+    ended = until(lambda: (now := rehearsal.job(job.name))["state"] in ENDED and now, "the job to end", patience_s=600)
+    said = rehearsal.said(job.name)
+    assert ended["state"] == "JOB_STATE_SUCCEEDED", said
+    words = ["train", str(SUPPORT / "messages.csv"), *SMALL, "--runs", str(tmp_path)]
+    here = subprocess.run([sys.executable, "-m", "tagline", *words], check=True, capture_output=True, text=True)
+    print(said, here.stdout)
+
+
+def test_the_image_has_no_root_and_no_xla(image: str) -> None:
+    code = (
+        "import os, torch; print(os.getuid(), os.environ['USE_TORCH_XLA'], torch.version.cuda, os.access('.', os.W_OK))"
+    )
+    asked = [ENGINE, "run", "--rm", "--network=host", "--entrypoint", "python3", image, "-c", code]
+    done = subprocess.run(asked, check=True, capture_output=True, text=True)
+    assert done.stdout.split() == ["10001", "0", "None", "True"]
