@@ -121,7 +121,7 @@ def test_what_would_fail_there_is_said_before_anything_is_submitted(rehearsal: R
     before = len(jobs(rehearsal))
     (rehearsal.directory / "project.json").write_text(json.dumps({
         "quotas": {"custom_model_training_nvidia_t4_gpus": {"us-central1": 0}},
-        "missing_permissions": ["aiplatform.customJobs.create"], "disabled": ["artifactregistry.googleapis.com"],
+        "denied_permissions": ["aiplatform.customJobs.create"], "disabled_services": ["artifactregistry.googleapis.com"],
     }))  # fmt: skip
     data = SUPPORT / "messages.csv"
     ran = command("train", data, "model.family=linear", "--on", "rehearsal")

@@ -95,8 +95,9 @@ class VertexExperiments:
             self.record([Point(last_step(run), time.time(), figures)])
             of_labels_last = sorted(figures.items(), key=lambda item: item[0].count("/"))
             known["_metrics"] = _fitting({k: v for k, v in of_labels_last if math.isfinite(v)}, room=FIGURES_ROOM)
-            self._attach("report", "system.Artifact", _uri(run.directory / "report.json"))
-            self._attach("bundle", "system.Model", _uri(run.bundle))
+            bundle = run.bundle_address
+            self._attach("report", "system.Artifact", _uri(f"{bundle.rpartition('/')[0]}/report.json"))
+            self._attach("bundle", "system.Model", _uri(bundle))
         self._note(self._context, known)
 
     def _experiment(self) -> Any:
@@ -289,5 +290,5 @@ def _moment(seconds: float) -> dict[str, int]:
     return {"seconds": whole, "nanos": int(1e9 * (seconds - whole))}
 
 
-def _uri(path: Path) -> str:
-    return path.absolute().as_uri()
+def _uri(address: str) -> str:
+    return address if address.startswith(gcp.SCHEME) else Path(address).as_uri()
