@@ -20,7 +20,7 @@ LONGEST_LINE = 65536
 
 
 def marked(mark: str) -> set[int]:
-    """Every process that carries a mark, or one that begins with it, and what it has started; none without /proc."""
+    """Every process that carries a mark, or one that begins with it; none where the system has no /proc."""
     line, brand_of = f"{MARK}={mark}".encode(), _brand(mark)
     found = set()
     for place in PROC.glob("[0-9]*"):
@@ -29,22 +29,6 @@ def marked(mark: str) -> set[int]:
                 each.startswith(line) for each in (place / "environ").read_bytes().split(b"\0")
             ):
                 found.add(int(place.name))
-    return found | _below(found) if found else found
-
-
-def _below(pids: set[int]) -> set[int]:
-    """All that these have started, whatever became of the mark: what a container holds does not inherit it."""
-    children: dict[int, set[int]] = {}
-    for path in PROC.glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            state, parent = path.read_text(errors="replace").rpartition(")")[2].split()[:2]
-            if state not in ("Z", "X"):
-                children.setdefault(int(parent), set()).add(int(path.parent.name))
-    found: set[int] = set()
-    new = pids
-    while new:
-        new = {child for pid in new for child in children.get(pid, ())} - found
-        found |= new
     return found
 
 
@@ -103,16 +87,14 @@ def tell(pid: int, number: int) -> None:
 
 def end(pids: Collection[int], mark: str) -> None:
     """End processes, their groups, and all that carries the mark, at once; returns when none is left."""
-    left = marked(mark) - {os.getpid()}  # what they have started is not known any more when they are gone
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
     until = time.monotonic() + 10
-    while left:
+    while left := marked(mark) - {os.getpid()}:
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         if time.monotonic() > until:
             raise TimeoutError(f"processes {sorted(left)} do not end")
         time.sleep(0.005)
-        left = marked(mark) - {os.getpid()}

@@ -141,6 +141,7 @@ class Building:
             words, cwd=where, env={**os.environ, **own, MARK: self._mark}, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
+        processes.brand(process.pid, self._mark)  # which is what a container inherits
         assert process.stdout is not None
         watching = threading.Thread(target=self._watch, args=(process, until), daemon=True)
         watching.start()
