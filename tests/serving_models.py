@@ -38,11 +38,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 return self.answer(200, b"[1]")
             if one.get("wait"):
                 time.sleep(one["wait"])
+            while "until" in one and not os.path.exists(one["until"]):
+                time.sleep(0.02)
             found.append({"text": one.get("text"), **about})
         self.answer(200, {"predictions": found})
     def log_message(self, *_):
         pass
 print("serving", flush=True)
+http.server.ThreadingHTTPServer.request_queue_size = 200
 http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["AIP_HTTP_PORT"])), Handler).serve_forever()
 """
 

@@ -145,7 +145,7 @@ def _status(error: BaseException | None) -> str:
 
 
 def message(kind: str, value: Mapping[str, Any]) -> Any:
-    """A message of `google.cloud.aiplatform_v1` from what its REST API takes; fields that it does not have are refused."""
+    """A message of `google.cloud.aiplatform_v1` from what its REST API takes; unknown fields are refused."""
     with errors("Vertex AI"):
         from google.cloud import aiplatform_v1
         from google.protobuf.json_format import ParseDict

@@ -5,7 +5,7 @@ from datetime import date
 from functools import partial
 from typing import Any
 
-from tagline import custom_jobs, gcp, machines, packages, prebuilt, prices, training, wheels
+from tagline import custom_jobs, gcp, machines, packages, prebuilt, prices, registry, training, wheels
 from tagline.checks import SEVERITIES, Finding, Severity
 from tagline.errors import PlaceError
 from tagline.prices import Price
@@ -134,7 +134,14 @@ def _where(spec: Spec, _price: Price, _today: date) -> Iterator[Finding]:
         yield _finding("bucket", "error", "vertex.bucket: needed, for data and run", "vertex.bucket=NAME")
 
 
-TABLES = (_where, _machine, _workers, _image, _money, _secrets)
+def _device(spec: Spec, _price: Price, _today: date) -> Iterator[Finding]:
+    family: str = spec.model.family  # type: ignore[attr-defined]
+    if spec.vertex.accelerators and not registry.find("models", family).uses_device:
+        told = f"family {family} makes no use of {spec.vertex.accelerator}, which costs all the same"
+        yield _finding("device", "warning", told, "vertex.accelerators=0")
+
+
+TABLES = (_where, _machine, _device, _workers, _image, _money, _secrets)
 
 
 def _apis(spec: Spec, project: str) -> Iterator[Finding]:
@@ -223,16 +230,23 @@ def _regional(metric: dict[str, Any], region: str) -> int | None:
     buckets = [each for limit in metric.get("consumerQuotaLimits", ()) for each in limit.get("quotaBuckets", ())]
     own = [each for each in buckets if each.get("dimensions", {}).get("region") == region]
     everywhere = [each for each in buckets if not each.get("dimensions")]
-    found = [int(each["effectiveLimit"]) for each in own or everywhere if "effectiveLimit" in each]
+    found = [int(each.get("effectiveLimit", 0)) for each in own or everywhere]  # Google's JSON leaves out a 0
     return min(found) if found else None
 
 
 def _installable(spec: Spec) -> Iterator[Finding]:
     """Whether what would be installed there goes together, which pip knows."""
-    if spec.vertex.image and not prebuilt.is_prebuilt(spec.vertex.image):
+    own = spec.vertex.image and not prebuilt.is_prebuilt(spec.vertex.image)
+    if own or gcp.rehearsal():  # where this machine's packages stand behind the job's
         return
     family: str = spec.model.family  # type: ignore[attr-defined]
     extras = wheels.needed(family=family, trackers=spec.tracking.to)
-    answer = packages.resolved(wheels.pins(*extras))
-    if answer.warning:
-        yield _finding("packages", "note", answer.warning, "it is found out when the image is built")
+    for told in packages.left_out(family=family, trackers=spec.tracking.to):
+        yield _finding("plug-in", "error", told, "vertex.image=IMAGE")
+    try:
+        answer = packages.resolved(wheels.pins(*extras))
+    except PlaceError as error:
+        yield _finding("packages", "error", error.message, error.hint)
+    else:
+        if answer.warning:
+            yield _finding("packages", "note", answer.warning, "it is found out when the image is built")

@@ -33,7 +33,8 @@ def staged(spec: Spec, bucket: str) -> tuple[Spec, tuple[Upload, ...]]:
     An address holds the content's hash, so that the same content is taken there once.
     """
     moving = _Moving(folder(bucket))
-    data = {split: moving.files(spec.data.addresses(split)) for split in SPLITS if spec.data.addresses(split)}
+    found = {split: moving.files(spec.data.addresses(split)) for split in SPLITS if spec.data.addresses(split)}
+    data = {str(split): each[0] if len(each) == 1 else each for split, each in found.items()}
     model: dict[str, str | tuple[str, ...]] = {}
     for key in FILES:
         given = getattr(spec.model, key, "")
@@ -46,7 +47,7 @@ def staged(spec: Spec, bucket: str) -> tuple[Spec, tuple[Upload, ...]]:
         elif given and "://" not in given and Path(given).expanduser().is_dir():
             model[key] = moving.file(given, "pretrained")
     changed = spec.model_copy(update={
-        "data": spec.data.model_copy(update={split: each[0] if len(each) == 1 else each for split, each in data.items()}),
+        "data": spec.data.model_copy(update=data),
         "model": spec.model.model_copy(update=model),
     })  # fmt: skip
     return changed, tuple(moving.uploads.values())

@@ -9,6 +9,7 @@ import zipfile
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -19,6 +20,7 @@ from tagline.errors import PlaceError
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
     from packaging.specifiers import SpecifierSet
+    from packaging.version import Version
 
 NAME = "tagline"
 SERVING = {"sys_platform": "linux", "platform_system": "Linux", "platform_machine": "x86_64", "os_name": "posix"}
@@ -96,12 +98,10 @@ def asked(name: str) -> "SpecifierSet":
 
 def pins(*extras: str, of: str = NAME) -> list[str]:
     """`name==version` of everything that Tagline with these extras, or another package, needs there, as it is here."""
-    from packaging.requirements import Requirement
     from packaging.utils import canonicalize_name
-    from packaging.version import Version
 
     distribution()
-    found: dict[str, Version] = {}
+    found: dict[str, str] = {}
     seen: set[tuple[str, str]] = set()
     waiting = [(of, extra) for extra in ("", *extras)]
     while waiting:
@@ -110,27 +110,43 @@ def pins(*extras: str, of: str = NAME) -> list[str]:
             continue
         seen.add(asked)
         name, extra = asked
-        try:
-            found[name] = Version(metadata.version(name))
-        except metadata.PackageNotFoundError:  # needed there and not here: pip finds the version
+        here = _installed(name)
+        if here is None:  # needed there and not here: pip finds the version
             continue
-        for need in map(Requirement, metadata.requires(name) or ()):
+        found[name] = here.version.public
+        for need in here.needs:
             if need.marker is None or need.marker.evaluate({**SERVING, "extra": extra}):
                 needed = canonicalize_name(need.name)
-                _check_fit(need, by=name)
+                _check_fit(need, _installed(needed), by=name)
                 waiting += [(needed, each) for each in ("", *need.extras)]
-    return [f"{name}=={version.public}" for name, version in sorted(found.items()) if name != NAME]
+    return [f"{name}=={version}" for name, version in sorted(found.items()) if name != NAME]
 
 
-def _check_fit(need: "Requirement", *, by: str) -> None:
-    """What does not fit together here would not be installed elsewhere."""
+@dataclass(frozen=True)
+class _Installed:
+    """A package as it is here."""
+
+    version: "Version"
+    needs: "tuple[Requirement, ...]"
+
+
+@cache
+def _installed(name: str) -> _Installed | None:
+    from packaging.requirements import Requirement
+    from packaging.version import Version
+
     try:
-        version = metadata.version(need.name)
+        found = metadata.distribution(name)
     except metadata.PackageNotFoundError:
-        return
-    if need.name != NAME and not need.specifier.contains(version, prereleases=True):
+        return None
+    return _Installed(Version(found.version), tuple(map(Requirement, found.requires or ())))
+
+
+def _check_fit(need: "Requirement", here: _Installed | None, *, by: str) -> None:
+    """What does not fit together here would not be installed elsewhere."""
+    if here and need.name != NAME and not need.specifier.contains(here.version, prereleases=True):
         hint = f'pip install "{need.name}{need.specifier}"'
-        raise PlaceError(f"{need.name} {version} is installed here, and {by} needs {need.specifier}", hint=hint)
+        raise PlaceError(f"{need.name} {here.version} is installed here, and {by} needs {need.specifier}", hint=hint)
 
 
 def archive(files: Mapping[str, bytes | Path], target: IO[bytes]) -> None:

@@ -98,7 +98,8 @@ def test_pages_and_filters(rehearsal: Rehearsal) -> None:
     )
     assert [job["displayName"] for job in found[1]["customJobs"]] == ["page 3"]
     assert rehearsal.http("GET", path + "?filter=state=")[0] == 400
-    assert rehearsal.http("GET", path + "?pageToken=nonsense")[1]["error"]["status"] == "INVALID_ARGUMENT"
+    for token in ("nonsense", "%C2%B2", "9" * 30, "-1"):
+        assert rehearsal.http("GET", f"{path}?pageToken={token}")[1]["error"]["status"] == "INVALID_ARGUMENT"
     assert rehearsal.http("GET", path + "?pageSize=-1")[0] == 400
     assert rehearsal.http("GET", "/v1/projects/other/locations/us-central1/customJobs") == (200, {})
 

@@ -21,11 +21,13 @@ SMALL = (
     "training.baseline=false", "training.export=false",
 )  # fmt: skip
 CHANGES = frozenset({"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir"})
+SENDS = "http.client.send"
+"""To Cloud Storage, where a run is there."""
 _nursery = multiprocessing.get_context("forkserver")
 _nursery.set_forkserver_preload([
-    "peft", "pyarrow.csv", "sklearn.metrics", "tagline.cli", "tagline.models.encoder", "tagline.models.loop",
-    "tagline.models.networks", "tagline.models.pretrained", "tagline.training", "torch.distributed",
-    "transformers.models.bert.modeling_bert",
+    "google.cloud.storage", "peft", "pyarrow.csv", "sklearn.metrics", "tagline.cli", "tagline.models.encoder",
+    "tagline.models.loop", "tagline.models.networks", "tagline.models.pretrained", "tagline.training",
+    "torch.distributed", "transformers.models.bert.modeling_bert",
 ])  # fmt: skip
 
 
@@ -71,7 +73,7 @@ class Attempt:
 def start(
     *arguments: str | Path, cwd: Path, environment: Mapping[str, str] | None = None, dies_at: int = 0, sends: int = 0
 ) -> Attempt:  # fmt: skip
-    """Run `tagline ARGUMENTS...`; with `dies_at`, until the run's directory is touched for so many times."""
+    """Run `tagline ARGUMENTS...`; with `dies_at`, until the run is touched for so many times."""
     cwd.mkdir(exist_ok=True)
     process = _nursery.Process(
         target=_live, args=([*map(str, arguments)], cwd, dict(environment or {}), dies_at, sends), daemon=True
@@ -82,11 +84,13 @@ def start(
     return Attempt(process, cwd)
 
 
-def start_workers(*arguments: str | Path, cwd: Path, dies_at: int = 0) -> list[Attempt]:
+def start_workers(
+    *arguments: str | Path, cwd: Path, environment: Mapping[str, str] | None = None, dies_at: int = 0
+) -> list[Attempt]:  # fmt: skip
     """Run the same command in two workers, as torchrun would have started them; the main one may die."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    told = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    told = {**(environment or {}), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     main = start(*arguments, cwd=cwd, environment=told | {"RANK": "0", "LOCAL_RANK": "0"}, dies_at=dies_at)
     return [main, start(*arguments, cwd=cwd, environment=told | {"RANK": "1", "LOCAL_RANK": "1"})]
 
@@ -107,7 +111,7 @@ def _live(arguments: Sequence[str], cwd: Path, environment: Mapping[str, str], d
 
     def count(event: str, details: Any) -> None:
         nonlocal touched
-        if event in CHANGES and "runs/" in str(details[0]):
+        if (event in CHANGES and "runs/" in str(details[0])) or event == SENDS:
             touched += 1
             if touched == dies_at:
                 os.kill(os.getpid(), sends or signal.SIGKILL)
@@ -121,7 +125,7 @@ def _live(arguments: Sequence[str], cwd: Path, environment: Mapping[str, str], d
 
 
 def touched(attempt: Attempt) -> int:
-    """How many times a command that has ended opened, made, renamed or removed something of its run."""
+    """How many times a command that has ended opened, made, renamed, removed or sent something of its run."""
     return int(attempt.cwd.joinpath(f"{attempt.process.name}.touched").read_text())
 
 

@@ -273,7 +273,8 @@ def test_logs_over_grpc_are_followed_as_they_come(rehearsal: Rehearsal) -> None:
     "body",
     [
         {"filter": "severity="}, {"resourceNames": []}, {"orderBy": "severity"}, {"pageToken": "nonsense"},
-        {"pageSize": -1}, {"filter": "severity>=LOUD"}, {"nonsense": 1},
+        {"pageSize": -1}, {"filter": "severity>=LOUD"}, {"nonsense": 1}, {"pageToken": "WyIiLCAxZTk5OV0="},
+        {"pageToken": "WyIiLCA5OTk5OTk5OTk5OTk5OTk5OTk5OTldAA=="}, {"pageToken": "WyIiLCAtMV0="},
     ],
 )  # fmt: skip
 def test_a_list_of_entries_that_is_refused(rehearsal: Rehearsal, body: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -207,6 +208,22 @@ def test_what_a_prediction_may_be(rehearsal: Rehearsal, served: str) -> None:
     empty = endpoint(rehearsal)
     status, answer = predicted(rehearsal, empty, {})
     assert (status, answer["error"]["status"]) == (400, "FAILED_PRECONDITION")
+
+
+def test_slow_predictions_keep_nobody_else_waiting(rehearsal: Rehearsal, served: str, tmp_path: Path) -> None:
+    over_grpc = rehearsal.client("PredictionServiceClient", "grpc")
+    wish = [{"until": str(tmp_path / "answer")}]
+    with ThreadPoolExecutor(140) as asking:
+        asked = [asking.submit(predicted, rehearsal, served, *wish) for _ in range(70)]
+        asked += [asking.submit(over_grpc.predict, endpoint=served, instances=wish) for _ in range(70)]
+        try:
+            assert rehearsal.http("GET", f"/v1/{served}")[0] == 200
+            assert rehearsal.client("EndpointServiceClient", "grpc").get_endpoint(name=served).name == served
+            assert not any(answer.done() for answer in asked)
+        finally:
+            (tmp_path / "answer").touch()
+        assert {answer.result()[0] for answer in asked[:70]} == {200}
+        assert {len(answer.result().predictions) for answer in asked[70:]} == {1}
 
 
 def test_a_server_that_dies_is_started_again(rehearsal: Rehearsal, served: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from rehearsing import IMAGE, PARENT, Rehearsal, custom_job, pool, python, rehearsing, until
+from tagline.rehearsal import processes
 
 MEET = """
 import json, os, socket
@@ -280,10 +281,20 @@ for _ in range(3):
         if os.fork() == 0:
             time.sleep(600)
         os._exit(0)
-print("done")
+said, saying = os.pipe()
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.write(saying, str(os.getpid()).encode())
+        os.execve("/bin/sleep", ["sleep", "600"], {})
+    os._exit(0)
+print("bare", os.read(said, 100).decode())
 """
-    assert rehearsal.run(custom_job(python(code)))["state"] == "JOB_STATE_SUCCEEDED"
+    job = rehearsal.run(custom_job(python(code)))
+    assert job["state"] == "JOB_STATE_SUCCEEDED"
     assert rehearsal.processes() == set()
+    (bare,) = (int(line.split()[1]) for line in rehearsal.said(job["name"]) if line.startswith("bare"))
+    assert processes.started(bare) == "", "without its environment, too"
 
 
 def test_an_image_that_cannot_run_here_is_refused_or_fails(rehearsal: Rehearsal) -> None:
@@ -355,25 +366,34 @@ def test_a_queued_job_can_be_cancelled(tmp_path: Path) -> None:
 def test_killed_and_started_again(tmp_path: Path) -> None:
     """SIGKILL while jobs run: nothing is corrupt, the jobs have failed with the reason, orphans are ended."""
     hides = "import os, time\nif os.fork() == 0: os.setsid()\nos.write(1, b'up' + bytes([10]))\ntime.sleep(600)"
+    bare = "import os\nos.setsid() if os.fork() == 0 else None\nprint(os.getpid(), flush=True)\n"
+    bare += "os.execve('/bin/sleep', ['sleep', '600'], {})"
     with rehearsing(tmp_path / "here", "--at-once", "2") as rehearsal:
         ended = rehearsal.run(custom_job(python("print('before')")))["name"]
-        running = [rehearsal.submit(custom_job(python(hides), python(hides, replicas=2))) for _ in range(2)]
+        pools = python(hides), python(hides, replicas=2), python(bare)
+        running = [rehearsal.submit(custom_job(*pools)) for _ in range(2)]
         queued = rehearsal.submit(custom_job(python("print('after')")))
         for name in running:
             for task in ("workerpool0-0", "workerpool1-0", "workerpool1-1"):
                 until(lambda: rehearsal.said(name, task).count("up") == 2, "its processes to be up")  # noqa: B023
+            until(lambda: len(rehearsal.said(name, "workerpool2-0")) == 3, "those without an environment")  # noqa: B023
+        without = [int(line) for name in running for line in rehearsal.said(name, "workerpool2-0") if line.isdigit()]
         rehearsal.kill()
         assert len(rehearsal.processes()) >= 12
+        assert all(map(processes.started, without))
+        assert list((tmp_path / "here" / "jobs").glob("*/workerpool0-0/")), "homes of its replicas"
     with rehearsing(tmp_path / "here", "--at-once", "2") as again:
         assert again.processes() == set() or again.job(queued)["state"] in ("JOB_STATE_PENDING", "JOB_STATE_RUNNING")
         for name in running:
             job = again.job(name)
             assert job["state"] == "JOB_STATE_FAILED"
             assert job["error"]["message"] == "The rehearsal was ended while the job was running."
+        assert not any(map(processes.started, without))
         assert again.wait(queued)["state"] == "JOB_STATE_SUCCEEDED"
+        assert not list((tmp_path / "here" / "jobs").glob("*/*/")), "of a job that has ended only logs are left"
         assert again.job(ended)["state"] == "JOB_STATE_SUCCEEDED"
         assert again.said(ended)[-1] == "before"
-        assert again.http("GET", "/-/status")[1]["ended_at_start"] >= 12
+        assert again.http("GET", "/-/status")[1]["ended_at_start"] >= 16
         assert again.processes() == set()
 
 

@@ -5,10 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tagline.cli import places
 from tagline.cli.options import Debug, Json, Overrides, Source
 
 if TYPE_CHECKING:
+    from tagline.checks import Finding
     from tagline.dataset import Dataset
+    from tagline.prices import Price
     from tagline.spec import Data, Spec
 
 
@@ -19,10 +22,11 @@ def check(
         bool,
         typer.Option("--label-errors", help="Train five models to find labels that look wrong."),
     ] = False,
+    on: places.On = places.LOCAL,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Say all that is wrong with spec and data before anything is spent. Exit code 1 if it cannot be trained on."""
+    """Say all that is wrong with spec, data and place before anything is spent. Exit code 1 if it cannot be trained."""
     from tagline import checks, console, dataset, gates, metrics, report
     from tagline.columns import resolve
     from tagline.errors import DataError
@@ -39,6 +43,9 @@ def check(
     metrics.check_monitor(resolved.spec.training.monitor, data.task)
     gates.check_names(resolved.spec.gates, task=data.task, labels=data.labels)
     findings = checks.examine(data)
+    places.check(on)
+    price, there = _examined(resolved.spec, data, on=on) if on != places.LOCAL else (None, [])
+    findings += there
     sizes = {name: len(split) for name, split in data.splits.items()}
     failed = any(finding.severity == "error" for finding in findings)
     suspects = _suspects(resolved.spec, data) if label_errors and not failed else []
@@ -47,7 +54,7 @@ def check(
             "ok": not failed, "task": data.task, "labels": list(data.labels), "splits": sizes,
             "guesses": list(resolved.guesses), **report.described(data),
             "findings": [_as_dict(finding) for finding in findings],
-            **({"label_errors": suspects} if label_errors else {}),
+            **({"label_errors": suspects} if label_errors else {}), **({"price": price.to_dict()} if price else {}),
         })  # fmt: skip
     else:
         console.show_findings(findings, with_rows=True)
@@ -57,9 +64,22 @@ def check(
             console.out(f"{source_file.name}: {source_file.format}, {source_file.encoding.name}")
         shown = ", ".join(f"{rows:,} {name}" for name, rows in sizes.items())
         console.out(f"{len(data):,} rows, task {data.task}, {len(data.labels)} labels; {shown}")
+        if price:
+            console.out(f"price: {price.sentence()}")
         console.out("this cannot be trained on" if failed else "ready to train")
     if failed:
         raise typer.Exit(1)
+
+
+def _examined(spec: "Spec", data: "Dataset", *, on: str) -> "tuple[Price, list[Finding]]":
+    """What a training in a place would cost, and all that is wrong with the place."""
+    from tagline import prices
+    from tagline.cli import launching
+
+    with places.entered(on):
+        rows = len(data.splits["train"])
+        job = launching.planned(spec, name="NAME", on=on, rows=rows, is_for_real=True)
+        return prices.price_of(job.spec, training_rows=rows), launching.examined(job)
 
 
 def _suspects(spec: "Spec", data: "Dataset") -> list[dict[str, Any]]:

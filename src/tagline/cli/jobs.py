@@ -142,8 +142,8 @@ def _from_here(runs: str) -> list[dict[str, Any]]:
             with places.of(record):
                 state = record.launcher().state(record.handle)
                 told = {"state": state.name, "message": state.message}
-        except TaglineError as error:  # the others are listed all the same
-            told = {"state": "unknown", "message": error.message}
+        except TaglineError as error:  # what is here tells how far it had come; the others are listed all the same
+            told = {"state": run.state().name, "message": error.message}
         found.append({"run": run.name, "place": record.place, "job": record.handle, **told})
     return found
 

@@ -59,8 +59,11 @@ def resolved(source: str, overrides: "Sequence[str]") -> "Resolved":
     return columns.resolve(source, overrides)
 
 
-def launch(found: "Resolved | Run", *, on: str, runs: str, detach: bool, yes: bool, as_json: bool) -> None:
-    """Take a training to a place and, unless it is to be left there, stay with it to the end. The place is entered."""
+def launch(
+    found: "Resolved | Run", *, on: str, runs: str, detach: bool, yes: bool, as_json: bool, stays: bool
+) -> None:  # fmt: skip
+    """Take a training to a place and, unless it is to be left there, stay with it to the end. The place is entered;
+    `stays` says whether it outlives this command."""
     from tagline import console, jobs
 
     job = _job_of(found, on=on, is_for_real=True)
@@ -74,7 +77,7 @@ def launch(found: "Resolved | Run", *, on: str, runs: str, detach: bool, yes: bo
         if detach:
             _leave(record, run, as_json=as_json)
             return
-        failure = _followed(record, launcher, run)
+        failure = _followed(record, launcher, run, stays=stays)
         other = jobs.elsewhere(job) if failure and failure.cause in jobs.NO_ROOM else None
         if failure and other is None:
             _fail(failure)
@@ -90,7 +93,7 @@ def stay(record: "Record", launcher: "Launcher", runs: str) -> None:
     """Come back to a job, and stay with it to the end."""
     from tagline import mirrors
 
-    if failure := _followed(record, launcher, mirrors.find_run(record.run, runs)):
+    if failure := _followed(record, launcher, mirrors.find_run(record.run, runs), stays=True):
         _fail(failure)
     _come_home(record, runs, as_json=False)
 
@@ -219,7 +222,7 @@ def _leave(record: "Record", run: "Run", *, as_json: bool) -> None:
     console.out(f"stop     tagline jobs cancel {run.name}")
 
 
-def _followed(record: "Record", launcher: "Launcher", run: "Run") -> "Failure | None":
+def _followed(record: "Record", launcher: "Launcher", run: "Run", *, stays: bool) -> "Failure | None":
     """Stay with a job to its end; returns why it failed. Ctrl-C leaves it to itself."""
     from tagline import console, jobs
     from tagline.errors import Interrupted, RunError
@@ -230,6 +233,8 @@ def _followed(record: "Record", launcher: "Launcher", run: "Run") -> "Failure | 
             for event in watch.events():
                 log.show(event)
     except KeyboardInterrupt as asked:
+        if not stays:
+            raise Interrupted("the rehearsal of this command ends with it", signal_number=2) from asked
         hint = f"come back: tagline jobs logs {run.name} --follow; stop it: tagline jobs cancel {run.name}"
         raise Interrupted("the job goes on without you", signal_number=2, hint=hint) from asked
     if watch.state.name == "failed":

@@ -29,11 +29,13 @@ def check(place: str) -> None:
 
 
 @contextmanager
-def entered(place: str, *, stays: bool = False) -> Iterator[None]:
-    """Let Google be who it is in this place. A rehearsal that does not run yet is played until the command ends;
-    one that has to stay must run already."""
+def entered(place: str, *, stays: bool = False) -> Iterator[bool]:
+    """Let Google be who it is in this place; yields whether jobs there outlive the command.
+
+    A rehearsal that does not run yet is played until the command ends; one that has to stay must run already.
+    """
     if place != REHEARSAL:
-        yield
+        yield True
         return
     from tagline import console, gcp
     from tagline.errors import PlaceError, SpecError
@@ -41,7 +43,7 @@ def entered(place: str, *, stays: bool = False) -> Iterator[None]:
 
     requirements.check_installed()
     if gcp.rehearsal():
-        yield
+        yield True
         return
     try:
         facts = finding.find(Path("rehearsal"))
@@ -51,7 +53,7 @@ def entered(place: str, *, stays: bool = False) -> Iterator[None]:
             raise SpecError("no rehearsal runs here that could go on after this command", hint=hint) from error
     else:
         with gcp.entered(facts.address, facts.token):
-            yield
+            yield True
         return
     with tempfile.TemporaryDirectory(prefix=".tagline-rehearsal-") as directory:
         console.say("starting a rehearsal for this command")
@@ -59,7 +61,7 @@ def entered(place: str, *, stays: bool = False) -> Iterator[None]:
         facts = finding.start_detached(Path(directory), arguments)
         try:
             with gcp.entered(facts.address, facts.token):
-                yield
+                yield False
         finally:
             finding.stop(Path(directory))
 
@@ -68,9 +70,18 @@ def entered(place: str, *, stays: bool = False) -> Iterator[None]:
 def of(record: "Record") -> Iterator[None]:
     """The place where a job runs."""
     from tagline import gcp
+    from tagline.errors import PlaceError
+    from tagline.rehearsal import finding
 
-    if record.rehearsal and not gcp.rehearsal():
-        with gcp.entered(record.rehearsal):
-            yield
-    else:
+    if not record.rehearsal or gcp.rehearsal() == record.rehearsal:
+        yield
+        return
+    try:
+        facts = finding.find(Path("rehearsal"))
+    except PlaceError:
+        facts = None
+    if facts is None or facts.address != record.rehearsal:
+        hint = "a run that has ended is here all the same: tagline runs list"
+        raise PlaceError(f"the rehearsal at {record.rehearsal} does not run any more", hint=hint)
+    with gcp.entered(facts.address, facts.token):
         yield

@@ -96,9 +96,9 @@ def _elsewhere(
         found = find_run(resume, runs) if resume is not None else launching.resolved(str(source), overrides)
         launching.show_plan(found, on=on, as_json=as_json)
         return
-    with places.entered(on, stays=detach):
+    with places.entered(on, stays=detach) as stays:
         found = find_run(resume, runs) if resume is not None else resolve(str(source), overrides)
-        launching.launch(found, on=on, runs=runs, detach=detach, yes=yes, as_json=as_json)
+        launching.launch(found, on=on, runs=runs, detach=detach, yes=yes, as_json=as_json, stays=stays)
 
 
 def _work(found: "Run | Resolved", *, runs: str, with_curve: bool, as_json: bool) -> None:

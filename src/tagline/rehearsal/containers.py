@@ -71,6 +71,26 @@ def has_image(image: str) -> bool:
     return bool(engine()) and _works([engine(), "image", "inspect", image])
 
 
+def is_ours(image: str) -> bool:
+    """Whether an image is one of Tagline's, whose program is installed here: its path's last part says so."""
+    return image.rpartition("/")[2].startswith("tagline-")
+
+
+def is_idle(image: str) -> bool:
+    """Whether an image is Google's reduction server: without GPUs there is nothing to add up, and it only waits."""
+    return "/vertex-ai-restricted/training/reductionserver" in image
+
+
+def can_play(image: str) -> bool:
+    """Whether a program of this image can run here at all."""
+    return is_ours(image) or is_idle(image) or bool(engine())
+
+
+def are_made_of(image: str) -> bool:
+    """Whether programs of an image run as containers: where it is on this machine, or is not one of ours."""
+    return has_image(image) or not (is_ours(image) or is_idle(image))
+
+
 def command(
     image: str, name: str, *, entrypoint: Sequence[str], arguments: Sequence[str], environment: Mapping[str, str],
     buckets: Path,

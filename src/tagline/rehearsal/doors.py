@@ -7,9 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+import anyio.to_thread
 import grpc
 from starlette.applications import Starlette
-from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
+from starlette.concurrency import iterate_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
@@ -29,7 +30,8 @@ from tagline.rehearsal.stage import Stage, report_bug
 if TYPE_CHECKING:
     from tagline.rehearsal.metadata_server import MetadataServer
 
-THREADS = 64
+THREADS = 512
+"""Requests that are answered at once, at each door: a prediction holds its thread as long as the model takes."""
 LARGEST_MESSAGE = 64 * 2**20
 RPC_PATHS = re.compile(r"/(v1|v1beta1|v2|ui)/")
 STORAGE_PATHS = ("/storage", "/upload/storage", "/download/storage", "/batch/storage", "/resumable/upload/storage")
@@ -83,6 +85,7 @@ class HttpDoor:
     def __init__(self, doors: Doors) -> None:
         self._doors = doors
         self._routes = transcoding.Routes(doors.methods.values())
+        self._threads = anyio.CapacityLimiter(THREADS)
 
     async def answer(self, request: Request) -> Response:
         """The answer to one request."""
@@ -111,7 +114,7 @@ class HttpDoor:
             return StreamingResponse(
                 self._parts(handler(message, lambda: True), numbers), media_type="application/json"
             )
-        return _as_http(await run_in_threadpool(handler, message), numbers)
+        return _as_http(await anyio.to_thread.run_sync(handler, message, limiter=self._threads), numbers)
 
     async def _parts(self, messages: Iterator[Any], numbers: bool) -> AsyncIterator[bytes]:
         """A stream as Google's HTTP APIs write it: a JSON list whose items come one after another."""

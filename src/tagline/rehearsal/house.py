@@ -46,7 +46,7 @@ class _Evening:
         from tagline.rehearsal.metadata_server import MetadataServer
         from tagline.rehearsal.neighbours.door import Neighbours
         from tagline.rehearsal.page import Page
-        from tagline.rehearsal.replicas import end_leftovers
+        from tagline.rehearsal.programs import end_leftovers
         from tagline.rehearsal.stage import Stage
         from tagline.rehearsal.storage_calls import AdmittedStorage
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from tagline.rehearsal import quotas, refusals
+from tagline.rehearsal import containers, quotas, refusals
 from tagline.rehearsal.messages import protobuf, v1
 from tagline.rehearsal.operations import new_id
 from tagline.rehearsal.performances import Ending, Performance
 from tagline.rehearsal.problems import Problem, not_found
-from tagline.rehearsal.replicas import Job, can_play
+from tagline.rehearsal.replicas import Job
 from tagline.rehearsal.stage import report_bug
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def check_runnable(spec: Any, at: str) -> None:
     """Refuse a job whose images cannot run on this machine."""
     for number, pool in enumerate(spec.worker_pool_specs):
         image = pool.container_spec.image_uri
-        if pool.WhichOneof("task") == "container_spec" and not can_play(image):
+        if pool.WhichOneof("task") == "container_spec" and not containers.can_play(image):
             raise Problem(
                 "FAILED_PRECONDITION",
                 f"{image} cannot run here: neither podman nor docker works on this machine, and only images "

@@ -190,6 +190,6 @@ class Keeping:
 def _number(token: str) -> int:
     if not token:
         return 2**62
-    if not token.isdigit():
+    if not token.isascii() or not token.isdigit() or len(token) > 18:  # digits of a number that sqlite can hold
         raise invalid("page_token", "The page token is invalid.")
     return int(token)

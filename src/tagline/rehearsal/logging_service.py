@@ -1,7 +1,6 @@
 """Cloud Logging: entries written, listed and followed."""
 
 import base64
-import binascii
 import json
 import queue
 import re
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tagline.rehearsal import filters
 from tagline.rehearsal.messages import as_dict, fill, logging, protobuf
 from tagline.rehearsal.methods import Rule
-from tagline.rehearsal.problems import Problem, invalid, not_found
+from tagline.rehearsal.problems import invalid, not_found
 
 if TYPE_CHECKING:
     from tagline.rehearsal.stage import Stage
@@ -141,6 +140,9 @@ def _place(token: str) -> tuple[str, int] | None:
         return None
     try:
         moment, number = json.loads(base64.urlsafe_b64decode(token))
-        return str(moment), int(number)
-    except (ValueError, TypeError, binascii.Error) as error:
-        raise Problem("INVALID_ARGUMENT", "The page token is invalid.", "page_token") from error
+        place = str(moment), int(number)
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:  # binascii's errors are ValueErrors
+        raise invalid("page_token", "The page token is invalid.") from error
+    if not 0 <= place[1] < 2**63:
+        raise invalid("page_token", "The page token is invalid.")
+    return place

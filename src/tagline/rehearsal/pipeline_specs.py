@@ -7,7 +7,6 @@ from typing import Any
 
 from tagline.rehearsal import containers
 from tagline.rehearsal.problems import Problem, invalid
-from tagline.rehearsal.replicas import can_play
 
 AT = "pipeline_job.pipeline_spec"
 CONVERSIONS = {
@@ -92,7 +91,7 @@ def _check_executor(executor: Mapping[str, Any], at: str) -> None:
     if kind != "container":
         raise Problem("UNIMPLEMENTED", f"Executors of the kind {kind} are not played by this rehearsal.", at)
     image = executor["container"]["image"]
-    if not is_python_component(executor["container"]) and not can_play(image):
+    if not is_python_component(executor["container"]) and not containers.can_play(image):
         raise Problem(
             "FAILED_PRECONDITION",
             f"{image} cannot run here: neither podman nor docker works on this machine; without them Python functions "

@@ -8,10 +8,11 @@ from tagline.rehearsal import pipeline_specs, refusals
 from tagline.rehearsal.messages import as_dict, protobuf, v1
 from tagline.rehearsal.operations import new_id
 from tagline.rehearsal.performances import Ending
-from tagline.rehearsal.pipeline_runs import PipelineRun, say
+from tagline.rehearsal.pipeline_runs import PipelineRun
 from tagline.rehearsal.problems import Problem, invalid
-from tagline.rehearsal.replicas import mount_of
+from tagline.rehearsal.programs import mount_of
 from tagline.rehearsal.stage import report_bug
+from tagline.rehearsal.task_details import say
 from tagline.rehearsal.training_pipelines import ENDED, state_of_pipeline
 from tagline.rehearsal.transcoding import parsed
 

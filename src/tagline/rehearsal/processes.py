@@ -2,15 +2,20 @@
 
 import contextlib
 import os
+import re
+import resource
 import signal
 import subprocess
 import time
+import zlib
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import IO
 
 MARK = "REHEARSAL_MARK"
 """The environment variable that every process of a rehearsal inherits, wherever it moves itself."""
+BRAND = getattr(resource, "RLIMIT_RTTIME", None)
+"""Linux's limit of real-time processes: everything inherits it, nothing drops it, and 70,000 years bind nobody."""
 PROC = Path("/proc")
 LONGEST_LINE = 65536
 
@@ -29,18 +34,62 @@ def started(pid: int) -> str:
 
 
 def marked(mark: str) -> set[int]:
-    """Every process that carries a mark, or one that begins with it; none where the system has no /proc."""
-    wanted = f"{MARK}={mark}".encode()
-    return {
-        pid for pid, environment in _environments()
-        if any(line.startswith(wanted) for line in environment.split(b"\0"))
-    }  # fmt: skip
-
-
-def _environments() -> Iterator[tuple[int, bytes]]:
-    for path in PROC.glob("[0-9]*/environ"):
+    """Every process that carries a mark, or one that begins with it, and what it has started; none without /proc."""
+    line, brand_of = f"{MARK}={mark}".encode(), _brand(mark)
+    found = set()
+    for place in PROC.glob("[0-9]*"):
         with contextlib.suppress(OSError):  # gone already, or somebody else's
-            yield int(path.parent.name), path.read_bytes()
+            if _is_branded(place, brand_of) or any(
+                each.startswith(line) for each in (place / "environ").read_bytes().split(b"\0")
+            ):
+                found.add(int(place.name))
+    return found | _below(found) if found else found
+
+
+def _below(pids: set[int]) -> set[int]:
+    """All that these have started, whatever became of the mark: what a container holds does not inherit it."""
+    children: dict[int, set[int]] = {}
+    for path in PROC.glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, parent = path.read_text(errors="replace").rpartition(")")[2].split()[:2]
+            if state not in ("Z", "X"):
+                children.setdefault(int(parent), set()).add(int(path.parent.name))
+    found: set[int] = set()
+    new = pids
+    while new:
+        new = {child for pid in new for child in children.get(pid, ())} - found
+        found |= new
+    return found
+
+
+def brand(pid: int, mark: str) -> None:
+    """Mark a process, and all that it will start, in a way that another environment does not wash off."""
+    if BRAND is not None:
+        with contextlib.suppress(OSError, ValueError):  # it has ended, or may not be given more than it has
+            resource.prlimit(pid, BRAND, _brand(mark))
+
+
+def _brand(mark: str) -> tuple[int, int]:
+    """A mark `PLACE#HOLDER/PART/` as two limits, the higher one for place and holder, the lower one for the part."""
+    place, _, rest = mark.rpartition("#")
+    holder, _, part = rest.partition("/")
+    number = (zlib.crc32(place.encode()) & 0x0FFFFFFF) << 32 | zlib.crc32(holder.encode())
+    return 1 << 61 | zlib.crc32(part.encode()), 1 << 62 | number
+
+
+NOTHING, _ = _brand("")
+"""The lower limit of a mark without a part."""
+
+
+def _is_branded(place: Path, wanted: tuple[int, int]) -> bool:
+    """Whether a process has a brand, or one that begins with it."""
+    found = re.search(rb"^Max realtime timeout +(\d+) +(\d+)", (place / "limits").read_bytes(), re.M)
+    if not found:
+        return False
+    part, whole = int(found[1]), int(found[2])
+    if wanted[1] & 0xFFFFFFFF == 0:  # a place without a holder
+        return whole >> 32 == wanted[1] >> 32
+    return whole == wanted[1] and wanted[0] in (part, NOTHING)
 
 
 def lines_of(pipe: IO[bytes]) -> Iterator[list[str]]:
@@ -68,14 +117,16 @@ def tell(pid: int, number: int) -> None:
 
 def end(pids: Collection[int], mark: str) -> None:
     """End processes, their groups, and all that carries the mark, at once; returns when none is left."""
+    left = marked(mark) - {os.getpid()}  # what they have started is not known any more when they are gone
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
     until = time.monotonic() + 10
-    while left := marked(mark) - {os.getpid()}:
+    while left:
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         if time.monotonic() > until:
             raise TimeoutError(f"processes {sorted(left)} do not end")
         time.sleep(0.005)
+        left = marked(mark) - {os.getpid()}

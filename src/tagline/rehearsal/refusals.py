@@ -128,6 +128,9 @@ def _check_package(package: Any, at: str) -> None:
 
 def check_arguments(task: Any, at: str) -> None:
     """Arguments and environment variables of a container or a package."""
+    for field in ("command", "args"):
+        if any("\0" in word for word in getattr(task, field, ())):
+            raise invalid(f"{at}.{field}", f"{field} must not contain null characters.")
     length = sum(map(len, task.args))
     if length > MOST_ARGUMENT_CHARACTERS:
         raise invalid(f"{at}.args", f"args has {length:,} characters; the most is {MOST_ARGUMENT_CHARACTERS:,}.")
@@ -139,4 +142,6 @@ def check_arguments(task: Any, at: str) -> None:
             raise invalid(f"{at}.env", f'"{variable.name}" is no name of an environment variable.')
         if variable.name in seen:
             raise invalid(f"{at}.env", f"The environment variable {variable.name} is set twice.")
+        if "\0" in variable.value:
+            raise invalid(f"{at}.env", f"The environment variable {variable.name} must not contain null characters.")
         seen.add(variable.name)

@@ -1,13 +1,9 @@
-"""Servers of a model: processes or containers with Vertex AI's serving environment, kept healthy and asked in turn."""
+"""Servers of a model: programs with Vertex AI's serving environment, kept healthy and asked in turn."""
 
-import contextlib
 import http.client
-import os
 import queue
 import secrets
-import shutil
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -15,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from tagline.rehearsal import containers, environments, processes
+from tagline.rehearsal import containers, programs
 from tagline.rehearsal.problems import Problem
 from tagline.rehearsal.processes import MARK
-from tagline.rehearsal.replicas import can_play, directions_of, expanded, in_container, is_ours, mount_of
+from tagline.rehearsal.programs import Program
 from tagline.rehearsal.stage import Stage, report_bug
 
 PORT = 8080
@@ -81,7 +77,7 @@ class Cast:
     def check(self) -> None:
         """It can be played here, or the error says why not."""
         image = self.model.container_spec.image_uri
-        if not can_play(image):
+        if not containers.can_play(image):
             raise Problem(
                 "FAILED_PRECONDITION",
                 f"{image} cannot run here: neither podman nor docker works on this machine, and only images "
@@ -97,9 +93,8 @@ class Cast:
 
     @cached_property
     def is_contained(self) -> bool:
-        """Whether they run as containers: where the image is on this machine, or is not one of ours."""
-        image = self.model.container_spec.image_uri
-        return containers.has_image(image) or not is_ours(image)
+        """Whether they run as containers."""
+        return containers.are_made_of(self.model.container_spec.image_uri)
 
 
 @dataclass(frozen=True)
@@ -129,10 +124,9 @@ class Server:
         declared = [port.container_port for port in cast.model.container_spec.ports] or [PORT]
         self.port = _free_port(declared[0] if self._contained else 0)
         self._home = cast.directory / self.name
-        self._mark = stage.mark(cast.holder_id, self.name)
         self._container = f"rehearsal-{cast.holder_id}-{self.name}" if self._contained else ""
         self._events: queue.Queue[int | None] = queue.Queue()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._program: Program | None = None
         self._lock = threading.Lock()
         self._ended = False
         self._thread = threading.Thread(target=self._attend, daemon=True)
@@ -157,11 +151,11 @@ class Server:
         """SIGTERM, the grace period, SIGKILL; returns when nothing of it is left."""
         with self._lock:
             self._ended = True
-            process = self._process
+            program = self._program
         self.is_healthy = False
         self._events.put(None)
-        if process is not None:
-            processes.tell(process.pid, 15)
+        if program is not None:
+            program.tell_to_stop()
         self._thread.join()
 
     def _attend(self) -> None:
@@ -194,35 +188,15 @@ class Server:
             self._changed()
 
     def _begin(self) -> bool:
-        """Start the process, unless nobody wants it any more."""
+        """Start the program, unless nobody wants it any more."""
         with self._lock:
             if self._ended:
                 return False
-            shutil.rmtree(self._home, ignore_errors=True)
-            self._home.mkdir(parents=True)
             environment = self._environment()
-            command = self._command(environment)
-            try:
-                self._process = subprocess.Popen(
-                    command, cwd=self._home, env=environment | os.environ if self._contained else environment,
-                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-                )  # fmt: skip
-            except OSError as error:
-                self.say(f"{command[0]}: {error.strerror}", "ERROR")
-                self.exit_code = 127
-                return False
-            process = self._process
-            self._started = processes.started(process.pid)
-            self._stage.keeping.run(
-                "INSERT OR REPLACE INTO processes (pid, started, container) VALUES (?, ?, ?)",
-                (process.pid, self._started, self._container),
-            )
-        assert process.stdout is not None
-        assert process.stderr is not None
-        self._readers = [
-            _thread(self._read, process.stdout, "INFO"), _thread(self._read, process.stderr, "ERROR"),
-        ]  # fmt: skip
-        _thread(lambda: self._events.put(process.wait()))
+            self._program = Program(
+                self._command(environment), environment, home=self._home, container=self._container,
+                mark=environment[MARK], stage=self._stage, say=self._print, ended=self._events.put,
+            )  # fmt: skip
         return True
 
     def _watch(self) -> int | None:
@@ -242,7 +216,7 @@ class Server:
                     self._changed()
                 continue
             self.is_healthy = False
-            return None if code is None or self._ended else code if code >= 0 else 128 - code
+            return None if self._ended else code
 
     def _answers_healthy(self) -> bool:
         try:
@@ -251,48 +225,37 @@ class Server:
             return False
 
     def _clear_away(self, *, grace_s: float) -> None:
-        """Nothing of its process is left after this."""
+        """Nothing of its program is left after this."""
         with self._lock:
-            process, self._process = self._process, None
-        if process is None:
-            return
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=grace_s)
-        if self._container:  # it may outlive its client, and its name is needed again
-            containers.remove(self._container)
-        processes.end([process.pid], self._mark)
-        process.wait()
-        for reader in self._readers:
-            reader.join(timeout=10)
-        self._stage.keeping.run("DELETE FROM processes WHERE pid = ? AND started = ?", (process.pid, self._started))
-        shutil.rmtree(self._home, ignore_errors=True)
+            program, self._program = self._program, None
+        if program is not None:
+            program.end(until=time.monotonic() + grace_s)
 
     def _environment(self) -> dict[str, str]:
         """The variables that Vertex AI gives to a model's server."""
-        cast, home = self._cast, str(self._home)
+        cast = self._cast
         spec = cast.model.container_spec
         found = {
-            **environments.inherited(), "HOME": home, "TMPDIR": home, "PYTHONUNBUFFERED": "1",
-            **directions_of(self._stage, cast.project), "AIP_HTTP_PORT": str(self.port),
+            **programs.variables(self._stage, cast.project, self._home), "AIP_HTTP_PORT": str(self.port),
             "AIP_HEALTH_ROUTE": cast.health_route, "AIP_PREDICT_ROUTE": cast.predict_route,
             "AIP_STORAGE_URI": cast.storage_uri, "AIP_ENDPOINT_ID": cast.holder_id, "AIP_DEPLOYED_MODEL_ID": cast.id,
             "AIP_MODEL_NAME": cast.holder_id, "AIP_VERSION_NAME": cast.id, "AIP_MODE": "PREDICTION",
             "AIP_MODE_VERSION": "1.0.0", "AIP_FRAMEWORK": "CUSTOM_CONTAINER",
             "AIP_PROJECT_NUMBER": self._stage.project_number(cast.project),
-            "AIP_MACHINE_TYPE": cast.machine.machine_type, MARK: self._mark,
+            "AIP_MACHINE_TYPE": cast.machine.machine_type, MARK: self._stage.mark(cast.holder_id, self.name),
         }  # fmt: skip
         if cast.machine.accelerator_count:
             kind = cast.machine.DESCRIPTOR.fields_by_name["accelerator_type"].enum_type
             found["AIP_ACCELERATOR_TYPE"] = kind.values_by_number[cast.machine.accelerator_type].name
         for variable in spec.env:  # each may name those before it
             if variable.name not in ("AIP_HTTP_PORT", MARK):
-                found[variable.name] = expanded([variable.value], found)[0]
-        return in_container(found) if self._contained else found
+                found[variable.name] = programs.expanded([variable.value], found)[0]
+        return programs.in_container(found) if self._contained else found
 
     def _command(self, environment: Mapping[str, str]) -> list[str]:
         """What is executed."""
         spec = self._cast.model.container_spec
-        command, arguments = expanded(spec.command, environment), expanded(spec.args, environment)
+        command, arguments = (programs.expanded(words, environment) for words in (spec.command, spec.args))
         if self._container:
             return containers.command(
                 spec.image_uri, self._container, entrypoint=command, arguments=arguments, environment=environment,
@@ -303,11 +266,7 @@ class Server:
             command = [sys.executable, "-m", "tagline"]
             files = str(self._stage.local(self._cast.storage_uri)) if self._cast.storage_uri else ""
             arguments = arguments or ["serve", files, "--host", "127.0.0.1", "--workers", "1"]
-        return [*mount_of(self._stage.buckets), *command, *arguments]
-
-    def _read(self, pipe: IO[bytes], severity: str) -> None:
-        for lines in processes.lines_of(pipe):
-            self._print(lines, severity)
+        return [*programs.mount_of(self._stage.buckets), *command, *arguments]
 
     def _print(self, lines: Sequence[str], severity: str) -> None:
         self._say_to(lines, severity, self.name)
@@ -375,7 +334,9 @@ class Servers:
         """End every replica, and let nobody wait for one."""
         self._ended = True
         self._notify()
-        threads = [_thread(server.end) for server in self._all]
+        threads = [threading.Thread(target=server.end, daemon=True) for server in self._all]
+        for thread in threads:
+            thread.start()
         for thread in threads:
             thread.join()
 
@@ -390,12 +351,6 @@ def _failure(said: str, server: Server) -> Problem:
         f"{said} Please validate that your model file or container configuration are valid. "
         f"Model server logs can be found at {server.log}",
     )
-
-
-def _thread(work: Callable[..., None], *values: Any) -> threading.Thread:
-    thread = threading.Thread(target=work, args=values, daemon=True)
-    thread.start()
-    return thread
 
 
 def _free_port(wanted: int) -> int:

@@ -9,7 +9,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tagline.rehearsal.admission import Admission, Call
 from tagline.rehearsal.cloud_storage.refusals import Refused
 from tagline.rehearsal.connections import Drop
-from tagline.rehearsal.faults import Dropped
 from tagline.rehearsal.problems import Problem
 
 OBJECT_VERBS = {"GET": "get", "HEAD": "get", "PATCH": "patch", "PUT": "update", "DELETE": "delete"}
@@ -102,19 +101,22 @@ class AdmittedStorage:
             await self._app(scope, receive, send)
             return
         call = call_of(scope["method"], scope["raw_path"].decode("latin-1"), scope["query_string"].decode("latin-1"))
+        error: Exception
         try:
             fault = self._admission.admit(call)
             if fault is None:
                 await self._app(scope, receive, send)
                 return
-            if fault.after_effect:
-                await self._app(scope, receive, _unsent)
-            raise fault.error
+            error = fault.error
         except Problem as problem:
-            await Request(scope, receive).body()  # who is still sending would not see the answer
-            await _refusal(problem, call)(scope, receive, send)
-        except Dropped:
-            await Drop()(scope, receive, send)
+            fault, error = None, problem
+        if fault and fault.after_effect:
+            await self._app(scope, receive, _unsent)
+        elif isinstance(error, Problem):
+            async for _ in Request(scope, receive).stream():  # who is still sending would not see the answer
+                pass
+        answer = _refusal(error, call) if isinstance(error, Problem) else Drop()
+        await answer(scope, receive, send)
 
 
 async def _unsent(_: Message) -> None:

@@ -139,11 +139,28 @@ def test_permissions_and_policy(bucket: storage.Bucket) -> None:
     assert any(binding["role"] == "roles/storage.legacyBucketOwner" for binding in bucket.get_iam_policy().bindings)
 
 
+def test_a_policy_is_kept_as_it_is_set(cloud: Cloud, bucket: storage.Bucket) -> None:
+    policy = bucket.get_iam_policy()
+    before = policy.etag
+    policy["roles/storage.objectViewer"] = {"serviceAccount:me@test.iam.gserviceaccount.com"}
+    assert bucket.set_iam_policy(policy)["roles/storage.objectViewer"] == policy["roles/storage.objectViewer"]
+    bucket.reload()
+    bucket.labels = {"a": "b"}
+    bucket.update()
+    assert bucket.get_iam_policy()["roles/storage.objectViewer"] == policy["roles/storage.objectViewer"]
+    assert "iamPolicy" not in cloud.call("GET", f"/storage/v1/b/{bucket.name}").json()
+    policy.etag = before
+    with pytest.raises(exceptions.PreconditionFailed):
+        bucket.set_iam_policy(policy)
+    for wrong in ({"bindings": {}}, {"bindings": [{"members": []}]}, {"bindings": [], "version": 9}):
+        assert cloud.call("PUT", f"/storage/v1/b/{bucket.name}/iam", json=wrong).status_code == 400
+    assert cloud.call("PUT", "/storage/v1/b/nobody-has-this/iam", json={"bindings": []}).status_code == 404
+
+
 @pytest.mark.parametrize(
     ("method", "path"),
     [
         ("GET", "acl"),
-        ("PUT", "iam"),
         ("GET", "notificationConfigs"),
         ("POST", "lockRetentionPolicy"),
         ("GET", "o/x/acl"),

@@ -117,7 +117,15 @@ def test_globs(full: storage.Bucket, glob: str, expected: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "query", ["pageToken=%25%25", "pageToken=nonsense", "maxResults=many", "matchGlob={a", "versions=2"]
+    "query",
+    [
+        "pageToken=%25%25",
+        "pageToken=nonsense",
+        "pageToken=OTk5OTk5OTk5OTk5OTk5OTk5OTk6YQ==",
+        "maxResults=many",
+        "matchGlob={a",
+        "versions=2",
+    ],
 )
 def test_questions_that_cannot_be_answered(cloud: Cloud, full: storage.Bucket, query: str) -> None:
     assert cloud.call("GET", f"/storage/v1/b/{full.name}/o?{query}").status_code == 400

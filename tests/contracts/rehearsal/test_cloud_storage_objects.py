@@ -272,6 +272,16 @@ def test_a_range_after_the_end_is_an_error_of_its_own(bucket: storage.Bucket) ->
         blob.download_as_bytes(start=10)
 
 
+def test_a_generation_that_no_object_can_have(cloud: Cloud, bucket: storage.Bucket) -> None:
+    bucket.blob("a").upload_from_string(b"a")
+    path, never = f"/storage/v1/b/{bucket.name}/o/a", "9" * 30
+    for method, rest in (("GET", f"?generation={never}"), ("DELETE", f"?generation={never}"),
+                         ("POST", f"/rewriteTo/b/{bucket.name}/o/b?sourceGeneration={never}")):  # fmt: skip
+        assert cloud.call(method, path + rest).status_code == 404
+    source = {"sourceObjects": [{"name": "a", "generation": never}]}
+    assert cloud.call("POST", f"{path}/compose", json=source).status_code == 404
+
+
 def test_a_download_names_checksums_and_generation(cloud: Cloud, bucket: storage.Bucket) -> None:
     blob = bucket.blob("x")
     blob.upload_from_string(b"0123456789")

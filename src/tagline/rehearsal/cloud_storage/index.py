@@ -152,6 +152,8 @@ class Session:
 
     def generation(self, bucket: str, name: str, generation: int) -> Object | None:
         """One generation of an object, live or not."""
+        if generation >= 2**63:  # no sqlite number, so none that was ever given
+            return None
         query = f"SELECT {_OBJECT} FROM objects WHERE bucket = ? AND name = ? AND generation = ?"  # noqa: S608
         row = self._db.execute(query, (bucket, name.encode(), generation)).fetchone()
         return _object(row) if row else None

@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tagline.rehearsal.cloud_storage import checksums, media, mime, refusals, resources
+from tagline.rehearsal.cloud_storage import checksums, media, mime, policies, refusals, resources
 from tagline.rehearsal.cloud_storage.exchange import Answer, Request, as_json, refusal_as_json
 from tagline.rehearsal.cloud_storage.listing import MOST_RESULTS, Query
-from tagline.rehearsal.cloud_storage.preconditions import Preconditions
+from tagline.rehearsal.cloud_storage.preconditions import ANY, Preconditions
 from tagline.rehearsal.cloud_storage.records import Object, etag
 from tagline.rehearsal.cloud_storage.store import Source, Store
 from tagline.rehearsal.cloud_storage.uploads import Progress, Span, Uploads
@@ -86,15 +86,12 @@ class JsonApi:
     def _around_bucket(self, request: Request, bucket: str, rest: list[str]) -> Answer:
         match request.method, rest:
             case "GET", ["iam"]:
-                self._store.bucket(bucket)
-                owners, readers = (f"project{word}:rehearsal" for word in ("Owner", "Viewer"))
-                bindings = [
-                    {"role": "roles/storage.legacyBucketOwner", "members": [owners]},
-                    {"role": "roles/storage.legacyBucketReader", "members": [readers]},
-                ]
-                resource = f"projects/_/buckets/{bucket}"
-                found = {"kind": "storage#policy", "resourceId": resource, "version": 1, "etag": "CAE="}
-                return as_json(found | {"bindings": bindings})
+                return as_json(policies.of_bucket(self._store.bucket(bucket)))
+            case "PUT", ["iam"]:
+                policy = resources.parse(request.document())
+                unchanged = Preconditions(etags_match=(str(policy["etag"]),)) if policy.get("etag") else ANY
+                changed = self._store.change_bucket(bucket, policies.replacing(policy), unchanged)
+                return as_json(policies.of_bucket(changed))
             case "GET", ["iam", "testPermissions"]:
                 self._store.bucket(bucket)
                 asked = [value for key, value in request.repeated if key == "permissions"]

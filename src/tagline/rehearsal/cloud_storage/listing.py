@@ -111,9 +111,12 @@ def _token(found: Object | None, prefix: str) -> str:
 def _from_token(token: str) -> tuple[bytes, int]:
     try:
         generation, _, name = base64.urlsafe_b64decode(token).partition(b":")
-        return name, int(generation)
+        place = name, int(generation)
     except (binascii.Error, ValueError) as error:
         raise refusals.invalid("Invalid value for 'pageToken'.", location="pageToken") from error
+    if not 0 <= place[1] < 2**63:
+        raise refusals.invalid("Invalid value for 'pageToken'.", location="pageToken")
+    return place
 
 
 def glob_pattern(glob: str) -> str:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-from tagline.rehearsal.cloud_storage import refusals
+from tagline.rehearsal.cloud_storage import policies, refusals
 from tagline.rehearsal.cloud_storage.records import Bucket, Object, etag, rfc3339
 
 PROJECT_NUMBER = "123456789012"
@@ -64,7 +64,7 @@ def of_bucket(found: Bucket, base: str) -> dict[str, Any]:
             "publicAccessPrevention": "inherited",
         },
     }  # fmt: skip
-    settings = defaults | found.settings
+    settings = defaults | {key: value for key, value in found.settings.items() if key != policies.KEY}
     location = settings["location"]
     return {
         "kind": "storage#bucket", "id": found.name, "selfLink": f"{base}/storage/v1/b/{found.name}",
@@ -155,7 +155,7 @@ def updating_bucket(resource: Mapping[str, Any]) -> Callable[[dict[str, Any]], d
     """A change of settings: what is not named is removed."""
 
     def change(settings: dict[str, Any]) -> dict[str, Any]:
-        kept = {key: settings[key] for key in ("location", "storageClass") if key in settings}
+        kept = {key: settings[key] for key in ("location", "storageClass", policies.KEY) if key in settings}
         return _checked_bucket(kept | bucket_settings({**resource, "location": None}), resource)
 
     return change

@@ -1,0 +1,249 @@
+"""`tagline train --on rehearsal`: the same command elsewhere, through Google's own clients."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tagline as product
+from tagline.runs import Run
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from launching import BUCKET, LINEAR, TINY, command, google
+from rehearsing import Rehearsal, until
+
+SUPPORT = Path(__file__).parents[2] / "examples" / "support"
+EXAMPLES = Path(__file__).parents[2] / "examples" / "vertex"
+JOBS = "/v1/projects/rehearsal/locations/us-central1/customJobs"
+
+
+@pytest.fixture(scope="module")
+def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rehearsal]:
+    with google(tmp_path_factory.mktemp("google")) as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rehearsal: Rehearsal) -> None:
+    monkeypatch.chdir(tmp_path)
+    (rehearsal.directory / "project.json").unlink(missing_ok=True)
+
+
+def jobs(rehearsal: Rehearsal) -> list[dict[str, Any]]:
+    return list(rehearsal.http("GET", JOBS)[1].get("customJobs", []))
+
+
+def figures(run: Path) -> dict[str, float]:
+    found = Run(run).report()
+    assert found is not None
+    return {name: value for name, value in found["test"].items() if isinstance(value, float)}
+
+
+def test_the_run_that_comes_home_is_the_one_that_would_be_made_here(rehearsal: Rehearsal) -> None:
+    done = command("train", SUPPORT / "messages.csv", *LINEAR, "--on", "rehearsal", "--json").json
+    here = product.train(SUPPORT / "messages.csv", *LINEAR, runs="here")
+    assert figures(Path(done["run"])) == figures(here.directory)
+    assert command("predict", done["run"], "where is my parcel?", "--json").json[0]["label"] == "delivery"
+    name = Path(done["run"]).name
+    assert command("runs", "list", "--json").json[0]["state"] == "succeeded"
+    [listed] = command("jobs", "list", "--json").json
+    assert (listed["run"], listed["state"], listed["place"]) == (name, "succeeded", "rehearsal")
+    assert name in {each["run"] for each in command("jobs", "list", "--on", "rehearsal", "--json").json}
+    shown = command("jobs", "show", "--json").json
+    assert shown["run"] == f"gs://{BUCKET}/tagline/runs/{name}"
+    assert "workerpool0-0 INFO: measuring" in command("jobs", "logs", name).out
+    again = command("train", SUPPORT / "messages.csv", *LINEAR, "--on", "rehearsal", "--detach")
+    assert "uploaded" not in again.err
+    assert command("jobs", "logs", "last", "--follow").code == 0
+
+
+def test_a_package_on_one_of_googles_images(rehearsal: Rehearsal) -> None:
+    image = "us-docker.pkg.dev/vertex-ai/training/pytorch-gpu.2-4.py310:latest"
+    ran = command("train", SUPPORT / "messages.csv", *LINEAR, f"vertex.image={image}", "--on", "rehearsal", "--json")
+    assert ran.json["report"]["test"]["rows"] == 76
+    assert "Python 3.10" in ran.err
+    [spec] = jobs(rehearsal)[0]["jobSpec"]["workerPoolSpecs"]
+    [package] = spec["pythonPackageSpec"]["packageUris"]
+    assert package.startswith(f"gs://{BUCKET}/tagline/packages/tagline-")
+
+
+def test_three_replicas_learn_what_three_workers_learn(checkpoint: Callable[[str], Path]) -> None:
+    settings = (*TINY, f"model.pretrained={checkpoint('bert')}")
+    there = command(
+        "train", SUPPORT / "messages.csv", *settings, "vertex.workers=3", "--on", "rehearsal", "--json"
+    ).json["run"]
+    run = subprocess.run(
+        [sys.executable, "-m", "tagline", "train", SUPPORT / "messages.csv", *settings, "--workers", "3", "--json",
+         "--runs", "here"], capture_output=True, check=True,
+    )  # fmt: skip
+    here = json.loads(run.stdout)["run"]
+    assert Run(Path(there)).lock()["workers"] == 3
+    assert figures(Path(there)) == pytest.approx(figures(Path(here)), abs=1e-6)
+
+
+def test_a_spot_job_that_is_preempted_ends_in_the_very_same_weights(
+    rehearsal: Rehearsal, checkpoint: Callable[[str], Path]
+) -> None:
+    settings = (*TINY, "training.epochs=6", "training.evaluate_every=2", "training.log_every=1", "data.fraction=1.0",
+                f"model.pretrained={checkpoint('bert')}", "vertex.machine=n1-standard-4")  # fmt: skip
+    whole = product.train(SUPPORT / "messages.csv", *settings, runs="here")
+    data = SUPPORT / "messages.csv"
+    left = command("train", data, *settings, "vertex.spot=true", "--on", "rehearsal", "--detach", "--json").json
+    progress = rehearsal.directory / "buckets" / BUCKET / "tagline" / "runs" / Path(left["run"]).name / "checkpoints"
+    until(lambda: (progress / "progress.json").exists(), "a checkpoint in the bucket")
+    assert rehearsal.http("POST", "/-/preempt", {"job": left["job"]})[0] == 200
+    ran = command("jobs", "logs", "last", "--follow")
+    assert ran.code == 0, ran.err
+    assert "started again 1 times" in ran.err
+    weights = [Path(run) / "bundle" / "model.safetensors" for run in (whole.directory, left["run"])]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+    assert figures(whole.directory) == figures(Path(left["run"]))
+
+
+@pytest.mark.parametrize("fault", [("--status", "500", "--after-effect"), ("--status", "503"), ("--drop",)])
+def test_one_command_is_one_job_whatever_the_answer(rehearsal: Rehearsal, fault: tuple[str, ...]) -> None:
+    before = len(jobs(rehearsal))
+    directory = str(rehearsal.directory)
+    assert command("rehearsal", "fail", "CreateCustomJob", *fault, "--directory", directory).code == 0
+    ran = command("train", SUPPORT / "messages.csv", *LINEAR, "--on", "rehearsal", "--detach")
+    assert ran.code == 0, ran.err
+    assert len(jobs(rehearsal)) == before + 1
+    assert command("jobs", "cancel", "last").code == 0
+
+
+def test_what_would_fail_there_is_said_before_anything_is_submitted(rehearsal: Rehearsal) -> None:
+    before = len(jobs(rehearsal))
+    (rehearsal.directory / "project.json").write_text(json.dumps({
+        "quotas": {"custom_model_training_nvidia_t4_gpus": {"us-central1": 0}},
+        "denied_permissions": ["aiplatform.customJobs.create"], "disabled_services": ["artifactregistry.googleapis.com"],
+    }))  # fmt: skip
+    data = SUPPORT / "messages.csv"
+    ran = command("train", data, "model.family=linear", "--on", "rehearsal")
+    assert ran.code == 5
+    for told in ("quota of NVIDIA_TESLA_T4 in us-central1 is 0", "aiplatform.customJobs.create", "artifactregistry"):
+        assert told in ran.err
+    assert len(jobs(rehearsal)) == before
+    found = command(
+        "check", data, "model.family=linear", "vertex.machine=n1-standard-96", "--on", "rehearsal", "--json"
+    )
+    assert found.code == 1
+    codes = {each["code"] for each in json.loads(found.out)["findings"] if each["severity"] == "error"}
+    assert codes == {"quota", "permission", "api", "machine"}
+    over = command("train", data, *LINEAR, "vertex.budget=1", "--on", "rehearsal")
+    assert over.code == 5
+    assert "vertex.max_hours=" in over.err
+
+
+def test_where_there_is_no_room_it_goes_elsewhere(rehearsal: Rehearsal) -> None:
+    (rehearsal.directory / "project.json").write_text(json.dumps({"no_capacity": ["us-central1/NVIDIA_TESLA_V100"]}))
+    ran = command(
+        "train", SUPPORT / "messages.csv", "model.family=linear", "vertex.accelerator=NVIDIA_TESLA_V100",
+        'vertex.fallbacks=[{region="us-east1"}]', "--on", "rehearsal",
+    )  # fmt: skip
+    assert ran.code == 0, ran.err
+    assert "going on in us-east1" in ran.err
+
+
+def test_a_job_that_fails_is_explained(rehearsal: Rehearsal) -> None:
+    ran = command(
+        "train", SUPPORT / "messages.csv", "model.family=lstm", "training.learning_rate=1e30", "training.export=false",
+        "training.baseline=false", "vertex.accelerators=0", "--on", "rehearsal",
+    )  # fmt: skip
+    assert ran.code == 5
+    assert "the loss is" in ran.err.rpartition("error:")[2]
+    assert "learning_rate" in ran.err.rpartition("next:")[2]
+    shown = command("jobs", "show", "--json").json
+    assert shown["failure"]["cause"] == "nan"
+    assert Run(Path(shown["directory"])).state().name == "failed"
+
+
+def test_interrupted_it_leaves_the_job_to_itself(rehearsal: Rehearsal) -> None:
+    data = SUPPORT / "messages.csv"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tagline", "train", data, "model.family=lstm", "training.epochs=500", "--on",
+         "rehearsal", "vertex.accelerators=0"], stderr=subprocess.PIPE, text=True, env=os.environ.copy(),
+    )  # fmt: skip
+    assert process.stderr is not None
+    said = ""
+    while "job running" not in said:
+        line = process.stderr.readline()
+        assert line, said
+        said += line
+    process.send_signal(signal.SIGINT)
+    rest = process.stderr.read()
+    assert process.wait(timeout=60) == 130, rest
+    process.stderr.close()
+    assert "the job goes on without you" in rest
+    assert command("jobs", "list", "--json").json[0]["state"] == "running"
+    assert command("jobs", "cancel", "last").code == 0
+    until(lambda: command("jobs", "show", "--json").json["state"] == "cancelled", "the job to end")
+
+
+def test_secrets_are_nowhere_but_in_the_job(rehearsal: Rehearsal, monkeypatch: pytest.MonkeyPatch) -> None:
+    value = "w4ndb-" + "0123456789abcdef" * 2
+    reference = "projects/rehearsal/secrets/wandb/versions/latest"
+    monkeypatch.setenv("WANDB_API_KEY", value)
+    (rehearsal.directory / "project.json").write_text(json.dumps({"secrets": {"wandb": value}}))
+    asked = f"vertex.secrets.WANDB_API_KEY={reference}"
+    ran = command("train", SUPPORT / "messages.csv", *LINEAR, asked, "--on", "rehearsal")
+    assert ran.code == 0, ran.err
+    monkeypatch.delenv("WANDB_API_KEY")
+    assert value not in ran.out + ran.err
+    for path in [*rehearsal.directory.rglob("*"), *Path().rglob("*")]:
+        if path.is_file() and path.name != "project.json":
+            assert value.encode() not in path.read_bytes(), path
+    environment = {"TAGLINE_SECRETS": json.dumps({"WANDB_API_KEY": reference})}
+    from tagline import gcp
+
+    gcp.reveal(environment)
+    assert environment["WANDB_API_KEY"] == value
+    refused = command("train", SUPPORT / "messages.csv", *LINEAR, f"vertex.secrets.KEY={value}", "--on", "rehearsal")
+    assert refused.code == 2
+    assert value not in refused.err
+
+
+PAIRS = ("data.validation=", "data.test=", 'data.text=["question", "answer"]', "data.labels=verdict")
+SMALL: dict[str, tuple[str, ...]] = {
+    "happydb": ("data.text=message", "data.labels=topic"),
+    "mnli": PAIRS,
+    "multinli": PAIRS,
+    "financial": ("data.header=auto", "data.text=message", "data.labels=topic", "training.patience=1"),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_the_tutorials_with_encoders_run_small(
+    rehearsal: Rehearsal, checkpoint: Callable[[str], Path], name: str
+) -> None:
+    data = SUPPORT / ("pairs.csv" if "nli" in name else "messages.csv")
+    kind = "roberta" if name == "multinli" else "bert"
+    image = () if name == "happydb" else ("vertex.image=us-central1-docker.pkg.dev/my-project/tagline/tagline-own:1",)
+    ran = command(
+        "train", EXAMPLES / f"{name}.toml", f"data.train={data}", *SMALL[name], f"model.pretrained={checkpoint(kind)}",
+        "model.max_tokens=16", "data.fraction=0.3", "training.epochs=1", "training.batch_size=32",
+        "training.export=false", "training.baseline=false", "vertex.environment.WANDB_MODE=offline",
+        "vertex.project=rehearsal", "vertex.bucket=my-bucket", "vertex.secrets={}", *image,
+        "--on", "rehearsal", "--json",
+    )  # fmt: skip
+    assert ran.json["report"]["test"]["rows"] > 0
+
+
+def test_the_tutorial_in_french_runs_small(rehearsal: Rehearsal) -> None:
+    rows = [("Le colis est arrivé en retard", 0, 1, 0, 0), ("Trop cher pour ce que c'est", 1, 0, 0, 0),
+            ("Le vendeur a répondu très vite", 0, 0, 1, 0), ("Bon produit mais livraison lente", 0, 1, 0, 1),
+            ("Rien à dire", 0, 0, 0, 0)]  # fmt: skip
+    lines = [f"{text} {number},{','.join(map(str, labels))}" for number in range(24) for text, *labels in rows]
+    Path("avis.csv").write_text("avis,prix,livraison,service,produit\n" + "\n".join(lines), "utf-8")
+    ran = command(
+        "train", EXAMPLES / "french.toml", "data.train=avis.csv", "model.pretrained=", "model.pretrained_backward=",
+        "model.embedding_size=16", "model.hidden_size=16", "model.layers=1", "training.epochs=1",
+        "vertex.region=us-central1", "vertex.image=us-central1-docker.pkg.dev/my-project/tagline/tagline-own:1",
+        "vertex.project=rehearsal", "vertex.bucket=my-bucket", "--on", "rehearsal", "--json",
+    )  # fmt: skip
+    assert "autre" in ran.json["report"]["labels"]
