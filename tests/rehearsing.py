@@ -45,13 +45,13 @@ class Rehearsal:
         """aiplatform_v1's client of jobs over gRPC."""
         return self.client("JobServiceClient", "grpc")
 
-    def client(self, name: str, transport: str = "rest") -> Any:
-        """One of aiplatform_v1's clients, unmodified."""
+    def client(self, name: str, transport: str = "rest", *, library: Any = None) -> Any:
+        """One of aiplatform_v1's clients, or another library's, unmodified."""
         import grpc
         from google.auth.credentials import AnonymousCredentials
         from google.cloud import aiplatform_v1
 
-        kind = getattr(aiplatform_v1, name)
+        kind = getattr(library or aiplatform_v1, name)
         if transport == "rest":
             options = {"api_endpoint": self.address}
             return kind(credentials=AnonymousCredentials(), transport="rest", client_options=options)

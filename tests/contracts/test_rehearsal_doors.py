@@ -51,6 +51,39 @@ def test_a_job_by_the_client(jobs: Any) -> None:
     assert type(missing.value).__name__ == "NotFound"
 
 
+@pytest.mark.parametrize("transport", ["rest", "grpc"])
+def test_the_clients_of_v1beta1(rehearsal: Rehearsal, transport: str) -> None:
+    """Answered as v1 is, where v1 has the same; what it has alone is refused, and never dropped in silence."""
+    from google.cloud import aiplatform_v1beta1
+
+    jobs = rehearsal.client("JobServiceClient", transport, library=aiplatform_v1beta1)
+    wish = {"display_name": "beta", "job_spec": SPEC}
+    created = jobs.create_custom_job(parent=PARENT, custom_job=wish)
+    assert isinstance(created, aiplatform_v1beta1.CustomJob)
+    assert rehearsal.wait(created.name)["state"] == "JOB_STATE_SUCCEEDED"
+    assert created.name in {job.name for job in jobs.list_custom_jobs(parent=PARENT)}
+    jobs.delete_custom_job(name=created.name).result(timeout=10)
+    with pytest.raises(Exception, match="was not found"):
+        jobs.get_custom_job(name=created.name)
+    endpoints = rehearsal.client("EndpointServiceClient", transport, library=aiplatform_v1beta1)
+    begun = endpoints.create_endpoint(parent=PARENT, endpoint={"display_name": "beta"})
+    endpoint = begun.result(timeout=10)
+    assert isinstance(endpoint, aiplatform_v1beta1.Endpoint)
+    assert isinstance(begun.metadata, aiplatform_v1beta1.CreateEndpointOperationMetadata)
+    endpoints.delete_endpoint(name=endpoint.name).result(timeout=10)
+    (pool,) = SPEC["worker_pool_specs"]
+    machine = {"machine_spec": {"machine_type": "n1-standard-4", "multihost_gpu_node_count": 2}}
+    for call in (
+        lambda: jobs.create_custom_job(
+            parent=PARENT, custom_job={"display_name": "x", "job_spec": {"worker_pool_specs": [pool | machine]}}
+        ),
+        lambda: jobs.list_nas_jobs(parent=PARENT),
+    ):
+        with pytest.raises(Exception, match=r"not played|what v1 has, too") as refused:
+            call()
+        assert type(refused.value).__name__ == "MethodNotImplemented"
+
+
 def test_an_invalid_argument_names_its_field(jobs: Any) -> None:
     with pytest.raises(Exception, match="display_name") as caught:
         jobs.create_custom_job(parent=PARENT, custom_job={"job_spec": SPEC})
@@ -128,7 +161,9 @@ def test_a_bad_body(rehearsal: Rehearsal, body: Any, field: str, words: str) -> 
 
 def test_paths_that_are_nothing(rehearsal: Rehearsal) -> None:
     assert rehearsal.http("GET", "/v1/nothing")[0] == 404
-    assert rehearsal.http("GET", f"/v1beta1/{PARENT}/customJobs")[0] == 501
+    status, answer = rehearsal.http("GET", f"/v1beta1/{PARENT}/nothing")
+    assert (status, "what v1 has, too" in answer["error"]["message"]) == (501, True)
+    assert rehearsal.http("GET", f"/v1beta1/{PARENT}/customJobs/1")[0] == 404
     assert rehearsal.http("PUT", f"/v1/{PARENT}/customJobs", {})[0] == 404
     assert rehearsal.http("GET", f"/v1/{PARENT}/customJobs/1")[1]["error"]["status"] == "NOT_FOUND"
     assert rehearsal.http("POST", "/v1/projects/p/locations/mars/customJobs", custom_job(python("")))[0] == 400
@@ -237,21 +272,21 @@ def test_a_token_and_tls(tmp_path: Path) -> None:
         bearer = {"Authorization": f"Bearer {token}"}
         assert rehearsal.http("GET", path, headers=bearer) == (200, {})
         code = """
-import json, sys
+import sys
 from google.auth.credentials import AnonymousCredentials
 from google.oauth2.credentials import Credentials
-from google.cloud import aiplatform_v1
-options = {"api_endpoint": sys.argv[1]}
-asking = aiplatform_v1.JobServiceClient(credentials=Credentials(sys.argv[2]), client_options=options)
-print(len(list(asking.list_custom_jobs(parent=sys.argv[3]))))
-unknown = aiplatform_v1.JobServiceClient(credentials=AnonymousCredentials(), client_options=options)
+from google.cloud import aiplatform
+place = {"project": "demo", "location": "us-central1", "api_endpoint": sys.argv[1]}
+aiplatform.init(credentials=Credentials(sys.argv[2]), **place)
+print(len(aiplatform.CustomJob.list()))
+aiplatform.init(credentials=AnonymousCredentials(), **place)
 try:
-    list(unknown.list_custom_jobs(parent=sys.argv[3]))
+    aiplatform.CustomJob.list()
 except Exception as error:
     print(type(error).__name__)
 """
         environment = os.environ | {"GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": rehearsal.facts["ca"]}
-        command = [sys.executable, "-c", code, rehearsal.facts["grpc"], token, PARENT]
+        command = [sys.executable, "-c", code, rehearsal.facts["grpc"], token]
         done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
         assert done.stdout.split() == ["0", "Unauthenticated"]
         name = rehearsal.http("POST", path, custom_job(python(INSIDE)), headers=bearer)[1]["name"]

@@ -85,6 +85,16 @@ def test_a_custom_job_is_submitted_and_cancelled(aiplatform: Any) -> None:
     assert state == "JOB_STATE_CANCELLED"
 
 
+def test_a_job_of_the_preview_which_speaks_v1beta1(aiplatform: Any, rehearsal: Rehearsal) -> None:
+    from google.cloud.aiplatform.preview import jobs
+
+    job = jobs.CustomJob(display_name="preview", worker_pool_specs=POOLS)
+    job.submit()
+    assert rehearsal.wait(job.resource_name)["state"] == "JOB_STATE_SUCCEEDED"
+    assert job.state.name == "JOB_STATE_SUCCEEDED"
+    assert rehearsal.said(job.resource_name)[-1] == "hello"
+
+
 def test_a_training_job_of_a_python_package(aiplatform: Any, rehearsal: Rehearsal, package: str) -> None:
     job = aiplatform.CustomPythonPackageTrainingJob(
         display_name="package", python_package_gcs_uri=package, python_module_name="trainer.task",

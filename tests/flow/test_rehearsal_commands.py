@@ -3,6 +3,7 @@
 import json
 import socket
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -47,10 +48,18 @@ def test_from_start_to_reset(tagline: Callable[..., Any], tmp_path: Path) -> Non
     assert tagline("rehearsal", "reset", "--yes").code == 5
 
 
-def test_told_to_stop_it_ends_with_success(tmp_path: Path) -> None:
-    with rehearsing(tmp_path / "first") as first:
-        assert first.stop() == 0
-    assert not (tmp_path / "first" / "rehearsal.json").exists()
+def test_it_is_ready_in_three_seconds_ends_a_job_in_four_and_stops_when_told(tmp_path: Path) -> None:
+    """The best of three evenings: others use this machine as well."""
+    for evening in range(3):
+        with rehearsing(tmp_path / "here") as rehearsal:
+            begun = time.monotonic()
+            assert rehearsal.run(custom_job(python(f"print({evening})")))["state"] == "JOB_STATE_SUCCEEDED"
+            job_s = time.monotonic() - begun
+            assert rehearsal.stop() == 0
+        assert not (tmp_path / "here" / "rehearsal.json").exists()
+        if rehearsal.ready_s < 3 and job_s < 4:
+            return
+    raise AssertionError(f"ready after {rehearsal.ready_s:.1f} s, a job after {job_s:.1f} s")
 
 
 def test_a_port_that_is_taken_and_a_directory_that_cannot_be(tagline: Callable[..., Any], tmp_path: Path) -> None:

@@ -74,6 +74,11 @@ def box(text: str, out: dsl.OutputPath(str)):  # type: ignore[valid-type]
     return dsl.ContainerSpec(image=IMAGE, command=["sh", "-c", script], args=[text, out])
 
 
+@dsl.pipeline(name="boxes")
+def boxes(word: str):
+    box(text=word)
+
+
 @dsl.pipeline(name="the-way")
 def way(count: int = 3, rate: float = 0.5, word: str = "hello") -> int:
     made = make(count=count)
@@ -217,6 +222,35 @@ def test_a_pipeline_by_googles_client(rehearsal: Rehearsal, compiled: Any) -> No
     assert not listed.job_detail.task_details
     client.delete_pipeline_job(name=created.name).result(timeout=10)
     assert rehearsal.http("GET", f"/v1/{created.name}")[0] == 404
+
+
+def test_a_pipeline_by_the_high_level_package(
+    rehearsal: Rehearsal, compiled: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    """Into a bucket that it makes, for an account that is named: else it asks Google itself, for a minute."""
+    from google.auth.credentials import AnonymousCredentials
+    from google.cloud import aiplatform
+
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", rehearsal.address)
+    where = {"project": "demo", "location": "us-central1", "credentials": AnonymousCredentials()}
+    aiplatform.init(api_endpoint=rehearsal.address, api_transport="rest", **where)
+    (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump(compiled(boxes)))
+    job = aiplatform.PipelineJob(
+        display_name="high", template_path=str(tmp_path / "pipeline.yaml"), pipeline_root="gs://made-for-pipes/out",
+        parameter_values={"word": "high"}, enable_caching=False,
+    )  # fmt: skip
+    job.submit(service_account="me@demo.iam.gserviceaccount.com")
+    policy = rehearsal.http("GET", "/storage/v1/b/made-for-pipes/iam")[1]
+    assert ["serviceAccount:me@demo.iam.gserviceaccount.com"] in [each["members"] for each in policy["bindings"]]
+    rehearsal.wait(job.resource_name, *ENDED)
+    job.wait()
+    assert job.state.name == "PIPELINE_STATE_SUCCEEDED"
+    (task,) = job.task_details
+    assert task.execution.metadata["output:out"] == "boxed high"
+    (listed,) = aiplatform.PipelineJob.list(filter='display_name="high"')
+    assert listed.resource_name == job.resource_name
+    job.delete()
+    assert rehearsal.http("GET", f"/v1/{job.resource_name}")[0] == 404
 
 
 def test_loops_branches_importers_retries_and_pipelines_in_pipelines(rehearsal: Rehearsal, compiled: Any) -> None:

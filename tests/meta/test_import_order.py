@@ -14,10 +14,10 @@ ORDER = (
     "tracebacks", "remedies", "failures", "tokens", "batches", "models", "language_models", "metrics", "intervals",
     "calibration", "decisions", "words", "compiled", "bundle", "predictor", "tables", "batch", "baselines", "wire",
     "wheels", "prebuilt", "packages", "registries", "builders", "builds", "images", "custom_jobs", "staging",
-    "exports", "label_errors", "mistakes", "held_out", "slices", "gates", "advice", "report", "cards", "exporting", "packing",
-    "charts", "evaluation", "runs", "mirrors", "pages", "comparison", "queueing", "prometheus", "prefork", "server",
-    "locks", "trackers", "training", "launchers", "jobs", "place_checks", "learning_curve", "rehearsal", "console",
-    "cli",
+    "exports", "label_errors", "mistakes", "held_out", "slices", "gates", "advice", "report", "cards", "exporting",
+    "packing", "charts", "evaluation", "runs", "mirrors", "pages", "comparison", "queueing", "prometheus", "prefork",
+    "server", "locks", "trackers", "training", "launchers", "jobs", "place_checks", "learning_curve", "rehearsal",
+    "console", "cli",
 )  # fmt: skip
 READERS = ("delimited", "jsonlines", "lines", "automl", "parquet", "hub")
 """Inside readers/: a file imports only the contract and what stands before it."""

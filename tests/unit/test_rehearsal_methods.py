@@ -96,3 +96,32 @@ def test_the_programme_says_what_is_played() -> None:
 )
 def test_names(name: str, snake: str) -> None:
     assert services.snake_case(name) == snake
+
+
+def test_what_is_played_is_the_same_in_v1beta1() -> None:
+    """So that its clients can be answered by v1's handlers: what both have is written alike."""
+    import google.cloud.aiplatform_v1beta1
+    from google.protobuf import descriptor_pool
+
+    assert google.cloud.aiplatform_v1beta1.__name__  # describes its messages
+    seen = set()
+
+    def compare(name: str) -> None:
+        if not name.startswith(f"{VERTEX}.") or name in seen:
+            return
+        seen.add(name)
+        ours = descriptor_pool.Default().FindMessageTypeByName(name)
+        theirs = descriptor_pool.Default().FindMessageTypeByName(name.replace(".v1.", ".v1beta1."))
+        for field in ours.fields:
+            other = theirs.fields_by_name.get(field.name)
+            if other is None:
+                continue
+            assert (field.number, field.type) == (other.number, other.type), f"{name}.{field.name}"
+            if field.message_type is not None:
+                compare(field.message_type.full_name)
+
+    for known in services.programme().values():
+        if known.part:
+            compare(known.method.request)
+            compare(known.method.response)
+    assert len(seen) > 100

@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from tagline.rehearsal import transcoding
+from tagline.rehearsal import beta, transcoding
 from tagline.rehearsal.admission import Admission, Call
 from tagline.rehearsal.connections import Drop
 from tagline.rehearsal.faults import Dropped
@@ -51,6 +51,7 @@ class Doors:
         self.methods = {path: known.method for path, known in played.items()}
         self._handlers = handlers
         self._admission = admission
+        self.beta = beta.Operations()
 
     def handler(self, method: Method) -> Callable[..., Any]:
         """Who answers a method, for those who may call it; UNIMPLEMENTED with its name where nobody does."""
@@ -101,12 +102,16 @@ class HttpDoor:
 
     async def _answered(self, request: Request, body: bytes) -> Response:
         path = request.scope["path"]
-        if path.startswith("/v1beta1/"):
-            raise Problem("UNIMPLEMENTED", f"{request.method} {path} is not played by this rehearsal: v1 is.")
-        route, named = self._routes.find(request.method, path)
-        handler = self._doors.handler(route.method)
+        in_beta = beta.is_beta(path)
         kind = request.headers.get("content-type", "")
-        message = self._doors.ready(transcoding.request_of(route, named, request.url.query, body, kind))
+        try:
+            route, named = self._routes.find(request.method, beta.as_v1(path))
+            handler = self._doors.handler(route.method)
+            message = self._doors.ready(transcoding.request_of(route, named, request.url.query, body, kind))
+        except Problem as problem:
+            if not in_beta:
+                raise
+            raise beta.refused(problem, path) from problem
         numbers = ENUMS_AS_NUMBERS in unquote(request.url.query)
         if route.method.answers_stream:
             if route.method.kind == "stream_stream":
@@ -114,7 +119,8 @@ class HttpDoor:
             return StreamingResponse(
                 self._parts(handler(message, lambda: True), numbers), media_type="application/json"
             )
-        return _as_http(await anyio.to_thread.run_sync(handler, message, limiter=self._threads), numbers)
+        answer = await anyio.to_thread.run_sync(handler, message, limiter=self._threads)
+        return _as_http(answer, numbers, in_beta=self._doors.beta.speaks_beta(answer, asked=in_beta))
 
     async def _parts(self, messages: Iterator[Any], numbers: bool) -> AsyncIterator[bytes]:
         """A stream as Google's HTTP APIs write it: a JSON list whose items come one after another."""
@@ -125,10 +131,11 @@ class HttpDoor:
         yield b"]" if before == b"," else b"[]"
 
 
-def _as_http(message: Any, numbers: bool) -> Response:
+def _as_http(message: Any, numbers: bool, *, in_beta: bool) -> Response:
     if message.DESCRIPTOR.full_name == transcoding.RAW_BODY:
         return Response(message.data, media_type=message.content_type)
-    return Response(transcoding.json_of(message, enums_as_numbers=numbers), media_type="application/json")
+    text = transcoding.json_of(message, enums_as_numbers=numbers)
+    return Response(beta.json_told(text) if in_beta else text, media_type="application/json")
 
 
 def refusal(problem: Problem) -> Response:
@@ -203,7 +210,7 @@ class GrpcDoor(grpc.GenericRpcHandler):  # type: ignore[misc]
 
     def service(self, call: Any) -> Any:
         """Who answers a call."""
-        method = self._doors.methods.get(call.method)
+        method, in_beta = self._doors.methods.get(beta.as_v1(call.method)), beta.is_beta(call.method)
         if method is None:
             return None  # gRPC's own UNIMPLEMENTED, "Method not found!"
         token = self._doors.stage.settings.token
@@ -214,7 +221,11 @@ class GrpcDoor(grpc.GenericRpcHandler):  # type: ignore[misc]
             with _guarded(context):
                 if not may_ask:
                     raise _unauthenticated()
-                return self._doors.handler(method)(self._doors.ready(request))
+                handler = self._doors.handler(method)
+                if in_beta:
+                    beta.check(request)
+                answer = handler(self._doors.ready(request))
+                return beta.told(answer) if self._doors.beta.speaks_beta(answer, asked=in_beta) else answer
 
         def stream(request: Any, context: Any) -> Iterator[Any]:
             with _guarded(context):
