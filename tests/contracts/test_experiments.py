@@ -514,8 +514,17 @@ def test_the_tensorboard_that_is_named_is_taken(
     assert begun(run)._run.startswith(f"{mine.resource_name}/experiments/{place}/runs/")
     monkeypatch.delenv("TAGLINE_TENSORBOARD")
     assert begun(run)._run.startswith(mine.resource_name)  # it is the experiment's now
+    other = sdk.Tensorboard.create("another")
+    monkeypatch.setenv("TAGLINE_TENSORBOARD", other.resource_name)
+    assert begun(run)._run.startswith(other.resource_name)
+    assert sdk.Experiment(place).backing_tensorboard_resource_name == mine.resource_name
+    monkeypatch.delenv("TAGLINE_TENSORBOARD")
     mine.delete()
-    assert not begun(run)._run.startswith(mine.resource_name)
+    again = begun(run)
+    again.record(points(1))
+    assert not again._run.startswith((mine.resource_name, other.resource_name))
+    [found] = sdk.ExperimentRun.list(experiment=place)  # the SDK goes where the run's artifact leads
+    assert list(found.get_time_series_data_frame()["train/loss"]) == [1.0]
     monkeypatch.setenv("TAGLINE_TENSORBOARD", mine.resource_name)
     with pytest.raises(PlaceError, match="was not found"):
         begun(run)
@@ -559,6 +568,12 @@ def test_runs_that_begin_at_once_share_an_experiment(place: str, tmp_path: Path,
         thread.join(timeout=60)
     assert len({tracker._context for tracker in opened}) == 4
     assert len({tracker._group for tracker in opened}) == 1
+
+
+def test_without_googles_clients_nothing_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gcp, "find_spec", lambda _: None)
+    with pytest.raises(PlaceError, match="tracker vertex needs google-cloud-aiplatform, which is not installed"):
+        trackers.chosen(["vertex"])
 
 
 @pytest.mark.parametrize(
