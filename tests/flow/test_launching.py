@@ -86,7 +86,7 @@ def test_a_spot_job_that_is_preempted_ends_in_the_very_same_weights(
     data = SUPPORT / "messages.csv"
     left = command("train", data, *settings, "vertex.spot=true", "--on", "rehearsal", "--detach", "--json").json
     progress = rehearsal.directory / "buckets" / BUCKET / "tagline" / "runs" / Path(left["run"]).name / "checkpoints"
-    until(lambda: (progress / "progress.json").exists(), "a checkpoint in the bucket")
+    until(lambda: list(progress.glob("0*/*")), "a checkpoint in the bucket")
     assert rehearsal.http("POST", "/-/preempt", {"job": left["job"]})[0] == 200
     ran = command("jobs", "logs", "last", "--follow")
     assert ran.code == 0, ran.err

@@ -135,7 +135,6 @@ def test_defaults_are_written_out_identically_after_reading_back() -> None:
     }  # fmt: skip
 
 
-
 @given(
     text=st.text(st.characters(exclude_categories=["Cs"])),
     columns=st.lists(
