@@ -20,6 +20,8 @@ from tagline.spec import Spec
 
 PROGRESS = "checkpoints/progress.json"
 ATTEMPTS = "attempts.jsonl"
+JOB = "job.json"
+"""Of a run that a job does, maybe elsewhere."""
 NEEDED = ("spec.toml", "lock.json", "state.json", "events.jsonl")
 """What a run begins with."""
 StateName = Literal["waiting", "running", "succeeded", "failed", "cancelled"]
@@ -166,6 +168,8 @@ class Run:
         state = self._read_as(State, "state.json")
         if state.name == "running" and not self._is_held():
             state = self._read_as(State, "state.json")  # it may have ended, and said so, before it let go
+        if state.name in ("waiting", "running") and (self.read_json(JOB) or {}).get("run"):
+            return replace(state, reason=f"when last looked at; now: tagline jobs show {self.name}")
         if state.name == "running" and not self._is_held():
             reason = f"its process ended without a word; go on with: tagline train --resume {self.address}"
             return replace(state, name="failed", reason=reason)

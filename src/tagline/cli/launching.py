@@ -3,6 +3,7 @@
 import secrets
 import shlex
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -80,7 +81,7 @@ def launch(
         failure = _followed(record, launcher, run, stays=stays)
         other = jobs.elsewhere(job) if failure and failure.cause in jobs.NO_ROOM else None
         if failure and other is None:
-            _fail(failure)
+            _fail(failure, record, runs)
         if other is None:
             break
         place = other.spec.vertex
@@ -113,7 +114,7 @@ def stay(record: "Record", launcher: "Launcher", runs: str) -> None:
 
     run = mirrors.find_run(record.run or record.handle, runs)
     if failure := _followed(record, launcher, run, stays=True):
-        _fail(failure)
+        _fail(failure, record, runs)
     if record.run:
         _come_home(record, runs, as_json=False)
 
@@ -275,10 +276,14 @@ def _followed(record: "Record", launcher: "Launcher", run: "Run", *, stays: bool
     return None
 
 
-def _fail(failure: "Failure") -> NoReturn:
-    from tagline import console
-    from tagline.errors import PlaceError
+def _fail(failure: "Failure", record: "Record", runs: str) -> NoReturn:
+    """Say why a job failed; what its run has come to is here too."""
+    from tagline import console, mirrors, storage
+    from tagline.errors import PlaceError, TaglineError
 
+    if record.run:
+        with suppress(TaglineError):  # the bucket itself may be what is gone
+            mirrors.bring_home(record.run, storage.local(runs))
     for line in failure.traceback:
         console.say(line)
     where = f" ({failure.replica})" if failure.replica else ""
