@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: help setup browser demo test kills hostile torchserve image node check bench docs clean
+.PHONY: help setup browser demo test kills hostile torchserve image training-image node check bench docs clean
 
 help:
 	@echo "make demo    set up, then train, measure and use a classifier on the sample data"
@@ -11,6 +11,7 @@ help:
 	@echo "make kills   kill a training at 20 moments, and go on each time to the same end"
 	@echo "make torchserve   install TorchServe into an environment of its own, and ask it with an archive of ours"
 	@echo "make image   build a serving image with podman on BASE=IMAGE, and ask a container of it"
+	@echo "make training-image   build a training image on BASE=IMAGE, and run a job of it as a container in a rehearsal"
 	@echo "make node    install Google's packages for Node with npm, and ask the rehearsal with them"
 	@echo "make hostile ten times what a server can do for two minutes, and 10,000 bad requests"
 	@echo "make check   formatting, lint, types, import order, generated pages"
@@ -56,6 +57,10 @@ torchserve: setup $(TORCHSERVE)/.installed
 
 image: setup
 	TAGLINE_IMAGE_BASE=$(or $(BASE),docker.io/library/python:3.11-slim) $(BIN)/pytest tests/flow/test_other_runtimes.py -k image
+
+# As Cloud Build would, by podman or docker; BASE=localhost/NAME brings packages of its own for pip.
+training-image: setup
+	OMP_NUM_THREADS=1 TAGLINE_TRAINING_BASE=$(or $(BASE),docker.io/library/python:3.11-slim) $(BIN)/pytest tests/flow/test_training_image.py
 
 # Node and npm are Debian's, or anybody's.
 node: setup

@@ -14,6 +14,7 @@ import tagline
 from tagline import checks, registry
 from tagline import spec as specs
 from tagline.rehearsal import services
+from tagline.rehearsal.neighbours import door
 from tagline.spec import SECTIONS
 
 ROOT = Path(__file__).parents[1]
@@ -22,7 +23,7 @@ REFERENCE = ROOT / "docs" / "reference"
 COMMANDS = (
     "init", "check", "train", "evaluate", "compare", "predict", "export", "serve", "lm", "runs",
     "runs list", "runs show", "runs report", "runs delete", "rehearsal", "rehearsal start", "rehearsal status",
-    "rehearsal stop", "rehearsal reset", "rehearsal preempt", "rehearsal methods", "info",
+    "rehearsal stop", "rehearsal reset", "rehearsal preempt", "rehearsal fail", "rehearsal methods", "info",
 )  # fmt: skip
 
 
@@ -186,6 +187,12 @@ method's name. [How it is used](../how-to/rehearsal.md).
 """
 
 
+NEIGHBOURS_PREFACE = """## Neighbours
+
+At `/-/SERVICE/PATH`, where SERVICE is the first part of the name below. What else these services have is not played.
+"""
+
+
 def rehearsal_page() -> str:
     """Each RPC of the played APIs: played, partly, or not."""
     by_service: dict[str, list[services.Played]] = {}
@@ -208,7 +215,9 @@ def rehearsal_page() -> str:
             lines.append("")
         if left := sorted(known.method.name for known in methods if not known.part):
             lines += [f"Not played: {', '.join(left)}.", ""]
-    return "\n".join(lines)
+    lines += [NEIGHBOURS_PREFACE, "| method | | what is missing |", "|---|---|---|"]
+    lines += [f"| {method.id} | {method.extent} | {method.limit} |" for method in door.methods()]
+    return "\n".join([*lines, ""])
 
 
 if __name__ == "__main__":

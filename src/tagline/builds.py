@@ -3,11 +3,12 @@
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from tagline import gcp
-from tagline.errors import PlaceError, TaglineError
+from tagline.errors import Interrupted, PlaceError, TaglineError
 
 BUILDER = "gcr.io/cloud-builders/docker"
 MACHINE = "E2_HIGHCPU_8"
@@ -30,7 +31,7 @@ ENDED = {
 
 
 def request(image: str, source: str, *, logs: str, before: str = "") -> dict[str, Any]:
-    """What Cloud Build is asked: `source` is the context's address, `before` an image whose layers may be used again."""
+    """What Cloud Build is asked: `source` is the context's address, `before` an image whose layers may be used."""
     bucket, _, name = source.removeprefix(gcp.SCHEME).partition("/")
     words = ["build", "--tag", image, "--build-arg", "BUILDKIT_INLINE_CACHE=1"]
     words += ["--cache-from", before] if before else []
@@ -57,8 +58,9 @@ def build(
     say(f"Cloud Build makes it: {begun.get('logUrl', begun['id'])}")
     try:
         ended = _ended(at, say, poll_s)
-    except KeyboardInterrupt:
-        gcp.rest("cloudbuild", "POST", f"{at}:cancel", {})
+    except (KeyboardInterrupt, Interrupted):
+        with suppress(PlaceError):  # it may have ended by now
+            gcp.rest("cloudbuild", "POST", f"{at}:cancel", {})
         raise
     if ended["status"] != "SUCCESS":
         raise _failure(image, ended, logs=logs)

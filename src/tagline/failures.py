@@ -20,9 +20,9 @@ EXITED = re.compile(
     r"replica ([a-z]\w+[- ]\d+) (?:ran out[- ]of[- ]memory and )?exited with [a-z -]*status (?:of )?(\d+)"
 )
 HINTS = (
-    "rror", "Killed", "killed", "CUDA", "cuda", "denied", "Errno", "emory", "quota", "signal", "SIGKILL", "exitcode",
-    "next: ", "No module", "Segmentation", "core dumped", "not found", "does not", "oss is", "onflicting",
-    "requirement", "distribution", "wheels", "preempt", "Permission", "\n", HEADER,
+    "rror", "ERROR", "Killed", "killed", "CUDA", "lib", "denied", "DENIED", "Denied", "Forbidden", "Errno", "emory",
+    "quota", "ignal", "exitcode", "next: ", "No ", "Segmentation", "core dumped", "not found", "does not", "oss is",
+    "NaN", "requirement", "wheels", "Permission", "INSUFFICIENT", "bad_alloc", "OOM", "NoSuch", "\n", HEADER,
 )  # fmt: skip
 """A line without any of these says nothing of a failure: most lines are told by this alone."""
 
@@ -32,6 +32,8 @@ OUTLIVED_LINES, OUTLIVED_S = 100, 300.0
 """A replica that said so many lines more, or went on for so long, did not fail of what it said before."""
 MOST_INCIDENTS, MOST_REPLICAS, MOST_READERS, MOST_TEXTS, WIDTH = 16, 2000, 64, 12, 4000
 AMONG_WORKERS = re.compile(r"gloo|nccl|NCCL|Dist\w+Error|Rendezvous|ChildFailed|another worker")
+LAST = datetime.max.replace(tzinfo=UTC)
+"""When something happened whose time cannot be told."""
 SILENT = "the account that it ran as may lack roles/logging.logWriter, without which nothing that it printed is kept"
 
 
@@ -204,17 +206,15 @@ class _Log:
         before, self.statuses = self.statuses, {}
         self._hear(message)
         self.statuses |= {name: status for name, status in before.items() if name not in self.statuses}
-        if HEADER in message:  # Vertex AI gives the end of a short one
-            self.read(Line("", next(iter(self.statuses), "workerpool0-0"), "ERROR", message.partition("\n")[2]))
+        if HEADER in message:  # Vertex AI gives the end of a short one, in lines or without
+            text = message.partition("\n")[2] or message.partition(HEADER)[2]
+            self.read(Line("", next(iter(self.statuses), "workerpool0-0"), "ERROR", text))
 
     def failed(self) -> list[_Incident]:
         """What replicas said that they did not outlive, in the order of time."""
         found = [incident for replica in self._replicas.values() for incident in replica.incidents.values()
                  if not replica.has_outlived(incident)]  # fmt: skip
-        moments = [_moment(incident.time) for incident in found]
-        if all(moments):
-            return [incident for _, incident in sorted(zip(moments, found, strict=True), key=_by_time)]
-        return sorted(found, key=lambda incident: incident.order)
+        return sorted(found, key=lambda incident: (_moment(incident.time) or LAST, incident.order))
 
     def outlived(self) -> list[_Incident]:
         """Errors after which a replica went on."""
@@ -245,14 +245,14 @@ class _Log:
                 replica.count += 1
                 self._listen(replica, text[:WIDTH], line)
         if len(texts) > 1:
-            self._end(replica, line.time)
+            self._end(replica, line.time, line.severity)
             replica.speaking = None
 
-    def _end(self, replica: _Replica, time: str) -> None:
-        for reader in replica.readers.values():
-            if traceback := reader.end():
+    def _end(self, replica: _Replica, time: str, severity: str = "") -> None:
+        """What was being read is complete, in lines of this severity or in all."""
+        for process in [each for each in replica.readers if severity in ("", each[1])]:
+            if traceback := replica.readers.pop(process).end():
                 self._keep(replica, traceback, time)
-        replica.readers.clear()
 
     def _is_traceback(self, replica: _Replica, process: tuple[str, str], text: str, time: str) -> bool:
         reader = replica.readers.get(process)
@@ -321,9 +321,10 @@ def _told_by_replica(log: _Log, spec: Spec | None) -> Failure | None:
     """The first replica that failed of itself; a status says more than an exception that nobody knows."""
     failed = [incident for incident in log.failed() if not incident.is_consequence]
     errors = [incident for incident in failed if incident.is_error]
+    killed = next((name for name, status in log.statuses.items() if status in (9, 137)), "")
     if not errors:
-        named = [incident for incident in failed if incident.replica in log.statuses]
-        return next((_of(incident, incident.cause(), spec) for incident in named or failed), None)
+        named = [incident for incident in failed if incident.replica in log.statuses] or failed
+        return _of(named[0], named[0].cause(), spec) if named and not killed else None
     first = errors[0]
     alike = [each for each in errors if each.replica == first.replica]
     alike.sort(key=lambda each: not each.is_ours)  # it knows best what it meant
@@ -333,7 +334,6 @@ def _told_by_replica(log: _Log, spec: Spec | None) -> Failure | None:
     beside = next((each for each in failed if each.replica == first.replica and not each.is_error), None)
     if beside is not None:
         return _of(beside, beside.cause(), spec, lines=first.lines)
-    killed = next((name for name, status in log.statuses.items() if status in (9, 137)), "")
     if killed and killed not in {each.replica for each in errors}:
         return None
     if alike[0].is_ours:
@@ -425,8 +425,3 @@ def _moment(time: str) -> datetime | None:
     except ValueError:
         return None
     return found if found.tzinfo else found.replace(tzinfo=UTC)
-
-
-def _by_time(pair: tuple[datetime | None, _Incident]) -> tuple[datetime, int]:
-    moment, incident = pair
-    return moment or datetime.min.replace(tzinfo=UTC), incident.order

@@ -93,9 +93,11 @@ def vertex(client: str, region: str) -> Any:
 
 def require(what: str) -> None:
     """Refuse what needs Google's clients where they are not installed."""
-    with errors(what):
-        if find_spec("google.cloud.aiplatform_v1") is None:
-            raise PlaceError(f"{what} needs google-cloud-aiplatform", hint=INSTALL)
+    there = None
+    with suppress(ModuleNotFoundError):  # of a package above it
+        there = find_spec("google.cloud.aiplatform_v1")
+    if there is None:
+        raise PlaceError(f"{what} needs google-cloud-aiplatform, which is not installed", hint=INSTALL)
 
 
 def persistent(what: str, ask: Callable[[], Answer]) -> Answer:

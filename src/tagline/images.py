@@ -1,11 +1,7 @@
-"""Container images: what a Dockerfile says, a tag that names the contents, and whoever builds and pushes it."""
+"""Container images: what a Dockerfile says, a tag that names the contents, and how one gets to where jobs find it."""
 
 import hashlib
 import json
-import os
-import shlex
-import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
@@ -13,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tagline import builds, gcp, registries, storage, wheels
-from tagline.errors import PlaceError, SpecError, first_line
+from tagline import builders, builds, gcp, registries, storage, wheels
+from tagline.errors import SpecError
 
 NAME = "tagline-serving"
 TRAINING = "tagline-training"
@@ -22,13 +18,10 @@ REPOSITORY = "tagline"
 """Of Artifact Registry, where training images go."""
 BASE = f"python:{sys.version_info.major}.{sys.version_info.minor}-slim"
 """Any image with this Python, its module venv, and useradd will do; of Debian, where there are reduction servers."""
-BUILDERS = {
-    "docker": ("docker", "build"),
-    "podman": ("podman", "build", "--format", "docker"),  # the other format has no health checks
-    "buildah": ("buildah", "build", "--format", "docker"),
-}
+PLATFORM = "linux/amd64"
+"""Of Vertex AI's machines, whatever this one is."""
 CLOUD_BUILD = "cloud-build"
-CHOICES = ("auto", CLOUD_BUILD, *BUILDERS)
+CHOICES = ("auto", CLOUD_BUILD, *builders.COMMANDS)
 """Who may build a training image; `auto` is Cloud Build, and at a rehearsal nobody."""
 PORT = 8080
 HEALTHY = (
@@ -37,17 +30,23 @@ HEALTHY = (
 )
 WHEELS = "https://download.pytorch.org/whl"
 OLD_CUDA, NO_OLD_CUDA = "cu126", "2.15"
-"""CUDA 12.6 runs on drivers since 525 and on every GPU but Blackwell's; torch has no build for it from this version
-(https://github.com/pytorch/pytorch/issues/190385, July 2026). PyPI's own builds are for CUDA 13, which wants driver 580."""
+"""CUDA 12.6 runs on drivers since 525 and on every GPU but Blackwell's; torch has no build for it from this version on
+(https://github.com/pytorch/pytorch/issues/190385, July 2026). PyPI's builds are for CUDA 13, which wants driver 580."""
 BEFORE_TURING = ("NVIDIA_TESLA_P4", "NVIDIA_TESLA_P100", "NVIDIA_TESLA_V100")
 """Accelerators that CUDA 13 has left behind."""
 BLACKWELL = ("NVIDIA_B200", "NVIDIA_GB200", "NVIDIA_RTX_PRO_6000")
 """Accelerators that CUDA 12.6 does not know."""
-REDUCTION_SERVER = """RUN apt-get update \\
+DRIVER = """ENV LD_LIBRARY_PATH=/usr/local/nvidia/lib64 \\
+    NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
+"""
+"""Where Google's machines put a GPU's driver, and what is asked of NVIDIA's runtime: as NVIDIA's own images have it."""
+GOOGLE_APT = "https://packages.cloud.google.com/apt"
+KEYRING = "/usr/share/keyrings/google-fast-socket.gpg"
+REDUCTION_SERVER = f"""RUN apt-get update \\
  && apt-get install --yes --no-install-recommends ca-certificates curl gnupg \\
- && curl --fail --silent --show-error --location --output /tmp/key https://packages.cloud.google.com/apt/doc/apt-key.gpg \\
- && gpg --dearmor --output /usr/share/keyrings/google-fast-socket.gpg /tmp/key \\
- && echo "deb [signed-by=/usr/share/keyrings/google-fast-socket.gpg] https://packages.cloud.google.com/apt google-fast-socket main" > /etc/apt/sources.list.d/google-fast-socket.list \\
+ && curl --fail --silent --show-error --location --output /tmp/key {GOOGLE_APT}/doc/apt-key.gpg \\
+ && gpg --dearmor --output {KEYRING} /tmp/key \\
+ && echo "deb [signed-by={KEYRING}] {GOOGLE_APT} google-fast-socket main" > /etc/apt/sources.list.d/google.list \\
  && apt-get update \\
  && apt-get install --yes --no-install-recommends google-reduction-server \\
  && rm -rf /var/lib/apt/lists/* /tmp/key
@@ -99,8 +98,8 @@ def training(
 ) -> Context:  # fmt: skip
     """What a training image is built from; nothing is asked of anybody.
 
-    `repository` is where it goes, as `repository_of` says. `accelerator` is as the API names it, or "" for CPUs; it chooses
-    the build of torch, unless `index` names another place to get it from ("": what pip is set to in the base image).
+    `repository` is where it goes, as `repository_of` says. `accelerator` is as the API names it, or "" for CPUs; it
+    chooses the build of torch, unless `index` names another source of it ("": what pip is set to in the base image).
     """
     check_base(base)
     wheel = wheels.wheel()
@@ -116,7 +115,7 @@ def training(
         "requirements.txt": "".join(f"{line}\n" for line in others).encode(),
         wheel.file: wheel.content,
     }
-    text = training_dockerfile(wheel.file, base=base, reduction_server=reduction_server)
+    text = training_dockerfile(wheel.file, base=base, gpu=bool(accelerator), reduction_server=reduction_server)
     files["Dockerfile"] = text.encode()
     hashes = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     facts = dict(line.split("==") for line in (*first, *others) if "==" in line)
@@ -146,17 +145,20 @@ def torch_variant(accelerator: str, version: str) -> str:
     return ""
 
 
-def training_dockerfile(wheel: str, *, base: str, reduction_server: bool) -> str:
+def training_dockerfile(wheel: str, *, base: str, gpu: bool, reduction_server: bool) -> str:
     """The image of a training; what changes least comes first, so that its layers are used again."""
-    return f"""# Made by `tagline train --on vertex`: what runs as its jobs. The driver of a GPU is the machine's, the rest torch's own.
+    pip = "/opt/tagline/bin/pip install --no-cache-dir"
+    return f"""# Made by `tagline train`: what runs as a job. CUDA comes with torch, the driver with the machine.
 FROM {base}
-{REDUCTION_SERVER if reduction_server else ""}RUN useradd --system --create-home --uid 10001 tagline && python3 -m venv /opt/tagline
+{REDUCTION_SERVER if reduction_server else ""}\
+RUN useradd --system --create-home --uid 10001 tagline && python3 -m venv /opt/tagline
 COPY torch.txt /opt/
-RUN /opt/tagline/bin/pip install --no-cache-dir --requirement /opt/torch.txt
+RUN {pip} --requirement /opt/torch.txt
 COPY requirements.txt /opt/
-RUN /opt/tagline/bin/pip install --no-cache-dir --requirement /opt/requirements.txt
+RUN {pip} --requirement /opt/requirements.txt
 COPY {wheel} /opt/
-RUN /opt/tagline/bin/pip install --no-cache-dir --no-deps --no-index /opt/{wheel}
+RUN {pip} --no-deps --no-index /opt/{wheel}
+{DRIVER if gpu else ""}\
 ENV PATH=/opt/tagline/bin:/usr/local/bin:/usr/bin:/bin PYTHONUNBUFFERED=1 USE_TORCH_XLA=0
 USER 10001
 WORKDIR /home/tagline
@@ -190,7 +192,7 @@ def deliver(
     """
     if builder not in CHOICES:
         raise SpecError(f'no builder "{builder}"; there are: {", ".join(CHOICES)}')
-    if builder in BUILDERS and gcp.rehearsal():
+    if builder in builders.COMMANDS and gcp.rehearsal():
         return _build_here(builder, context, say)
     if builder == "auto" and gcp.rehearsal():
         return ""
@@ -201,9 +203,9 @@ def deliver(
     say(f"building {context.image}: {reason(context, before.get('facts', {}))}")
     if registries.make_repository(context.image):
         say(f"made the repository {context.image.rpartition('/')[0]}")
-    if builder in BUILDERS:
+    if builder in builders.COMMANDS:
         _build_here(builder, context, say)
-        push(builder, context.image)
+        builders.push(builder, context.image)
     else:
         source = f"{last}/{context.image.rpartition(':')[2]}.tar.gz"
         _upload(context.archive(), source)
@@ -212,31 +214,17 @@ def deliver(
             say=say, poll_s=poll_s,
         )  # fmt: skip
     _upload(json.dumps({"image": context.image, "facts": dict(context.facts)}).encode(), f"{last}/last.json")
-    return builder if builder in BUILDERS else CLOUD_BUILD
+    return builder if builder in builders.COMMANDS else CLOUD_BUILD
 
 
 def _build_here(name: str, context: Context, say: Callable[[str], None]) -> str:
-    if _runs([name, *(("inspect", "--type", "image") if name == "buildah" else ("image", "inspect")), context.image]):
+    if builders.has(name, context.image):
         return ""
     say(f"building {context.image} with {name}")
     with tempfile.TemporaryDirectory() as directory:
         context.write(Path(directory))
-        build(name, Path(directory), context.image)
+        builders.build(name, Path(directory), context.image, platform=PLATFORM)
     return name
-
-
-def push(name: str, image: str) -> None:
-    """Push an image to its registry; a token of Google's goes to the builder in a file that is then removed."""
-    with registries.login(image) as login:
-        asked, environment = [name, "push", image], dict(os.environ)
-        if login and name == "docker":
-            environment |= {"DOCKER_CONFIG": str(login.parent), "DOCKER_HOST": _docker_host()}
-        elif login:
-            asked = [name, "push", "--authfile", str(login), image]
-        done = _run(name, asked, environment)
-    if done:
-        hint = "whoever runs this needs roles/artifactregistry.writer" if login else f"log in: {name} login"
-        raise PlaceError(f"{name} could not push {image} (exit code {done})", hint=hint)
 
 
 def check_base(base: str) -> None:
@@ -254,58 +242,6 @@ def tag(context: Path) -> str:
     files = storage.files_below(context)
     hashes = {path.relative_to(context).as_posix(): storage.sha256(path) for path in files}
     return f"{NAME}:{wheels.digest(hashes)[:16]}"
-
-
-def builder() -> str:
-    """The first of docker, podman and buildah that works here, or none."""
-    for name in BUILDERS:
-        if shutil.which(name) and _works(name):
-            return name
-    return ""
-
-
-def command(name: str, context: Path, image: str) -> list[str]:
-    """What builds it."""
-    return [*BUILDERS[name], "--tag", image, str(context)]
-
-
-def build(name: str, context: Path, image: str) -> None:
-    """Build the image; what the builder says goes to standard error."""
-    asked = command(name, context, image)
-    if code := _run(name, asked, dict(os.environ)):
-        hint = f"mend what it says, then: {shlex.join(asked)}"
-        raise PlaceError(f"{name} could not build {image} (exit code {code})", hint=hint)
-
-
-def _run(name: str, asked: list[str], environment: Mapping[str, str]) -> int:
-    """The exit code of a builder, whose output goes to standard error."""
-    try:
-        done = subprocess.run(asked, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
-    except OSError as error:
-        raise PlaceError(f"{name} cannot be started: {first_line(error)}") from error
-    return done.returncode
-
-
-def _docker_host() -> str:
-    """Where docker's server is, which another directory of settings would forget."""
-    if found := os.environ.get("DOCKER_HOST"):
-        return found
-    asked = ["docker", "context", "inspect", "--format", "{{.Endpoints.docker.Host}}"]
-    done = subprocess.run(asked, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unix:///var/run/docker.sock"
-
-
-def _works(name: str) -> bool:
-    """Whether it has what it builds with; docker is a client that may have no server."""
-    return _runs([name, "info"])
-
-
-def _runs(asked: list[str]) -> bool:
-    try:
-        done = subprocess.run(asked, capture_output=True, timeout=60, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return done.returncode == 0
 
 
 def _remembered(place: str) -> dict[str, Any]:

@@ -8,9 +8,8 @@ from tagline import custom_jobs, failures, registry
 from tagline.errors import RunError
 from tagline.failures import Failure, Line
 from tagline.launchers import Job, Launcher, State
-from tagline.runs import Run
+from tagline.runs import JOB, Run
 
-FILE = "job.json"
 NO_ROOM = ("quota", "capacity")
 """Why a job failed that may find room elsewhere."""
 
@@ -40,17 +39,17 @@ def launcher_of(place: str, say: Callable[[str], None] = lambda _: None) -> Laun
 
 def remember(run: Run, record: Record) -> None:
     """Keep it in the run."""
-    run.write_json(FILE, asdict(record))
+    run.write_json(JOB, asdict(record))
 
 
 def recalled(run: Run) -> Record | None:
     """The job of a run; None if it was trained right here."""
-    found = run.read_json(FILE)
+    found = run.read_json(JOB)
     try:
         return None if found is None else Record(**found)
     except TypeError as error:
         hint = "tagline jobs list --on vertex shows what runs"
-        raise RunError(f"{run.address}/{FILE} is damaged: {error}", hint=hint) from error
+        raise RunError(f"{run.address}/{JOB} is damaged: {error}", hint=hint) from error
 
 
 class Watch:

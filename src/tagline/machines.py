@@ -160,9 +160,13 @@ def processors(machine: str) -> int:
     return int(found[1]) if found else 0
 
 
+QUOTA_KINDS = {"NVIDIA_H100_80GB": "h100", "NVIDIA_H100_MEGA_80GB": "h100_mega", "NVIDIA_H200_141GB": "h200"}
+"""Accelerators that quotas call by another name than the rest of theirs."""
+
+
 def quota_metric(accelerator: str, *, spot: bool = False) -> str:
     """The quota that a training job's accelerators count against; "" where there is none."""
-    kind = accelerator.lower().removeprefix("nvidia_").removeprefix("tesla_")
+    kind = QUOTA_KINDS.get(accelerator) or accelerator.lower().removeprefix("nvidia_").removeprefix("tesla_")
     if not kind:
         return ""
     start = "custom_model_training_preemptible_nvidia" if spot else "custom_model_training_nvidia"

@@ -15,14 +15,12 @@ from typing import Any, Self
 
 from tagline import gcp, runs, storage
 from tagline.bundle import MANIFEST
-from tagline.errors import Conflict, PlaceError, RunError, SpecError, TaglineError
+from tagline.errors import Conflict, DataError, PlaceError, RunError, SpecError, TaglineError
 from tagline.gcp import Object
 from tagline.runs import ATTEMPTS, NEEDED, PROGRESS, Progress, Run, State, StateName, is_run, next_name
 from tagline.spec import Spec
 
 EVENTS, STATE = "events.jsonl", "state.json"
-FENCES = (STATE, PROGRESS)
-"""Written only in the place of what was seen there: so a process that another one has replaced is found out."""
 EVENTS_EVERY_S = 5.0
 PATIENCE_S = 600.0
 """How long a run waits for a network or a service that is away, rather than lose what it has learned."""
@@ -174,14 +172,16 @@ class MirroredRun(Run):
         storage.remove(self.address)
 
     def _take_over(self) -> None:
-        """Write what fences anew, as it is: what another process knows of it is then out of date.
+        """Write the state anew, as it is, then the progress: what another process knows of them is then out of date.
 
-        After that nothing of the run changes but from here, so the rest is read then.
+        Whoever has the state has the run. Who still has it after writing the progress can be sure that no checkpoint
+        counts, and none is removed, but from here; so the rest is read then.
         """
         self._rewritten(STATE, "")
         if super().state().name == "succeeded":
             raise RunError(f"run {self.name} is complete", hint=f"tagline runs show {self.address}")
-        self._rewritten(PROGRESS, json.dumps({}))
+        self._rewritten(PROGRESS, "{}")
+        self._insist()
         self.refresh()
         kept = tuple(f"checkpoints/{name}/" for name in (self.progress().last, self.progress().best) if name)
         self._bring(lambda name: name in (*NEEDED, ATTEMPTS) or name.startswith(kept))
@@ -215,23 +215,24 @@ class MirroredRun(Run):
         if not path.is_file() or self._sent.get(name) == (stamp := _stamp(path)):
             return
         known = self._there.get(name)
-        try:
-            made = gcp.upload(path, address, if_generation=known.generation if known else 0, patience_s=patience_s)
-        except Conflict:
-            self._insist()
-            if name in FENCES:
-                raise self._lost() from None
-            # A process that lost the run wrote it before it knew. It is ours, so what we have is what counts.
-            there = gcp.object_at(address)
-            made = gcp.upload(path, address, if_generation=there.generation if there else 0, patience_s=patience_s)
-        self._there[name], self._sent[name] = made, stamp
+        for _ in range(TRIES):
+            try:
+                made = gcp.upload(path, address, if_generation=known.generation if known else 0, patience_s=patience_s)
+            except Conflict:
+                self._insist()
+                # The run is ours: a process that lost it wrote this before it knew. What we have is what counts.
+                known = gcp.object_at(address)
+                continue
+            self._there[name], self._sent[name] = made, stamp
+            return
+        raise Conflict(f"{address} is written by others all the time", hint="who else writes there?")
 
     def _push_some(self, names: Iterable[str]) -> None:
         storage.together(self._push, list(names), size=lambda name: (self.directory / name).stat().st_size)
 
     def _push_all(self) -> None:
         """Everything that is not there as it is here, a bundle's manifest after its other files."""
-        names = [name for name in self._files() if not name.startswith("checkpoints/") and name not in FENCES]
+        names = [name for name in self._files() if not name.startswith("checkpoints/") and name != STATE]
         last = [name for name in names if name.endswith(f"/{MANIFEST}")]
         self._push_some(name for name in names if name not in last)
         self._push_some(last)
@@ -245,18 +246,20 @@ class MirroredRun(Run):
         """Have these files here as they are there."""
         for _ in range(TRIES):
             missing = [name for name in self._there if is_wanted(name) and not (self.directory / name).is_file()]
+            if not missing:
+                return
             try:
-                with storage.disk_errors(self.directory):
-                    self._copy_down([self._there[name] for name in missing])
+                self._copy_down([self._there[name] for name in missing])
             except Conflict:
                 self.refresh()
-                continue
-            return
         raise Conflict(f"{self.address} changes faster than it can be read", hint="try again")
 
     def _copy_down(self, found: list[Object]) -> None:
         """Files appear whole: another part of this process may be reading."""
-        with tempfile.TemporaryDirectory(prefix=storage.SCRATCH_PREFIX, dir=self.directory) as scratch:
+        with (
+            storage.disk_errors(self.directory),
+            tempfile.TemporaryDirectory(prefix=storage.SCRATCH_PREFIX, dir=self.directory) as scratch,
+        ):
             storage.copy_down(found, Path(scratch), below=self.address)
             for each in found:
                 path = self.directory / self._name(each)
@@ -298,9 +301,10 @@ class MirroredRun(Run):
 
     def _gone(self) -> TaglineError:
         """What to say when the run, or its bucket, is not there any more."""
-        bucket = self.address.removeprefix(gcp.SCHEME).partition("/")[0]
-        if gcp.bucket(bucket) is None:
-            return PlaceError(f"the bucket {bucket} of run {self.name} is not there any more", hint="was it removed?")
+        try:
+            gcp.objects(f"{self.address}/")
+        except DataError:
+            return PlaceError(f"the bucket of {self.address} is not there any more", hint="was it removed?")
         return RunError(f"run {self.name} is not in {self.address.rpartition('/')[0]} any more", hint="was it removed?")
 
     def _heard(self) -> datetime | None:

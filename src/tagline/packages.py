@@ -1,7 +1,6 @@
-"""Tagline as a Python package for Google's images: an sdist of the files that run here, and whether it installs there."""
+"""Tagline as a Python package for Google's images: an sdist of what runs here, and whether it installs there."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -104,11 +103,13 @@ def sdist(extras: Iterable[str], *, project_files: Mapping[str, bytes | Path] | 
 def left_out(*, family: str, trackers: Iterable[str] = ()) -> list[str]:
     """Plug-ins of other packages that a run uses and no package or image of ours has in it, each in a sentence."""
     used = [("models", family), *(("trackers", name) for name in trackers)]
+    strange = [
+        (kind, name) for kind, name in used if name in registry.known(kind) and name not in registry.BUILT_IN[kind]
+    ]
     return [
-        f"{registry.SINGULAR[kind]} {name} comes from another package ({registry.known(kind)[name]}), which is not taken along; "
-        "name an image of your own that has it: vertex.image"
-        for kind, name in used
-        if name not in registry.BUILT_IN[kind] and name in registry.known(kind)
+        f"{registry.SINGULAR[kind]} {name} is not Tagline's own ({registry.known(kind)[name]}) and not taken along; "
+        "set vertex.image to an image that has it"
+        for kind, name in strange
     ]
 
 
@@ -120,16 +121,15 @@ def resolved(requirements: Sequence[str], *, python: str = "3.11", patience_s: f
     with tempfile.TemporaryDirectory() as target:
         report = Path(target) / "report.json"
         asked = [
-            sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--no-input", "--quiet",
+            sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--no-input",
             "--disable-pip-version-check", "--report", str(report), "--target", target, "--python-version", python,
             "--only-binary=:all:", *(word for each in PLATFORMS for word in ("--platform", each)),
             "--retries", "1", "--timeout", "15", *requirements,
         ]  # fmt: skip
         try:
             done = subprocess.run(
-                asked, capture_output=True, text=True, timeout=patience_s, check=False, stdin=subprocess.DEVNULL,
-                env=os.environ | {"PIP_DEFAULT_TIMEOUT": "15"},
-            )  # fmt: skip
+                asked, capture_output=True, text=True, timeout=patience_s, check=False, stdin=subprocess.DEVNULL
+            )
         except subprocess.TimeoutExpired:
             return Resolved((), f"whether the packages install together was not known after {patience_s:g} seconds")
         if done.returncode == 0:
@@ -140,7 +140,7 @@ def resolved(requirements: Sequence[str], *, python: str = "3.11", patience_s: f
         why = "pip is not there" if "No module named pip" in done.stderr else "pip's index cannot be reached"
         return Resolved((), f"whether the packages install together is not known: {why}")
     raise PlaceError(
-        f"the packages do not install together on Python {python}:{_conflict(done.stderr)}",
+        f"the packages do not install together on Python {python}:{_conflict(done.stdout + done.stderr)}",
         hint="change the versions that are installed here, then run the same command again",
     )
 
@@ -163,8 +163,8 @@ def _checked(files: Mapping[str, bytes | Path]) -> dict[str, bytes]:
 
 
 def _conflict(said: str) -> str:
-    """What pip found, without its advice."""
+    """What pip found, without what it did before and what it advises."""
+    telling = ("depends on", "requires", "The user requested", "Cannot install", "No matching", "not find a version")
     lines = [line.removeprefix("ERROR: ").strip() for line in said.splitlines() if not line.startswith("WARNING")]
-    dull = ("The conflict is caused by", "To fix this", "ResolutionImpossible", "1. ", "2. ", "[notice]")
-    kept = [line for line in lines if line and not line.startswith(dull)]
-    return "".join(f"\n  {line}" for line in kept[:12])
+    found = dict.fromkeys(line for line in lines if any(word in line for word in telling))
+    return "".join(f"\n  {line}" for line in [*found][:12])

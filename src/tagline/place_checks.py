@@ -230,14 +230,14 @@ def _regional(metric: dict[str, Any], region: str) -> int | None:
     buckets = [each for limit in metric.get("consumerQuotaLimits", ()) for each in limit.get("quotaBuckets", ())]
     own = [each for each in buckets if each.get("dimensions", {}).get("region") == region]
     everywhere = [each for each in buckets if not each.get("dimensions")]
-    found = [int(each["effectiveLimit"]) for each in own or everywhere if "effectiveLimit" in each]
+    found = [int(each.get("effectiveLimit", 0)) for each in own or everywhere]  # Google's JSON leaves out a 0
     return min(found) if found else None
 
 
 def _installable(spec: Spec) -> Iterator[Finding]:
     """Whether what would be installed there goes together, which pip knows."""
     own = spec.vertex.image and not prebuilt.is_prebuilt(spec.vertex.image)
-    if own or (gcp.rehearsal() and not spec.vertex.image):  # nothing is installed there
+    if own or gcp.rehearsal():  # where this machine's packages stand behind the job's
         return
     family: str = spec.model.family  # type: ignore[attr-defined]
     extras = wheels.needed(family=family, trackers=spec.tracking.to)

@@ -1,9 +1,11 @@
-"""Processes that must not outlive the one that started them."""
+"""Processes that must not outlive the one that started them, and how one is known again."""
 
 import ctypes
 import os
 import signal
+import subprocess
 import sys
+from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
 """Of Linux's prctl: the signal that a process gets when its parent is gone."""
@@ -15,3 +17,16 @@ def end_with_parent(parent: int) -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent:  # it has ended already
         os._exit(0)
+
+
+def started(pid: int) -> str:
+    """When a process began, in the system's words, or "" where there is none: pids are used again, this is not."""
+    if Path("/proc/self/stat").exists():
+        try:
+            # The second field, in parentheses, may hold anything, spaces and parentheses too.
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return ""
+        return "" if fields[0] in ("Z", "X") else fields[19]
+    found = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return found.stdout.strip()

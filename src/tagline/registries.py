@@ -1,4 +1,4 @@
-"""Registries of container images: whether one has an image, a repository to push to, and a login that leaves no trace."""
+"""Registries of images: whether one has an image, a repository to push to, and a login that leaves no trace."""
 
 import json
 import re
@@ -15,7 +15,8 @@ from tagline import gcp
 from tagline.errors import PlaceError, SpecError, first_line
 
 ARTIFACTS = re.compile(
-    r"(?P<region>[a-z0-9-]+)-docker\.pkg\.dev/(?P<project>(?:[\w-]+\.[\w.-]+/)?[\w-]+)/(?P<repository>[\w-]+)/(?P<package>.+)"
+    r"(?P<region>[a-z0-9-]+)-docker\.pkg\.dev/(?P<project>(?:[\w-]+\.[\w.-]+/)?[\w-]+)/"
+    r"(?P<repository>[\w-]+)/(?P<package>.+)"
 )
 """An image in Artifact Registry; the projects of a domain have its name in front."""
 MANIFESTS = (
@@ -58,9 +59,10 @@ def has(image: str) -> bool:
     place = ARTIFACTS.fullmatch(f"{name.host}/{name.path}")
     if place is None:
         return _has_manifest(image, name)
-    kind = "versions" if name.version.startswith("sha256:") else "tags"
     package = quote(place["package"], safe="")
-    return _there(f"{_repository(place)}/packages/{package}/{kind}/{name.version}")
+    if name.version.startswith("sha256:"):
+        return _there(f"{_repository(place)}/dockerImages/{package}@{name.version}")
+    return _there(f"{_repository(place)}/packages/{package}/tags/{name.version}")
 
 
 def make_repository(image: str) -> bool:
@@ -76,6 +78,10 @@ def make_repository(image: str) -> bool:
     except PlaceError as error:
         if _code(error) == 409:  # somebody else was quicker
             return False
+        if _code(error) == 403:
+            words = f"--repository-format=docker --location={place['region']} --project={place['project']}"
+            hint = f"whoever has roles/artifactregistry.admin: gcloud artifacts repositories create {identity} {words}"
+            raise PlaceError(f"there is no repository {identity}, and you may not make it", hint=hint) from error
         raise
     until = time.monotonic() + LONGEST_WAIT_S
     while operation.get("name") and not operation.get("done"):
@@ -124,7 +130,7 @@ def _code(error: PlaceError) -> int:
 
 
 def _has_manifest(image: str, name: Name) -> bool:
-    """By the registries' own protocol, without a login: one that wants a token gives it to anybody for public images."""
+    """By the registries' own protocol, without a login: for public images anybody gets the token that it wants."""
     import requests
 
     host = "registry-1.docker.io" if name.host == "docker.io" else name.host

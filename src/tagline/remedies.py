@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal
 
+from tagline import machines
 from tagline.spec import Spec, Vertex
 
 Source = Literal["exception", "line", "service"]
@@ -131,6 +132,7 @@ BY_STATUS = {
 }  # fmt: skip
 """What an exit status says where nothing else does."""
 TAGLINE_STATUS = {1: "check", 2: "spec", 3: "data", 4: "run", 5: "place", 70: "bug"}
+"""What the exit status of Tagline's own errors says (`errors`)."""
 
 
 def recognise(text: str, source: Source) -> str:
@@ -219,14 +221,12 @@ def _gpu_memory(case: Case) -> tuple[str, str]:
 GPUS = ("NVIDIA_TESLA_P4", "NVIDIA_TESLA_T4", "NVIDIA_TESLA_V100", "NVIDIA_L4", "NVIDIA_TESLA_A100",
         "NVIDIA_A100_80GB", "NVIDIA_H100_80GB")  # fmt: skip
 """By memory: 8, 16, 16, 24, 40, 80 and 80 GB."""
-L4_MACHINES = {1: "g2-standard-8", 2: "g2-standard-24", 4: "g2-standard-48", 8: "g2-standard-96"}
-MACHINES = {"NVIDIA_TESLA_A100": "a2-highgpu-{}g", "NVIDIA_A100_80GB": "a2-ultragpu-{}g"}
-"""That come with so many of an accelerator."""
 
 
 def _with_gpu(accelerator: str, count: int) -> list[str]:
     """Overrides for so many of an accelerator, with a machine that has them; none if there is no such machine."""
-    machine = L4_MACHINES.get(count, "") if accelerator == "NVIDIA_L4" else MACHINES[accelerator].format(count)
+    having = [name for name, own in machines.WITH_THEIR_OWN.items() if own == (accelerator, count)]
+    machine = having[min(1, len(having) - 1)] if having else ""  # the smallest of several has little memory
     return [f"vertex.machine={machine}", f"vertex.accelerator={accelerator}"] if machine else []
 
 
@@ -234,8 +234,8 @@ def _larger_gpu(vertex: Vertex) -> list[str]:
     if vertex.accelerator not in GPUS or not vertex.accelerators:
         return []
     here = GPUS.index(vertex.accelerator)
-    larger = [name for name in ("NVIDIA_L4", *MACHINES) if GPUS.index(name) > here]
-    return _with_gpu(larger[0], vertex.accelerators) if larger else []
+    larger = (_with_gpu(name, vertex.accelerators) for name in GPUS[max(here + 1, GPUS.index("NVIDIA_L4")) :])
+    return next(filter(None, larger), [])
 
 
 def _host_memory(case: Case) -> tuple[str, str]:
@@ -244,26 +244,29 @@ def _host_memory(case: Case) -> tuple[str, str]:
     where = f" on {case.vertex.machine}" if case.spec else ""
     if larger := _larger_machine(case.vertex):
         return f"{said}{where}: use a machine with more", again(*larger)
-    return f"{said}{where}, one of the largest: use fewer rows, or fewer workers", again("data.fraction=0.5")
+    return f"{said}{where}: use another kind of machine, fewer rows, or fewer workers", again("data.fraction=0.5")
 
 
 def _larger_machine(vertex: Vertex) -> list[str]:
     """Overrides for the next machine with more memory that takes the same accelerators."""
-    match = re.fullmatch(r"(\w+)-(highcpu|standard|highmem|highgpu|ultragpu)-(\d+)(g?)", vertex.machine)
-    if not match:
-        return []
-    series, kind, size = match[1], match[2], int(match[3])
-    if series == "a2" and kind == "highgpu":
-        return _with_gpu("NVIDIA_A100_80GB", size) if size <= 8 else []
-    if series == "g2":
-        sizes: tuple[int, ...] = (4, 8, 12, 16, 32)  # with one L4
-        return [f"vertex.machine=g2-standard-{sizes[sizes.index(size) + 1]}"] if size in sizes[:-1] else []
-    if match[4]:
-        return []
-    if kind != "highmem":
-        return [f"vertex.machine={series}-{'standard' if kind == 'highcpu' else 'highmem'}-{max(size, 2)}"]
-    sizes = (2, 4, 8, 16, 32, 64, 96)
-    return [f"vertex.machine={series}-highmem-{next(larger for larger in sizes if larger > size)}"] if size < 96 else []
+    if own := machines.WITH_THEIR_OWN.get(vertex.machine):
+        alike = [name for name, other in machines.WITH_THEIR_OWN.items() if other == own]
+        later = alike[alike.index(vertex.machine) + 1 :]
+        if later or own[0] != "NVIDIA_TESLA_A100":
+            return [f"vertex.machine={later[0]}"] if later else []
+        return _with_gpu("NVIDIA_A100_80GB", own[1])
+    series, _, kind = vertex.machine.rpartition("-")[0].partition("-")
+    enough = machines.processors(vertex.machine) + (kind == "highmem")
+    known = [name for name in (*machines.WITH_CHOICE, *machines.WITHOUT) if name.startswith(f"{series}-highmem-")]
+    fitting = [
+        name for name in sorted(known, key=machines.processors)
+        if machines.processors(name) >= enough and not any(machines.misfit(name, *_accelerators(vertex)))
+    ]  # fmt: skip
+    return [f"vertex.machine={fitting[0]}"] if fitting else []
+
+
+def _accelerators(vertex: Vertex) -> tuple[str, int]:
+    return (vertex.accelerator, vertex.accelerators) if vertex.accelerators else ("", 0)
 
 
 OTHER_REGION = {
@@ -305,7 +308,9 @@ def _capacity(case: Case) -> tuple[str, str]:
     said = f"Google has no machine free for {case.wanted} in {case.region} now, which has nothing to do with quota"
     if vertex.spot:
         return f"{said}: machines that are not spot are given first", again("vertex.spot=false")
-    helps = "try later, another accelerator, or another region with a bucket there"
+    if vertex.machine.startswith(("a2-", "a3-")) and not vertex.flex_start:  # as documented, for these
+        return f"{said}: let the job wait for one", again("vertex.flex_start=true")
+    helps = "try another region, with a bucket there, or list other places and machines in vertex.fallbacks"
     return f"{said}: {helps}", again(f"vertex.region={_other_region(vertex)}")
 
 
@@ -355,7 +360,7 @@ def _role(permission: str) -> str:
 def _permission(case: Case) -> tuple[str, str]:
     path = case.find(r"(?:\[Errno 13\]|PermissionError).*?: '([^']+)'")
     if path and "403" not in case.text:
-        return f"{case.who} may not write or read {path}: name a place under /tmp, or gs://", ""
+        return f"{case.who} may not write or read {path}: name a place where it may, or one in the bucket", ""
     if "ACCESS_TOKEN_SCOPE_INSUFFICIENT" in case.text:
         said = (
             "the service account that Vertex AI runs jobs as by itself may not do that: name one of the project's own"
@@ -374,18 +379,21 @@ def _permission(case: Case) -> tuple[str, str]:
     if not role:
         return said, ""
     kind = "serviceAccount" if "gserviceaccount.com" in account or not account else "user"
-    member = f"--member={kind}:{account or 'ACCOUNT'} --role={role}"
-    bucket = case.find(r"gs://([a-z0-9._-]+)", r"/b/([a-z0-9._-]+)", r"buckets/([a-z0-9._-]+)") or case.vertex.bucket
+    member = f"--member={shlex.quote(f'{kind}:' + (account or 'ACCOUNT'))} --role={role}"
+    bucket = (
+        case.find(r"gs://([a-z0-9._-]+)", r"/b/([a-z0-9._-]+)", r"buckets?[/ ]\"?([a-z0-9._-]+)")
+        or case.vertex.bucket.removeprefix("gs://").partition("/")[0]
+    )
     if permission.startswith("storage.") and bucket:
-        return said, f"gcloud storage buckets add-iam-policy-binding gs://{bucket.removeprefix('gs://')} {member}"
-    return said, f"gcloud projects add-iam-policy-binding {case.vertex.project or 'PROJECT'} {member}"
+        return said, f"gcloud storage buckets add-iam-policy-binding {shlex.quote(f'gs://{bucket}')} {member}"
+    return said, f"gcloud projects add-iam-policy-binding {shlex.quote(case.vertex.project or 'PROJECT')} {member}"
 
 
 def _not_found(case: Case) -> tuple[str, str]:
     address = case.find(r"(gs://[^\s'\",]+)").rstrip(".:;")
     bucket = case.find(r"/b/([a-z0-9._-]+)", r"No such object: ([a-z0-9._-]+)/")
     what = address or (f"gs://{bucket}" if bucket else "a bucket or an object of it")
-    command = f"gcloud storage ls {what}" if what.startswith("gs://") else check()
+    command = f"gcloud storage ls {shlex.quote(what)}" if what.startswith("gs://") else check()
     return f"{case.who} did not find {what}: is its name right, and was it deleted meanwhile?", command
 
 
@@ -403,12 +411,14 @@ def _nan(case: Case) -> tuple[str, str]:
 
 
 def _preempted(case: Case) -> tuple[str, str]:
-    said = f"Google took the spot machines of {case.who} away more often than a job is started again"
+    said = f"Google took the spot machines of {case.who} away, and it is not started again"
     return f"{said}: what it learned is in its last checkpoint; use machines that stay", again("vertex.spot=false")
 
 
 def _timeout(case: Case) -> tuple[str, str]:
     hours = case.vertex.max_hours
+    if case.spec is None:
+        return "the job took longer than it may: raise vertex.max_hours", again(f"vertex.max_hours={2 * hours:g}")
     return f"the job was stopped after vertex.max_hours = {hours:g}", again(f"vertex.max_hours={2 * hours:g}")
 
 
@@ -417,8 +427,8 @@ def _disk_full(case: Case) -> tuple[str, str]:
     if path.startswith("/dev/shm"):  # noqa: S108
         return f"{case.who} ran out of shared memory: use fewer workers on a machine", ""
     where = f" while it wrote {path}" if path else ""
-    return f"the disk of {case.who} is full{where}: read fewer rows, or keep what is large in the bucket", again(
-        "data.fraction=0.5"
+    return f"the disk of {case.who} is full{where}: ask for a larger one", again(
+        f"vertex.disk_gb={min(2 * case.vertex.disk_gb, 64_000)}"
     )
 
 
@@ -439,7 +449,7 @@ def _wrong_cuda(case: Case) -> tuple[str, str]:
         said = f"the CUDA in the image of {case.who} is newer than the driver of the machine"
     if vertex.image:
         return f"{said}: use an image with another torch, or the one that Tagline builds", again("vertex.image=")
-    return f"{said}: use a machine with another accelerator", again(*_with_gpu("NVIDIA_L4", 1))
+    return f"{said}: name an image with a torch that fits as vertex.image", ""
 
 
 def _import_error(case: Case) -> tuple[str, str]:

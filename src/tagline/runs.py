@@ -20,6 +20,8 @@ from tagline.spec import Spec
 
 PROGRESS = "checkpoints/progress.json"
 ATTEMPTS = "attempts.jsonl"
+JOB = "job.json"
+"""Of a run that a job does, maybe elsewhere."""
 NEEDED = ("spec.toml", "lock.json", "state.json", "events.jsonl")
 """What a run begins with."""
 StateName = Literal["waiting", "running", "succeeded", "failed", "cancelled"]
@@ -110,11 +112,13 @@ class Run:
         return self.directory.absolute().parent
 
     @classmethod
-    def create(cls, runs: Path, spec: Spec, lock: dict[str, Any]) -> Self:
-        """A new run with its spec, every default written out, and its lock; it appears whole."""
+    def create(cls, runs: Path, spec: Spec, lock: dict[str, Any], *, name: str = "") -> Self:
+        """A new run with its spec, every default written out, and its lock; it appears whole. A name may be given."""
         storage.sweep(runs, older_than_s=24 * 3600)
         taken = [path.name for path in runs.iterdir()] if runs.is_dir() else []
-        directory = runs / next_name(taken)
+        if name in taken:
+            raise RunError(f"there is a run {name} in {runs} already", hint="give it another name")
+        directory = runs / (name or next_name(taken))
         with storage.writing_directory(directory) as scratch:
             write_beginning(scratch, spec, lock)
         return cls(directory)
@@ -164,6 +168,8 @@ class Run:
         state = self._read_as(State, "state.json")
         if state.name == "running" and not self._is_held():
             state = self._read_as(State, "state.json")  # it may have ended, and said so, before it let go
+        if state.name in ("waiting", "running") and (self.read_json(JOB) or {}).get("run"):
+            return replace(state, reason=f"when last looked at; now: tagline jobs show {self.name}")
         if state.name == "running" and not self._is_held():
             reason = f"its process ended without a word; go on with: tagline train --resume {self.address}"
             return replace(state, name="failed", reason=reason)

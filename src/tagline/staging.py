@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tagline import gcp, storage, wheels
+from tagline import gcp, registry, storage, wheels
 from tagline.dataset import SPLITS
 from tagline.errors import DataError, SpecError
 from tagline.spec import Spec
@@ -95,11 +95,7 @@ def is_of_the_hub(spec: Spec, name: str) -> bool:
     """Whether an encoder's name is one of the Hugging Face hub."""
     if not name or "://" in name or name.startswith((".", "/", "~")) or name.count("/") > 1 or Path(name).is_dir():
         return False
-    if spec.model.family not in ("encoder", "fewshot"):  # type: ignore[attr-defined]
-        return False
-    from tagline.models.pretrained import PACKAGED
-
-    return name not in PACKAGED
+    return spec.model.family in ("encoder", "fewshot") and name not in registry.PACKAGED  # type: ignore[attr-defined]
 
 
 def deliver(upload: Upload) -> bool:

@@ -14,6 +14,7 @@ IGNORED = re.compile(r"^Exception ignored in|^--- Logging error ---")
 """What Python writes before tracebacks of errors that ended nothing."""
 GROUP = re.compile(r"^\s*(?:\| ?)+|^\s*\+[-+ .\d]*$")
 """What stands before the lines of an exception group, and between its exceptions."""
+MARKED = re.compile(r"^\s+[+|]")
 FRAME = re.compile(r'^  File ".*", line \d+$')
 """A syntax error of the program itself has no header."""
 
@@ -88,6 +89,8 @@ class Reader:
 
     def read(self, line: str) -> bool:
         """Whether this line belongs to a traceback."""
+        if self._is_group and self._block is not None and MARKED.match(line):
+            return self._inside_group(line, self._block)
         if line.endswith(HEADER) or (self.is_idle and FRAME.match(line)):
             self._begin(line)
             return True
@@ -137,8 +140,9 @@ class Reader:
         self._block = Block(line.strip(" +|") if self._is_group else line[:WIDTH])
 
     def _inside(self, line: str, block: Block) -> bool:
-        if self._is_group:
-            return self._inside_group(line, block)
+        if self._is_group:  # and this line has no mark
+            self._complete(block, block.exception)
+            return not line.strip()
         if not line.strip():
             return True
         block.add(line)
@@ -148,15 +152,13 @@ class Reader:
         return True
 
     def _inside_group(self, line: str, block: Block) -> bool:
-        """A group ends with the first line that has no mark; its first exception that is no group says why."""
-        if not re.match(r"^\s+[+|]", line):
-            self._complete(block, block.exception or block.lines[-1])
-            return not line.strip()
+        """Of a group, the first exception that is no group itself says why."""
         said = GROUP.sub("", line)
         if not said:
             return True
         block.add(said)
-        if said[0].isalpha() and (not block.exception or "ExceptionGroup" in block.exception):
+        is_exception = said[0].isalpha() and not said.endswith(HEADER)
+        if is_exception and (not block.exception or "ExceptionGroup" in block.exception):
             block.exception = said
         return True
 

@@ -9,6 +9,7 @@ import zipfile
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -19,6 +20,7 @@ from tagline.errors import PlaceError
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
     from packaging.specifiers import SpecifierSet
+    from packaging.version import Version
 
 NAME = "tagline"
 SERVING = {"sys_platform": "linux", "platform_system": "Linux", "platform_machine": "x86_64", "os_name": "posix"}
@@ -44,9 +46,9 @@ class Wheel:
         return f"{NAME}-{self.version}-py3-none-any.whl"
 
 
-def wheel(needs: Sequence[str] | None = None) -> Wheel:
-    """The wheel of what is installed here, also where it is installed to be edited; `needs` instead of its own."""
-    version, files = contents(needs)
+def wheel() -> Wheel:
+    """The wheel of what is installed here, also where it is installed to be edited."""
+    version, files = contents()
     buffer = io.BytesIO()
     archive(files, buffer)
     return Wheel(version, buffer.getvalue())
@@ -55,14 +57,9 @@ def wheel(needs: Sequence[str] | None = None) -> Wheel:
 def contents(
     needs: Sequence[str] | None = None, *, more: Mapping[str, bytes] | None = None
 ) -> tuple[str, dict[str, bytes]]:
-    """A wheel's version and files, not yet packed; `more` are files beside the package."""
+    """A wheel's version and files, not yet packed; `needs` instead of its own, and `more` files beside the package."""
     found = distribution()
-    package = Path(__file__).parent
-    files: dict[str, bytes] = {
-        f"{NAME}/{path.relative_to(package).as_posix()}": path.read_bytes()
-        for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts
-    }  # fmt: skip
-    files |= more or {}
+    files = _sources(Path(__file__).parent) | dict(more or {})
     about = {name: found.read_text(name) or "" for name in ("METADATA", "entry_points.txt")}
     if needs is not None:
         about["METADATA"] = _needing(about["METADATA"], needs)
@@ -81,6 +78,16 @@ def contents(
     return version, files
 
 
+def _sources(package: Path) -> dict[str, bytes]:
+    """The package's files; hidden ones, such as an editor's or an .env, are nobody's business."""
+    found = {path.relative_to(package): path for path in package.rglob("*") if path.is_file()}
+    return {
+        f"{NAME}/{name.as_posix()}": path.read_bytes()
+        for name, path in found.items()
+        if not any(part.startswith(".") or part == "__pycache__" for part in name.parts)
+    }
+
+
 def needed(*, family: str, trackers: Iterable[str] = ()) -> tuple[str, ...]:
     """The extras that a training in the cloud needs."""
     tracked = ("track",) if set(trackers) - {"vertex"} else ()
@@ -96,12 +103,10 @@ def asked(name: str) -> "SpecifierSet":
 
 def pins(*extras: str, of: str = NAME) -> list[str]:
     """`name==version` of everything that Tagline with these extras, or another package, needs there, as it is here."""
-    from packaging.requirements import Requirement
     from packaging.utils import canonicalize_name
-    from packaging.version import Version
 
     distribution()
-    found: dict[str, Version] = {}
+    found: dict[str, str] = {}
     seen: set[tuple[str, str]] = set()
     waiting = [(of, extra) for extra in ("", *extras)]
     while waiting:
@@ -110,27 +115,47 @@ def pins(*extras: str, of: str = NAME) -> list[str]:
             continue
         seen.add(asked)
         name, extra = asked
-        try:
-            found[name] = Version(metadata.version(name))
-        except metadata.PackageNotFoundError:  # needed there and not here: pip finds the version
+        here = _installed(name)
+        if here is None:  # by a package that has it for that platform only: pip finds the version
             continue
-        for need in map(Requirement, metadata.requires(name) or ()):
+        found[name] = here.version.public
+        for need in here.needs:
             if need.marker is None or need.marker.evaluate({**SERVING, "extra": extra}):
                 needed = canonicalize_name(need.name)
                 _check_fit(need, by=name)
                 waiting += [(needed, each) for each in ("", *need.extras)]
-    return [f"{name}=={version.public}" for name, version in sorted(found.items()) if name != NAME]
+    return [f"{name}=={version}" for name, version in sorted(found.items()) if name != NAME]
+
+
+@dataclass(frozen=True)
+class _Installed:
+    """A package as it is here."""
+
+    version: "Version"
+    needs: "tuple[Requirement, ...]"
+
+
+@cache
+def _installed(name: str) -> _Installed | None:
+    from packaging.requirements import Requirement
+    from packaging.version import Version
+
+    try:
+        found = metadata.distribution(name)
+    except metadata.PackageNotFoundError:
+        return None
+    return _Installed(Version(found.version), tuple(map(Requirement, found.requires or ())))
 
 
 def _check_fit(need: "Requirement", *, by: str) -> None:
     """What does not fit together here would not be installed elsewhere."""
-    try:
-        version = metadata.version(need.name)
-    except metadata.PackageNotFoundError:
-        return
-    if need.name != NAME and not need.specifier.contains(version, prereleases=True):
+    here = _installed(need.name)
+    if here is None and by == NAME:
+        hint = f'pip install "{need.name}{need.specifier}", or the extra of Tagline that brings it'
+        raise PlaceError(f"{need.name} is needed there and not installed here: nobody knows which version", hint=hint)
+    if here and need.name != NAME and not need.specifier.contains(here.version, prereleases=True):
         hint = f'pip install "{need.name}{need.specifier}"'
-        raise PlaceError(f"{need.name} {version} is installed here, and {by} needs {need.specifier}", hint=hint)
+        raise PlaceError(f"{need.name} {here.version} is installed here, and {by} needs {need.specifier}", hint=hint)
 
 
 def archive(files: Mapping[str, bytes | Path], target: IO[bytes]) -> None:

@@ -416,6 +416,20 @@ def test_the_sdk_shows_the_tracked_run(place: str, sdk: Any, run: Run) -> None:
     }  # fmt: skip
 
 
+def test_a_run_in_a_bucket_is_named_by_its_address(place: str, sdk: Any, run: Run) -> None:
+    class Elsewhere(Run):
+        bundle_address = "gs://bucket/tagline/runs/a-run/bundle"
+
+    elsewhere = Elsewhere(run.directory)
+    tracker = begun(elsewhere)
+    elsewhere.write_json("report.json", {"format": REPORT_FORMAT, "test": {"accuracy": 0.75}})
+    elsewhere.set_state("succeeded")
+    tracker.end(elsewhere)
+    [found] = sdk.ExperimentRun.list(experiment=place)
+    uris = {artifact.uri for artifact in found.get_artifacts() if artifact.schema_title.startswith("system.")}
+    assert uris == {"gs://bucket/tagline/runs/a-run/bundle", "gs://bucket/tagline/runs/a-run/report.json"}
+
+
 def test_steps_that_are_known_are_not_sent_again(place: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     begun(run).record(points(1, 2, 3))
     again = begun(run)
@@ -500,8 +514,17 @@ def test_the_tensorboard_that_is_named_is_taken(
     assert begun(run)._run.startswith(f"{mine.resource_name}/experiments/{place}/runs/")
     monkeypatch.delenv("TAGLINE_TENSORBOARD")
     assert begun(run)._run.startswith(mine.resource_name)  # it is the experiment's now
+    other = sdk.Tensorboard.create("another")
+    monkeypatch.setenv("TAGLINE_TENSORBOARD", other.resource_name)
+    assert begun(run)._run.startswith(other.resource_name)
+    assert sdk.Experiment(place).backing_tensorboard_resource_name == mine.resource_name
+    monkeypatch.delenv("TAGLINE_TENSORBOARD")
     mine.delete()
-    assert not begun(run)._run.startswith(mine.resource_name)
+    again = begun(run)
+    again.record(points(1))
+    assert not again._run.startswith((mine.resource_name, other.resource_name))
+    [found] = sdk.ExperimentRun.list(experiment=place)  # the SDK goes where the run's artifact leads
+    assert list(found.get_time_series_data_frame()["train/loss"]) == [1.0]
     monkeypatch.setenv("TAGLINE_TENSORBOARD", mine.resource_name)
     with pytest.raises(PlaceError, match="was not found"):
         begun(run)
@@ -520,7 +543,7 @@ def test_inside_a_job_its_project_region_and_name_are_recorded(
 
 def test_a_training_in_a_job_records_itself(rehearsal: Rehearsal, sdk: Any, called: str, tmp_path: Path) -> None:
     words = ("train", str(SUPPORT / "messages.csv"), "model.family=linear", "model.max_features=500",
-             "training.export=[]", 'tracking.to=["vertex"]', "--runs", str(tmp_path / "runs"))  # fmt: skip
+             "training.export=false", 'tracking.to=["vertex"]', "--runs", str(tmp_path / "runs"))  # fmt: skip
     environment = [{"name": "TAGLINE_EXPERIMENT", "value": called}]
     job = rehearsal.run(custom_job(pool(sys.executable, "-m", "tagline", *words, env=environment)))
     assert job["state"] == "JOB_STATE_SUCCEEDED", rehearsal.said(job["name"])
@@ -545,6 +568,12 @@ def test_runs_that_begin_at_once_share_an_experiment(place: str, tmp_path: Path,
         thread.join(timeout=60)
     assert len({tracker._context for tracker in opened}) == 4
     assert len({tracker._group for tracker in opened}) == 1
+
+
+def test_without_googles_clients_nothing_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gcp, "find_spec", lambda _: None)
+    with pytest.raises(PlaceError, match="tracker vertex needs google-cloud-aiplatform, which is not installed"):
+        trackers.chosen(["vertex"])
 
 
 @pytest.mark.parametrize(

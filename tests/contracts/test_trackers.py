@@ -19,7 +19,7 @@ import pytest
 
 from tagline import gcp, registry, trackers
 from tagline.columns import complete
-from tagline.errors import Interrupted
+from tagline.errors import Interrupted, PlaceError
 from tagline.metrics import REPORT_FORMAT
 from tagline.runs import Run
 from tagline.trackers import Point, Tracker, parameters, shown, tracked
@@ -352,6 +352,12 @@ def test_a_tracker_that_fails_is_left_out_with_one_warning(method: str, error: B
     assert [event for event in events if event["event"] not in ("started", "warning")] == run.events()
     assert [point.step for point in sound.points] == [1, 2, 2, 3, 4, 4, 5, 6, 6]
     assert sound.state == "succeeded"
+
+
+def test_an_error_of_ours_says_what_to_do(run: Run) -> None:
+    broken = Witness(fails_in="begin", error=PlaceError("no project is named", hint="set vertex.project"))
+    what = "no project is named; set vertex.project"
+    assert warnings(follow(run, {"broken": broken})) == [f"tracker broken failed, the run goes on without it: {what}"]
 
 
 def test_the_first_event_stays_the_first(run: Run) -> None:

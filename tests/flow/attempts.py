@@ -25,9 +25,9 @@ SENDS = "http.client.send"
 """To Cloud Storage, where a run is there."""
 _nursery = multiprocessing.get_context("forkserver")
 _nursery.set_forkserver_preload([
-    "google.cloud.storage", "peft", "pyarrow.csv", "sklearn.metrics", "tagline.cli", "tagline.models.encoder", "tagline.models.loop",
-    "tagline.models.networks", "tagline.models.pretrained", "tagline.training", "torch.distributed",
-    "transformers.models.bert.modeling_bert",
+    "google.cloud.storage", "peft", "pyarrow.csv", "sklearn.metrics", "tagline.cli", "tagline.models.encoder",
+    "tagline.models.loop", "tagline.models.networks", "tagline.models.pretrained", "tagline.training",
+    "torch.distributed", "transformers.models.bert.modeling_bert",
 ])  # fmt: skip
 
 

@@ -3,12 +3,8 @@
 import json
 import sys
 import zipfile
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from rehearsing import ENDED, PARENT, Rehearsal, custom_job, pool, python, rehearsing, until
 from tagline import failures, spec
@@ -109,71 +105,61 @@ def job_specs(rehearsal: Rehearsal, data: Path) -> dict[str, dict[str, Any]]:
     }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def explained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Failure]]:
-    """Why the job that was made for a cause failed; all of them run at the same time."""
+EXPECTED = {
+    "nan": ("the loss is nan at step", "training.learning_rate=1e-05"),
+    "pip-conflict": ("no-such-package-anywhere==9", "pip install --dry-run no-such-package-anywhere==9"),
+    "missing-column": ('no column "massage"', "tagline check SPEC data.text=message"),
+    "permission": ("trainer@demo.iam.gserviceaccount.com lacks storage.objects.get", "gs://corpus --member"),
+    "not-found": ("did not find gs://no-such-bucket", "gcloud storage ls gs://no-such-bucket"),
+    "import-error": ("cannot import no_such_module_here", "--on rehearsal"),
+    "disk-full": ("the disk of workerpool0-0 is full", "vertex.disk_gb=200"),
+    "host-memory": ("was killed", "vertex.machine=n1-highmem-8"),
+    "start": ("could not start no-such-program", "--on rehearsal"),
+    "timeout": ("stopped after", "vertex.max_hours=48"),
+    "preempted": ("spot machines", "vertex.spot=false"),
+    "unknown": ("KeyError: 'what it came of'", "--on rehearsal"),
+}
+"""What the sentence and the command say."""
+
+
+def test_jobs_that_fail_are_explained(tmp_path: Path) -> None:
+    """All of them at the same time, which is what takes long here."""
+    with rehearsing(tmp_path / "here", "--grace", "1", "--at-once", "20", PIP_NO_INDEX="1") as rehearsal:
+        found = explained(rehearsal)
+        assert rehearsal.processes() == set()
+    assert {made_for: failure.cause for made_for, failure in found.items()} == {cause: cause for cause in EXPECTED}
+    for cause, (words, command) in EXPECTED.items():
+        assert words in found[cause].sentence
+        assert command in found[cause].command
+    replicas = {cause: failure.replica.rpartition("-")[0] for cause, failure in found.items()}
+    assert replicas == dict.fromkeys(EXPECTED, "workerpool0") | {"unknown": "workerpool1", "timeout": ""}
+    assert found["unknown"].traceback[-1] == "KeyError: 'what it came of'"
+
+
+def explained(rehearsal: Rehearsal) -> dict[str, Failure]:
+    """Why the job that was made for each cause failed, as Google's clients tell it."""
     from google.auth.credentials import AnonymousCredentials
     from google.cloud import aiplatform_v1, logging
 
     data = Path(__file__).parents[2] / "examples" / "support" / "messages.csv"
     given = spec.defaults({"train": str(data), "text": "message", "labels": "topic"})
-    directory = tmp_path_factory.mktemp("rehearsal") / "here"
-    with rehearsing(directory, "--grace", "1", "--at-once", "20", PIP_NO_INDEX="1") as rehearsal:
-        log = logging.Client(
-            project="demo", credentials=AnonymousCredentials(), client_options={"api_endpoint": rehearsal.address},
-            _use_grpc=False,
-        )  # fmt: skip
-        jobs = {
-            cause: rehearsal.rest.create_custom_job(
-                parent=PARENT, custom_job=aiplatform_v1.CustomJob.from_json(json.dumps(job))
-            ).name
-            for cause, job in job_specs(rehearsal, data).items()
-        }  # fmt: skip
-        until(lambda: "ready" in rehearsal.said(jobs["preempted"]), "a job to be taken away")
-        rehearsal.http("POST", "/-/preempt", {"job": jobs["preempted"].rpartition("/")[2]})
+    log = logging.Client(
+        project="demo", credentials=AnonymousCredentials(), client_options={"api_endpoint": rehearsal.address},
+        _use_grpc=False,
+    )  # fmt: skip
+    jobs = {}
+    for cause, job in job_specs(rehearsal, data).items():
+        asked = aiplatform_v1.CustomJob.from_json(json.dumps(job))
+        jobs[cause] = rehearsal.rest.create_custom_job(parent=PARENT, custom_job=asked).name
+    until(lambda: "ready" in rehearsal.said(jobs["preempted"]), "a job to be taken away", patience_s=180)
+    assert rehearsal.http("POST", "/-/preempt", {"job": jobs["preempted"].rpartition("/")[2]})[0] == 200
 
-        def explain(cause: str) -> Failure:
-            job = until(
-                lambda: (found := rehearsal.rest.get_custom_job(name=jobs[cause])).state.name in ENDED and found, cause
-            )
-            wanted = f'resource.type="ml_job" AND resource.labels.job_id="{job.name.rpartition("/")[2]}"'
-            entries = log.list_entries(filter_=wanted, order_by="timestamp asc", page_size=1000)
-            lines = [failures.line_of(entry.to_api_repr()) for entry in entries]
-            return failures.explain(lines, message=job.error.message, spec=given)
+    def explain(name: str) -> Failure:
+        job = until(lambda: (now := rehearsal.rest.get_custom_job(name=name)).state.name in ENDED and now, name,
+                    patience_s=180)  # fmt: skip
+        wanted = f'resource.type="ml_job" AND resource.labels.job_id="{name.rpartition("/")[2]}"'
+        entries = log.list_entries(filter_=wanted, order_by="timestamp asc", page_size=1000)
+        lines = (failures.line_of(entry.to_api_repr()) for entry in entries)
+        return failures.explain(lines, message=job.error.message, spec=given)
 
-        with ThreadPoolExecutor(4) as threads:
-            found = dict(zip(jobs, threads.map(explain, jobs), strict=True))
-        yield found.__getitem__
-
-
-@pytest.mark.parametrize(
-    ("cause", "words", "command"),
-    [
-        ("nan", "the loss is nan at step", "training.learning_rate=1e-05"),
-        ("pip-conflict", "no-such-package-anywhere==9", "pip install --dry-run no-such-package-anywhere==9"),
-        ("missing-column", 'no column "massage"', "tagline check SPEC data.text=message"),
-        ("permission", "trainer@demo.iam.gserviceaccount.com lacks storage.objects.get", "gs://corpus --member"),
-        ("not-found", "did not find gs://no-such-bucket", "gcloud storage ls gs://no-such-bucket"),
-        ("import-error", "cannot import no_such_module_here", "--on rehearsal"),
-        ("disk-full", "the disk of workerpool0-0 is full", "data.fraction=0.5"),
-        ("host-memory", "was killed", "vertex.machine=n1-highmem-8"),
-        ("start", "could not start no-such-program", "--on rehearsal"),
-        ("timeout", "stopped after", "vertex.max_hours=48"),
-        ("preempted", "spot machines", "vertex.spot=false"),
-    ],
-)
-def test_a_job_that_fails_is_explained(
-    explained: Callable[[str], Failure], cause: str, words: str, command: str
-) -> None:  # fmt: skip
-    found = explained(cause)
-    assert found.cause == cause, found
-    assert found.replica in ("workerpool0-0", "")
-    assert words in found.sentence
-    assert command in found.command
-
-
-def test_the_replica_that_failed_first(explained: Callable[[str], Failure]) -> None:
-    found = explained("unknown")
-    assert found.cause == "unknown", found
-    assert found.replica.startswith("workerpool1-")
-    assert found.traceback[-1] == "KeyError: 'what it came of'"
+    return {cause: explain(name) for cause, name in jobs.items()}

@@ -49,7 +49,7 @@ def test_the_run_that_comes_home_is_the_one_that_would_be_made_here(rehearsal: R
     done = command("train", SUPPORT / "messages.csv", *LINEAR, "--on", "rehearsal", "--json").json
     here = product.train(SUPPORT / "messages.csv", *LINEAR, runs="here")
     assert figures(Path(done["run"])) == figures(here.directory)
-    assert command("predict", done["run"], "where is my parcel?", "--json").json["label"] == "delivery"
+    assert command("predict", done["run"], "where is my parcel?", "--json").json[0]["label"] == "delivery"
     name = Path(done["run"]).name
     assert command("runs", "list", "--json").json[0]["state"] == "succeeded"
     [listed] = command("jobs", "list", "--json").json
@@ -61,16 +61,6 @@ def test_the_run_that_comes_home_is_the_one_that_would_be_made_here(rehearsal: R
     again = command("train", SUPPORT / "messages.csv", *LINEAR, "--on", "rehearsal", "--detach")
     assert "uploaded" not in again.err
     assert command("jobs", "logs", "last", "--follow").code == 0
-
-
-def test_a_package_on_one_of_googles_images(rehearsal: Rehearsal) -> None:
-    image = "us-docker.pkg.dev/vertex-ai/training/pytorch-gpu.2-4.py310:latest"
-    ran = command("train", SUPPORT / "messages.csv", *LINEAR, f"vertex.image={image}", "--on", "rehearsal", "--json")
-    assert ran.json["report"]["test"]["rows"] == 76
-    assert "Python 3.10" in ran.err
-    [spec] = jobs(rehearsal)[0]["jobSpec"]["workerPoolSpecs"]
-    [package] = spec["pythonPackageSpec"]["packageUris"]
-    assert package.startswith(f"gs://{BUCKET}/tagline/packages/tagline-")
 
 
 def test_three_replicas_learn_what_three_workers_learn(checkpoint: Callable[[str], Path]) -> None:
@@ -96,11 +86,11 @@ def test_a_spot_job_that_is_preempted_ends_in_the_very_same_weights(
     data = SUPPORT / "messages.csv"
     left = command("train", data, *settings, "vertex.spot=true", "--on", "rehearsal", "--detach", "--json").json
     progress = rehearsal.directory / "buckets" / BUCKET / "tagline" / "runs" / Path(left["run"]).name / "checkpoints"
-    until(lambda: (progress / "progress.json").exists(), "a checkpoint in the bucket")
+    until(lambda: list(progress.glob("0*/*")), "a checkpoint in the bucket")
     assert rehearsal.http("POST", "/-/preempt", {"job": left["job"]})[0] == 200
     ran = command("jobs", "logs", "last", "--follow")
     assert ran.code == 0, ran.err
-    assert "started again 1 times" in ran.err
+    assert "started again 1 times" in ran.err, ran.err
     weights = [Path(run) / "bundle" / "model.safetensors" for run in (whole.directory, left["run"])]
     assert weights[0].read_bytes() == weights[1].read_bytes()
     assert figures(whole.directory) == figures(Path(left["run"]))
@@ -121,7 +111,8 @@ def test_what_would_fail_there_is_said_before_anything_is_submitted(rehearsal: R
     before = len(jobs(rehearsal))
     (rehearsal.directory / "project.json").write_text(json.dumps({
         "quotas": {"custom_model_training_nvidia_t4_gpus": {"us-central1": 0}},
-        "missing_permissions": ["aiplatform.customJobs.create"], "disabled": ["artifactregistry.googleapis.com"],
+        "denied_permissions": ["aiplatform.customJobs.create"],
+        "disabled_services": ["artifactregistry.googleapis.com"],
     }))  # fmt: skip
     data = SUPPORT / "messages.csv"
     ran = command("train", data, "model.family=linear", "--on", "rehearsal")
@@ -208,16 +199,11 @@ def test_secrets_are_nowhere_but_in_the_job(rehearsal: Rehearsal, monkeypatch: p
     assert value not in refused.err
 
 
+PAIRS = ("data.validation=", "data.test=", 'data.text=["question", "answer"]', "data.labels=verdict")
 SMALL: dict[str, tuple[str, ...]] = {
     "happydb": ("data.text=message", "data.labels=topic"),
-    "mnli": ("data.validation=", "data.test=", 'data.text=["text_a", "text_b"]', "data.labels=label"),
-    "multinli": (
-        "data.validation=",
-        "data.test=",
-        'data.text=["text_a", "text_b"]',
-        "data.labels=label",
-        "vertex.spot=true",
-    ),
+    "mnli": PAIRS,
+    "multinli": PAIRS,
     "financial": ("data.header=auto", "data.text=message", "data.labels=topic", "training.patience=1"),
 }
 
@@ -233,7 +219,8 @@ def test_the_tutorials_with_encoders_run_small(
         "train", EXAMPLES / f"{name}.toml", f"data.train={data}", *SMALL[name], f"model.pretrained={checkpoint(kind)}",
         "model.max_tokens=16", "data.fraction=0.3", "training.epochs=1", "training.batch_size=32",
         "training.export=false", "training.baseline=false", "vertex.environment.WANDB_MODE=offline",
-        "vertex.project=rehearsal", "vertex.bucket=my-bucket", 'vertex.secrets={}', *image, "--on", "rehearsal", "--json",
+        "vertex.project=rehearsal", "vertex.bucket=my-bucket", "vertex.secrets={}", *image,
+        "--on", "rehearsal", "--json",
     )  # fmt: skip
     assert ran.json["report"]["test"]["rows"] > 0
 

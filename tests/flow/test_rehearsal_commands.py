@@ -12,7 +12,6 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from bare import run_bare
 from rehearsing import PARENT, custom_job, python, rehearsing
-from tagline.rehearsal import processes
 
 
 def test_from_start_to_reset(tagline: Callable[..., Any], tmp_path: Path) -> None:
@@ -36,7 +35,7 @@ def test_from_start_to_reset(tagline: Callable[..., Any], tmp_path: Path) -> Non
     finally:
         stopped = tagline("rehearsal", "stop", "--json")
     assert stopped.json == {"stopped": facts["pid"]}
-    assert processes.started(facts["pid"]) == ""
+    assert started(facts["pid"]) == ""
     for command in ("status", "stop"):
         missing = tagline("rehearsal", command, "--json")
         assert missing.code == 5

@@ -15,6 +15,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from rehearsing import IMAGE, PARENT, Rehearsal, custom_job, pool, python, rehearsing, until
+from tagline.processes import started
 from tagline.rehearsal import processes
 
 MEET = """
@@ -297,7 +298,7 @@ print("bare", os.read(said, 100).decode())
     assert job["state"] == "JOB_STATE_SUCCEEDED"
     assert rehearsal.processes() == set()
     (bare,) = (int(line.split()[1]) for line in rehearsal.said(job["name"]) if line.startswith("bare"))
-    assert processes.started(bare) == "", "without its environment, too"
+    assert started(bare) == "", "without its environment, too"
 
 
 def test_an_image_that_cannot_run_here_is_refused_or_fails(rehearsal: Rehearsal) -> None:

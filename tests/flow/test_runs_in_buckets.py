@@ -5,7 +5,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,15 @@ import tagline as library
 from tagline import cli, gcp, locks, mirrors, training
 from tagline.errors import Conflict, PlaceError, RunError, SpecError
 from tagline.mirrors import MirroredRun
-from tagline.runs import Run
+from tagline.runs import PROGRESS, Progress, Run
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from rehearsing import rehearsing
 
 MESSAGES = str(SUPPORT / "messages.csv")
 LINEAR = ("model.family=linear", "model.max_features=800", "model.strength=4.0")
+STEPS = ("model.family=linear", "model.max_features=300", "data.fraction=0.2", "training.log_every=1")
+"""Evaluated, and kept, at the steps 8, 16 and 24."""
 LSTM = (*SMALL, "model.family=lstm", "model.hidden=16", "model.embedding=16")
 Command = Callable[..., Any]
 
@@ -168,7 +170,7 @@ def test_a_learning_curve_is_added_to_a_run_in_a_bucket(runs: str, tagline: Comm
     assert only(runs).report() == report
 
 
-def test_specs_and_language_models_are_written_to_buckets(runs: str, tagline: Command) -> None:
+def test_a_spec_is_written_to_a_bucket_and_read_from_it(runs: str, tagline: Command) -> None:
     spec = f"{runs}/tagline.toml"
     tagline("init", MESSAGES, *LINEAR, "--output", spec)
     assert "already there" in tagline("init", MESSAGES, "--output", spec, code=2).err
@@ -263,17 +265,23 @@ def test_a_planned_run_that_cannot_begin_says_why(runs: str, tmp_path: Path) -> 
     assert planned.state().reason == f"there is no file {data}"
 
 
+@pytest.fixture(scope="module")
+def stepwise(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The run on this machine that `begun` would come to."""
+    return library.train(MESSAGES, *STEPS, runs=tmp_path_factory.mktemp("stepwise"))
+
+
 @pytest.fixture
 def begun(runs: str) -> Iterator[Iterator[dict[str, Any]]]:
     """A training in this process that has kept its first checkpoint, and goes on when it is asked to."""
-    spec = training.spec_of(MESSAGES, LSTM)
+    spec = training.spec_of(MESSAGES, STEPS)
     with closing(training.start(spec, runs=runs, command="a test")) as events:  # type: ignore[type-var]
         assert any(event.get("step") == 9 for event in events)
         yield events
 
 
 def test_of_two_processes_that_work_on_a_run_the_later_one_has_it(
-    runs: str, begun: Iterator[Any], whole: Attempt, tmp_path: Path
+    runs: str, begun: Iterator[Any], stepwise: Run, tmp_path: Path
 ) -> None:
     run = only(runs)
     assert run.progress().last == "000008"
@@ -285,18 +293,45 @@ def test_of_two_processes_that_work_on_a_run_the_later_one_has_it(
     assert later.end() == 0, later.err
     with pytest.raises(Conflict, match="has taken over run"):
         list(begun)
-    is_the_same(run, whole.run, tmp_path / "home")
+    is_the_same(run, stepwise, tmp_path / "home")
 
 
 def test_the_earlier_of_two_processes_damages_nothing_while_the_later_one_works(
-    runs: str, begun: Iterator[Any], whole: Attempt, tmp_path: Path
+    runs: str, begun: Iterator[Any], stepwise: Run, tmp_path: Path
 ) -> None:
     later = training.go_on(only(runs))
-    assert any(event.get("step") == 10 for event in later)
+    assert any(event.get("step") == 16 for event in later)
     with pytest.raises(Conflict, match="has taken over run"):
         list(begun)
     list(later)
-    is_the_same(only(runs), whole.run, tmp_path / "home")
+    is_the_same(only(runs), stepwise, tmp_path / "home")
+
+
+def test_of_two_processes_that_take_a_run_over_at_once_one_goes_on(runs: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = training.spec_of(MESSAGES, STEPS)
+    first = mirrors.create(runs, "contested", spec, locks.planned(spec, command="a test"))
+    second = MirroredRun.at(first.address)
+    really = gcp.object_at
+    taken = ExitStack()
+
+    def in_between(address: str) -> Any:
+        if address.endswith(PROGRESS):
+            monkeypatch.setattr(gcp, "object_at", really)
+            taken.enter_context(second.held())
+        return really(address)
+
+    monkeypatch.setattr(gcp, "object_at", in_between)
+    with pytest.raises(Conflict, match="has taken over"), first.held():
+        pass
+    second.set_state("running")
+    second.checkpoint("000001").mkdir(parents=True)
+    (second.checkpoint("000001") / "weights").write_text("w")
+    second.write_progress(Progress(last="000001"))
+    taken.close()
+    seen = MirroredRun.at(first.address)
+    assert (seen.state().name, seen.progress().last) == ("running", "000001")
+    with pytest.raises(Conflict):
+        first.write_text("report.html", "of a process that lost the run")
 
 
 def test_a_bucket_that_is_removed_midway_is_said(runs: str, begun: Iterator[Any], client: Any) -> None:

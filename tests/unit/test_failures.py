@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tagline import remedies
+from tagline import machines, remedies
 from tagline import spec as specs
 from tagline.failures import Failure, Line, explain, line_of
 from tagline.spec import Spec
@@ -185,16 +185,16 @@ BY_LOG = [
     (CUDA_MEMORY_OLD, "gpu-memory", "20.00 MiB more did not fit into 15.90 GiB", "training.batch_size=16"),
     (BUG, "gpu-memory", "workerpool1-0 ran out of GPU memory", "training.batch_size=16"),
     (NO_KERNEL, "wrong-cuda", "not built for NVIDIA_TESLA_T4", "vertex.accelerator=NVIDIA_L4"),
-    (OLD_DRIVER, "wrong-cuda", "newer than the driver", "vertex.accelerator=NVIDIA_L4"),
-    (CPU_TORCH, "wrong-cuda", "one for CPUs", "vertex.accelerator=NVIDIA_L4"),
-    (NO_CUDART, "wrong-cuda", "lacks libcudart.so.12 of CUDA", "vertex.accelerator=NVIDIA_L4"),
+    (OLD_DRIVER, "wrong-cuda", "newer than the driver of the machine: name an image", ""),
+    (CPU_TORCH, "wrong-cuda", "one for CPUs: name an image", ""),
+    (NO_CUDART, "wrong-cuda", "lacks libcudart.so.12 of CUDA: name an image", ""),
     (CONFLICT, "pip-conflict", "requests==2.20.0 and urllib3==2.2.0 together",
      "pip install --dry-run requests==2.20.0 urllib3==2.2.0"),
     (NO_PACKAGE, "pip-conflict", "no version of no-such-package==9", "pip install --dry-run no-such-package==9"),
     (FORBIDDEN, "permission", "lacks storage.objects.get: grant it roles/storage.objectUser",
      "gcloud storage buckets add-iam-policy-binding gs://corpus --member=serviceAccount:"
      "service-12@gcp-sa-aiplatform-cc.iam.gserviceaccount.com --role=roles/storage.objectUser"),
-    (ENOSPC, "disk-full", "full while it wrote /root/.cache/huggingface/blobs/1", "data.fraction=0.5"),
+    (ENOSPC, "disk-full", "full while it wrote /root/.cache/huggingface/blobs/1", "vertex.disk_gb=200"),
     (NO_MODULE, "import-error", "cannot import tensorflow_text", "--on rehearsal"),
     (KEY, "missing-column", 'no column "review"', "tagline check SPEC"),
     (NO_COLUMN, "missing-column", "it has: id, received", "tagline check SPEC data.text=message"),
@@ -247,7 +247,7 @@ BY_MESSAGE = [
     ("CANCELED", "cancelled", "was cancelled", ""),
     ('Service account `1-compute@developer.gserviceaccount.com` does not have `[storage.objects.get, '
      'storage.objects.create]` IAM permission(s) to the bucket "corpus".', "permission", "lacks storage.objects.get",
-     "--member=serviceAccount:1-compute@developer.gserviceaccount.com --role=roles/storage.objectUser"),
+     "gs://corpus --member=serviceAccount:1-compute@developer.gserviceaccount.com --role=roles/storage.objectUser"),
 ]  # fmt: skip
 
 
@@ -406,6 +406,22 @@ def test_the_root_of_exceptions_that_came_of_each_other(log: str, cause: str, la
         assert sum("Traceback" in line for line in found.traceback) == 1
 
 
+GROUP_CODE = """
+def fail():
+    raise ImportError("no such thing")
+try:
+    fail()
+except ImportError as error:
+    raise ExceptionGroup("outer", [ExceptionGroup("inner", [error]), ValueError("b")])
+"""
+
+
+def test_a_group_that_python_printed() -> None:
+    done = subprocess.run([sys.executable, "-c", GROUP_CODE], capture_output=True, text=True, check=False)
+    found = explain([*said(done.stderr), *said("bye")])
+    assert (found.cause, found.sentence) == ("import-error", "workerpool0-0 cannot import what it needs: no such thing")
+
+
 def test_a_group_of_exceptions() -> None:
     for lines in (said(GROUP), [Line(at(600), "workerpool0-0", "ERROR", GROUP.strip("\n"))], said(GROUP) + said("bye")):
         found = explain(lines)
@@ -503,6 +519,50 @@ def test_the_message_itself_may_hold_the_end_of_a_traceback() -> None:
     found = explain([], message=message)
     assert (found.cause, found.replica) == ("import-error", "workerpool1-1")
 
+    found = explain([], message=message.replace("\n", " "))
+    assert (found.cause, found.replica) == ("import-error", "workerpool1-1")
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("terminate called after throwing an instance of 'std::bad_alloc'", "host-memory"),
+        ("bash: line 1: 4711 Killed                  python train.py", "host-memory"),
+        ("[  1.5] Out of memory: Killed process 7 (python)", "host-memory"),
+        ("RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error. ", "host-memory"),
+        ("  what():  CUDA error: out of memory", "gpu-memory"),
+        ("error while loading shared libraries: libcudart.so.12: cannot open shared object file", "wrong-cuda"),
+        ("cp: write: No space left on device", "disk-full"),
+        ("ERROR: Package 'x' requires a different Python: 3.10.2 not in '>=3.11'", "pip-conflict"),
+        ("ERROR: Could not build wheels for spacy, which is required to install", "pip-conflict"),
+        ("error: metadata-generation-failed", "pip-conflict"),
+        ("AccessDeniedException: 403 x@y.com does not have storage.objects.list access to seed", "permission"),
+        ("ERROR: (gcloud.storage.cp) PERMISSION_DENIED: Caller lacks something", "permission"),
+        ("rpc failed: ACCESS_TOKEN_SCOPE_INSUFFICIENT", "permission"),
+        ("curl: 403 Forbidden", "permission"),
+        ("NoSuchBucket", "not-found"), ("No such object: corpus/a.csv", "not-found"),
+        ("/usr/bin/python: No module named trainer", "import-error"),
+        ("Loss is NaN, stopping", "nan"), ("train.py stopped: NaN loss", "nan"),
+        ("Fatal Python error: Segmentation fault", "crash"), ("Segmentation fault (core dumped)", "crash"),
+        ("sh: exec: python: exec format error", "start"),
+    ],
+)  # fmt: skip
+def test_a_mere_line_that_names_a_cause(text: str, cause: str) -> None:
+    lines = [*noise(2000, seed=1), *said(text, severity="INFO")]
+    assert explain(lines, message=EXITED.format("workerpool0-0", 1)).cause == cause
+
+
+def test_a_status_says_more_than_a_line_before_it() -> None:
+    lines = said("Could not load libcudart.so.11.0: cannot open shared object file; ignore this without a GPU")
+    assert explain(lines, message=EXITED.format("workerpool0-0", 137)).cause == "host-memory"
+
+
+def test_times_of_any_form_are_compared_as_times() -> None:
+    late = [Line("2026-09-01T14:00:00.5+02:00", "a-0", "ERROR", line.text) for line in said(BAD_VALUE)]
+    early = [Line("2026-09-01T12:00:00.123456789Z", "b-0", "ERROR", line.text) for line in said(BAD_VALUE)]
+    never = [Line("yesterday", "c-0", "ERROR", line.text) for line in said(BAD_VALUE)]
+    assert explain([*never, *late, *early]).replica == "b-0"
+
 
 def test_nothing_was_logged() -> None:
     found = explain([])
@@ -556,10 +616,16 @@ url: /x (Caused by NameResolutionError("Failed to resolve 'huggingface.co'"))
         (["training.batch_size=1"], CUDA_MEMORY, "vertex.machine=g2-standard-8 vertex.accelerator=NVIDIA_L4"),
         (["training.batch_size=1", "vertex.accelerator=NVIDIA_L4", "vertex.accelerators=2"], CUDA_MEMORY,
          "vertex.machine=a2-highgpu-2g vertex.accelerator=NVIDIA_TESLA_A100"),
-        (["vertex.machine=n1-highmem-16"], TORCH_MEMORY, "vertex.machine=n1-highmem-32"),
+        (["vertex.machine=n1-highmem-8"], TORCH_MEMORY, "vertex.machine=n1-highmem-16"),
+        (["vertex.machine=n1-highmem-16"], TORCH_MEMORY, "data.fraction=0.5"),
+        (["vertex.machine=n1-highmem-16", "vertex.accelerators=0"], TORCH_MEMORY, "vertex.machine=n1-highmem-32"),
+        (["vertex.machine=n2-standard-4", "vertex.accelerators=0"], TORCH_MEMORY, "vertex.machine=n2-highmem-4"),
         (["vertex.machine=n1-highmem-96"], TORCH_MEMORY, "data.fraction=0.5"),
-        (["vertex.machine=g2-standard-8"], TORCH_MEMORY, "vertex.machine=g2-standard-12"),
-        (["vertex.machine=a2-highgpu-4g"], TORCH_MEMORY, "vertex.machine=a2-ultragpu-4g"),
+        (["vertex.machine=c2-standard-8"], TORCH_MEMORY, "data.fraction=0.5"),
+        (["vertex.machine=g2-standard-8", "vertex.accelerator=NVIDIA_L4"], TORCH_MEMORY,
+         "vertex.machine=g2-standard-12"),
+        (["vertex.machine=a2-highgpu-4g", "vertex.accelerator=NVIDIA_TESLA_A100", "vertex.accelerators=4"],
+         TORCH_MEMORY, "vertex.machine=a2-ultragpu-4g"),
         (["training.learning_rate=0.5"], NAN, "training.learning_rate=0.05"),
         (["training.precision=float16"], NAN, "training.precision=float32"),
         (["model.family=lstm"], NAN, "training.learning_rate=0.0001"),
@@ -570,13 +636,26 @@ def test_the_command_fits_the_spec(overrides: Sequence[str], log: str, command: 
     found = explain(said(log), spec=spec(*overrides))
     assert command in found.command
     settings = [word for word in found.command.split() if "=" in word]
-    assert spec(*overrides, *settings) != spec(*overrides)
+    changed = spec(*overrides, *settings)
+    assert changed != spec(*overrides)
+    vertex = changed.vertex
+    assert "vertex.machine" not in command or not any(
+        machines.misfit(vertex.machine, vertex.accelerator if vertex.accelerators else "", vertex.accelerators)
+    )
 
 
 def test_spot_machines_are_given_last() -> None:
     for message in ("Resources are insufficient in region: us-central1.", "The following quota metrics exceed quota "
                     "limits: aiplatform.googleapis.com/custom_model_training_preemptible_nvidia_t4_gpus"):  # fmt: skip
         assert explain([], message=message, spec=spec("vertex.spot=true")).command.endswith("vertex.spot=false")
+
+
+def test_large_machines_can_be_waited_for() -> None:
+    message = "Resources are insufficient in region: us-central1."
+    found = explain(
+        [], message=message, spec=spec("vertex.machine=a2-highgpu-1g", "vertex.accelerator=NVIDIA_TESLA_A100")
+    )
+    assert found.command.endswith("vertex.flex_start=true")
 
 
 def test_an_entry_of_cloud_logging() -> None:

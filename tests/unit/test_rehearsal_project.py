@@ -123,11 +123,10 @@ def test_what_a_job_asks_of_quotas() -> None:
     assert set(spot) <= set(quotas.METRICS)
 
 
-def test_every_accelerator_of_the_machines_has_a_metric() -> None:
-    from tagline import machines
-
-    chosen = {kind for kinds in machines.WITH_CHOICE.values() for kind in kinds}
-    assert set(quotas.ACCELERATORS) == chosen | {kind for kind, _ in machines.WITH_THEIR_OWN.values()}
+def test_metrics_are_called_as_google_calls_them() -> None:
+    names = {quotas.metric(kind, preemptible=False) for kind in quotas.ACCELERATORS}
+    kinds = ("p4", "t4", "v100", "l4", "a100", "a100_80gb", "h100", "h100_mega", "h200", "b200")
+    assert names == {f"custom_model_training_nvidia_{kind}_gpus" for kind in kinds}
 
 
 @pytest.mark.parametrize(

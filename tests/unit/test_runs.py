@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,7 @@ def test_a_run_whose_process_is_gone_has_failed_and_says_how_to_go_on(run: Run) 
 
 def test_two_processes_cannot_write_one_run(run: Run) -> None:
     code = f"""
+from datetime import datetime, timedelta
 from pathlib import Path
 from tagline.runs import Run
 with Run(Path({str(run.directory)!r})).held():
@@ -153,3 +155,23 @@ def test_every_default_is_written_out(run: Run) -> None:
     text = (run.directory / "spec.toml").read_text()
     assert "validation_share = 0.1" in text
     assert json.dumps("macro_f1") in text
+
+
+def test_what_restarts_cost_is_the_work_that_was_done_again(run: Run) -> None:
+    assert run.restarts() == (0, 0.0)
+    run.begin_attempt()
+    assert run.restarts() == (0, 0.0)
+    first = run.attempts()[0]
+    run.append_event({"event": "step", "time": (datetime.fromisoformat(first.time) + timedelta(minutes=3)).isoformat()})
+    run.begin_attempt()
+    assert run.restarts() == (1, pytest.approx(3.0))
+    kept = datetime.fromisoformat(first.time) + timedelta(minutes=10)
+    run.checkpoint("000010").mkdir(parents=True)
+    run.write_progress(Progress(last="000010", events=1, time=kept.isoformat()))
+    run.append_event({"event": "step", "time": (kept + timedelta(minutes=2)).isoformat()})
+    run.begin_attempt()
+    assert run.restarts() == (2, pytest.approx(5.0))
+    assert [attempt.checkpoint for attempt in run.attempts()] == ["", "", "000010"]
+    run.rewind_events(1)
+    run.begin_attempt()
+    assert run.restarts() == (3, pytest.approx(5.0)), "stopped right after it had saved, it has lost nothing"

@@ -129,7 +129,10 @@ def test_defaults_are_written_out_identically_after_reading_back() -> None:
     assert specs.to_toml(parse(text)) == text
     assert {key for key, _ in specs.keys(data())} == {
         f"{section}.{key}" for section, table in tomllib.loads(text).items() for key in table
-    } | {"tuning.search", "gates.per_label_precision", "gates.per_label_recall", "gates.per_label_f1"}
+            } | {
+        "tuning.search", "gates.per_label_precision", "gates.per_label_recall", "gates.per_label_f1",
+        "vertex.labels", "vertex.environment", "vertex.secrets",
+    }  # fmt: skip
 
 
 @given(

@@ -3,6 +3,7 @@
 import secrets
 import shlex
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -80,7 +81,7 @@ def launch(
         failure = _followed(record, launcher, run, stays=stays)
         other = jobs.elsewhere(job) if failure and failure.cause in jobs.NO_ROOM else None
         if failure and other is None:
-            _fail(failure)
+            _fail(failure, record, runs)
         if other is None:
             break
         place = other.spec.vertex
@@ -89,13 +90,33 @@ def launch(
     _come_home(record, runs, as_json=as_json)
 
 
+def leave_here(found: "Resolved", *, runs: str, as_json: bool) -> None:
+    """Start a training on this machine, in a process that outlives the command."""
+    from tagline import jobs, storage
+    from tagline.launchers import Job
+    from tagline.runs import Run, next_name
+
+    _said(found)
+    _training_rows(found.spec)
+    directory = storage.local(runs)
+    launcher = jobs.launcher_of(places.LOCAL)
+    job = Job(next_name([]), found.spec, str(directory), command=_typed())
+    handle = launcher.submit(launcher.plan(job))
+    record = jobs.Record(places.LOCAL, handle, "", datetime.now(UTC).isoformat())
+    run = Run(Path(handle))
+    jobs.remember(run, record)
+    _leave(record, run, as_json=as_json)
+
+
 def stay(record: "Record", launcher: "Launcher", runs: str) -> None:
     """Come back to a job, and stay with it to the end."""
     from tagline import mirrors
 
-    if failure := _followed(record, launcher, mirrors.find_run(record.run, runs), stays=True):
-        _fail(failure)
-    _come_home(record, runs, as_json=False)
+    run = mirrors.find_run(record.run or record.handle, runs)
+    if failure := _followed(record, launcher, run, stays=True):
+        _fail(failure, record, runs)
+    if record.run:
+        _come_home(record, runs, as_json=False)
 
 
 def examined(job: "Job") -> "list[Finding]":
@@ -111,7 +132,7 @@ def examined(job: "Job") -> "list[Finding]":
 
 def _job_of(found: "Resolved | Run", *, on: str, is_for_real: bool = False) -> "Job":
     """The job of a new run, its data looked at; or of one that is in a bucket already."""
-    from tagline import console, gcp, jobs
+    from tagline import gcp, jobs
     from tagline.errors import RunError
     from tagline.runs import Run, next_name
 
@@ -124,11 +145,21 @@ def _job_of(found: "Resolved | Run", *, on: str, is_for_real: bool = False) -> "
             raise RunError(f"run {found.name} is on this machine, where no job can reach it", hint=hint)
         job = planned(found.spec(), name=found.name, on=on, is_for_real=is_for_real)
         return replace(job, is_resumed=True, runs=address.rpartition("/")[0], submission=submission)
-    for guess in found.guesses:
-        console.say(f"guessed {guess}")
+    _said(found)
     rows = _training_rows(found.spec) if is_for_real or not _is_elsewhere(found.spec) else None
     job = planned(found.spec, name=next_name([]), on=on, rows=rows, is_for_real=is_for_real)
     return replace(job, submission=submission)
+
+
+def _said(found: "Resolved") -> None:
+    from tagline import console
+
+    for guess in found.guesses:
+        console.say(f"guessed {guess}")
+
+
+def _typed() -> str:
+    return shlex.join(["tagline", *sys.argv[1:]])
 
 
 def planned(spec: "Spec", *, name: str, on: str, rows: int | None = None, is_for_real: bool = False) -> "Job":
@@ -150,7 +181,7 @@ def planned(spec: "Spec", *, name: str, on: str, rows: int | None = None, is_for
     there, uploads = staging.staged(spec.model_copy(update={"vertex": place}), place.bucket)
     return Job(
         name, there, f"{staging.folder(place.bucket)}/runs", project=project, uploads=uploads, training_rows=rows,
-        command=shlex.join(["tagline", *sys.argv[1:]]),
+        command=_typed(),
     )  # fmt: skip
 
 
@@ -245,10 +276,14 @@ def _followed(record: "Record", launcher: "Launcher", run: "Run", *, stays: bool
     return None
 
 
-def _fail(failure: "Failure") -> NoReturn:
-    from tagline import console
-    from tagline.errors import PlaceError
+def _fail(failure: "Failure", record: "Record", runs: str) -> NoReturn:
+    """Say why a job failed; what its run has come to is here too."""
+    from tagline import console, mirrors, storage
+    from tagline.errors import PlaceError, TaglineError
 
+    if record.run:
+        with suppress(TaglineError):  # the bucket itself may be what is gone
+            mirrors.bring_home(record.run, storage.local(runs))
     for line in failure.traceback:
         console.say(line)
     where = f" ({failure.replica})" if failure.replica else ""

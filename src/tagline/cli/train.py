@@ -86,12 +86,16 @@ def _elsewhere(
     from tagline.errors import SpecError
     from tagline.mirrors import find_run
 
-    if on == places.LOCAL:
-        what = "--plan" if plan else "--detach"
-        raise SpecError(f"{what} is about a job elsewhere", hint="add --on vertex, or --on rehearsal")
     if not is_alone:
-        hint = "vertex.workers says how many machines; a learning curve is made here"
-        raise SpecError("--workers and --learning-curve are about this machine", hint=hint)
+        hint = "vertex.workers says how many machines; a learning curve is made here, without --detach"
+        raise SpecError("--workers and --learning-curve are about this machine and this process", hint=hint)
+    if on == places.LOCAL:
+        if plan:
+            raise SpecError("--plan is about a job elsewhere", hint="add --on vertex, or --on rehearsal")
+        if source is None:
+            raise SpecError("a run that is resumed here stays with its command", hint="leave out --detach")
+        launching.leave_here(resolve(source, overrides), runs=runs, as_json=as_json)
+        return
     if plan:
         found = find_run(resume, runs) if resume is not None else launching.resolved(str(source), overrides)
         launching.show_plan(found, on=on, as_json=as_json)

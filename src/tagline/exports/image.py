@@ -4,7 +4,7 @@ import shlex
 from pathlib import Path
 from typing import ClassVar
 
-from tagline import images, wheels
+from tagline import builders, images, wheels
 from tagline.exports import SIGNATURE
 
 DOCKERFILE = "Dockerfile"
@@ -31,9 +31,9 @@ class Image:
     def deliver(self, directory: Path) -> dict[str, str]:
         """The image's name and who built it, or the command that does."""
         image = images.tag(directory)
-        name = images.builder() if self._build else ""
+        name = builders.first() if self._build else ""
         if not name:
-            return {"image": image, "built_by": "", "next": shlex.join(images.command("docker", directory, image))}
-        images.build(name, directory, image)
+            return {"image": image, "built_by": "", "next": shlex.join(builders.command("docker", directory, image))}
+        builders.build(name, directory, image)
         run = "podman" if name == "buildah" else name
         return {"image": image, "built_by": name, "next": f"{run} run --publish {images.PORT}:{images.PORT} {image}"}

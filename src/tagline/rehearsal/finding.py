@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from tagline.errors import PlaceError, RunError, SpecError
-from tagline.rehearsal import processes
+from tagline.processes import started
 
 FACTS = "rehearsal.json"
 LOCK = "rehearsal.lock"
@@ -47,7 +47,7 @@ class Facts:
     @property
     def is_alive(self) -> bool:
         """Whether its process is still the one that wrote this."""
-        return bool(self.started) and processes.started(self.pid) == self.started
+        return bool(self.started) and started(self.pid) == self.started
 
 
 def find(directory: Path) -> Facts:

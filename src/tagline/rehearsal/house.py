@@ -17,7 +17,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from tagline.errors import PlaceError
-from tagline.rehearsal import processes
+from tagline.processes import started
 from tagline.rehearsal.finding import FACTS, Facts, alone_in
 from tagline.rehearsal.stage import Settings
 
@@ -98,7 +98,7 @@ class _Evening:
         """Where it is found."""
         pid = os.getpid()
         return Facts(
-            str(self.settings.directory), pid, processes.started(pid), self.stage.http_port, self.stage.grpc_port,
+            str(self.settings.directory), pid, started(pid), self.stage.http_port, self.stage.grpc_port,
             self.ca, self.settings.token,
         )  # fmt: skip
 

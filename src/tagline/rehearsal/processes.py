@@ -5,7 +5,6 @@ import os
 import re
 import resource
 import signal
-import subprocess
 import time
 import zlib
 from collections.abc import Collection, Iterator
@@ -18,19 +17,6 @@ BRAND = getattr(resource, "RLIMIT_RTTIME", None)
 """Linux's limit of real-time processes: everything inherits it, nothing drops it, and 70,000 years bind nobody."""
 PROC = Path("/proc")
 LONGEST_LINE = 65536
-
-
-def started(pid: int) -> str:
-    """When a process began, in the system's words, or "" where there is none: pids are used again, this is not."""
-    if PROC.joinpath("self/stat").exists():
-        try:
-            # The second field, in parentheses, may hold anything, spaces and parentheses too.
-            fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            return ""
-        return "" if fields[0] in ("Z", "X") else fields[19]
-    found = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    return found.stdout.strip()
 
 
 def marked(mark: str) -> set[int]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from signal import SIGTERM
 from typing import IO
 
+from tagline.processes import started
 from tagline.rehearsal import containers, environments, processes
 from tagline.rehearsal.stage import Stage
 
@@ -40,7 +41,7 @@ class Program:
         self._stage = stage
         self._say = say
         self._process = self._begun(command, environment)
-        self._started = processes.started(self._process.pid)
+        self._started = started(self._process.pid)
         processes.brand(self._process.pid, mark)
         stage.keeping.run(
             "INSERT OR REPLACE INTO processes (pid, started, container) VALUES (?, ?, ?)",
@@ -153,7 +154,7 @@ def mount_of(buckets: Path) -> tuple[str, ...]:
 def end_leftovers(stage: Stage) -> int:
     """End the processes and containers that a rehearsal left behind when it was killed; returns how many there were."""
     recorded = stage.keeping.run("SELECT pid, started, container FROM processes")
-    alive = {pid for pid, begun, _ in recorded if begun and processes.started(pid) == begun}
+    alive = {pid for pid, begun, _ in recorded if begun and started(pid) == begun}
     mark = stage.mark()
     count = len(processes.marked(mark) | alive)
     processes.end(alive, mark)

@@ -1,30 +1,29 @@
 """Vertex AI's quotas of custom training: the metric of each accelerator, and what a job asks of it."""
 
-import re
 from collections import Counter
 from typing import Any
 
+from tagline import machines
 from tagline.rehearsal.messages import v1
 
 SERVICE = "aiplatform.googleapis.com"
-ACCELERATORS = {
-    "NVIDIA_TESLA_P4": "nvidia_p4", "NVIDIA_TESLA_T4": "nvidia_t4", "NVIDIA_TESLA_V100": "nvidia_v100",
-    "NVIDIA_L4": "nvidia_l4", "NVIDIA_TESLA_A100": "nvidia_a100", "NVIDIA_A100_80GB": "nvidia_a100_80gb",
-    "NVIDIA_H100_80GB": "nvidia_h100", "NVIDIA_H100_MEGA_80GB": "nvidia_h100_mega",
-    "NVIDIA_H200_141GB": "nvidia_h200", "NVIDIA_B200": "nvidia_b200",
-}  # fmt: skip
-"""Each accelerator, and what quotas call it."""
+ACCELERATORS = tuple(sorted(
+    {kind for kinds in machines.WITH_CHOICE.values() for kind in kinds}
+    | {kind for kind, _ in machines.WITH_THEIR_OWN.values()}
+))  # fmt: skip
 PREEMPTIBLE = ("SPOT", "FLEX_START")
 """The strategies whose machines count against quotas of their own."""
 GENEROUS = {"gpus": 1_000, "cpus": 100_000}
 """The limit in every region where nobody has said another."""
-CPUS = re.compile(r"(?:n1|e2)-[a-z]+-(\d+)")
+COUNTED = ("n1-", "e2-")
+"""The machines whose processors are counted together; those of others have quotas that are not played."""
 
 
 def metric(kind: str, *, preemptible: bool) -> str:
     """The metric of an accelerator, or of `cpus`, without the service's name."""
-    counted = "cpus" if kind == "cpus" else f"{ACCELERATORS[kind]}_gpus"
-    return f"custom_model_training_{'preemptible_' if preemptible else ''}{counted}"
+    if kind == "cpus":
+        return f"custom_model_training_{'preemptible_' if preemptible else ''}cpus"
+    return machines.quota_metric(kind, spot=preemptible).removeprefix(f"{SERVICE}/")
 
 
 METRICS = tuple(
@@ -39,14 +38,16 @@ def generous(name: str) -> int:
 
 
 def demand(spec: Any) -> Counter[str]:
-    """How much of each metric a job asks for. Of processors, those of N1 and E2 machines are counted."""
+    """How much of each metric a job asks for."""
     preemptible = v1.Scheduling.Strategy.Name(spec.scheduling.strategy) in PREEMPTIBLE
     asked: Counter[str] = Counter()
     for pool in spec.worker_pool_specs:
-        kind = v1.AcceleratorType.Name(pool.machine_spec.accelerator_type)
+        machine = pool.machine_spec
+        kind = v1.AcceleratorType.Name(machine.accelerator_type)
         if kind in ACCELERATORS:
-            count = pool.machine_spec.accelerator_count * pool.replica_count
-            asked[metric(kind, preemptible=preemptible)] += count
-        if size := CPUS.fullmatch(pool.machine_spec.machine_type):
-            asked[metric("cpus", preemptible=preemptible)] += int(size[1]) * pool.replica_count
+            asked[metric(kind, preemptible=preemptible)] += machine.accelerator_count * pool.replica_count
+        if machine.machine_type.startswith(COUNTED):
+            asked[metric("cpus", preemptible=preemptible)] += (
+                machines.processors(machine.machine_type) * pool.replica_count
+            )
     return asked

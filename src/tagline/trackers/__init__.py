@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from tagline import registry
+from tagline.errors import TaglineError
 from tagline.runs import Run
 from tagline.spec import Spec
 
@@ -152,6 +153,8 @@ class _Feed:
             for points in self._batches():
                 self._tracker.record(points)
             self._tracker.end(self._run)
+        except TaglineError as error:
+            self.problem = f"{error}; {error.hint}" if error.hint else str(error)
         except BaseException as error:  # a package that calls sys.exit has failed too
             self.problem = f"{type(error).__name__}: {error}"
 

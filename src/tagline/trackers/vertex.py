@@ -53,11 +53,11 @@ class VertexExperiments:
         self._boards = gcp.vertex("TensorboardServiceClient", region)
         self._keys: dict[str, str] = {}
         self._written = -math.inf
-        experiment = self._experiment()
-        board = self._board(experiment)
-        called = _run_name(experiment.display_name, record_id(run))
-        self._context = self._run_context(experiment, called, parameters(spec)).name
-        self._group = self._board_experiment(board, experiment.display_name)
+        name = os.environ.get("TAGLINE_EXPERIMENT") or NAME
+        experiment = self._experiment(name)
+        called = _run_name(name, record_id(run))
+        self._context = self._run_context(experiment, f"{name}-{called}", called, parameters(spec))
+        self._group = self._board_experiment(self._board(experiment), name)
         self._run = self._board_run(called)
         self._attach("tb-run", "google.VertexTensorboardRun", self._address(self._run), metadata={
             "resourceName": self._run, "vertex_experiment_tracking": True,
@@ -91,17 +91,17 @@ class VertexExperiments:
         known: dict[str, Any] = {"_state": STATES.get(state, "FAILED")}
         if state == "succeeded":
             figures = report_figures(run)
-            self._written = -math.inf
+            self._written = -math.inf  # nothing follows that a pause would gather
             self.record([Point(last_step(run), time.time(), figures)])
             of_labels_last = sorted(figures.items(), key=lambda item: item[0].count("/"))
             known["_metrics"] = _fitting({k: v for k, v in of_labels_last if math.isfinite(v)}, room=FIGURES_ROOM)
-            self._attach("report", "system.Artifact", _uri(run.directory / "report.json"))
-            self._attach("bundle", "system.Model", _uri(run.bundle))
+            bundle = run.bundle_address
+            self._attach("report", "system.Artifact", _uri(f"{bundle.rpartition('/')[0]}/report.json"))
+            self._attach("bundle", "system.Model", _uri(bundle))
         self._note(self._context, known)
 
-    def _experiment(self) -> Any:
+    def _experiment(self, name: str) -> Any:
         """The context of the experiment, in the default store."""
-        name = os.environ.get("TAGLINE_EXPERIMENT") or NAME
         if not EXPERIMENT.fullmatch(name):
             hint = "4 to 80 of a-z, 0-9 and -, no - first"
             raise PlaceError(f'no experiment can have the name in TAGLINE_EXPERIMENT, "{name}"', hint=hint)
@@ -122,14 +122,13 @@ class VertexExperiments:
 
     def _board(self, experiment: Any) -> str:
         """The tensorboard: of TAGLINE_TENSORBOARD, of the experiment, the oldest one that is ours, or a new one."""
-        of_experiment = _metadata(experiment).get("backing_tensorboard_resource") or ""
+        of_experiment = str(_metadata(experiment).get("backing_tensorboard_resource") or "")
+        is_there = of_experiment and gcp.found(WHAT, _call(self._boards.get_tensorboard, name=of_experiment))
         if named := os.environ.get("TAGLINE_TENSORBOARD"):
             board = str(self._ask(self._boards.get_tensorboard, name=named).name)
-        elif of_experiment and gcp.found(WHAT, _call(self._boards.get_tensorboard, name=of_experiment)):
-            return str(of_experiment)
         else:
-            board = self._own_board()
-        if board != of_experiment:
+            board = of_experiment if is_there else self._own_board()
+        if not is_there:
             self._note(experiment.name, {"backing_tensorboard_resource": board})
         return board
 
@@ -142,18 +141,18 @@ class VertexExperiments:
         make = _call(self._boards.create_tensorboard, parent=self._parent, tensorboard=new)
         return str(gcp.persistent(WHAT, lambda: make().result(timeout=MADE_TIMEOUT_S)).name)
 
-    def _run_context(self, experiment: Any, called: str, values: Mapping[str, Any]) -> Any:
+    def _run_context(self, experiment: Any, run_id: str, called: str, values: Mapping[str, Any]) -> str:
         """The context of the run, a child of the experiment's."""
         plain = {key: value if isinstance(value, int | float) else shown(value) for key, value in values.items()}
         known = {"_params": _fitting(plain, room=PARAMETERS_ROOM), "_metrics": {}, "_state": "RUNNING"} | self._job()
-        found = self._node("context", f"{experiment.display_name}-{called}", {
+        found = self._node("context", run_id, {
             "display_name": called, "schema_title": "system.ExperimentRun", "schema_version": SCHEMA_VERSION,
             "metadata": known,
         })  # fmt: skip
         self._ask(self._nodes.add_context_children, context=experiment.name, child_contexts=[found.name])
         if _metadata(found).get("_state") != "RUNNING":  # it goes on
             self._note(found.name, {"_state": "RUNNING"})
-        return found
+        return str(found.name)
 
     def _job(self) -> dict[str, Any]:
         """The custom job that this is, where it is one."""
@@ -223,6 +222,9 @@ class VertexExperiments:
             "display_name": called, "schema_title": schema, "schema_version": SCHEMA_VERSION, "uri": uri,
             "state": "LIVE", "metadata": metadata or {},
         })  # fmt: skip
+        if artifact.uri != uri:  # the run, or the tensorboard, is elsewhere now
+            artifact.uri, artifact.metadata = uri, metadata or {}
+            self._ask(self._nodes.update_artifact, artifact=artifact)
         self._ask(self._nodes.add_context_artifacts_and_executions, context=self._context, artifacts=[artifact.name])
 
     def _note(self, name: str, values: Mapping[str, Any]) -> None:
@@ -289,5 +291,5 @@ def _moment(seconds: float) -> dict[str, int]:
     return {"seconds": whole, "nanos": int(1e9 * (seconds - whole))}
 
 
-def _uri(path: Path) -> str:
-    return path.absolute().as_uri()
+def _uri(address: str) -> str:
+    return address if address.startswith(gcp.SCHEME) else Path(address).as_uri()

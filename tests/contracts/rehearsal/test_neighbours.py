@@ -3,11 +3,12 @@
 import base64
 import io
 import json
+import os
 import subprocess
 import sys
 import tarfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from tagline.rehearsal.neighbours.door import NEIGHBOURS, methods
 
 DEMO = "projects/demo/locations/us-central1"
 T4 = "aiplatform.googleapis.com/custom_model_training_nvidia_t4_gpus"
+SLEEP_S = 600 + os.getpid() / 1e7
+"""Longer than anybody waits, and no other test's."""
 PROJECT = {
     "disabled_services": ["compute.googleapis.com"],
     "denied_permissions": ["iam.*", "cloudbuild.builds.list"],
@@ -142,6 +145,8 @@ def test_repositories_and_the_images_in_them(rehearsal: Rehearsal, client: Calla
     tags = f"{DEMO}/repositories/given/packages/deep%2Ftagline-train/tags"
     assert registry.get_tag(request={"name": f"{tags}/abc"}).version.rpartition("/")[2].startswith("sha256:")
     assert rehearsal.http("GET", f"/-/artifactregistry/v1/{tags}/abc")[0] == 200, "whoever escapes the slash once"
+    version = registry.get_tag(request={"name": f"{tags}/abc"}).version
+    assert registry.get_version(request={"name": version}).name == version
     assert len(list(registry.list_tags(request={"parent": tags.removesuffix("/tags")}))) == 1
     with pytest.raises(NotFound):
         registry.get_tag(request={"name": f"{tags}/other"})
@@ -186,7 +191,7 @@ def test_a_build_is_performed(rehearsal: Rehearsal) -> None:
     files = {"inside/Dockerfile": "FROM scratch\nCOPY hello /hello\n", "inside/hello": "hi"}
     source = with_bucket(rehearsal, "built-source", files)
     build = ended(rehearsal, source | {
-        "steps": [step("build", "-t", "$_IMAGE", ".", dir="inside"), step("push", "$_IMAGE")],
+        "steps": [step("build", "--cache-from", "x:1", "-t", "$_IMAGE", ".", dir="inside"), step("push", "$_IMAGE")],
         "images": ["$_IMAGE"], "substitutions": {"_IMAGE": image},
     })  # fmt: skip
     try:
@@ -223,6 +228,48 @@ def test_builds_that_fail_say_why(rehearsal: Rehearsal) -> None:
     assert any(
         "never:1" in one["textPayload"] for one in rehearsal.http("POST", "/v2/entries:list", entries)[1]["entries"]
     )
+
+
+@pytest.mark.skipif(
+    not os.environ.get("TAGLINE_IMAGE_BASE") or not containers.builder(),
+    reason="TAGLINE_IMAGE_BASE names no image, or nothing builds here",
+)
+def test_builds_that_are_ended(rehearsal: Rehearsal) -> None:
+    docker = f"FROM {os.environ['TAGLINE_IMAGE_BASE']}\nRUN sleep {SLEEP_S}\n"
+    source = with_bucket(rehearsal, "slow-source", {"Dockerfile": docker}) | {"steps": [step("build", ".")]}
+    assert ended(rehearsal, source | {"timeout": "1.5s"})["status"] == "TIMEOUT"
+    _, operation = rehearsal.http("POST", f"/-/cloudbuild/v1/{DEMO}/builds", source)
+    at = f"/-/cloudbuild/v1/{operation['metadata']['build']['name']}"
+    until(asleep, "the build to begin")
+    _, waiting = rehearsal.http("POST", f"/-/cloudbuild/v1/{DEMO}/builds", source)
+    behind = f"/-/cloudbuild/v1/{waiting['metadata']['build']['name']}"
+    for path in (behind, at):
+        assert rehearsal.http("POST", f"{path}:cancel", {})[1]["status"] == "CANCELLED"
+    until(lambda: not list((rehearsal.directory / "builds").iterdir()), "the build to be gone")
+    assert [rehearsal.http("GET", path)[1]["status"] for path in (at, behind)] == ["CANCELLED", "CANCELLED"]
+    assert not asleep()
+
+
+def asleep() -> list[Path]:
+    """The processes in the container of a build."""
+    wanted = f"sleep\0{SLEEP_S}\0".encode()
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # gone already
+            found += [path] if path.read_bytes() == wanted else []
+    return found
+
+
+def test_a_build_where_nothing_builds(tmp_path: Path) -> None:
+    with rehearsing(tmp_path / "here", PATH=str(tmp_path)) as rehearsal:
+        build = ended(rehearsal, {"steps": [step("build", ".")]})
+        assert build["status"] == "FAILURE"
+        assert "neither podman, docker nor buildah works" in build["statusDetail"]
+        _, page = rehearsal.http("GET", "/storage/v1/b?project=demo")
+        (bucket,) = [one["name"] for one in page["items"]]
+        assert build["logsBucket"] == f"gs://{bucket}"
+        log = rehearsal.directory / "buckets" / bucket / f"log-{build['id']}.txt"
+        assert "neither podman" in log.read_text()
 
 
 def test_builds_that_are_refused(rehearsal: Rehearsal) -> None:

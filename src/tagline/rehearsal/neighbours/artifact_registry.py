@@ -23,6 +23,7 @@ LOCATIONS = REGIONS | {"us", "europe", "asia"}
 NAME = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 KIND = "type.googleapis.com/google.devtools.artifactregistry.v1."
 MEDIA_TYPE = "application/vnd.docker.distribution.manifest.v2+json"
+PRESENT = "Those that podman, docker or buildah has here, and those of project.json."
 IN = "v1/projects/{project}/locations/{location}/repositories"
 
 
@@ -50,16 +51,19 @@ class ArtifactRegistry:
                "v1/projects/{project}/locations/{location}/operations/{operation}", "get_operation"),
         Method("artifactregistry.projects.locations.repositories.dockerImages.list", "GET",
                f"{IN}/{{repository}}/dockerImages", "list_images", "artifactregistry.dockerimages.list",
-               "Those that podman or docker has here, and those of project.json."),
+               PRESENT),
         Method("artifactregistry.projects.locations.repositories.dockerImages.get", "GET",
                f"{IN}/{{repository}}/dockerImages/{{image=**}}", "get_image", "artifactregistry.dockerimages.get",
-               "Those that podman or docker has here, and those of project.json."),
+               PRESENT),
         Method("artifactregistry.projects.locations.repositories.packages.tags.list", "GET",
                f"{IN}/{{repository}}/packages/{{package}}/tags", "list_tags", "artifactregistry.tags.list",
-               "Those that podman or docker has here, and those of project.json."),
+               PRESENT),
         Method("artifactregistry.projects.locations.repositories.packages.tags.get", "GET",
                f"{IN}/{{repository}}/packages/{{package}}/tags/{{tag}}", "get_tag", "artifactregistry.tags.get",
-               "Those that podman or docker has here, and those of project.json."),
+               PRESENT),
+        Method("artifactregistry.projects.locations.repositories.packages.versions.get", "GET",
+               f"{IN}/{{repository}}/packages/{{package}}/versions/{{version=**}}", "get_version",
+               "artifactregistry.versions.get", PRESENT),
     )  # fmt: skip
 
     def __init__(self, stage: "Stage") -> None:
@@ -150,6 +154,16 @@ class ArtifactRegistry:
             if (one.package, one.tag) == (unquote(asked["package"]), asked["tag"]):
                 return _tag(asked, one)
         raise Problem("NOT_FOUND", "Requested entity was not found.")
+
+    def get_version(self, asked: Asked) -> Any:
+        """A version, which is a digest."""
+        self.get(asked)
+        package = unquote(asked["package"])
+        tags = [_tag(asked, one) for one in self._present(asked)
+                if (one.package, one.digest) == (package, asked["version"])]  # fmt: skip
+        if not tags:
+            raise Problem("NOT_FOUND", "Requested entity was not found.")
+        return {"name": tags[0]["version"], "relatedTags": tags}
 
     def _images(self, asked: Asked) -> list[dict[str, Any]]:
         self.get(asked)

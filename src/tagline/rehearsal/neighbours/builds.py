@@ -8,8 +8,10 @@ import threading
 import time
 import zipfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from signal import SIGTERM
 from typing import TYPE_CHECKING, Any
 
 from tagline.rehearsal import containers, processes
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from tagline.rehearsal.neighbours.artifact_registry import ArtifactRegistry
     from tagline.rehearsal.stage import Stage
 
+GRACE_S = 10.0
+"""For a builder to clear up."""
 NO_BUILDER = "Nothing can be built here: neither podman, docker nor buildah works on this machine."
 
 
@@ -137,6 +141,7 @@ class Building:
             words, cwd=where, env={**os.environ, **own, MARK: self._mark}, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
+        processes.brand(process.pid, self._mark)  # which is what a container inherits
         assert process.stdout is not None
         watching = threading.Thread(target=self._watch, args=(process, until), daemon=True)
         watching.start()
@@ -154,6 +159,12 @@ class Building:
         """Nobody waits for a build that is not wanted any more, or that takes too long."""
         while process.poll() is None:
             if self._stopped.wait(min(0.2, max(0.0, until - time.monotonic()))) or time.monotonic() >= until:
+                # Whoever loses only the step that it runs clears up behind it.
+                for pid in processes.marked(self._mark) - {process.pid} or {process.pid}:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, SIGTERM)
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(GRACE_S)
                 processes.end([process.pid], self._mark)
                 return
 
@@ -183,6 +194,12 @@ def _tagged(image: str) -> str:
 def _words(command: str, rest: list[str]) -> list[str]:
     """Docker's words for whoever is there: the others' own format of images has no health checks."""
     builder = containers.builder()
-    if command == "build" and Path(builder).name != "docker":
-        return [builder, "build", "--format", "docker", *rest]
-    return [builder, command, *rest]
+    if command != "build" or Path(builder).name == "docker":
+        return [builder, command, *rest]
+    left, words = iter(rest), []
+    for word in left:
+        if word == "--cache-from":  # they take no tag there, and use the layers of this machine anyway
+            next(left, "")
+        elif not word.startswith("--cache-from="):
+            words.append(word)
+    return [builder, "build", "--format", "docker", *words]
