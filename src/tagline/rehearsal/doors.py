@@ -11,7 +11,7 @@ import anyio.to_thread
 import grpc
 from starlette.applications import Starlette
 from starlette.concurrency import iterate_in_threadpool
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -94,7 +94,7 @@ class HttpDoor:
             return await self._answered(request, await request.body())
         except Problem as problem:
             return refusal(problem)
-        except Dropped:
+        except (Dropped, ClientDisconnect):  # or nobody is there to be answered
             return Drop()
         except Exception as error:  # a bug of ours is this request's, not the server's
             report_bug(error)
