@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
@@ -179,7 +179,8 @@ def rest(
 ) -> dict[str, Any]:  # fmt: skip
     """What another service of Google's, such as `serviceusage`, answers at a path."""
     at = f"{rehearsal()}/-/{service}" if rehearsal() else f"https://{service}.googleapis.com"
-    return _asked(service, method, f"{at}/{path}", body, params)
+    with errors(service):
+        return _asked(method, f"{at}/{path}", body, params)
 
 
 def log_entries(project_id: str, query: str, *, size: int = 1000) -> Iterator[dict[str, Any]]:
@@ -191,7 +192,7 @@ def log_entries(project_id: str, query: str, *, size: int = 1000) -> Iterator[di
             "pageSize": size, **({"pageToken": token} if token else {}),
         }  # fmt: skip
         at = rehearsal() or "https://logging.googleapis.com"
-        page = _asked("Cloud Logging", "POST", f"{at}/v2/entries:list", asked)
+        page = persistent("Cloud Logging", partial(_asked, "POST", f"{at}/v2/entries:list", asked))
         yield from page.get("entries", ())
         token = page.get("nextPageToken", "")
         if not token:
@@ -199,16 +200,16 @@ def log_entries(project_id: str, query: str, *, size: int = 1000) -> Iterator[di
 
 
 def _asked(
-    what: str, method: str, address: str, body: Mapping[str, Any] | None, params: Mapping[str, str] | None = None
-) -> dict[str, Any]:
-    with errors(what):
-        from google.api_core.exceptions import from_http_response
+    method: str, address: str, body: Mapping[str, Any] | None, params: Mapping[str, str] | None = None
+) -> dict[str, Any]:  # fmt: skip
+    """A JSON answer; Google's errors are its own."""
+    from google.api_core.exceptions import from_http_response
 
-        response = _session().request(method, address, json=body, params=params, timeout=PATIENCE_S)
-        if not response.ok:
-            raise from_http_response(response)  # type: ignore[no-untyped-call]
-        answer: dict[str, Any] = response.json() if response.content else {}
-        return answer
+    response = _session().request(method, address, json=body, params=params, timeout=PATIENCE_S)
+    if not response.ok:
+        raise from_http_response(response)  # type: ignore[no-untyped-call]
+    answer: dict[str, Any] = response.json() if response.content else {}
+    return answer
 
 
 def token() -> str:

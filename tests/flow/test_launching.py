@@ -107,6 +107,13 @@ def test_one_command_is_one_job_whatever_the_answer(rehearsal: Rehearsal, fault:
     assert command("jobs", "cancel", "last").code == 0
 
 
+def test_a_service_that_is_away_for_a_while_is_waited_for(rehearsal: Rehearsal) -> None:
+    for method in ("GetCustomJob", "ListLogEntries", "storage.objects.get"):
+        assert command("rehearsal", "fail", method, "--times", "2", "--directory", rehearsal.directory).code == 0
+    ran = command("train", SUPPORT / "messages.csv", *LINEAR, "--on", "rehearsal")
+    assert ran.code == 0, ran.err
+
+
 def test_what_would_fail_there_is_said_before_anything_is_submitted(rehearsal: Rehearsal) -> None:
     before = len(jobs(rehearsal))
     (rehearsal.directory / "project.json").write_text(json.dumps({

@@ -256,7 +256,7 @@ def _leave(record: "Record", run: "Run", *, as_json: bool) -> None:
 def _followed(record: "Record", launcher: "Launcher", run: "Run", *, stays: bool) -> "Failure | None":
     """Stay with a job to its end; returns why it failed. Ctrl-C leaves it to itself."""
     from tagline import console, jobs
-    from tagline.errors import Interrupted, RunError
+    from tagline.errors import Interrupted, PlaceError, RunError
 
     watch = jobs.Watch(launcher, record.handle)
     try:
@@ -268,6 +268,9 @@ def _followed(record: "Record", launcher: "Launcher", run: "Run", *, stays: bool
             raise Interrupted("the rehearsal of this command ends with it", signal_number=2) from asked
         hint = f"come back: tagline jobs logs {run.name} --follow; stop it: tagline jobs cancel {run.name}"
         raise Interrupted("the job goes on without you", signal_number=2, hint=hint) from asked
+    except PlaceError as error:
+        hint = f"the job goes on without you; come back: tagline jobs logs {run.name} --follow"
+        raise PlaceError(error.message, hint=hint) from error
     if watch.state.name == "failed":
         return jobs.explained(launcher, record.handle, run.spec())
     if watch.state.name == "cancelled":

@@ -68,9 +68,8 @@ class Vertex:
 
     def state(self, handle: str) -> State:
         """As the service tells it."""
-        with gcp.errors(handle):
-            job = gcp.vertex(CLIENT, _region(handle)).get_custom_job(name=handle)
-        return _state(job)
+        client = gcp.vertex(CLIENT, _region(handle))
+        return _state(gcp.persistent(handle, lambda: client.get_custom_job(name=handle)))
 
     def logs(self, handle: str) -> Iterator[Line | None]:
         """Polled from Cloud Logging until the job has ended and nothing more comes."""
@@ -99,15 +98,15 @@ class Vertex:
 
     def cancel(self, handle: str) -> None:
         """It is told to stop, and saves first."""
-        with gcp.errors(handle):
-            gcp.vertex(CLIENT, _region(handle)).cancel_custom_job(name=handle)
+        client = gcp.vertex(CLIENT, _region(handle))
+        gcp.persistent(handle, lambda: client.cancel_custom_job(name=handle))
 
     def list(self, project: str, region: str) -> list[tuple[str, str, State]]:
         """Jobs that have Tagline's label, newest first."""
         parent = f"projects/{project}/locations/{region}"
         asked = {"parent": parent, "filter": f"labels.{custom_jobs.RUN_LABEL}:*"}
-        with gcp.errors(parent):
-            found = list(gcp.vertex(CLIENT, region).list_custom_jobs(request=asked))
+        client = gcp.vertex(CLIENT, region)
+        found = gcp.persistent(parent, lambda: list(client.list_custom_jobs(request=asked)))
         return [(job.name, job.labels[custom_jobs.RUN_LABEL], _state(job)) for job in found]
 
     def _deliver_code(self, plan: Mapping[str, Any], spec: Spec) -> None:
