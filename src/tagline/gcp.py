@@ -163,6 +163,13 @@ def is_transient(error: PlaceError) -> bool:
     return isinstance(error.__cause__, exceptions.ServerError | exceptions.RetryError | RequestException)
 
 
+def is_exhausted(error: PlaceError) -> bool:
+    """Whether there was no room or no quota."""
+    from google.api_core import exceptions
+
+    return isinstance(error.__cause__, exceptions.TooManyRequests)
+
+
 def reveal(environment: MutableMapping[str, str]) -> None:
     """Give a job the secrets that it is told the names of, as variables; one that is set stays as it is."""
     if not environment.get(SECRETS):

@@ -146,6 +146,15 @@ def test_where_there_is_no_room_it_goes_elsewhere(rehearsal: Rehearsal) -> None:
     )  # fmt: skip
     assert ran.code == 0, ran.err
     assert "going on in us-east1" in ran.err
+    quota = {"quotas": {"custom_model_training_nvidia_t4_gpus": {"us-central1": 0}}}
+    (rehearsal.directory / "project.json").write_text(json.dumps(quota))
+    ran = command(
+        "train", SUPPORT / "messages.csv", "model.family=linear", 'vertex.fallbacks=[{region="us-west1"}]',
+        "--on", "rehearsal", "--detach",
+    )  # fmt: skip
+    assert ran.code == 0, ran.err
+    assert "going on in us-west1" in ran.err
+    assert command("jobs", "cancel", "last").code == 0
 
 
 def test_a_job_that_fails_is_explained(rehearsal: Rehearsal) -> None:

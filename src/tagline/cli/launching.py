@@ -65,29 +65,57 @@ def launch(
 ) -> None:  # fmt: skip
     """Take a training to a place and, unless it is to be left there, stay with it to the end. The place is entered;
     `stays` says whether it outlives this command."""
-    from tagline import console, jobs
+    from tagline import console, gcp, jobs
+    from tagline.errors import PlaceError
 
-    job = _job_of(found, on=on, is_for_real=True)
+    job = _with_room(_job_of(found, on=on, is_for_real=True))
     launcher = jobs.launcher_of(on, console.say)
     console.say(_price(job).sentence(), lead="price", colour=console.BOLD)
-    _insist(examined(job))
     if on == places.VERTEX and not yes:
         _ask()
     while True:
-        record, run = _submitted(job, launcher, on=on, runs=runs)
+        try:
+            record, run = _submitted(job, launcher, on=on, runs=runs)
+        except PlaceError as error:
+            other = jobs.elsewhere(job) if gcp.is_exhausted(error) else None
+            if other is None:
+                raise
+            job = _moved(other, error.message)
+            continue
         if detach:
             _leave(record, run, as_json=as_json)
             return
         failure = _followed(record, launcher, run, stays=stays)
-        other = jobs.elsewhere(job) if failure and failure.cause in jobs.NO_ROOM else None
-        if failure and other is None:
-            _fail(failure, record, runs)
-        if other is None:
+        if failure is None:
             break
-        place = other.spec.vertex
-        console.say(f"{failure.sentence if failure else ''}: going on in {place.region} on {place.machine}")
-        job = replace(other, submission=secrets.token_hex(6))
+        other = jobs.elsewhere(job) if failure.cause in jobs.NO_ROOM else None
+        if other is None:
+            _fail(failure, record, runs)
+        job = _moved(other, failure.sentence)
     _come_home(record, runs, as_json=as_json)
+
+
+def _with_room(job: "Job") -> "Job":
+    """The job where everything is right but, maybe, details; one that lacks nothing but quota goes to its fallback."""
+    from tagline import jobs
+
+    while True:
+        findings = examined(job)
+        wrong = [each for each in findings if each.severity == "error"]
+        other = jobs.elsewhere(job) if wrong and all(each.code == "quota" for each in wrong) else None
+        if other is None:
+            _insist(findings)
+            return job
+        job = replace(_moved(other, wrong[0].message), is_resumed=job.is_resumed)
+
+
+def _moved(job: "Job", reason: str) -> "Job":
+    """A job on its way to a fallback."""
+    from tagline import console
+
+    place = job.spec.vertex
+    console.say(f"{reason.rstrip('.')}: going on in {place.region} on {place.machine}")
+    return replace(job, submission=secrets.token_hex(6))
 
 
 def leave_here(found: "Resolved", *, runs: str, as_json: bool) -> None:
