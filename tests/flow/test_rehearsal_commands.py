@@ -12,12 +12,13 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from bare import run_bare
 from rehearsing import PARENT, custom_job, python, rehearsing
+from tagline.processes import started
 
 
 def test_from_start_to_reset(tagline: Callable[..., Any], tmp_path: Path) -> None:
-    started = tagline("rehearsal", "start", "--detach", "--port", "0", "--grpc-port", "0", "--json")
-    assert started.code == 0, started.err
-    facts = started.json
+    done = tagline("rehearsal", "start", "--detach", "--port", "0", "--grpc-port", "0", "--json")
+    assert done.code == 0, done.err
+    facts = done.json
     try:
         assert facts["address"].startswith("http://localhost:")
         for client in ("google-cloud-aiplatform", "google-cloud-storage", "google-cloud-logging", "gcloud", "curl"):

@@ -16,7 +16,6 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from rehearsing import IMAGE, PARENT, Rehearsal, custom_job, pool, python, rehearsing, until
 from tagline.processes import started
-from tagline.rehearsal import processes
 
 MEET = """
 import json, os, socket
@@ -398,7 +397,7 @@ def test_killed_and_started_again(tmp_path: Path) -> None:
         without = [int(line) for name in running for line in rehearsal.said(name, "workerpool2-0") if line.isdigit()]
         rehearsal.kill()
         assert len(rehearsal.processes()) >= 12
-        assert all(map(processes.started, without))
+        assert all(map(started, without))
         assert list((tmp_path / "here" / "jobs").glob("*/workerpool0-0/")), "homes of its replicas"
     with only_the_pid_of_an_orphan(tmp_path / "here"), rehearsing(tmp_path / "here", "--at-once", "2") as again:
         assert again.processes() == set() or again.job(queued)["state"] in ("JOB_STATE_PENDING", "JOB_STATE_RUNNING")
@@ -406,7 +405,7 @@ def test_killed_and_started_again(tmp_path: Path) -> None:
             job = again.job(name)
             assert job["state"] == "JOB_STATE_FAILED"
             assert job["error"]["message"] == "The rehearsal was ended while the job was running."
-        assert not any(map(processes.started, without))
+        assert not any(map(started, without))
         assert again.wait(queued)["state"] == "JOB_STATE_SUCCEEDED"
         assert not list((tmp_path / "here" / "jobs").glob("*/*/")), "of a job that has ended only logs are left"
         assert again.job(ended)["state"] == "JOB_STATE_SUCCEEDED"
