@@ -2,9 +2,7 @@
 
 import json
 import socket
-import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -49,20 +47,11 @@ def test_from_start_to_reset(tagline: Callable[..., Any], tmp_path: Path) -> Non
     assert tagline("rehearsal", "reset", "--yes").code == 5
 
 
-def test_it_is_ready_in_three_seconds_ends_a_job_in_four_and_stops_when_told(tmp_path: Path) -> None:
-    """The best of three evenings, on a machine that others use as well: a second is as long as that of a plain sum."""
-    code = "import time; begun = time.time(); sum(range(10**7)); print((time.time() - begun) / time.process_time())"
-    for evening in range(3):
-        busy = max(1.0, float(subprocess.run([sys.executable, "-S", "-c", code], capture_output=True).stdout))
-        with rehearsing(tmp_path / "here") as rehearsal:
-            begun = time.monotonic()
-            assert rehearsal.run(custom_job(python(f"print({evening})")))["state"] == "JOB_STATE_SUCCEEDED"
-            job_s = time.monotonic() - begun
-            assert rehearsal.stop() == 0
-        assert not (tmp_path / "here" / "rehearsal.json").exists()
-        if rehearsal.ready_s < 3 * busy and job_s < 4 * busy:
-            return
-    raise AssertionError(f"ready after {rehearsal.ready_s:.1f} s, a job after {job_s:.1f} s ({busy:.1f} times as busy)")
+def test_it_ends_a_job_and_stops_when_told(tmp_path: Path) -> None:
+    with rehearsing(tmp_path / "here") as rehearsal:
+        assert rehearsal.run(custom_job(python("print(1)")))["state"] == "JOB_STATE_SUCCEEDED"
+        assert rehearsal.stop() == 0
+    assert not (tmp_path / "here" / "rehearsal.json").exists()
 
 
 def test_a_port_that_is_taken_and_a_directory_that_cannot_be(tagline: Callable[..., Any], tmp_path: Path) -> None:
