@@ -63,6 +63,18 @@ def test_the_run_that_comes_home_is_the_one_that_would_be_made_here(rehearsal: R
     assert command("jobs", "logs", "last", "--follow").code == 0
 
 
+def test_on_this_machine_too_a_training_can_be_left_to_itself() -> None:
+    left = command("train", SUPPORT / "messages.csv", *LINEAR, "--detach", "--json").json
+    assert command("jobs", "logs", "last", "--follow").code == 0
+    assert command("jobs", "show", "--json").json["state"] == "succeeded"
+    assert Run(Path(left["run"])).report() is not None
+    long = ("model.family=lstm", "training.epochs=500", "training.export=false", "training.baseline=false")
+    command("train", SUPPORT / "messages.csv", *long, "--detach")
+    until(lambda: command("jobs", "show", "--json").json["state"] == "running", "it to begin")
+    assert command("jobs", "cancel", "last").code == 0
+    until(lambda: command("jobs", "show", "--json").json["state"] == "cancelled", "it to end")
+
+
 def test_three_replicas_learn_what_three_workers_learn(checkpoint: Callable[[str], Path]) -> None:
     settings = (*TINY, f"model.pretrained={checkpoint('bert')}")
     there = command(

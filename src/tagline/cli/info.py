@@ -17,7 +17,7 @@ def _devices() -> list[str]:
 
 
 def info(json: Json = False, debug: Debug = False) -> None:
-    """Say which versions, devices and families there are, for a bug report."""
+    """Say which versions, devices, families and places there are, for a bug report."""
     import os
     import platform
     import shutil
@@ -34,6 +34,7 @@ def info(json: Json = False, debug: Debug = False) -> None:
         "nvidia_driver": shutil.which("nvidia-smi") is not None,
         "devices": _devices(),
         "families": registry.names("models"),
+        "places": sorted({*registry.names("launchers"), "rehearsal"}),
     }
     if json:
         console.out_json(facts)

@@ -66,7 +66,7 @@ class Local:
         while True:
             lines = _lines(handle)
             for line in lines[seen:]:
-                yield Line(datetime.now(UTC).isoformat(), "", "INFO", line)
+                yield Line(datetime.now(UTC).isoformat(), "local", "INFO", line)
             seen = len(lines)
             if has_ended:
                 return
