@@ -9,6 +9,7 @@ import sys
 import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ def client(rehearsal: Rehearsal) -> Iterator[Callable[..., Any]]:
     with ExitStack() as closing:
 
         def made(module: str, name: str, service: str) -> Any:
-            kind = getattr(pytest.importorskip(module), name)
+            kind = getattr(import_module(module), name)
             at = {"api_endpoint": f"{rehearsal.address}/-/{service}"}
             return closing.enter_context(kind(credentials=AnonymousCredentials(), transport="rest", client_options=at))
 
