@@ -147,11 +147,17 @@ class Goal(Section):
         return self
 
 
+Thresholds = Annotated[
+    Annotated[Annotated[float, Field(gt=0, lt=1)] | Literal["tuned"], Tag("plain")] | Annotated[Goal, Tag("goal")],
+    Discriminator(lambda value: "goal" if isinstance(value, Mapping | Goal) else "plain"),
+]
+
+
 class Decisions(Section):
     """How scores become answers."""
 
     calibrate: bool = Field(True, description="make a score of 0.8 right 8 times in 10, on the validation split")
-    thresholds: Annotated[float, Field(gt=0, lt=1)] | Literal["tuned"] | Goal = Field(
+    thresholds: Thresholds = Field(
         "tuned",
         description="task multi: per label, for F1; or one number for all, or { precision = 0.9 } or { recall = 0.9 }",
     )
@@ -524,6 +530,8 @@ def _typed(loc: tuple[int | str, ...], section: type[BaseModel]) -> tuple[list[s
     if section is Tuning and loc[:1] == ("search",) and len(loc) > 1:
         kind, inside = (Choices if "choices" in loc[2:] else Range), [str(part) for part in loc[3:4]]
         return ["search", json.dumps(str(loc[1])), *inside], list(kind.model_fields)
+    if section is Decisions and loc[:2] == ("thresholds", "goal"):
+        return ["thresholds"], list(Goal.model_fields)
     return [str(part) for part in loc[:1]], list(section.model_fields)
 
 

@@ -184,7 +184,7 @@ def test_a_spec_cannot_be_changed() -> None:
         ('[training]\nlearning_rate = "fast"', 'training.learning_rate: must be a number or "auto", not "fast"'),
         ('[training]\nclass_weights = "yes"', 'training.class_weights: must be "none" or "balanced", not "yes"'),
         ("[decisions]\ncalibrate = 1", "decisions.calibrate: must be true or false, not 1"),
-        ("[decisions]\nthresholds = 1.0", 'decisions.thresholds: must be less than 1.0 or "tuned" or a table, not 1.0'),
+        ("[decisions]\nthresholds = 1.0", 'decisions.thresholds: must be less than 1.0 or "tuned", not 1.0'),
         (
             "[decisions]\nabstain_below = 0.5\ntarget_precision = 0.9",
             "decisions: abstain_below and target_precision both say when to abstain; keep one",
