@@ -151,7 +151,7 @@ def training_dockerfile(wheel: str, *, base: str, gpu: bool, reduction_server: b
     return f"""# Made by `tagline train`: what runs as a job. CUDA comes with torch, the driver with the machine.
 FROM {base}
 {REDUCTION_SERVER if reduction_server else ""}\
-RUN useradd --system --create-home --uid 10001 tagline && python3 -m venv /opt/tagline
+RUN useradd --system --create-home --home-dir /var/lib/tagline --uid 10001 tagline && python3 -m venv /opt/tagline
 COPY torch.txt /opt/
 RUN {pip} --requirement /opt/torch.txt
 COPY requirements.txt /opt/
@@ -161,7 +161,7 @@ RUN {pip} --no-deps --no-index /opt/{wheel}
 {DRIVER if gpu else ""}\
 ENV PATH=/opt/tagline/bin:/usr/local/bin:/usr/bin:/bin PYTHONUNBUFFERED=1 USE_TORCH_XLA=0
 USER 10001
-WORKDIR /home/tagline
+WORKDIR /var/lib/tagline
 ENTRYPOINT ["python3", "-m", "tagline"]
 """
 

@@ -9,6 +9,7 @@ from tagline import errors
 from tagline.errors import (
     BundleError,
     CheckFailed,
+    Conflict,
     DataError,
     Interrupted,
     PlaceError,
@@ -17,7 +18,7 @@ from tagline.errors import (
     TaglineError,
 )
 
-CODES = {CheckFailed: 1, SpecError: 2, DataError: 3, BundleError: 4, RunError: 4, PlaceError: 5}
+CODES = {CheckFailed: 1, SpecError: 2, DataError: 3, BundleError: 4, RunError: 4, Conflict: 4, PlaceError: 5}
 
 
 @pytest.mark.parametrize(("kind", "code"), CODES.items())
@@ -37,7 +38,8 @@ def test_an_interruption_has_the_code_that_shells_give_its_signal(number: int, c
 
 
 def test_the_map_in_the_docstring_names_every_error_and_its_code() -> None:
-    kinds = {kind.__name__ for kind in TaglineError.__subclasses__()}
+    direct = TaglineError.__subclasses__()
+    kinds = {kind.__name__ for first in direct for kind in (first, *first.__subclasses__())}
     drawn = dict(re.findall(r"[├└]── (\w+) +exit (\d+)", errors.__doc__ or ""))
     assert drawn.keys() == kinds == {kind.__name__ for kind in CODES} | {"Interrupted"}
     assert {name: int(code) for name, code in drawn.items() if name != "Interrupted"} == {

@@ -140,7 +140,7 @@ Storage object. Permission 'storage.objects.get' denied on resource (or it may n
 ENOSPC = """
 Traceback (most recent call last):
   File "task.py", line 2, in <module>
-OSError: [Errno 28] No space left on device: '/root/.cache/huggingface/blobs/1'
+OSError: [Errno 28] No space left on device: '/var/cache/huggingface/blobs/1'
 """
 NO_MODULE = """
 Traceback (most recent call last):
@@ -194,7 +194,7 @@ BY_LOG = [
     (FORBIDDEN, "permission", "lacks storage.objects.get: grant it roles/storage.objectUser",
      "gcloud storage buckets add-iam-policy-binding gs://corpus --member=serviceAccount:"
      "service-12@gcp-sa-aiplatform-cc.iam.gserviceaccount.com --role=roles/storage.objectUser"),
-    (ENOSPC, "disk-full", "full while it wrote /root/.cache/huggingface/blobs/1", "vertex.disk_gb=200"),
+    (ENOSPC, "disk-full", "full while it wrote /var/cache/huggingface/blobs/1", "vertex.disk_gb=200"),
     (NO_MODULE, "import-error", "cannot import tensorflow_text", "--on rehearsal"),
     (KEY, "missing-column", 'no column "review"', "tagline check SPEC"),
     (NO_COLUMN, "missing-column", "it has: id, received", "tagline check SPEC data.text=message"),
