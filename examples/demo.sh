@@ -1,5 +1,6 @@
 #!/bin/sh
 # The whole way on the sample data, offline: check, train two families, put them side by side, predict. `make demo` runs it.
+# DEMO_SETTINGS="training.epochs=1" and the like make the second training another one.
 set -eu
 cd "$(dirname "$0")/.."
 mkdir -p runs
@@ -11,7 +12,7 @@ step() {
 
 step 'tagline check examples/support/messages.csv'
 step 'tagline train examples/support/messages.csv model.family=linear --json > runs/linear.json'
-step 'tagline train examples/support/messages.csv'
+step "tagline train examples/support/messages.csv${DEMO_SETTINGS:+ $DEMO_SETTINGS}"
 step 'tagline runs list'
 step 'tagline runs report last'
 step 'tagline predict last "the app logs me out every five minutes" "Parcel says delivered but nothing is here"'

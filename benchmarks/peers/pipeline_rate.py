@@ -16,7 +16,7 @@ classify = pipeline("text-classification", model=model, device="cpu")
 classify(texts[:8])
 begun = time.perf_counter()
 if how == "loop":
-    answers = [classify(text)[0] for text in texts]
+    answers = [classify(text) for text in texts]
 elif how == "list":
     answers = classify(texts)
 else:
