@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import transformers
@@ -12,7 +13,7 @@ transformers.logging.set_verbosity_error()
 model, file, how = sys.argv[1:]
 with Path(file).open(encoding="utf-8") as lines:
     texts = [json.loads(line)["text"] for line in lines]
-classify = pipeline("text-classification", model=model, device="cpu")
+classify = partial(pipeline("text-classification", model=model, device="cpu"), truncation=True, max_length=256)
 classify(texts[:8])
 begun = time.perf_counter()
 if how == "loop":
