@@ -71,11 +71,7 @@ def entered(address: str, token: str = "") -> Iterator[None]:
 
 def project(given: str = "") -> str:
     """The project to work in: the one that is given, of the environment, of gcloud, or of the credentials."""
-    if found := given or os.environ.get("GOOGLE_CLOUD_PROJECT") or os.environ.get("CLOUDSDK_CORE_PROJECT", ""):
-        return found
-    if rehearsal():
-        return REHEARSED_PROJECT
-    if found := _gcloud_property("core", "project"):
+    if found := project_without_asking(given):
         return found
     with suppress(PlaceError):
         if found := _credentials()[1]:
@@ -83,6 +79,23 @@ def project(given: str = "") -> str:
     raise SpecError(
         "no Google Cloud project is named", hint="set vertex.project, or: gcloud config set project PROJECT"
     )
+
+
+def project_without_asking(given: str = "") -> str:
+    """The same as far as it is known without credentials and network; "" where it is not."""
+    if found := given or os.environ.get("GOOGLE_CLOUD_PROJECT") or os.environ.get("CLOUDSDK_CORE_PROJECT", ""):
+        return found
+    return REHEARSED_PROJECT if rehearsal() else _gcloud_property("core", "project")
+
+
+def sign_in() -> None:
+    """Insist on credentials that Google takes now; a rehearsal takes any."""
+    held = _credentials()[0]
+    if not rehearsal() and not held.valid:
+        with errors("Google Cloud"):
+            from google.auth.transport.requests import Request
+
+            held.refresh(Request())
 
 
 def vertex(client: str, region: str) -> Any:

@@ -34,6 +34,11 @@ def by_the_tables(spec: Spec, price: Price, *, today: date) -> list[Finding]:
 
 def by_asking(spec: Spec, *, project: str) -> Iterator[Finding]:
     """What the project, its bucket and its quotas say. A question that nobody answers is a warning."""
+    try:
+        gcp.sign_in()
+    except PlaceError as error:
+        yield _finding("credentials", "error", error.message, error.hint)
+        return
     questions: list[tuple[str, Callable[[], Iterator[Finding]]]] = [
         ("the APIs that are enabled", partial(_apis, spec, project)),
         ("the permissions", partial(_permissions, project)),

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from tagline.runs import Run
     from tagline.spec import Spec
 
-NO_PROJECT = "YOUR-PROJECT"
+NO_PROJECT, NO_BUCKET = "your-project", "your-bucket"
+"""In a plan that was asked for without any."""
 SHOWN = ("job", "gcloud", "price", "parent", "uploads")
 """Of a plan; the rest follows from it."""
 
@@ -196,15 +197,12 @@ def planned(spec: "Spec", *, name: str, on: str, rows: int | None = None, is_for
     from tagline.errors import SpecError
     from tagline.launchers import Job
 
-    bucket = (spec.vertex.bucket or (places.BUCKET if on == places.REHEARSAL else "")).removeprefix(gcp.SCHEME)
+    usual = places.BUCKET if on == places.REHEARSAL else "" if is_for_real else NO_BUCKET
+    bucket = (spec.vertex.bucket or usual).removeprefix(gcp.SCHEME)
     if not bucket:
         raise SpecError("vertex.bucket: needed on vertex, for data and run", hint="vertex.bucket=NAME")
-    try:
-        project = gcp.project(spec.vertex.project)
-    except SpecError:
-        if is_for_real:
-            raise
-        project = NO_PROJECT
+    given = spec.vertex.project
+    project = gcp.project(given) if is_for_real else gcp.project_without_asking(given) or NO_PROJECT
     place = spec.vertex.model_copy(update={"bucket": bucket.strip("/"), "project": project})
     there, uploads = staging.staged(spec.model_copy(update={"vertex": place}), place.bucket)
     return Job(
@@ -237,8 +235,10 @@ def _insist(findings: "Sequence[Finding]") -> None:
     from tagline.errors import PlaceError
 
     console.show_findings(findings, with_rows=True)
-    if wrong := [f"  {each.message}" for each in findings if each.severity == "error"]:
-        raise PlaceError("it would fail there:\n" + "\n".join(wrong), hint="nothing was spent; mend it, and try again")
+    if wrong := [each for each in findings if each.severity == "error"]:
+        advice = wrong[0].advice if len(wrong) == 1 else "mend them, and try again"
+        listed = "\n".join(f"  {each.message}" for each in wrong)
+        raise PlaceError(f"it would fail there:\n{listed}", hint=f"nothing was spent; {advice}")
 
 
 def _ask() -> None:

@@ -1,0 +1,68 @@
+"""What is wrong with a place, as far as tables tell."""
+
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tagline import gcp, place_checks, prices
+from tagline import spec as specs
+from tagline.checks import Finding
+
+TODAY = date(2026, 11, 16)
+PREBUILT = "us-docker.pkg.dev/vertex-ai/training/pytorch-gpu.2-4.py310:latest"
+
+
+def found(*, model: dict[str, Any] | None = None, tracking: tuple[str, ...] = (), **vertex: Any) -> list[Finding]:
+    raw = {
+        "data": {"train": "a.csv", "text": "t", "labels": "l"}, "model": model or {"family": "encoder"},
+        "tracking": {"to": tracking}, "vertex": {"bucket": "b", **vertex},
+    }  # fmt: skip
+    spec = specs.parse(raw, where="a test")
+    return place_checks.by_the_tables(spec, prices.price_of(spec, training_rows=1000), today=TODAY)
+
+
+def test_the_defaults_are_sound() -> None:
+    assert found() == []
+
+
+@pytest.mark.parametrize(("vertex", "code", "told"), [
+    ({"bucket": ""}, "bucket", "vertex.bucket: needed"),
+    ({"region": "us-moon1"}, "region", 'no region "us-moon1"'),
+    ({"machine": "n1-standard-96", "accelerators": 1}, "machine", "takes 4 of NVIDIA_TESLA_T4, not 1"),
+    ({"machine": "e2-standard-4"}, "machine", "e2-standard-4"),
+    ({"accelerator": "NVIDIA_TESLA_K80"}, "machine", "no longer available"),
+    ({"workers": 1, "reduction_servers": 2}, "reduction", "several machines"),
+    ({"budget": 1.0}, "budget", "vertex.max_hours=1.2"),
+    ({"fallbacks": ({"region": "nowhere"},)}, "fallback", 'no region "nowhere"'),
+    ({"fallbacks": ({"machine": "g2-standard-8"},)}, "fallback", "number 1"),
+    ({"image": PREBUILT}, "image", "Python 3.10"),
+])  # fmt: skip
+def test_what_would_be_refused_is_an_error(vertex: dict[str, Any], code: str, told: str) -> None:
+    errors = [each for each in found(**vertex) if each.severity == "error"]
+    assert code in {each.code for each in errors}
+    assert any(told in each.message for each in errors), errors
+    assert all(each.advice for each in errors)
+
+
+def test_what_only_costs_is_a_warning() -> None:
+    linear = {"family": "linear"}
+    assert [(each.code, each.severity) for each in found(model=linear)] == [("device", "warning")]
+    assert [each.code for each in found(model=linear, accelerators=0, workers=2)] == ["workers"]
+    assert [each.code for each in found(tracking=("wandb",))] == ["wandb"]
+    key = {"WANDB_API_KEY": "projects/p/secrets/s/versions/1"}
+    assert found(tracking=("wandb",), secrets=key) == []
+
+
+def test_without_credentials_nothing_else_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("GOOGLE_APPLICATION_CREDENTIALS", "REHEARSAL_ADDRESS", "GCE_METADATA_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    gcp._credentials.cache_clear()
+    spec = specs.parse({"data": {"train": "a.csv", "text": "t", "labels": "l"}}, where="a test")
+    [only] = place_checks.by_asking(spec, project="p")
+    assert (only.code, only.severity) == ("credentials", "error")
+    assert "gcloud auth application-default login" in only.advice
+    gcp._credentials.cache_clear()
