@@ -132,7 +132,7 @@ class Rehearsal:
         self.process.wait()
 
 
-def until(found: Callable[[], Any], what: str, *, patience_s: float = 60.0) -> Any:
+def until(found: Callable[[], Any], what: str, *, patience_s: float = 180.0) -> Any:
     """What is found, once it is true."""
     end = time.monotonic() + patience_s
     while time.monotonic() < end:
