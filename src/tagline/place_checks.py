@@ -37,7 +37,7 @@ def by_asking(spec: Spec, *, project: str) -> Iterator[Finding]:
     try:
         gcp.sign_in()
     except PlaceError as error:
-        yield _finding("credentials", "error", error.message, error.hint)
+        yield Finding("credentials", "error", error.message, error.hint)
         return
     questions: list[tuple[str, Callable[[], Iterator[Finding]]]] = [
         ("the APIs that are enabled", partial(_apis, spec, project)),
@@ -50,11 +50,7 @@ def by_asking(spec: Spec, *, project: str) -> Iterator[Finding]:
         try:
             yield from asked()
         except PlaceError as error:
-            yield _finding("unanswered", "warning", f"{what}: {error.message}", error.hint or "it is not known")
-
-
-def _finding(code: str, severity: Severity, message: str, advice: str) -> Finding:
-    return Finding(code, severity, message, advice)
+            yield Finding("unanswered", "warning", f"{what}: {error.message}", error.hint or "it is not known")
 
 
 def _sorted(found: Iterator[Finding]) -> list[Finding]:
@@ -64,20 +60,20 @@ def _sorted(found: Iterator[Finding]) -> list[Finding]:
 def _machine(spec: Spec, _price: Price, _today: date) -> Iterator[Finding]:
     place = spec.vertex
     if place.region not in machines.REGIONS:
-        yield _finding(
+        yield Finding(
             "region", "error", f'vertex.region: Vertex AI has no region "{place.region}"', "us-central1 has most"
         )
     accelerator = place.accelerator if place.accelerators else ""
     _, wrong = machines.misfit(place.machine, accelerator, place.accelerators)
     if wrong:
-        yield _finding("machine", "error", f"vertex.machine: {wrong}", _fitting(place.machine, place.accelerator))
+        yield Finding("machine", "error", f"vertex.machine: {wrong}", _fitting(place.machine, place.accelerator))
     for number, other in enumerate(place.fallbacks, 1):
         moved = custom_jobs.moved(place, other)
         accelerator = moved.accelerator if moved.accelerators else ""
         _, wrong = machines.misfit(moved.machine, accelerator, moved.accelerators)
         if wrong or moved.region not in machines.REGIONS:
             told = wrong or f'Vertex AI has no region "{moved.region}"'
-            yield _finding("fallback", "error", f"vertex.fallbacks, number {number}: {told}", "mend or remove it")
+            yield Finding("fallback", "error", f"vertex.fallbacks, number {number}: {told}", "mend or remove it")
 
 
 def _fitting(machine: str, accelerator: str) -> str:
@@ -101,10 +97,10 @@ def _workers(spec: Spec, _price: Price, _today: date) -> Iterator[Finding]:
     if place.workers > 1 and not training.can_share(spec):
         family: str = spec.model.family  # type: ignore[attr-defined]
         told = f"vertex.workers: family {family} learns in one process"
-        yield _finding("workers", "error", told, "vertex.workers=1")
+        yield Finding("workers", "error", told, "vertex.workers=1")
     if place.reduction_servers and (place.workers < 2 or not place.accelerators):
         told = "vertex.reduction_servers add up the gradients of several machines with GPUs"
-        yield _finding("reduction", "error", told, "vertex.reduction_servers=0, or more vertex.workers")
+        yield Finding("reduction", "error", told, "vertex.reduction_servers=0, or more vertex.workers")
 
 
 def _image(spec: Spec, _price: Price, today: date) -> Iterator[Finding]:
@@ -114,15 +110,15 @@ def _image(spec: Spec, _price: Price, today: date) -> Iterator[Finding]:
     # A rehearsal runs the package with this machine's Python, so that it can go on; the cloud could not.
     severity: Severity = "warning" if gcp.rehearsal() else "error"
     for wrong in prebuilt.misfits(image, today, gpu=bool(spec.vertex.accelerators)):
-        yield _finding("image", severity, f"vertex.image: {wrong}", prebuilt.INSTEAD)
+        yield Finding("image", severity, f"vertex.image: {wrong}", prebuilt.INSTEAD)
 
 
 def _money(spec: Spec, price: Price, _today: date) -> Iterator[Finding]:
     if wrong := prices.over_budget(spec.vertex, price):
-        yield _finding("budget", "error", wrong, "lower vertex.max_hours, or raise vertex.budget")
+        yield Finding("budget", "error", wrong, "lower vertex.max_hours, or raise vertex.budget")
     if price.hours and price.hours >= spec.vertex.max_hours:
         told = f"the training may take longer than vertex.max_hours = {spec.vertex.max_hours:g} ({price.assumption})"
-        yield _finding("hours", "warning", told, "raise it, or take a faster machine; what is saved can be resumed")
+        yield Finding("hours", "warning", told, "raise it, or take a faster machine; what is saved can be resumed")
 
 
 def _secrets(spec: Spec, _price: Price, _today: date) -> Iterator[Finding]:
@@ -131,19 +127,19 @@ def _secrets(spec: Spec, _price: Price, _today: date) -> Iterator[Finding]:
     if "wandb" in spec.tracking.to and not has_key:
         told = "tracker wandb has no key there: it is asked for in vertex.secrets"
         advice = "vertex.secrets.WANDB_API_KEY=projects/PROJECT/secrets/NAME/versions/latest"
-        yield _finding("wandb", "warning", told, advice)
+        yield Finding("wandb", "warning", told, advice)
 
 
 def _where(spec: Spec, _price: Price, _today: date) -> Iterator[Finding]:
     if not spec.vertex.bucket:
-        yield _finding("bucket", "error", "vertex.bucket: needed, for data and run", "vertex.bucket=NAME")
+        yield Finding("bucket", "error", "vertex.bucket: needed, for data and run", "vertex.bucket=NAME")
 
 
 def _device(spec: Spec, _price: Price, _today: date) -> Iterator[Finding]:
     family: str = spec.model.family  # type: ignore[attr-defined]
     if spec.vertex.accelerators and not registry.find("models", family).uses_device:
         told = f"family {family} makes no use of {spec.vertex.accelerator}, which costs all the same"
-        yield _finding("device", "warning", told, "vertex.accelerators=0")
+        yield Finding("device", "warning", told, "vertex.accelerators=0")
 
 
 TABLES = (_where, _machine, _device, _workers, _image, _money, _secrets)
@@ -160,7 +156,7 @@ def _apis(spec: Spec, project: str) -> Iterator[Finding]:
         answer = gcp.rest("serviceusage", "GET", f"v1/projects/{project}/services/{name}")
         if answer.get("state") != "ENABLED":
             told = f"{name} is not enabled in project {project}: needed for {use}"
-            yield _finding("api", "error", told, f"gcloud services enable {name} --project {project}")
+            yield Finding("api", "error", told, f"gcloud services enable {name} --project {project}")
 
 
 def _permissions(project: str) -> Iterator[Finding]:
@@ -170,7 +166,7 @@ def _permissions(project: str) -> Iterator[Finding]:
     for role in dict.fromkeys(PERMISSIONS[name] for name in missing):
         told = ", ".join(name for name in missing if PERMISSIONS[name] == role)
         advice = f"gcloud projects add-iam-policy-binding {project} --member=user:YOU --role={role}"
-        yield _finding("permission", "error", f"you lack {told} in project {project}", advice)
+        yield Finding("permission", "error", f"you lack {told} in project {project}", advice)
 
 
 def _bucket(spec: Spec) -> Iterator[Finding]:
@@ -179,7 +175,7 @@ def _bucket(spec: Spec) -> Iterator[Finding]:
         return
     if (found := gcp.bucket(place.bucket)) is None:
         advice = f"gcloud storage buckets create gs://{place.bucket} --location={place.region}"
-        yield _finding("bucket", "error", f"there is no bucket {place.bucket}", advice)
+        yield Finding("bucket", "error", f"there is no bucket {place.bucket}", advice)
         return
     where = found.location.upper()
     start = MULTI_REGIONS.get(where)
@@ -187,16 +183,14 @@ def _bucket(spec: Spec) -> Iterator[Finding]:
         told = (
             f"the bucket {place.bucket} is in {found.location}, the job in {place.region}: data would be slow, and cost"
         )
-        yield _finding(
-            "bucket-region", "warning", told, f"a bucket in {place.region}, or vertex.region={where.lower()}"
-        )
+        yield Finding("bucket-region", "warning", told, f"a bucket in {place.region}, or vertex.region={where.lower()}")
     if missing := gcp.missing_permissions(place.bucket, BUCKET_PERMISSIONS):
         told = f"you lack {', '.join(missing)} on the bucket {place.bucket}"
         advice = (
             f"gcloud storage buckets add-iam-policy-binding gs://{place.bucket} --member=user:YOU "
             "--role=roles/storage.objectUser"
         )
-        yield _finding("bucket-permission", "error", told, advice)
+        yield Finding("bucket-permission", "error", told, advice)
 
 
 def _quota(spec: Spec, project: str) -> Iterator[Finding]:
@@ -208,11 +202,11 @@ def _quota(spec: Spec, project: str) -> Iterator[Finding]:
     wanted = place.accelerators * place.workers
     if limit is None:
         told = f"no quota of {metric.rpartition('/')[2]} is told for {place.region}"
-        yield _finding("quota", "warning", told, "look at the page of quotas in the Cloud console")
+        yield Finding("quota", "warning", told, "look at the page of quotas in the Cloud console")
     elif limit != UNLIMITED and limit < wanted:
         told = f"the quota of {place.accelerator} in {place.region} is {limit}; the job wants {wanted}"
         advice = f"ask for more ({metric.rpartition('/')[2]}), or another vertex.region or vertex.accelerator"
-        yield _finding("quota", "error", told, advice)
+        yield Finding("quota", "error", told, advice)
 
 
 def _limit(project: str, metric: str, region: str) -> int | None:
@@ -247,11 +241,11 @@ def _installable(spec: Spec) -> Iterator[Finding]:
     family: str = spec.model.family  # type: ignore[attr-defined]
     extras = wheels.needed(family=family, trackers=spec.tracking.to)
     for told in packages.left_out(family=family, trackers=spec.tracking.to):
-        yield _finding("plug-in", "error", told, "vertex.image=IMAGE")
+        yield Finding("plug-in", "error", told, "vertex.image=IMAGE")
     try:
         answer = packages.resolved(wheels.pins(*extras))
     except PlaceError as error:
-        yield _finding("packages", "error", error.message, error.hint)
+        yield Finding("packages", "error", error.message, error.hint)
     else:
         if answer.warning:
-            yield _finding("packages", "note", answer.warning, "it is found out when the image is built")
+            yield Finding("packages", "note", answer.warning, "it is found out when the image is built")
