@@ -75,9 +75,9 @@ def start(
 ) -> Attempt:  # fmt: skip
     """Run `tagline ARGUMENTS...`; with `dies_at`, until the run is touched for so many times."""
     cwd.mkdir(exist_ok=True)
-    process = _nursery.Process(
-        target=_live, args=([*map(str, arguments)], cwd, dict(environment or {}), dies_at, sends), daemon=True
-    )
+    # The process that they are forked from may have been started when other variables were set.
+    variables = {**os.environ, **(environment or {})}
+    process = _nursery.Process(target=_live, args=([*map(str, arguments)], cwd, variables, dies_at, sends), daemon=True)
     for stream in ("out", "err"):
         cwd.joinpath(f"{process.name}.{stream}").touch()
     process.start()
@@ -102,6 +102,7 @@ def _live(arguments: Sequence[str], cwd: Path, environment: Mapping[str, str], d
 
     name = multiprocessing.current_process().name
     os.chdir(cwd)
+    os.environ.clear()
     os.environ.update(environment)
     for stream, number in (("out", 1), ("err", 2)):
         os.dup2(os.open(f"{name}.{stream}", os.O_WRONLY | os.O_APPEND), number)
