@@ -2,6 +2,7 @@
 
 import io
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -40,8 +41,14 @@ class Ran:
 
 def command(*words: str | Path) -> Ran:
     """Run a command in this process."""
-    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
-        code = run(list(map(str, words)))
+    arguments = list(map(str, words))
+    with (
+        redirect_stdout(io.StringIO()) as out,
+        redirect_stderr(io.StringIO()) as err,
+        pytest.MonkeyPatch.context() as typed,
+    ):
+        typed.setattr(sys, "argv", ["tagline", *arguments])
+        code = run(arguments)
     return Ran(code, out.getvalue(), err.getvalue())
 
 

@@ -59,7 +59,7 @@ class Failure:
     """That failed first; "" where it was none of them."""
     sentence: str
     command: str
-    """To run next; "" if there is none."""
+    """To run next, where SPEC is the spec of the job; "" if there is none."""
     traceback: tuple[str, ...] = ()
     """Of the exception that came first."""
 

@@ -36,7 +36,7 @@ ROLES = {
     "secretmanager.": "roles/secretmanager.secretAccessor",
     "serviceusage.": "roles/serviceusage.serviceUsageConsumer",
 }
-"""The role that brings the permissions that begin so."""
+"""The role that brings whoever submits a job the permissions that begin so."""
 LARGE, CHUNK, STREAMS = 64 * 2**20, 16 * 2**20, 8
 """From how many bytes on a file goes in parts, how large these are, and how many go at a time."""
 RETRIED_S = 120.0
@@ -544,7 +544,7 @@ def errors(what: str) -> Iterator[None]:
         raise PlaceError(f"{what} may not be used: {first_line(error)}", hint=_permit(what, str(error))) from error
     except (exceptions.Unauthorized, GoogleAuthError) as error:
         raise PlaceError(f"{what} needs Google credentials: {first_line(error)}", hint=LOG_IN) from error
-    except (exceptions.TooManyRequests, exceptions.ResourceExhausted) as error:
+    except exceptions.TooManyRequests as error:
         raise PlaceError(f"{what}: {first_line(error)}", hint=QUOTA_HINT) from error
     except exceptions.BadRequest as error:
         raise PlaceError(

@@ -1,13 +1,14 @@
-"""Jobs: what a run remembers of the job that does it, how a job is watched to its end, and where it goes next."""
+"""Jobs: what a run remembers of the job that does it, how it is watched, why it failed, and where it goes next."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from pathlib import Path
 
-from tagline import custom_jobs, failures, registry
+from tagline import custom_jobs, failures, mirrors, registry, remedies
 from tagline.errors import RunError
 from tagline.failures import Failure, Line
 from tagline.launchers import Job, Launcher, State
+from tagline.mirrors import MirroredRun
 from tagline.runs import JOB, Run
 
 NO_ROOM = ("quota", "capacity")
@@ -53,7 +54,7 @@ def recalled(run: Run) -> Record | None:
 
 
 class Watch:
-    """Follows one job: what it says and how its state changes, and in the end why it failed."""
+    """Follows one job: what it says, and how its state changes."""
 
     def __init__(self, launcher: Launcher, handle: str) -> None:
         self._launcher = launcher
@@ -77,10 +78,23 @@ class Watch:
             yield now
 
 
-def explained(launcher: Launcher, handle: str, spec: Any = None) -> Failure:
-    """Why a job failed, from all that it has said."""
+def explained(launcher: Launcher, handle: str, run: Run | None) -> Failure:
+    """Why a job failed, from all that it has said; what to run next is what the user typed, with other settings."""
     lines = (line for line in launcher.logs(handle) if line is not None)
-    return failures.explain(lines, message=launcher.state(handle).message, spec=spec)
+    spec = run.spec() if run else None
+    found = failures.explain(lines, message=launcher.state(handle).message, spec=spec)
+    typed = str(run.lock().get("command", "")) if run else ""
+    if not typed.startswith("tagline train ") or "--resume" in typed:
+        return found
+    return replace(found, command=found.command.replace(remedies.again(), typed))
+
+
+def brought_home(record: Record, state: State, runs: Path, *, reason: str = "") -> Run:
+    """The run of a job that has ended, here. One whose process could not say how it ended is told so first."""
+    run = MirroredRun.at(record.run)
+    if state.name in ("failed", "cancelled") and run.state().name in ("waiting", "running"):
+        run.set_state(state.name, reason=reason or state.message or state.detail)
+    return mirrors.bring_home(record.run, runs)
 
 
 def elsewhere(job: Job) -> Job | None:

@@ -179,7 +179,22 @@ def test_a_job_that_fails_is_explained(rehearsal: Rehearsal) -> None:
     assert "learning_rate" in ran.err.rpartition("next:")[2]
     shown = command("jobs", "show", "--json").json
     assert shown["failure"]["cause"] == "nan"
+    assert shown["failure"]["command"].startswith(f"tagline train {SUPPORT / 'messages.csv'} model.family=lstm ")
     assert Run(Path(shown["directory"])).state().name == "failed"
+
+
+def test_a_job_that_is_killed_leaves_no_run_that_seems_to_run(rehearsal: Rehearsal) -> None:
+    long = ("model.family=lstm", "training.epochs=500", "training.export=false", "training.baseline=false")
+    data = SUPPORT / "messages.csv"
+    left = command("train", data, *long, "vertex.accelerators=0", "--on", "rehearsal", "--detach", "--json").json
+    there = rehearsal.directory / "buckets" / BUCKET / "tagline" / "runs" / Path(left["run"]).name / "state.json"
+    until(lambda: json.loads(there.read_text())["name"] == "running", "it to begin")
+    for pid in rehearsal.processes():
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: rehearsal.job(left["job"])["state"] == "JOB_STATE_FAILED", "the job to fail")
+    shown = command("jobs", "show", "--json").json
+    assert shown["failure"]["cause"] == "host-memory"
+    assert Run(Path(left["run"])).state().name == "failed"
 
 
 def test_interrupted_it_leaves_the_job_to_itself(rehearsal: Rehearsal) -> None:

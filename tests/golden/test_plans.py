@@ -20,12 +20,16 @@ TUTORIALS = ("happydb", "mnli", "multinli", "french", "financial")
 
 
 @cache
-def planned(name: str, *overrides: str) -> dict[str, Any]:
+def printed_plan(name: str, *overrides: str) -> str:
     with redirect_stdout(io.StringIO()) as printed:
         code = run(["train", str(SPECS / f"{name}.toml"), *overrides, "--on", "vertex", "--plan", "--json"])
     assert code == 0
-    # The name of the run, the submission and the code's own hash are new each time.
-    text = re.sub(r"\d{8}-\d{6}-[a-z]+", "20260101-000000-name", printed.getvalue())
+    return printed.getvalue()
+
+
+def planned(name: str, *overrides: str) -> dict[str, Any]:
+    """A plan without what is new each time: the name of the run, the submission, and the code's own hash."""
+    text = re.sub(r"\d{8}-\d{6}-[a-z]+", "20260101-000000-name", printed_plan(name, *overrides))
     text = re.sub(r"(tagline-training:)[0-9a-f]{16}", r"\1HASH", text)
     text = re.sub(r"tagline-[0-9.]+\+[0-9a-f]{12}\.tar\.gz", "tagline-VERSION+HASH.tar.gz", text)
     text = re.sub(r'("tagline-submission": "|tagline-submission=)[0-9a-f]{12}', r"\g<1>000000000000", text)
@@ -59,8 +63,11 @@ def test_google_and_gcloud_understand_it(name: str) -> None:
 
 
 def test_ours_is_an_image_named_for_what_goes_into_it() -> None:
-    one, other = (planned("happydb", 'vertex.image=""', *more) for more in ((), ("vertex.accelerators=0",)))
-    images = [each["job"]["jobSpec"]["workerPoolSpecs"][0]["containerSpec"]["imageUri"] for each in (one, other)]
-    assert images[0] == "us-central1-docker.pkg.dev/my-project/tagline/tagline-training:HASH"
-    machine = other["job"]["jobSpec"]["workerPoolSpecs"][0]["machineSpec"]
-    assert machine == {"machineType": "n1-standard-8"}
+    own = 'vertex.image=""'
+    plans = [printed_plan("happydb", own, *more) for more in ((), ("training.epochs=9",), ("vertex.accelerators=0",))]
+    pools = [json.loads(plan)["job"]["jobSpec"]["workerPoolSpecs"][0] for plan in plans]
+    same, other, without_gpu = (pool["containerSpec"]["imageUri"] for pool in pools)
+    assert re.fullmatch(r"us-central1-docker\.pkg\.dev/my-project/tagline/tagline-training:[0-9a-f]{16}", same)
+    assert other == same
+    assert without_gpu != same
+    assert pools[2]["machineSpec"] == {"machineType": "n1-standard-8"}

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tagline.jobs import Record
+    from tagline.runs import Run
 
 app = typer.Typer(help="What runs in a place.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -31,7 +32,7 @@ def list_(
     """The jobs that were submitted from here, or every job of Tagline in a place."""
     from tagline import console
 
-    found = _in_place(on, project, region) if on else _from_here(runs)
+    found = _from_here(runs) if on in ("", places.LOCAL) else _in_place(on, project, region)
     if json:
         console.out_json(found)
     elif not found:
@@ -44,13 +45,16 @@ def list_(
 @app.command()
 def show(name: JobName = "last", runs: Runs = "runs", json: Json = False, debug: Debug = False) -> None:
     """One job: its state and, if it failed, why; a run that has ended is brought here."""
-    from tagline import console, jobs, mirrors, storage
+    from tagline import console, jobs, storage
 
-    with _known(name, runs) as record:
+    with _known(name, runs) as (record, run):
         launcher = record.launcher()
         state = launcher.state(record.handle)
-        failure = jobs.explained(launcher, record.handle) if state.name == "failed" else None
-        home = mirrors.bring_home(record.run, storage.local(runs)) if record.run and state.has_ended else None
+        failure = jobs.explained(launcher, record.handle, run) if state.name == "failed" else None
+        home = None
+        if record.run and state.has_ended:
+            why = failure.sentence if failure else ""
+            home = jobs.brought_home(record, state, storage.local(runs), reason=why)
         facts: dict[str, Any] = {
             "job": record.handle, "place": record.place, "run": record.run, "state": state.name, "detail": state.detail,
             "message": state.message, "started": state.started, "ended": state.ended,
@@ -81,7 +85,7 @@ def logs(
     from tagline import console
     from tagline.cli import launching
 
-    with _known(name, runs) as record:
+    with _known(name, runs) as (record, _):
         launcher = record.launcher()
         if follow and not json:
             launching.stay(record, launcher, runs)
@@ -100,7 +104,7 @@ def cancel(name: JobName, runs: Runs = "runs", json: Json = False, debug: Debug 
     """End a job; what it has saved can be resumed."""
     from tagline import console
 
-    with _known(name, runs) as record:
+    with _known(name, runs) as (record, _):
         record.launcher().cancel(record.handle)
     if json:
         console.out_json({"cancelled": record.handle})
@@ -109,8 +113,8 @@ def cancel(name: JobName, runs: Runs = "runs", json: Json = False, debug: Debug 
 
 
 @contextmanager
-def _known(name: str, runs: str) -> "Iterator[Record]":
-    """A job by the name of its run, or by its own; its place is entered."""
+def _known(name: str, runs: str) -> "Iterator[tuple[Record, Run | None]]":
+    """A job by the name of its run, which is given too, or by its own; its place is entered."""
     from tagline import gcp
     from tagline.errors import RunError
     from tagline.jobs import Record, recalled
@@ -118,14 +122,14 @@ def _known(name: str, runs: str) -> "Iterator[Record]":
 
     if "/customJobs/" in name:
         place = places.REHEARSAL if gcp.rehearsal() else places.VERTEX
-        yield Record(place, name, "", "", gcp.rehearsal())
+        yield Record(place, name, "", "", gcp.rehearsal()), None
         return
     run = find_run(name, runs)
     record = recalled(run)
     if record is None:
         raise RunError(f"run {run.name} was trained here, and is no job", hint=f"tagline runs show {run.name}")
     with places.of(record):
-        yield record
+        yield record, run
 
 
 def _from_here(runs: str) -> list[dict[str, Any]]:

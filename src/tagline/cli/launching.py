@@ -213,7 +213,6 @@ def planned(spec: "Spec", *, name: str, on: str, rows: int | None = None, is_for
 
 def _is_elsewhere(spec: "Spec") -> bool:
     """Whether looking at the data would take a network."""
-
     data = spec.data
     return any(
         "://" in each for each in (*data.addresses("train"), *data.addresses("validation"), *data.addresses("test"))
@@ -300,8 +299,10 @@ def _followed(record: "Record", launcher: "Launcher", run: "Run", *, stays: bool
         hint = f"the job goes on without you; come back: tagline jobs logs {run.name} --follow"
         raise PlaceError(error.message, hint=hint) from error
     if watch.state.name == "failed":
-        return jobs.explained(launcher, record.handle, run.spec())
+        return jobs.explained(launcher, record.handle, run)
     if watch.state.name == "cancelled":
+        if record.run:
+            jobs.brought_home(record, watch.state, run.directory.parent)
         hint = f"tagline train --resume {run.name} --on {record.place}"
         raise RunError(f"the job of run {run.name} was cancelled", hint=hint)
     return None
@@ -309,12 +310,13 @@ def _followed(record: "Record", launcher: "Launcher", run: "Run", *, stays: bool
 
 def _fail(failure: "Failure", record: "Record", runs: str) -> NoReturn:
     """Say why a job failed; what its run has come to is here too."""
-    from tagline import console, mirrors, storage
+    from tagline import console, jobs, storage
     from tagline.errors import PlaceError, TaglineError
+    from tagline.launchers import State
 
     if record.run:
         with suppress(TaglineError):  # the bucket itself may be what is gone
-            mirrors.bring_home(record.run, storage.local(runs))
+            jobs.brought_home(record, State("failed"), storage.local(runs), reason=failure.sentence)
     for line in failure.traceback:
         console.say(line)
     where = f" ({failure.replica})" if failure.replica else ""

@@ -1,7 +1,7 @@
 """The contract of a launcher, which takes a job to a place, and what it is told about the job."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from tagline.failures import Line
@@ -49,7 +49,6 @@ class State:
     """Why it failed, in the place's words."""
     started: str = ""
     ended: str = ""
-    facts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def has_ended(self) -> bool:

@@ -1,6 +1,5 @@
 """Vertex AI: a run as a custom job. At a rehearsal it is the same code."""
 
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
@@ -10,7 +9,7 @@ from tagline import custom_jobs, gcp, images, locks, mirrors, packages, prebuilt
 from tagline import spec as specs
 from tagline.custom_jobs import Code
 from tagline.errors import PlaceError, RunError
-from tagline.failures import Line
+from tagline.failures import Line, line_of
 from tagline.launchers import Job, State, StateName
 from tagline.packages import Package
 from tagline.spec import Spec
@@ -64,7 +63,12 @@ class Vertex:
         if not run["is_there"]:
             runs = run["address"].rpartition("/")[0]
             mirrors.create(runs, run["name"], spec, locks.planned(spec, command=run["command"]))
-        return self._create(plan)
+        try:
+            return self._create(plan)
+        except PlaceError as error:
+            if not gcp.is_transient(error):  # else there may be a job all the same
+                mirrors.MirroredRun.at(run["address"]).set_state("failed", reason=error.message)
+            raise
 
     def state(self, handle: str) -> State:
         """As the service tells it."""
@@ -85,7 +89,7 @@ class Vertex:
                     continue
                 moment = datetime.fromisoformat(entry["timestamp"])
                 seen[entry["insertId"]] = moment
-                yield _line(entry)
+                yield line_of(entry)
             if seen:
                 newest = max(seen.values())
                 seen = {key: moment for key, moment in seen.items() if moment >= newest - LATE}
@@ -143,7 +147,7 @@ class Vertex:
                 problem = error
         assert problem is not None
         hint = f"is there a job all the same? tagline jobs list; then: tagline train --resume {plan['run']['address']}"
-        raise PlaceError(problem.message, hint=hint) from problem
+        raise PlaceError(problem.message, hint=hint) from problem.__cause__
 
     def _found(self, plan: Mapping[str, Any], region: str) -> str:
         """The job that an earlier request has made of this plan."""
@@ -188,11 +192,3 @@ def _state(job: Any) -> State:
     detail = job.state.name.removeprefix("JOB_STATE_")
     started, ended = (moment.isoformat() if moment else "" for moment in (job.start_time, job.end_time))
     return State(STATES.get(detail, "waiting"), detail, job.error.message, started, ended)
-
-
-def _line(entry: Mapping[str, Any]) -> Line:
-    payload = entry.get("jsonPayload", {})
-    text = entry.get("textPayload") or payload.get("message")
-    text = text if isinstance(text, str) else json.dumps(payload, ensure_ascii=False)
-    replica = entry.get("resource", {}).get("labels", {}).get("task_name", "")
-    return Line(entry["timestamp"], "" if replica == "service" else replica, entry.get("severity", "DEFAULT"), text)
