@@ -26,7 +26,10 @@ class _Job:
 
 
 class Batcher:
-    """Jobs in a queue, taken by a few threads: each takes what waits when it is free, up to a batch."""
+    """Jobs in a queue, taken by a few threads: each takes what waits when it is free, up to a batch of texts.
+
+    With batches of one there is no company to wait for: a job is handed over before a thread is free for it.
+    """
 
     def __init__(
         self, predict: Predict, *, threads: int, most_waiting: int, batch: int,
@@ -38,7 +41,7 @@ class Batcher:
         self._batch = batch
         self._jobs: deque[_Job] = deque()
         self._waiting = 0
-        self._idle = threads
+        self._idle = threads + (batch == 1)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="predict")
         self._running: set[asyncio.Task[None]] = set()
 

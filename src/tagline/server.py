@@ -25,6 +25,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tagline import __version__, pages, prefork, prometheus, wire
 from tagline.bundle import Bundle, Manifest
+from tagline.compiled import stands_alone
 from tagline.errors import SpecError, TaglineError
 from tagline.models import Prediction
 from tagline.predictor import Predictor, shared_out
@@ -130,7 +131,8 @@ class Routes:
         self._explaining = 0
         """Texts that are being explained: each is scored as often as it has words, so that few are at once."""
         self.batcher = Batcher(
-            served.predict, threads=1, most_waiting=settings.most_waiting, batch=settings.batch,
+            served.predict, threads=1, most_waiting=settings.most_waiting,
+            batch=1 if stands_alone(served.manifest.runtime) else settings.batch,
             see_batch=metrics.batches.see, see_waiting=metrics.waiting.set,
         )  # fmt: skip
 

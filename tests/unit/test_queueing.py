@@ -47,6 +47,21 @@ def test_what_waits_is_answered_together_and_each_gets_its_own() -> None:
     asyncio.run(run())
 
 
+def test_texts_that_stand_alone_are_answered_one_by_one_and_the_next_lies_ready() -> None:
+    async def run() -> None:
+        slow = Slow()
+        queue = batcher(slow, batch=1)
+        tasks = [asyncio.create_task(queue.ask([text], sets=None)) for text in "abcd"]
+        await asyncio.sleep(0)
+        assert queue.waiting == 2, "one is computed, one has been handed over"
+        slow.may.set()
+        assert await asyncio.gather(*tasks) == [[(text, None)] for text in "abcd"]
+        assert slow.batches == [["a"], ["b"], ["c"], ["d"]]
+        await queue.close()
+
+    asyncio.run(run())
+
+
 def test_what_asks_for_other_things_is_not_mixed_and_a_request_is_not_split() -> None:
     async def run() -> None:
         slow = Slow()

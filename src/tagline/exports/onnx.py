@@ -101,10 +101,15 @@ def _fused(
     """
     from onnxruntime import InferenceSession
     from onnxruntime.transformers import optimizer
+    from onnxruntime.transformers.fusion_options import FusionOptions
 
     fused = path.with_suffix(".fused")
+    options = FusionOptions("bert")
+    options.enable_skip_layer_norm = options.enable_bias_skip_layer_norm = False  # see compiled.UNHELPFUL
     try:
-        found = optimizer.optimize_model(str(path), "bert", num_heads=num_heads, hidden_size=hidden_size, opt_level=0)
+        found = optimizer.optimize_model(
+            str(path), "bert", num_heads=num_heads, hidden_size=hidden_size, opt_level=0, optimization_options=options
+        )
         found.save_model_to_file(str(fused))
         logits = InferenceSession(str(fused), providers=["CPUExecutionProvider"]).run(None, dict(inputs))[0]
         if np.abs(logits - expected).max() < CLOSE:
