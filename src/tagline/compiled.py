@@ -44,7 +44,7 @@ def threads_on_a_text(directory: Path, runtime: str, *, cores: int) -> int:
 
 
 def stands_alone(runtime: str) -> bool:
-    """Whether each text is computed by itself: with eight bits, what is next to it would set the scale of its numbers."""
+    """Whether a text is computed by itself: with eight bits, what is next to it would set the scale of its numbers."""
     return runtime == "int8"
 
 
