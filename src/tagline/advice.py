@@ -80,7 +80,7 @@ def next_steps(report: Report) -> list[str]:
     """What is most worth doing next, the most urgent first; nothing is said without a figure behind it."""
     if not report["test"].get("rows"):
         return ["Give data.test, or raise data.test_share: without test rows nobody knows how good it is."]
-    looked_at = (_gates, _linear, _few_rows, _suspects, _weak_labels, _slices, _curve, _data)
+    looked_at = (_gates, _linear, _rival, _few_rows, _suspects, _weak_labels, _slices, _curve, _data)
     found = [step for look in looked_at for step in look(report)]
     return found or ["Nothing stands out. Try it on texts of your own: tagline predict."]
 
@@ -97,7 +97,8 @@ def _against(report: Report, kind: str, figures: Mapping[str, Any]) -> str:
         return f"Always answering {answer} would reach {name} {theirs:.3f}."
     on = f" on {figures['train_rows']:,} of the training rows" if figures.get("train_rows") else ""
     word = "more" if ours >= theirs else "less"
-    return f"The linear baseline{on} reaches {name} {theirs:.3f}: {abs(ours - theirs):.3f} {word} here."
+    who = "The linear baseline" if kind == "linear" else f"Family {kind}"
+    return f"{who}{on} reaches {name} {theirs:.3f}: {abs(ours - theirs):.3f} {word} here."
 
 
 def _gates(report: Report) -> Iterator[str]:
@@ -113,6 +114,18 @@ def _linear(report: Report) -> Iterator[str]:
             f"Family linear does as well ({linear[name]:.3f} against {report['test'][name]:.3f}), in seconds and in a "
             "smaller bundle: use it, or look why more does not help."
         )
+
+
+def _rival(report: Report) -> Iterator[str]:
+    name = main_figure(report)
+    ours, (_, high) = report["test"][name], report["test"]["intervals"][name]
+    for family, figures in report["baselines"].items():
+        if family not in ("majority", "linear") and (theirs := figures.get(name)) is not None and theirs > ours:
+            sure = "" if theirs > high else ", which may be chance"
+            yield (
+                f"Try model.family={family}: with as few rows as here it reaches {theirs:.3f} against {ours:.3f} on "
+                f"the same test rows{sure}."
+            )
 
 
 def _few_rows(report: Report) -> Iterator[str]:

@@ -1,21 +1,25 @@
-"""What is easy to reach on the same test rows: the most frequent answer, and family linear."""
+"""What others reach on the same test rows: the most frequent answer, family linear, and with few rows a rival."""
 
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tagline import metrics, registry
+from tagline import checks, metrics, registry
 from tagline.bundle import new_classifier
 from tagline.dataset import Dataset, Split
 from tagline.decisions import tune
 from tagline.models import Classifier
 from tagline.predictor import scored
-from tagline.spec import Spec
+from tagline.spec import Spec, Training
 
 FAMILY = "linear"
 MOST_ROWS = 10_000
 """That family linear learns from: half a minute's work at most."""
+RIVALS: dict[str, tuple[str, dict[str, Any]]] = {
+    "encoder": ("fewshot", {"tuning_steps": 0}), "fewshot": ("encoder", {}),
+}  # fmt: skip
+"""With few rows a label, fine-tuning and a frozen encoder with a head on top are each the better choice at times."""
 COMPARED = ("accuracy", "macro_f1", "micro_f1", "subset_accuracy")
 
 Figures = dict[str, Any]
@@ -40,24 +44,45 @@ def majority(data: Dataset) -> Figures:
 
 def linear(spec: Spec, data: Dataset) -> Figures:
     """What family linear reaches on the same splits; of a large training split it sees a part, to be quick."""
-    train, validation, labels = data.splits["train"], data.splits["validation"], len(data.labels)
-    is_large = len(train) > MOST_ROWS
-    rows = train.rows
-    if is_large:
-        rows = np.sort(np.random.default_rng(spec.training.seed).choice(rows, MOST_ROWS, replace=False))
-    model = _learned(spec, data, Split(data.texts(rows), data.targets[rows], rows))
+    train = data.splits["train"]
+    options, rows = registry.find("models", FAMILY).Options(), train.rows
+    if len(train) <= MOST_ROWS:
+        return _reached(spec, data, options, train)
+    rows = np.sort(np.random.default_rng(spec.training.seed).choice(rows, MOST_ROWS, replace=False))
+    part = Split(data.texts(rows), data.targets[rows], rows)
+    return {"train_rows": len(rows)} | _reached(spec, data, options, part)
+
+
+def rival_of(spec: Spec, data: Dataset) -> str:
+    """The family that may be the better choice with so few rows a label; none with many."""
+    name, _ = RIVALS.get(spec.model.family, ("", {}))  # type: ignore[attr-defined]
+    return name if name and checks.has_few_shots(data) else ""
+
+
+def rival(spec: Spec, data: Dataset) -> Figures:
+    """What the rival reaches on the same splits: with its defaults and the same pretrained encoder."""
+    name, settings = RIVALS[spec.model.family]  # type: ignore[attr-defined]
+    same = spec.model.model_dump(include={"pretrained", "max_tokens"})
+    options = registry.find("models", name).Options(**same, **settings)
+    plain = spec.model_copy(update={"training": Training.model_validate({"seed": spec.training.seed})})
+    return _reached(plain, data, options, data.splits["train"])
+
+
+def _reached(spec: Spec, data: Dataset, options: Any, train: Split) -> Figures:
+    """What a family reaches, with a decision layer of its own; one that refits does so here too, if it saw all rows."""
+    validation, labels = data.splits["validation"], len(data.labels)
+    model = _learned(spec, data, options, train)
     layer = tune(
         spec.decisions, task=data.task, labels=data.labels, truth=validation.targets,
         scores=scored(model, validation.texts, labels=labels), is_quick=True,
     ).layer  # fmt: skip
-    if not is_large:  # as the family itself does
-        model = _learned(spec, data, data.select("train", "validation"))
+    if model.refits and len(train) == len(data.splits["train"]):
+        model = _learned(spec, data, options, data.select("train", "validation"))
     answers = layer.answers(scored(model, data.splits["test"].texts, labels=labels))
-    return ({"train_rows": len(rows)} if is_large else {}) | _figures(data, answers.chosen)
+    return _figures(data, answers.chosen)
 
 
-def _learned(spec: Spec, data: Dataset, rows: Split) -> Classifier:
-    options = registry.find("models", FAMILY).Options()
+def _learned(spec: Spec, data: Dataset, options: Any, rows: Split) -> Classifier:
     model = new_classifier(spec, options, task=data.task, labels=data.labels, pair=data.pair)
     for _ in model.fit(rows, data.select(), seed=spec.training.seed):
         pass

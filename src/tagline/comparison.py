@@ -1,16 +1,20 @@
 """Runs compared on the same test rows: how much better one is, and whether chance explains it."""
 
 import json
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from tagline import intervals, metrics
 from tagline.advice import main_figure
+from tagline.baselines import RIVALS
+from tagline.checks import Finding
+from tagline.dataset import Dataset
 from tagline.errors import RunError, SpecError
 from tagline.intervals import Difference
 from tagline.metrics import SIDE_BY_SIDE
-from tagline.mirrors import find_run
+from tagline.mirrors import find_run, list_runs
 from tagline.runs import Run
 
 Comparison = dict[str, Any]
@@ -35,6 +39,32 @@ def compare(*names: str | Path, runs: str | Path = "runs") -> Comparison:
         "runs": [each.row() for each in ordered],
         "differences": [_difference(best, other, figure) for other in ordered[1:]],
     }
+
+
+def with_few_rows(data: Dataset, *, runs: str | Path = "runs") -> Finding | None:
+    """What the newest run on this very data measured of fine-tuning and family fewshot; none where none did."""
+    for run in reversed(list_runs(runs)):
+        report = None
+        with suppress(RunError):  # of another version
+            report = run.report()
+        if not report or not _is_of(run, report, data):
+            continue
+        family, name = report["family"], main_figure(report)
+        rival, _ = RIVALS.get(family, ("", {}))
+        if rival in report["baselines"]:
+            figures = {family: report["test"][name], rival: report["baselines"][rival][name]}
+            best = max(figures, key=lambda each: figures[each])
+            advice = f"use model.family={best}" if min(figures.values()) < figures[best] else "either will do"
+            said = " and ".join(f"{each} {figure:.3f}" for each, figure in figures.items())
+            problem = f"few rows a label: on this data run {run.name} measured {said} ({name}, test)"
+            return Finding("few-shots", "note", problem, advice)
+    return None
+
+
+def _is_of(run: Run, report: dict[str, Any], data: Dataset) -> bool:
+    """Whether a run has learned from these rows, and was measured on those."""
+    sizes = {name: len(split) for name, split in data.splits.items()}
+    return bool(run.lock()["data_fingerprint"] == data.fingerprint and report["splits"] == sizes)
 
 
 class _Measured:

@@ -152,8 +152,9 @@ def _figure(report: Report) -> dict[str, str]:
 def _bars(report: Report) -> list[dict[str, Any]]:
     name = advice.main_figure(report)
     known = {"this run" if report["history"] else "this bundle": report["test"]}
-    known |= {"linear baseline": report["baselines"]["linear"]} if report["baselines"].get("linear") else {}
-    known |= {"most frequent answer": report["baselines"]["majority"]} if report["baselines"].get("majority") else {}
+    shown = {"linear": "linear baseline", "majority": "most frequent answer"}
+    easiest_last = sorted(report["baselines"].items(), key=lambda each: each[0] == "majority")
+    known |= {shown.get(kind, f"family {kind}"): figures for kind, figures in easiest_last if figures}
     return [
         {"name": who, "shown": f"{figures[name]:.3f}", "width": round(100 * figures[name], 1)}
         for who, figures in known.items()

@@ -471,6 +471,10 @@ class _Attempt:
         if self.spec.training.baseline and self.family != baselines.FAMILY and len(test) and has_time:
             yield {"event": "phase", "message": f"learning family {baselines.FAMILY}, to compare with"}
             easy["linear"] = baselines.linear(self.spec, self.data)
+            rival = baselines.rival_of(self.spec, self.data)
+            if rival and self.world.size == 1:  # the others are not there to learn with
+                yield {"event": "phase", "message": f"learning family {rival}, which may do better with so few rows"}
+                easy[rival] = baselines.rival(self.spec, self.data)
         yield {"event": "phase", "message": "measuring"}
         made: dict[str, Any] = {}
         warnings: list[str] = []

@@ -185,8 +185,8 @@ def test_what_is_wrong_is_found_with_its_rows(examine: Examine, code: str) -> No
     ],
     ids=["single", "multi", "given test", "numbers", "signs", "accents"],
 )
-def test_clean_data_has_no_findings(examine: Examine, case: Case) -> None:
-    assert examine(case) == {}
+def test_of_clean_data_no_more_is_said_than_how_little_it_is(examine: Examine, case: Case) -> None:
+    assert set(examine(case)) == {"few-shots"}
 
 
 def test_every_check_has_a_case(examine: Examine) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tagline.cli import places
-from tagline.cli.options import Debug, Json, Overrides, Source
+from tagline.cli.options import Debug, Json, Overrides, Runs, Source
 
 if TYPE_CHECKING:
     from tagline.checks import Finding
@@ -23,11 +23,12 @@ def check(
         typer.Option("--label-errors", help="Train five models to find labels that look wrong."),
     ] = False,
     on: places.On = places.LOCAL,
+    runs: Runs = "runs",
     json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Say all that is wrong with spec, data and place before anything is spent. Exit code 1 if it cannot be trained."""
-    from tagline import checks, console, dataset, gates, metrics, report
+    from tagline import checks, comparison, console, dataset, gates, metrics, report
     from tagline.columns import resolve
     from tagline.errors import DataError
 
@@ -43,6 +44,8 @@ def check(
     metrics.check_monitor(resolved.spec.training.monitor, data.task)
     gates.check_names(resolved.spec.gates, task=data.task, labels=data.labels)
     findings = checks.examine(data)
+    if checks.has_few_shots(data) and (measured := comparison.with_few_rows(data, runs=runs)):
+        findings = [measured if finding.code == measured.code else finding for finding in findings]
     places.check(on)
     price, there = _examined(resolved.spec, data, on=on) if on != places.LOCAL else (None, [])
     findings += there

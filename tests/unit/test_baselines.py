@@ -1,0 +1,56 @@
+"""What a report compares a model with."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tagline
+from tagline import advice, checks, comparison, dataset
+from tagline.runs import Run
+
+SUPPORT = Path(__file__).parents[2] / "examples" / "support"
+QUICK = ("model.max_tokens=24", "training.epochs=1", "training.export=false")
+
+
+@pytest.fixture(scope="module", params=[("encoder", "fewshot"), ("fewshot", "encoder")], ids=lambda pair: pair[0])
+def run(request: pytest.FixtureRequest, checkpoint: Callable[[str], Path], tmp_path_factory: Any) -> tuple[Run, str]:
+    """A training on few rows a label, and the family that it should be compared with."""
+    family, rival = request.param
+    settings = (f"model.family={family}", f"model.pretrained={checkpoint('bert')}", "data.fraction=0.3", *QUICK)
+    return tagline.train(SUPPORT / "messages.csv", *settings, runs=tmp_path_factory.mktemp("runs")), rival
+
+
+def test_with_few_rows_a_label_the_rival_is_measured_too(run: tuple[Run, str]) -> None:
+    report: Any = run[0].report()
+    assert set(report["baselines"]) == {"majority", "linear", run[1]}
+    assert 0 <= report["baselines"][run[1]]["accuracy"] <= 1
+    assert any(sentence.startswith(f"Family {run[1]} reaches accuracy") for sentence in advice.verdict(report))
+
+
+def test_the_better_of_the_two_is_advised_with_its_figures(run: tuple[Run, str]) -> None:
+    report: Any = run[0].report()
+    for theirs, said in ((1.0, "it reaches 1.000 against"), (0.0, "")):
+        figures = report["baselines"] | {run[1]: {"accuracy": theirs}}
+        steps = [
+            step for step in advice.next_steps(report | {"baselines": figures}) if f"model.family={run[1]}" in step
+        ]
+        assert bool(steps) == bool(said)
+        assert all(said in step for step in steps)
+
+
+def test_check_tells_what_a_run_on_the_same_data_has_measured(run: tuple[Run, str]) -> None:
+    here, runs = run[0], run[0].directory.parent
+    data = dataset.load(here.spec().data)
+    assert checks.has_few_shots(data)
+    found = comparison.with_few_rows(data, runs=runs)
+    assert found is not None
+    assert f"run {here.name} measured" in found.message
+    other = dataset.load(here.spec().data.model_copy(update={"fraction": 0.4}))
+    assert comparison.with_few_rows(other, runs=runs) is None, "that run was on other rows"
+
+
+def test_with_many_rows_a_label_only_what_is_easy_is_compared_with() -> None:
+    data = dataset.load(tagline.spec.Data(train=str(SUPPORT / "messages.csv"), text="message", labels="topic"))
+    assert not checks.has_few_shots(data)
