@@ -96,15 +96,23 @@ def test_a_text_is_answered_alike_alone_and_in_company(run: tagline.Run, precisi
         assert together == pytest.approx(own, abs=1e-4)
 
 
-def test_attention_becomes_one_operation(tmp_path: Path, checkpoint: Callable[[str], Path]) -> None:
+def test_attention_becomes_one_operation_and_weights_bytes(
+    tmp_path: Path, checkpoint: Callable[[str], Path]
+) -> None:  # fmt: skip
     import onnx
+    from onnx import numpy_helper
 
     small = ("data.fraction=0.1", "training.baseline=false", "training.epochs=1", "model.max_tokens=16")
     run = tagline.train(SUPPORT / "messages.csv", f"model.pretrained={checkpoint('bert')}", *small, runs=tmp_path)
     for name, fused in (("model.onnx", "Attention"), ("model.int8.onnx", "QAttention")):
-        kinds = {node.op_type for node in onnx.load(run.bundle / "onnx" / name).graph.node}
-        assert {fused, "SkipLayerNormalization", "BiasGelu"} <= kinds
-        assert "Softmax" not in kinds
+        graph = onnx.load(run.bundle / "onnx" / name).graph
+        kinds = {node.op_type for node in graph.node}
+        assert {fused, "LayerNormalization", "BiasGelu"} <= kinds
+        assert not {"Softmax", "SkipLayerNormalization"} & kinds
+        weights = [numpy_helper.to_array(each) for each in graph.initializer if each.data_type == onnx.TensorProto.INT8]
+        assert bool(weights) == (fused == "QAttention")
+        # 2 x 64 x 255 is the most that 16 bits hold, which is where some processors add
+        assert all(abs(each.astype(int)).max() <= 64 for each in weights)
 
 
 @pytest.mark.parametrize("kind", ["roberta", "deberta-v2", "modernbert", "distilbert", "mpnet"])
