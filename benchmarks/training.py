@@ -165,14 +165,14 @@ def speed(sets: Sets, _: argparse.Namespace) -> list[Any]:
     found = []
     for name, (train, _) in sets.items():
         rows = random.Random(1).sample(train, 960)
-        found.append(_speed(name, rows, MINILM, steps=10))
+        found.append(_speed(name, rows, MINILM, steps=10, rounds=3))
     with tempfile.TemporaryDirectory() as base:
         _random_base(Path(base))
-        found.append(_speed("happydb, base size", random.Random(1).sample(train, 320), base, steps=4))
+        found.append(_speed("happydb, base size", random.Random(1).sample(train, 320), base, steps=4, rounds=2))
     return found
 
 
-def _speed(name: str, rows: Rows, model: str, *, steps: int) -> Any:
+def _speed(name: str, rows: Rows, model: str, *, steps: int, rounds: int) -> Any:
     peer = Peer(rows, model)
     contestants: dict[str, Callable[[], float]] = {
         "tutorials' loop, batch 16": lambda: peer.tutorial_rate(batch=16, steps=steps),
@@ -180,7 +180,9 @@ def _speed(name: str, rows: Rows, model: str, *, steps: int) -> Any:
         "Trainer, batch 32": lambda: peer.trainer_rate(batch=32, steps=steps),
         "tagline, batch 32": lambda: our_rate(rows, model),
     }
-    return show(f"training, {name}", "examples/s", in_turns(contestants, rounds=3), base="Trainer, defaults (batch 8)")
+    return show(
+        f"training, {name}", "examples/s", in_turns(contestants, rounds=rounds), base="Trainer, defaults (batch 8)"
+    )
 
 
 def _random_base(directory: Path) -> None:
