@@ -31,11 +31,11 @@ SHOWN = ("job", "gcloud", "price", "parent", "uploads")
 """Of a plan; the rest follows from it."""
 
 
-def show_plan(found: "Resolved | Run", *, on: str, as_json: bool) -> None:
+def show_plan(found: "Resolved | Run", *, on: str, runs: str, as_json: bool) -> None:
     """What would be done, and its price; nobody is asked, and nothing has to be there."""
     from tagline import console, jobs
 
-    job = _job_of(found, on=on)
+    job = _job_of(found, on=on, runs=runs)
     plan = jobs.launcher_of(on).plan(job)
     if as_json:
         console.out_json({key: plan[key] for key in SHOWN if key in plan})
@@ -46,7 +46,7 @@ def show_plan(found: "Resolved | Run", *, on: str, as_json: bool) -> None:
     console.out()
     for each in plan["uploads"]:
         console.out(f"upload   {each['from']} to {each['to']}")
-    console.out(f"price    {_price(job).sentence()}")
+    console.out(f"price    {price_of(job).sentence()}")
 
 
 def resolved(source: str, overrides: "Sequence[str]") -> "Resolved":
@@ -69,9 +69,9 @@ def launch(
     from tagline import console, gcp, jobs
     from tagline.errors import PlaceError
 
-    job = _with_room(_job_of(found, on=on, is_for_real=True))
+    job = _with_room(_job_of(found, on=on, runs=runs, is_for_real=True))
     launcher = jobs.launcher_of(on, console.say)
-    console.say(_price(job).sentence(), lead="price", colour=console.BOLD)
+    console.say(price_of(job).sentence(), lead="price", colour=console.BOLD)
     if on == places.VERTEX and not yes:
         _ask()
     while True:
@@ -155,11 +155,11 @@ def examined(job: "Job") -> "list[Finding]":
     place = job.spec.vertex
     if gcp.rehearsal():
         gcp.make_bucket(place.bucket, project=job.project, region=place.region)
-    found = place_checks.by_the_tables(job.spec, _price(job), today=datetime.now(UTC).date())
+    found = place_checks.by_the_tables(job.spec, price_of(job), today=datetime.now(UTC).date())
     return [*found, *place_checks.by_asking(job.spec, project=job.project)]
 
 
-def _job_of(found: "Resolved | Run", *, on: str, is_for_real: bool = False) -> "Job":
+def _job_of(found: "Resolved | Run", *, on: str, runs: str, is_for_real: bool = False) -> "Job":
     """The job of a new run, its data looked at; or of one that is in a bucket already."""
     from tagline import gcp, jobs
     from tagline.errors import RunError
@@ -176,7 +176,7 @@ def _job_of(found: "Resolved | Run", *, on: str, is_for_real: bool = False) -> "
         return replace(job, is_resumed=True, runs=address.rpartition("/")[0], submission=submission)
     _said(found)
     rows = _training_rows(found.spec) if is_for_real or not _is_elsewhere(found.spec) else None
-    job = planned(found.spec, name=next_name([]), on=on, rows=rows, is_for_real=is_for_real)
+    job = planned(found.spec, name=next_name([]), on=on, rows=rows, runs=runs, is_for_real=is_for_real)
     return replace(job, submission=submission)
 
 
@@ -191,9 +191,11 @@ def _typed() -> str:
     return shlex.join(["tagline", *sys.argv[1:]])
 
 
-def planned(spec: "Spec", *, name: str, on: str, rows: int | None = None, is_for_real: bool = False) -> "Job":
-    """The job that a spec makes, with everything of this machine that it needs."""
-    from tagline import gcp, staging
+def planned(
+    spec: "Spec", *, name: str, on: str, rows: int | None = None, runs: str = "", is_for_real: bool = False
+) -> "Job":  # fmt: skip
+    """The job that a spec makes, with everything of this machine that it needs; how long it takes is told by `runs`."""
+    from tagline import gcp, rates, staging
     from tagline.errors import SpecError
     from tagline.launchers import Job
 
@@ -207,7 +209,7 @@ def planned(spec: "Spec", *, name: str, on: str, rows: int | None = None, is_for
     there, uploads = staging.staged(spec.model_copy(update={"vertex": place}), place.bucket)
     return Job(
         name, there, f"{staging.folder(place.bucket)}/runs", project=project, uploads=uploads, training_rows=rows,
-        command=_typed(),
+        rate=rates.measured(spec, runs) if rows else None, command=_typed(),
     )  # fmt: skip
 
 
@@ -249,10 +251,11 @@ def _ask() -> None:
     typer.confirm("Submit the job?", abort=True, err=True)
 
 
-def _price(job: "Job") -> "Price":
+def price_of(job: "Job") -> "Price":
+    """What a job would cost."""
     from tagline import prices
 
-    return prices.price_of(job.spec, training_rows=job.training_rows)
+    return prices.price_of(job.spec, training_rows=job.training_rows, rate=job.rate)
 
 
 def _submitted(job: "Job", launcher: "Launcher", *, on: str, runs: str) -> "tuple[Record, Run]":

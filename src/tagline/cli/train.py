@@ -98,7 +98,7 @@ def _elsewhere(
         return
     if plan:
         found = find_run(resume, runs) if resume is not None else launching.resolved(str(source), overrides)
-        launching.show_plan(found, on=on, as_json=as_json)
+        launching.show_plan(found, on=on, runs=runs, as_json=as_json)
         return
     with places.entered(on, stays=detach) as stays:
         found = find_run(resume, runs) if resume is not None else resolve(str(source), overrides)

@@ -38,7 +38,7 @@ class Vertex:
         project = job.project or place.project
         code = _code(job.spec, project)
         request = custom_jobs.request(job.spec, run=job.run, name=job.name, submission=job.submission, code=code)
-        price = prices.price_of(job.spec, training_rows=job.training_rows)
+        price = prices.price_of(job.spec, training_rows=job.training_rows, rate=job.rate)
         return {
             "job": request,
             "gcloud": custom_jobs.gcloud(request, project=project, region=place.region),
