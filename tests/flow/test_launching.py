@@ -150,6 +150,40 @@ def test_what_would_fail_there_is_said_before_anything_is_submitted(rehearsal: R
     assert "vertex.max_hours=" in over.err
 
 
+ACCOUNT = "trainer@demo.iam.gserviceaccount.com"
+
+
+@pytest.mark.parametrize(("lacks", "code", "told", "advice"), [
+    ({"denied_permissions": ["iam.serviceAccounts.actAs"]}, "act-as", f"you lack iam.serviceAccounts.actAs on {ACCOUNT}",
+     f"gcloud iam service-accounts add-iam-policy-binding {ACCOUNT} --member=user:YOU "
+     "--role=roles/iam.serviceAccountUser --project=demo"),
+    ({"denied_permissions": ["iam.*"], "missing_accounts": [ACCOUNT]}, "act-as", "you lack",
+     "roles/iam.serviceAccountUser"),
+    ({"missing_accounts": [ACCOUNT]}, "account", f"there is no account {ACCOUNT}",
+     "gcloud iam service-accounts list --project=demo"),
+    ({"disabled_services": ["iam.googleapis.com"]}, "unanswered", "the service account: iam may not be used",
+     "gcloud services enable iam.googleapis.com"),
+    ({}, "", "", ""),
+])  # fmt: skip
+def test_a_service_account_that_may_not_be_used_is_said_before(
+    rehearsal: Rehearsal, lacks: dict[str, Any], code: str, told: str, advice: str
+) -> None:
+    (rehearsal.directory / "project.json").write_text(json.dumps(lacks))
+    asked = (SUPPORT / "messages.csv", *LINEAR, f"vertex.service_account={ACCOUNT}", "--on", "rehearsal")
+    ran = command("check", *asked, "--json")
+    found = [each for each in json.loads(ran.out)["findings"] if each["code"] in ("account", "act-as", "unanswered")]
+    assert [each["code"] for each in found] == ([code] if code else []), found
+    if code:
+        assert told in found[0]["message"]
+        assert advice in found[0]["advice"]
+    if code in ("account", "act-as"):
+        before = len(jobs(rehearsal))
+        refused = command("train", *asked)
+        assert refused.code == 5
+        assert advice in refused.err
+        assert len(jobs(rehearsal)) == before
+
+
 def test_where_there_is_no_room_it_goes_elsewhere(rehearsal: Rehearsal) -> None:
     (rehearsal.directory / "project.json").write_text(json.dumps({"no_capacity": ["us-central1/NVIDIA_TESLA_V100"]}))
     ran = command(

@@ -66,3 +66,14 @@ def test_without_credentials_nothing_else_is_asked(monkeypatch: pytest.MonkeyPat
     assert (only.code, only.severity) == ("credentials", "error")
     assert "gcloud auth application-default login" in only.advice
     gcp._credentials.cache_clear()
+
+
+@pytest.mark.parametrize(("email", "project"), [
+    ("trainer@my-project.iam.gserviceaccount.com", "my-project"),
+    ("123456-compute@developer.gserviceaccount.com", "123456"),
+    ("my-project@appspot.gserviceaccount.com", "my-project"),
+    ("trainer@my-project.example.com.iam.gserviceaccount.com", "-"),
+    ("service-1@gcp-sa-aiplatform-cc.example", "-"),
+])  # fmt: skip
+def test_the_project_of_a_service_account(email: str, project: str) -> None:
+    assert place_checks._owner(email) == project
