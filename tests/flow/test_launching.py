@@ -63,6 +63,19 @@ def test_the_run_that_comes_home_is_the_one_that_would_be_made_here(rehearsal: R
     assert command("jobs", "logs", "last", "--follow").code == 0
 
 
+def test_the_report_is_shown_once_and_the_log_has_its_first_line(rehearsal: Rehearsal) -> None:
+    ran = command("train", SUPPORT / "messages.csv", *LINEAR, "--on", "rehearsal")
+    assert ran.code == 0, ran.err
+    first = next(line for line in ran.out.splitlines() if line.startswith("test, 76 rows:  accuracy"))
+    for words in ("precision  recall", "try it   tagline predict", "next     "):
+        assert words in ran.out
+        assert words not in ran.err
+    name = Path(next(line for line in ran.out.splitlines() if line.startswith("bundle"))).parent.name
+    said = [line.partition("INFO: ")[2] for line in command("jobs", "logs", name).out.splitlines()]
+    at = said.index(first)
+    assert said[at - 1 : at + 2] == ["measuring", first, f"report   gs://{BUCKET}/tagline/runs/{name}/report.html"]
+
+
 def test_on_this_machine_too_a_training_can_be_left_to_itself() -> None:
     left = command("train", SUPPORT / "messages.csv", *LINEAR, "--detach", "--json").json
     assert command("jobs", "logs", "last", "--follow").code == 0
@@ -154,7 +167,8 @@ ACCOUNT = "trainer@demo.iam.gserviceaccount.com"
 
 
 @pytest.mark.parametrize(("lacks", "code", "told", "advice"), [
-    ({"denied_permissions": ["iam.serviceAccounts.actAs"]}, "act-as", f"you lack iam.serviceAccounts.actAs on {ACCOUNT}",
+    ({"denied_permissions": ["iam.serviceAccounts.actAs"]}, "act-as",
+     f"you lack iam.serviceAccounts.actAs on {ACCOUNT}",
      f"gcloud iam service-accounts add-iam-policy-binding {ACCOUNT} --member=user:YOU "
      "--role=roles/iam.serviceAccountUser --project=demo"),
     ({"denied_permissions": ["iam.*"], "missing_accounts": [ACCOUNT]}, "act-as", "you lack",

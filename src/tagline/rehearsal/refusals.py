@@ -52,7 +52,7 @@ def check_named(resource: Any, at: str) -> None:
 
 
 def check_account(email: str, project: Project) -> None:
-    """A service account that is there, and that whoever submits a job may let it run as; which of these, nobody says."""
+    """A service account that is there, and that whoever submits may act as; which of the two is wrong is not said."""
     if email and not (project.permits("iam.serviceAccounts.actAs") and email not in project.missing_accounts):
         text = f"You do not have permission to act as service_account: {email}. (or it may not exist)."
         raise Problem("INVALID_ARGUMENT", text)
