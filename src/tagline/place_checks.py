@@ -9,6 +9,7 @@ from typing import Any
 from tagline import custom_jobs, gcp, machines, packages, prebuilt, prices, registry, training, wheels
 from tagline.checks import SEVERITIES, Finding, Severity
 from tagline.errors import PlaceError
+from tagline.gcp import cloud_storage
 from tagline.prices import Price
 from tagline.spec import Spec
 
@@ -216,7 +217,7 @@ def _bucket(spec: Spec) -> Iterator[Finding]:
     place = spec.vertex
     if not place.bucket:
         return
-    if (found := gcp.bucket(place.bucket)) is None:
+    if (found := cloud_storage.bucket(place.bucket)) is None:
         advice = f"gcloud storage buckets create gs://{place.bucket} --location={place.region}"
         yield Finding("bucket", "error", f"there is no bucket {place.bucket}", advice)
         return
@@ -227,7 +228,7 @@ def _bucket(spec: Spec) -> Iterator[Finding]:
             f"the bucket {place.bucket} is in {found.location}, the job in {place.region}: data would be slow, and cost"
         )
         yield Finding("bucket-region", "warning", told, f"a bucket in {place.region}, or vertex.region={where.lower()}")
-    if missing := gcp.missing_permissions(place.bucket, BUCKET_PERMISSIONS):
+    if missing := cloud_storage.missing_permissions(place.bucket, BUCKET_PERMISSIONS):
         told = f"you lack {', '.join(missing)} on the bucket {place.bucket}"
         advice = (
             f"gcloud storage buckets add-iam-policy-binding gs://{place.bucket} --member=user:YOU "

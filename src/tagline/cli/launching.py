@@ -151,10 +151,11 @@ def stay(record: "Record", launcher: "Launcher", runs: str) -> None:
 def examined(job: "Job") -> "list[Finding]":
     """All that is wrong with the place a job would go to, which is entered."""
     from tagline import gcp, place_checks
+    from tagline.gcp import cloud_storage
 
     place = job.spec.vertex
     if gcp.rehearsal():
-        gcp.make_bucket(place.bucket, project=job.project, region=place.region)
+        cloud_storage.make_bucket(place.bucket, project=job.project, region=place.region)
     found = place_checks.by_the_tables(job.spec, price_of(job), today=datetime.now(UTC).date())
     return [*found, *place_checks.by_asking(job.spec, project=job.project)]
 

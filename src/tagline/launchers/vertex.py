@@ -10,6 +10,7 @@ from tagline import spec as specs
 from tagline.custom_jobs import Code
 from tagline.errors import PlaceError, RunError
 from tagline.failures import Line, line_of
+from tagline.gcp import cloud_storage
 from tagline.launchers import Job, State, StateName
 from tagline.packages import Package
 from tagline.spec import Spec
@@ -117,7 +118,7 @@ class Vertex:
         """See to it that the image, or the package, is where the job will look for it."""
         _, project, _, region = plan["parent"].split("/")
         made = _made(spec, project)
-        if isinstance(made, Package) and gcp.object_at(plan["code"]["package"]) is None:
+        if isinstance(made, Package) and cloud_storage.object_at(plan["code"]["package"]) is None:
             storage.write_bytes(made.content, plan["code"]["package"])
         elif isinstance(made, images.Context):
             images.deliver(
