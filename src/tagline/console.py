@@ -38,12 +38,12 @@ def out(text: str = "") -> None:
     print(_safe(text))
 
 
-def say(text: str = "", *, lead: str = "", colour: str = "") -> None:
+def say(text: str = "", *, lead: str = "", colour: str = "", is_error: bool = False) -> None:
     """A line about what is going on, after a coloured word; never mixed with the result.
 
     A job of Vertex AI has no result on standard output, and what it writes to standard error is an error there.
     """
-    stream = sys.stdout if is_in_a_job() and colour != RED else sys.stderr
+    stream = sys.stdout if is_in_a_job() and not is_error and colour != RED else sys.stderr
     print((_coloured(lead, colour, stream) + " " if lead else "") + _safe(text), file=stream)
 
 
@@ -68,7 +68,7 @@ def show_error(error: BaseException, *, as_json: bool, debug: bool) -> int:
         hint = "please report it with the output of: the same command with --debug, and tagline info"
     say(message, lead="stopped:" if isinstance(error, KeyboardInterrupt | Interrupted) else "error:", colour=RED)
     if hint:
-        say(hint, lead="next:", colour=BOLD)
+        say(hint, lead="next:", colour=BOLD, is_error=True)
     if as_json:
         kind = type(error).__name__
         out_json({"error": {"type": kind, "message": message, "hint": hint, "exit_code": code}})

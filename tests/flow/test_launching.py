@@ -6,12 +6,20 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from google.api_core.exceptions import Conflict, NotFound
 
 import tagline as product
+from tagline import gcp, staging, training
+from tagline.errors import RunError
+from tagline.gcp import cloud_storage
+from tagline.jobs import launcher_of
+from tagline.launchers import Job
 from tagline.runs import Run
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -130,6 +138,66 @@ def test_one_command_is_one_job_whatever_the_answer(rehearsal: Rehearsal, fault:
     assert ran.code == 0, ran.err
     assert len(jobs(rehearsal)) == before + 1
     assert command("jobs", "cancel", "last").code == 0
+
+
+def test_one_plan_is_one_job_however_often_it_is_submitted(rehearsal: Rehearsal) -> None:
+    launcher = launcher_of("rehearsal")
+    spec = training.spec_of(SUPPORT / "messages.csv", (*LINEAR, f"vertex.bucket={BUCKET}"))
+    there, uploads = staging.staged(spec, BUCKET)
+    cloud_storage.make_bucket(BUCKET, project="rehearsal", region="us-central1")
+    job = Job("twice", there, f"gs://{BUCKET}/tagline/runs", "rehearsal", uploads=uploads, submission="0123456789ab")
+    before = len(jobs(rehearsal))
+    first, second = (launcher.submit(launcher.plan(job)) for _ in range(2))
+    resumed = launcher.submit(launcher.plan(replace(job, is_resumed=True)))
+    assert first == second == resumed
+    with pytest.raises(RunError, match="there is a run twice"):
+        launcher.submit(launcher.plan(replace(job, submission="another")))
+    assert len(jobs(rehearsal)) == before + 1
+    launcher.cancel(first)
+
+
+def test_credentials_that_expire_on_the_way_cost_nothing_but_a_login(rehearsal: Rehearsal) -> None:
+    long = ("model.family=lstm", "training.epochs=500", "vertex.accelerators=0")
+    name = Path(
+        command("train", SUPPORT / "messages.csv", *long, "--on", "rehearsal", "--detach", "--json").json["run"]
+    ).name
+    fail = ("rehearsal", "fail", "GetCustomJob", "--status", "401", "--directory", rehearsal.directory)
+    assert command(*fail).code == 0
+    ran = command("jobs", "logs", name, "--follow")
+    assert ran.code == 5
+    assert "needs Google credentials" in ran.err
+    assert "gcloud auth application-default login" in ran.err
+    assert f"the job goes on without you; come back: tagline jobs logs {name} --follow" in ran.err
+    assert command("jobs", "show", name, "--json").json["state"] in ("waiting", "running")
+    assert command("jobs", "cancel", name).code == 0
+
+
+def test_a_bucket_that_is_deleted_midway_is_named(rehearsal: Rehearsal) -> None:
+    long = ("model.family=lstm", "training.epochs=500", "training.evaluate_every=5", "vertex.accelerators=0")
+    data = SUPPORT / "messages.csv"
+    asked = ("train", data, *long, "vertex.bucket=soon-gone", "--on", "rehearsal", "--detach", "--json")
+    left = command(*asked).json
+    there = rehearsal.directory / "buckets" / "soon-gone" / "tagline" / "runs" / Path(left["run"]).name
+    until(lambda: list(there.glob("checkpoints/0*/*")), "a checkpoint in the bucket")
+
+    def is_gone() -> bool:
+        with suppress(Conflict, NotFound):  # the job goes on writing meanwhile
+            gcp.storage_client().bucket("soon-gone").delete(force=True)
+        return cloud_storage.bucket("soon-gone") is None
+
+    until(is_gone, "the bucket to be gone")
+    ran = command("jobs", "logs", "last", "--follow")
+    assert ran.code == 5
+    told = ran.err.rpartition("error:")[2]
+    assert "the job failed (workerpool0-0): " in told
+    assert "soon-gone" in told
+    assert "was it removed" in told
+    assert "next: gcloud storage ls gs://soon-gone" in told
+    failure = command("jobs", "show", "--json").json["failure"]
+    assert failure["cause"] == "not-found"
+    assert failure["sentence"] in told
+    by_handle = command("jobs", "logs", left["job"], "--follow")
+    assert "soon-gone" in by_handle.err.rpartition("error:")[2]
 
 
 def test_a_service_that_is_away_for_a_while_is_waited_for(rehearsal: Rehearsal) -> None:
@@ -281,8 +349,6 @@ def test_secrets_are_nowhere_but_in_the_job(rehearsal: Rehearsal, monkeypatch: p
         if path.is_file() and path.name != "project.json":
             assert value.encode() not in path.read_bytes(), path
     environment = {"TAGLINE_SECRETS": json.dumps({"WANDB_API_KEY": reference})}
-    from tagline import gcp
-
     gcp.reveal(environment)
     assert environment["WANDB_API_KEY"] == value
     refused = command("train", SUPPORT / "messages.csv", *LINEAR, f"vertex.secrets.KEY={value}", "--on", "rehearsal")

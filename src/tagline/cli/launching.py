@@ -86,7 +86,7 @@ def launch(
         if detach:
             _leave(record, run, as_json=as_json)
             return
-        failure = _followed(record, launcher, run, stays=stays)
+        failure = _followed(record, launcher, run, runs=runs, stays=stays)
         if failure is None:
             break
         other = jobs.elsewhere(job) if failure.cause in jobs.NO_ROOM else None
@@ -137,12 +137,9 @@ def leave_here(found: "Resolved", *, runs: str, as_json: bool) -> None:
     _leave(record, run, as_json=as_json)
 
 
-def stay(record: "Record", launcher: "Launcher", runs: str) -> None:
-    """Come back to a job, and stay with it to the end."""
-    from tagline import mirrors
-
-    run = mirrors.find_run(record.run or record.handle, runs)
-    if failure := _followed(record, launcher, run, stays=True):
+def stay(record: "Record", launcher: "Launcher", run: "Run | None", runs: str) -> None:
+    """Come back to a job, and stay with it to the end; its run may not be known here."""
+    if failure := _followed(record, launcher, run, runs=runs, stays=True):
         _fail(failure, record, runs)
     if record.run:
         _come_home(record, runs, as_json=False)
@@ -284,11 +281,14 @@ def _leave(record: "Record", run: "Run", *, as_json: bool) -> None:
     console.out(f"stop     tagline jobs cancel {run.name}")
 
 
-def _followed(record: "Record", launcher: "Launcher", run: "Run", *, stays: bool) -> "Failure | None":
+def _followed(
+    record: "Record", launcher: "Launcher", run: "Run | None", *, runs: str, stays: bool
+) -> "Failure | None":  # fmt: skip
     """Stay with a job to its end; returns why it failed. Ctrl-C leaves it to itself."""
-    from tagline import console, jobs
+    from tagline import console, jobs, storage
     from tagline.errors import Interrupted, PlaceError, RunError
 
+    name = run.name if run else record.handle
     watch = jobs.Watch(launcher, record.handle)
     try:
         with console.JobLog() as log:
@@ -297,18 +297,18 @@ def _followed(record: "Record", launcher: "Launcher", run: "Run", *, stays: bool
     except KeyboardInterrupt as asked:
         if not stays:
             raise Interrupted("the rehearsal of this command ends with it", signal_number=2) from asked
-        hint = f"come back: tagline jobs logs {run.name} --follow; stop it: tagline jobs cancel {run.name}"
+        hint = f"come back: tagline jobs logs {name} --follow; stop it: tagline jobs cancel {name}"
         raise Interrupted("the job goes on without you", signal_number=2, hint=hint) from asked
     except PlaceError as error:
-        hint = f"the job goes on without you; come back: tagline jobs logs {run.name} --follow"
-        raise PlaceError(error.message, hint=hint) from error
+        hint = f"the job goes on without you; come back: tagline jobs logs {name} --follow"
+        raise PlaceError(error.message, hint=f"{error.hint}; {hint}" if error.hint else hint) from error
     if watch.state.name == "failed":
         return jobs.explained(launcher, record.handle, run)
     if watch.state.name == "cancelled":
         if record.run:
-            jobs.brought_home(record, watch.state, run.directory.parent)
-        hint = f"tagline train --resume {run.name} --on {record.place}"
-        raise RunError(f"the job of run {run.name} was cancelled", hint=hint)
+            jobs.brought_home(record, watch.state, storage.local(runs))
+        hint = f"tagline train --resume {name} --on {record.place}"
+        raise RunError(f"the job of {name} was cancelled", hint=hint)
     return None
 
 

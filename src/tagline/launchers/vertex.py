@@ -63,7 +63,12 @@ class Vertex:
         self._deliver_code(plan, spec)
         if not run["is_there"]:
             runs = run["address"].rpartition("/")[0]
-            mirrors.create(runs, run["name"], spec, locks.planned(spec, command=run["command"]))
+            try:
+                mirrors.create(runs, run["name"], spec, locks.planned(spec, command=run["command"]))
+            except RunError as error:
+                if found := self._found(plan):  # this very plan was submitted before
+                    return found
+                raise RunError(error.message, hint="nothing was submitted; try again, under another name") from error
         try:
             return self._create(plan)
         except PlaceError as error:
@@ -127,14 +132,14 @@ class Vertex:
             )  # fmt: skip
 
     def _create(self, plan: Mapping[str, Any]) -> str:
-        """Create the job, exactly once: where nobody knows whether a request got through, look before another one."""
+        """Create the job, exactly once: nobody knows whether an earlier request got through, so look before each."""
         region = plan["parent"].rpartition("/")[2]
         problem: PlaceError | None = None
         for attempt in range(ATTEMPTS):
             if attempt:
                 time.sleep(2.0**attempt if not gcp.rehearsal() else 0.1)
             try:
-                if attempt and (found := self._found(plan, region)):
+                if found := self._found(plan):
                     return found
                 with gcp.errors("Vertex AI"):
                     job = gcp.message("CustomJob", plan["job"])
@@ -150,8 +155,9 @@ class Vertex:
         hint = f"is there a job all the same? tagline jobs list; then: tagline train --resume {plan['run']['address']}"
         raise PlaceError(problem.message, hint=hint) from problem.__cause__
 
-    def _found(self, plan: Mapping[str, Any], region: str) -> str:
-        """The job that an earlier request has made of this plan."""
+    def _found(self, plan: Mapping[str, Any]) -> str:
+        """The job that an earlier request has made of this plan; "" if there is none."""
+        region = plan["parent"].rpartition("/")[2]
         label = custom_jobs.SUBMISSION_LABEL
         asked = {"parent": plan["parent"], "filter": f'labels.{label}="{plan["job"]["labels"][label]}"'}
         with gcp.errors(plan["parent"]):
