@@ -9,6 +9,7 @@ from typing import Any
 
 from tagline import gcp
 from tagline.errors import Interrupted, PlaceError, TaglineError
+from tagline.gcp import cloud_storage
 
 BUILDER = "gcr.io/cloud-builders/docker"
 MACHINE = "E2_HIGHCPU_8"
@@ -101,12 +102,12 @@ def _failure(image: str, build: dict[str, Any], *, logs: str) -> PlaceError:
 def _last_lines(address: str) -> list[str]:
     """The end of a build's log; none where it cannot be had, which must not hide why the build failed."""
     try:
-        (found,) = gcp.objects(address)[:1] or (None,)
+        (found,) = cloud_storage.objects(address)[:1] or (None,)
         if found is None:
             return []
         with tempfile.TemporaryDirectory() as directory:
             path = Path(directory) / "log"
-            gcp.download(found, path)
+            cloud_storage.download(found, path)
             lines = path.read_text("utf-8", errors="replace").splitlines()
     except TaglineError:
         return []

@@ -38,12 +38,12 @@ def out(text: str = "") -> None:
     print(_safe(text))
 
 
-def say(text: str = "", *, lead: str = "", colour: str = "") -> None:
+def say(text: str = "", *, lead: str = "", colour: str = "", is_error: bool = False) -> None:
     """A line about what is going on, after a coloured word; never mixed with the result.
 
     A job of Vertex AI has no result on standard output, and what it writes to standard error is an error there.
     """
-    stream = sys.stdout if IN_A_JOB in os.environ and colour != RED else sys.stderr
+    stream = sys.stdout if is_in_a_job() and not is_error and colour != RED else sys.stderr
     print((_coloured(lead, colour, stream) + " " if lead else "") + _safe(text), file=stream)
 
 
@@ -68,7 +68,7 @@ def show_error(error: BaseException, *, as_json: bool, debug: bool) -> int:
         hint = "please report it with the output of: the same command with --debug, and tagline info"
     say(message, lead="stopped:" if isinstance(error, KeyboardInterrupt | Interrupted) else "error:", colour=RED)
     if hint:
-        say(hint, lead="next:", colour=BOLD)
+        say(hint, lead="next:", colour=BOLD, is_error=True)
     if as_json:
         kind = type(error).__name__
         out_json({"error": {"type": kind, "message": message, "hint": hint, "exit_code": code}})
@@ -106,17 +106,29 @@ def columns() -> int:
     return shutil.get_terminal_size((100, 24)).columns
 
 
+def is_in_a_job() -> bool:
+    """Whether this process is one of a job of Vertex AI, where a person reads along in a log or not at all."""
+    return IN_A_JOB in os.environ
+
+
+def show_figures(report: Mapping[str, Any]) -> None:
+    """The main figures of a report, on one line."""
+    test = report["test"]
+    if not test.get("rows", 0):
+        out("nothing was measured: there is no test row")
+        return
+    figures = [f"{name} {value:.3f}{_ends(test, name)}" for name, value in headline(report)]
+    out(f"test, {test['rows']:,} rows:  " + "  ".join(figures))
+
+
 def show_report(report: Mapping[str, Any]) -> None:
     """The figures of a report, as a person reads them first."""
+    show_figures(report)
     test = report["test"]
-    rows = test.get("rows", 0)
-    if not rows:
-        out("nothing was measured: there is no test row")
+    if not test.get("rows", 0):
         return
     from tagline.advice import verdict
 
-    figures = [f"{name} {value:.3f}{_ends(test, name)}" for name, value in headline(report)]
-    out(f"test, {rows:,} rows:  " + "  ".join(figures))
     for sentence in verdict(report)[1:]:
         out(sentence)
     if "coverage" in test:

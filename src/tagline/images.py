@@ -11,6 +11,7 @@ from typing import Any
 
 from tagline import builders, builds, gcp, registries, storage, wheels
 from tagline.errors import SpecError
+from tagline.gcp import cloud_storage
 
 NAME = "tagline-serving"
 TRAINING = "tagline-training"
@@ -246,12 +247,12 @@ def tag(context: Path) -> str:
 
 def _remembered(place: str) -> dict[str, Any]:
     """The image that was built last and its facts; nothing where none was."""
-    found = gcp.objects(f"{place}/last.json")
+    found = cloud_storage.objects(f"{place}/last.json")
     if not found:
         return {}
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "last.json"
-        gcp.download(found[0], path)
+        cloud_storage.download(found[0], path)
         try:
             return dict(json.loads(path.read_text("utf-8")))
         except ValueError:  # somebody else's
@@ -262,4 +263,4 @@ def _upload(content: bytes, address: str) -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "content"
         path.write_bytes(content)
-        gcp.upload(path, address)
+        cloud_storage.upload(path, address)

@@ -43,6 +43,7 @@ def found_here(spec: Spec, data: Dataset, *, job: str = "") -> dict[str, Any]:
     return {
         "data_fingerprint": data.fingerprint,
         "device": f"{device.kind}: {device.name}" if device else "cpu",
+        "processors": devices.core_count(),
         "workers": world().size,
         "job": job,
         "versions": versions(),

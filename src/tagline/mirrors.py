@@ -13,10 +13,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Self
 
-from tagline import gcp, runs, storage
+from tagline import runs, storage
 from tagline.bundle import MANIFEST
 from tagline.errors import Conflict, DataError, PlaceError, RunError, SpecError, TaglineError
-from tagline.gcp import Object
+from tagline.gcp import cloud_storage
+from tagline.gcp.cloud_storage import Object
 from tagline.runs import ATTEMPTS, NEEDED, PROGRESS, Progress, Run, State, StateName, is_run, next_name
 from tagline.spec import Spec
 
@@ -88,7 +89,7 @@ class MirroredRun(Run):
 
     def refresh(self) -> None:
         """See what is there now; what was read from here before is read anew if it has changed."""
-        found = {self._name(each): each for each in gcp.objects(f"{self.address}/")}
+        found = {self._name(each): each for each in cloud_storage.objects(f"{self.address}/")}
         for name, known in self._there.items():
             if name not in found or found[name].generation != known.generation:
                 (self.directory / name).unlink(missing_ok=True)
@@ -168,7 +169,7 @@ class MirroredRun(Run):
         if super().state().name == "running" and heard and datetime.now(UTC) - heard < SILENT:
             hint = f"stop it first, or wait until it has been silent for {SILENT.seconds // 60} minutes"
             raise RunError(f"{self.address} is in use: last heard of at {heard:%H:%M:%S} UTC", hint=hint)
-        gcp.delete(self._there[STATE])  # from here on it is no run
+        cloud_storage.delete(self._there[STATE])  # from here on it is no run
         storage.remove(self.address)
 
     def _take_over(self) -> None:
@@ -185,20 +186,20 @@ class MirroredRun(Run):
         self.refresh()
         kept = tuple(f"checkpoints/{name}/" for name in (self.progress().last, self.progress().best) if name)
         self._bring(lambda name: name in (*NEEDED, ATTEMPTS) or name.startswith(kept))
-        left = [each for each in gcp.objects(f"{self.address}/checkpoints/", unfinished=True)
+        left = [each for each in cloud_storage.objects(f"{self.address}/checkpoints/", unfinished=True)
                 if self._name(each) != PROGRESS and not self._name(each).startswith(kept)]  # fmt: skip
-        storage.together(gcp.delete, left)
+        storage.together(cloud_storage.delete, left)
 
     def _rewritten(self, name: str, first: str) -> None:
         """A file of the run here as it is there, in a generation that is ours; where there is none, a first one."""
         path = self.directory / name
         for _ in range(TRIES):
-            found = gcp.object_at(f"{self.address}/{name}")
+            found = cloud_storage.object_at(f"{self.address}/{name}")
             if found is None and not first:
                 raise self._gone()
             with suppress(Conflict):  # it was written between the look and the reading, or the writing: look again
-                storage.write_text(path, gcp.read_bytes(found).decode() if found else first)
-                self._there[name] = gcp.upload(
+                storage.write_text(path, cloud_storage.read_bytes(found).decode() if found else first)
+                self._there[name] = cloud_storage.upload(
                     path, f"{self.address}/{name}", if_generation=found.generation if found else 0
                 )
                 self._sent[name] = _stamp(path)
@@ -217,11 +218,13 @@ class MirroredRun(Run):
         known = self._there.get(name)
         for _ in range(TRIES):
             try:
-                made = gcp.upload(path, address, if_generation=known.generation if known else 0, patience_s=patience_s)
+                made = cloud_storage.upload(
+                    path, address, if_generation=known.generation if known else 0, patience_s=patience_s
+                )
             except Conflict:
                 self._insist()
                 # The run is ours: a process that lost it wrote this before it knew. What we have is what counts.
-                known = gcp.object_at(address)
+                known = cloud_storage.object_at(address)
                 continue
             self._there[name], self._sent[name] = made, stamp
             return
@@ -269,7 +272,7 @@ class MirroredRun(Run):
 
     def _remove(self, names: Iterable[str]) -> None:
         gone = [name for name in list(names) if name != PROGRESS]
-        storage.together(gcp.delete, [self._there.pop(name) for name in gone])
+        storage.together(cloud_storage.delete, [self._there.pop(name) for name in gone])
         for name in gone:
             self._sent.pop(name, None)
 
@@ -282,7 +285,7 @@ class MirroredRun(Run):
 
     def _insist(self) -> None:
         """End here if another process has taken the run over."""
-        there, known = gcp.object_at(f"{self.address}/{STATE}"), self._there.get(STATE)
+        there, known = cloud_storage.object_at(f"{self.address}/{STATE}"), self._there.get(STATE)
         if there is None:
             raise self._gone()
         if known is None or there.generation != known.generation:
@@ -293,8 +296,8 @@ class MirroredRun(Run):
         self._is_lost = True
         who = "another process"
         with suppress(TaglineError, ValueError, KeyError, IndexError):
-            found = gcp.object_at(f"{self.address}/{ATTEMPTS}")
-            last = json.loads(gcp.read_bytes(found).splitlines()[-1]) if found else {}
+            found = cloud_storage.object_at(f"{self.address}/{ATTEMPTS}")
+            last = json.loads(cloud_storage.read_bytes(found).splitlines()[-1]) if found else {}
             who = f"a process on {last['host']}, started at {last['time']},"
         hint = "this one has ended and changed nothing since; tagline runs show " + self.address
         return Conflict(f"{who} has taken over run {self.name}", hint=hint)
@@ -302,7 +305,7 @@ class MirroredRun(Run):
     def _gone(self) -> TaglineError:
         """What to say when the run, or its bucket, is not there any more."""
         try:
-            gcp.objects(f"{self.address}/")
+            cloud_storage.objects(f"{self.address}/")
         except DataError:
             return PlaceError(f"the bucket of {self.address} is not there any more", hint="was it removed?")
         return RunError(f"run {self.name} is not in {self.address.rpartition('/')[0]} any more", hint="was it removed?")
@@ -339,7 +342,7 @@ def create(address: str, name: str, spec: Spec, lock: dict[str, Any]) -> Mirrore
         try:
             # The spec takes the name, the state makes it a run.
             for part in ("spec.toml", "lock.json", EVENTS, STATE):
-                run._there[part] = gcp.upload(run.directory / part, f"{run.address}/{part}", if_generation=0)
+                run._there[part] = cloud_storage.upload(run.directory / part, f"{run.address}/{part}", if_generation=0)
                 run._sent[part] = _stamp(run.directory / part)
         except Conflict as error:
             if name:
@@ -366,7 +369,7 @@ def list_runs(where: str | Path) -> list[Run]:
         return runs.list_runs(storage.local(where))
     top = str(where).rstrip("/")
     found: dict[str, MirroredRun] = {}
-    for each in gcp.objects(f"{top}/"):
+    for each in cloud_storage.objects(f"{top}/"):
         name, _, rest = each.address.removeprefix(f"{top}/").partition("/")
         if rest:
             run = found.get(name) or found.setdefault(name, MirroredRun(f"{top}/{name}"))
@@ -413,7 +416,7 @@ def find_bundle(name: str, where: str | Path) -> Path:
 
 def _bundle_address(address: str) -> str:
     """Of the bundle in a run; where there is no run, the address itself: reading it says what is there."""
-    if gcp.object_at(f"{address}/bundle/{MANIFEST}"):
+    if cloud_storage.object_at(f"{address}/bundle/{MANIFEST}"):
         return f"{address}/bundle"
     try:
         run = MirroredRun.at(address)
@@ -456,4 +459,6 @@ def _without_bundle(run: Run) -> RunError:
 
 def _names(address: str) -> list[str]:
     """The first parts of the names below an address."""
-    return sorted({each.address.removeprefix(f"{address}/").partition("/")[0] for each in gcp.objects(f"{address}/")})
+    return sorted(
+        {each.address.removeprefix(f"{address}/").partition("/")[0] for each in cloud_storage.objects(f"{address}/")}
+    )

@@ -5,11 +5,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tagline import bundle, gcp, registry, storage
+from tagline import bundle, registry, storage
 from tagline.bundle import CARD, Bundle
 from tagline.compiled import DIRECTORY, FILES
 from tagline.errors import BundleError, SpecError
 from tagline.exports import SIGNATURE, Package
+from tagline.gcp import cloud_storage
 from tagline.predictor import Predictor
 
 WITHOUT_TORCH = ("linear",)
@@ -40,7 +41,7 @@ def pack(
     place = directory.resolve()
     target = storage.staged(output).resolve() if output else place.with_name(f"{place.name}-{to}")
     is_remote = output is not None and storage.is_remote(output)
-    if is_remote and gcp.objects(f"{output}/"):
+    if is_remote and cloud_storage.objects(f"{output}/"):
         raise SpecError(f"{output} is there already", hint="name another place with --output DIR")
     _check_place(target, place, package)
     with storage.writing_directory(target) as scratch:

@@ -1,5 +1,6 @@
 """What is wrong with the place a job would go to, before anything is spent there: by the tables, then by asking."""
 
+import re
 from collections.abc import Callable, Iterator
 from datetime import date
 from functools import partial
@@ -8,6 +9,7 @@ from typing import Any
 from tagline import custom_jobs, gcp, machines, packages, prebuilt, prices, registry, training, wheels
 from tagline.checks import SEVERITIES, Finding, Severity
 from tagline.errors import PlaceError
+from tagline.gcp import cloud_storage
 from tagline.prices import Price
 from tagline.spec import Spec
 
@@ -22,6 +24,13 @@ PERMISSIONS = {
     "aiplatform.customJobs.get": "roles/aiplatform.user",
     "logging.logEntries.list": "roles/logging.viewer",
 }
+ACT_AS = "iam.serviceAccounts.actAs"
+ACCOUNTS = (
+    re.compile(r"[^@]+@([a-z0-9-]+)\.iam\.gserviceaccount\.com"),
+    re.compile(r"(\d+)-compute@developer\.gserviceaccount\.com"),
+    re.compile(r"([^@]+)@appspot\.gserviceaccount\.com"),
+)
+"""Addresses of service accounts, each with its project: those that people make, and those that come with a project."""
 BUCKET_PERMISSIONS = ("storage.objects.create", "storage.objects.get", "storage.objects.list", "storage.objects.delete")
 MULTI_REGIONS = {"US": "us-", "EU": "europe-", "ASIA": "asia-"}
 UNLIMITED = -1
@@ -42,6 +51,7 @@ def by_asking(spec: Spec, *, project: str) -> Iterator[Finding]:
     questions: list[tuple[str, Callable[[], Iterator[Finding]]]] = [
         ("the APIs that are enabled", partial(_apis, spec, project)),
         ("the permissions", partial(_permissions, project)),
+        ("the service account", partial(_account, spec, project)),
         ("the bucket", partial(_bucket, spec)),
         ("the quota", partial(_quota, spec, project)),
         ("the packages", partial(_installable, spec)),
@@ -169,11 +179,45 @@ def _permissions(project: str) -> Iterator[Finding]:
         yield Finding("permission", "error", f"you lack {told} in project {project}", advice)
 
 
+def _account(spec: Spec, project: str) -> Iterator[Finding]:
+    """Whether there is the account that the job is to run as, and whether whoever submits it may let it."""
+    if not (email := spec.vertex.service_account):
+        return
+    # Of an account that is not there IAM says so only where its project is named; else it speaks of permissions.
+    path = f"v1/projects/{_owner(email)}/serviceAccounts/{email}"
+    asked = {"permissions": [ACT_AS]}
+    held = gcp.found(email, partial(gcp.rest, "iam", "POST", f"{path}:testIamPermissions", asked))
+    if held is not None and ACT_AS in held.get("permissions", ()):
+        return
+    try:
+        is_there = held is not None and gcp.found(email, partial(gcp.rest, "iam", "GET", path)) is not None
+    except PlaceError:  # whoever may not look at it may not act as it either, as far as anybody can tell
+        is_there = True
+    if is_there:
+        told = f"you lack {ACT_AS} on {email}, which vertex.service_account names"
+        advice = (
+            f"gcloud iam service-accounts add-iam-policy-binding {email} --member=user:YOU "
+            f"--role=roles/iam.serviceAccountUser --project={_owner(email, project)}"
+        )
+        yield Finding("act-as", "error", told, advice)
+    else:
+        advice = f"gcloud iam service-accounts list --project={_owner(email, project)} shows those that are there"
+        yield Finding("account", "error", f"vertex.service_account: there is no account {email}", advice)
+
+
+def _owner(email: str, other: str = "-") -> str:
+    """The project that a service account belongs to, as its address tells."""
+    for form in ACCOUNTS:
+        if found := form.fullmatch(email):
+            return found[1]
+    return other
+
+
 def _bucket(spec: Spec) -> Iterator[Finding]:
     place = spec.vertex
     if not place.bucket:
         return
-    if (found := gcp.bucket(place.bucket)) is None:
+    if (found := cloud_storage.bucket(place.bucket)) is None:
         advice = f"gcloud storage buckets create gs://{place.bucket} --location={place.region}"
         yield Finding("bucket", "error", f"there is no bucket {place.bucket}", advice)
         return
@@ -184,7 +228,7 @@ def _bucket(spec: Spec) -> Iterator[Finding]:
             f"the bucket {place.bucket} is in {found.location}, the job in {place.region}: data would be slow, and cost"
         )
         yield Finding("bucket-region", "warning", told, f"a bucket in {place.region}, or vertex.region={where.lower()}")
-    if missing := gcp.missing_permissions(place.bucket, BUCKET_PERMISSIONS):
+    if missing := cloud_storage.missing_permissions(place.bucket, BUCKET_PERMISSIONS):
         told = f"you lack {', '.join(missing)} on the bucket {place.bucket}"
         advice = (
             f"gcloud storage buckets add-iam-policy-binding gs://{place.bucket} --member=user:YOU "

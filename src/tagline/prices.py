@@ -1,6 +1,6 @@
 """What a job would cost: by the hour from the table of machines, and how many hours it may take."""
 
-import math
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,8 +27,22 @@ FLOPS = {
 """Operations a second that fine-tuning may come to: a third to a half of what the makers state."""
 PROCESSOR_FLOPS = 1.5e10
 """Of one virtual processor."""
+STEP_S = 0.02
+"""Less than this no step takes on a GPU, however small: it is started, waited for, and looked at."""
 OTHER_FAMILIES_S = 4e-3
 """For a row and an epoch of a family without a pretrained encoder; an assumption on the safe side."""
+
+
+@dataclass(frozen=True)
+class Rate:
+    """How fast a run has learned, and on what."""
+
+    rows_per_s: float
+    """Evaluations and checkpoints included."""
+    flops: float
+    """Operations a second that what it ran on may come to, by the tables above: measured is only the other number."""
+    run: str
+    machine: str
 
 
 @dataclass(frozen=True)
@@ -70,11 +84,11 @@ class Price:
         if self.expected is None:
             return f"${self.per_hour:,.2f} an hour, {most} ({dated})"
         expected = f"about ${self.expected:,.2f} for {_hours(self.hours or 0)} at ${self.per_hour:,.2f} an hour"
-        return f"{expected}, {most} ({dated})"
+        return f"{expected}, {most} ({dated}; the hours from {self.assumption})"
 
 
-def price_of(spec: Spec, *, training_rows: int | None = None) -> Price:
-    """What a spec's job would cost; the hours are expected only where the rows are known."""
+def price_of(spec: Spec, *, training_rows: int | None = None, rate: Rate | None = None) -> Price:
+    """What a spec's job would cost; the hours are expected only where the rows are known, best from a measured rate."""
     place = spec.vertex
     named = place.machine + (f" with {place.accelerators} {place.accelerator}" if place.accelerators else "")
     each = machines.hourly_price(place.machine, place.accelerator, place.accelerators, spot=place.spot)
@@ -84,33 +98,61 @@ def price_of(spec: Spec, *, training_rows: int | None = None) -> Price:
         parts.append((f"{place.reduction_servers} x {REDUCTION_MACHINE}", server and server * place.reduction_servers))
     total = None if any(price is None for _, price in parts) else sum(price or 0.0 for _, price in parts)
     hours, assumption = (
-        (None, "the rows are not known here") if training_rows is None else _hours_of(spec, training_rows)
+        (None, "the rows are not known here") if training_rows is None else _hours_of(spec, training_rows, rate)
     )
     return Price(total, hours and min(hours, place.max_hours), place.max_hours, assumption, tuple(parts))
 
 
-def _hours_of(spec: Spec, rows: int) -> tuple[float, str]:
+def computing(place: Vertex) -> float:
+    """Operations a second that fine-tuning may come to on all machines of a job."""
+    one = FLOPS.get(place.accelerator, 0.0) * place.accelerators
+    return place.workers * (one or computing_of_processors(machines.processors(place.machine)))
+
+
+def computing_of_processors(count: int) -> float:
+    """The same of so many virtual processors."""
+    return PROCESSOR_FLOPS * max(1, count)
+
+
+def computing_of_gpu(name: str) -> float:
+    """The same of one GPU, by the name that its driver gives it; 0 where the table has no such GPU."""
+    words = re.findall(r"[A-Z]+\d+", name.upper())
+    return next((flops for known, flops in FLOPS.items() if set(words) & set(known.split("_"))), 0.0)
+
+
+def _hours_of(spec: Spec, rows: int, rate: Rate | None) -> tuple[float, str]:
     """Hours that a training may take, and what that rests on."""
-    place, model = spec.vertex, spec.model
-    rows = math.ceil(rows * spec.data.fraction)
+    place = spec.vertex
     epochs = USUAL_EPOCHS if spec.training.epochs == "auto" else spec.training.epochs
+    seconds, told = _measured(place, rate) if rate else _assumed(spec)
+    least = STEP_S / spec.training.batch_size if place.accelerators else 0.0
+    if least > seconds:
+        seconds, told = least, f"{told}, at least {1000 * STEP_S:g} ms a step"
+    return STARTING_HOURS + rows * epochs * seconds / 3600, f"{rows:,} rows, {epochs} epochs, {told}"
+
+
+def _measured(place: Vertex, rate: Rate) -> tuple[float, str]:
+    """Seconds a row by what a run has measured: a machine that computes twice as much takes half as long."""
+    there = computing(place)
+    told = (
+        f"the {rate.rows_per_s:,.3g} rows/s of run {rate.run} on {rate.machine}, "
+        f"assumed to come to {rate.flops / 1e12:g} TFLOP/s, and {there / 1e12:g} TFLOP/s in all there"
+    )
+    return rate.flops / (there * rate.rows_per_s), told
+
+
+def _assumed(spec: Spec) -> tuple[float, str]:
+    """Seconds a row where nothing was measured."""
+    model = spec.model
     tokens = getattr(model, "max_tokens", 0)
     if model.family not in ("encoder", "fewshot") or not tokens:  # type: ignore[attr-defined]
-        seconds = rows * epochs * OTHER_FAMILIES_S
-        return STARTING_HOURS + seconds / 3600, f"{1000 * OTHER_FAMILIES_S:g} ms a row and epoch"
+        return OTHER_FAMILIES_S, f"an assumed {1000 * OTHER_FAMILIES_S:g} ms a row"
     name = str(getattr(model, "pretrained", "")).lower()
     longest_first = sorted(PARAMETERS, key=len, reverse=True)
     weights = next((PARAMETERS[known] for known in longest_first if known in name), USUAL_PARAMETERS)
-    one = FLOPS.get(place.accelerator, 0.0) * place.accelerators or PROCESSOR_FLOPS * max(
-        1, machines.processors(place.machine)
-    )
-    filled = min(tokens, 128)
-    seconds = 6 * weights * filled * rows * epochs / (one * place.workers)
-    told = (
-        f"{rows:,} rows of {filled} tokens, {epochs} epochs, {weights / 1e6:.0f} million weights, "
-        f"{one * place.workers / 1e12:g} TFLOP/s in all"
-    )
-    return STARTING_HOURS + seconds / 3600, told
+    there, filled = computing(spec.vertex), min(tokens, 128)
+    told = f"an assumed {filled} tokens a row, {weights / 1e6:.0f} million weights, {there / 1e12:g} TFLOP/s in all"
+    return 6 * weights * filled / there, told
 
 
 def over_budget(place: Vertex, price: Price) -> str:

@@ -94,6 +94,7 @@ RULES = (
         "not-found",
         r"The specified bucket does not exist", r"No such object: ", r"NoSuchBucket", r"there is no gs://",
         r"there is nothing at gs://", r"The package gs://\S+ was not found",
+        r"is not in gs://\S+ any more", r"the bucket of gs://\S+ is not there any more", r"there is no bucket [a-z0-9]",
     ),
     _rule(
         "host-memory",
@@ -391,7 +392,7 @@ def _permission(case: Case) -> tuple[str, str]:
 
 def _not_found(case: Case) -> tuple[str, str]:
     address = case.find(r"(gs://[^\s'\",]+)").rstrip(".:;")
-    bucket = case.find(r"/b/([a-z0-9._-]+)", r"No such object: ([a-z0-9._-]+)/")
+    bucket = case.find(r"/b/([a-z0-9._-]+)", r"No such object: ([a-z0-9._-]+)/", r"there is no bucket ([a-z0-9._-]+)")
     what = address or (f"gs://{bucket}" if bucket else "a bucket or an object of it")
     command = f"gcloud storage ls {shlex.quote(what)}" if what.startswith("gs://") else check()
     return f"{case.who} did not find {what}: is its name right, and was it deleted meanwhile?", command

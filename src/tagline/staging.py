@@ -8,6 +8,7 @@ from pathlib import Path
 from tagline import gcp, registry, storage, wheels
 from tagline.dataset import SPLITS
 from tagline.errors import DataError, SpecError
+from tagline.gcp import cloud_storage
 from tagline.spec import Spec
 
 FILES = ("unlabelled", "vectors")
@@ -100,7 +101,7 @@ def is_of_the_hub(spec: Spec, name: str) -> bool:
 
 def deliver(upload: Upload) -> bool:
     """Take something to its address, unless it is there; returns whether anything was sent."""
-    if gcp.objects(upload.address):
+    if cloud_storage.objects(upload.address):
         return False
     if upload.source.startswith(HUB):
         from tagline.models.pretrained import find
@@ -109,7 +110,7 @@ def deliver(upload: Upload) -> bool:
     elif Path(upload.source).is_dir():
         storage.copy_up(Path(upload.source), upload.address)
     else:
-        gcp.upload(Path(upload.source), upload.address)
+        cloud_storage.upload(Path(upload.source), upload.address)
     return True
 
 

@@ -22,6 +22,7 @@ from typing import IO, TypeVar
 
 from tagline import gcp
 from tagline.errors import Conflict, DataError, PlaceError, RunError, SpecError
+from tagline.gcp import cloud_storage
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -60,7 +61,7 @@ def fetched(address: str | Path) -> Path:
     text = str(address)
     if not is_remote(text):
         return local(address)
-    found = gcp.objects(text)
+    found = cloud_storage.objects(text)
     if not found:
         raise DataError(f"there is nothing at {text}", hint="gcloud storage ls shows what there is")
     is_file = found[0].address == text
@@ -97,7 +98,7 @@ def deliver(path: Path, address: str | Path, *, last: str = "") -> None:
         copy_up(path, str(address), last=last)
         remove_directory(path)
     else:
-        gcp.upload(path, str(address))
+        cloud_storage.upload(path, str(address))
         path.unlink()
 
 
@@ -106,16 +107,16 @@ def write_bytes(content: bytes, address: str) -> None:
     with tempfile.NamedTemporaryFile(prefix=SCRATCH_PREFIX) as file:
         file.write(content)
         file.flush()
-        gcp.upload(Path(file.name), address)
+        cloud_storage.upload(Path(file.name), address)
 
 
-def copy_down(found: Sequence[gcp.Object], directory: Path, *, below: str) -> None:
+def copy_down(found: Sequence[cloud_storage.Object], directory: Path, *, below: str) -> None:
     """Objects into a directory, several at a time, each by its name below an address."""
 
-    def copy(each: gcp.Object) -> None:
+    def copy(each: cloud_storage.Object) -> None:
         target = directory / _inside(each.address.removeprefix(below).lstrip("/"))
         target.parent.mkdir(parents=True, exist_ok=True)
-        gcp.download(each, target)
+        cloud_storage.download(each, target)
 
     with disk_errors(directory):
         together(copy, found, size=lambda each: each.size)
@@ -127,13 +128,13 @@ def copy_up(directory: Path, address: str, *, last: str = "") -> None:
     What is there already, byte for byte, is not sent again.
     """
     top = address.rstrip("/")
-    there = {each.address: each for each in gcp.objects(f"{top}/")}
+    there = {each.address: each for each in cloud_storage.objects(f"{top}/")}
 
     def copy(path: Path) -> None:
         target = f"{top}/{path.relative_to(directory).as_posix()}"
         known = there.get(target)
-        if known is None or known.size != path.stat().st_size or known.crc32c != gcp.checksum(path):
-            gcp.upload(path, target)
+        if known is None or known.size != path.stat().st_size or known.crc32c != cloud_storage.checksum(path):
+            cloud_storage.upload(path, target)
 
     files = files_below(directory)
     together(copy, [path for path in files if path != directory / last], size=lambda path: path.stat().st_size)
@@ -142,7 +143,7 @@ def copy_up(directory: Path, address: str, *, last: str = "") -> None:
 
 def remove(address: str) -> None:
     """Remove everything below an address in Cloud Storage, unfinished uploads too."""
-    together(gcp.delete, gcp.objects(f"{address.rstrip('/')}/", unfinished=True))
+    together(cloud_storage.delete, cloud_storage.objects(f"{address.rstrip('/')}/", unfinished=True))
 
 
 def together(
@@ -153,8 +154,10 @@ def together(
     The first problem is raised once all that were begun have ended.
     """
     done: dict[int, R] = {}
-    with ThreadPoolExecutor(gcp.STREAMS) as pool:
-        begun = {number: pool.submit(work, item) for number, item in enumerate(items) if size(item) < gcp.LARGE}
+    with ThreadPoolExecutor(cloud_storage.STREAMS) as pool:
+        begun = {
+            number: pool.submit(work, item) for number, item in enumerate(items) if size(item) < cloud_storage.LARGE
+        }
         try:
             done |= {number: future.result() for number, future in begun.items()}
         except BaseException:
@@ -190,7 +193,7 @@ def expand(addresses: Sequence[str]) -> list[str]:
     found: list[str] = []
     for address in addresses:
         if is_remote(address) and glob.has_magic(address):
-            matches = [each.address for each in gcp.objects(address)]
+            matches = [each.address for each in cloud_storage.objects(address)]
             if not matches:
                 raise DataError(f"no object matches {address}", hint="gcloud storage ls shows what there is")
             found.extend(matches)

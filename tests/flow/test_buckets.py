@@ -14,6 +14,7 @@ from google.cloud import storage as google_storage
 import tagline
 from tagline import gcp, storage
 from tagline.errors import DataError
+from tagline.gcp import cloud_storage
 from tagline.rehearsal.cloud_storage.application import serving
 from tagline.rehearsal.cloud_storage.store import Store
 
@@ -32,7 +33,7 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with serving(store) as address:
         patch.setenv("STORAGE_EMULATOR_HOST", address)
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        gcp._client.cache_clear()
+        gcp.storage_client.cache_clear()
         client = google_storage.Client(project="demo", credentials=AnonymousCredentials())
         found = client.create_bucket("tagline-demo")
         run = tagline.train(SUPPORT / "messages.csv", *QUICK, runs=tmp_path_factory.mktemp("runs"))
@@ -42,7 +43,7 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             found.blob(f"data/{name}").upload_from_filename(SUPPORT / name)
         yield found
     patch.undo()
-    gcp._client.cache_clear()
+    gcp.storage_client.cache_clear()
     store.close()
 
 
@@ -71,8 +72,10 @@ def test_a_bundle_is_served_from_a_bucket(bucket: Any) -> None:
 
 def test_what_was_fetched_is_kept_until_it_changes(bucket: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     fetched: list[str] = []
-    really = gcp.download
-    monkeypatch.setattr(gcp, "download", lambda found, path: (fetched.append(found.name), really(found, path)))
+    really = cloud_storage.download
+    monkeypatch.setattr(
+        cloud_storage, "download", lambda found, path: (fetched.append(found.name), really(found, path))
+    )
     bucket.blob("kept/a.txt").upload_from_string("one")
     for _ in range(2):
         assert storage.fetched("gs://tagline-demo/kept/a.txt").read_text() == "one"

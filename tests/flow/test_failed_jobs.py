@@ -11,6 +11,7 @@ from tagline import failures, spec
 from tagline.failures import Failure
 
 EXECUTOR = "us-docker.pkg.dev/vertex-ai/training/pytorch-gpu.2-4.py310:latest"
+T4 = {"machineType": "n1-standard-8", "acceleratorType": "NVIDIA_TESLA_T4", "acceleratorCount": 1}
 NO_IMPORT = "import no_such_module_here"
 FULL = "open('/dev/full', 'w').write('x' * 100_000)"
 KILLED = "import os; os.kill(os.getpid(), 9)"
@@ -36,6 +37,17 @@ GONE = """
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
 storage.Client(project="demo", credentials=AnonymousCredentials()).get_bucket("no-such-bucket")
+"""
+NO_GPU_MEMORY = """
+import torch
+raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 14.75 GiB "
+                             "of which 1.06 GiB is free.")
+"""
+NO_CUDA = """
+import torch
+if torch.version.cuda is None:
+    torch.zeros(1, device="cuda")
+raise AssertionError("Torch not compiled with CUDA enabled")
 """
 TALK = """
 import json, os, socket, time
@@ -93,6 +105,9 @@ def job_specs(rehearsal: Rehearsal, data: Path) -> dict[str, dict[str, Any]]:
         "permission": custom_job(pool(sys.executable, "-c", REFUSED)),
         "not-found": custom_job(pool(sys.executable, "-c", GONE)),
         "import-error": custom_job(python(NO_IMPORT)),
+        "gpu-memory": custom_job(pool(sys.executable, "-c", NO_GPU_MEMORY)),
+        "wrong-cuda": custom_job(pool(sys.executable, "-c", NO_CUDA)),
+        "capacity": custom_job(python("pass") | {"machineSpec": T4}),
         "disk-full": custom_job(python(FULL)),
         "host-memory": custom_job(python(KILLED)),
         "start": custom_job(pool("no-such-program")),
@@ -111,6 +126,9 @@ EXPECTED = {
     "missing-column": ('no column "massage"', "tagline check SPEC data.text=message"),
     "permission": ("trainer@demo.iam.gserviceaccount.com lacks storage.objects.get", "gs://corpus --member"),
     "not-found": ("did not find gs://no-such-bucket", "gcloud storage ls gs://no-such-bucket"),
+    "gpu-memory": ("2.00 GiB more did not fit into 14.75 GiB", "training.batch_size=16"),
+    "wrong-cuda": ("one for CPUs: name an image", ""),
+    "capacity": ("no machine free for 1 NVIDIA_TESLA_T4 in us-central1", "vertex.region="),
     "import-error": ("cannot import no_such_module_here", "--on rehearsal"),
     "disk-full": ("the disk of workerpool0-0 is full", "vertex.disk_gb=200"),
     "host-memory": ("was killed", "vertex.machine=n1-highmem-8"),
@@ -124,6 +142,8 @@ EXPECTED = {
 
 def test_jobs_that_fail_are_explained(tmp_path: Path) -> None:
     """All of them at the same time, which is what takes long here."""
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "project.json").write_text(json.dumps({"no_capacity": ["us-central1/NVIDIA_TESLA_T4"]}))
     with rehearsing(tmp_path / "here", "--grace", "1", "--at-once", "20", PIP_NO_INDEX="1") as rehearsal:
         found = explained(rehearsal)
         assert rehearsal.processes() == set()
@@ -132,7 +152,9 @@ def test_jobs_that_fail_are_explained(tmp_path: Path) -> None:
         assert words in found[cause].sentence
         assert command in found[cause].command
     replicas = {cause: failure.replica.rpartition("-")[0] for cause, failure in found.items()}
-    assert replicas == dict.fromkeys(EXPECTED, "workerpool0") | {"unknown": "workerpool1", "timeout": ""}
+    assert replicas == dict.fromkeys(EXPECTED, "workerpool0") | {
+        "unknown": "workerpool1", "timeout": "", "capacity": "",
+    }  # fmt: skip
     assert found["unknown"].traceback[-1] == "KeyError: 'what it came of'"
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from tagline import builders, builds, gcp, images, registries
 from tagline.errors import PlaceError, SpecError
+from tagline.gcp import cloud_storage
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from rehearsing import Rehearsal, rehearsing
@@ -92,7 +93,7 @@ def test_cloud_build_builds_what_is_not_there_and_nothing_else(rehearsal: Rehear
     submitted = gcp.rest("cloudbuild", "GET", "v1/projects/demo/locations/us-central1/builds")["builds"][0]
     assert submitted["steps"][0]["args"][-3:] == ["--cache-from", made.image, "."]  # whose layers are used again
     archive = f"gs://demo-images/tagline/images/{newer.image.rpartition(':')[2]}.tar.gz"
-    assert [found.address for found in gcp.objects(archive)] == [archive]
+    assert [found.address for found in cloud_storage.objects(archive)] == [archive]
 
 
 def test_a_build_that_fails_is_explained_by_the_end_of_its_log(rehearsal: Rehearsal, mood: Path) -> None:

@@ -6,12 +6,20 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from google.api_core.exceptions import Conflict, NotFound
 
 import tagline as product
+from tagline import gcp, staging, training
+from tagline.errors import RunError
+from tagline.gcp import cloud_storage
+from tagline.jobs import launcher_of
+from tagline.launchers import Job
 from tagline.runs import Run
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -61,6 +69,19 @@ def test_the_run_that_comes_home_is_the_one_that_would_be_made_here(rehearsal: R
     again = command("train", SUPPORT / "messages.csv", *LINEAR, "--on", "rehearsal", "--detach")
     assert "uploaded" not in again.err
     assert command("jobs", "logs", "last", "--follow").code == 0
+
+
+def test_the_report_is_shown_once_and_the_log_has_its_first_line(rehearsal: Rehearsal) -> None:
+    ran = command("train", SUPPORT / "messages.csv", *LINEAR, "--on", "rehearsal")
+    assert ran.code == 0, ran.err
+    first = next(line for line in ran.out.splitlines() if line.startswith("test, 76 rows:  accuracy"))
+    for words in ("precision  recall", "try it   tagline predict", "next     "):
+        assert words in ran.out
+        assert words not in ran.err
+    name = Path(next(line for line in ran.out.splitlines() if line.startswith("bundle"))).parent.name
+    said = [line.partition("INFO: ")[2] for line in command("jobs", "logs", name).out.splitlines()]
+    at = said.index(first)
+    assert said[at - 1 : at + 2] == ["measuring", first, f"report   gs://{BUCKET}/tagline/runs/{name}/report.html"]
 
 
 def test_on_this_machine_too_a_training_can_be_left_to_itself() -> None:
@@ -119,6 +140,66 @@ def test_one_command_is_one_job_whatever_the_answer(rehearsal: Rehearsal, fault:
     assert command("jobs", "cancel", "last").code == 0
 
 
+def test_one_plan_is_one_job_however_often_it_is_submitted(rehearsal: Rehearsal) -> None:
+    launcher = launcher_of("rehearsal")
+    spec = training.spec_of(SUPPORT / "messages.csv", (*LINEAR, f"vertex.bucket={BUCKET}"))
+    there, uploads = staging.staged(spec, BUCKET)
+    cloud_storage.make_bucket(BUCKET, project="rehearsal", region="us-central1")
+    job = Job("twice", there, f"gs://{BUCKET}/tagline/runs", "rehearsal", uploads=uploads, submission="0123456789ab")
+    before = len(jobs(rehearsal))
+    first, second = (launcher.submit(launcher.plan(job)) for _ in range(2))
+    resumed = launcher.submit(launcher.plan(replace(job, is_resumed=True)))
+    assert first == second == resumed
+    with pytest.raises(RunError, match="there is a run twice"):
+        launcher.submit(launcher.plan(replace(job, submission="another")))
+    assert len(jobs(rehearsal)) == before + 1
+    launcher.cancel(first)
+
+
+def test_credentials_that_expire_on_the_way_cost_nothing_but_a_login(rehearsal: Rehearsal) -> None:
+    long = ("model.family=lstm", "training.epochs=500", "vertex.accelerators=0")
+    name = Path(
+        command("train", SUPPORT / "messages.csv", *long, "--on", "rehearsal", "--detach", "--json").json["run"]
+    ).name
+    fail = ("rehearsal", "fail", "GetCustomJob", "--status", "401", "--directory", rehearsal.directory)
+    assert command(*fail).code == 0
+    ran = command("jobs", "logs", name, "--follow")
+    assert ran.code == 5
+    assert "needs Google credentials" in ran.err
+    assert "gcloud auth application-default login" in ran.err
+    assert f"the job goes on without you; come back: tagline jobs logs {name} --follow" in ran.err
+    assert command("jobs", "show", name, "--json").json["state"] in ("waiting", "running")
+    assert command("jobs", "cancel", name).code == 0
+
+
+def test_a_bucket_that_is_deleted_midway_is_named(rehearsal: Rehearsal) -> None:
+    long = ("model.family=lstm", "training.epochs=500", "training.evaluate_every=5", "vertex.accelerators=0")
+    data = SUPPORT / "messages.csv"
+    asked = ("train", data, *long, "vertex.bucket=soon-gone", "--on", "rehearsal", "--detach", "--json")
+    left = command(*asked).json
+    there = rehearsal.directory / "buckets" / "soon-gone" / "tagline" / "runs" / Path(left["run"]).name
+    until(lambda: list(there.glob("checkpoints/0*/*")), "a checkpoint in the bucket")
+
+    def is_gone() -> bool:
+        with suppress(Conflict, NotFound):  # the job goes on writing meanwhile
+            gcp.storage_client().bucket("soon-gone").delete(force=True)
+        return cloud_storage.bucket("soon-gone") is None
+
+    until(is_gone, "the bucket to be gone")
+    ran = command("jobs", "logs", "last", "--follow")
+    assert ran.code == 5
+    told = ran.err.rpartition("error:")[2]
+    assert "the job failed (workerpool0-0): " in told
+    assert "soon-gone" in told
+    assert "was it removed" in told
+    assert "next: gcloud storage ls gs://soon-gone" in told
+    failure = command("jobs", "show", "--json").json["failure"]
+    assert failure["cause"] == "not-found"
+    assert failure["sentence"] in told
+    by_handle = command("jobs", "logs", left["job"], "--follow")
+    assert "soon-gone" in by_handle.err.rpartition("error:")[2]
+
+
 def test_a_service_that_is_away_for_a_while_is_waited_for(rehearsal: Rehearsal) -> None:
     for method in ("GetCustomJob", "ListLogEntries", "storage.objects.get"):
         assert command("rehearsal", "fail", method, "--times", "2", "--directory", rehearsal.directory).code == 0
@@ -148,6 +229,41 @@ def test_what_would_fail_there_is_said_before_anything_is_submitted(rehearsal: R
     over = command("train", data, *LINEAR, "vertex.budget=1", "--on", "rehearsal")
     assert over.code == 5
     assert "vertex.max_hours=" in over.err
+
+
+ACCOUNT = "trainer@demo.iam.gserviceaccount.com"
+
+
+@pytest.mark.parametrize(("lacks", "code", "told", "advice"), [
+    ({"denied_permissions": ["iam.serviceAccounts.actAs"]}, "act-as",
+     f"you lack iam.serviceAccounts.actAs on {ACCOUNT}",
+     f"gcloud iam service-accounts add-iam-policy-binding {ACCOUNT} --member=user:YOU "
+     "--role=roles/iam.serviceAccountUser --project=demo"),
+    ({"denied_permissions": ["iam.*"], "missing_accounts": [ACCOUNT]}, "act-as", "you lack",
+     "roles/iam.serviceAccountUser"),
+    ({"missing_accounts": [ACCOUNT]}, "account", f"there is no account {ACCOUNT}",
+     "gcloud iam service-accounts list --project=demo"),
+    ({"disabled_services": ["iam.googleapis.com"]}, "unanswered", "the service account: iam may not be used",
+     "gcloud services enable iam.googleapis.com"),
+    ({}, "", "", ""),
+])  # fmt: skip
+def test_a_service_account_that_may_not_be_used_is_said_before(
+    rehearsal: Rehearsal, lacks: dict[str, Any], code: str, told: str, advice: str
+) -> None:
+    (rehearsal.directory / "project.json").write_text(json.dumps(lacks))
+    asked = (SUPPORT / "messages.csv", *LINEAR, f"vertex.service_account={ACCOUNT}", "--on", "rehearsal")
+    ran = command("check", *asked, "--json")
+    found = [each for each in json.loads(ran.out)["findings"] if each["code"] in ("account", "act-as", "unanswered")]
+    assert [each["code"] for each in found] == ([code] if code else []), found
+    if code:
+        assert told in found[0]["message"]
+        assert advice in found[0]["advice"]
+    if code in ("account", "act-as"):
+        before = len(jobs(rehearsal))
+        refused = command("train", *asked)
+        assert refused.code == 5
+        assert advice in refused.err
+        assert len(jobs(rehearsal)) == before
 
 
 def test_where_there_is_no_room_it_goes_elsewhere(rehearsal: Rehearsal) -> None:
@@ -233,8 +349,6 @@ def test_secrets_are_nowhere_but_in_the_job(rehearsal: Rehearsal, monkeypatch: p
         if path.is_file() and path.name != "project.json":
             assert value.encode() not in path.read_bytes(), path
     environment = {"TAGLINE_SECRETS": json.dumps({"WANDB_API_KEY": reference})}
-    from tagline import gcp
-
     gcp.reveal(environment)
     assert environment["WANDB_API_KEY"] == value
     refused = command("train", SUPPORT / "messages.csv", *LINEAR, f"vertex.secrets.KEY={value}", "--on", "rehearsal")

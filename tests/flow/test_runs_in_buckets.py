@@ -18,6 +18,7 @@ from google.cloud import storage as google_storage
 import tagline as library
 from tagline import cli, gcp, locks, mirrors, training
 from tagline.errors import Conflict, PlaceError, RunError, SpecError
+from tagline.gcp import cloud_storage
 from tagline.mirrors import MirroredRun
 from tagline.runs import PROGRESS, Progress, Run
 
@@ -39,10 +40,10 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with rehearsing(tmp_path_factory.mktemp("rehearsal")) as rehearsal:
         patch.setenv("STORAGE_EMULATOR_HOST", rehearsal.address)
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        gcp._client.cache_clear()
+        gcp.storage_client.cache_clear()
         yield google_storage.Client(project="demo", credentials=AnonymousCredentials())
     patch.undo()
-    gcp._client.cache_clear()
+    gcp.storage_client.cache_clear()
 
 
 @dataclass(frozen=True)
@@ -138,14 +139,14 @@ def test_every_command_takes_a_run_in_a_bucket(
     shown = tagline("runs", "show", "last", "--runs", runs)
     assert f"{address}/bundle/" in shown.out
     tagline("runs", "report", address, "--output", f"{runs}/page.html")
-    assert b"<html" in gcp.read_bytes(gcp.objects(f"{runs}/page.html")[0])
+    assert b"<html" in cloud_storage.read_bytes(cloud_storage.objects(f"{runs}/page.html")[0])
     assert "delivery" in tagline("predict", address, "where is my parcel").out
     assert tagline("evaluate", address, MESSAGES, "--output", f"{runs}/e.json", "--json").json["test"]["rows"] == 769
-    assert gcp.object_at(f"{runs}/e.json")
+    assert cloud_storage.object_at(f"{runs}/e.json")
     compared = tagline("compare", address, here["run"], "--html", f"{runs}/c.html", "--json").json
     assert {each["directory"] for each in compared["runs"]} == {address, here["run"]}
     packed = tagline("export", address, "--to", "torchserve", "--output", f"{runs}/served", "--json").json
-    assert {each.address.removeprefix(f"{runs}/served/") for each in gcp.objects(f"{runs}/served")} == set(
+    assert {each.address.removeprefix(f"{runs}/served/") for each in cloud_storage.objects(f"{runs}/served")} == set(
         packed["files"]
     )
     for refused, said, code in (
@@ -311,16 +312,16 @@ def test_of_two_processes_that_take_a_run_over_at_once_one_goes_on(runs: str, mo
     spec = training.spec_of(MESSAGES, STEPS)
     first = mirrors.create(runs, "contested", spec, locks.planned(spec, command="a test"))
     second = MirroredRun.at(first.address)
-    really = gcp.object_at
+    really = cloud_storage.object_at
     taken = ExitStack()
 
     def in_between(address: str) -> Any:
         if address.endswith(PROGRESS):
-            monkeypatch.setattr(gcp, "object_at", really)
+            monkeypatch.setattr(cloud_storage, "object_at", really)
             taken.enter_context(second.held())
         return really(address)
 
-    monkeypatch.setattr(gcp, "object_at", in_between)
+    monkeypatch.setattr(cloud_storage, "object_at", in_between)
     with pytest.raises(Conflict, match="has taken over"), first.held():
         pass
     second.set_state("running")

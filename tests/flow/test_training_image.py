@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tagline import gcp, images
+from tagline.gcp import cloud_storage
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from rehearsing import ENDED, PARENT, Rehearsal, rehearsing, until
@@ -39,7 +40,7 @@ pytestmark = [
 def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rehearsal]:
     with rehearsing(tmp_path_factory.mktemp("rehearsal")) as running, gcp.entered(running.address):
         running.http("POST", "/storage/v1/b?project=demo", {"name": "demo-data"})
-        gcp.upload(SUPPORT / "messages.csv", "gs://demo-data/messages.csv")
+        cloud_storage.upload(SUPPORT / "messages.csv", "gs://demo-data/messages.csv")
         yield running
 
 

@@ -11,6 +11,7 @@ from google.cloud import storage as google_storage
 
 from tagline import gcp, storage
 from tagline.errors import Conflict, DataError, PlaceError
+from tagline.gcp import cloud_storage
 from tagline.rehearsal.cloud_storage import application
 from tagline.rehearsal.cloud_storage.store import Store
 
@@ -58,11 +59,11 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
     with application.serving(store) as address:
         patch.setenv("STORAGE_EMULATOR_HOST", address)
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        gcp._client.cache_clear()
+        gcp.storage_client.cache_clear()
         google_storage.Client(project="demo", credentials=AnonymousCredentials()).create_bucket("here", location="EU")
         yield between
     patch.undo()
-    gcp._client.cache_clear()
+    gcp.storage_client.cache_clear()
     store.close()
 
 
@@ -82,42 +83,44 @@ def file(tmp_path: Path) -> Callable[[str, bytes], Path]:
 @pytest.fixture
 def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of a few megabytes count as large."""
-    monkeypatch.setattr(gcp, "LARGE", PART)
-    monkeypatch.setattr(gcp, "CHUNK", PART)
+    monkeypatch.setattr(cloud_storage, "LARGE", PART)
+    monkeypatch.setattr(cloud_storage, "CHUNK", PART)
 
 
 def content(address: str) -> bytes:
-    found = gcp.object_at(address)
+    found = cloud_storage.object_at(address)
     assert found is not None
-    return gcp.read_bytes(found)
+    return cloud_storage.read_bytes(found)
 
 
 @pytest.mark.usefixtures("network")
 def test_an_object_takes_the_place_only_of_the_one_that_was_seen(file: Any) -> None:
-    first = gcp.upload(file("a", b"one"), "gs://here/fence", if_generation=0)
-    assert first.crc32c == gcp.checksum(file("b", b"one"))
+    first = cloud_storage.upload(file("a", b"one"), "gs://here/fence", if_generation=0)
+    assert first.crc32c == cloud_storage.checksum(file("b", b"one"))
     with pytest.raises(Conflict, match="gs://here/fence was written by somebody else"):
-        gcp.upload(file("a", b"two"), "gs://here/fence", if_generation=0)
-    second = gcp.upload(file("a", b"three"), "gs://here/fence", if_generation=first.generation)
+        cloud_storage.upload(file("a", b"two"), "gs://here/fence", if_generation=0)
+    second = cloud_storage.upload(file("a", b"three"), "gs://here/fence", if_generation=first.generation)
     with pytest.raises(Conflict):
-        gcp.upload(file("a", b"four"), "gs://here/fence", if_generation=first.generation)
+        cloud_storage.upload(file("a", b"four"), "gs://here/fence", if_generation=first.generation)
     assert content("gs://here/fence") == b"three"
-    gcp.delete(first)
-    assert gcp.object_at("gs://here/fence") == second, "another generation than the one that was to be removed"
-    gcp.delete(second)
-    gcp.delete(second)
-    assert gcp.object_at("gs://here/fence") is None
+    cloud_storage.delete(first)
+    assert cloud_storage.object_at("gs://here/fence") == second, (
+        "another generation than the one that was to be removed"
+    )
+    cloud_storage.delete(second)
+    cloud_storage.delete(second)
+    assert cloud_storage.object_at("gs://here/fence") is None
     with pytest.raises(Conflict, match="replaced or removed"):
-        gcp.read_bytes(second)
+        cloud_storage.read_bytes(second)
 
 
 @pytest.mark.parametrize("is_done", [False, True], ids=["request", "answer"])
 def test_what_the_network_loses_is_tried_again_and_done_once(network: Network, file: Any, is_done: bool) -> None:
     address = f"gs://here/lost-{is_done}"
     network.lost.append(("POST", is_done))
-    made = gcp.upload(file("a", b"one"), address, if_generation=0)
+    made = cloud_storage.upload(file("a", b"one"), address, if_generation=0)
     assert not network.lost
-    assert gcp.object_at(address) == made
+    assert cloud_storage.object_at(address) == made
     network.lost.append(("GET", False))
     assert content(address) == b"one"
 
@@ -125,33 +128,35 @@ def test_what_the_network_loses_is_tried_again_and_done_once(network: Network, f
 def test_a_network_that_stays_away_is_said(network: Network, file: Any) -> None:
     network.lost += [("POST", False)] * 50
     with pytest.raises(PlaceError, match="503"):
-        gcp.upload(file("a", b"one"), "gs://here/away", if_generation=0, patience_s=0.5)
+        cloud_storage.upload(file("a", b"one"), "gs://here/away", if_generation=0, patience_s=0.5)
     network.lost.clear()
-    assert gcp.object_at("gs://here/away") is None
+    assert cloud_storage.object_at("gs://here/away") is None
 
 
 @pytest.mark.usefixtures("in_parts")
 def test_a_large_file_goes_in_parts_and_appears_at_once(network: Network, file: Any, tmp_path: Path) -> None:
     large = os.urandom(2 * PART + 7)
     network.requests.clear()
-    made = gcp.upload(file("large", large), "gs://here/large", if_generation=0)
+    made = cloud_storage.upload(file("large", large), "gs://here/large", if_generation=0)
     assert sum(verb == "PUT" for verb, _ in network.requests) == 3
-    assert (made.size, made.crc32c) == (len(large), gcp.checksum(tmp_path / "large"))
+    assert (made.size, made.crc32c) == (len(large), cloud_storage.checksum(tmp_path / "large"))
     with pytest.raises(Conflict):
-        gcp.upload(file("large", large[::-1]), "gs://here/large", if_generation=0)
-    assert gcp.objects("gs://here/large", unfinished=True) == [made]
-    gcp.download(made, tmp_path / "back")
+        cloud_storage.upload(file("large", large[::-1]), "gs://here/large", if_generation=0)
+    assert cloud_storage.objects("gs://here/large", unfinished=True) == [made]
+    cloud_storage.download(made, tmp_path / "back")
     assert (tmp_path / "back").read_bytes() == large
-    assert [each for each in gcp.objects("gs://here/", unfinished=True) if gcp.UNFINISHED in each.name] == []
+    assert [
+        each for each in cloud_storage.objects("gs://here/", unfinished=True) if cloud_storage.UNFINISHED in each.name
+    ] == []
 
 
 @pytest.mark.usefixtures("in_parts", "network")
 @pytest.mark.parametrize("size", [3, PART + 1])
 def test_a_bucket_that_is_not_there_is_named(file: Any, size: int) -> None:
     with pytest.raises(PlaceError, match="there is no bucket nowhere-at-all"):
-        gcp.upload(file("a", bytes(size)), "gs://nowhere-at-all/a", if_generation=0)
-    assert gcp.bucket("nowhere-at-all") is None
-    assert gcp.bucket("here") == gcp.Bucket("here", "eu")
+        cloud_storage.upload(file("a", bytes(size)), "gs://nowhere-at-all/a", if_generation=0)
+    assert cloud_storage.bucket("nowhere-at-all") is None
+    assert cloud_storage.bucket("here") == cloud_storage.Bucket("here", "eu")
 
 
 @pytest.mark.usefixtures("in_parts", "network")
@@ -159,8 +164,8 @@ def test_a_directory_goes_there_with_its_last_file_last_and_only_what_changed_ag
     for name, part in (("d/a", b"a"), ("d/deep/b", b"b"), ("d/large", bytes(PART)), ("d/manifest", b"m")):
         file(name, part)
     storage.copy_up(tmp_path / "d", "gs://here/copy", last="manifest")
-    last = gcp.object_at("gs://here/copy/manifest")
-    others = [each for each in gcp.objects("gs://here/copy") if each != last]
+    last = cloud_storage.object_at("gs://here/copy/manifest")
+    others = [each for each in cloud_storage.objects("gs://here/copy") if each != last]
     assert last is not None
     assert max(each.generation for each in others) < last.generation
     copied = storage.fetched("gs://here/copy")
@@ -169,23 +174,23 @@ def test_a_directory_goes_there_with_its_last_file_last_and_only_what_changed_ag
     }
     file("d/a", b"another")
     storage.copy_up(tmp_path / "d", "gs://here/copy/", last="manifest")
-    assert [each for each in gcp.objects("gs://here/copy") if each in others] == others[1:]
+    assert [each for each in cloud_storage.objects("gs://here/copy") if each in others] == others[1:]
     assert content("gs://here/copy/a") == b"another"
     storage.remove("gs://here/copy")
-    assert gcp.objects("gs://here/copy/") == []
+    assert cloud_storage.objects("gs://here/copy/") == []
 
 
 @pytest.mark.usefixtures("network")
 def test_an_object_that_is_replaced_while_it_is_read_is_said(file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    really = gcp.objects
-    gcp.upload(file("a", b"one"), "gs://here/changing.csv")
+    really = cloud_storage.objects
+    cloud_storage.upload(file("a", b"one"), "gs://here/changing.csv")
 
-    def seen(address: str) -> list[gcp.Object]:
+    def seen(address: str) -> list[cloud_storage.Object]:
         found = really(address)
-        gcp.upload(file("a", b"two"), "gs://here/changing.csv")
+        cloud_storage.upload(file("a", b"two"), "gs://here/changing.csv")
         return found
 
-    monkeypatch.setattr(gcp, "objects", seen)
+    monkeypatch.setattr(cloud_storage, "objects", seen)
     with pytest.raises(DataError, match="changed while it was being read"):
         storage.fetched("gs://here/changing.csv")
 
@@ -193,13 +198,13 @@ def test_an_object_that_is_replaced_while_it_is_read_is_said(file: Any, monkeypa
 @pytest.mark.usefixtures("network")
 @pytest.mark.parametrize("name", ["a/../../outside", "a//b", "a/./b"])
 def test_an_object_whose_name_leads_out_of_a_directory_is_refused(file: Any, name: str) -> None:
-    gcp.upload(file("x", b"x"), f"gs://here/odd-{len(name)}/{name}")
+    cloud_storage.upload(file("x", b"x"), f"gs://here/odd-{len(name)}/{name}")
     with pytest.raises(DataError, match="no file can have"):
         storage.fetched(f"gs://here/odd-{len(name)}")
 
 
 def test_work_is_shared_out_in_order_and_the_first_problem_is_raised() -> None:
-    assert storage.together(lambda number: number * 2, range(20), size=lambda n: gcp.LARGE * (n % 2)) == [
+    assert storage.together(lambda number: number * 2, range(20), size=lambda n: cloud_storage.LARGE * (n % 2)) == [
         *range(0, 40, 2)
     ]
     with pytest.raises(ZeroDivisionError):

@@ -17,7 +17,7 @@ ORDER = (
     "custom_jobs", "staging", "exports", "label_errors", "mistakes", "held_out", "slices", "gates", "advice",
     "report", "cards", "exporting", "packing", "charts", "evaluation", "runs", "mirrors", "pages", "comparison",
     "queueing", "prometheus", "prefork", "server", "locks", "trackers", "training", "launchers", "jobs",
-    "place_checks", "learning_curve", "rehearsal", "console", "cli",
+    "rates", "place_checks", "learning_curve", "rehearsal", "console", "cli",
 )  # fmt: skip
 READERS = ("delimited", "jsonlines", "lines", "automl", "parquet", "hub")
 """Inside readers/: a file imports only the contract and what stands before it."""

@@ -52,6 +52,24 @@ print(*(set(sys.modules) - before), file=sys.stderr)
     assert {name.partition(".")[0] for name in done.stderr.split()} & set(NOT_FOR_HELP) == set()
 
 
+def test_a_plan_needs_neither_torch_nor_google(tmp_path: Path) -> None:
+    code = """
+import sys
+from tagline.cli import run
+assert run(['train', sys.argv[1], '--on', 'vertex', '--plan', '--json']) == 0
+print(*sys.modules, file=sys.stderr)
+"""
+    data = ROOT / "examples" / "support" / "messages.csv"
+    environment = {"HOME": str(tmp_path), "PATH": "", "GOOGLE_APPLICATION_CREDENTIALS": "/no/such/file.json"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(data)], capture_output=True, text=True, check=True, cwd=tmp_path,
+        env=environment,
+    )  # fmt: skip
+    assert '"is_estimate": true' in done.stdout
+    loaded = set(done.stderr.split())
+    assert loaded & {"torch", "transformers", "google.auth", "google.api_core", "google.cloud.aiplatform_v1"} == set()
+
+
 def test_a_spec_of_family_encoder_is_checked_without_torch() -> None:
     code = """
 import sys

@@ -36,6 +36,16 @@ def test_names_and_labels_from_a_file_cannot_reach_the_terminal_raw(
     assert json.loads(printed)[0]["label"] == "yes\x9b"
 
 
+def test_in_a_job_an_error_and_its_hint_stay_together(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLOUD_ML_JOB_ID", "17")
+    console.say("going on")
+    console.show_error(DataError("no row", hint="add one"), as_json=False, debug=False)
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("going on\n", "error: no row\nnext: add one\n")
+
+
 def test_an_error_is_what_and_where_then_the_next_thing_to_do(capsys: pytest.CaptureFixture[str]) -> None:
     code = console.show_error(DataError("no row", hint="add one"), as_json=True, debug=False)
     printed = capsys.readouterr()

@@ -586,6 +586,9 @@ def test_nothing_was_logged() -> None:
          "gserviceaccount.com does not have storage.objects.get access\nnext: grant roles/storage.objectUser", 5,
          "permission"),
         ("error: there is no gs://gone/x.csv\nnext: is the name of the bucket right?", 3, "not-found"),
+        ("error: run x is not in gs://gone/tagline/runs any more\nnext: was it removed?", 4, "not-found"),
+        ("error: the bucket of gs://gone/tagline/runs/x is not there any more\nnext: was it removed?", 5, "not-found"),
+        ("error: there is no bucket gone\nnext: was it removed, or is its name wrong?", 5, "not-found"),
         ("error: worker 1 was killed by signal 9, the last of 4 times\nnext: --workers 1 needs less", 4, "host-memory"),
         ("error: cannot write runs/x: No space left on device\nnext: free some space", 5, "disk-full"),
     ],
@@ -597,6 +600,8 @@ def test_what_tagline_says_itself_is_carried_over(log: str, status: int, cause: 
     assert (found.cause, found.replica) == (cause, "workerpool1-0")
     message, _, hint = log.partition("\nnext: ")
     assert found.sentence == message.removeprefix("error: ") + (f"; {hint}" if hint else "")
+    if cause == "not-found":
+        assert found.command.startswith("gcloud storage ls gs://gone")
 
 
 def test_network() -> None:

@@ -1,6 +1,9 @@
 """What is wrong with a place, as far as tables tell."""
 
+import json
+import threading
 from datetime import date
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -66,3 +69,62 @@ def test_without_credentials_nothing_else_is_asked(monkeypatch: pytest.MonkeyPat
     assert (only.code, only.severity) == ("credentials", "error")
     assert "gcloud auth application-default login" in only.advice
     gcp._credentials.cache_clear()
+
+
+class Expired(BaseHTTPRequestHandler):
+    """Where tokens are given, for somebody who gets none any more."""
+
+    def do_POST(self) -> None:
+        body = json.dumps(
+            {"error": "invalid_grant", "error_description": "Token has been expired or revoked."}
+        ).encode()
+        self.send_response(400)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_credentials_that_have_expired_are_said_before_anything_else(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import rsa
+
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    pem = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    ).decode()
+    server = HTTPServer(("127.0.0.1", 0), Expired)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    account = {
+        "type": "service_account", "project_id": "p", "private_key": pem, "client_email": "a@p.iam.gserviceaccount.com",
+        "token_uri": f"http://127.0.0.1:{server.server_port}/token",
+    }  # fmt: skip
+    (tmp_path / "account.json").write_text(json.dumps(account))
+    monkeypatch.delenv("REHEARSAL_ADDRESS", raising=False)
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "account.json"))
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
+    gcp._credentials.cache_clear()
+    spec = specs.parse({"data": {"train": "a.csv", "text": "t", "labels": "l"}}, where="a test")
+    [only] = place_checks.by_asking(spec, project="p")
+    server.shutdown()
+    server.server_close()
+    gcp._credentials.cache_clear()
+    assert (only.code, only.severity) == ("credentials", "error")
+    assert "expired or revoked" in only.message
+    assert "gcloud auth application-default login" in only.advice
+    assert "PRIVATE" not in only.message
+
+
+@pytest.mark.parametrize(("email", "project"), [
+    ("trainer@my-project.iam.gserviceaccount.com", "my-project"),
+    ("123456-compute@developer.gserviceaccount.com", "123456"),
+    ("my-project@appspot.gserviceaccount.com", "my-project"),
+    ("trainer@my-project.example.com.iam.gserviceaccount.com", "-"),
+    ("service-1@gcp-sa-aiplatform-cc.example", "-"),
+])  # fmt: skip
+def test_the_project_of_a_service_account(email: str, project: str) -> None:
+    assert place_checks._owner(email) == project

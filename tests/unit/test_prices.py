@@ -4,11 +4,16 @@ import pytest
 
 from tagline import machines, prices
 from tagline import spec as specs
+from tagline.prices import Rate
 from tagline.spec import Spec
 
 
-def job(**vertex: object) -> Spec:
-    return specs.parse({"data": {"train": "a.csv", "text": "t", "labels": "l"}, "vertex": vertex}, where="a test")
+def job(pretrained: str = "bert-base-uncased", **vertex: object) -> Spec:
+    raw = {
+        "data": {"train": "a.csv", "text": "t", "labels": "l"}, "vertex": vertex,
+        "model": {"family": "encoder", "pretrained": pretrained},
+    }  # fmt: skip
+    return specs.parse(raw, where="a test")
 
 
 @pytest.mark.parametrize(("machine", "accelerator", "count", "price"), [
@@ -61,6 +66,55 @@ def test_hours_grow_with_the_rows_and_fall_with_the_machines() -> None:
     assert "TFLOP/s" in told.assumption
     assert "estimate" in told.sentence()
     assert machines.PRICES_OF in told.sentence()
+
+
+def learning_hours(spec: Spec, rows: int, rate: Rate | None = None) -> float:
+    return (prices.price_of(spec, training_rows=rows, rate=rate).hours or 0) - prices.STARTING_HOURS
+
+
+def test_a_measured_rate_is_scaled_by_what_both_machines_may_come_to() -> None:
+    rate = Rate(10.0, prices.computing_of_processors(2), "20260101-000000-oak", "2 processors")
+    alike = job(machine="n1-standard-8", accelerators=0)
+    spec = alike.model_copy(update={"training": alike.training.model_copy(update={"epochs": 3})})
+    assert learning_hours(spec, 12_000, rate) == pytest.approx(3 * 12_000 / (10 * 8 / 2) / 3600)
+    there = job(accelerator="NVIDIA_TESLA_V100", workers=2)
+    told = prices.price_of(there, training_rows=12_000, rate=rate)
+    for words in ("10 rows/s", "20260101-000000-oak on 2 processors", "0.03 TFLOP/s", "80 TFLOP/s", "12,000 rows"):
+        assert words in told.assumption
+        assert words in told.sentence()
+    assert "rows/s" not in prices.price_of(there, training_rows=12_000).assumption
+
+
+def test_no_rate_promises_steps_that_no_gpu_takes() -> None:
+    fast = Rate(1e6, prices.computing_of_processors(1), "a-run", "1 processor")
+    spec = job()
+    steps = 4 * 32_000 / spec.training.batch_size
+    assert learning_hours(spec, 32_000, fast) == pytest.approx(steps * prices.STEP_S / 3600)
+    assert learning_hours(job("minilm", accelerator="NVIDIA_H100_80GB"), 32_000) == pytest.approx(
+        steps * prices.STEP_S / 3600
+    )
+
+
+def test_the_rows_are_those_that_are_learned_from() -> None:
+    """A fraction of them is taken when the data is read, before they are counted."""
+    raw = {"data": {"train": "a.csv", "text": "t", "labels": "l", "fraction": 0.5}}
+    half = specs.parse(raw, where="a test")
+    whole = half.model_copy(update={"data": half.data.model_copy(update={"fraction": 1.0})})
+    assert learning_hours(half, 50_000) == learning_hours(whole, 50_000)
+
+
+@pytest.mark.parametrize(("name", "accelerator"), [
+    ("Tesla T4", "NVIDIA_TESLA_T4"), ("Tesla V100-SXM2-16GB", "NVIDIA_TESLA_V100"), ("NVIDIA L4", "NVIDIA_L4"),
+    ("NVIDIA A100-SXM4-40GB", "NVIDIA_TESLA_A100"), ("NVIDIA A100-SXM4-80GB", "NVIDIA_A100_80GB"),
+    ("NVIDIA H100 80GB HBM3", "NVIDIA_H100_80GB"), ("Tesla P4", "NVIDIA_TESLA_P4"),
+])  # fmt: skip
+def test_gpus_are_known_by_the_names_of_their_driver(name: str, accelerator: str) -> None:
+    assert prices.computing_of_gpu(name) == prices.FLOPS[accelerator]
+
+
+@pytest.mark.parametrize("name", ["NVIDIA GeForce RTX 3090", "NVIDIA L40S", "Apple GPU", ""])
+def test_of_other_gpus_nothing_is_known(name: str) -> None:
+    assert prices.computing_of_gpu(name) == 0
 
 
 def test_a_budget_names_the_hours_that_it_allows() -> None:

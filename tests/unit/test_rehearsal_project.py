@@ -43,6 +43,7 @@ def test_what_a_file_says(tmp_path: Path) -> None:
         "secrets": {"wandb": "a value", "other": {"file": "key.txt"}},
         "repositories": ["us-central1/tagline"],
         "images": ["us-central1-docker.pkg.dev/demo/tagline/deep/tagline-train:abc"],
+        "missing_accounts": ["1-compute@developer.gserviceaccount.com", "trainer@demo.iam.gserviceaccount.com"],
     }
     project = read(written(tmp_path, content))
     assert not project.is_enabled("cloudbuild.googleapis.com")
@@ -54,6 +55,7 @@ def test_what_a_file_says(tmp_path: Path) -> None:
     assert project.exceeded("us-east1", {"custom_model_training_cpus": 10**9}, {}) == []
     assert [secret.read() for secret in project.secrets.values()] == [b"a value", b"from a file"]
     assert "a value" not in repr(project)
+    assert len(project.missing_accounts) == 2
 
 
 @pytest.mark.parametrize(
@@ -78,6 +80,7 @@ def test_what_a_file_says(tmp_path: Path) -> None:
         ({"secrets": {"key": "x" * 65_537}}, "at most 65,536 bytes"),
         ({"repositories": ["tagline"]}, "REGION/NAME"),
         ({"images": ["tagline:1"]}, "REGION-docker.pkg.dev"),
+        ({"missing_accounts": ["me@example.com"]}, "NAME@PROJECT.iam.gserviceaccount.com"),
     ],
 )
 def test_a_file_that_is_wrong_is_refused(tmp_path: Path, content: Any, said: str) -> None:

@@ -47,7 +47,7 @@ def check(
     if checks.has_few_shots(data) and (measured := comparison.with_few_rows(data, runs=runs)):
         findings = [measured if finding.code == measured.code else finding for finding in findings]
     places.check(on)
-    price, there = _examined(resolved.spec, data, on=on) if on != places.LOCAL else (None, [])
+    price, there = _examined(resolved.spec, data, on=on, runs=runs) if on != places.LOCAL else (None, [])
     findings += there
     sizes = {name: len(split) for name, split in data.splits.items()}
     failed = any(finding.severity == "error" for finding in findings)
@@ -74,15 +74,14 @@ def check(
         raise typer.Exit(1)
 
 
-def _examined(spec: "Spec", data: "Dataset", *, on: str) -> "tuple[Price, list[Finding]]":
+def _examined(spec: "Spec", data: "Dataset", *, on: str, runs: str) -> "tuple[Price, list[Finding]]":
     """What a training in a place would cost, and all that is wrong with the place."""
-    from tagline import prices
     from tagline.cli import launching
 
     with places.entered(on):
         rows = len(data.splits["train"])
-        job = launching.planned(spec, name="NAME", on=on, rows=rows, is_for_real=True)
-        return prices.price_of(job.spec, training_rows=rows), launching.examined(job)
+        job = launching.planned(spec, name="NAME", on=on, rows=rows, runs=runs, is_for_real=True)
+        return launching.price_of(job), launching.examined(job)
 
 
 def _suspects(spec: "Spec", data: "Dataset") -> list[dict[str, Any]]:

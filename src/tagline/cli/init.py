@@ -19,13 +19,14 @@ def init(
     debug: Debug = False,
 ) -> None:
     """Write a complete, commented spec for this file, saying what was guessed."""
-    from tagline import console, gcp, storage
+    from tagline import console, storage
     from tagline.columns import resolve
     from tagline.errors import SpecError
+    from tagline.gcp import cloud_storage
     from tagline.spec import to_toml
 
     target = storage.staged(output)
-    is_there = gcp.object_at(output) is not None if storage.is_remote(output) else target.exists()
+    is_there = cloud_storage.object_at(output) is not None if storage.is_remote(output) else target.exists()
     if is_there and not force:
         raise SpecError(f"{output} is already there", hint="--force replaces it, --output FILE writes another")
     resolved = resolve(data, overrides or ())

@@ -1,6 +1,6 @@
 """`tagline jobs`: what runs in a place."""
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -46,6 +46,7 @@ def list_(
 def show(name: JobName = "last", runs: Runs = "runs", json: Json = False, debug: Debug = False) -> None:
     """One job: its state and, if it failed, why; a run that has ended is brought here."""
     from tagline import console, jobs, storage
+    from tagline.errors import TaglineError
 
     with _known(name, runs) as (record, run):
         launcher = record.launcher()
@@ -54,7 +55,8 @@ def show(name: JobName = "last", runs: Runs = "runs", json: Json = False, debug:
         home = None
         if record.run and state.has_ended:
             why = failure.sentence if failure else ""
-            home = jobs.brought_home(record, state, storage.local(runs), reason=why)
+            with suppress(*((TaglineError,) if failure else ())):  # the bucket itself may be what is gone
+                home = jobs.brought_home(record, state, storage.local(runs), reason=why)
         facts: dict[str, Any] = {
             "job": record.handle, "place": record.place, "run": record.run, "state": state.name, "detail": state.detail,
             "message": state.message, "started": state.started, "ended": state.ended,
@@ -85,10 +87,10 @@ def logs(
     from tagline import console
     from tagline.cli import launching
 
-    with _known(name, runs) as (record, _):
+    with _known(name, runs) as (record, run):
         launcher = record.launcher()
         if follow and not json:
-            launching.stay(record, launcher, runs)
+            launching.stay(record, launcher, run, runs)
             return
         for line in launcher.logs(record.handle):
             if line is None:

@@ -31,11 +31,11 @@ SHOWN = ("job", "gcloud", "price", "parent", "uploads")
 """Of a plan; the rest follows from it."""
 
 
-def show_plan(found: "Resolved | Run", *, on: str, as_json: bool) -> None:
+def show_plan(found: "Resolved | Run", *, on: str, runs: str, as_json: bool) -> None:
     """What would be done, and its price; nobody is asked, and nothing has to be there."""
     from tagline import console, jobs
 
-    job = _job_of(found, on=on)
+    job = _job_of(found, on=on, runs=runs)
     plan = jobs.launcher_of(on).plan(job)
     if as_json:
         console.out_json({key: plan[key] for key in SHOWN if key in plan})
@@ -46,7 +46,7 @@ def show_plan(found: "Resolved | Run", *, on: str, as_json: bool) -> None:
     console.out()
     for each in plan["uploads"]:
         console.out(f"upload   {each['from']} to {each['to']}")
-    console.out(f"price    {_price(job).sentence()}")
+    console.out(f"price    {price_of(job).sentence()}")
 
 
 def resolved(source: str, overrides: "Sequence[str]") -> "Resolved":
@@ -69,9 +69,9 @@ def launch(
     from tagline import console, gcp, jobs
     from tagline.errors import PlaceError
 
-    job = _with_room(_job_of(found, on=on, is_for_real=True))
+    job = _with_room(_job_of(found, on=on, runs=runs, is_for_real=True))
     launcher = jobs.launcher_of(on, console.say)
-    console.say(_price(job).sentence(), lead="price", colour=console.BOLD)
+    console.say(price_of(job).sentence(), lead="price", colour=console.BOLD)
     if on == places.VERTEX and not yes:
         _ask()
     while True:
@@ -86,7 +86,7 @@ def launch(
         if detach:
             _leave(record, run, as_json=as_json)
             return
-        failure = _followed(record, launcher, run, stays=stays)
+        failure = _followed(record, launcher, run, runs=runs, stays=stays)
         if failure is None:
             break
         other = jobs.elsewhere(job) if failure.cause in jobs.NO_ROOM else None
@@ -137,12 +137,9 @@ def leave_here(found: "Resolved", *, runs: str, as_json: bool) -> None:
     _leave(record, run, as_json=as_json)
 
 
-def stay(record: "Record", launcher: "Launcher", runs: str) -> None:
-    """Come back to a job, and stay with it to the end."""
-    from tagline import mirrors
-
-    run = mirrors.find_run(record.run or record.handle, runs)
-    if failure := _followed(record, launcher, run, stays=True):
+def stay(record: "Record", launcher: "Launcher", run: "Run | None", runs: str) -> None:
+    """Come back to a job, and stay with it to the end; its run may not be known here."""
+    if failure := _followed(record, launcher, run, runs=runs, stays=True):
         _fail(failure, record, runs)
     if record.run:
         _come_home(record, runs, as_json=False)
@@ -151,15 +148,16 @@ def stay(record: "Record", launcher: "Launcher", runs: str) -> None:
 def examined(job: "Job") -> "list[Finding]":
     """All that is wrong with the place a job would go to, which is entered."""
     from tagline import gcp, place_checks
+    from tagline.gcp import cloud_storage
 
     place = job.spec.vertex
     if gcp.rehearsal():
-        gcp.make_bucket(place.bucket, project=job.project, region=place.region)
-    found = place_checks.by_the_tables(job.spec, _price(job), today=datetime.now(UTC).date())
+        cloud_storage.make_bucket(place.bucket, project=job.project, region=place.region)
+    found = place_checks.by_the_tables(job.spec, price_of(job), today=datetime.now(UTC).date())
     return [*found, *place_checks.by_asking(job.spec, project=job.project)]
 
 
-def _job_of(found: "Resolved | Run", *, on: str, is_for_real: bool = False) -> "Job":
+def _job_of(found: "Resolved | Run", *, on: str, runs: str, is_for_real: bool = False) -> "Job":
     """The job of a new run, its data looked at; or of one that is in a bucket already."""
     from tagline import gcp, jobs
     from tagline.errors import RunError
@@ -176,7 +174,7 @@ def _job_of(found: "Resolved | Run", *, on: str, is_for_real: bool = False) -> "
         return replace(job, is_resumed=True, runs=address.rpartition("/")[0], submission=submission)
     _said(found)
     rows = _training_rows(found.spec) if is_for_real or not _is_elsewhere(found.spec) else None
-    job = planned(found.spec, name=next_name([]), on=on, rows=rows, is_for_real=is_for_real)
+    job = planned(found.spec, name=next_name([]), on=on, rows=rows, runs=runs, is_for_real=is_for_real)
     return replace(job, submission=submission)
 
 
@@ -191,9 +189,11 @@ def _typed() -> str:
     return shlex.join(["tagline", *sys.argv[1:]])
 
 
-def planned(spec: "Spec", *, name: str, on: str, rows: int | None = None, is_for_real: bool = False) -> "Job":
-    """The job that a spec makes, with everything of this machine that it needs."""
-    from tagline import gcp, staging
+def planned(
+    spec: "Spec", *, name: str, on: str, rows: int | None = None, runs: str = "", is_for_real: bool = False
+) -> "Job":  # fmt: skip
+    """The job that a spec makes, with everything of this machine that it needs; how long it takes is told by `runs`."""
+    from tagline import gcp, rates, staging
     from tagline.errors import SpecError
     from tagline.launchers import Job
 
@@ -207,7 +207,7 @@ def planned(spec: "Spec", *, name: str, on: str, rows: int | None = None, is_for
     there, uploads = staging.staged(spec.model_copy(update={"vertex": place}), place.bucket)
     return Job(
         name, there, f"{staging.folder(place.bucket)}/runs", project=project, uploads=uploads, training_rows=rows,
-        command=_typed(),
+        rate=rates.measured(spec, runs) if rows else None, command=_typed(),
     )  # fmt: skip
 
 
@@ -249,10 +249,11 @@ def _ask() -> None:
     typer.confirm("Submit the job?", abort=True, err=True)
 
 
-def _price(job: "Job") -> "Price":
+def price_of(job: "Job") -> "Price":
+    """What a job would cost."""
     from tagline import prices
 
-    return prices.price_of(job.spec, training_rows=job.training_rows)
+    return prices.price_of(job.spec, training_rows=job.training_rows, rate=job.rate)
 
 
 def _submitted(job: "Job", launcher: "Launcher", *, on: str, runs: str) -> "tuple[Record, Run]":
@@ -280,11 +281,14 @@ def _leave(record: "Record", run: "Run", *, as_json: bool) -> None:
     console.out(f"stop     tagline jobs cancel {run.name}")
 
 
-def _followed(record: "Record", launcher: "Launcher", run: "Run", *, stays: bool) -> "Failure | None":
+def _followed(
+    record: "Record", launcher: "Launcher", run: "Run | None", *, runs: str, stays: bool
+) -> "Failure | None":  # fmt: skip
     """Stay with a job to its end; returns why it failed. Ctrl-C leaves it to itself."""
-    from tagline import console, jobs
+    from tagline import console, jobs, storage
     from tagline.errors import Interrupted, PlaceError, RunError
 
+    name = run.name if run else record.handle
     watch = jobs.Watch(launcher, record.handle)
     try:
         with console.JobLog() as log:
@@ -293,18 +297,18 @@ def _followed(record: "Record", launcher: "Launcher", run: "Run", *, stays: bool
     except KeyboardInterrupt as asked:
         if not stays:
             raise Interrupted("the rehearsal of this command ends with it", signal_number=2) from asked
-        hint = f"come back: tagline jobs logs {run.name} --follow; stop it: tagline jobs cancel {run.name}"
+        hint = f"come back: tagline jobs logs {name} --follow; stop it: tagline jobs cancel {name}"
         raise Interrupted("the job goes on without you", signal_number=2, hint=hint) from asked
     except PlaceError as error:
-        hint = f"the job goes on without you; come back: tagline jobs logs {run.name} --follow"
-        raise PlaceError(error.message, hint=hint) from error
+        hint = f"the job goes on without you; come back: tagline jobs logs {name} --follow"
+        raise PlaceError(error.message, hint=f"{error.hint}; {hint}" if error.hint else hint) from error
     if watch.state.name == "failed":
         return jobs.explained(launcher, record.handle, run)
     if watch.state.name == "cancelled":
         if record.run:
-            jobs.brought_home(record, watch.state, run.directory.parent)
-        hint = f"tagline train --resume {run.name} --on {record.place}"
-        raise RunError(f"the job of run {run.name} was cancelled", hint=hint)
+            jobs.brought_home(record, watch.state, storage.local(runs))
+        hint = f"tagline train --resume {name} --on {record.place}"
+        raise RunError(f"the job of {name} was cancelled", hint=hint)
     return None
 
 

@@ -18,14 +18,15 @@ def lm(
     debug: Debug = False,
 ) -> None:
     """Learn a language model of texts without labels, for family ulmfit: model.pretrained=DIR."""
-    from tagline import console, gcp, language_models, storage
+    from tagline import console, language_models, storage
     from tagline.errors import SpecError
+    from tagline.gcp import cloud_storage
 
     files = [text for text in texts if not _is_setting(text)]
     if not files:
         raise SpecError("there is no file to learn from", hint="tagline lm TEXTS --output DIR")
     place = storage.staged(output)
-    if storage.is_remote(output) and gcp.objects(f"{output}/"):
+    if storage.is_remote(output) and cloud_storage.objects(f"{output}/"):
         raise SpecError(f"{output} is already there", hint="name another --output, or remove it")
     with console.Progress() as progress:
         for event in language_models.learn(

@@ -98,7 +98,7 @@ def _elsewhere(
         return
     if plan:
         found = find_run(resume, runs) if resume is not None else launching.resolved(str(source), overrides)
-        launching.show_plan(found, on=on, as_json=as_json)
+        launching.show_plan(found, on=on, runs=runs, as_json=as_json)
         return
     with places.entered(on, stays=detach) as stays:
         found = find_run(resume, runs) if resume is not None else resolve(str(source), overrides)
@@ -136,7 +136,7 @@ def _work(found: "Run | Resolved", *, runs: str, with_curve: bool, as_json: bool
                 progress.show(event)
     if here.is_main:
         run = find_run(address, runs)
-        show(run, as_json=as_json)
+        show(run, as_json=as_json, is_brief=console.is_in_a_job())
         gates.insist((run.report() or {})["gates"], hint=f"everything is saved: {run.address}")
 
 
@@ -149,13 +149,18 @@ def _refuse_curve(is_asked: bool) -> None:
         raise SpecError("--learning-curve takes one process", hint=hint)
 
 
-def show(run: Any, *, as_json: bool) -> None:
-    """A finished run: its figures, where it is, and what to do with it."""
+def show(run: Any, *, as_json: bool, is_brief: bool = False) -> None:
+    """A finished run: its figures, where it is, and what to do with it; in a job's log only the first of that, because
+    the rest is shown where the run comes home."""
     from tagline import console
 
     report = run.report()
     if as_json:
         console.out_json({"run": run.address, "bundle": f"{run.address}/bundle", "report": report})
+        return
+    if is_brief:
+        console.show_figures(report)
+        console.out(f"report   {run.address}/report.html")
         return
     console.out()
     console.show_report(report)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from tagline.failures import Line
+from tagline.prices import Rate
 from tagline.spec import Spec
 from tagline.staging import Upload
 
@@ -27,6 +28,8 @@ class Job:
     """What the user typed."""
     uploads: tuple[Upload, ...] = ()
     training_rows: int | None = None
+    rate: Rate | None = None
+    """How fast an earlier run has learned the same."""
     submission: str = ""
     """Unlike that of any other command: by it a job is found whose creation was not answered."""
     is_resumed: bool = False

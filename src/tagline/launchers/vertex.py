@@ -10,6 +10,7 @@ from tagline import spec as specs
 from tagline.custom_jobs import Code
 from tagline.errors import PlaceError, RunError
 from tagline.failures import Line, line_of
+from tagline.gcp import cloud_storage
 from tagline.launchers import Job, State, StateName
 from tagline.packages import Package
 from tagline.spec import Spec
@@ -38,7 +39,7 @@ class Vertex:
         project = job.project or place.project
         code = _code(job.spec, project)
         request = custom_jobs.request(job.spec, run=job.run, name=job.name, submission=job.submission, code=code)
-        price = prices.price_of(job.spec, training_rows=job.training_rows)
+        price = prices.price_of(job.spec, training_rows=job.training_rows, rate=job.rate)
         return {
             "job": request,
             "gcloud": custom_jobs.gcloud(request, project=project, region=place.region),
@@ -62,7 +63,12 @@ class Vertex:
         self._deliver_code(plan, spec)
         if not run["is_there"]:
             runs = run["address"].rpartition("/")[0]
-            mirrors.create(runs, run["name"], spec, locks.planned(spec, command=run["command"]))
+            try:
+                mirrors.create(runs, run["name"], spec, locks.planned(spec, command=run["command"]))
+            except RunError as error:
+                if found := self._found(plan):  # this very plan was submitted before
+                    return found
+                raise RunError(error.message, hint="nothing was submitted; try again, under another name") from error
         try:
             return self._create(plan)
         except PlaceError as error:
@@ -117,7 +123,7 @@ class Vertex:
         """See to it that the image, or the package, is where the job will look for it."""
         _, project, _, region = plan["parent"].split("/")
         made = _made(spec, project)
-        if isinstance(made, Package) and gcp.object_at(plan["code"]["package"]) is None:
+        if isinstance(made, Package) and cloud_storage.object_at(plan["code"]["package"]) is None:
             storage.write_bytes(made.content, plan["code"]["package"])
         elif isinstance(made, images.Context):
             images.deliver(
@@ -126,14 +132,14 @@ class Vertex:
             )  # fmt: skip
 
     def _create(self, plan: Mapping[str, Any]) -> str:
-        """Create the job, exactly once: where nobody knows whether a request got through, look before another one."""
+        """Create the job, exactly once: nobody knows whether an earlier request got through, so look before each."""
         region = plan["parent"].rpartition("/")[2]
         problem: PlaceError | None = None
         for attempt in range(ATTEMPTS):
             if attempt:
                 time.sleep(2.0**attempt if not gcp.rehearsal() else 0.1)
             try:
-                if attempt and (found := self._found(plan, region)):
+                if found := self._found(plan):
                     return found
                 with gcp.errors("Vertex AI"):
                     job = gcp.message("CustomJob", plan["job"])
@@ -149,8 +155,9 @@ class Vertex:
         hint = f"is there a job all the same? tagline jobs list; then: tagline train --resume {plan['run']['address']}"
         raise PlaceError(problem.message, hint=hint) from problem.__cause__
 
-    def _found(self, plan: Mapping[str, Any], region: str) -> str:
-        """The job that an earlier request has made of this plan."""
+    def _found(self, plan: Mapping[str, Any]) -> str:
+        """The job that an earlier request has made of this plan; "" if there is none."""
+        region = plan["parent"].rpartition("/")[2]
         label = custom_jobs.SUBMISSION_LABEL
         asked = {"parent": plan["parent"], "filter": f'labels.{label}="{plan["job"]["labels"][label]}"'}
         with gcp.errors(plan["parent"]):

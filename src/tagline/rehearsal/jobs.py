@@ -237,8 +237,8 @@ class CustomJobs:
     """The RPCs of google.cloud.aiplatform.v1.JobService about custom jobs."""
 
     LIMITS = {  # noqa: RUF012
-        "CreateCustomJob": "Networks, service accounts, interactive shells, TensorBoard and machine sizes have no "
-        "effect; accelerators are checked and not there; persistent resources are refused.",
+        "CreateCustomJob": "Networks, interactive shells, TensorBoard and machine sizes have no effect; accelerators "
+        "and service accounts are checked and have none either; persistent resources are refused.",
     }
 
     def __init__(self, stage: "Stage") -> None:
@@ -252,6 +252,7 @@ class CustomJobs:
         refusals.check_named(job, "custom_job")
         refusals.check_job(job.job_spec, "custom_job.job_spec")
         check_runnable(job.job_spec, "custom_job.job_spec")
+        refusals.check_account(job.job_spec.service_account, self._stage.project.now())
         for field in ("state", "create_time", "start_time", "end_time", "update_time", "error", "name"):
             job.ClearField(field)
         return self._stage.jobs.submit(request.parent, job, checks_quota=True)

@@ -44,6 +44,8 @@ class Project:
     secrets: Mapping[str, Secret] = field(default_factory=dict)
     repositories: frozenset[str] = frozenset()
     images: tuple[str, ...] = ()
+    missing_accounts: frozenset[str] = frozenset()
+    """Service accounts, by their addresses; every other is there."""
 
     def is_enabled(self, service: str) -> bool:
         """Whether an API, `aiplatform.googleapis.com`, may be called."""

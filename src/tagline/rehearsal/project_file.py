@@ -22,6 +22,7 @@ SECRET = re.compile(r"[A-Za-z0-9_-]{1,255}")
 REPOSITORY = re.compile(r"([a-z]+[a-z0-9-]*)/([a-z](?:[a-z0-9-]{0,61}[a-z0-9])?)")
 IMAGE = re.compile(r"([a-z0-9-]+)-docker\.pkg\.dev/([a-z0-9.:-]+)/([a-z0-9-]+)/([a-z0-9._/-]+):([\w.-]{1,128})")
 """Region, project, repository, package and tag of an image in Artifact Registry."""
+ACCOUNT = re.compile(r"[a-z0-9.-]+@([a-z0-9.-]+\.)?gserviceaccount\.com")
 
 
 class ProjectFile:
@@ -99,7 +100,7 @@ class _Reading:
         readers: dict[str, Callable[[Any, str], Any]] = {
             "disabled_services": self._services, "denied_permissions": self._permissions, "quotas": self._quotas,
             "no_capacity": self._no_capacity, "secrets": self._secrets, "repositories": self._repositories,
-            "images": self._images,
+            "images": self._images, "missing_accounts": self._accounts,
         }  # fmt: skip
         found = {}
         for key, value in content.items():
@@ -195,6 +196,13 @@ class _Reading:
             if not IMAGE.fullmatch(name):
                 self._wrong(at, f'"{name}" is no image: REGION-docker.pkg.dev/PROJECT/REPOSITORY/IMAGE:TAG is expected')
         return tuple(found)
+
+    def _accounts(self, value: Any, at: str) -> frozenset[str]:
+        found = self._texts(value, at)
+        for name in found:
+            if not ACCOUNT.fullmatch(name):
+                self._wrong(at, f'"{name}" is no service account: NAME@PROJECT.iam.gserviceaccount.com is expected')
+        return frozenset(found)
 
     def _entries(self, value: Any, at: str) -> list[tuple[str, Any]]:
         if isinstance(value, dict):

@@ -6,6 +6,7 @@ from typing import Any
 from tagline.machines import REGIONS, misfit
 from tagline.rehearsal.messages import v1
 from tagline.rehearsal.problems import Problem, invalid
+from tagline.rehearsal.project import Project
 
 PARENT = re.compile(r"projects/([^/]+)/locations/([^/]+)")
 IMAGE = re.compile(
@@ -48,6 +49,13 @@ def check_named(resource: Any, at: str) -> None:
                     f"{at}.labels",
                     f'Label "{key}": "{value}" is invalid: lowercase letters, digits, _ and -, at most 63 of them.',
                 )
+
+
+def check_account(email: str, project: Project) -> None:
+    """A service account that is there, and that whoever submits may act as; which of the two is wrong is not said."""
+    if email and not (project.permits("iam.serviceAccounts.actAs") and email not in project.missing_accounts):
+        text = f"You do not have permission to act as service_account: {email}. (or it may not exist)."
+        raise Problem("INVALID_ARGUMENT", text)
 
 
 def check_output(uri: str, at: str) -> None:

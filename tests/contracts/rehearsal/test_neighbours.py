@@ -19,7 +19,7 @@ from google.api_core.exceptions import AlreadyExists, Conflict, Forbidden, Googl
 from google.auth.credentials import AnonymousCredentials
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from rehearsing import PARENT, Rehearsal, rehearsing, until
+from rehearsing import PARENT, Rehearsal, custom_job, python, rehearsing, until
 from tagline.rehearsal import containers
 from tagline.rehearsal.neighbours.door import NEIGHBOURS, methods
 
@@ -29,10 +29,11 @@ SLEEP_S = 600 + os.getpid() / 1e7
 """Longer than anybody waits, and no other test's."""
 PROJECT = {
     "disabled_services": ["compute.googleapis.com"],
-    "denied_permissions": ["iam.*", "cloudbuild.builds.list"],
+    "denied_permissions": ["iam.serviceAccounts.actAs", "cloudbuild.builds.list"],
     "quotas": {"custom_model_training_nvidia_t4_gpus": {"us-central1": 0, "us-east1": 4}},
     "secrets": {"wandb": "s3cret", "of-a-file": {"file": "secret.bin"}},
     "images": ["us-central1-docker.pkg.dev/demo/given/deep/tagline-train:abc"],
+    "missing_accounts": ["gone@demo.iam.gserviceaccount.com"],
 }
 
 
@@ -112,6 +113,27 @@ def test_a_project_and_what_one_may_do_in_it(rehearsal: Rehearsal, client: Calla
     manager = client("google.cloud.resourcemanager_v3", "ProjectsClient", "cloudresourcemanager")
     assert manager.get_project(name="projects/demo").name == f"projects/{project['projectNumber']}"
     assert list(manager.test_iam_permissions(resource="projects/demo", **asked).permissions) == asked["permissions"][:1]
+
+
+def test_service_accounts(rehearsal: Rehearsal) -> None:
+    """Google has a client for them in a package of its own, which few have: its reference is followed by plain HTTP."""
+    there, gone = "trainer@demo.iam.gserviceaccount.com", "gone@demo.iam.gserviceaccount.com"
+    accounts = "/-/iam/v1/projects/demo/serviceAccounts"
+    status, found = rehearsal.http("GET", f"{accounts}/{there}")
+    assert (status, found["email"], found["projectId"]) == (200, there, "demo")
+    assert rehearsal.http("GET", f"{accounts}/{gone}")[0] == 404
+    assert rehearsal.http("GET", f"/-/iam/v1/projects/-/serviceAccounts/{gone}")[0] == 403
+    asked = {"permissions": ["iam.serviceAccounts.actAs", "iam.serviceAccounts.get"]}
+    held = {"permissions": ["iam.serviceAccounts.get"]}
+    assert rehearsal.http("POST", f"{accounts}/{there}:testIamPermissions", asked) == (200, held)
+    assert rehearsal.http("POST", f"{accounts}/{gone}:testIamPermissions", asked) == (200, {})
+    assert rehearsal.http("POST", f"{accounts}/{there}:testIamPermissions", {"permissions": ["iam.*"]})[0] == 400
+    for account in (there, gone):
+        job = custom_job(python("pass"))
+        job["jobSpec"]["serviceAccount"] = account
+        status, answer = rehearsal.http("POST", f"/v1/{PARENT}/customJobs", job)
+        assert status == 400
+        assert f"You do not have permission to act as service_account: {account}." in answer["error"]["message"]
 
 
 def test_secrets(rehearsal: Rehearsal, client: Callable[..., Any]) -> None:

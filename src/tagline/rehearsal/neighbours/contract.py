@@ -1,7 +1,7 @@
 """What a neighbour is: a class whose METHODS say what is asked of it, and who answers."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,6 +9,7 @@ from tagline.rehearsal.problems import invalid
 
 VARIABLE = re.compile(r"\{(\w+)(=\*\*)?\}")
 MOST_PER_PAGE = 1000
+MOST_PERMISSIONS = 100
 
 
 @dataclass(frozen=True)
@@ -68,3 +69,15 @@ class Asked:
         end = begin + min(int(size) or MOST_PER_PAGE, MOST_PER_PAGE)
         found: dict[str, Any] = {key: list(rows[begin:end])} if rows[begin:end] else {}
         return found | ({"nextPageToken": str(end)} if end < len(rows) else {})
+
+    def held(self, permits: Callable[[str], bool]) -> dict[str, Any]:
+        """What every `testIamPermissions` answers: those of the permissions asked about that whoever asks has."""
+        given = self.body.get("permissions")
+        if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
+            raise invalid("permissions", "A list of permissions is expected.")
+        if len(given) > MOST_PERMISSIONS:
+            raise invalid("permissions", f"At most {MOST_PERMISSIONS} permissions can be tested, not {len(given)}.")
+        if wild := [one for one in given if "*" in one or one.count(".") < 2]:
+            raise invalid("permissions", f"Permission {wild[0]} is not valid for this resource.")
+        found = [permission for permission in given if permits(permission)]
+        return {"permissions": found} if found else {}

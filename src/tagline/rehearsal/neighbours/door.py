@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 NEIGHBOURS = {
     "artifactregistry": "artifact_registry:ArtifactRegistry", "cloudbuild": "cloud_build:CloudBuild",
-    "cloudresourcemanager": "resource_manager:ResourceManager", "secretmanager": "secret_manager:SecretManager",
-    "serviceusage": "service_usage:ServiceUsage",
+    "cloudresourcemanager": "resource_manager:ResourceManager", "iam": "service_accounts:ServiceAccounts",
+    "secretmanager": "secret_manager:SecretManager", "serviceusage": "service_usage:ServiceUsage",
 }  # fmt: skip
 """Each service by the first part of its address, and the class that plays it."""
 VERBS = ("GET", "POST", "PUT", "PATCH", "DELETE")

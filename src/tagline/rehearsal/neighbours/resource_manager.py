@@ -4,12 +4,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tagline.rehearsal.neighbours.contract import Asked, Method
-from tagline.rehearsal.problems import invalid
 
 if TYPE_CHECKING:
     from tagline.rehearsal.stage import Stage
 
-MOST_PERMISSIONS = 100
 CREATED = "2026-01-01T00:00:00Z"
 
 
@@ -46,13 +44,4 @@ class ResourceManager:
 
     def test(self, asked: Asked) -> Any:
         """Those of the permissions asked about that whoever asks has."""
-        given = asked.body.get("permissions")
-        if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
-            raise invalid("permissions", "A list of permissions is expected.")
-        if len(given) > MOST_PERMISSIONS:
-            raise invalid("permissions", f"At most {MOST_PERMISSIONS} permissions can be tested, not {len(given)}.")
-        if wild := [one for one in given if "*" in one or one.count(".") < 2]:
-            raise invalid("permissions", f"Permission {wild[0]} is not valid for this resource.")
-        project = self._stage.project.now()
-        held = [permission for permission in given if project.permits(permission)]
-        return {"permissions": held} if held else {}
+        return asked.held(self._stage.project.now().permits)
