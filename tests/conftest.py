@@ -123,6 +123,7 @@ KINDS = {
         },
     ),
     "distilbert": Kind("wordpiece", BRACKETS, config={"dim": 32, "n_layers": 2, "n_heads": 2, "hidden_dim": 64}),
+    "albert": Kind("wordpiece", BRACKETS, config={"embedding_size": 16, "num_hidden_layers": 6}),
     "mpnet": Kind("wordpiece", ANGLES, ANGLE_ROLES, {"max_position_embeddings": AFTER_PADDING, "pad_token_id": 1}),
 }  # fmt: skip
 
