@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import warnings
@@ -20,6 +21,8 @@ ROOT = Path(__file__).parents[1]
 SUPPORT = ROOT / "examples" / "support"
 FIXTURES = Path(os.environ.get("TAGLINE_FIXTURES", ROOT.parent / "shared" / "fixtures"))
 os.environ["NO_GCE_CHECK"] = "true"  # else Google's packages look for a metadata server for seconds
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # of a shell's background: processes under test would not hear it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 CORPORA = Path(os.environ.get("TAGLINE_DATA", ROOT.parent / "shared" / "data"))
 
 
@@ -123,6 +126,7 @@ KINDS = {
         },
     ),
     "distilbert": Kind("wordpiece", BRACKETS, config={"dim": 32, "n_layers": 2, "n_heads": 2, "hidden_dim": 64}),
+    "albert": Kind("wordpiece", BRACKETS, config={"embedding_size": 16, "num_hidden_layers": 6}),
     "mpnet": Kind("wordpiece", ANGLES, ANGLE_ROLES, {"max_position_embeddings": AFTER_PADDING, "pad_token_id": 1}),
 }  # fmt: skip
 

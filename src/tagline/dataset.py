@@ -411,6 +411,8 @@ class _Named:
     def finished(self) -> tuple[Task, tuple[str, ...], NDArray[Any]]:
         """The names in their natural order, and the targets in its terms."""
         names = tuple(sorted(self._codes, key=_natural))
+        if not names and not self._none_label:
+            raise DataError("no row has a label; there is nothing to learn", hint="is data.labels the right column?")
         position = np.empty(len(names), dtype=np.int32)
         position[[self._codes[name] for name in names]] = np.arange(len(names), dtype=np.int32)
         flat, counts = position[np.concatenate(self._flat)], np.concatenate(self._counts)

@@ -8,11 +8,13 @@ from typing import Any
 from tagline import registry, storage
 from tagline import spec as specs
 from tagline.errors import RunError, SpecError
-from tagline.spec import Training
+from tagline.spec import Training, changed_settings
 from tagline.unlabelled import texts_in
 
 USED = ("model", "training")
 """Sections of the spec; there is no data with labels, and nothing is decided."""
+READ = frozenset({"batch_size", "learning_rate", "weight_decay", "seed", "log_every"})
+"""Of `[training]`; the epochs are those of model.lm_epochs."""
 KEPT_EVERY_S = 300.0
 
 
@@ -29,6 +31,8 @@ def learn(
     if options.direction == "both" or options.pretrained or options.pretrained_backward or options.unlabelled:
         hint = 'model.direction="backward" for one that reads backward; each is made by itself'
         raise SpecError("a language model is made anew, of the texts that are named, for one direction", hint=hint)
+    if options.lm_epochs == 0:
+        raise SpecError("model.lm_epochs: with 0 epochs there is nothing to keep", hint="leave it out")
     if output.exists():
         raise SpecError(f"{output} is already there", hint="name another --output, or remove it")
     partial = output.with_name(f"{output.name}.partial")
@@ -39,8 +43,12 @@ def learn(
             hint = f"use them again, or remove {partial}"
             raise RunError(f"{partial} was begun with other settings", hint=hint)
         yield {"event": "phase", "message": f"going on from {partial}"}
+    for key in changed_settings(training):
+        if key not in READ:
+            yield {"event": "warning", "message": f"training.{key} has no effect on a language model"}
     kept = time.monotonic()
     for step in model.fit_language_model(lambda: texts_in(files, column=column), seed=training.seed):
+        step.insist_on_loss()
         facts = {"step": step.number, "total": step.total, "loss": step.loss, "stage": step.stage}
         is_due = step.number % training.log_every == 0 or step.number == step.total
         yield {"event": "step", **facts, "settings": dict(step.settings)} if is_due else {"event": "tick", **facts}

@@ -140,7 +140,10 @@ class Run:
 
     def lock(self) -> dict[str, Any]:
         """What the run depends on: data, versions, device, seed."""
-        return self._read("lock.json")
+        found = self._read("lock.json")
+        if "spec_fingerprint" not in found:
+            raise self._damaged("lock.json", KeyError("spec_fingerprint"))
+        return found
 
     def report(self) -> dict[str, Any] | None:
         """The report, once there is one."""
@@ -250,7 +253,10 @@ class Run:
 
     def events(self) -> list[dict[str, Any]]:
         """What has happened so far; a last line that was cut off is not there yet."""
-        return [json.loads(line) for line in self._event_lines()]
+        try:
+            return [json.loads(line) for line in self._event_lines()]
+        except ValueError as error:
+            raise self._damaged("events.jsonl", error) from error
 
     def rewind_events(self, count: int) -> None:
         """Forget what happened after a checkpoint: it will happen again."""
@@ -317,6 +323,8 @@ class Run:
             value: dict[str, Any] = json.loads(path.read_text("utf-8"))
         except (OSError, ValueError) as error:
             raise self._damaged(name, error) from error
+        if not isinstance(value, dict):
+            raise self._damaged(name, TypeError(f"it is a {type(value).__name__}"))
         return value
 
 

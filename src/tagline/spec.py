@@ -134,6 +134,11 @@ class Training(Section):
     export: bool = Field(True, description="make ONNX forms of a torch model too, so that it predicts without torch")
 
 
+def changed_settings(training: Training) -> list[str]:
+    """The keys of `[training]` that are not at their defaults."""
+    return [key for key, field in Training.model_fields.items() if getattr(training, key) != field.default]
+
+
 class Goal(Section):
     """What a threshold is set for, instead of F1: as many answers as this precision or this recall allows."""
 

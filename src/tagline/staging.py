@@ -9,10 +9,9 @@ from tagline import gcp, registry, storage, wheels
 from tagline.dataset import SPLITS
 from tagline.errors import DataError, SpecError
 from tagline.gcp import cloud_storage
+from tagline.models import vectors
 from tagline.spec import Spec
 
-FILES = ("unlabelled", "vectors")
-"""Keys of a family's options that name files."""
 DIRECTORIES = ("pretrained", "pretrained_backward")
 """Keys that name a directory, or something else that the job finds by itself."""
 HUB = "hub:"
@@ -37,10 +36,10 @@ def staged(spec: Spec, bucket: str) -> tuple[Spec, tuple[Upload, ...]]:
     found = {split: moving.files(spec.data.addresses(split)) for split in SPLITS if spec.data.addresses(split)}
     data = {str(split): each[0] if len(each) == 1 else each for split, each in found.items()}
     model: dict[str, str | tuple[str, ...]] = {}
-    for key in FILES:
-        given = getattr(spec.model, key, "")
-        if given:
-            model[key] = moving.files((given,))[0] if isinstance(given, str) else moving.files(given)
+    if more := getattr(spec.model, "unlabelled", ()):
+        model["unlabelled"] = moving.files(more)
+    if given := str(getattr(spec.model, "vectors", "")):
+        model["vectors"] = moving.file(given, beside=[vectors.words_of(given)] if vectors.is_array(given) else ())
     for key in DIRECTORIES:
         given = str(getattr(spec.model, key, ""))
         if is_of_the_hub(spec, given):
@@ -61,13 +60,17 @@ class _Moving:
         self.uploads: dict[str, Upload] = {}
         self._folder = folder
 
-    def file(self, source: str, kind: str = "data") -> str:
-        """Of a file or directory."""
+    def file(self, source: str, kind: str = "data", *, beside: Sequence[str] = ()) -> str:
+        """Of a file or directory; other files that it needs stand beside it there too."""
         if "://" in source:
             return source
         if source not in self.uploads:
-            path = Path(source).expanduser()
-            self.uploads[source] = Upload(str(path), f"{self._folder}/{kind}/{_digest(path)[:16]}/{path.name or kind}")
+            paths = {each: Path(each).expanduser() for each in (source, *beside)}
+            digests = {path.name: _digest(path) for path in paths.values()}
+            digest = wheels.digest(digests) if beside else next(iter(digests.values()))
+            for each, path in paths.items():
+                address = f"{self._folder}/{kind}/{digest[:16]}/{path.name or kind}"
+                self.uploads[each] = Upload(str(path), address)
         return self.uploads[source].address
 
     def files(self, sources: Sequence[str]) -> tuple[str, ...]:

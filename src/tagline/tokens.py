@@ -44,7 +44,7 @@ class Reading:
 class Reader:
     """Turns texts into sequences that a model can take."""
 
-    def __init__(self, tokenizer: "Tokenizer", *, max_tokens: int, long_texts: LongTexts) -> None:
+    def __init__(self, tokenizer: "Tokenizer", *, max_tokens: int, long_texts: LongTexts, pad: int = 0) -> None:
         self._tokenizer = type(tokenizer).from_str(tokenizer.to_str())  # its settings are changed here, not there
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
@@ -55,6 +55,7 @@ class Reader:
         self._before = ids[:first]
         self._after = [token for token, mark in zip(ids[first:], marks[first:], strict=True) if mark]
         self._max_tokens = max_tokens
+        self._pad = pad
         self._room = max_tokens - len(self._before) - len(self._after)
 
     def read(self, texts: "Iterable[Text]") -> Iterator[list[Encoded]]:
@@ -63,7 +64,9 @@ class Reader:
         while some := list(islice(remaining, TEXTS_AT_ONCE)):
             is_whole = self._long_texts == "start"
             for encoding in self._tokenizer.encode_batch_fast(some, add_special_tokens=is_whole):
-                yield [self._start(encoding)] if is_whole else self._cut(encoding)
+                found = [self._start(encoding)] if is_whole else self._cut(encoding)
+                # No network reads nothing: where a tokenizer adds no special tokens, an empty text is one of padding.
+                yield found if found[0][0] else [([self._pad], [0])]
 
     def _start(self, encoding: "Encoding") -> Encoded:
         """The start of a text that is too long; of a pair the longer one is cut first, down to half of the room.
@@ -174,7 +177,9 @@ class Intake:
 
     def __init__(self, tokenizer: "Tokenizer", reading: Reading) -> None:
         self.task, self.labels, self.pair = reading.task, reading.labels, reading.pair
-        self.reader = Reader(tokenizer, max_tokens=reading.max_tokens, long_texts=reading.long_texts)
+        self.reader = Reader(
+            tokenizer, max_tokens=reading.max_tokens, long_texts=reading.long_texts, pad=reading.pad
+        )  # fmt: skip
         self._reading = reading
 
     @classmethod

@@ -44,13 +44,15 @@ from tagline.exporting import Forms, Measured, add_forms
 from tagline.models import Classifier, Portable, Scorer, Scores, Step
 from tagline.predictor import Predictor, scored
 from tagline.runs import Run, StateName
-from tagline.spec import Goal, Spec, Training, override
+from tagline.spec import Goal, Spec, Training, changed_settings, override
 from tagline.texts import Text
 from tagline.workers import join, world
 
 Event = dict[str, Any]
 """A line of events.jsonl: `event` says which kind."""
 
+USES = frozenset({"monitor", "patience", "max_minutes", "log_every", "seed", "baseline", "export"})
+"""What is read of `[training]` whatever the family."""
 CHECKPOINT_EVERY_S = 300.0
 """Where evaluations are further apart, so that a machine taken away costs minutes and not an epoch."""
 
@@ -227,20 +229,8 @@ def _new_model(spec: Spec, data: Dataset, options: BaseModel) -> Classifier:
 
 def unused_settings(training: Training, family: str) -> list[str]:
     """Settings of `[training]` that were changed and that this family does not read."""
-    uses = registry.find("models", family).uses | {
-        "monitor",
-        "patience",
-        "max_minutes",
-        "log_every",
-        "seed",
-        "baseline",
-        "export",
-    }
-    return [
-        f"training.{key} has no effect on family {family}"
-        for key, field in Training.model_fields.items()
-        if key not in uses and getattr(training, key) != field.default
-    ]
+    uses = registry.find("models", family).uses | USES
+    return [f"training.{key} has no effect on family {family}" for key in changed_settings(training) if key not in uses]
 
 
 def insist_on_sound(data: Dataset) -> list[Finding]:
@@ -338,9 +328,7 @@ class _Attempt:
         due_s = clock.seconds() + CHECKPOINT_EVERY_S
         for step in self.model.fit(train, validation, seed=settings.seed):
             self.stop.waits = True
-            if not math.isfinite(step.loss):
-                hint = "lower training.learning_rate"
-                raise RunError(f"the loss is {step.loss} at step {step.number}", hint=hint)
+            step.insist_on_loss()
             facts: dict[str, Any] = {"step": step.number, "total": step.total, "loss": step.loss, "rows": step.rows}
             facts |= {"stage": step.stage} if step.stage else {}
             if step.number % settings.log_every == 0 or step.evaluate:
@@ -359,10 +347,13 @@ class _Attempt:
                 self._keep(step, clock, stopped=reason)
                 due_s = clock.seconds() + CHECKPOINT_EVERY_S
                 if is_asked:
-                    raise self.stop.interruption()
+                    raise self.stop.interruption(is_saved=True)
             if reason:
                 break
         self.stop.waits = False
+        # One that came while the last step was measured and kept: no step follows that would look for it.
+        if any(self.world.any(self.stop.signal is not None)):
+            raise self.stop.interruption(is_saved=True)
 
     def _scores(self, texts: Sequence[Text]) -> Scores:
         """The model's scores, every worker having made its share of them."""
@@ -590,12 +581,12 @@ class _Stop:
         again = self.signal == number == signal.SIGINT
         self.signal = number
         if again or not self.waits:
-            raise self.interruption()
+            raise self.interruption(is_saved=self.waits)
 
-    def interruption(self) -> Interrupted:
+    def interruption(self, *, is_saved: bool) -> Interrupted:
         """What a signal, to this worker or another, comes to; what was learned is in the last checkpoint."""
         what = "interrupted" if self.signal == signal.SIGINT else "told to stop"
         hint = f"tagline train --resume {self._run.address}" if world().is_main else ""
         return Interrupted(
-            what + (" after saving" if self.waits else ""), signal_number=self.signal or signal.SIGTERM, hint=hint
+            what + (" after saving" if is_saved else ""), signal_number=self.signal or signal.SIGTERM, hint=hint
         )

@@ -30,7 +30,9 @@ def test_init_writes_a_spec_that_check_and_spec_take(tagline: Any, data: Path, t
     spec = specs.load(tmp_path / "tagline.toml")
     assert (spec.data.train, spec.data.text, spec.data.labels) == ("data.csv", "text", "label")
     checked = tagline("check", "tagline.toml")
-    assert (checked.code, checked.err) == (0, "")
+    assert checked.code == 0
+    assert checked.err.startswith("· note  half of the labels have 16 training rows or fewer")
+    assert checked.err.count("\n") == 2
     assert "60 rows, task single, 3 labels; 48 train, 6 validation, 6 test\nready to train\n" in checked.out
 
 
@@ -118,7 +120,7 @@ def test_check_gives_one_json_document(tagline: Any, tmp_path: Path) -> None:
     assert document["files"] == [{"file": "data.csv", "format": "csv", "encoding": "latin-1"}]
     assert len(document["guesses"]) == 2
     findings = {finding["code"]: finding for finding in document["findings"]}
-    assert findings.keys() == {"empty-texts", "contradictions"}
+    assert findings.keys() == {"empty-texts", "contradictions", "few-shots"}
     assert findings["empty-texts"]["severity"] == "warning"
     assert findings["empty-texts"]["advice"]
     assert findings["contradictions"]["rows"] == [

@@ -383,7 +383,8 @@ def only_the_pid_of_an_orphan(directory: Path) -> Iterator[None]:
 def test_killed_and_started_again(tmp_path: Path) -> None:
     """SIGKILL while jobs run: nothing is corrupt, the jobs have failed with the reason, orphans are ended."""
     hides = "import os, time\nif os.fork() == 0: os.setsid()\nos.write(1, b'up' + bytes([10]))\ntime.sleep(600)"
-    bare = "import os\nos.setsid() if os.fork() == 0 else None\nprint(os.getpid(), flush=True)\n"
+    # In one piece, or what the two of them write may come to stand on one line.
+    bare = "import os\nos.setsid() if os.fork() == 0 else None\nos.write(1, b'%d%c' % (os.getpid(), 10))\n"
     bare += "os.execve('/bin/sleep', ['sleep', '600'], {})"
     with rehearsing(tmp_path / "here", "--at-once", "2") as rehearsal:
         ended = rehearsal.run(custom_job(python("print('before')")))["name"]

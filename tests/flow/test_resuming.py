@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,6 +14,8 @@ from attempts import SMALL, SUPPORT, Attempt, contents, events, start, touched
 
 import tagline as library
 from tagline import training
+from tagline.errors import Interrupted
+from tagline.models import Step
 from tagline.runs import list_runs
 
 KILLS = int(os.environ.get("TAGLINE_KILLS", "4"))
@@ -156,6 +159,24 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+def test_told_to_stop_while_the_last_step_is_kept_it_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep = training._Attempt._keep
+
+    def keep_and_stop(attempt: Any, step: Step, *rest: Any, **named: Any) -> None:
+        keep(attempt, step, *rest, **named)
+        if attempt.model.progress.strength == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(training._Attempt, "_keep", keep_and_stop)
+    with pytest.raises(Interrupted, match="told to stop after saving"):
+        library.train(SUPPORT / "messages.csv", "model.family=linear", runs=tmp_path)
+    [run] = list_runs(tmp_path)
+    assert run.state().name == "cancelled"
+    monkeypatch.undo()
+    library.train(run.directory, resume=True)
+    assert run.state().name == "succeeded"
 
 
 @pytest.mark.usefixtures("one_thread")

@@ -105,6 +105,12 @@ def test_a_row_with_no_label_can_be_given_one(
     assert (data.task, data.labels, labels_of(data)) == ("multi", labels, expected)
 
 
+@pytest.mark.parametrize("separator", ["|", ", "])
+def test_separated_labels_of_which_there_is_none_are_refused(save: Any, separator: str) -> None:
+    with pytest.raises(DataError, match="no row has a label"):
+        load(save("text,label\nx,\ny,\nz,\n"), label_separator=separator, header=True)
+
+
 def test_two_texts_are_a_pair(save: Any) -> None:
     data = load(save(csv_of(["text", "b", "label"], ["x", "y", 1], ["z", "", 0])), text=["text", "b"])
     assert data.pair

@@ -16,6 +16,7 @@ from samples import ARCHITECTURES, DATA, LONG, bundle, distance, go_on, weights
 from tagline import dataset
 from tagline.dataset import Dataset
 from tagline.errors import SpecError
+from tagline.models import networks
 from tagline.models.encoder import Encoder, EncoderOptions, auto_rate
 from tagline.spec import Training
 
@@ -151,8 +152,16 @@ def test_unless_told_otherwise_the_first_third_is_frozen(
     bert: Path, task: str, options: dict[str, Any], frozen: int
 ) -> None:
     model = new(bert, dataset.load(DATA[task]), **{"freeze": "auto", **options})
-    model.network.encoder.config.num_hidden_layers = 6
+    _, layers = networks._layers(model.network.encoder)
+    layers.extend([*layers, *layers])
     assert model._frozen() == frozen
+
+
+def test_an_encoder_that_goes_many_times_through_one_layer_learns_it(checkpoint: Checkpoint, single: Dataset) -> None:
+    model = learned(checkpoint("albert"), single, steps=1, freeze="auto")
+    learns = {name for name, parameter in model.network.named_parameters() if parameter.requires_grad}
+    assert any("albert_layer_groups.0" in name for name in learns)
+    assert not any("embeddings" in name for name in learns)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

@@ -204,6 +204,14 @@ def test_measured_or_saved_between_two_steps_it_ends_the_same(bert: Path, single
     assert distance(weights(model, tmp_path / "saved"), whole) == 0
 
 
+def test_a_checkpoint_between_two_steps_predicts_too(bert: Path, single: Dataset, tmp_path: Path) -> None:
+    """It is all there is where time was over, and without validation rows nobody has asked for a head."""
+    stopped = learned(bert, single, steps=2)
+    loaded = FewShot.load(bundle(stopped, tmp_path / "checkpoint", resumable=True))
+    bundle(loaded, tmp_path / "bundle")
+    assert np.array_equal(loaded.scores(["where is my parcel"]), stopped.scores(["where is my parcel"]))
+
+
 def test_a_head_that_was_never_fitted_gives_no_scores(bert: Path, single: Dataset) -> None:
     with pytest.raises(RuntimeError, match="head"):
         new(bert, single).scores(["hello"])

@@ -132,6 +132,18 @@ def test_balanced_a_label_of_many_counts_as_much_where_it_is_as_where_it_is_not(
     assert logits.grad.sum(dim=0).tolist() == pytest.approx([0, 0], abs=1e-5)
 
 
+@pytest.mark.parametrize("rows", [20, 2000])
+def test_smoothing_leaves_rare_labels_where_they_are_not(rows: int) -> None:
+    """However rare a label is and however much it counts, the best score of a row is what smoothing says."""
+    truth = torch.zeros(rows, 2, dtype=torch.bool)
+    truth[0, 0] = True  # the second is in no row
+    loss = Loss(truth.numpy(), task="multi", labels=2, balanced=True, smoothing=0.1)
+    best = torch.logit(torch.tensor([[0.95, 0.05], [0.05, 0.05]])).requires_grad_()
+    loss(best, truth[:2]).sum().backward()  # type: ignore[no-untyped-call]
+    assert best.grad is not None
+    assert best.grad.abs().max() < 1e-4
+
+
 def test_a_label_that_no_row_has_is_no_division_by_zero() -> None:
     for task, truth in (("single", np.array([0, 0, 1])), ("multi", np.array([[True, False, False]] * 3))):
         loss = Loss(truth, task=task, labels=3, balanced=True, smoothing=0.0)

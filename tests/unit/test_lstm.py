@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from samples import DATA, LONG, SUPPORT, bundle, contents, go_on
 from tokenizers import Tokenizer
 
-from tagline import dataset
+from tagline import dataset, storage
 from tagline.dataset import Dataset, Split
 from tagline.errors import SpecError
 from tagline.models import vectors, vocabulary
@@ -321,6 +321,18 @@ def test_a_missing_or_unfit_array_of_vectors_is_said(single: Dataset, tmp_path: 
             model._new_learner(single.splits["train"].texts)
     with pytest.raises(SpecError, match=r"cannot read .*no\.vec: No such file"):
         new(single, vectors=str(tmp_path / "no.vec"))
+
+
+def test_vectors_are_fetched_from_a_bucket_with_their_words(
+    single: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.save(tmp_path / "x.npy", np.ones((1, 3), np.float32))
+    (tmp_path / "x.txt").write_text("refund\n")
+    monkeypatch.setattr(storage, "fetched", lambda address: tmp_path / str(address).removeprefix("gs://bucket/"))
+    model = new(single, vectors="gs://bucket/x.npy")
+    learner = model._new_learner(single.splits["train"].texts)
+    number = learner.tokenizer.token_to_id(f"{vocabulary.WORD_START}refund")
+    assert learner.network.get_parameter("embedding.weight")[number].tolist() == [1, 1, 1]
 
 
 def test_another_size_than_that_of_the_vectors_is_refused(single: Dataset, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """A run's directory: whole files, one writer, honest states."""
 
 import json
+import re
 import subprocess
 import sys
 from datetime import datetime, timedelta
@@ -18,14 +19,14 @@ SPEC = specs.defaults({"train": "data.csv", "text": "text", "labels": "label"})
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    return Run.create(tmp_path / "runs", SPEC, {"seed": 42})
+    return Run.create(tmp_path / "runs", SPEC, {"seed": 42, "spec_fingerprint": ""})
 
 
 def test_a_new_run_is_whole(run: Run) -> None:
     assert {path.name for path in run.directory.iterdir()} == {"spec.toml", "lock.json", "state.json", "events.jsonl"}
     assert run.state().name == "waiting"
     assert run.spec() == SPEC
-    assert run.lock() == {"seed": 42}
+    assert run.lock() == {"seed": 42, "spec_fingerprint": ""}
 
 
 def test_names_sort_by_time_and_never_collide(tmp_path: Path) -> None:
@@ -138,6 +139,17 @@ def test_a_damaged_state_is_said(run: Run) -> None:
     (run.directory / "state.json").write_text("{")
     with pytest.raises(RunError, match=r"state\.json is damaged"):
         run.state()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("lock.json", "{}"), ("lock.json", "[]"), ("lock.json", "{"), ("events.jsonl", "no JSON\n"),
+     ("report.json", "[]")],
+)  # fmt: skip
+def test_any_other_damaged_file_is_said(run: Run, name: str, content: str) -> None:
+    (run.directory / name).write_text(content)
+    with pytest.raises(RunError, match=f"{re.escape(name)} is damaged"):
+        {"lock.json": run.lock, "events.jsonl": run.events, "report.json": run.report}[name]()
 
 
 def test_a_deleted_run_is_gone(run: Run) -> None:

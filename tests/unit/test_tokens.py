@@ -1,5 +1,6 @@
 """Texts as token sequences: what is read of long ones, where special tokens stand, padding, and files on disk."""
 
+import json
 import resource
 from collections.abc import Callable, Iterable
 from itertools import pairwise
@@ -57,6 +58,13 @@ def test_a_text_that_fits_is_read_whole(bert: Any, long_texts: str, count: int) 
 @pytest.mark.parametrize("text", ["", " ", "\n\t"])
 def test_an_empty_text_is_its_special_tokens(bert: Any, long_texts: str, text: str) -> None:
     assert read(bert, [text], long_texts=long_texts) == [[[BERT_CLS, BERT_SEP]]]
+
+
+@pytest.mark.parametrize("long_texts", ["start", "ends", "windows"])
+def test_without_special_tokens_an_empty_text_is_one_of_padding(bert: Any, long_texts: Any) -> None:
+    facts = json.loads(bert.to_str()) | {"post_processor": None}
+    reader = Reader(Tokenizer.from_str(json.dumps(facts)), max_tokens=12, long_texts=long_texts, pad=7)
+    assert [[list(ids) for ids, _ in some] for some in reader.read(["", WORD])] == [[[7]], [[bert.token_to_id(WORD)]]]
 
 
 @pytest.mark.parametrize("count", [11, 23, 100])

@@ -1,6 +1,7 @@
 """Family ulmfit: its stages, its two directions, what it starts from, and stopping anywhere."""
 
 import csv
+import gzip
 import json
 from collections.abc import Callable
 from itertools import islice
@@ -13,7 +14,7 @@ from samples import SUPPORT, bundle, contents, go_on
 
 from tagline import dataset, language_models
 from tagline.dataset import Dataset
-from tagline.errors import DataError, RunError, SpecError
+from tagline.errors import DataError, RunError, SpecError, TaglineError
 from tagline.models.awd_lstm import Shape
 from tagline.models.course import NextToken, stages
 from tagline.models.fastai_text import Pieces, Words
@@ -232,3 +233,48 @@ def test_without_a_classifier_there_are_no_scores(data: Dataset) -> None:
     model = go_on(new(data), data, steps=1)
     with pytest.raises(RunError, match="no classifier yet"):
         model.scores(["a text"])
+
+
+def test_without_a_classifier_there_is_no_bundle(data: Dataset, tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="no classifier yet"):
+        bundle(go_on(new(data), data, steps=1), tmp_path / "bundle")
+
+
+def test_files_of_more_texts_are_refused_at_once_and_may_be_a_pattern(data: Dataset, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"no file .*more\.txt"):
+        new(data, unlabelled=(str(tmp_path / "more.txt"),))
+    with pytest.raises(DataError, match="no file matches"):
+        new(data, unlabelled=(str(tmp_path / "*.txt"),))
+    (tmp_path / "one.txt").write_text("a zeppelin flew\n" * 4, "utf-8")
+    with gzip.open(tmp_path / "two.txt.gz", "wt", encoding="utf-8") as file:
+        file.write("a gondola, too\n" * 4)
+    model = go_on(new(data, unlabelled=(str(tmp_path / "*.txt*"),)), data, steps=1)
+    assert model.lexicon is not None
+    assert {"zeppelin", "gondola", "too"} <= set(model.lexicon.vocabulary)
+
+
+@pytest.mark.parametrize(
+    ("text", "setting", "complaint"),
+    [
+        ("<br />\n", "model.layers=1", "too short for a language model"),
+        ("a b c d\n" * 20, "model.lm_epochs=0", r"model\.lm_epochs"),
+        ("a b c d\n" * 20, "training.learning_rate=1e38", "the loss is"),
+    ],
+)
+def test_a_language_model_of_nothing_is_none(tmp_path: Path, text: str, setting: str, complaint: str) -> None:
+    (tmp_path / "texts.txt").write_text(text, "utf-8")
+    settings = [*(f"model.{key}={value}" for key, value in (SMALL | {"lm_epochs": 8}).items()), setting]
+    with pytest.raises(TaglineError, match=complaint):
+        list(language_models.learn([str(tmp_path / "texts.txt")], *settings, output=tmp_path / "lm"))
+    assert not (tmp_path / "lm").exists()
+
+
+def test_settings_that_a_language_model_does_not_read_are_named(tmp_path: Path) -> None:
+    (tmp_path / "texts.txt").write_text("a b c d\n" * 20, "utf-8")
+    settings = [*(f"model.{key}={value}" for key, value in SMALL.items()), "training.learning_rate=0.01"]
+    said = list(language_models.learn(
+        [str(tmp_path / "texts.txt")], *settings, "training.epochs=3", "training.max_minutes=1", output=tmp_path / "lm"
+    ))  # fmt: skip
+    assert [event["message"] for event in said if event["event"] == "warning"] == [
+        "training.epochs has no effect on a language model", "training.max_minutes has no effect on a language model",
+    ]  # fmt: skip

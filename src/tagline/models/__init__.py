@@ -1,5 +1,6 @@
 """The contract of a model family: a classifier that yields steps while it learns, and its predictions."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,6 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkab
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tagline.errors import RunError
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -43,6 +46,11 @@ class Step:
     """Training rows seen so far, each epoch anew; 0 where a step is not made of rows."""
     stage: str = ""
     """What is learned now, of a family that learns several things one after the other."""
+
+    def insist_on_loss(self) -> None:
+        """Refuse to go on from a loss that is no number."""
+        if not math.isfinite(self.loss):
+            raise RunError(f"the loss is {self.loss} at step {self.number}", hint="lower training.learning_rate")
 
 
 @dataclass(frozen=True, slots=True)

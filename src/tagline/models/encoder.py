@@ -119,10 +119,11 @@ class Encoder:
         With the first third frozen it did better and was a third faster. An encoder of single texts has to learn from
         the bottom how the two of a pair belong together.
         """
+        from tagline.models.networks import layer_count
+
         if isinstance(self.options.freeze, int):
             return self.options.freeze
-        layers = self.network.encoder.config.num_hidden_layers
-        third = 0 if self.learner.reading.pair or self.options.lora else layers // 3
+        third = 0 if self.learner.reading.pair or self.options.lora else layer_count(self.network.encoder) // 3
         return {"none": -1, "embeddings": 0, "auto": third}[self.options.freeze]
 
     def _learning_rate(self) -> float:

@@ -39,7 +39,7 @@ class FewShotOptions(Section):
 
     family: Literal["fewshot"] = Field("fewshot", description="a pretrained encoder for 8 to 64 examples a label")
     pretrained: str = Field(
-        "minilm", min_length=1, description="packaged, offline; or a name on the Hugging Face hub, or a directory"
+        "minilm", min_length=1, description="packaged, offline; or a name on the Hugging Face hub, a directory, gs://"
     )
     max_tokens: int = Field(256, ge=8, description="of a text that are read; what follows is not")
     pooling: Literal["auto", "mean", "first"] = Field(
@@ -219,13 +219,13 @@ class FewShot:
         facts: dict[str, Any] = {
             "options": self.options.model_dump(), "reading": asdict(self.learner.reading), "pooling": self.pooling,
         }  # fmt: skip
+        if self._shots is not None or not resumable:  # a checkpoint may be all that there will be, if time is over
+            self._ensure_head()
         if resumable:
             facts |= {"training": self.learner.training.model_dump(), "done": self.done, "has_head": self.has_head}
             if self._tuning is not None:
                 tensors, facts["tuning"] = self._tuning.state()
                 write(tensors, directory / "optimizer.safetensors")
-        else:
-            self._ensure_head()
         weights = self.network.state_dict()
         write(as_transformers(weights), directory / "model.safetensors")
         self.network.encoder.config.to_json_file(directory / "config.json")

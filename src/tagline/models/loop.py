@@ -53,8 +53,9 @@ class Loss:
         if not self.is_multi:
             return cross_entropy(logits, targets.long(), reduction="none", label_smoothing=self.smoothing)
         truth = targets.to(logits.dtype) * (1 - self.smoothing) + self.smoothing / 2
-        emphasis = self.label_weights.to(logits.device)
-        return binary_cross_entropy_with_logits(logits, truth, reduction="none", pos_weight=emphasis).mean(dim=1)
+        # By the label itself: what smoothing gives to those that are not there would be weighed up to a score of 1.
+        emphasis = torch.where(targets.bool(), self.label_weights.to(logits), 1.0)
+        return binary_cross_entropy_with_logits(logits, truth, emphasis, reduction="none").mean(dim=1)
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ class Lstm:
         """A model that has learned nothing yet, not even its words."""
         if pair and options.long_texts != "start":
             raise SpecError(f'model.long_texts: "{options.long_texts}" is for single texts; leave it at "start"')
-        width = word_vectors.width(Path(options.vectors)) if options.vectors else EMBEDDING
+        width = word_vectors.width(options.vectors) if options.vectors else EMBEDDING
         if options.vectors and options.embedding not in ("auto", width):
             problem = f"model.embedding: {options.vectors} has {width} numbers a word, not {options.embedding}"
             raise SpecError(problem, hint="leave out model.embedding")
@@ -114,7 +114,7 @@ class Lstm:
         tokenizer = vocabularies.learn(texts, options.vocabulary, size=size, min_count=least)
         learner = self._learner_of(tokenizer)
         if options.vectors:
-            _start_from(Path(options.vectors), learner)
+            _start_from(options.vectors, learner)
         return learner
 
     def _learner_of(self, tokenizer: "Tokenizer") -> Learner:
@@ -196,7 +196,7 @@ def _groups(network: "nn.Module") -> "list[Group]":
     ]  # fmt: skip
 
 
-def _start_from(path: Path, learner: Learner) -> None:
+def _start_from(path: str, learner: Learner) -> None:
     """Give words the vectors that others have learned for them; the rest are as far apart as those."""
     import torch
 

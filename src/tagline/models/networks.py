@@ -80,8 +80,7 @@ def groups(network: Network, *, frozen: int, layer_decay: float) -> list[Group]:
 
 def _depths(encoder: nn.Module) -> dict[str, int]:
     """For each parameter how far up it stands: 0 the embeddings, then the layers, what follows them with the last."""
-    lists = [(name, part) for name, part in encoder.named_modules() if isinstance(part, nn.ModuleList)]
-    layers_name, layers = max(lists, key=lambda item: sum(p.numel() for p in item[1].parameters()))
+    layers_name, layers = _layers(encoder)
     depths = {}
     for name, _ in encoder.named_parameters():
         if name.startswith(f"{layers_name}."):
@@ -89,6 +88,16 @@ def _depths(encoder: nn.Module) -> dict[str, int]:
         else:
             depths[name] = 0 if "embed" in name else len(layers)
     return depths
+
+
+def layer_count(encoder: nn.Module) -> int:
+    """Layers that can be frozen one by one: of an encoder that runs through one of them many times, that one."""
+    return len(_layers(encoder)[1])
+
+
+def _layers(encoder: nn.Module) -> tuple[str, nn.ModuleList]:
+    lists = [(name, part) for name, part in encoder.named_modules() if isinstance(part, nn.ModuleList)]
+    return max(lists, key=lambda item: sum(p.numel() for p in item[1].parameters()))
 
 
 def with_lora(encoder: nn.Module, *, rank: int, seed: int) -> nn.Module:

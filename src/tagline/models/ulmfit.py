@@ -61,7 +61,7 @@ class UlmfitOptions(Section):
     pretrained: str = Field("", description="directory of a language model that reads forward; else one is learned")
     pretrained_backward: str = Field("", description="directory of one that reads backward")
     direction: Literal["forward", "backward", "both"] = Field("forward", description="both: the mean of two models")
-    unlabelled: tuple[str, ...] = Field((), description="files of more texts for the language model")
+    unlabelled: tuple[str, ...] = Field((), description="files of more texts for the language model, globs too")
     language: str = Field("auto", min_length=1, description="en: words; any other: pieces of words, as fr, ja, ko, zh")
     lm_epochs: Annotated[int, Field(ge=0)] | Literal["auto"] = Field(
         "auto", description="of the language model; auto: 4, or more if it is learned anew"
@@ -101,11 +101,17 @@ class Ulmfit:
     def create(
         cls, options: UlmfitOptions, *, training: Training, task: "Task", labels: Sequence[str], pair: bool
     ) -> Self:  # fmt: skip
-        """A model that has learned nothing yet; the language models it starts from are read, and refused, here."""
+        """A model that has learned nothing yet; the language models it starts from are read, and refused, here.
+
+        So is the beginning of every file of more texts.
+        """
+        from tagline import unlabelled
+
         if training.batch_size < 2:
             raise SpecError("training.batch_size: family ulmfit normalises over a batch, and needs 2 rows at least")
         model = cls(options, training=training, task=task, labels=len(labels), pair=pair)
         model._read_pretrained()
+        unlabelled.look_at(options.unlabelled)
         return model
 
     def _read_pretrained(self) -> None:
@@ -165,6 +171,8 @@ class Ulmfit:
             self.lexicon = self._new_lexicon(texts)
         read = self.lexicon.read(texts(), most=MOST_READ * self.options.max_tokens)
         sequences = tokens.on_disk(read, with_types=False, vocabulary=len(self.lexicon))
+        if sequences.starts[-1] < 2:
+            raise DataError("the texts are too short for a language model: no token follows another")
         digest = hashlib.sha256(sequences.starts.data)
         digest.update(sequences.ids.data)
         if self._kept and self._kept["texts"] != digest.hexdigest():
@@ -311,13 +319,17 @@ class Ulmfit:
 
     def scores(self, texts: Sequence["Text"]) -> Scores:
         """The score of every label for every text: of two models, that read in both directions, the mean."""
-        if self.lexicon is None or list(self.classifiers) != self.directions:
-            problem = "there is no classifier yet: the time was over while the language model learned"
-            raise RunError(problem, hint="raise training.max_minutes, or lower model.lm_epochs")
+        self._insist_on_classifiers()
+        assert self.lexicon is not None
         read = self.lexicon.read(texts, most=MOST_READ * self.options.max_tokens)
         sequences = tokens.in_memory(read, with_types=False)
         found = [self._scores(direction, sequences) for direction in self.directions]
         return np.asarray(np.mean(found, axis=0), np.float32)
+
+    def _insist_on_classifiers(self) -> None:
+        if self.lexicon is None or list(self.classifiers) != self.directions:
+            problem = "there is no classifier yet: the time was over while the language model learned"
+            raise RunError(problem, hint="raise training.max_minutes, or lower model.lm_epochs")
 
     def _scores(self, direction: "Direction", sequences: "Sequences") -> Scores:
         import torch
@@ -358,6 +370,8 @@ class Ulmfit:
                 kept, facts["course"] = self._course.state()
                 facts["texts"] = self._digest
                 write(_flat(kept), directory / "course.safetensors")
+        else:
+            self._insist_on_classifiers()
         write(_flat({name: each.state_dict() for name, each in networks.items()}), directory / "model.safetensors")
         if self.lexicon:
             self.lexicon.save(directory)

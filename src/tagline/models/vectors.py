@@ -8,15 +8,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tagline import storage
 from tagline.errors import SpecError
 
+Address = str | Path
 Floats = NDArray[np.float32]
 FORMS = "a text file with a word and its numbers a line, or x.npy with its words, one a line, in x.txt"
 
 
-def width(path: Path) -> int:
+def is_array(path: Address) -> bool:
+    """Whether this is a NumPy array, whose words stand in a file beside it."""
+    return str(path).endswith(".npy")
+
+
+def words_of(path: Address) -> str:
+    """The file beside an array that holds its words."""
+    return str(path).removesuffix(".npy") + ".txt"
+
+
+def width(path: Address) -> int:
     """How many numbers a word has."""
-    if path.suffix == ".npy":
+    if is_array(path):
         return int(_array(path).shape[1])
     with _opened(path) as lines:
         first = next(lines, b"").split()
@@ -27,9 +39,9 @@ def width(path: Path) -> int:
     return len(first) - 1
 
 
-def read(path: Path, words: Container[str]) -> dict[str, Floats]:
+def read(path: Address, words: Container[str]) -> dict[str, Floats]:
     """The vectors of those of these words that are there; of a word that is there twice, the first."""
-    rows = _rows_of_array(path, words) if path.suffix == ".npy" else _rows_of_text(path, words)
+    rows = _rows_of_array(path, words) if is_array(path) else _rows_of_text(path, words)
     found: dict[str, Floats] = {}
     for number, word, values in rows:
         if not np.isfinite(values).all():
@@ -38,7 +50,7 @@ def read(path: Path, words: Container[str]) -> dict[str, Floats]:
     return found
 
 
-def _rows_of_text(path: Path, words: Container[str]) -> Iterator[tuple[int, str, Floats]]:
+def _rows_of_text(path: Address, words: Container[str]) -> Iterator[tuple[int, str, Floats]]:
     size = width(path)
     with _opened(path) as lines:
         for number, line in enumerate(lines, start=1):
@@ -54,8 +66,8 @@ def _rows_of_text(path: Path, words: Container[str]) -> Iterator[tuple[int, str,
                     raise _problem(path, number, f"has not {size} numbers after its word") from error
 
 
-def _rows_of_array(path: Path, words: Container[str]) -> Iterator[tuple[int, str, Floats]]:
-    array, beside = _array(path), path.with_suffix(".txt")
+def _rows_of_array(path: Address, words: Container[str]) -> Iterator[tuple[int, str, Floats]]:
+    array, beside = _array(path), words_of(path)
     number = 0
     with _opened(beside) as lines:
         for number, line in enumerate(lines, start=1):
@@ -67,9 +79,9 @@ def _rows_of_array(path: Path, words: Container[str]) -> Iterator[tuple[int, str
         raise SpecError(f"model.vectors: {beside} must have a word for each of the {len(array)} rows of {path}")
 
 
-def _array(path: Path) -> NDArray[Any]:
+def _array(path: Address) -> NDArray[Any]:
     try:
-        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+        array: NDArray[Any] = np.load(_here(path), mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise SpecError(f"model.vectors: cannot read {path}: {error}", hint=f"give {FORMS}") from error
     if array.ndim != 2 or 0 in array.shape or not np.issubdtype(array.dtype, np.floating):
@@ -78,13 +90,17 @@ def _array(path: Path) -> NDArray[Any]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Iterator[bytes]]:
+def _opened(path: Address) -> Iterator[Iterator[bytes]]:
     """The lines of a file."""
     try:
-        with path.open("rb") as file:
+        with _here(path).open("rb") as file:
             yield file
     except OSError as error:
         raise SpecError(f"model.vectors: cannot read {path}: {error.strerror}", hint=f"give {FORMS}") from error
+
+
+def _here(path: Address) -> Path:
+    return storage.fetched(path).expanduser()
 
 
 def _is_header(fields: Sequence[bytes]) -> bool:
@@ -92,5 +108,5 @@ def _is_header(fields: Sequence[bytes]) -> bool:
     return len(fields) == 2 and all(field.isdigit() for field in fields) and int(fields[1]) > 0
 
 
-def _problem(path: Path, line: int, what: str) -> SpecError:
+def _problem(path: Address, line: int, what: str) -> SpecError:
     return SpecError(f"model.vectors: {path}:{line} {what}", hint=f"give {FORMS}")
