@@ -458,14 +458,9 @@ class _Attempt:
         if best.refits and len(validation) and has_time:
             yield {"event": "phase", "message": "learning once more, with the validation rows too"}
             final = self._refitted()
-        easy = {"majority": baselines.majority(self.data)}
-        if self.spec.training.baseline and self.family != baselines.FAMILY and len(test) and has_time:
-            yield {"event": "phase", "message": f"learning family {baselines.FAMILY}, to compare with"}
-            easy["linear"] = baselines.linear(self.spec, self.data)
-            rival = baselines.rival_of(self.spec, self.data)
-            if rival and self.world.size == 1:  # the others are not there to learn with
-                yield {"event": "phase", "message": f"learning family {rival}, which may do better with so few rows"}
-                easy[rival] = baselines.rival(self.spec, self.data)
+        others = {"majority": baselines.majority(self.data)}
+        if self.spec.training.baseline and len(test) and has_time:
+            yield from self._compared(others)
         yield {"event": "phase", "message": "measuring"}
         made: dict[str, Any] = {}
         warnings: list[str] = []
@@ -478,7 +473,7 @@ class _Attempt:
             made["report"] = report.build(
                 self.data, predictor, family=self.family, findings=self.findings, wanted=self.spec.gates, test=outcome,
                 validation=report.Outcome(validation, held_out, tuned.answers), losses=tuned.losses,
-                baselines=easy, history=report.history_of(self.run.events()),
+                baselines=others, history=report.history_of(self.run.events()),
                 runtime=forms.runtime, exports=forms.found,
             )  # fmt: skip
             made["predictions"] = report.predictions(self.data, outcome, tuned.layer)
@@ -495,6 +490,19 @@ class _Attempt:
         self.run.write_lines("predictions.jsonl", made["predictions"])
         pages.write_report(self.run, made["report"])
         yield self._event("finished", run=self.run.address, figures=_plain(made["report"]["test"]))
+
+    def _compared(self, others: dict[str, baselines.Figures]) -> Iterator[Event]:
+        """Add what other families reach; one that cannot learn from this data is no reason for the run to fail."""
+        learned = {} if self.family == baselines.FAMILY else {baselines.FAMILY: (baselines.linear, "to compare with")}
+        rival = baselines.rival_of(self.spec, self.data)
+        if rival and self.world.size == 1:  # the others are not there to learn with
+            learned[rival] = baselines.rival, "which may do better with so few rows"
+        for family, (reached, why) in learned.items():
+            yield {"event": "phase", "message": f"learning family {family}, {why}"}
+            try:
+                others[family] = reached(self.spec, self.data)
+            except TaglineError as error:
+                yield self._event("warning", message=f"not compared with family {family}: {error.message}")
 
     def _in_best_form(
         self, directory: Path, layer: DecisionLayer, warnings: list[str]

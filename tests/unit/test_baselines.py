@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 import tagline
-from tagline import advice, checks, comparison, dataset
+from tagline import advice, baselines, checks, comparison, dataset
+from tagline.errors import RunError
 from tagline.runs import Run
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
@@ -54,3 +55,18 @@ def test_check_tells_what_a_run_on_the_same_data_has_measured(run: tuple[Run, st
 def test_with_many_rows_a_label_only_what_is_easy_is_compared_with() -> None:
     data = dataset.load(tagline.spec.Data(train=str(SUPPORT / "messages.csv"), text="message", labels="topic"))
     assert not checks.has_few_shots(data)
+
+
+def test_what_cannot_be_compared_with_is_said_and_the_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    def fails(*_: Any) -> None:
+        raise RunError("out of memory on cpu")
+
+    monkeypatch.setattr(baselines, "linear", fails)
+    small = ("model.family=lstm", "model.hidden=8", "training.epochs=1", "training.export=false", "data.fraction=0.2")
+    run = tagline.train(SUPPORT / "messages.csv", *small, runs=tmp_path)
+    report: Any = run.report()
+    assert set(report["baselines"]) == {"majority"}
+    said = [event["message"] for event in run.events() if event["event"] == "warning"]
+    assert "not compared with family linear: out of memory on cpu" in said
