@@ -17,10 +17,8 @@ from tagline.errors import DataError, PlaceError, SpecError
 from tagline.predictor import Predictor, shared_out
 from tagline.processes import end_with_parent
 from tagline.readers import BadRows, Batch, Layout, Source, batches, inspect
-from tagline.tables import TABLES, Row, check_parquet
+from tagline.tables import OURS, TABLES, Row, answer_columns, check_parquet
 
-OURS = ("label", "labels", "score", "scores", "abstained", "set")
-"""Keys of an answer; an input column of the same name is kept as `input_...`."""
 ROWS_A_PART = 2048
 FEWEST_ROWS = 4 * ROWS_A_PART
 """For which it pays to start other processes."""
@@ -127,8 +125,8 @@ class _Work:
         self._columns, self._sets = columns, sets
         self._table = TABLES[target.suffix.lower()]
         manifest = bundle.manifest
-        answer = ["labels"] if manifest.task == "multi" else ["label", "score"]
-        self._header = [*own_names(source.columns).values(), *answer, "abstained", *(["set"] if sets else [])]
+        answer = [*answer_columns(manifest.task), *(["set"] if sets else [])]
+        self._header = [*own_names(source.columns).values(), *answer]
         self.parts = target.with_name(f"{target.name}.parts")
         self._side = target.with_name(f"{target.name}.bad.jsonl")
         self._facts = {

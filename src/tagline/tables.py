@@ -13,8 +13,15 @@ from tagline.errors import PlaceError
 
 Row = dict[str, Any]
 
+OURS = ("label", "labels", "score", "scores", "abstained", "set")
+"""Keys of an answer; an input column of the same name is kept as `input_...`."""
 TYPES = {"score": "float64", "abstained": "bool"}
 """Of columns in Parquet that are not text."""
+
+
+def answer_columns(task: str) -> list[str]:
+    """What of an answer stands in a table."""
+    return ["labels", "abstained"] if task == "multi" else ["label", "score", "abstained"]
 
 
 @dataclass(frozen=True)
