@@ -1,6 +1,7 @@
 """A bundle's files are what its manifest says they are."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -139,6 +140,12 @@ def test_what_comes_from_the_data_stays_text_in_the_card(tmp_path: Path) -> None
     card = (tagline.train(tmp_path / "odd.csv", *QUICK, runs=tmp_path / "runs").bundle / "README.md").read_text()
     assert "<img" not in card.replace("\\<", "")
     assert "| \\<img src=x\\>\\|\\[a\\](b) |" in card
+
+
+def test_the_code_of_a_card_for_pairs_can_be_copied(tmp_path: Path) -> None:
+    pairs = tagline.train(SUPPORT / "pairs.csv", *QUICK, runs=tmp_path)
+    [code] = re.findall(r"```python\n(.*?)```", (pairs.bundle / "README.md").read_text(), re.DOTALL)
+    compile(code, "README.md", "exec")
 
 
 def test_the_model_card_tells_what_was_measured(run: Run) -> None:
