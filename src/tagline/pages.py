@@ -84,7 +84,7 @@ def report_page(report: Report, *, name: str, spec: str = "", lock: Mapping[str,
 def playground(info: Mapping[str, Any], *, predict_route: str, needs_token: bool, text: Sequence[str]) -> str:
     """A page on which a served bundle is tried out."""
     facts = {key: info[key] for key in ("pair", "labels", "thresholds", "abstain_below")}
-    facts |= {"route": predict_route, "text": list(text), "ours": OURS, "answer": answer_columns(info["task"])}
+    facts |= {"route": predict_route, "text": list(text), "ours": OURS, "answer": list(answer_columns(info["task"]))}
     page = _environment().get_template("playground.html")
     return page.render(info=info, needs_token=needs_token, version=__version__, facts=_script_json(facts))
 
