@@ -90,6 +90,9 @@ def text_columns(bundle: Bundle, source: Source, named: Sequence[str] = ()) -> t
     """The columns to read: those named, those of the training data, or the only ones that there are."""
     trained = bundle.manifest.spec["data"]["text"]
     wanted = tuple(named) or ((trained,) if isinstance(trained, str) else tuple(trained))
+    if len(wanted) != 1 + bundle.manifest.pair:
+        kind = "pairs of texts" if bundle.manifest.pair else "one text a row"
+        raise SpecError(f"this bundle reads {kind}; {len(wanted)} columns are named", hint="give --text once for each")
     if set(wanted) <= set(source.columns):
         return wanted
     # The only columns there are will do, unless what was taken for their names may be the first text.

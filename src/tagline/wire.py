@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from tagline import storage
 from tagline.models import Prediction
 
 if TYPE_CHECKING:
@@ -144,13 +145,9 @@ def _text(instance: Any, where: str, *, pair: bool, limits: Limits) -> "Text":
     size = sum(len(part) for part in parts)
     if size > limits.characters:
         raise Refused(413, f"{where} has {size:,} characters; at most {limits.characters:,}")
-    if not all(_is_whole(part) for part in parts):
+    if not all(map(storage.is_utf8, parts)):
         raise Refused(400, f"{where} holds half a character (a lone surrogate)")
     return (parts[0], parts[1]) if pair else parts[0]
-
-
-def _is_whole(text: str) -> bool:
-    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _ranked(prediction: Prediction) -> list[dict[str, Any]]:

@@ -240,6 +240,14 @@ def test_pairs_are_read_from_two_columns(pair_bundle: Bundle, tmp_path: Path) ->
     assert named[0]["score"] == pytest.approx(expected[0].score)
 
 
+def test_as_many_columns_are_named_as_the_bundle_reads(bundle: Bundle, pair_bundle: Bundle, tmp_path: Path) -> None:
+    source = written(tmp_path, "a,b\nhello,there\n")
+    with pytest.raises(SpecError, match="reads one text a row; 2 columns are named"):
+        answers(bundle, source, tmp_path / "out.csv", text=["a", "b"])
+    with pytest.raises(SpecError, match="reads pairs of texts; 1 columns are named"):
+        answers(pair_bundle, source, tmp_path / "out.csv", text=["a"])
+
+
 def test_the_only_column_holds_the_text_whatever_its_name(bundle: Bundle, tmp_path: Path) -> None:
     assert answers(bundle, written(tmp_path, "body\nwhere is it?\n"), tmp_path / "out.jsonl")[0]["body"]
     assert answers(bundle, written(tmp_path, "where is it?\nand that?\n", "in.txt"), tmp_path / "o.jsonl")[1]["text"]
