@@ -81,7 +81,8 @@ class Predictor:
                 )
             if not self.pair and not isinstance(text, str):
                 raise DataError(f"text {number} is {type(text).__name__}, not a text")
-            if not all(map(storage.is_utf8, text if self.pair else (text,))):  # tokenizers would call it no string
+            sides = (text,) if isinstance(text, str) else text
+            if not all(map(storage.is_utf8, sides)):  # tokenizers would call it no string
                 raise DataError(f"text {number} holds half a character (a lone surrogate)", hint="mend or replace it")
 
 

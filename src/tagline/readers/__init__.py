@@ -201,9 +201,8 @@ def estimated_rows(source: Source) -> int | None:
     if source.format == "hub":
         return None
     if source.format == "parquet":
-        from tagline.readers import parquet
-
-        return parquet.rows_in(source.name)
+        parquet: Any = format_of("parquet")
+        return int(parquet.rows_in(source.name))
     with storage.reading(source.name) as file:
         lines = sum(block.count(b"\n") for block in iter(lambda: file.read(2**20), b""))
     return max(lines - source.header, 1)
