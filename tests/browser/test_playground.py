@@ -95,7 +95,7 @@ def test_a_link_leads_to_the_same_answer_and_abstention_is_said(page: Any, serve
     assert page.locator("#text").input_value() == "hello there"
     assert "would rather not say" in page.locator("#more").inner_text()
     page.evaluate("location.hash = 't=where+is+my+parcel'")  # as when another link is opened here
-    page.wait_for_function("document.getElementById('said').textContent.startsWith('delivery')")
+    page.locator("#said", has_text="delivery").wait_for()
     assert page.locator("#text").input_value() == "where is my parcel"
 
 
@@ -103,7 +103,7 @@ def test_a_file_comes_back_labelled(page: Any, servers: dict[str, Server], tmp_p
     (tmp_path / "in.csv").write_text('id,message\n1,"where is my parcel, please?"\n2,"a ""quoted""\nword"\n')
     page.goto(servers["single"].address)
     page.get_by_label("CSV file").set_input_files(tmp_path / "in.csv")
-    page.wait_for_function("document.getElementById('file-said').textContent === '2 rows.'")
+    page.locator("#file-said", has_text="2 rows.").wait_for()  # a function would be evaluated, which the page forbids
     assert page.locator("select.column").input_value() == "message"
     page.get_by_role("button", name="Label all rows").click()
     with page.expect_download() as download:
