@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,9 @@ from tagline.bundle import Bundle
 from tagline.errors import DataError, PlaceError, SpecError
 from tagline.predictor import Predictor, shared_out
 from tagline.processes import end_with_parent
-from tagline.readers import BadRows, Batch, Layout, Source, batches, inspect
-from tagline.tables import TABLES, Row, check_parquet
+from tagline.readers import BadRows, Batch, Layout, Source, batches, cell, inspect
+from tagline.tables import OURS, TABLES, Row, answer_columns, check_parquet
 
-OURS = ("label", "labels", "score", "scores", "abstained", "set")
-"""Keys of an answer; an input column of the same name is kept as `input_...`."""
 ROWS_A_PART = 2048
 FEWEST_ROWS = 4 * ROWS_A_PART
 """For which it pays to start other processes."""
@@ -55,7 +53,7 @@ def answering(
     stopped. Rows that cannot be read are listed with their reasons in a file of their own.
     """
     target = _checked(source, output)
-    found = inspect(source, Layout())
+    found = _looked_at(source)
     columns = text_columns(bundle, found, text)
     work = _Work(bundle, found, target, address=str(output), columns=columns, sets=sets)
     processes, threads = shared_out(bundle, workers)
@@ -76,7 +74,7 @@ def answered(
     bundle: Bundle, address: str, *, text: Sequence[str] = (), sets: float | None = None
 ) -> Iterator[Row]:  # fmt: skip
     """Each row of a file with its own columns and its answer, as soon as it is known; a bad row stops it."""
-    source = inspect(address, Layout())
+    source = _looked_at(address)
     answer = _Answer(Predictor.of(bundle), source, text_columns(bundle, source, text), sets)
     bad = BadRows("stop", hint="mend them, or give --output: bad rows are listed beside it, and the others answered")
     rows = 0
@@ -92,6 +90,9 @@ def text_columns(bundle: Bundle, source: Source, named: Sequence[str] = ()) -> t
     """The columns to read: those named, those of the training data, or the only ones that there are."""
     trained = bundle.manifest.spec["data"]["text"]
     wanted = tuple(named) or ((trained,) if isinstance(trained, str) else tuple(trained))
+    if len(wanted) != 1 + bundle.manifest.pair:
+        kind = "pairs of texts" if bundle.manifest.pair else "one text a row"
+        raise SpecError(f"this bundle reads {kind}; {len(wanted)} columns are named", hint="give --text once for each")
     if set(wanted) <= set(source.columns):
         return wanted
     # The only columns there are will do, unless what was taken for their names may be the first text.
@@ -127,8 +128,10 @@ class _Work:
         self._columns, self._sets = columns, sets
         self._table = TABLES[target.suffix.lower()]
         manifest = bundle.manifest
-        answer = ["labels"] if manifest.task == "multi" else ["label", "score"]
-        self._header = [*own_names(source.columns).values(), *answer, "abstained", *(["set"] if sets else [])]
+        types = source.types or ("",) * len(source.columns)
+        names = own_names(source.columns)
+        self._header = {names[name]: kind for name, kind in zip(source.columns, types, strict=True)}
+        self._header |= answer_columns(manifest.task) | ({"set": ""} if sets else {})
         self.parts = target.with_name(f"{target.name}.parts")
         self._side = target.with_name(f"{target.name}.bad.jsonl")
         self._facts = {
@@ -296,6 +299,11 @@ def _checked(source: str, output: str | Path) -> Path:
     return target
 
 
+def _looked_at(address: str) -> Source:
+    """A file whose numbers and truth values stay what they are."""
+    return replace(inspect(address, Layout()), keeps_types=True)
+
+
 def _no_row(address: str) -> DataError:
     return DataError(f"{address} has no row to answer", hint="is it the right file?")
 
@@ -308,8 +316,13 @@ def _in_parts(found: Iterator[Batch]) -> Iterator[Batch]:
 
 
 def _texts(batch: Batch, columns: Sequence[str]) -> Iterator[Any]:
-    cells = [[cell if isinstance(cell, str) else " ".join(cell or ()) for cell in batch.columns[c]] for c in columns]
+    cells = [[_as_text(value) for value in batch.columns[column]] for column in columns]
     return iter(cells[0]) if len(cells) == 1 else zip(*cells, strict=True)
+
+
+def _as_text(value: Any) -> str:
+    found = cell(value)
+    return found if isinstance(found, str) else " ".join(found or ())
 
 
 def own_names(columns: Sequence[str]) -> dict[str, str]:

@@ -17,7 +17,7 @@ Report = Mapping[str, Any]
 
 def model_card(manifest: Manifest, report: Report) -> str:
     """The bundle's README: what it is, how good, on what, and how to use it."""
-    text = "(first text, second text)" if manifest.pair else '"a text"'
+    text = '("a first text", "a second text")' if manifest.pair else '"a text"'
     splits = ", ".join(f"{rows:,} {name}" for name, rows in report["splits"].items())
     return "\n".join([
         "# A text classifier made by Tagline",

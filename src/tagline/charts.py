@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from html import escape
 
 WIDTH, HEIGHT = 480, 280
-LEFT, RIGHT, TOP, BOTTOM = 52, 12, 12, 40
+LEFT, RIGHT, TOP, BOTTOM = 60, 12, 12, 40
 
 PLOT = {"left": LEFT, "right": WIDTH - RIGHT, "top": TOP, "bottom": HEIGHT - BOTTOM}
 

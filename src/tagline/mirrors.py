@@ -396,8 +396,13 @@ def find_run(name: str, where: str | Path) -> Run:
 
 def find_bundle(name: str, where: str | Path) -> Path:
     """A bundle's directory from its own path or address, or from the run that made it."""
+    return storage.fetched(bundle_place(name, where))
+
+
+def bundle_place(name: str, where: str | Path) -> str | Path:
+    """Where a bundle is: its directory, or its address in Cloud Storage, at which another may stand some day."""
     if storage.is_remote(name):
-        return storage.fetched(_bundle_address(name.rstrip("/")))
+        return _bundle_address(name.rstrip("/"))
     path = storage.local(name)
     if (path / MANIFEST).is_file():
         return path
@@ -408,7 +413,7 @@ def find_bundle(name: str, where: str | Path) -> Path:
             raise
         return path
     if storage.is_remote(run.address):
-        return storage.fetched(_bundle_address(run.address))
+        return _bundle_address(run.address)
     if not run.bundle.is_dir():
         raise _without_bundle(run)
     return run.bundle

@@ -12,6 +12,7 @@ from tagline.errors import SpecError
 from tagline.intervals import share_interval
 from tagline.metrics import SIDE_BY_SIDE
 from tagline.runs import Run
+from tagline.tables import OURS, answer_columns
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -22,6 +23,7 @@ MOST_ERRORS = 200
 FAINTEST = 0.15
 """Words that push less than this share of the strongest one are not marked."""
 UNIT: charts.Range = (0.0, 1.0)
+AT_THRESHOLD = ("threshold", "precision", "recall", "f1")
 
 Report = Mapping[str, Any]
 
@@ -82,7 +84,7 @@ def report_page(report: Report, *, name: str, spec: str = "", lock: Mapping[str,
 def playground(info: Mapping[str, Any], *, predict_route: str, needs_token: bool, text: Sequence[str]) -> str:
     """A page on which a served bundle is tried out."""
     facts = {key: info[key] for key in ("pair", "labels", "thresholds", "abstain_below")}
-    facts |= {"route": predict_route, "text": list(text)}
+    facts |= {"route": predict_route, "text": list(text), "ours": OURS, "answer": list(answer_columns(info["task"]))}
     page = _environment().get_template("playground.html")
     return page.render(info=info, needs_token=needs_token, version=__version__, facts=_script_json(facts))
 
@@ -193,7 +195,7 @@ def _matrix(report: Report) -> dict[str, Any] | None:
         total = sum(confusion[i]) or 1
         counts = [confusion[i][j] for j in kept]
         cells = [
-            {"count": rows_there, "is_right": i == j, "heat": round(0.8 * rows_there / total, 2)}
+            {"count": rows_there, "is_right": i == j, "heat": round(0.7 * rows_there / total, 2)}
             for j, rows_there in zip(kept, counts, strict=True)
         ]
         rows.append({"name": labels[i], "cells": cells})
@@ -228,7 +230,7 @@ def _facts(report: Report) -> dict[str, Any]:
     """What the page's controls need."""
     thresholds = report["thresholds"]
     if thresholds:
-        chosen = dict(zip(report["labels"], report["decisions"]["thresholds"], strict=True))
+        chosen = {row["name"]: {key: row[key] for key in AT_THRESHOLD} for row in _per_label(report)}
         thresholds = {**thresholds, "chosen": chosen}
     low = _lowest_precision(report)
     return {

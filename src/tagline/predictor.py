@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from tagline import compiled, words
+from tagline import compiled, storage, words
 from tagline.bundle import Bundle
 from tagline.decisions import DecisionLayer
 from tagline.errors import DataError, RunError
@@ -81,6 +81,9 @@ class Predictor:
                 )
             if not self.pair and not isinstance(text, str):
                 raise DataError(f"text {number} is {type(text).__name__}, not a text")
+            sides = (text,) if isinstance(text, str) else text
+            if not all(map(storage.is_utf8, sides)):  # tokenizers would call it no string
+                raise DataError(f"text {number} holds half a character (a lone surrogate)", hint="mend or replace it")
 
 
 def scored(classifier: Scorer, texts: "Sequence[Text]", *, labels: int) -> Scores:

@@ -3,6 +3,7 @@
 import asyncio
 import hmac
 import json
+import math
 import os
 import re
 import secrets
@@ -18,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -39,6 +41,10 @@ if TYPE_CHECKING:
 REQUEST_ID = re.compile(r"[\w.:-]{1,128}")
 HEAD_TIMEOUT_S = 20.0
 """To send what stands before a body."""
+HEAD_BYTES = 64 * 2**10
+"""Of what stands before a body."""
+UPGRADE = re.compile(rb"(?im)^upgrade:.*\r\n")
+"""A header that offers another protocol; there is none here, and a server may pass over it (RFC 9110, 7.8)."""
 BODY_TIMEOUT_S = 20.0
 """To send a body; who takes longer holds a connection for nothing."""
 DISCARDED_BYTES = 32 * 2**20
@@ -72,8 +78,12 @@ class Settings:
     def of(cls, environment: "os._Environ[str] | dict[str, str]", **given: Any) -> "Settings":
         """What Vertex AI's environment says, unless it is given."""
         port = environment.get("AIP_HTTP_PORT", "")
-        if port and not (port.isdigit() and 0 < int(port) < 65536):
+        if port and not (port.isdecimal() and 0 < int(port) < 65536):
             raise SpecError(f'AIP_HTTP_PORT is "{port}", which is no port')
+        for name in ("AIP_PREDICT_ROUTE", "AIP_HEALTH_ROUTE"):
+            route = environment.get(name, "")
+            if route and not route.startswith("/"):
+                raise SpecError(f'{name} is "{route}", which is no path', hint="a path begins with /")
         named = {
             "host": "0.0.0.0" if port else "",  # noqa: S104 - inside Vertex's container, whose network is its own
             "port": int(port) if port else 0,
@@ -103,7 +113,7 @@ class Metrics:
     """What Prometheus is told."""
 
     def __init__(self, manifest: Manifest, settings: Settings, *, processes: int) -> None:
-        paths = (settings.predict_route, settings.health_route, *ROUTES)
+        paths = dict.fromkeys((settings.predict_route, settings.health_route, *ROUTES))
         kinds = [{"route": path, "status": str(status)} for path in paths for status in STATUSES]
         self.requests = Count("tagline_requests_total", "requests by route and status", kinds)
         self.answers = Count("tagline_answers_total", "answers by label", [{"label": name} for name in manifest.labels])
@@ -205,17 +215,26 @@ def application(served: Served, settings: Settings, metrics: Metrics) -> Starlet
         yield
         await routes.batcher.close()
 
-    answers = {
-        settings.predict_route: routes.predict, "/explain": routes.explain, settings.health_route: routes.health,
-        "/info": routes.info, "/metrics": routes.measured, "/openapi.json": routes.described, "/docs": routes.docs,
-        "/": routes.playground,
-    }  # fmt: skip
-    posted = (settings.predict_route, "/explain")
+    # The first that fits answers, so that routes whose names are set come before those of the same name.
+    posted = [(settings.predict_route, routes.predict), ("/explain", routes.explain)]
+    got = [
+        (settings.health_route, routes.health), ("/info", routes.info), ("/metrics", routes.measured),
+        ("/openapi.json", routes.described), ("/docs", routes.docs), ("/", routes.playground),
+    ]  # fmt: skip
     found = [
-        Route(path, _guarded(answer, path, routes), methods=["POST" if path in posted else "GET"])
-        for path, answer in answers.items()
+        Route(path, _guarded(answer, path, routes), methods=[method])
+        for method, answers in (("POST", posted), ("GET", got))
+        for path, answer in answers
     ]
-    app = Starlette(routes=found, lifespan=lifespan)
+
+    def nowhere(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        asked = f"{request.method} {request.url.path}"[:200]
+        response = _error(error.status_code, f"there is no {asked} here; POST {settings.predict_route} answers")
+        response.headers.update(error.headers or {})
+        return response
+
+    app = Starlette(routes=found, lifespan=lifespan, exception_handlers={404: nowhere, 405: nowhere})
     app.state.is_leaving = False
     return app
 
@@ -237,6 +256,9 @@ def _guarded(
             response = _error(refused.status, problem)
         except TaglineError as error:
             problem = error.message
+            response = _error(400, problem)
+        except ClientDisconnect:
+            problem = "the client went away before its body was there"
             response = _error(400, problem)
         except Exception as error:  # a bug of ours is this request's, not the server's
             problem = f"{type(error).__name__}: {error}"
@@ -390,14 +412,29 @@ def _log(event: str, **facts: Any) -> None:
 
 
 class _Impatient(HttpToolsProtocol):
-    """A connection that is closed when a request's head does not come in time: uvicorn would wait for ever."""
+    """A connection that is closed when a request's head does not come in time, or has no end: uvicorn would wait."""
 
     _patience: asyncio.TimerHandle | None = None
+    _is_head = True
+    """Whether what comes next stands before a body."""
+    _head_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Somebody is there."""
         super().connection_made(transport)
         self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        """Something has come."""
+        if self._is_head:
+            head, end, rest = data.partition(b"\r\n\r\n")
+            self._head_bytes += len(head)
+            if self._head_bytes > HEAD_BYTES:
+                self.send_400_response(f"What stands before the body has more than {HEAD_BYTES:,} bytes.")
+                return
+            if b"upgrade" in head.lower():  # as Java's own client offers HTTP/2: the parser would expect no body
+                data = UPGRADE.sub(b"", head + end) + rest
+        super().data_received(data)
 
     def on_message_begin(self) -> None:
         """A request begins."""
@@ -407,7 +444,13 @@ class _Impatient(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Its head is there."""
         self._done()
+        self._is_head = False
         super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """Its body is there too."""
+        self._is_head, self._head_bytes = True, 0
+        super().on_message_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nobody is there any more."""
@@ -428,8 +471,8 @@ class _Server(uvicorn.Server):
 
     def __init__(self, app: Starlette, ready: prefork.Ready, *, timeout_s: float) -> None:
         super().__init__(uvicorn.Config(
-            app, http=_Impatient, log_level="warning", access_log=False, lifespan="on", server_header=False,
-            timeout_graceful_shutdown=int(timeout_s),
+            app, http=_Impatient, ws="none", log_level="warning", access_log=False, lifespan="on", server_header=False,
+            timeout_graceful_shutdown=math.ceil(timeout_s),
         ))  # fmt: skip
         self._app = app
         self._ready = ready

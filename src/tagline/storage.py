@@ -183,9 +183,13 @@ def is_copy(path: Path) -> bool:
     return cache_directory() / "gs" in path.parents
 
 
-def is_utf8(name: str) -> bool:
-    """Whether a name from the command line is text: other bytes cannot be written into runs and reports."""
-    return not any("\ud800" <= character <= "\udfff" for character in name)
+def is_utf8(text: str) -> bool:
+    """Whether a text, or a name from the command line, can be written: halves of characters and odd bytes cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def expand(addresses: Sequence[str]) -> list[str]:

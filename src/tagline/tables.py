@@ -3,45 +3,58 @@
 import csv
 import json
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 from tagline.errors import PlaceError
+from tagline.readers import cell
 
 Row = dict[str, Any]
 
-TYPES = {"score": "float64", "abstained": "bool"}
-"""Of columns in Parquet that are not text."""
+OURS = ("label", "labels", "score", "scores", "abstained", "set")
+"""Keys of an answer; an input column of the same name is kept as `input_...`."""
+Columns = Mapping[str, str]
+"""The names of columns, each with Arrow's name of its type in Parquet; "" for text."""
+
+
+def answer_columns(task: str) -> dict[str, str]:
+    """What of an answer stands in a table."""
+    return (
+        {"labels": "", "abstained": "bool"}
+        if task == "multi"
+        else {"label": "", "score": "float64", "abstained": "bool"}
+    )
 
 
 @dataclass(frozen=True)
 class Table:
     """A format. A part is written by itself, and may not be a whole file of the format; parts joined are one."""
 
-    write: Callable[[Iterable[Row], Sequence[str], IO[bytes]], None]
-    join: Callable[[Sequence[Path], Sequence[str], IO[bytes]], None]
+    write: Callable[[Iterable[Row], Columns, IO[bytes]], None]
+    join: Callable[[Sequence[Path], Columns, IO[bytes]], None]
 
 
-def _write_jsonl(rows: Iterable[Row], _: Sequence[str], file: IO[bytes]) -> None:
+def _write_jsonl(rows: Iterable[Row], _: Columns, file: IO[bytes]) -> None:
     for row in rows:
         file.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
 
 
-def _join_jsonl(parts: Sequence[Path], _: Sequence[str], file: IO[bytes]) -> None:
+def _join_jsonl(parts: Sequence[Path], _: Columns, file: IO[bytes]) -> None:
     for part in parts:
         with part.open("rb") as some:
             shutil.copyfileobj(some, file)
 
 
-def _write_delimited(rows: Iterable[Row], columns: Sequence[str], file: IO[bytes], *, delimiter: str) -> None:
-    csv.DictWriter(_Lines(file), columns, delimiter=delimiter, lineterminator="\r\n").writerows(map(_flat, rows))
+def _write_delimited(rows: Iterable[Row], columns: Columns, file: IO[bytes], *, delimiter: str) -> None:
+    writer = csv.DictWriter(_Lines(file), list(columns), delimiter=delimiter, lineterminator="\r\n")
+    writer.writerows(_flat(row, answer_columns("single")) for row in rows)
 
 
-def _join_delimited(parts: Sequence[Path], columns: Sequence[str], file: IO[bytes], *, delimiter: str) -> None:
-    csv.DictWriter(_Lines(file), columns, delimiter=delimiter, lineterminator="\r\n").writeheader()
+def _join_delimited(parts: Sequence[Path], columns: Columns, file: IO[bytes], *, delimiter: str) -> None:
+    csv.DictWriter(_Lines(file), list(columns), delimiter=delimiter, lineterminator="\r\n").writeheader()
     _join_jsonl(parts, columns, file)
 
 
@@ -55,15 +68,15 @@ class _Lines:
         self._file.write(row.removesuffix("\r\n").encode() + b"\n")
 
 
-def _write_parquet(rows: Iterable[Row], columns: Sequence[str], file: IO[bytes]) -> None:
+def _write_parquet(rows: Iterable[Row], columns: Columns, file: IO[bytes]) -> None:
     from pyarrow import Table as Arrow
     from pyarrow import field, parquet, schema
 
-    typed = schema([field(name, TYPES.get(name, "string")) for name in columns])
-    parquet.write_table(Arrow.from_pylist([_flat(row) for row in rows], schema=typed), file)
+    typed = schema([field(name, kind or "string") for name, kind in columns.items()])
+    parquet.write_table(Arrow.from_pylist([_flat(row, columns) for row in rows], schema=typed), file)
 
 
-def _join_parquet(parts: Sequence[Path], _: Sequence[str], file: IO[bytes]) -> None:
+def _join_parquet(parts: Sequence[Path], _: Columns, file: IO[bytes]) -> None:
     from pyarrow import parquet
 
     with parquet.ParquetWriter(file, parquet.read_schema(parts[0])) as writer:
@@ -71,11 +84,15 @@ def _join_parquet(parts: Sequence[Path], _: Sequence[str], file: IO[bytes]) -> N
             writer.write_table(parquet.read_table(part))
 
 
-def _flat(row: Row) -> Row:
-    """A row for a table: several labels between bars, without the scores of all labels."""
-    flat = {name: "|".join(map(str, value)) if isinstance(value, list) else value for name, value in row.items()}
-    flat.pop("scores")
+def _flat(row: Row, typed: Columns) -> Row:
+    """A row for a table: as text what has no type, several labels between bars, without the scores of all labels."""
+    flat = {name: value if typed.get(name) else _as_text(value) for name, value in row.items() if name != "scores"}
     return flat | {"abstained": row.get("abstained", False)}
+
+
+def _as_text(value: Any) -> str | None:
+    found = cell(value)
+    return "|".join(found) if isinstance(found, tuple) else found
 
 
 def check_parquet() -> None:

@@ -5,13 +5,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from tagline import storage
 from tagline.models import Prediction
 
 if TYPE_CHECKING:
     from tagline.texts import Text
 
 Form = Literal["tagline", "automl", "inputs"]
-PARAMETERS = ("sets", "format")
+PARAMETERS = {"instances": ("sets", "format"), "inputs": ("sets", "top_k")}
 FORMATS = ("tagline", "automl")
 
 
@@ -40,8 +41,8 @@ class Asked:
     texts: "list[Text]"
     form: Form = "tagline"
     sets: float | None = None
-    is_one: bool = False
-    """Form `inputs`: a text by itself gets an answer by itself."""
+    top_k: int | None = None
+    """Form `inputs`: how many labels to name."""
 
 
 def document(body: bytes | str) -> dict[str, Any]:
@@ -65,55 +66,54 @@ def parse(body: bytes, *, pair: bool, limits: Limits) -> Asked:
 def read(document: Mapping[str, Any], *, pair: bool, limits: Limits) -> Asked:
     """What is asked by a body that is JSON."""
     if "instances" in document:
-        instances, form, is_one = document["instances"], _format(document), False
-        if not isinstance(instances, list):
+        key, given = "instances", document["instances"]
+        if not isinstance(given, list):
             raise Refused(400, "instances must be a list")
     elif "inputs" in document:
-        inputs, form = document["inputs"], "inputs"
-        if "format" in _parameters(document):
-            raise Refused(400, "parameters.format goes with instances: inputs have a form of their own")
-        is_one = not isinstance(inputs, list)
-        instances = [inputs] if is_one else inputs
+        key, given = "inputs", document["inputs"]
+        is_pair = pair and isinstance(given, list) and len(given) == 2 and all(isinstance(t, str) for t in given)
+        given = [given] if is_pair or not isinstance(given, list) else given
     else:
         raise Refused(400, 'give {"instances": [...]}, or {"inputs": ...}')
-    if len(instances) > limits.instances:
-        raise Refused(413, f"{len(instances):,} instances; at most {limits.instances:,} in one request")
-    texts = [_text(instance, number, pair=pair, limits=limits) for number, instance in enumerate(instances)]
-    return Asked(texts, form, _sets(document), is_one)
+    if len(given) > limits.instances:
+        raise Refused(413, f"{len(given):,} {key}; at most {limits.instances:,} in one request")
+    parameters = _parameters(document, PARAMETERS[key])
+    form: Form = "inputs" if key == "inputs" else _format(parameters)
+    texts = [_text(each, f"{key}[{number}]", pair=pair, limits=limits) for number, each in enumerate(given)]
+    return Asked(texts, form, _sets(parameters), _top_k(parameters))
 
 
 def answer(asked: Asked, predictions: Sequence[Prediction]) -> Any:
     """The body of the answer, in the form that was asked for."""
     match asked.form:
         case "inputs":
-            ranked = [_ranked(prediction) for prediction in predictions]
-            return ranked[0] if asked.is_one else ranked
+            return [_ranked(prediction)[: asked.top_k] for prediction in predictions]
         case "automl":
             return {"predictions": [_automl(prediction) for prediction in predictions]}
         case _:
             return {"predictions": [prediction.to_dict() for prediction in predictions]}
 
 
-def _parameters(document: Mapping[str, Any]) -> Mapping[str, Any]:
+def _parameters(document: Mapping[str, Any], known: Sequence[str]) -> Mapping[str, Any]:
     parameters = document.get("parameters")
     if parameters is None:
         return {}
     if not isinstance(parameters, dict):
         raise Refused(400, "parameters must be an object")
-    if unknown := [name for name in parameters if name not in PARAMETERS]:
-        raise Refused(400, f'no parameter "{unknown[0]}"; there are: {", ".join(PARAMETERS)}'[:200])
+    if unknown := [name for name in parameters if name not in known]:
+        raise Refused(400, f'no parameter "{unknown[0]}"; there are: {", ".join(known)}'[:200])
     return parameters
 
 
-def _format(document: Mapping[str, Any]) -> Any:
-    form = _parameters(document).get("format", "tagline")
+def _format(parameters: Mapping[str, Any]) -> Any:
+    form = parameters.get("format", "tagline")
     if form not in FORMATS:
         raise Refused(400, f"parameters.format must be one of: {', '.join(FORMATS)}")
     return form
 
 
-def _sets(document: Mapping[str, Any]) -> float | None:
-    sets = _parameters(document).get("sets")
+def _sets(parameters: Mapping[str, Any]) -> float | None:
+    sets = parameters.get("sets")
     if sets is None:
         return None
     if isinstance(sets, bool) or not isinstance(sets, int | float) or not 0 < sets < 1:
@@ -121,9 +121,15 @@ def _sets(document: Mapping[str, Any]) -> float | None:
     return float(sets)
 
 
-def _text(instance: Any, number: int, *, pair: bool, limits: Limits) -> "Text":
+def _top_k(parameters: Mapping[str, Any]) -> int | None:
+    top_k = parameters.get("top_k")
+    if top_k is not None and (isinstance(top_k, bool) or not isinstance(top_k, int) or top_k < 1):
+        raise Refused(400, "parameters.top_k must be a number of labels")
+    return top_k
+
+
+def _text(instance: Any, where: str, *, pair: bool, limits: Limits) -> "Text":
     """A string, two strings, or an object with `text` (or AutoML's `content`) and `text_pair`."""
-    where = f"instances[{number}]"
     given: list[Any]
     if isinstance(instance, dict):
         second = instance.get("text_pair")
@@ -139,13 +145,9 @@ def _text(instance: Any, number: int, *, pair: bool, limits: Limits) -> "Text":
     size = sum(len(part) for part in parts)
     if size > limits.characters:
         raise Refused(413, f"{where} has {size:,} characters; at most {limits.characters:,}")
-    if not all(_is_whole(part) for part in parts):
+    if not all(map(storage.is_utf8, parts)):
         raise Refused(400, f"{where} holds half a character (a lone surrogate)")
     return (parts[0], parts[1]) if pair else parts[0]
-
-
-def _is_whole(text: str) -> bool:
-    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _ranked(prediction: Prediction) -> list[dict[str, Any]]:
@@ -182,30 +184,35 @@ def request_schema(limits: Limits, *, pair: bool) -> dict[str, Any]:
     text = text_schema(pair=pair)
     most = f"at most {limits.instances:,}, each of at most {limits.characters:,} characters"
     texts = {"type": "array", "items": text, "description": most}
-    one = {"anyOf": [kind for kind in text["anyOf"] if kind["type"] != "array"]}
-    parameters = {
-        "type": ["object", "null"], "additionalProperties": False,
-        "properties": {
-            "sets": {
-                "type": ["number", "null"], "minimum": 0.5, "maximum": 0.99,
-                "description": "add sets of labels that hold the truth with this probability",
-            },
-            "format": {"type": "string", "enum": list(FORMATS)},
+    # Without pairs, a list is one of several texts.
+    one = text if pair else {"anyOf": [kind for kind in text["anyOf"] if kind["type"] != "array"]}
+    known = {
+        "sets": {
+            "type": ["number", "null"], "minimum": 0.5, "maximum": 0.99,
+            "description": "add sets of labels that hold the truth with this probability",
         },
+        "format": {"type": "string", "enum": list(FORMATS)},
+        "top_k": {"type": ["integer", "null"], "minimum": 1, "description": "name so many labels; else all of them"},
     }  # fmt: skip
-    only_sets = {**parameters, "properties": {"sets": parameters["properties"]["sets"]}}  # type: ignore[index]
+    by_key = {
+        key: {
+            "type": ["object", "null"], "additionalProperties": False,
+            "properties": {name: known[name] for name in names},
+        }
+        for key, names in PARAMETERS.items()
+    }  # fmt: skip
     return {
         "anyOf": [
             {
                 "type": "object",
                 "required": ["instances"],
-                "properties": {"instances": texts, "parameters": parameters},
+                "properties": {"instances": texts, "parameters": by_key["instances"]},
             },
             {
                 "type": "object",
                 "required": ["inputs"],
                 "not": {"required": ["instances"]},
-                "properties": {"inputs": {"anyOf": [one, texts]}, "parameters": only_sets},
+                "properties": {"inputs": {"anyOf": [one, texts]}, "parameters": by_key["inputs"]},
             },
         ]
     }

@@ -1,5 +1,8 @@
 """The playground of a real server in a real browser."""
 
+import csv
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,6 +58,14 @@ def test_a_text_is_answered_with_scores_and_words(page: Any, servers: dict[str, 
     assert "charged" in page.locator("mark.for").all_inner_texts()
 
 
+def test_words_are_marked_behind_an_emoji_too(page: Any, servers: dict[str, Server]) -> None:
+    page.goto(servers["single"].address)
+    page.get_by_label("Text", exact=True).fill("😡😡😡 I was charged twice")
+    page.get_by_role("button", name="Answer").click()
+    page.wait_for_selector("mark.for")
+    assert "charged" in page.locator("mark.for").all_inner_texts()
+
+
 def test_only_the_latest_question_is_answered(page: Any, servers: dict[str, Server]) -> None:
     page.goto(servers["single"].address)
     text = page.get_by_label("Text", exact=True)
@@ -83,13 +94,16 @@ def test_a_link_leads_to_the_same_answer_and_abstention_is_said(page: Any, serve
     page.wait_for_selector("#result:not([hidden])")
     assert page.locator("#text").input_value() == "hello there"
     assert "would rather not say" in page.locator("#more").inner_text()
+    page.evaluate("location.hash = 't=where+is+my+parcel'")  # as when another link is opened here
+    page.locator("#said", has_text="delivery").wait_for()
+    assert page.locator("#text").input_value() == "where is my parcel"
 
 
 def test_a_file_comes_back_labelled(page: Any, servers: dict[str, Server], tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text('id,message\n1,"where is my parcel, please?"\n2,"a ""quoted""\nword"\n')
     page.goto(servers["single"].address)
     page.get_by_label("CSV file").set_input_files(tmp_path / "in.csv")
-    page.wait_for_function("document.getElementById('file-said').textContent === '2 rows.'")
+    page.locator("#file-said", has_text="2 rows.").wait_for()  # a function would be evaluated, which the page forbids
     assert page.locator("select.column").input_value() == "message"
     page.get_by_role("button", name="Label all rows").click()
     with page.expect_download() as download:
@@ -99,6 +113,26 @@ def test_a_file_comes_back_labelled(page: Any, servers: dict[str, Server], tmp_p
     assert '2,"a ""quoted""\nword",' in text
     page.get_by_label("or paste it here").fill("only a header")
     assert "no rows" in page.locator("#file-said").inner_text()
+
+
+def test_a_file_as_excel_writes_it_keeps_its_columns_beside_the_answers(
+    page: Any, servers: dict[str, Server], tmp_path: Path
+) -> None:
+    """Semicolons, Western letters, a column named as one of an answer's, and rows shorter or longer than the header."""
+    (tmp_path / "in.csv").write_bytes("message;label;score\nçà parcel;mine;5\nwhere\nis;it;0;extra\n".encode("cp1252"))
+    page.goto(servers["single"].address)
+    page.get_by_label("CSV file").set_input_files(tmp_path / "in.csv")
+    page.get_by_role("button", name="Label all rows").click()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download").click()
+    header, *rows = csv.reader(download.value.path().read_text("utf-8-sig").splitlines())
+    assert header == ["message", "input_label", "input_score", "column_4", "label", "score", "abstained"]
+    assert [row[:4] for row in rows] == [
+        ["çà parcel", "mine", "5", ""],
+        ["where", "", "", ""],
+        ["is", "it", "0", "extra"],
+    ]
+    assert rows[0][4] == "delivery"
 
 
 def test_a_pair_takes_two_texts_and_a_token_and_errors_are_shown(page: Any, servers: dict[str, Server]) -> None:
@@ -112,3 +146,10 @@ def test_a_pair_takes_two_texts_and_a_token_and_errors_are_shown(page: Any, serv
     page.get_by_role("button", name="Answer").click()
     page.wait_for_selector("#result:not([hidden])")
     assert not page.locator("#problem").is_visible()
+    page.evaluate("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+    page.get_by_role("button", name="Copy as Python").click()
+    code = page.locator("#copied").text_content()
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | {"TOKEN": "t0ken"}, capture_output=True, check=False
+    )
+    assert b"'label'" in done.stdout, done.stderr

@@ -108,7 +108,7 @@ def test_a_request_that_is_refused_does_no_harm_to_its_batch(runs: dict[str, tag
     plain = tagline.load(runs["single"].bundle).predict(text)[0].to_dict()
     assert answers[0] == {"predictions": [plain]}
     assert answers[3] == {"predictions": [plain] * 3}
-    assert answers[5][0] == {"label": plain["label"], "score": plain["score"]}
+    assert answers[5][0][0] == {"label": plain["label"], "score": plain["score"]}
     assert plain["label"] in answers[6]["predictions"][0]["set"]
     assert answers[8]["predictions"][0]["displayNames"][0] == plain["label"]
     assert answers[9] == {"predictions": []}

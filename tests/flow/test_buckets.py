@@ -2,6 +2,7 @@
 
 import csv
 import json
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,6 +69,16 @@ def test_a_bundle_is_served_from_a_bucket(bucket: Any) -> None:
     with serving_bundle("", AIP_STORAGE_URI="gs://tagline-demo/models/support") as server:
         assert json.loads(server.get("/info")[1])["family"] == "linear"
         assert server.ask({"instances": ["where is my parcel"]})[1]["predictions"][0]["label"] == "delivery"
+
+
+def test_a_served_bundle_that_is_replaced_in_its_bucket_is_loaded_anew(bucket: Any) -> None:
+    for blob in list(bucket.list_blobs(prefix="models/support/")):
+        bucket.copy_blob(blob, bucket, blob.name.replace("support", "changing"))
+    with serving_bundle("gs://tagline-demo/models/changing", "--workers", "1") as server:
+        bucket.blob("models/changing/tagline.json").upload_from_string("{}")
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for_log("reload failed")
+        assert server.ask({"instances": ["where is my parcel"]})[0] == 200
 
 
 def test_what_was_fetched_is_kept_until_it_changes(bucket: Any, monkeypatch: pytest.MonkeyPatch) -> None:

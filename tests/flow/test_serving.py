@@ -18,6 +18,8 @@ import httpx
 import pytest
 
 import tagline
+from tagline.errors import SpecError
+from tagline.server import Settings
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from serving import Server, serving
@@ -47,9 +49,10 @@ def test_every_form_of_a_request_is_understood(server: Server) -> None:
     assert body["predictions"][0]["label"] == "delivery"
     assert "delivery" in body["predictions"][0]["set"]
     assert server.ask({"instances": []}) == (200, {"predictions": []})
-    status, ranked = server.ask({"inputs": TEXT})
+    status, [ranked] = server.ask({"inputs": TEXT})
     assert (status, ranked[0]["label"], len(ranked)) == (200, "delivery", 6)
     assert server.ask({"inputs": [TEXT, TEXT]})[1] == [ranked, ranked]
+    assert server.ask({"inputs": [[TEXT], {"text": TEXT}], "parameters": {"top_k": 2}})[1] == [ranked[:2], ranked[:2]]
     status, automl = server.ask({"instances": [TEXT], "parameters": {"format": "automl"}})
     assert status == 200
     assert automl["predictions"][0]["displayNames"][0] == "delivery"
@@ -81,6 +84,10 @@ def test_every_form_of_a_request_is_understood(server: Server) -> None:
         ({"instances": ["a"], "parameters": {"sets": "x"}}, 400, "parameters.sets"),
         ({"instances": ["a"], "parameters": {"sets": 0.999}}, 400, "cannot be made"),
         ({"instances": ["a"], "parameters": {"format": "xml"}}, 400, "parameters.format"),
+        ({"instances": ["a"], "parameters": {"top_k": 1}}, 400, 'no parameter "top_k"'),
+        ({"inputs": "a", "parameters": {"top_k": 0}}, 400, "parameters.top_k"),
+        ({"inputs": "a", "parameters": {"format": "automl"}}, 400, 'no parameter "format"'),
+        ({"inputs": ["a", None]}, 400, "inputs[1] must be a text"),
     ],
 )
 def test_a_bad_request_gets_a_status_and_one_sentence(server: Server, body: Any, status: int, said: str) -> None:
@@ -102,7 +109,57 @@ def test_the_pages_and_the_figures_are_there(server: Server) -> None:
     assert 'tagline_answers_total{label="delivery"}' in metrics
     assert 'tagline_requests_total{route="/predict",status="200"}' in metrics
     assert 'tagline_batch_texts_bucket{le="+Inf"}' in metrics
-    assert server.get("/nowhere")[0] == 404
+
+
+def test_who_asks_at_the_wrong_address_is_told_the_right_one(server: Server) -> None:
+    assert server.ask({"inputs": TEXT}, route="/nowhere") == (
+        404, {"error": "there is no POST /nowhere here; POST /predict answers"},
+    )  # fmt: skip
+    answer = httpx.post(server.address, json={"inputs": TEXT})
+    assert (answer.status_code, set(answer.headers["allow"].split(", "))) == (405, {"GET", "HEAD"})
+    assert answer.json() == {"error": "there is no POST / here; POST /predict answers"}
+
+
+def test_hugging_faces_own_client_reads_the_answers(server: Server) -> None:
+    hub = pytest.importorskip("huggingface_hub")
+    client = hub.InferenceClient(model=f"{server.address}/predict")
+    found = client.text_classification(TEXT)
+    assert (len(found), found[0].label) == (6, "delivery")
+    assert client.text_classification(TEXT, top_k=2) == found[:2]
+
+
+def exchanged(server: Server, request: bytes) -> bytes:
+    """What comes back for some bytes, until the server closes the connection."""
+    host, port = server.address.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        connection.sendall(request)
+        return b"".join(iter(lambda: connection.recv(2**16), b""))
+
+
+def test_an_offer_of_another_protocol_is_passed_over(server: Server) -> None:
+    """Java's client sends it with its first request; the body belongs to that all the same."""
+    body = json.dumps({"instances": [TEXT]}).encode()
+    offer = b"Connection: Upgrade, HTTP2-Settings, close\r\nHTTP2-Settings: AAMAAABkAAQ\r\nUpgrade: h2c\r\n"
+    head = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n" % len(body)
+    answer = exchanged(server, head + offer + b"\r\n" + body)
+    assert answer.startswith(b"HTTP/1.1 200 OK")
+    assert b'"delivery"' in answer
+
+
+def test_a_head_without_an_end_is_refused(server: Server) -> None:
+    head = b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+    long = b"".join(b"X-%d: %s\r\n" % (number, b"a" * 1000) for number in range(60))
+    assert exchanged(server, head + long + b"\r\n").startswith(b"HTTP/1.1 200 OK")
+    assert b"more than 65,536 bytes" in exchanged(server, head + long + long[:6000])
+
+
+def test_a_client_that_goes_away_is_no_bug_of_ours(runs: dict[str, tagline.Run]) -> None:
+    with serving(runs["single"].bundle, "--workers", "1") as server:
+        host, port = server.address.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port))) as connection:
+            connection.sendall(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{")
+        server.wait_for_log("the client went away")
+        assert 'status="500"' not in server.get("/metrics")[1]
 
 
 def test_many_at_once_get_their_own_answers(server: Server, runs: dict[str, tagline.Run]) -> None:
@@ -130,6 +187,22 @@ def test_vertex_says_where_to_listen_and_what_to_serve(runs: dict[str, tagline.R
         assert (status, "label" in body["predictions"][0]) == (200, True)
         assert server.ask({"instances": ["one text"]}, route="/v1/models/m:predict")[0] == 400
         assert server.stop() == 0
+
+
+def test_the_route_to_predict_may_be_one_of_ours(runs: dict[str, tagline.Run]) -> None:
+    with serving(runs["pair"].bundle, AIP_PREDICT_ROUTE="/", AIP_HEALTH_ROUTE="/") as server:
+        status, [ranked] = server.ask({"inputs": ["is it open?", "yes"]}, route="/")
+        assert (status, len(ranked)) == (200, 3)
+        assert server.get("/") == (200, '{"status": "ready"}')
+        assert 'tagline_requests_total{route="/",status="200"}' in server.get("/metrics")[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("AIP_PREDICT_ROUTE", "predict"), ("AIP_HEALTH_ROUTE", "health"), ("AIP_HTTP_PORT", "²")]
+)
+def test_an_environment_that_makes_no_sense_is_said(name: str, value: str) -> None:
+    with pytest.raises(SpecError, match=f'{name} is "{value}"'):
+        Settings.of({name: value})
 
 
 def test_a_token_is_asked_for(runs: dict[str, tagline.Run]) -> None:

@@ -1,8 +1,10 @@
 """A file of texts in, the same rows with answers out: every format, every column kept, whole or not at all."""
 
 import csv
+import gzip
 import json
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -185,15 +187,45 @@ def test_lists_in_the_input_are_kept(suffix: str, bundle: Bundle, tmp_path: Path
     source = written(tmp_path, '{"message": "help", "tags": ["a", "b"], "meta": {"k": 1}, "gone": null}\n', "in.jsonl")
     row = answers(bundle, source, tmp_path / f"out.{suffix}")[0]
     assert row["tags"] == (["a", "b"] if suffix == "jsonl" else "a|b")
-    assert row["meta.k"] == "1"
+    assert row["meta.k"] == (1 if suffix == "jsonl" else "1")
     assert row["gone"] in (None, "")
+
+
+def test_numbers_and_truth_values_stay_what_they_are(bundle: Bundle, tmp_path: Path) -> None:
+    """So that the answers can be joined with the rest by a key."""
+    given = {
+        "message": ["help", "hello"], "id": [2**53 + 1, None], "price": [1.5, float("nan")], "is_new": [True, False],
+        "day": [date(2026, 1, 2)] * 2, "tags": [[1, 2], []],
+    }  # fmt: skip
+    parquet.write_table(pa.table(given), tmp_path / "in.parquet")
+    lines = answers(bundle, str(tmp_path / "in.parquet"), tmp_path / "out.jsonl")
+    kept = [{name: row[name] for name in given} for row in lines]
+    assert kept == [
+        {"message": "help", "id": 2**53 + 1, "price": 1.5, "is_new": True, "day": "2026-01-02", "tags": [1, 2]},
+        {"message": "hello", "id": None, "price": None, "is_new": False, "day": "2026-01-02", "tags": []},
+    ]
+    assert answers(bundle, str(tmp_path / "out.jsonl"), tmp_path / "again.jsonl")[0]["input_score"] == lines[0]["score"]
+    batch.predict_file(bundle, str(tmp_path / "in.parquet"), tmp_path / "out.parquet")
+    types = {field.name: str(field.type) for field in parquet.read_schema(tmp_path / "out.parquet")}
+    assert types == {
+        "message": "string", "id": "int64", "price": "double", "is_new": "bool", "day": "string", "tags": "string",
+        "label": "string", "score": "double", "abstained": "bool",
+    }  # fmt: skip
+    [row, _] = answers(bundle, str(tmp_path / "in.parquet"), tmp_path / "out.csv")
+    assert [row[name] for name in given] == ["help", str(2**53 + 1), "1.5", "true", "2026-01-02", "1|2"]
+
+
+def test_parquet_may_be_packed(bundle: Bundle, tmp_path: Path) -> None:
+    parquet.write_table(pa.table({"message": ["hello"]}), tmp_path / "in.parquet")
+    (tmp_path / "in.parquet.gz").write_bytes(gzip.compress((tmp_path / "in.parquet").read_bytes()))
+    assert len(answers(bundle, str(tmp_path / "in.parquet.gz"), tmp_path / "out.csv")) == 1
 
 
 def test_parquet_goes_in_and_out_over_several_row_groups(bundle: Bundle, tmp_path: Path) -> None:
     count = batch.ROWS_A_PART + 1
     parquet.write_table(pa.table({"n": list(range(count)), "message": ["hello"] * count}), tmp_path / "in.parquet")
     rows = answers(bundle, str(tmp_path / "in.parquet"), tmp_path / "out.parquet")
-    assert [row["n"] for row in rows] == [str(n) for n in range(count)]
+    assert [row["n"] for row in rows] == list(range(count))
     schema = parquet.read_schema(tmp_path / "out.parquet")
     assert (schema.field("score").type, schema.field("abstained").type) == (pa.float64(), pa.bool_())
 
@@ -206,6 +238,14 @@ def test_pairs_are_read_from_two_columns(pair_bundle: Bundle, tmp_path: Path) ->
     expected = tagline.load(pair_bundle.directory).predict([("When do you close?", "It is open until six.")])
     assert named[0]["label"] == expected[0].label
     assert named[0]["score"] == pytest.approx(expected[0].score)
+
+
+def test_as_many_columns_are_named_as_the_bundle_reads(bundle: Bundle, pair_bundle: Bundle, tmp_path: Path) -> None:
+    source = written(tmp_path, "a,b\nhello,there\n")
+    with pytest.raises(SpecError, match="reads one text a row; 2 columns are named"):
+        answers(bundle, source, tmp_path / "out.csv", text=["a", "b"])
+    with pytest.raises(SpecError, match="reads pairs of texts; 1 columns are named"):
+        answers(pair_bundle, source, tmp_path / "out.csv", text=["a"])
 
 
 def test_the_only_column_holds_the_text_whatever_its_name(bundle: Bundle, tmp_path: Path) -> None:

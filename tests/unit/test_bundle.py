@@ -1,6 +1,7 @@
 """A bundle's files are what its manifest says they are."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -139,6 +140,18 @@ def test_what_comes_from_the_data_stays_text_in_the_card(tmp_path: Path) -> None
     card = (tagline.train(tmp_path / "odd.csv", *QUICK, runs=tmp_path / "runs").bundle / "README.md").read_text()
     assert "<img" not in card.replace("\\<", "")
     assert "| \\<img src=x\\>\\|\\[a\\](b) |" in card
+
+
+def test_half_a_character_is_no_text(run: Run) -> None:
+    """A tokenizer would refuse it with an error of its own."""
+    with pytest.raises(DataError, match="text 2 holds half a character"):
+        tagline.load(run.bundle).predict(["a text", "\ud83d"])
+
+
+def test_the_code_of_a_card_for_pairs_can_be_copied(tmp_path: Path) -> None:
+    pairs = tagline.train(SUPPORT / "pairs.csv", *QUICK, runs=tmp_path)
+    [code] = re.findall(r"```python\n(.*?)```", (pairs.bundle / "README.md").read_text(), re.DOTALL)
+    compile(code, "README.md", "exec")
 
 
 def test_the_model_card_tells_what_was_measured(run: Run) -> None:

@@ -98,6 +98,17 @@ def test_the_facts_of_a_page_are_json_inside_a_script(hostile: tagline.Run) -> N
     assert {"coverage", "thresholds", "plot", "coveragePlaces"} == set(json.loads(facts))
 
 
+def test_what_is_said_of_a_threshold_was_measured_there(several: tagline.Run) -> None:
+    """A tuned threshold may lie far below the first that the curves are drawn at."""
+    report = several.report()
+    assert report is not None
+    [facts] = re.findall(r'<script type="application/json" id="facts">(.*?)</script>', page_of(several))
+    chosen = json.loads(facts)["thresholds"]["chosen"]
+    for label, threshold in zip(report["labels"], report["decisions"]["thresholds"], strict=True):
+        measured = report["test"]["per_label"][label]
+        assert chosen[label] == {"threshold": threshold} | {key: measured[key] for key in ("precision", "recall", "f1")}
+
+
 def test_the_words_that_pushed_are_marked_and_the_text_is_whole() -> None:
     row = {"text": "the refund never came", "pushes": [[4, 10, 2.0, 0], [11, 16, -1.0, 0], [0, 3, 0.01, 0]]}
     [pieces] = pages._error(row, "mistake")["sides"]

@@ -101,7 +101,7 @@ def _given(texts: list[str] | None, *, pair: bool) -> Iterator[Any]:
 
     if not texts and (sys.stdin is None or sys.stdin.isatty()):
         raise SpecError("no text to answer", hint='tagline predict BUNDLE "a text", or pipe lines of text in')
-    given = iter(texts) if texts else _lines()
+    given = map(_as_utf8, texts) if texts else _lines()
     if not pair:
         yield from given
         return
@@ -110,6 +110,11 @@ def _given(texts: list[str] | None, *, pair: bool) -> Iterator[Any]:
         if second is None:
             raise SpecError("this bundle reads pairs, and the last text has no second", hint="give them two by two")
         yield first, second
+
+
+def _as_utf8(text: str) -> str:
+    """An argument, whose bytes may be anything, as a line of standard input would be read."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _lines() -> Iterator[str]:

@@ -21,10 +21,10 @@ def serve(
     """Serve a bundle over HTTP until told to stop. SIGHUP loads it anew; a token in TAGLINE_TOKEN is asked for."""
     from tagline import server
     from tagline.errors import SpecError
-    from tagline.mirrors import find_bundle
+    from tagline.mirrors import bundle_place
 
     name = bundle or os.environ.get("AIP_STORAGE_URI", "")
     if not name:
         raise SpecError("no bundle to serve", hint="tagline serve BUNDLE, or AIP_STORAGE_URI")
     settings = server.Settings.of(os.environ, host=host, port=port, workers=workers, timeout_s=timeout)
-    server.serve(find_bundle(name, runs), settings)
+    server.serve(bundle_place(name, runs), settings)

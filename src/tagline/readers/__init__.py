@@ -4,7 +4,7 @@ import io
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -81,6 +81,15 @@ class Source:
     split_column: str = ""
     """The column in which the format itself says train, validation or test."""
     stamp: tuple[int, ...] = ()
+    types: tuple[str, ...] = ()
+    """Of a format that has them: Arrow's name for the numbers or truth values of each column, "" for all else."""
+    keeps_types: bool = False
+    """Whether numbers, truth values and lists are read as such, to be written again, rather than as text."""
+
+    @property
+    def as_read(self) -> Callable[[Any], Any]:
+        """What becomes of a value of a typed format."""
+        return as_json if self.keeps_types else cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,9 +201,8 @@ def estimated_rows(source: Source) -> int | None:
     if source.format == "hub":
         return None
     if source.format == "parquet":
-        from pyarrow.parquet import read_metadata
-
-        return int(read_metadata(source.name).num_rows)
+        parquet: Any = format_of("parquet")
+        return int(parquet.rows_in(source.name))
     with storage.reading(source.name) as file:
         lines = sum(block.count(b"\n") for block in iter(lambda: file.read(2**20), b""))
     return max(lines - source.header, 1)
@@ -302,6 +310,17 @@ def cell(value: Any) -> Cell:
     if isinstance(value, list | tuple | dict):  # a column nobody asked for, as a rule: no reason to refuse the row
         return json.dumps(value, ensure_ascii=False, default=str)
     return str(value)
+
+
+def as_json(value: Any) -> Any:
+    """A value as JSON can hold it, and as text where it cannot."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, list | tuple):
+        return [as_json(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): as_json(item) for key, item in value.items()}
+    return value if isinstance(value, int) else cell(value)
 
 
 def _number(value: float) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tagline.errors import DataError
-from tagline.readers import BadRows, Block, Cell, Layout, Source, cell, in_blocks, lines_of, text_of, undecodable
+from tagline.readers import BadRows, Block, Cell, Layout, Source, in_blocks, lines_of, text_of, undecodable
 
 TOO_DEEP = "JSON nested too deeply"
 LONE_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -44,7 +44,7 @@ def _rows(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cell]]]:
     for number, row in objects(source, bad):
         values = flat(row)
         try:
-            cells = [cell(values.get(column)) for column in source.columns]
+            cells = [source.as_read(values.get(column)) for column in source.columns]
         except RecursionError:
             bad.add(source.name, number, TOO_DEEP)
         else:

@@ -15,7 +15,6 @@ from tagline.readers import (
     Cell,
     Layout,
     Source,
-    cell,
     first_line,
     in_blocks,
     told_apart,
@@ -25,7 +24,21 @@ from tagline.readers import (
 def inspect(name: str, layout: Layout, sample: str) -> dict[str, Any]:  # noqa: ARG001 - the contract's signature
     """The columns that the file itself names."""
     with _opened(name) as file:
-        return {"columns": told_apart(file.schema_arrow.names)}
+        schema = file.schema_arrow
+        return {"columns": told_apart(schema.names), "types": tuple(map(_type_of, schema.types))}
+
+
+def rows_in(name: str) -> int:
+    """How many rows a file says that it has."""
+    with _opened(name) as file:
+        return int(file.metadata.num_rows)
+
+
+def _type_of(kind: Any) -> str:
+    from pyarrow import types
+
+    is_plain = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
+    return str(kind) if is_plain else ""
 
 
 def blocks(source: Source, bad: BadRows) -> Iterator[Block]:  # noqa: ARG001 - as above
@@ -40,7 +53,7 @@ def _rows(source: Source) -> Iterator[tuple[int, Sequence[Cell]]]:
         for batch in file.iter_batches(batch_size=BATCH_ROWS):
             for values in zip(*map(_values, batch.columns), strict=True):
                 number += 1
-                yield number, [cell(value) for value in values]
+                yield number, [source.as_read(value) for value in values]
 
 
 def _values(column: Any) -> list[Any]:
