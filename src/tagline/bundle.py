@@ -112,8 +112,7 @@ def replace(directory: Path, *, fill: Callable[[Path], dict[str, Any]], card: Ca
     """Make a bundle that takes the place of one that is there; until it is complete, that one stays."""
     fresh = directory.with_name(f"{directory.name}.new")
     made = write(fresh, fill=fill, card=card)
-    storage.remove_directory(directory)
-    fresh.rename(directory)
+    storage.replace_directory(directory, by=fresh)
     return Bundle(directory, made.manifest)
 
 

@@ -310,6 +310,15 @@ def remove_directory(path: Path) -> None:
         shutil.rmtree(doomed.parent)
 
 
+def replace_directory(path: Path, *, by: Path) -> None:
+    """Put a directory in the place of one beside it, which is removed only then."""
+    with disk_errors(path):
+        doomed = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=path.parent))
+        path.rename(doomed / path.name)
+        by.rename(path)
+        shutil.rmtree(doomed)
+
+
 @contextmanager
 def held(directory: Path) -> Iterator[None]:
     """Keep every other process from writing in a directory; ends with the process, however that ends."""
