@@ -139,6 +139,7 @@ class _Work:
             "sets": sets, "rows": ROWS_A_PART,
         }  # fmt: skip
         self._rows = self._bad = self._count = 0
+        self._unread: list[str] = []
 
     def begun(self) -> "_Begun":
         """The directory of the parts, held while it is used."""
@@ -158,6 +159,7 @@ class _Work:
                 else:
                     yield Part(number, rows)
             self._list(bad, side)
+        self._unread = sorted(bad.unread)
         if not self._rows:
             raise _no_row(self._source.name)
 
@@ -221,7 +223,9 @@ class _Work:
             self._side.unlink(missing_ok=True)
         storage.deliver(self._target, self._address)
         storage.remove_directory(self.parts)
-        return {"rows": self._rows, "bad_rows": self._bad, **({"bad_rows_in": side} if self._bad else {})}
+        said = {"bad_rows_in": side} if self._bad else {}
+        left_out = {"left_out": self._unread} if self._unread else {}
+        return {"rows": self._rows, "bad_rows": self._bad, **said, **left_out}
 
 
 class _Begun:

@@ -146,6 +146,14 @@ def test_bad_rows_are_listed_beside_the_answers_of_the_others(suffix: str, bundl
     assert [path.name for path in output.parent.iterdir()] == [output.name], "what is no longer true is gone"
 
 
+def test_columns_that_only_later_rows_have_are_named(bundle: Bundle, tmp_path: Path) -> None:
+    lines = ['{"message": "fine"}'] * 5000 + ['{"message": "late", "note": 1, "more": {"of": "it"}}']
+    found = batch.predict_file(bundle, written(tmp_path, "\n".join(lines) + "\n", "in.jsonl"), tmp_path / "out.csv")
+    assert found["left_out"] == ["more.of", "note"]
+    found = batch.predict_file(bundle, written(tmp_path, lines[-1] + "\n", "few.jsonl"), tmp_path / "few.csv")
+    assert "left_out" not in found
+
+
 def test_on_standard_output_a_bad_row_stops_it(bundle: Bundle, tmp_path: Path) -> None:
     source = written(tmp_path, "id,message\n" + "1,fine\n" * 9 + "only one field\n")
     with pytest.raises(DataError, match=r"in\.csv:11: 1 field where 2 are expected") as error:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from tagline.bundle import Bundle
     from tagline.models import Prediction
 
+SHOWN_KEYS = 5
+
 
 def predict(
     bundle: BundleName,
@@ -79,6 +81,9 @@ def _answer_file(
     if event["bad_rows"]:
         rows = "1 row" if event["bad_rows"] == 1 else f"{event['bad_rows']:,} rows"
         console.say(f"{rows} could not be read: {event['bad_rows_in']} says where and why")
+    if unread := event.get("left_out"):
+        more = f" and {len(unread) - SHOWN_KEYS:,} more" if len(unread) > SHOWN_KEYS else ""
+        console.say(f"left out, since the first rows do not have them: {', '.join(unread[:SHOWN_KEYS])}{more}")
 
 
 def _answer(bundle: "Bundle", texts: list[str] | None, *, sets: float | None, as_json: bool) -> None:

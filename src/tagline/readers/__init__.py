@@ -120,6 +120,8 @@ class BadRows:
     mode: Literal["stop", "skip"] = "stop"
     rows: list[BadRow] = field(default_factory=list)
     hint: str = "mend them, or go on without them: data.bad_rows=skip"
+    unread: set[str] = field(default_factory=set)
+    """Columns of later rows that the first ones did not have, by which a file is known: they are left out."""
 
     def add(self, file: str, line: int, reason: str) -> None:
         """Note a bad row; where bad rows stop, enough of them stop at once."""

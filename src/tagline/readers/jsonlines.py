@@ -41,8 +41,10 @@ def blocks(source: Source, bad: BadRows) -> Iterator[Block]:
 
 def _rows(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cell]]]:
     """Each object's values as cells; a key it lacks is an empty cell."""
+    known = frozenset(source.columns)
     for number, row in objects(source, bad):
         values = flat(row)
+        bad.unread |= values.keys() - known
         try:
             cells = [source.as_read(values.get(column)) for column in source.columns]
         except RecursionError:
