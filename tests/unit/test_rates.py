@@ -30,7 +30,7 @@ def learned(runs: Path, spec: Spec, *, lock: dict[str, Any] = CPU, starts: tuple
             steps: tuple[tuple[int, int], ...] = ((10, 100), (20, 200), (40, 400)), name: str = "", **extra: Any,
             ) -> Run:  # fmt: skip
     """A run whose steps came at these seconds, with so many rows seen by then."""
-    run = Run.create(runs, spec, lock, name=name)
+    run = Run.create(runs, spec, {"spec_fingerprint": spec.fingerprint(), **lock}, name=name)
     for second, rows in steps:
         time = (BEGIN + timedelta(seconds=second)).isoformat()
         run.append_event({"event": "step", "time": time, "step": rows, "total": 400, "rows": rows, **extra})
