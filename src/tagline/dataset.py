@@ -307,6 +307,8 @@ def _split(
     random = np.random.default_rng(data.seed)
     shares = (0 if validation.any() else data.validation_share, 0 if test.any() else data.test_share)
     pool = np.flatnonzero(split == SPLITS.index("train"))
+    if any(shares) and targets.ndim == 2 and not targets.shape[1]:  # to be measured on, such rows are good enough
+        raise DataError("no row has a label; there is nothing to learn", hint="is data.labels the right column?")
     split[pool] = deal(groups[pool], targets[pool], shares=shares, random=random)
     if data.fraction < 1:
         pool = np.flatnonzero(split == SPLITS.index("train"))
@@ -411,8 +413,6 @@ class _Named:
     def finished(self) -> tuple[Task, tuple[str, ...], NDArray[Any]]:
         """The names in their natural order, and the targets in its terms."""
         names = tuple(sorted(self._codes, key=_natural))
-        if not names and not self._none_label:
-            raise DataError("no row has a label; there is nothing to learn", hint="is data.labels the right column?")
         position = np.empty(len(names), dtype=np.int32)
         position[[self._codes[name] for name in names]] = np.arange(len(names), dtype=np.int32)
         flat, counts = position[np.concatenate(self._flat)], np.concatenate(self._counts)
