@@ -308,7 +308,7 @@ class _Attempt:
         workers.leave()
         # It may have come while the last step was measured and kept: no step follows that would look for it. Workers do
         # not agree on it first: gloo's destructor holds Python's lock while it waits for a thread that may still want
-        # it after an exchange (seen: one in five trainings by two workers did not end).
+        # it after an exchange (seen in several trainings by two workers, which did not end).
         if self.stop.signal is not None:
             raise self.stop.interruption(is_saved=True)
         if self.world.is_main:
