@@ -45,9 +45,10 @@ def with_few_rows(data: Dataset, *, runs: str | Path = "runs") -> Finding | None
     """What the newest run on this very data measured of fine-tuning and family fewshot; none where none did."""
     for run in reversed(list_runs(runs)):
         report = None
-        with suppress(RunError):  # of another version
-            report = run.report()
-        if not report or not _is_of(run, report, data):
+        with suppress(RunError):  # of another version, or damaged: it tells nothing
+            found = run.report()
+            report = found if found and _is_of(run, found, data) else None
+        if not report:
             continue
         family, name = report["family"], main_figure(report)
         rival, _ = RIVALS.get(family, ("", {}))
@@ -64,7 +65,7 @@ def with_few_rows(data: Dataset, *, runs: str | Path = "runs") -> Finding | None
 def _is_of(run: Run, report: dict[str, Any], data: Dataset) -> bool:
     """Whether a run has learned from these rows, and was measured on those."""
     sizes = {name: len(split) for name, split in data.splits.items()}
-    return bool(run.lock()["data_fingerprint"] == data.fingerprint and report["splits"] == sizes)
+    return run.lock().get("data_fingerprint") == data.fingerprint and bool(report["splits"] == sizes)
 
 
 class _Measured:

@@ -1,5 +1,6 @@
 """What a report compares a model with."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,11 @@ def test_check_tells_what_a_run_on_the_same_data_has_measured(run: tuple[Run, st
     found = comparison.with_few_rows(data, runs=runs)
     assert found is not None
     assert f"run {here.name} measured" in found.message
+    damaged = runs / "29990101-000000-odd"  # the newest, so that it is looked at first
+    shutil.copytree(here.directory, damaged)
+    (damaged / "lock.json").write_text("{")
+    assert comparison.with_few_rows(data, runs=runs) == found
+    shutil.rmtree(damaged)
     other = dataset.load(here.spec().data.model_copy(update={"fraction": 0.4}))
     assert comparison.with_few_rows(other, runs=runs) is None, "that run was on other rows"
 
