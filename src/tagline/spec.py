@@ -122,6 +122,7 @@ class Training(Section):
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] | Literal["auto"] = Field(
         "auto", description="share of the truth given to the other labels; auto: 0.1 for task single, else 0"
     )
+    averaging: bool = Field(True, description="keep a mean of the weights along the way, which errs less than the last")
     precision: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         "auto", description="what the device does best"
     )

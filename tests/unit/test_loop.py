@@ -244,12 +244,32 @@ def test_one_step_cannot_throw_the_weights_far_away() -> None:
     assert norms[1] == pytest.approx(1, abs=1e-3)
 
 
+def test_what_is_kept_is_the_mean_of_the_weights_along_the_way() -> None:
+    loop, plain = new_loop(), new_loop(averaging=False)
+    passed = []
+    for step, _ in zip(loop.steps(), plain.steps(), strict=True):
+        last = plain.weights()
+        passed.append({name: tensor.clone() for name, tensor in last.items()})
+        assert same(dict(loop.network.named_parameters()), last), "the steps go on from where the last one led"
+        shares = np.cumprod(1 - 3 / (2 + np.arange(step.number, 0, -1)))  # of what was kept before, from the last on
+        counts = np.append(1, shares[:-1])[::-1] * 3 / (2 + np.arange(1, step.number + 1))
+        mean = {name: sum(n * each[name] for n, each in zip(counts, passed, strict=True)) for name in last}
+        assert same(loop.weights(), mean, tolerance=1e-5)
+        with loop.looked_at():
+            assert same(dict(loop.network.named_parameters()), mean, tolerance=1e-5)
+    assert not same(loop.weights(), last)
+    assert same(dict(loop.network.named_parameters()), loop.weights()), "the network ends as what was measured"
+
+
+@pytest.mark.parametrize("averaging", [True, False])
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("stopped_after", [1, 6, 7, 8, 13])
-def test_going_on_from_a_kept_state_ends_with_the_same_bits(precision: str, stopped_after: int) -> None:
-    whole = new_loop(precision=precision)
+def test_going_on_from_a_kept_state_ends_with_the_same_bits(
+    precision: str, stopped_after: int, *, averaging: bool
+) -> None:
+    whole = new_loop(precision=precision, averaging=averaging)
     expected = [(step.number, step.loss, step.rows, step.settings) for step in whole.steps()]
-    stopped, resumed = new_loop(precision=precision), new_loop(precision=precision)
+    stopped, resumed = (new_loop(precision=precision, averaging=averaging) for _ in range(2))
     for step in stopped.steps():
         if step.number == stopped_after:
             break

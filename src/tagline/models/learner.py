@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 USES = frozenset({
     "epochs", "batch_size", "learning_rate", "weight_decay", "warmup_share", "class_weights", "label_smoothing",
-    "precision", "evaluate_every", "sharding",
+    "precision", "evaluate_every", "sharding", "averaging",
 })  # fmt: skip
 """What a family that learns with a `Learner` reads of `[training]`."""
 
@@ -101,7 +101,7 @@ class Learner:
         logits = np.zeros((len(inputs.lengths), reading.labels), np.float32)
         every = np.arange(len(logits))
         self.network.eval()
-        with torch.inference_mode():
+        with self._loop.looked_at() if self._loop else nullcontext(), torch.inference_mode():
             parts = list(batches.within_budget(every, inputs.lengths, most_tokens=self.seat.most_tokens))
             others = self.seat.world if self._is_split else World()
             for part, is_real in others.evened(parts, filler=every[:1]):

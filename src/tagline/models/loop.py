@@ -15,11 +15,14 @@ from torch.nn.parallel import DistributedDataParallel
 
 from tagline import batches
 from tagline.models import Step
+from tagline.models.averaging import Average
 from tagline.spec import Training
 from tagline.tokens import Ints, Sequences
 from tagline.workers import Seat
 
 LARGEST_GRADIENT = 1.0
+LEARNING = "learning."
+"""Before the names of weights as the steps left them, where a network is kept with their mean."""
 Kept = tuple[dict[str, Tensor], dict[str, Any]]
 """What a loop needs to go on, beside the network's weights: tensors, and plain values."""
 
@@ -101,6 +104,8 @@ class Loop:
             fused=seat.device.kind != "mps" and not self.is_sharded,
         )  # fmt: skip
         self.full_rates: list[float] = [group["lr"] for group in self.optimizer.param_groups]
+        self.learning = {name: named[name] for group in groups for name in group.names}
+        self.average = Average(self.learning) if training.averaging else None
         # A gradient below 6e-8 is zero in float16; scaled up it is not.
         self.scaler = torch.amp.GradScaler(seat.device.kind, enabled=seat.precision == "float16")
 
@@ -134,6 +139,9 @@ class Loop:
                 evaluate = self.done % every == 0 or self.done == self.total
                 settings = {"learning_rate": rate * self.learning_rate}
                 yield Step(self.done, self.total, loss, evaluate=evaluate, settings=settings, rows=seen)
+        if self.average:  # nothing more is learned: whoever takes the network itself takes what was measured
+            self.average.settle()
+            self.average = None
 
     def _step(self, batch: Ints, rate: float) -> float:
         """One step down: every worker takes its share of the batch, in parts that fit into memory."""
@@ -156,6 +164,8 @@ class Loop:
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.optimizer.zero_grad()
+        if self.average:
+            self.average.add(self.done + 1)
         return self.seat.world.sum(loss)
 
     def _parts(self, batch: Ints) -> Iterator[tuple[Ints, float, bool]]:
@@ -189,17 +199,30 @@ class Loop:
             return context
         return nullcontext()
 
+    def looked_at(self) -> AbstractContextManager[None]:
+        """The network with the weights that it is measured and kept with."""
+        return self.average.in_place() if self.average else nullcontext()
+
     def weights(self) -> dict[str, Tensor]:
-        """The network's weights, whole, in main memory; in every worker at once."""
-        return {name: _whole(tensor) for name, tensor in self.network.state_dict().items()}
+        """The weights that the network is kept with, whole, in main memory; in every worker at once."""
+        means = self.average.means if self.average else {}
+        return {name: _whole(means.get(name, tensor)) for name, tensor in self.network.state_dict().items()}
 
     def state(self) -> Kept:
         """What is needed to go on, in every worker at once."""
-        return optimizer_tensors(self.optimizer), {"done": self.done, "scaler": self.scaler.state_dict()}
+        tensors = optimizer_tensors(self.optimizer)
+        if self.average:
+            tensors |= {LEARNING + name: _whole(weight) for name, weight in self.learning.items()}
+        return tensors, {"done": self.done, "scaler": self.scaler.state_dict()}
 
     def restore(self, kept: Kept) -> None:
-        """Go on from there."""
-        tensors, values = kept
+        """Go on from there, in a network that has the weights it was kept with."""
+        tensors, values = dict(kept[0]), kept[1]
+        self.average = Average(self.learning) if self.average else None
+        with torch.no_grad():
+            for name in [name for name in tensors if name.startswith(LEARNING)]:
+                weight = self.learning[name.removeprefix(LEARNING)]
+                weight.copy_(_shared(tensors.pop(name), like=weight))
         restore_optimizer(self.optimizer, tensors)
         if values["scaler"] and self.scaler.is_enabled():  # another device may compute in another precision
             self.scaler.load_state_dict(values["scaler"])
