@@ -4,12 +4,13 @@
 
 Each row of the table is one `tagline train` with a family's defaults, one after the other in the same process. Training
 rows are limited to N (4,000) and test rows to half of that, drawn with a seed, so that the table is there within hours
-on two cores. The corpora are not part of this project: TAGLINE_DATA names the directory that holds them. A language
-model for ulmfit on English texts is made by `tagline lm`.
+on two cores; a call adds its rows to those that others have measured. The corpora are not part of this project:
+TAGLINE_DATA names the directory that holds them. A language model for ulmfit on English texts is made by `tagline lm`.
 """
 
 import argparse
 import csv
+import json
 import os
 import random
 import sys
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from measure import write
+from measure import RESULTS, write
 from sklearn.model_selection import train_test_split
 
 import tagline
@@ -153,23 +154,30 @@ def main() -> None:
     chosen = parser.parse_args()
     if not DATA.exists():
         sys.exit(f"{DATA} is missing; set TAGLINE_DATA")
-    found: dict[str, Any] = {}
+    path = RESULTS / "families.json"
+    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     print(f"{'set':<22}{'family':<10}{'accuracy':>10}{'macro-F1':>10}{'training':>10}{'bundle':>10}{'texts/s':>10}")
-    for name in chosen.sets:
-        for family in chosen.families:
-            try:
-                row = measured(CORPORA[name], family, most=chosen.rows, language_model=chosen.language_model)
-            except tagline.TaglineError as error:
-                print(f"{name:<22}{family:<10}{error}", flush=True)
-                found[f"{name} {family}"] = str(error)
-                continue
-            accuracy = "-" if row["accuracy"] is None else f"{row['accuracy']:.3f}"
-            print(
-                f"{name:<22}{family:<10}{accuracy:>10}{row['macro_f1']:>10.3f}{row['seconds']:>8.0f} s"
-                f"{row['mebibytes']:>7.1f} MB{row['texts_a_second']:>10.0f}", flush=True,
-            )  # fmt: skip
-            found[f"{name} {family}"] = row
-    write("families", found)
+    try:
+        for name in chosen.sets:
+            for family in chosen.families:
+                found[f"{name} {family} {chosen.rows}"] = _measured_and_told(name, family, chosen)
+    finally:  # what was measured before somebody lost patience
+        write("families", found)
+
+
+def _measured_and_told(name: str, family: str, chosen: argparse.Namespace) -> dict[str, Any] | str:
+    """A row of the table, or why there is none."""
+    try:
+        row = measured(CORPORA[name], family, most=chosen.rows, language_model=chosen.language_model)
+    except tagline.TaglineError as error:
+        print(f"{name:<22}{family:<10}{error}", flush=True)
+        return str(error)
+    accuracy = "-" if row["accuracy"] is None else f"{row['accuracy']:.3f}"
+    print(
+        f"{name:<22}{family:<10}{accuracy:>10}{row['macro_f1']:>10.3f}{row['seconds']:>8.0f} s"
+        f"{row['mebibytes']:>7.1f} MB{row['texts_a_second']:>10.0f}", flush=True,
+    )  # fmt: skip
+    return row
 
 
 if __name__ == "__main__":
