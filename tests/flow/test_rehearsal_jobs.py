@@ -182,7 +182,15 @@ path = sys.argv[1] + os.environ["CLOUD_ML_JOB_ID"] + sys.argv[2]
 open(path, "a").write("x")
 print("start", os.path.getsize(path), flush=True)
 """
-DIES_ONCE = COUNTING + "if os.path.getsize(path) == 1: os.kill(os.getpid(), 11)\n"
+DIES_ONCE = (
+    COUNTING
+    + """
+if os.path.getsize(path) == 1:
+    other = sys.argv[1] + os.environ["CLOUD_ML_JOB_ID"] + "primary"
+    while not os.path.exists(other) or not os.path.getsize(other): time.sleep(0.02)
+    os.kill(os.getpid(), 11)
+"""
+)
 WAITS_FOR_WORKER = (
     COUNTING
     + """
