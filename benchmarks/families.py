@@ -10,7 +10,6 @@ TAGLINE_DATA names the directory that holds them. A language model for ulmfit on
 
 import argparse
 import csv
-import json
 import os
 import random
 import sys
@@ -21,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from measure import RESULTS, write
+from measure import earlier, write
 from sklearn.model_selection import train_test_split
 
 import tagline
@@ -154,8 +153,7 @@ def main() -> None:
     chosen = parser.parse_args()
     if not DATA.exists():
         sys.exit(f"{DATA} is missing; set TAGLINE_DATA")
-    path = RESULTS / "families.json"
-    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    found: dict[str, Any] = earlier("families") or {}
     print(f"{'set':<22}{'family':<10}{'accuracy':>10}{'macro-F1':>10}{'training':>10}{'bundle':>10}{'texts/s':>10}")
     try:
         for name in chosen.sets:

