@@ -1,11 +1,12 @@
 """Every family on eight corpora in six languages: quality, training time, bundle size and prediction rate.
 
-    python benchmarks/families.py [--sets NAME ...] [--families NAME ...] [--rows N] [--language-model DIR]
+    python benchmarks/families.py [--sets NAME ...] [--families NAME ...] [--rows N] [--language-models DIR ...]
 
 Each row of the table is one `tagline train` with a family's defaults, one after the other in the same process. Training
 rows are limited to N (4,000) and test rows to half of that, drawn with a seed, so that the table is there within hours
 on two cores; a call adds its rows to those that others have measured. The corpora are not part of this project:
-TAGLINE_DATA names the directory that holds them. A language model for ulmfit on English texts is made by `tagline lm`.
+TAGLINE_DATA names the directory that holds them. Language models for ulmfit on English texts are made by `tagline lm`:
+one that reads forward and, if there are two, one that reads backward.
 """
 
 import argparse
@@ -103,13 +104,15 @@ CORPORA = {
 }  # fmt: skip
 
 
-def measured(corpus: Corpus, family: str, *, most: int, language_model: str) -> dict[str, Any]:
+def measured(corpus: Corpus, family: str, *, most: int, language_models: Sequence[str]) -> dict[str, Any]:
     """One training with the family's defaults, and what it is worth."""
     settings = [*corpus.settings, f"model.family={family}", "data.bad_rows=skip"]
     if family == "ulmfit":
         settings.append(f"model.language={corpus.language}")
-        if language_model and corpus.language == "en":
-            settings.append(f"model.pretrained={language_model}")
+        if corpus.language == "en":
+            keys = ("model.pretrained", "model.pretrained_backward")
+            settings += [f"{key}={each}" for key, each in zip(keys, language_models, strict=False)]
+            settings += ["model.direction=both"] * (len(language_models) == 2)
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory)
         for name, rows, count in zip(("train", "test"), corpus.rows(), (most, most // 2), strict=True):
@@ -149,7 +152,7 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", choices=CORPORA, default=list(CORPORA))
     parser.add_argument("--families", nargs="+", choices=FAMILIES, default=FAMILIES)
     parser.add_argument("--rows", type=int, default=4000)
-    parser.add_argument("--language-model", default="")
+    parser.add_argument("--language-models", nargs="+", default=[], help="for English: forward, backward")
     chosen = parser.parse_args()
     if not DATA.exists():
         sys.exit(f"{DATA} is missing; set TAGLINE_DATA")
@@ -166,7 +169,7 @@ def main() -> None:
 def _measured_and_told(name: str, family: str, chosen: argparse.Namespace) -> dict[str, Any] | str:
     """A row of the table, or why there is none."""
     try:
-        row = measured(CORPORA[name], family, most=chosen.rows, language_model=chosen.language_model)
+        row = measured(CORPORA[name], family, most=chosen.rows, language_models=chosen.language_models)
     except tagline.TaglineError as error:
         print(f"{name:<22}{family:<10}{error}", flush=True)
         return str(error)

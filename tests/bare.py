@@ -13,7 +13,7 @@ import sys
 class Refuse:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in {SERVING_LACKS!r}:
-            raise ImportError(name + " is not installed")
+            raise ModuleNotFoundError(name + " is not installed", name=name)
 sys.meta_path.insert(0, Refuse())
 """
     done = subprocess.run(

@@ -121,9 +121,13 @@ def new_classifier(
 ) -> Classifier:
     """A model of the family that these options are of, which has learned nothing yet."""
     family: str = options.family  # type: ignore[attr-defined]
-    model: Classifier = registry.find("models", family).create(
-        options, training=spec.training, task=task, labels=labels, pair=pair
-    )
+    try:
+        model: Classifier = registry.find("models", family).create(
+            options, training=spec.training, task=task, labels=labels, pair=pair
+        )
+    except ImportError as error:
+        problem = f"family {family} needs {error.name}, which is not installed"
+        raise PlaceError(problem, hint=registry.remedy("models", family)) from error
     return model
 
 
@@ -137,10 +141,8 @@ def load_classifier(family: str, directory: Path) -> Classifier:
     try:
         classifier: Classifier = implementation.load(directory)
     except ImportError as error:
-        hint = 'pip install "tagline[train]"'
-        raise PlaceError(
-            f"a bundle of family {family} needs {error.name}, which is not installed", hint=hint
-        ) from error
+        problem = f"a bundle of family {family} needs {error.name}, which is not installed"
+        raise PlaceError(problem, hint=registry.remedy("models", family)) from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         hint = "make it again, or restore it"
         raise BundleError(f"{directory} is damaged: {type(error).__name__}: {error}", hint=hint) from error

@@ -61,9 +61,13 @@ def find(kind: str, name: str) -> Any:
     try:
         return getattr(import_module(module), attribute)
     except (ImportError, AttributeError) as error:
-        ours = name in BUILT_IN[kind]
-        hint = f'pip install "tagline[{EXTRA[kind]}]"' if ours else "update or remove the package that brings it"
-        raise PlaceError(f"{SINGULAR[kind]} {name} cannot be loaded: {error}", hint=hint) from error
+        raise PlaceError(f"{SINGULAR[kind]} {name} cannot be loaded: {error}", hint=remedy(kind, name)) from error
+
+
+def remedy(kind: str, name: str) -> str:
+    """What to do where an implementation lacks something that it imports."""
+    ours = name in BUILT_IN[kind]
+    return f'pip install "tagline[{EXTRA[kind]}]"' if ours else "update or remove the package that brings it"
 
 
 def explain_unknown(kind: str, name: str) -> str:

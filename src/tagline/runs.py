@@ -12,6 +12,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
+from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+
 from tagline import spec as specs
 from tagline import storage
 from tagline.errors import RunError
@@ -35,6 +37,7 @@ WORDS = (
 )  # fmt: skip
 
 
+@with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True)
 class State:
     """Where a run stands, since when, and why."""
@@ -46,6 +49,7 @@ class State:
     reason: str = ""
 
 
+@with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True)
 class Progress:
     """What is needed to go on: the last and the best checkpoint, and what had happened by then."""
@@ -53,7 +57,8 @@ class Progress:
     last: str = ""
     best: str = ""
     best_value: float | None = None
-    best_settings: dict[str, float] = field(default_factory=dict)
+    best_settings: dict[str, int | float] = field(default_factory=dict)
+    """Some count and some measure: an option that is a whole number is read back as one."""
     evaluations_without_gain: int = 0
     events: int = 0
     """Lines of events.jsonl that were written before the last checkpoint."""
@@ -304,12 +309,14 @@ class Run:
         return False
 
     def _read_as(self, kind: type[Kept], name: str) -> Kept:
+        value = json.dumps(self._read(name))
         try:
-            return kind(**self._read(name))
-        except TypeError as error:
-            raise self._damaged(name, error) from error
+            return TypeAdapter(kind).validate_json(value, strict=True)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise self._damaged(name, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
 
-    def _damaged(self, name: str, error: Exception) -> RunError:
+    def _damaged(self, name: str, error: Exception | str) -> RunError:
         hint = f"tagline runs delete {self.address}"
         return RunError(f"{self.address}/{name} is damaged: {error}", hint=hint)
 

@@ -35,11 +35,11 @@ from tagline import (
     workers,
 )
 from tagline.bundle import load_classifier, new_classifier
-from tagline.checks import Finding
+from tagline.checks import Finding, Severity
 from tagline.columns import complete, resolve
 from tagline.dataset import Dataset
 from tagline.decisions import DecisionLayer, Tuned, tune
-from tagline.errors import Conflict, DataError, Interrupted, RunError, SpecError, TaglineError
+from tagline.errors import Conflict, DataError, Interrupted, PlaceError, RunError, SpecError, TaglineError
 from tagline.exporting import Forms, Measured, add_forms
 from tagline.models import Classifier, Portable, Scorer, Scores, Step
 from tagline.predictor import Predictor, scored
@@ -225,6 +225,23 @@ def _scratch(spec: Spec, lock: dict[str, Any]) -> Iterator[Run]:
 def _new_model(spec: Spec, data: Dataset, options: BaseModel) -> Classifier:
     """A model of the spec's family that has learned nothing yet."""
     return new_classifier(spec, options, task=data.task, labels=data.labels, pair=data.pair)
+
+
+def refused(spec: Spec, data: Dataset, *, is_here: bool) -> list[Finding]:
+    """What a training would refuse of `[model]`, such as a file that is not there or not what it should be.
+
+    A family as it comes needs no look: that would take as long as torch takes to be imported. Of a training elsewhere,
+    what is in a bucket is not fetched for that, and what this machine lacks is no reason not to go there.
+    """
+    is_as_it_comes = spec.model == type(spec.model)()
+    if is_as_it_comes or (not is_here and "://" in spec.model.model_dump_json()):
+        return []
+    try:
+        _new_model(spec, data, spec.model)
+    except TaglineError as error:
+        severity: Severity = "error" if is_here or not isinstance(error, PlaceError) else "warning"
+        return [Finding("model", severity, error.message, error.hint or "mend [model] of the spec")]
+    return []
 
 
 def unused_settings(training: Training, family: str) -> list[str]:

@@ -108,6 +108,26 @@ def test_check_with_warnings_ends_with_0(tagline: Any, tmp_path: Path) -> None:
     assert result.out.endswith("ready to train\n")
 
 
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        (["model.pretrained=./encoders/none"], "model.pretrained: there is no directory ./encoders/none"),
+        (["model.family=ulmfit", "model.pretrained=lm-fr"], "model.pretrained: there is no directory lm-fr"),
+        (["model.family=ulmfit", 'model.unlabelled=["more/*.txt"]'], "no file matches more/*.txt"),
+        (["model.family=lstm", "model.vectors=glove.txt"], "model.vectors: cannot read glove.txt"),
+        (["model.family=lstm", "model.vectors=data.csv"], "model.vectors: data.csv:1 is no word with its numbers"),
+    ],
+)
+def test_check_opens_what_the_model_is_made_of(tagline: Any, data: Path, settings: list[str], problem: str) -> None:
+    result = tagline("check", "data.csv", *settings)
+    assert result.code == 1
+    assert f"error  {problem}" in result.err
+    assert result.out.endswith("this cannot be trained on\n")
+    finding = tagline("check", "data.csv", *settings, "--json").json["findings"][-1]
+    assert (finding["code"], finding["severity"]) == ("model", "error")
+    assert finding["advice"]
+
+
 def test_check_gives_one_json_document(tagline: Any, tmp_path: Path) -> None:
     (tmp_path / "data.csv").write_bytes((LABELLED + "naïve,x\n,x\nNAÏVE,y\n").encode("latin-1"))
     result = tagline("check", "data.csv", "--json")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import tagline
+from bare import run_bare
 from tagline.bundle import FORMAT, Bundle, Manifest
 from tagline.errors import BundleError, DataError
 from tagline.runs import Run
@@ -167,3 +168,22 @@ def test_the_same_spec_and_data_give_the_same_bundle_to_the_byte(run: Run, tmp_p
     first = {path.name: path.read_bytes() for path in run.bundle.iterdir()}
     assert first == {path.name: path.read_bytes() for path in again.bundle.iterdir()}
     assert (run.directory / "report.json").read_bytes() == (again.directory / "report.json").read_bytes()
+
+
+def test_a_family_that_lacks_its_library_says_what_to_install() -> None:
+    printed = run_bare(
+        """
+from tagline.bundle import new_classifier
+from tagline.errors import PlaceError
+from tagline.spec import defaults
+spec = defaults({"train": "rows.csv", "text": "text", "labels": "label"})
+try:
+    new_classifier(spec, spec.model, task="single", labels=["a", "b"], pair=False)
+except PlaceError as error:
+    print(error.message, error.hint, sep="\\n")
+"""
+    )
+    assert printed.splitlines() == [
+        "family encoder needs torch, which is not installed",
+        'pip install "tagline[train]"',
+    ]

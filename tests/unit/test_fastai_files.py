@@ -171,7 +171,16 @@ def test_a_range_test_ends_at_the_rate_that_fastai_suggests(fastai: Fixture) -> 
         losses.append(loss.item())
         cycle.step(loss + regularisation(raw, dropped))
     assert smoothed(losses)[:40] == pytest.approx(expected["lr_find"]["losses"][:40], abs=1e-3)
-    assert suggested(losses) == pytest.approx(expected["lr_find"]["suggestions"]["valley"], rel=1e-3)
+    found = expected["lr_find"]["suggestions"]
+    assert suggested(losses, boldly=False) == pytest.approx(found["valley"], rel=1e-3)
+    least = 10 * found["minimum"]
+    assert suggested(losses, boldly=True) == pytest.approx((found["valley"] * least) ** 0.5 / 2, rel=1e-3)
+
+
+def test_a_range_test_that_only_rises_suggests_no_less_boldly() -> None:
+    rising = [1.0 + step / 10 for step in range(100)]
+    assert suggested(rising, boldly=True) == suggested(rising, boldly=False) == range_test(0.1)[0]
+    assert suggested([float("nan")], boldly=True) == range_test(0)[0]
 
 
 def test_the_valley_of_a_curve_is_where_fastai_sees_it(fastai: Fixture) -> None:

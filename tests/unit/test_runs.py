@@ -95,6 +95,13 @@ def test_an_event_that_was_cut_off_is_not_there_yet(run: Run) -> None:
     assert run.events() == [{"event": "step"}]
 
 
+def test_settings_that_were_best_are_read_back_as_what_they_were(run: Run) -> None:
+    settings = {"strength": 4.0, "tuning_steps": 30}
+    run.checkpoint("progress.json").parent.mkdir(exist_ok=True)
+    run.write_progress(Progress(best_settings=settings))
+    assert repr(run.progress().best_settings) == repr(settings)  # 30 == 30.0, but no option takes 30.0 steps
+
+
 def test_a_checkpoint_counts_when_its_progress_is_written(run: Run) -> None:
     assert run.progress() == Progress()
     for name in ("000001", "000002", "000003"):
@@ -135,10 +142,30 @@ def test_a_run_without_a_bundle_says_why(run: Run) -> None:
     assert error.value.hint == "the disk is full"
 
 
-def test_a_damaged_state_is_said(run: Run) -> None:
-    (run.directory / "state.json").write_text("{")
+@pytest.mark.parametrize(
+    "content",
+    ["{", "[]", "{}", '{"name": "asleep", "created": ""}', '{"name": "running", "created": 7}',
+     '{"name": "running", "created": "", "mood": ""}'],
+)  # fmt: skip
+def test_a_damaged_state_is_said(run: Run, content: str) -> None:
+    (run.directory / "state.json").write_text(content)
     with pytest.raises(RunError, match=r"state\.json is damaged"):
         run.state()
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ('{"seconds": "an hour"}', "seconds: "),
+        ('{"best_settings": {"rate": []}}', "best_settings.rate"),
+        ('{"events": 1.5}', "events: "),
+    ],
+)
+def test_damaged_progress_is_said(run: Run, content: str, problem: str) -> None:
+    run.checkpoint("progress.json").parent.mkdir(exist_ok=True)
+    run.checkpoint("progress.json").write_text(content)
+    with pytest.raises(RunError, match=rf"progress\.json is damaged: {re.escape(problem)}"):
+        run.progress()
 
 
 @pytest.mark.parametrize(

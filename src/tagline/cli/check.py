@@ -28,7 +28,7 @@ def check(
     debug: Debug = False,
 ) -> None:
     """Say all that is wrong with spec, data and place before anything is spent. Exit code 1 if it cannot be trained."""
-    from tagline import checks, comparison, console, dataset, gates, metrics, report
+    from tagline import checks, comparison, console, dataset, gates, metrics, report, training
     from tagline.columns import resolve
     from tagline.errors import DataError
 
@@ -46,6 +46,7 @@ def check(
     findings = checks.examine(data)
     if checks.has_few_shots(data) and (measured := comparison.with_few_rows(data, runs=runs)):
         findings = [measured if finding.code == measured.code else finding for finding in findings]
+    findings += training.refused(resolved.spec, data, is_here=on == places.LOCAL)
     places.check(on)
     price, there = _examined(resolved.spec, data, on=on, runs=runs) if on != places.LOCAL else (None, [])
     findings += there

@@ -126,7 +126,7 @@ def leave_here(found: "Resolved", *, runs: str, as_json: bool) -> None:
     from tagline.runs import Run, next_name
 
     _said(found)
-    _training_rows(found.spec)
+    _training_rows(found.spec, on=places.LOCAL, is_for_real=True)
     directory = storage.local(runs)
     launcher = jobs.launcher_of(places.LOCAL)
     job = Job(next_name([]), found.spec, str(directory), command=_typed())
@@ -173,7 +173,8 @@ def _job_of(found: "Resolved | Run", *, on: str, runs: str, is_for_real: bool = 
         job = planned(found.spec(), name=found.name, on=on, is_for_real=is_for_real)
         return replace(job, is_resumed=True, runs=address.rpartition("/")[0], submission=submission)
     _said(found)
-    rows = _training_rows(found.spec) if is_for_real or not _is_elsewhere(found.spec) else None
+    looks = is_for_real or not _is_elsewhere(found.spec)
+    rows = _training_rows(found.spec, on=on, is_for_real=is_for_real) if looks else None
     job = planned(found.spec, name=next_name([]), on=on, rows=rows, runs=runs, is_for_real=is_for_real)
     return replace(job, submission=submission)
 
@@ -219,12 +220,14 @@ def _is_elsewhere(spec: "Spec") -> bool:
     )
 
 
-def _training_rows(spec: "Spec") -> int:
-    """How many rows there are to learn from; data that cannot be trained on is an error."""
+def _training_rows(spec: "Spec", *, on: str, is_for_real: bool) -> int:
+    """How many rows there are to learn from; data that cannot be trained on is an error, and so is a model."""
     from tagline import dataset, training
 
     data = dataset.load(spec.data)
     training.insist_on_sound(data)
+    if is_for_real:  # an encoder may have to be fetched, and a plan asks nobody
+        _insist(training.refused(spec, data, is_here=on == places.LOCAL))
     return len(data.splits["train"])
 
 

@@ -292,7 +292,8 @@ class Course:
             network.train()  # it may have been measured
         if is_search:
             network.load_state_dict(self._before)
-            progress.rates[f"{stage.direction} {stage.part}"] = suggested(progress.losses)
+            found = suggested(progress.losses, boldly=stage.part == "language model")
+            progress.rates[f"{stage.direction} {stage.part}"] = found
 
     def _is_last(self, direction: Direction) -> bool:
         """Whether what learns in this direction completes the model: a first of two is measured with the second."""

@@ -35,11 +35,11 @@ class Pretrained:
     """The direction it was trained in, where its directory says so; fastai's files do not."""
 
 
-def read(address: str) -> Pretrained:
-    """The language model in a directory."""
+def read(address: str, *, key: str = "model.pretrained") -> Pretrained:
+    """The language model in the directory that this setting names."""
     directory = storage.fetched(address).expanduser()
     if not directory.is_dir():
-        raise SpecError(f"there is no directory {address}", hint=HINT)
+        raise SpecError(f"{key}: there is no directory {address}", hint=HINT)
     config = _config(directory)
     vocabulary = _vocabulary(directory)
     weights = _weights(directory)

@@ -120,13 +120,22 @@ def is_too_high(losses: Sequence[float]) -> bool:
     return means[-1] > RANGE_TOO_HIGH * min(means)
 
 
-def suggested(losses: Sequence[float]) -> float:
-    """The learning rate after a range test with these losses, a third into the longest way down."""
+def suggested(losses: Sequence[float], *, boldly: bool) -> float:
+    """The learning rate after a range test with these losses: fastai's, or boldly half of what is midway from there to
+    the rate of the least loss.
+
+    A language model learned far more at such a rate: docs/decisions/0010-ulmfit-without-fastai.md has the figures. A
+    classifier might forget what that knew.
+    """
     first, last = RANGE_IGNORED
     means = smoothed([loss for loss in losses if math.isfinite(loss)])
-    means = means[first:-last] if len(means) > first + last else means
-    rates = [range_test(number / RANGE_STEPS)[0] for number in range(len(losses))]
-    return rates[(first if len(losses) > first + last else 0) + valley(means)]
+    if not means:
+        return RANGE_FROM
+    skipped = first if len(means) > first + last else 0
+    means = means[skipped:-last] if skipped else means
+    rates = [range_test((skipped + number) / RANGE_STEPS)[0] for number in range(len(means))]
+    careful = rates[valley(means)]
+    return max(careful, math.sqrt(careful * rates[means.index(min(means))]) / 2) if boldly else careful
 
 
 def valley(losses: Sequence[float]) -> int:

@@ -125,7 +125,7 @@ class Ulmfit:
                 raise SpecError(f"model.{KEYS[direction]} is not used: the model reads {self.directions[0]}", hint=hint)
             if not address:
                 continue
-            found = fastai_files.read(address)
+            found = fastai_files.read(address, key=f"model.{KEYS[direction]}")
             if found.backwards is not None and found.backwards != (direction == "backward"):
                 reads = "backward" if found.backwards else "forward"
                 hint = f"name it as model.{KEYS[reads]}"
