@@ -9,6 +9,33 @@ from typing import Any, Literal
 
 Kind = Literal["cuda", "mps", "cpu"]
 Precision = Literal["float32", "bfloat16", "float16"]
+TILE_LEAF = 0x1D
+"""Where a processor describes the tiles of its matrix unit (AMX)."""
+
+
+def computing_limit(cpuinfo: str) -> str | None:
+    """What oneDNN, which computes for torch on a CPU, must not go beyond; `cpuinfo` as Linux tells it of a processor.
+
+    Some virtual machines promise tiles and hide their description. oneDNN then takes them to have no rows, and the
+    process dies of an illegal instruction at its first product in bfloat16.
+    """
+    facts = {key.strip(): value for key, _, value in (line.partition(":") for line in cpuinfo.splitlines())}
+    level = facts.get("cpuid level", "").strip()
+    hides_tiles = "amx_tile" in facts.get("flags", "").split() and level.isdecimal() and int(level) < TILE_LEAF
+    return "AVX512_CORE_FP16" if hides_tiles else None
+
+
+def _first_processor() -> str:
+    try:
+        with Path("/proc/cpuinfo").open() as file:
+            return "".join(iter(file.readline, "\n"))  # of a hundred equal ones
+    except OSError:  # there is none on macOS
+        return ""
+
+
+LIMIT = computing_limit(_first_processor())
+if LIMIT:
+    os.environ.setdefault("ONEDNN_MAX_CPU_ISA", LIMIT)  # read when torch first computes
 
 
 @dataclass(frozen=True)
@@ -85,5 +112,6 @@ def found() -> list[Device]:
     if torch.backends.mps.is_available():
         devices.append(Device("mps", "Apple GPU"))
     can: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # not in older versions
-    has_bfloat16 = any(can.get(name, False) for name in ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16"))
+    # Of a processor that was made for tiles, bfloat16 without them has half the speed of float32.
+    has_bfloat16 = not LIMIT and any(can.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16"))
     return [*devices, Device("cpu", str(can.get("cpu_name", "CPU")), has_bfloat16=has_bfloat16)]

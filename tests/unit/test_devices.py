@@ -22,6 +22,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda number: gpus[number][1])
         monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
         monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: cpu)
+        monkeypatch.setattr(devices, "LIMIT", None)
 
     return pretend
 
@@ -94,3 +95,31 @@ def test_workers_without_a_gpu_share_the_cpu() -> None:
 
 def test_this_machine_has_a_device() -> None:
     assert devices.found()[-1].kind == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "limit"),
+    [
+        (
+            "processor\t: 0\ncpuid level\t: 28\nflags\t\t: fpu avx512_bf16 amx_bf16 amx_tile amx_int8\n",
+            "AVX512_CORE_FP16",
+        ),
+        ("processor\t: 0\ncpuid level\t: 32\nflags\t\t: fpu avx512_bf16 amx_bf16 amx_tile amx_int8\n", None),
+        ("processor\t: 0\ncpuid level\t: 13\nflags\t\t: fpu avx2\n", None),
+        ("processor\t: 0\nFeatures\t: fp asimd bf16\n", None),
+        ("", None),
+    ],
+)
+def test_tiles_that_a_machine_promises_and_does_not_describe_are_left_alone(cpuinfo: str, limit: str | None) -> None:
+    assert devices.computing_limit(cpuinfo) == limit
+
+
+def test_without_its_tiles_such_a_processor_computes_in_float32(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine(amx_bf16=True, avx512_bf16=True)
+    monkeypatch.setattr(devices, "LIMIT", "AVX512_CORE_FP16")
+    assert devices.precision_of("auto", devices.choose(devices.found())) == "float32"
+
+
+def test_a_product_in_bfloat16_does_not_end_the_process() -> None:
+    ones = torch.ones(64, 64, dtype=torch.bfloat16)
+    assert float((ones @ ones).float().sum()) == 64**3
