@@ -45,7 +45,7 @@ import numpy as np
 from measure import in_turns, show, write
 
 import tagline
-from tagline import exporting, wheels
+from tagline import devices, exporting, wheels
 from tagline.bundle import Bundle
 
 HERE = Path(__file__).parent
@@ -391,6 +391,7 @@ def matrix_peaks(size: int = 1024) -> dict[str, float]:
         return 2 * size**3 / min(times) / 1e9
 
     found = {}
+    print(f"torch computes {'up to ' + devices.LIMIT if devices.LIMIT else 'with all that this processor has'}")
     for kind in (torch.float32, torch.bfloat16):
         a = torch.randn(size, size, dtype=kind)
         found[str(kind).removeprefix("torch.")] = rate(lambda a=a: a @ a)

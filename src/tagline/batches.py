@@ -1,5 +1,6 @@
 """Batches of similar length, in an order that is seeded and does not favour a length."""
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -25,11 +26,17 @@ def of_epoch(lengths: Lengths, *, batch_size: int, seed: int, epoch: int) -> lis
     return [found[number] for number in random.permutation(len(found))]
 
 
-def within_budget(numbers: Ints, lengths: Lengths, *, most_tokens: int) -> Iterator[Ints]:
-    """Sequences by length, in parts of at most so many tokens, padding included; a longer one stands alone."""
+def within_budget(
+    numbers: Ints, lengths: Lengths, *, most_tokens: int, most_stretch: float = math.inf
+) -> Iterator[Ints]:  # fmt: skip
+    """Sequences by length, in parts of at most so many tokens, padding included; a longer one stands alone.
+
+    The longest of a part is at most `most_stretch` times the shortest.
+    """
     order = numbers[np.argsort(lengths[numbers], kind="stable")]
     first = 0
     for last in range(1, len(order) + 1):
-        if last == len(order) or (last + 1 - first) * int(lengths[order[last]]) > most_tokens:
+        longest = int(lengths[order[last]]) if last < len(order) else math.inf
+        if (last + 1 - first) * longest > most_tokens or longest > most_stretch * int(lengths[order[first]]):
             yield order[first:last]
             first = last

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from tagline.texts import Text
 
 DIRECTORY = "onnx"
-MOST_TOKENS = 1024
-"""Computed at once in float32: texts of similar length, and few enough of them to stay near the processor."""
+FIXED_SCALES = "tagline.scales"
+"""Under this a graph of eight bits says that its scales are fixed. Where they are not, a text is computed by itself:
+what is next to it would set the scale of its numbers."""
 LARGE_BYTES = 64_000_000
 """Of a graph from which on several threads work on one text: below, they wait for each other more than they help."""
 MOST_THREADS = 4
@@ -33,6 +34,10 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 Precision = Literal["float32", "int8"]
 FILES: dict[Precision, str] = {"float32": "model.onnx", "int8": "model.int8.onnx"}
+MOST_TOKENS: dict[Precision, int] = {"float32": 1024, "int8": 192}
+"""Computed at once: few enough to stay near the processor."""
+MOST_STRETCH = 1.35
+"""The longest of the texts that are computed at once is at most so many times the shortest."""
 
 
 def threads_on_a_text(directory: Path, runtime: str, *, cores: int) -> int:
@@ -43,11 +48,6 @@ def threads_on_a_text(directory: Path, runtime: str, *, cores: int) -> int:
     return min(cores, MOST_THREADS) if size > LARGE_BYTES else 1
 
 
-def stands_alone(runtime: str) -> bool:
-    """Whether a text is computed by itself: with eight bits, what is next to it would set the scale of its numbers."""
-    return runtime == "int8"
-
-
 class Compiled:
     """A bundle's network, ready to score; so many `threads` work for it, 0: one a core."""
 
@@ -56,7 +56,7 @@ class Compiled:
 
         path = directory / DIRECTORY / FILES[precision]
         self.intake: Intake = registry.find("models", family).intake(directory)
-        self._stands_alone = stands_alone(precision)
+        self._precision = precision
         threads = threads or len(os.sched_getaffinity(0))
         on_a_text = threads_on_a_text(directory, precision, cores=threads)
         self._beside = max(threads // on_a_text, 1)
@@ -69,6 +69,9 @@ class Compiled:
             )
         except Exception as error:  # it has a dozen of its own, below none in common
             raise BundleError(f"{path} cannot be loaded: {error}", hint="export the bundle again") from error
+        said = self._session.get_modelmeta().custom_metadata_map
+        self.stands_alone = precision == "int8" and FIXED_SCALES not in said
+        """Whether each text is computed by itself."""
 
     @cached_property
     def _pool(self) -> ThreadPoolExecutor:
@@ -91,9 +94,10 @@ class Compiled:
     def _parts(self, inputs: Inputs) -> list[NDArray[np.int64]]:
         """What is computed at once."""
         every = np.arange(len(inputs.lengths))
-        if self._stands_alone:
+        if self.stands_alone:
             return list(every[:, None])
-        return list(batches.within_budget(every, inputs.lengths, most_tokens=MOST_TOKENS))
+        most_tokens = MOST_TOKENS[self._precision]
+        return list(batches.within_budget(every, inputs.lengths, most_tokens=most_tokens, most_stretch=MOST_STRETCH))
 
     def _logits(self, inputs: Inputs, part: NDArray[np.int64]) -> NDArray[np.float32]:
         """Of some sequences: one answer, or several to be averaged, along the first axis."""

@@ -56,11 +56,12 @@ class Forms:
 
 
 def add_forms(
-    classifier: Classifier, directory: Path, *, to: str, family: str, layer: DecisionLayer, measured: Measured
-) -> Forms:
-    """Write a model's other forms beside it, and check each on the measured rows."""
+    classifier: Classifier, directory: Path, *, to: str, family: str, layer: DecisionLayer, measured: Measured,
+    samples: "Sequence[Text]",
+) -> Forms:  # fmt: skip
+    """Write a model's other forms beside it, made with sample texts, and check each on the measured rows."""
     exporter = registry.find("exports", to)()
-    exporter.write(classifier, directory, family=family)
+    exporter.write(classifier, directory, family=family, samples=samples)
     scorers: Mapping[str, Scorer] = exporter.forms(directory, family=family)
     scores = {name: scored(each, measured.texts, labels=len(layer.labels)) for name, each in scorers.items()}
     found = {name: _compared(each, layer, measured) for name, each in scores.items()}
@@ -86,7 +87,8 @@ def export(directory: Path, to: str, *, measured: Sequence[Mapping[str, Any]]) -
                 shutil.copyfile(directory / name, scratch / name)
         rows = Measured.of_rows(measured, layer.labels)
         own = load_classifier(family, directory)
-        forms = add_forms(own, scratch, to=to, family=family, layer=layer, measured=rows)
+        # The training texts are not at hand; of these no label is looked at.
+        forms = add_forms(own, scratch, to=to, family=family, layer=layer, measured=rows, samples=rows.texts)
         made.append(forms)
         fields = opened.manifest.model_dump(exclude={"format", "files", "sha256"})
         return fields | {"exports": forms.found, "runtime": forms.runtime}

@@ -38,18 +38,27 @@ class Predictor:
         """A predictor of this bundle; `threads` work on a batch together where it can be told, 0: one a core."""
         return cls(bundle.classifier(threads=threads), bundle.decisions, pair=bundle.manifest.pair)
 
+    @property
+    def stands_alone(self) -> bool:
+        """Whether each text is computed by itself, so that there is nothing to gain from several at once."""
+        return getattr(self._classifier, "stands_alone", False)
+
     def predict(self, texts: "Sequence[Text] | Text", *, sets: float | None = None) -> list[Prediction]:
         """An answer for each text; a text by itself is a list of one.
 
         `sets=0.95` adds to each a set of labels that holds the truth 95 times in 100.
         """
         listed: Sequence[Text] = [texts] if isinstance(texts, str) or self._is_pair(texts) else list(texts)  # type: ignore[list-item]
-        return list(self.stream(listed, sets=sets))
+        return list(self._answered(listed, sets=sets, size=TEXTS_AT_ONCE))
 
     def stream(self, texts: "Iterable[Text]", *, sets: float | None = None) -> Iterator[Prediction]:
         """Answers in the order of the texts, in memory that does not grow with them."""
+        return self._answered(texts, sets=sets, size=1)  # a few at first: whoever waits for an answer gets it soon
+
+    def _answered(self, texts: "Iterable[Text]", *, sets: float | None, size: int) -> Iterator[Prediction]:
+        """Answers to so many texts first, then to twice as many, up to what is computed at once."""
         remaining = iter(texts)
-        number = size = 1  # a few at first: whoever waits for the first answer gets it soon
+        number = 1
         while some := list(islice(remaining, size)):
             self._check(some, first=number)
             number += len(some)

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from tagline.models import Prediction
     from tagline.texts import Text
 
+QUICK_CHARACTERS = 1000
+"""Of a text that takes a small network a few milliseconds."""
+QUICK_TEXTS = 8
+"""Computed while the event loop waits."""
 Predict = Callable[[Sequence["Text"], float | None], "list[Prediction]"]
 
 
@@ -28,17 +32,21 @@ class _Job:
 class Batcher:
     """Jobs in a queue, taken by a few threads: each takes what waits when it is free, up to a batch of texts.
 
-    With batches of one there is no company to wait for: a job is handed over before a thread is free for it.
+    With batches of one there is no company to wait for: a job is handed over before a thread is free for it. Where
+    answers are `quick`, a short text is not handed over at all, to a thread and back takes as long as a third of the
+    answer: what has been asked for since the event loop last turned is computed right there.
     """
 
     def __init__(
-        self, predict: Predict, *, threads: int, most_waiting: int, batch: int,
+        self, predict: Predict, *, threads: int, most_waiting: int, batch: int, quick: bool = False,
         see_batch: Callable[[float], None], see_waiting: Callable[[float], None],
     ) -> None:  # fmt: skip
         self.predict = predict
         self._see_batch, self._see_waiting = see_batch, see_waiting
         self._most_waiting = most_waiting
         self._batch = batch
+        self._quick = quick
+        self._at_once: list[_Job] = []
         self._jobs: deque[_Job] = deque()
         self._waiting = 0
         self._idle = threads + (batch == 1)
@@ -50,11 +58,20 @@ class Batcher:
         """Texts that no thread has taken yet."""
         return self._waiting
 
-    async def ask(self, texts: "list[Text]", *, sets: float | None) -> "list[Prediction]":
-        """The answers, when they are there. A caller that goes away takes its texts with it, if they still wait."""
-        if self._waiting and self._waiting + len(texts) > self._most_waiting:
+    async def ask(self, texts: "list[Text]", *, sets: float | None, beside: int = 0) -> "list[Prediction]":
+        """The answers, when they are there. A caller that goes away takes its texts with it, if they still wait.
+
+        `beside` are others who have not been answered: where answers are quick, whoever is about to ask waits too.
+        """
+        waiting = max(self._waiting, beside) if self._quick else self._waiting
+        if waiting and waiting + len(texts) > self._most_waiting:
             raise Full
         job = _Job(texts, sets, asyncio.get_running_loop().create_future())
+        if self._quick and len(texts) == 1 and sum(map(len, _sides(texts[0]))) <= QUICK_CHARACTERS:
+            self._at_once.append(job)
+            if len(self._at_once) == 1:
+                asyncio.get_running_loop().call_soon(self._compute)
+            return await job.done
         self._jobs.append(job)
         self._wait(len(texts))
         self._start()
@@ -71,6 +88,20 @@ class Batcher:
             task = asyncio.get_running_loop().create_task(self._work(some))
             self._running.add(task)
             task.add_done_callback(self._running.discard)
+
+    def _compute(self) -> None:
+        """Answer short texts in the event loop; what has come meanwhile is read before the next few."""
+        some, self._at_once = self._at_once[:QUICK_TEXTS], self._at_once[QUICK_TEXTS:]
+        if self._at_once:
+            asyncio.get_running_loop().call_soon(self._compute)
+        for sets in dict.fromkeys(job.sets for job in some):
+            jobs = [job for job in some if job.sets == sets and not job.done.done()]  # its caller is still there
+            texts = [job.texts[0] for job in jobs]
+            self._see_batch(len(texts))
+            try:
+                _hand_out(jobs, self.predict(texts, sets))
+            except Exception as error:
+                _fail(jobs, error)
 
     def _take(self) -> list[_Job]:
         """The next jobs that ask for the same, up to a batch of texts; a job is never split."""
@@ -94,15 +125,9 @@ class Batcher:
         try:
             found: Any = await loop.run_in_executor(self._pool, self.predict, texts, jobs[0].sets)
         except Exception as error:
-            for job in jobs:
-                if not job.done.done():
-                    job.done.set_exception(error)
+            _fail(jobs, error)
         else:
-            start = 0
-            for job in jobs:
-                if not job.done.done():
-                    job.done.set_result(found[start : start + len(job.texts)])
-                start += len(job.texts)
+            _hand_out(jobs, found)
         finally:
             self._idle += 1
             self._start()
@@ -112,3 +137,21 @@ class Batcher:
         while self._running:
             await asyncio.gather(*self._running, return_exceptions=True)
         self._pool.shutdown(wait=False)
+
+
+def _hand_out(jobs: list[_Job], found: "list[Prediction]") -> None:
+    start = 0
+    for job in jobs:
+        if not job.done.done():
+            job.done.set_result(found[start : start + len(job.texts)])
+        start += len(job.texts)
+
+
+def _fail(jobs: list[_Job], error: Exception) -> None:
+    for job in jobs:
+        if not job.done.done():
+            job.done.set_exception(error)
+
+
+def _sides(text: "Text") -> tuple[str, ...]:
+    return (text,) if isinstance(text, str) else text

@@ -27,7 +27,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tagline import __version__, pages, prefork, prometheus, wire
 from tagline.bundle import Bundle, Manifest
-from tagline.compiled import stands_alone
 from tagline.errors import SpecError, TaglineError
 from tagline.models import Prediction
 from tagline.predictor import Predictor, shared_out
@@ -100,6 +99,7 @@ class Served:
 
     def __init__(self, bundle: Bundle, *, threads: int) -> None:
         self.manifest = bundle.manifest
+        self.threads = threads
         self.predictor = Predictor.of(bundle, threads=threads)
         text = ("a first text", "a second text") if self.predictor.pair else "a text"
         self.predictor.predict([text])  # the first answer takes longest: it is nobody's
@@ -142,7 +142,8 @@ class Routes:
         """Texts that are being explained: each is scored as often as it has words, so that few are at once."""
         self.batcher = Batcher(
             served.predict, threads=1, most_waiting=settings.most_waiting,
-            batch=1 if stands_alone(served.manifest.runtime) else settings.batch,
+            batch=1 if served.predictor.stands_alone else settings.batch,
+            quick=served.manifest.runtime == "int8" and served.threads == 1,
             see_batch=metrics.batches.see, see_waiting=metrics.waiting.set,
         )  # fmt: skip
 
@@ -150,7 +151,8 @@ class Routes:
         """Answers for texts."""
         asked = wire.parse(await self._body(request), pair=self.served.predictor.pair, limits=self.settings.limits)
         timeout_s = self.settings.timeout_s
-        found = await _answered(self.batcher, asked.texts, sets=asked.sets, timeout_s=timeout_s)
+        others = len(request.app.state.requests) - 1
+        found = await _answered(self.batcher, asked.texts, sets=asked.sets, beside=others, timeout_s=timeout_s)
         for prediction in found:
             for label in prediction.labels if prediction.labels is not None else (str(prediction.label),):
                 self.metrics.answers.add(label)
@@ -236,6 +238,7 @@ def application(served: Served, settings: Settings, metrics: Metrics) -> Starlet
 
     app = Starlette(routes=found, lifespan=lifespan, exception_handlers={404: nowhere, 405: nowhere})
     app.state.is_leaving = False
+    app.state.requests = ()
     return app
 
 
@@ -300,13 +303,13 @@ async def _body(request: Request, most: int) -> bytes:
 
 
 async def _answered(
-    batcher: Batcher, texts: "list[Text]", *, sets: float | None, timeout_s: float
+    batcher: Batcher, texts: "list[Text]", *, sets: float | None, beside: int, timeout_s: float
 ) -> list[Prediction]:  # fmt: skip
     if not texts:
         return []
     try:
         async with asyncio.timeout(timeout_s):
-            return await batcher.ask(texts, sets=sets)
+            return await batcher.ask(texts, sets=sets, beside=beside)
     except Full as error:
         raise Refused(429, "too many texts are waiting; try again in a moment") from error
     except TimeoutError as error:
@@ -475,6 +478,7 @@ class _Server(uvicorn.Server):
             timeout_graceful_shutdown=math.ceil(timeout_s),
         ))  # fmt: skip
         self._app = app
+        app.state.requests = self.server_state.tasks  # a task each, from when its head has come
         self._ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:

@@ -541,7 +541,10 @@ class _Attempt:
             try:
                 if not len(rows):
                     raise RunError("there is no row to check another form with")
-                forms = add_forms(own, directory, to="onnx", family=self.family, layer=layer, measured=measured)
+                forms = add_forms(
+                    own, directory, to="onnx", family=self.family, layer=layer, measured=measured,
+                    samples=self.data.splits["train"].texts,
+                )  # fmt: skip
             except TaglineError as error:
                 storage.remove_directory(directory / compiled.DIRECTORY)
                 warnings.append(f"the bundle needs torch to predict: {error.message}")

@@ -26,7 +26,7 @@ PLUG_INS = ("models", "trackers", "exports", "launchers", "endpoints")
 SHARED = {"models": (
     "averaging", "loop", "pretrained", "recurrent", "networks", "contrast", "vocabulary", "vectors", "learner",
     "awd_lstm", "fastai_text", "fastai_files", "one_cycle", "course",
-)}  # fmt: skip
+), "exports": ("eight_bits",)}  # fmt: skip
 """What several plug-ins of a kind are made of: it may be imported by them, and by what stands after it here."""
 HEAVY = {
     "torch": {"models"}, "transformers": {"models"}, "peft": {"models"}, "sklearn": set(), "scipy": set(),

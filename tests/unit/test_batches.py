@@ -99,6 +99,12 @@ def test_a_sequence_over_the_budget_stands_alone() -> None:
     assert [part.tolist() for part in parts] == [[0, 2], [3], [1]]
 
 
+def test_the_longest_of_a_part_is_not_much_longer_than_the_shortest() -> None:
+    lengths = np.array([30, 4, 5, 8, 9, 31])
+    parts = batches.within_budget(np.arange(6), lengths, most_tokens=1000, most_stretch=1.25)
+    assert [part.tolist() for part in parts] == [[1, 2], [3, 4], [0, 5]]
+
+
 def test_nothing_has_no_parts_and_no_batches() -> None:
     nothing = np.zeros(0, np.int64)
     assert list(batches.within_budget(nothing, nothing, most_tokens=8)) == []

@@ -16,8 +16,10 @@ class Slow:
     def __init__(self) -> None:
         self.may = threading.Event()
         self.batches: list[list[str]] = []
+        self.threads: set[int] = set()
 
     def __call__(self, texts: Sequence[Any], sets: float | None) -> Any:
+        self.threads.add(threading.get_ident())
         self.may.wait(10)
         self.batches.append(list(texts))
         if "bad" in texts:
@@ -123,6 +125,60 @@ def test_an_error_is_its_batchs_and_the_next_is_answered() -> None:
         with pytest.raises(ValueError, match="a bad text"):
             await queue.ask(["bad"], sets=None)
         assert await queue.ask(["good"], sets=None) == [("good", None)]
+        await queue.close()
+
+    asyncio.run(run())
+
+
+def test_quick_answers_are_computed_in_the_event_loop_what_was_asked_together_together() -> None:
+    async def run() -> None:
+        slow = Slow()
+        slow.may.set()
+        queue = batcher(slow, quick=True, most_waiting=100)
+        asked = [("a", None), ("b", 0.9), ("c", None), ("d", 0.9)]
+        tasks = [asyncio.create_task(queue.ask([text], sets=sets)) for text, sets in asked]
+        assert await asyncio.gather(*tasks) == [[each] for each in asked]
+        assert slow.batches == [["a", "c"], ["b", "d"]]
+        assert slow.threads == {threading.get_ident()}
+        many = [asyncio.create_task(queue.ask([str(number)], sets=None)) for number in range(20)]
+        assert [answer for ((answer, _),) in await asyncio.gather(*many)] == [str(number) for number in range(20)]
+        assert [len(batch) for batch in slow.batches[2:]] == [8, 8, 4], "the loop turns in between"
+        await queue.close()
+
+    asyncio.run(run())
+
+
+def test_what_takes_long_is_handed_to_a_thread_even_where_answers_are_quick() -> None:
+    async def run() -> None:
+        slow = Slow()
+        slow.may.set()
+        queue = batcher(slow, quick=True)
+        for texts in (["x" * 1001], ["a", "b"], [("y" * 600, "z" * 600)]):
+            assert await queue.ask(texts, sets=None) == [(text, None) for text in texts]
+        assert threading.get_ident() not in slow.threads
+        await queue.close()
+
+    asyncio.run(run())
+
+
+def test_too_many_quick_ones_are_refused_and_who_goes_away_takes_the_text_along() -> None:
+    async def run() -> None:
+        slow = Slow()
+        slow.may.set()
+        queue = batcher(slow, quick=True)
+        with pytest.raises(Full):
+            await queue.ask(["a"], sets=None, beside=5)
+        gone = asyncio.create_task(queue.ask(["b"], sets=None))
+        kept = asyncio.create_task(queue.ask(["c"], sets=None, beside=4))
+        await asyncio.sleep(0)
+        gone.cancel()
+        assert await kept == [("c", None)]
+        bad, beside = (asyncio.create_task(queue.ask([text], sets=None)) for text in ("bad", "d"))
+        with pytest.raises(ValueError, match="a bad text"):
+            await bad
+        with pytest.raises(ValueError, match="a bad text"):
+            await beside
+        assert await queue.ask(["e"], sets=None) == [("e", None)]
         await queue.close()
 
     asyncio.run(run())

@@ -1,10 +1,13 @@
 """The contracts of exports: a bundle's answers in another runtime, in the bundle itself or packed to be taken there."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from tagline.models import Classifier, Scorer
+
+if TYPE_CHECKING:
+    from tagline.texts import Text
 
 SIGNATURE = "# Made by `tagline export`"
 """How a packed export's `signed` file begins: what bears it may be replaced by the next one."""
@@ -13,8 +16,11 @@ SIGNATURE = "# Made by `tagline export`"
 class Export(Protocol):
     """A form that a model can be given besides its own."""
 
-    def write(self, classifier: Classifier, directory: Path, *, family: str) -> None:
-        """Put the model's other form into a bundle's directory, beside what the family saved there."""
+    def write(self, classifier: Classifier, directory: Path, *, family: str, samples: "Sequence[Text]") -> None:
+        """Put the model's other form into a bundle's directory, beside what the family saved there.
+
+        The samples are texts as it will read them, for forms that have to know how large its numbers are.
+        """
 
     def forms(self, directory: Path, *, family: str) -> Mapping[str, Scorer]:
         """What the directory then holds, by name, ready to score."""

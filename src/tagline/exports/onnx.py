@@ -2,7 +2,7 @@
 
 import logging
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,37 +13,41 @@ from numpy.typing import NDArray
 from tagline import registry
 from tagline.compiled import DIRECTORY, FILES, Compiled
 from tagline.errors import PlaceError, RunError, SpecError, first_line
-from tagline.models import Classifier, Portable, Scorer
+from tagline.exports import eight_bits
+from tagline.models import Classifier, Intake, Portable, Scorer
 
 if TYPE_CHECKING:
     from torch import nn
+
+    from tagline.texts import Text
 
 OPSET = 17
 EXAMPLES = ("a short text", "a text that is somewhat longer than the short one")
 CLOSE = 1e-3
 """Logits of a graph whose operations were fused are within this of those of the network, or it is not used."""
-FLOAT = 1
-"""ONNX's number of the type; the fused operations do not tell theirs."""
+SAMPLES = 256
+"""Texts that show how large the numbers in a network are."""
 
 
 class Onnx:
     """Export `onnx`."""
 
-    def write(self, classifier: Classifier, directory: Path, *, family: str) -> None:
+    def write(self, classifier: Classifier, directory: Path, *, family: str, samples: "Sequence[Text]") -> None:
         """The graph in both precisions."""
         if not isinstance(classifier, Portable):
             raise SpecError(f"family {family} has no ONNX form")
         place = directory / DIRECTORY
         place.mkdir(exist_ok=True)
         intake = registry.find("models", family).intake(directory)
-        texts = [(text, text) for text in EXAMPLES] if intake.pair else EXAMPLES
-        inputs = intake.read(texts).arrays(np.arange(2))
+        examples = [(text, text) for text in EXAMPLES] if intake.pair else EXAMPLES
+        inputs = intake.read(examples).arrays(np.arange(2))
         with _quiet():
             try:
                 network = classifier.graph()
                 expected = _traced(network, inputs, place / FILES["float32"])
                 _fused(place / FILES["float32"], inputs, expected, **_attention(network))
-                _eight_bits(place / FILES["float32"], place / FILES["int8"])
+                alone = _alone(intake, samples if len(samples) else examples)
+                eight_bits.write(place / FILES["float32"], place / FILES["int8"], alone)
             except ImportError as error:
                 hint = 'pip install "tagline[train]"'
                 raise PlaceError(f"an ONNX export needs {error.name}, which is not installed", hint=hint) from error
@@ -106,6 +110,7 @@ def _fused(
     fused = path.with_suffix(".fused")
     options = FusionOptions("bert")
     options.enable_skip_layer_norm = options.enable_bias_skip_layer_norm = False  # see compiled.UNHELPFUL
+    options.enable_bias_gelu = False  # a product in eight bits adds the bias on its way, which takes no time
     try:
         found = optimizer.optimize_model(
             str(path), "bert", num_heads=num_heads, hidden_size=hidden_size, opt_level=0, optimization_options=options
@@ -120,18 +125,11 @@ def _fused(
         fused.unlink(missing_ok=True)
 
 
-def _eight_bits(source: Path, target: Path) -> None:
-    """The graph with weights in bytes, of whose range half is used.
-
-    A processor without instructions for eight-bit products (VNNI) adds two of them in 16 bits, where those of
-    full-range weights may not fit and are cut off in silence: what one processor has measured another would not serve.
-    """
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-
-    quantize_dynamic(
-        source, target, weight_type=QuantType.QInt8, per_channel=True, reduce_range=True,
-        extra_options={"DefaultTensorType": FLOAT},
-    )  # fmt: skip
+def _alone(intake: Intake, texts: "Sequence[Text]") -> list[dict[str, NDArray[Any]]]:
+    """Sequences of texts from all over these, each by itself."""
+    some = {int(number) for number in np.linspace(0, len(texts) - 1, SAMPLES)}
+    read = intake.read([texts[number] for number in sorted(some)])
+    return [read.arrays(np.array([number])) for number in range(len(read.lengths))]
 
 
 @contextmanager
