@@ -152,6 +152,8 @@ def _seen(
     import onnx
     from onnxruntime import InferenceSession
 
+    if not names:
+        return {}
     shown = onnx.ModelProto()
     shown.CopyFrom(model)
     del shown.graph.output[:]
