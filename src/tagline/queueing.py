@@ -55,20 +55,21 @@ class Batcher:
 
     @property
     def waiting(self) -> int:
-        """Texts that no thread has taken yet."""
-        return self._waiting
+        """Texts that nobody has taken yet."""
+        return self._waiting + len(self._at_once)
 
     async def ask(self, texts: "list[Text]", *, sets: float | None, beside: int = 0) -> "list[Prediction]":
         """The answers, when they are there. A caller that goes away takes its texts with it, if they still wait.
 
         `beside` are others who have not been answered: where answers are quick, whoever is about to ask waits too.
         """
-        waiting = max(self._waiting, beside) if self._quick else self._waiting
+        waiting = max(self.waiting, beside) if self._quick else self._waiting
         if waiting and waiting + len(texts) > self._most_waiting:
             raise Full
         job = _Job(texts, sets, asyncio.get_running_loop().create_future())
         if self._quick and len(texts) == 1 and sum(map(len, _sides(texts[0]))) <= QUICK_CHARACTERS:
             self._at_once.append(job)
+            self._see_waiting(self.waiting)
             if len(self._at_once) == 1:
                 asyncio.get_running_loop().call_soon(self._compute)
             return await job.done
@@ -79,7 +80,7 @@ class Batcher:
 
     def _wait(self, more: int) -> None:
         self._waiting += more
-        self._see_waiting(self._waiting)
+        self._see_waiting(self.waiting)
 
     def _start(self) -> None:
         """Give what waits to threads that are free."""
@@ -92,6 +93,7 @@ class Batcher:
     def _compute(self) -> None:
         """Answer short texts in the event loop; what has come meanwhile is read before the next few."""
         some, self._at_once = self._at_once[:QUICK_TEXTS], self._at_once[QUICK_TEXTS:]
+        self._see_waiting(self.waiting)
         if self._at_once:
             asyncio.get_running_loop().call_soon(self._compute)
         for sets in dict.fromkeys(job.sets for job in some):

@@ -106,3 +106,25 @@ def test_weights_that_two_products_share_are_kept_once_and_as_they_are(
     assert "Mul" not in {node.op_type for node in found.node}
     x = values(random, 10)
     assert np.corrcoef(answers(target, x).ravel(), answers(graph, x).ravel())[0, 1] > 0.98
+
+
+def test_channels_that_are_never_used_and_products_without_a_name_do_no_harm(
+    graph: Path, random: np.random.Generator
+) -> None:
+    model = onnx.load(graph)
+    for node in model.graph.node:
+        node.name = ""
+    onnx.save(model, graph)
+
+    def sparse(rows: int) -> Any:
+        found = values(random, rows)
+        found[..., : CHANNELS // 2 + 3] = 0
+        return found
+
+    target = graph.with_suffix(".int8.onnx")
+    eight_bits.write(graph, target, [{"x": sparse(20)} for _ in range(5)])
+    x = sparse(50)
+    assert np.abs(answers(target, x) - answers(graph, x)).mean() < 0.1
+    eight_bits.write(graph, target, [{"x": np.zeros((1, 3, CHANNELS), np.float32)}])
+    zeros = np.zeros((2, 5, CHANNELS), np.float32)
+    assert answers(target, zeros) == pytest.approx(answers(graph, zeros), abs=1e-6)

@@ -21,6 +21,8 @@ those of full-range weights may not fit and are cut off in silence: what one pro
 serve."""
 OUTLYING = 3.0
 """Times the usual channel, beyond which a channel is divided before a product."""
+MOST_DIVIDED = 32.0
+"""By this at most: weights that are multiplied by more would leave the others of their column no steps."""
 MARGIN = 1.1
 """What is a little larger than any sample showed is not cut off."""
 RECURRENT = ("LSTM", "GRU", "RNN")
@@ -69,20 +71,21 @@ class _Graph:
         from onnx import helper
 
         for node in self.products:
+            name = node.output[0]
             lowest, highest = self._evened(node)
             scale = max(MARGIN * (highest - lowest) / 255, 1e-9)
-            at = self._kept(f"{node.name}.scale", np.array(scale, np.float32))
-            zero = self._kept(f"{node.name}.zero", np.array(round(-MARGIN * lowest / scale), np.uint8))
-            self._before(node, helper.make_node("QuantizeLinear", [node.input[0], at, zero], [f"{node.name}.input"]))
+            at = self._kept(f"{name}.scale", np.array(scale, np.float32))
+            zero = self._kept(f"{name}.zero", np.array(round(-MARGIN * lowest / scale), np.uint8))
+            self._before(node, helper.make_node("QuantizeLinear", [node.input[0], at, zero], [f"{name}.input"]))
             weight, weight_scale = self._in_bytes(node.input[1])
             if node.op_type == "Attention":
                 rest = [*node.input[2:4], ""][:2]  # bias, and a mask where there is one
-                inputs = [f"{node.name}.input", weight, rest[0], at, weight_scale, rest[1], zero]
+                inputs = [f"{name}.input", weight, rest[0], at, weight_scale, rest[1], zero]
                 node.op_type = "QAttention"
                 for attribute in [each for each in node.attribute if each.name == "qkv_hidden_sizes"]:
                     node.attribute.remove(attribute)
             else:
-                inputs = [f"{node.name}.input", weight, at, weight_scale, zero, "", self._bias(node)]
+                inputs = [f"{name}.input", weight, at, weight_scale, zero, "", self._bias(node)]
                 node.op_type, node.domain = "MatMulIntegerToFloat", "com.microsoft"
             del node.input[:]
             node.input.extend(inputs)
@@ -100,16 +103,18 @@ class _Graph:
         """
         from onnx import helper, numpy_helper
 
+        name = node.output[0]
         lowest, highest = self.seen[node.input[0]]
         sizes = np.maximum(-lowest, highest)
-        by = np.maximum(sizes / max(OUTLYING * float(np.median(sizes)), 1e-9), 1).astype(np.float32)
+        usual = np.median(sizes[sizes > 0]) if sizes.any() else 1.0
+        by = np.clip(sizes / (OUTLYING * usual), 1, MOST_DIVIDED).astype(np.float32)
         # Attention errs little, and a division takes time.
         if node.op_type == "MatMul" and by.max() > 1 and self.uses[node.input[1]] == 1:
             weight = self.weights[node.input[1]]
             weight.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weight) * by[:, None], weight.name))
-            share = self._kept(f"{node.name}.share", 1 / by)
-            self._before(node, helper.make_node("Mul", [node.input[0], share], [f"{node.name}.evened"]))
-            node.input[0] = f"{node.name}.evened"
+            share = self._kept(f"{name}.share", 1 / by)
+            self._before(node, helper.make_node("Mul", [node.input[0], share], [f"{name}.evened"]))
+            node.input[0] = f"{name}.evened"
             lowest, highest = lowest / by, highest / by
         return min(float(lowest.min()), 0.0), max(float(highest.max()), 0.0)
 
