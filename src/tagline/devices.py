@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,7 +29,7 @@ def computing_limit(cpuinfo: str) -> str | None:
 def _first_processor() -> str:
     try:
         with Path("/proc/cpuinfo").open() as file:
-            return "".join(iter(file.readline, "\n"))  # of a hundred equal ones
+            return "".join(takewhile(str.strip, file))  # of a hundred equal ones
     except OSError:  # there is none on macOS
         return ""
 
