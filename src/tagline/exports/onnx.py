@@ -25,7 +25,7 @@ OPSET = 17
 EXAMPLES = ("a short text", "a text that is somewhat longer than the short one")
 CLOSE = 1e-3
 """Logits of a graph whose operations were fused are within this of those of the network, or it is not used."""
-SAMPLES = 256
+SAMPLES = 128
 """Texts that show how large the numbers in a network are."""
 
 
