@@ -119,7 +119,7 @@ class Metrics:
         self.answers = Count("tagline_answers_total", "answers by label", [{"label": name} for name in manifest.labels])
         self.seconds = Histogram("tagline_request_seconds", "time to answer a request", SECONDS)
         self.batches = Histogram("tagline_batch_texts", "texts computed together", SIZES)
-        self.waiting = Level("tagline_waiting_texts", "texts that wait for a thread")
+        self.waiting = Level("tagline_waiting_texts", "texts that wait to be computed")
         self._figures = (self.requests, self.answers, self.seconds, self.batches, self.waiting)
         self.slots = prometheus.shared(self._figures, processes=processes)
         self._about = {"family": manifest.family, "fingerprint": manifest.fingerprint[:16], "version": __version__}
