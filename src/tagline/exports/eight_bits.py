@@ -63,7 +63,7 @@ class _Graph:
             if node.op_type in ("MatMul", "Attention") and node.input[1] in self.weights
             and len(self.weights[node.input[1]].dims) == 2
         ]  # fmt: skip
-        self.products = found[:-1] or found  # the last one makes the scores: it is small, and errs the most
+        self.products = found[:-1] or found  # the last one makes the scores: there is no time to be won
         self.seen = _seen(model, sorted({node.input[0] for node in self.products}), samples)
 
     def quantise(self) -> None:
