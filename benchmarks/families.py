@@ -25,6 +25,7 @@ from measure import earlier, write
 from sklearn.model_selection import train_test_split
 
 import tagline
+from tagline.errors import Interrupted
 
 DATA = Path(os.environ.get("TAGLINE_DATA", Path(__file__).parents[2] / "shared" / "data"))
 FAMILIES = ("linear", "lstm", "ulmfit", "fewshot", "encoder")
@@ -170,6 +171,8 @@ def _measured_and_told(name: str, family: str, chosen: argparse.Namespace) -> di
     """A row of the table, or why there is none."""
     try:
         row = measured(CORPORA[name], family, most=chosen.rows, language_models=chosen.language_models)
+    except Interrupted:
+        raise
     except tagline.TaglineError as error:
         print(f"{name:<22}{family:<10}{error}", flush=True)
         return str(error)

@@ -1,11 +1,12 @@
 """Planted label errors found again: precision of the first n suggestions, beside cleanlab on the same scores.
 
-    python benchmarks/label_errors.py [--sets banking77 sst2] [--family NAME] [--rows N] [--setting KEY=VALUE ...]
+    python benchmarks/label_errors.py [--sets banking77 sst2 sst5] [--family NAME] [--rows N] [--setting KEY=VALUE ...]
 
-5 % of the labels are replaced by another one at random; five models of the family then score the fifth of the rows that
-they have not learned from, as `tagline check --label-errors` does. cleanlab is installed into its own environment,
-or found in the one that TAGLINE_CLEANLAB names. The corpora are not part of this project: TAGLINE_DATA names the
-directory that holds them.
+5 % of the labels are replaced by another one at random; five models of the family and five of family linear then score
+the fifth of the rows that they have not learned from, as `tagline check --label-errors` does. What the family finds by
+itself is told too. cleanlab is installed into its own environment, or found in the one that TAGLINE_CLEANLAB names. A
+call adds its figures to those that others have measured. The corpora are not part of this project: TAGLINE_DATA names
+the directory that holds them.
 """
 
 import argparse
@@ -16,12 +17,13 @@ import subprocess
 import sys
 import tempfile
 import venv
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from families import DATA, _renamed, _table, _write
-from measure import write
+from measure import earlier, write
 
 from tagline import dataset, held_out, label_errors
 from tagline.columns import resolve
@@ -29,6 +31,7 @@ from tagline.columns import resolve
 SETS = {
     "banking77": lambda: _renamed(_table("banking77/train.csv"), text="text", label="category"),
     "sst2": lambda: _renamed(_table("sst/sst2_train.csv"), text="text", label="label"),
+    "sst5": lambda: _renamed(_table("sst/sst5_train.csv"), text="text", label="label"),
 }
 SHARE = 0.05
 PEER = """
@@ -69,21 +72,38 @@ def measured(name: str, family: str, *, most: int, settings: list[str]) -> dict[
             ["data.text=text", "data.labels=label", f"model.family={family}", "training.baseline=false", *settings],
         )  # fmt: skip
         data = dataset.load(found.spec.data)
-        parts = list(held_out.scores(found.spec, data))
-        numbers, scores = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
-        given = data.targets[numbers]
+        parts = list(held_out.parts(found.spec, data))
+        return figures(data, parts, planted)
+
+
+def figures(data: Any, parts: list[held_out.Part], planted: set[int]) -> dict[str, Any]:
+    """Of both orders of the rows, Tagline's and cleanlab's: how many of the first n are wrong."""
+    rows, scores = held_out.scores(data, parts)
+    given = data.targets[rows]
+    alone = held_out.scores(
+        data, [replace(part, opinions=part.opinions[:1], learned=part.rows[:0], said=part.said[:0]) for part in parts]
+    )[1]
+    ranked = {
+        who: [suspect.row for suspect in label_errors.suspects(each, given)]
+        for who, each in {"tagline": scores, "the family alone": alone}.items()
+    } | {f"cleanlab, {way}": order for way, order in by_cleanlab(scores, given).items()}
+    is_wrong = np.array([int(row) in planted for row in rows])  # rows stand in the file as they were written
+    count = int(is_wrong.sum())
+    return {
+        "rows": len(rows), "planted": count, "agrees": float((scores.argmax(axis=1) == given).mean()),
+        "precision": {who: float(is_wrong[order[:count]].sum() / count) for who, order in ranked.items()},
+    }  # fmt: skip
+
+
+def by_cleanlab(scores: Any, given: Any) -> dict[str, list[int]]:
+    """What cleanlab suspects, given the same scores, in each of its orders."""
+    with tempfile.TemporaryDirectory() as directory:
         np.savez(Path(directory) / "scores.npz", scores=scores.astype(np.float64), labels=given)
         done = subprocess.run(
             [cleanlab(), "-c", PEER, Path(directory) / "scores.npz"], check=True, capture_output=True, text=True
         )  # fmt: skip
-    ranked = {f"cleanlab, {way}": order for way, order in json.loads(done.stdout).items()}
-    ranked = {"tagline": [suspect.row for suspect in label_errors.suspects(scores, given)], **ranked}
-    is_wrong = np.array([int(number) in planted for number in numbers])  # rows stand in the file as they were written
-    count = len(planted)
-    return {
-        "rows": len(numbers), "planted": count, "agrees": float((scores.argmax(axis=1) == given).mean()),
-        "precision": {who: float(is_wrong[order[:count]].sum() / count) for who, order in ranked.items()},
-    }  # fmt: skip
+    found: dict[str, list[int]] = json.loads(done.stdout)
+    return found
 
 
 def main() -> None:
@@ -95,12 +115,12 @@ def main() -> None:
     chosen = parser.parse_args()
     if not DATA.exists():
         sys.exit(f"{DATA} is missing; set TAGLINE_DATA")
-    found = {}
+    result = f"label-errors-{chosen.family}"
     for name in chosen.sets:
-        found[name] = measured(name, chosen.family, most=chosen.rows, settings=chosen.setting)
-        said = "  ".join(f"{who} {value:.3f}" for who, value in found[name]["precision"].items())
-        print(f"{name}, {chosen.family}, {found[name]['planted']} of {found[name]['rows']:,} wrong: {said}", flush=True)
-    write(f"label-errors-{chosen.family}", found)
+        found = measured(name, chosen.family, most=chosen.rows, settings=chosen.setting)
+        said = "  ".join(f"{who} {value:.3f}" for who, value in found["precision"].items())
+        print(f"{name}, {chosen.family}, {found['planted']} of {found['rows']:,} wrong: {said}", flush=True)
+        write(result, (earlier(result) or {}) | {f"{name} {chosen.rows}": found})
 
 
 if __name__ == "__main__":

@@ -3,7 +3,19 @@
 import subprocess
 import sys
 
-SERVING_LACKS = ("torch", "transformers", "sklearn", "scipy", "pyarrow", "google", "optuna", "peft", "datasets")
+SERVING_LACKS = (
+    "torch",
+    "transformers",
+    "sklearn",
+    "scipy",
+    "pyarrow",
+    "google",
+    "optuna",
+    "peft",
+    "datasets",
+    "starlette",
+    "uvicorn",
+)
 
 
 def run_bare(code: str, *arguments: str) -> str:

@@ -1,6 +1,6 @@
 """What a report comes to, in sentences: how good it is, whether that is good enough, and what to do next."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tagline import gates
@@ -8,6 +8,9 @@ from tagline import gates
 FEW_TEST_ROWS = 200
 CLOSE_TO_LINEAR = 0.01
 WEAK_F1 = 0.6
+FINDS_THE_RARE = 0.1
+"""Of macro-F1, above that of always giving the same answer."""
+MOST_NAMED = 3
 SUSPICIOUS = 0.02
 """Share of the held-out rows whose label is doubted from which on it is worth a sentence."""
 
@@ -34,7 +37,7 @@ def verdict(report: Report) -> list[str]:
     if name == "micro_f1":
         said = f"Micro-F1 {test[name]:.3f} (95 % interval {low:.3f} to {high:.3f})"
     else:
-        said = f"Right {_hundredths(test[name])} times in 100 (95 % interval {low:.1%} to {high:.1%})"
+        said = f"Right {_hundredths(test[name])} times in 100 (95 % interval {_hundredths(low)} to {_hundredths(high)})"
     macro = "no F1 to measure" if test["macro_f1"] is None else f"macro-F1 {test['macro_f1']:.3f}"
     sentences = [f"{said}, {macro}, on {test['rows']:,} test rows."]
     known = {kind: figures for kind, figures in report["baselines"].items() if figures.get(name) is not None}
@@ -59,6 +62,20 @@ def calibration_sentence(report: Report) -> str:
     )
 
 
+def abstention_sentence(report: Report) -> str:
+    """When it abstains, and what that comes to on test; nothing where it always answers."""
+    test, below = report["test"], report["decisions"]["abstain_below"]
+    if not below or not test.get("rows"):
+        return ""
+    if "coverage" not in test:
+        return f"It abstains below a score of {below:.3f}, which no test row has."
+    said, right = "", test["accuracy_of_answered"]
+    if right is not None:
+        low, high = test["accuracy_of_answered_interval"]
+        said = f"; {right:.1%} of the answers it gives are right (95 % interval {low:.1%} to {high:.1%})"
+    return f"It abstains below a score of {below:.3f}: it answers {test['coverage']:.1%} of the test rows{said}."
+
+
 def form_sentence(runtime: str, exports: Mapping[str, Mapping[str, float]]) -> str:
     """In which form the model predicts, and why in that one."""
     if not exports:
@@ -80,7 +97,7 @@ def next_steps(report: Report) -> list[str]:
     """What is most worth doing next, the most urgent first; nothing is said without a figure behind it."""
     if not report["test"].get("rows"):
         return ["Give data.test, or raise data.test_share: without test rows nobody knows how good it is."]
-    looked_at = (_gates, _linear, _rival, _few_rows, _suspects, _weak_labels, _slices, _curve, _data)
+    looked_at = (_gates, _majority, _linear, _rival, _few_rows, _suspects, _weak_labels, _slices, _curve, _data)
     found = [step for look in looked_at for step in look(report)]
     return found or ["Nothing stands out. Try it on texts of your own: tagline predict."]
 
@@ -93,18 +110,38 @@ def _against(report: Report, kind: str, figures: Mapping[str, Any]) -> str:
     name = main_figure(report)
     ours, theirs = report["test"][name], figures[name]
     if kind == "majority":
-        answer = ", ".join(figures["answer"]) or "nothing"
-        return f"Always answering {answer} would reach {name} {theirs:.3f}."
+        return f"Always answering {_named(figures['answer'])} would reach {name} {theirs:.3f}."
     on = f" on {figures['train_rows']:,} of the training rows" if figures.get("train_rows") else ""
     word = "more" if ours >= theirs else "less"
     who = "The linear baseline" if kind == "linear" else f"Family {kind}"
     return f"{who}{on} reaches {name} {theirs:.3f}: {abs(ours - theirs):.3f} {word} here."
 
 
+def _named(labels: Sequence[str]) -> str:
+    """Labels in a sentence: the first of many."""
+    if len(labels) > MOST_NAMED + 1:
+        return f"{', '.join(labels[:MOST_NAMED])} and {len(labels) - MOST_NAMED} labels more"
+    return ", ".join(labels) or "nothing"
+
+
 def _gates(report: Report) -> Iterator[str]:
     failed = [result["gate"] for result in report["gates"] if not result["passed"]]
     if failed:
         yield f"Do not use it yet: {', '.join(failed)} not reached."
+
+
+def _majority(report: Report) -> Iterator[str]:
+    majority, name, test = report["baselines"].get("majority"), main_figure(report), report["test"]
+    if not majority or majority.get(name) is None or test[name] > majority[name]:
+        return
+    # Where one label is nearly all there is, a model may be as often right and still find the others.
+    if (test["macro_f1"] or 0) - (majority.get("macro_f1") or 0) < FINDS_THE_RARE:
+        yield (
+            f"Do not use it yet: always answering {_named(majority['answer'])} does as well "
+            f"({name} {majority[name]:.3f} against {test[name]:.3f}). Look whether data.text and data.labels are "
+            "the right columns, and whether you could tell the labels from these texts yourself; then give it more "
+            "rows or epochs."
+        )
 
 
 def _linear(report: Report) -> Iterator[str]:
@@ -139,7 +176,8 @@ def _suspects(report: Report) -> Iterator[str]:
     doubtful = [each for each in report["suspects"] if each["doubt"] >= GRAVE_DOUBT]
     rows = report["splits"]["test"] + report["splits"].get("validation", 0)
     if doubtful and len(doubtful) >= SUSPICIOUS * rows:
-        yield f"Read the labels that look wrong: {len(doubtful)} in {rows:,} held-out rows, listed in the report."
+        doubts = f"{len(doubtful)} in {rows:,} held-out rows"
+        yield f"Read the labels that look wrong: {doubts}, at the top of the report's list."
 
 
 def _weak_labels(report: Report) -> Iterator[str]:

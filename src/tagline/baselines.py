@@ -1,4 +1,4 @@
-"""What others reach on the same test rows: the most frequent answer, family linear, and with few rows a rival."""
+"""What others reach on the same test rows: one answer for all, family linear, and with few rows a rival."""
 
 from typing import Any
 
@@ -12,6 +12,7 @@ from tagline.decisions import tune
 from tagline.models import Classifier
 from tagline.predictor import scored
 from tagline.spec import Spec, Training
+from tagline.splits import Ints
 
 FAMILY = "linear"
 MOST_ROWS = 10_000
@@ -26,7 +27,7 @@ Figures = dict[str, Any]
 
 
 def majority(data: Dataset) -> Figures:
-    """What answering the most frequent training label everywhere would reach on test."""
+    """What one answer for every text would reach on test: the most frequent label, or the best set of labels."""
     train, test = data.splits["train"].targets, data.splits["test"].targets
     if not len(train) or not len(test):
         return {}
@@ -35,22 +36,41 @@ def majority(data: Dataset) -> Figures:
         answers: NDArray[Any] = np.full(len(test), most)
         named = {"answer": [data.labels[most]]}
     else:
-        kinds, counts = np.unique(train, axis=0, return_counts=True)
-        most = kinds[counts.argmax()]
+        most = _best_for_all(train)
         answers = np.tile(most, (len(test), 1))
         named = {"answer": [data.labels[i] for i in np.flatnonzero(most)]}
     return named | _figures(data, answers)
 
 
+def _best_for_all(targets: NDArray[Any]) -> NDArray[np.bool_]:
+    """Task `multi`: the labels which, answered to every row, have the highest micro-F1.
+
+    The most frequent set of labels is often the empty one, and then nothing is worse than it.
+    """
+    counts = targets.sum(axis=0)
+    most_frequent_first = np.argsort(-counts, kind="stable")
+    hits, answered = np.cumsum(counts[most_frequent_first]), len(targets) * np.arange(1, len(counts) + 1)
+    best = np.zeros(len(counts), dtype=bool)
+    if counts.any():
+        best[most_frequent_first[: int((2 * hits / (answered + counts.sum())).argmax()) + 1]] = True
+    return best
+
+
 def linear(spec: Spec, data: Dataset) -> Figures:
     """What family linear reaches on the same splits; of a large training split it sees a part, to be quick."""
     train = data.splits["train"]
-    options, rows = registry.find("models", FAMILY).Options(), train.rows
-    if len(train) <= MOST_ROWS:
+    options, rows = registry.find("models", FAMILY).Options(), enough(train.rows, seed=spec.training.seed)
+    if len(rows) == len(train):
         return _reached(spec, data, options, train)
-    rows = np.sort(np.random.default_rng(spec.training.seed).choice(rows, MOST_ROWS, replace=False))
     part = Split(data.texts(rows), data.targets[rows], rows)
     return {"train_rows": len(rows)} | _reached(spec, data, options, part)
+
+
+def enough(rows: Ints, *, seed: int) -> Ints:
+    """Of so many rows those that family linear learns from: all, or some that are drawn with the seed."""
+    if len(rows) <= MOST_ROWS:
+        return rows
+    return np.sort(np.random.default_rng(seed).choice(rows, MOST_ROWS, replace=False))
 
 
 def rival_of(spec: Spec, data: Dataset) -> str:

@@ -16,11 +16,12 @@ from tagline.bundle import Bundle
 from tagline.errors import DataError, PlaceError, SpecError
 from tagline.predictor import Predictor, shared_out
 from tagline.processes import end_with_parent
-from tagline.readers import BadRows, Batch, Layout, Source, batches, cell, inspect
+from tagline.readers import SHOWN_BAD_ROWS, BadRow, BadRows, Batch, Layout, Source, batches, cell, inspect
 from tagline.tables import OURS, TABLES, Row, answer_columns, check_parquet
 
-ROWS_A_PART = 2048
-FEWEST_ROWS = 4 * ROWS_A_PART
+ROWS_A_PART = 1024
+"""Enough for batches of similar length (HappyDB: 0.8 % of padding), and few to wait for where others have none left."""
+FEWEST_ROWS = 8 * ROWS_A_PART
 """For which it pays to start other processes."""
 
 Event = dict[str, Any]
@@ -83,11 +84,11 @@ def answered(
         yield from answer(batch)
     bad.settle()
     if not rows:
-        raise _no_row(address)
+        raise _no_row(source.name)
 
 
 def text_columns(bundle: Bundle, source: Source, named: Sequence[str] = ()) -> tuple[str, ...]:
-    """The columns to read: those named, those of the training data, or the only ones that there are."""
+    """The columns to read: those named, those of the training data, or the only one that there is."""
     trained = bundle.manifest.spec["data"]["text"]
     wanted = tuple(named) or ((trained,) if isinstance(trained, str) else tuple(trained))
     if len(wanted) != 1 + bundle.manifest.pair:
@@ -95,11 +96,12 @@ def text_columns(bundle: Bundle, source: Source, named: Sequence[str] = ()) -> t
         raise SpecError(f"this bundle reads {kind}; {len(wanted)} columns are named", hint="give --text once for each")
     if set(wanted) <= set(source.columns):
         return wanted
-    # The only columns there are will do, unless what was taken for their names may be the first text.
-    if not named and len(source.columns) == len(wanted) and all(map(str.isidentifier, source.columns)):
+    # The only column there is will do, unless what was taken for its name may be the first text. Of two columns
+    # nobody knows which is which, or whether one is a label.
+    if not named and len(source.columns) == len(wanted) == 1 and source.columns[0].isidentifier():
         return source.columns
     missing = next(name for name in wanted if name not in source.columns)
-    hint = "say which column holds the text: --text COLUMN"
+    hint = "say which column holds the text: --text COLUMN" + (", twice for a pair" if len(wanted) > 1 else "")
     raise SpecError(f'{source.name} has no column "{missing}"; it has: {", ".join(source.columns)}', hint=hint)
 
 
@@ -140,6 +142,8 @@ class _Work:
         }  # fmt: skip
         self._rows = self._bad = self._count = 0
         self._unread: list[str] = []
+        self._first_bad: list[BadRow] = []
+        """To be shown where there is no good one."""
 
     def begun(self) -> "_Begun":
         """The directory of the parts, held while it is used."""
@@ -161,6 +165,7 @@ class _Work:
             self._list(bad, side)
         self._unread = sorted(bad.unread)
         if not self._rows:
+            BadRows(rows=self._first_bad, hint="mend them; nothing was written").settle()
             raise _no_row(self._source.name)
 
     def _list(self, bad: BadRows, side: Any) -> None:
@@ -168,6 +173,7 @@ class _Work:
             line = {"file": row.file, "line": row.line, "reason": row.reason}
             side.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
         self._bad += len(bad.rows)
+        self._first_bad += bad.rows[: SHOWN_BAD_ROWS - len(self._first_bad)]
         bad.rows.clear()
 
     def alone(self, threads: int) -> Any:

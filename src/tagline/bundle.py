@@ -173,8 +173,9 @@ def _read_manifest(directory: Path) -> Manifest:
         return Manifest.model_validate_json(json.dumps(raw))
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
-        where = ".".join(map(str, problem["loc"]))
-        raise BundleError(f"{path} is damaged: {where}: {problem['msg'].lower()}") from error
+        where = ".".join(map(str, problem["loc"])) or "all of it"
+        hint = "make the bundle again, or restore it"
+        raise BundleError(f"{path} is damaged: {where}: {problem['msg'].lower()}", hint=hint) from error
 
 
 def _verify(directory: Path, name: str, expected: str) -> None:

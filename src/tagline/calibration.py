@@ -1,7 +1,8 @@
 """Calibration: a score of 0.8 made to be right 8 times in 10, by the map that does best on rows it has not seen."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -55,9 +56,15 @@ class Calibration:
             worth = np.column_stack([np.interp(raw[:, i], x, y) for i, (x, y) in enumerate(points)])
             worth = (1 - KEPT_OF_SCORE) * worth + KEPT_OF_SCORE * raw
             return np.asarray(worth / worth.sum(axis=1, keepdims=True) if task == "single" else worth)
-        return _shares(
-            _log_odds(raw, task, smoothing=self.smoothing) * np.array(self.scales) + np.array(self.shifts), task
-        )
+        return shares(log_odds(raw, task, smoothing=self.smoothing) * self._scales + self._shifts, task)
+
+    @cached_property
+    def _scales(self) -> Floats:
+        return np.array(self.scales)
+
+    @cached_property
+    def _shifts(self) -> Floats:
+        return np.array(self.shifts)
 
     def to_dict(self) -> dict[str, Any]:
         """As the manifest has it."""
@@ -96,6 +103,34 @@ def choose(scores: NDArray[Any], truth: NDArray[Any], *, task: "Task", is_quick:
     chosen = next(trial for trial in simple_first if trial.is_as_good_as(best))
     losses: dict[str, float] = {trial.form.method: trial.loss for trial in simple_first}
     return Fitted(_fit(chosen.form, scores, truth, task), chosen.held_out, losses)
+
+
+def weights(opinions: Sequence[Floats], truth: NDArray[Any], *, task: "Task") -> Floats:
+    """What the log-odds of several models are worth in a sum: so much that the truth is likeliest.
+
+    Where few rows speak, the first model's count for most.
+    """
+    from scipy.optimize import minimize
+
+    some = _enough(len(truth), labels=opinions[0].shape[1])
+    looked_at, wanted = np.stack([each[some] for each in opinions]), _indicators(truth[some], opinions[0].shape[1])
+    start, rows = np.eye(len(opinions))[0], max(len(wanted), 1)
+    pull = PRIOR_ROWS / rows
+
+    def loss(worth: Floats) -> tuple[float, Floats]:
+        likely = shares(np.tensordot(worth, looked_at, axes=1), task)
+        moved = worth - start
+        value = _log_loss(likely, wanted, task).sum() / rows + pull * (moved**2).sum()
+        gradient = (looked_at * (likely - wanted)).sum(axis=(1, 2)) / rows
+        return float(value), gradient + 2 * pull * moved
+
+    return np.asarray(minimize(loss, start, jac=True, method="L-BFGS-B", bounds=[(0.0, None)] * len(start)).x)
+
+
+def _enough(rows: int, *, labels: int) -> NDArray[np.int64]:
+    """Rows to fit a map to: all, or as many as can move it."""
+    most = max(MOST_CELLS // labels, FEWEST_FOR_ISOTONIC)
+    return np.arange(rows) if rows <= most else np.random.default_rng(0).choice(rows, most, replace=False)
 
 
 @dataclass(frozen=True)
@@ -163,22 +198,20 @@ def _cross_fitted(
 
 
 def _fit(form: _Form, scores: NDArray[Any], truth: NDArray[Any], task: "Task") -> Calibration:
-    most = max(MOST_CELLS // scores.shape[1], FEWEST_FOR_ISOTONIC)
-    if len(truth) > most:
-        some = np.random.default_rng(0).choice(len(truth), most, replace=False)
-        scores, truth = scores[some], truth[some]
     if not len(truth):
         return Calibration()
+    some = _enough(len(truth), labels=scores.shape[1])
+    scores, truth = scores[some], truth[some]
     if form.method == "isotonic":
         return _isotonic(scores.astype(np.float64), _indicators(truth, scores.shape[1]))
-    return _affine(form, _log_odds(scores.astype(np.float64), task, smoothing=form.smoothing), truth, task)
+    return _affine(form, log_odds(scores.astype(np.float64), task, smoothing=form.smoothing), truth, task)
 
 
-def _affine(form: _Form, log_odds: Floats, truth: NDArray[Any], task: "Task") -> Calibration:
+def _affine(form: _Form, values: Floats, truth: NDArray[Any], task: "Task") -> Calibration:
     """The scales (and shifts) under which the truth is likeliest, held near 1 (and 0) where few rows speak."""
     from scipy.optimize import minimize
 
-    rows, labels = log_odds.shape
+    rows, labels = values.shape
     wanted = _indicators(truth, labels)
     scale_count = 1 if task == "single" and form.method == "temperature" else labels
     shift_count = labels if form.method == "vector" else 0
@@ -186,11 +219,11 @@ def _affine(form: _Form, log_odds: Floats, truth: NDArray[Any], task: "Task") ->
 
     def loss(parameters: Floats) -> tuple[float, Floats]:
         scales, shifts = np.exp(parameters[:scale_count]), parameters[scale_count:] if shift_count else 0.0
-        moved = log_odds * scales + shifts
-        shares = _shares(moved, task)
-        likelihood = _log_loss(shares, wanted, task).sum() / rows + pull * (parameters**2).sum()
-        error = (shares - wanted) / rows
-        by_scale = (error * log_odds).sum(axis=0) * scales
+        moved = values * scales + shifts
+        likely = shares(moved, task)
+        likelihood = _log_loss(likely, wanted, task).sum() / rows + pull * (parameters**2).sum()
+        error = (likely - wanted) / rows
+        by_scale = (error * values).sum(axis=0) * scales
         gradient = by_scale if scale_count == labels else np.array([by_scale.sum()])
         if shift_count:
             gradient = np.concatenate([gradient, error.sum(axis=0)])
@@ -226,19 +259,20 @@ def _indicators(truth: NDArray[Any], labels: int) -> Floats:
     return truth.astype(np.float64) if truth.ndim == 2 else np.eye(labels)[truth]
 
 
-def _log_odds(scores: Floats, task: "Task", *, smoothing: float = 0.0) -> Floats:
+def log_odds(scores: NDArray[Any], task: "Task", *, smoothing: float = 0.0) -> Floats:
     """What a scale and a shift act on: for task `single` logarithms, which are log-odds up to a constant a row."""
     if task == "single":
         lowest = TINY if not smoothing else LEFT_OF_FLOOR * smoothing / scores.shape[1]
-        return np.asarray(np.log(np.clip(scores - smoothing / scores.shape[1], lowest, 1)))
+        return np.asarray(np.log((scores - smoothing / scores.shape[1] if smoothing else scores).clip(lowest, 1)))
     clipped = np.clip(scores, TINY, 1 - TINY)
     return np.asarray(np.log(clipped / (1 - clipped)))
 
 
-def _shares(log_odds: Floats, task: "Task") -> Floats:
+def shares(values: Floats, task: "Task") -> Floats:
+    """Log-odds as scores again."""
     if task == "multi":
-        return np.asarray(1 / (1 + np.exp(-np.clip(log_odds, -500, 500))))
-    exponents = np.exp(log_odds - log_odds.max(axis=1, keepdims=True, initial=-np.inf))
+        return np.asarray(1 / (1 + np.exp(-np.clip(values, -500, 500))))
+    exponents = np.exp(values - values.max(axis=1, keepdims=True, initial=-np.inf))
     return np.asarray(exponents / exponents.sum(axis=1, keepdims=True))
 
 

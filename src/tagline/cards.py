@@ -117,14 +117,10 @@ def _per_label(report: Report) -> Iterator[str]:
 
 def _decisions(report: Report) -> Iterator[str]:
     """What its scores are worth, and when it abstains."""
-    found, test = report["calibration"], report["test"]
-    if found:
+    if report["calibration"]:
         yield advice.calibration_sentence(report)
-    if "coverage" in test:
-        right = test["accuracy_of_answered"]
-        said = f"; {right:.1%} of the answers it gives are right" if right is not None else ""
-        below = report["decisions"]["abstain_below"]
-        yield f"It abstains below a score of {below:.3f}: it answers {test['coverage']:.1%} of the test rows{said}."
+    if abstention := advice.abstention_sentence(report):
+        yield abstention
     for row in report["sets"]:
         if row["promised"] == 0.95:
             yield (

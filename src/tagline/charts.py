@@ -31,7 +31,8 @@ def line_chart(
     x_range: Range | None = None, y_range: Range | None = None, marker: Point | None = None,
 ) -> str:  # fmt: skip
     """Lines over two axes; a marker is a point that the page's controls can move."""
-    axes = _Axes(x_range or _range_of(series, 0), y_range or _range_of(series, 1))
+    is_counted = all(isinstance(x, int) for each in series for x, _ in each.points)
+    axes = _Axes(x_range or _range_of(series, 0), y_range or _range_of(series, 1), is_counted=is_counted)
     said = escape(f"{title}. {description}")
     drawn = [
         f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{said}">',
@@ -69,7 +70,11 @@ def _drawn(series: Series, axes: "_Axes") -> list[str]:
 
 
 def _legend(series: Sequence[Series]) -> str:
-    named = "".join(f'<li class="{each.style}">{escape(each.name)}</li>' for each in series if each.name)
+    named = "".join(
+        f'<li class="{each.style}{" point" if len(each.points) == 1 else ""}">{escape(each.name)}</li>'
+        for each in series
+        if each.name
+    )
     return f'<ul class="legend">{named}</ul>'
 
 
@@ -79,6 +84,8 @@ class _Axes:
 
     x: Range
     y: Range
+    is_counted: bool = False
+    """Whether there is nothing between two whole numbers across, as between two steps."""
 
     def place(self, point: Point) -> Point:
         across = (point[0] - self.x[0]) / ((self.x[1] - self.x[0]) or 1)
@@ -87,7 +94,7 @@ class _Axes:
 
     def grid(self, x_label: str, y_label: str) -> list[str]:
         drawn = []
-        for value in _ticks(self.x):
+        for value in _ticks(self.x, is_counted=self.is_counted):
             x, y = self.place((value, self.y[0]))
             drawn.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{y:.1f}"/>')
             drawn.append(
@@ -115,18 +122,26 @@ def _range_of(series: Sequence[Series], axis: int) -> Range:
     values += [end for each in series for band in each.bands for end in band] if axis else []
     low, high = min(values, default=0.0), max(values, default=1.0)
     margin = (high - low) * 0.05 or abs(high) * 0.05 or 0.5
-    return (low, high) if axis == 0 and high > low else (low - margin, high + margin)
+    if axis == 0 and high > low:
+        return low, high
+    # Shares stay shares: there is no accuracy over 1, and no loss below 0.
+    return (
+        max(low - margin, 0.0) if low >= 0 else low - margin,
+        min(high + margin, 1.0) if high <= 1 else high + margin,
+    )
 
 
-def _ticks(ends: Range) -> list[float]:
-    """Round numbers between two ends, four to eight of them."""
+def _ticks(ends: Range, *, is_counted: bool = False) -> list[float]:
+    """Round numbers between two ends, eight of them at most; whole ones of what is counted."""
     span = ends[1] - ends[0]
     if not span > 0:
         return [ends[0]]
     size: float = 10.0 ** (len(str(int(span))) - 1 if span >= 1 else -20)
     while size * 10 <= span:
         size *= 10
-    step = next(size * part for part in (0.1, 0.2, 0.25, 0.5, 1.0, 2.0) if span / (size * part) <= 7)
+    steps = [size * part for part in (0.1, 0.2, 0.25, 0.5, 1.0, 2.0)]
+    fitting = (step for step in steps if span / step <= 7 and (step.is_integer() or not is_counted))
+    step = next(fitting, 1.0)
     first = -(-ends[0] // step)
     return [number * step for number in range(int(first), int(ends[1] / step + 1e-9) + 1)]
 

@@ -281,7 +281,9 @@ def split_sizes(dataset: Dataset) -> Iterator[Finding]:
     """Splits with nothing, or next to nothing, in them."""
     sizes = {name: len(dataset.splits[name]) for name in SPLITS}
     if not sizes["train"]:
-        yield Finding("no-train", "error", "no row is left to train on", "lower the shares, or add data")
+        shared = "every training text is given for validation or test too: name other files"
+        advice = shared if len(dataset.leaked) else "lower the shares, or add data"
+        yield Finding("no-train", "error", "no row is left to train on", advice)
     for name, advice in (
         ("validation", "the model cannot be chosen or calibrated; give data.validation or raise data.validation_share"),
         ("test", "nothing will be measured; give data.test or raise data.test_share"),

@@ -210,7 +210,8 @@ def _guess_labels(source: Source, columns: list[Column], data: Data, reasons: li
         chosen, why = _by_values(source, columns), "few and short values"
     guessed = {"labels": chosen.name}
     separator = "" if data.label_separator or source.format == "automl" else _label_separator(chosen)
-    parts = {part for value in chosen.distinct for part in (value.split(separator) if separator else (value,))}
+    between = data.label_separator or separator
+    parts = {part.strip() for value in chosen.distinct for part in (value.split(between) if between else (value,))}
     found = f"{len(parts)} label{'s' * (len(parts) != 1)} in the first rows"
     reasons.append(_said("labels", chosen.name, f"{why}; {found}"))
     if separator:

@@ -69,6 +69,7 @@ class Compiled:
             )
         except Exception as error:  # it has a dozen of its own, below none in common
             raise BundleError(f"{path} cannot be loaded: {error}", hint="export the bundle again") from error
+        self._outputs = [output.name for output in self._session.get_outputs()[:1]]
         said = self._session.get_modelmeta().custom_metadata_map
         self.stands_alone = precision == "int8" and FIXED_SCALES not in said
         """Whether each text is computed by itself."""
@@ -82,25 +83,28 @@ class Compiled:
         inputs = self.intake.read(texts)
         parts = self._parts(inputs)
         if self._beside == 1 or len(parts) == 1:
-            found = [self._logits(inputs, part) for part in parts]
+            found = [self._scores(inputs, part) for part in parts]
         else:
-            found = list(self._pool.map(lambda part: self._logits(inputs, part), parts))
+            found = list(self._pool.map(lambda part: self._scores(inputs, part), parts))
+        if len(texts) == len(parts) == 1 == len(parts[0]):
+            return found[0]  # nothing to put in order, and a text alone is what a server is asked for most
         scores = np.zeros((len(inputs.lengths), self.intake.labels), np.float32)
-        for part, logits in zip(parts, found, strict=True):
-            each = [scores_of(one, task=self.intake.task) for one in logits]
-            scores[part] = each[0] if len(each) == 1 else np.mean(each, axis=0)
+        for part, some in zip(parts, found, strict=True):
+            scores[part] = some
         return inputs.pooled(scores, texts=len(texts))
 
     def _parts(self, inputs: Inputs) -> list[NDArray[np.int64]]:
         """What is computed at once."""
         every = np.arange(len(inputs.lengths))
-        if self.stands_alone:
+        if self.stands_alone or len(every) == 1:
             return list(every[:, None])
         most_tokens = MOST_TOKENS[self._precision]
         return list(batches.within_budget(every, inputs.lengths, most_tokens=most_tokens, most_stretch=MOST_STRETCH))
 
-    def _logits(self, inputs: Inputs, part: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Of some sequences: one answer, or several to be averaged, along the first axis."""
+    def _scores(self, inputs: Inputs, part: NDArray[np.int64]) -> Scores:
+        """Of some sequences; where a graph has several answers, which stand along a first axis, their mean."""
         arrays: dict[str, Any] = inputs.arrays(part)
-        logits: NDArray[np.float32] = self._session.run(None, arrays)[0]
-        return logits if logits.ndim == 3 else logits[None]
+        logits: NDArray[np.float32] = self._session.run(self._outputs, arrays)[0]
+        if logits.ndim == 2:
+            return scores_of(logits, task=self.intake.task)
+        return np.asarray(np.mean([scores_of(one, task=self.intake.task) for one in logits], axis=0))

@@ -38,6 +38,11 @@ def out(text: str = "") -> None:
     print(_safe(text))
 
 
+def out_sentence(text: str, *, lead: str = "", between: str = " ") -> None:
+    """A sentence of the result; on a terminal, lines are broken where `between` stands and not inside words."""
+    print("\n".join(_folded(_safe(text).split(between), lead=lead, between=between, stream=sys.stdout)))
+
+
 def say(text: str = "", *, lead: str = "", colour: str = "", is_error: bool = False) -> None:
     """A line about what is going on, after a coloured word; never mixed with the result.
 
@@ -77,7 +82,7 @@ def show_error(error: BaseException, *, as_json: bool, debug: bool) -> int:
 
 def out_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[int] = ()) -> None:
     """Rows under a header, aligned; columns in `right` to the right. Wide characters count as two."""
-    cells = [list(map(_one_line, row)) for row in (header, *rows)]
+    cells = [list(map(one_line, row)) for row in (header, *rows)]
     widths = [max(_width(row[i]) for row in cells) for i in range(len(header))]
     for number, row in enumerate(cells):
         padded = (
@@ -90,7 +95,7 @@ def out_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Se
 
 def shortened(text: str, width: int) -> str:
     """A text on one line of at most this many columns."""
-    text = _one_line(text)
+    text = one_line(text)
     if _width(text) <= width:
         return text
     kept = ""
@@ -118,7 +123,7 @@ def show_figures(report: Mapping[str, Any]) -> None:
         out("nothing was measured: there is no test row")
         return
     figures = [f"{name} {value:.3f}{_ends(test, name)}" for name, value in headline(report)]
-    out(f"test, {test['rows']:,} rows:  " + "  ".join(figures))
+    out_sentence("  ".join(figures), lead=f"test, {test['rows']:,} rows:  ", between="  ")
 
 
 def show_report(report: Mapping[str, Any]) -> None:
@@ -130,7 +135,7 @@ def show_report(report: Mapping[str, Any]) -> None:
     from tagline.advice import verdict
 
     for sentence in verdict(report)[1:]:
-        out(sentence)
+        out_sentence(sentence)
     if "coverage" in test:
         of_answered = test["accuracy_of_answered"]
         right = f", {of_answered:.1%} of those right" if of_answered is not None else ""
@@ -148,9 +153,9 @@ def show_report(report: Mapping[str, Any]) -> None:
 
 def show_comparison(found: Mapping[str, Any]) -> None:
     """Runs side by side, and whether the best is really better."""
-    from tagline.metrics import SIDE_BY_SIDE
+    from tagline.metrics import figures_beside
 
-    names = SIDE_BY_SIDE
+    names = figures_beside(found["runs"][0]["main"])
     rows = [
         (run["name"], run["family"], *(f"{run['figures'][name] or 0:.3f}{_ends(run, name)}" for name in names))
         for run in found["runs"]
@@ -158,7 +163,7 @@ def show_comparison(found: Mapping[str, Any]) -> None:
     out_table(("run", "family", *names), rows, right=range(2, 2 + len(names)))
     out()
     for difference in found["differences"]:
-        out(difference["sentence"])
+        out_sentence(difference["sentence"])
 
 
 def _ends(test: Mapping[str, Any], name: str) -> str:
@@ -418,6 +423,18 @@ def _event_line(event: Mapping[str, Any]) -> str:
     return ""
 
 
+def _folded(parts: Sequence[str], *, lead: str, between: str, stream: Any) -> list[str]:
+    """Parts on lines that a terminal does not cut; elsewhere on one line, for programs to read."""
+    lines = [lead]
+    for number, part in enumerate(parts):
+        longer = f"{lines[-1]}{between if number else ''}{part}"
+        if number and stream.isatty() and _width(longer) > columns():
+            lines.append(" " * len(lead) + part)
+        else:
+            lines[-1] = longer
+    return lines
+
+
 def _coloured(text: str, colour: str, stream: Any) -> str:
     return f"\x1b[{colour}m{text}\x1b[0m" if stream.isatty() else text
 
@@ -427,7 +444,8 @@ def _safe(text: str) -> str:
     return UNSAFE.sub("�", text.replace("\t", " "))
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    """A text without line breaks, as the terminal may see it."""
     return _safe(text.replace("\r", "").replace("\n", "⏎"))
 
 

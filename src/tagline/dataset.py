@@ -301,6 +301,10 @@ def _split(
 ) -> tuple[dict[SplitName, Ints], Ints]:
     """The rows of each split, in file order, and the rows left out because a later given split has their text."""
     validation, test = (given == SPLITS.index(name) for name in ("validation", "test"))
+    for name in SPLITS[1:]:
+        files = ", ".join(data.addresses(name))
+        if files and not (given == SPLITS.index(name)).any():  # a share of train in its place would go unnoticed
+            raise DataError(f"data.{name}: {files} has no row", hint=f"give it rows, or leave out data.{name}")
     later = ~test & np.isin(groups, groups[test])
     later |= ~(validation | test) & np.isin(groups, groups[validation])
     split = np.where(later, LEFT_OUT, given)

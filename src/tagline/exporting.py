@@ -73,10 +73,10 @@ def export(directory: Path, to: str, *, measured: Sequence[Mapping[str, Any]]) -
 
     `measured` are the test rows of the run that made the bundle, with truth and answer.
     """
+    opened = Bundle.load(directory)
     if not measured:
         hint = "name the run that made it: its predictions.jsonl holds the rows to check with"
         raise RunError(f"{directory} has no test rows beside it, so that an export could not be checked", hint=hint)
-    opened = Bundle.load(directory)
     family, layer = opened.manifest.family, opened.decisions
     made: list[Forms] = []
 

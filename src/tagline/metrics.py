@@ -42,6 +42,11 @@ def measure(
     return {"rows": len(truth), **measured}
 
 
+def figures_beside(main: str) -> list[str]:
+    """The figures that a table of runs shows; where accuracy is the main one, micro-F1 is the same number."""
+    return [name for name in SIDE_BY_SIDE if name != "micro_f1" or main != "accuracy"]
+
+
 def targets(labels: Sequence[Any], names: Sequence[str]) -> NDArray[Any]:
     """Labels by name, one a row or several, as a split's targets are: numbers, or for task `multi` rows of booleans."""
     numbers = {name: number for number, name in enumerate(names)}

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ from tagline import __version__, advice, cards, charts, storage
 from tagline.charts import Series
 from tagline.errors import SpecError
 from tagline.intervals import share_interval
-from tagline.metrics import SIDE_BY_SIDE
+from tagline.metrics import figures_beside
 from tagline.runs import Run
 from tagline.tables import OURS, answer_columns
 
@@ -23,6 +23,8 @@ MOST_ERRORS = 200
 FAINTEST = 0.15
 """Words that push less than this share of the strongest one are not marked."""
 UNIT: charts.Range = (0.0, 1.0)
+LEARNING = ("loss", "evaluations", "learning")
+"""Charts of how the model came to be."""
 AT_THRESHOLD = ("threshold", "precision", "recall", "f1")
 
 Report = Mapping[str, Any]
@@ -61,7 +63,8 @@ def report_page(report: Report, *, name: str, spec: str = "", lock: Mapping[str,
     parts = [("labels", "Labels"), ("confusions", "Confusions"), ("scores", "Scores")] if has_rows else []
     parts += [("thresholds", "Thresholds")] if report["thresholds"] else []
     drawn = {name: draw(report) for name, draw in CHARTS.items()}
-    parts += [("learning", "Learning")] if drawn["loss"] or drawn["learning"] else []
+    has_learning = any(drawn[chart] for chart in LEARNING)
+    parts += [("learning", "Learning")] if has_learning else []
     parts += [("errors", "Errors"), ("slices", "Groups")] if has_rows else []
     parts += [("data", "Data")] + ([("made", "Spec")] if spec else [])
     errors = [_error(row, "mistake") for row in report["mistakes"]]
@@ -74,7 +77,9 @@ def report_page(report: Report, *, name: str, spec: str = "", lock: Mapping[str,
         verdict=advice.verdict(report), figure=_figure(report) if has_rows else None,
         bars=_bars(report) if has_rows else [],
         per_label=_per_label(report) if has_rows else [], figures=_figures(report) if has_rows else [],
-        matrix=_matrix(report), calibration_sentence=advice.calibration_sentence(report) if has_rows else "",
+        matrix=_matrix(report), abstention=advice.abstention_sentence(report), has_learning=has_learning,
+        at_first=_answered_at_first(report),
+        calibration_sentence=advice.calibration_sentence(report) if has_rows else "",
         form=advice.form_sentence(report["runtime"], report["exports"]),
         charts={name: _markup(svg) for name, svg in drawn.items()}, errors=errors[:MOST_ERRORS], spec=spec,
         lock=json.dumps(lock, indent=2, ensure_ascii=False) if lock else "", facts=_script_json(_facts(report)),
@@ -112,7 +117,9 @@ def save_comparison(found: Mapping[str, Any], output: str) -> None:
         x_range=(0.5, len(points) + 0.5),
     )  # fmt: skip
     page = _environment().get_template("comparison.html")
-    text = page.render(found=found, figures=SIDE_BY_SIDE, chart=_markup(chart), version=__version__)
+    text = page.render(
+        found=found, figures=figures_beside(found["runs"][0]["main"]), chart=_markup(chart), version=__version__
+    )
     target = storage.staged(output)
     storage.write_text(target, text)
     storage.deliver(target, output)
@@ -122,9 +129,12 @@ def save_comparison(found: Mapping[str, Any], output: str) -> None:
 def _environment() -> "Environment":
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    return Environment(
+    environment = Environment(
         loader=PackageLoader("tagline", "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
     )  # fmt: skip
+    # Jinja's own `tojson` is for scripts: for people it makes \u0026 of an ampersand.
+    environment.filters["as_json"] = partial(json.dumps, ensure_ascii=False)
+    return environment
 
 
 def _markup(text: str) -> Any:
@@ -154,7 +164,7 @@ def _figure(report: Report) -> dict[str, str]:
 def _bars(report: Report) -> list[dict[str, Any]]:
     name = advice.main_figure(report)
     known = {"this run" if report["history"] else "this bundle": report["test"]}
-    shown = {"linear": "linear baseline", "majority": "most frequent answer"}
+    shown = {"linear": "linear baseline", "majority": "always the same answer"}
     easiest_last = sorted(report["baselines"].items(), key=lambda each: each[0] == "majority")
     known |= {shown.get(kind, f"family {kind}"): figures for kind, figures in easiest_last if figures}
     return [
@@ -189,6 +199,8 @@ def _matrix(report: Report) -> dict[str, Any] | None:
         return None
     labels, count = report["labels"], len(report["labels"])
     wrong = [sum(confusion[i]) + sum(row[i] for row in confusion) - 2 * confusion[i][i] for i in range(count)]
+    if count > MOST_IN_MATRIX and not any(wrong):
+        return None
     kept = sorted(sorted(range(count), key=lambda i: (-wrong[i], i))[:MOST_IN_MATRIX])
     rows = []
     for i in kept:
@@ -243,7 +255,13 @@ def _facts(report: Report) -> dict[str, Any]:
 
 
 def _lowest_precision(report: Report) -> float:
-    return int(10 * min((point["right"] for point in report["coverage"]), default=0.0)) / 10
+    return min(int(10 * min((point["right"] for point in report["coverage"]), default=0.0)) / 10, 0.9)
+
+
+def _answered_at_first(report: Report) -> int:
+    """The point of the coverage curve at which the bundle itself abstains; else the last, where all is answered."""
+    below, last = report["decisions"]["abstain_below"], len(report["coverage"]) - 1
+    return max((i for i, point in enumerate(report["coverage"]) if point["below"] >= below), default=last)
 
 
 def _reliability_chart(report: Report) -> str:
@@ -268,9 +286,10 @@ def _coverage_chart(report: Report) -> str:
     if not report["coverage"]:
         return ""
     points = [(point["coverage"], point["right"]) for point in report["coverage"]]
+    marked = points[_answered_at_first(report)]
     all_right = report["coverage"][-1]["right"]
     return charts.line_chart(
-        [Series("answers that are right", points, "a")], title="Coverage against precision", marker=points[-1],
+        [Series("answers that are right", points, "a")], title="Coverage against precision", marker=marked,
         description=f"Answering everything, {all_right:.1%} are right; answering fewer texts, more of them",
         x_label="share of texts answered", y_label="share right", x_range=UNIT,
         y_range=(_lowest_precision(report), 1.0),
@@ -305,7 +324,7 @@ def _loss_chart(report: Report) -> str:
 
 def _evaluation_chart(report: Report) -> str:
     found = report["history"].get("evaluations", [])
-    if not found:
+    if len(found) < 2:
         return ""
     monitor = report["history"]["monitor"]
     kept = [each for each in found if each["kept"]][-1:]

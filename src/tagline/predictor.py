@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -60,6 +60,8 @@ class Predictor:
         remaining = iter(texts)
         number = 1
         while some := list(islice(remaining, size)):
+            if self.pair:
+                some = [_as_pair(text) for text in some]
             self._check(some, first=number)
             number += len(some)
             size = min(2 * size, TEXTS_AT_ONCE)
@@ -93,6 +95,11 @@ class Predictor:
             sides = (text,) if isinstance(text, str) else text
             if not all(map(storage.is_utf8, sides)):  # tokenizers would call it no string
                 raise DataError(f"text {number} holds half a character (a lone surrogate)", hint="mend or replace it")
+
+
+def _as_pair(text: Any) -> Any:
+    """A pair as it comes from JSON, which knows no tuples: predictions.jsonl holds such."""
+    return tuple(text) if isinstance(text, list) else text
 
 
 def scored(classifier: Scorer, texts: "Sequence[Text]", *, labels: int) -> Scores:

@@ -15,7 +15,8 @@ from typing import NoReturn
 from tagline.errors import PlaceError, TaglineError
 from tagline.processes import end_with_parent
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
+ENDS = (signal.SIGTERM, signal.SIGINT)
+SIGNALS = (*ENDS, signal.SIGHUP, signal.SIGCHLD)
 LEAVE = signal.SIGUSR1
 """To a process that others have taken the place of: take no new connection, end those that are open, then yourself."""
 BACKLOG = 2048
@@ -66,6 +67,9 @@ class Crew:
                     self._look_after(work)
             finally:
                 self._stop([*(process.pid for process in self._processes), *self._leaving])
+                # Who stops a whole group of processes tells this one twice; once it has stopped, that is no error.
+                while signal.sigpending() & set(ENDS):
+                    signal.sigwait(ENDS)
 
     def _start(self, work: Work) -> list[_Process]:
         """A process for each socket, all of them ready."""
@@ -168,7 +172,7 @@ def _be(work: Work, on: socket.socket, number: int, tell_ready: int, *, parent: 
 def _is_ready(process: _Process) -> bool:
     """Whether a process has become ready; waits for it, unless there is a signal to look at."""
     while not select.select([process.told_ready], [], [], 0.1)[0]:
-        if signal.sigpending() & {signal.SIGTERM, signal.SIGINT}:
+        if signal.sigpending() & set(ENDS):
             break
     else:
         is_ready = os.read(process.told_ready, 1) == b"."

@@ -17,17 +17,19 @@ class Slots:
 
     def __init__(self, count: int, *, processes: int) -> None:
         memory = mmap.mmap(-1, 8 * count * processes)
+        self._count = count
+        self._cells = memoryview(memory).cast("d")  # one cell by itself is written faster than numpy does
         self._rows = np.frombuffer(memory, np.float64).reshape(processes, count)
         self.own = 0
         """The row of this process."""
 
     def add(self, slot: int, amount: float) -> None:
         """In this process's row."""
-        self._rows[self.own, slot] += amount
+        self._cells[self.own * self._count + slot] += amount
 
     def set(self, slot: int, value: float) -> None:
         """In this process's row."""
-        self._rows[self.own, slot] = value
+        self._cells[self.own * self._count + slot] = value
 
     def totals(self, first: int, count: int) -> list[float]:
         """Over all processes."""

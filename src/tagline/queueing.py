@@ -58,25 +58,33 @@ class Batcher:
         """Texts that nobody has taken yet."""
         return self._waiting + len(self._at_once)
 
-    async def ask(self, texts: "list[Text]", *, sets: float | None, beside: int = 0) -> "list[Prediction]":
-        """The answers, when they are there. A caller that goes away takes its texts with it, if they still wait.
+    async def ask(
+        self, texts: "list[Text]", *, sets: float | None, timeout_s: float, beside: int = 0
+    ) -> "list[Prediction]":
+        """The answers, when they are there; a TimeoutError, when they are not in time.
 
+        A caller that goes away, or has waited too long, takes its texts with it, if nobody has taken them yet.
         `beside` are others who have not been answered: where answers are quick, whoever is about to ask waits too.
         """
         waiting = max(self.waiting, beside) if self._quick else self._waiting
         if waiting and waiting + len(texts) > self._most_waiting:
             raise Full
-        job = _Job(texts, sets, asyncio.get_running_loop().create_future())
+        loop = asyncio.get_running_loop()
+        job = _Job(texts, sets, loop.create_future())
         if self._quick and len(texts) == 1 and sum(map(len, _sides(texts[0]))) <= QUICK_CHARACTERS:
             self._at_once.append(job)
             self._see_waiting(self.waiting)
             if len(self._at_once) == 1:
-                asyncio.get_running_loop().call_soon(self._compute)
+                loop.call_soon(self._compute)
+        else:
+            self._jobs.append(job)
+            self._wait(len(texts))
+            self._start()
+        too_late = loop.call_later(timeout_s, _fail, [job], TimeoutError())
+        try:
             return await job.done
-        self._jobs.append(job)
-        self._wait(len(texts))
-        self._start()
-        return await job.done
+        finally:
+            too_late.cancel()
 
     def _wait(self, more: int) -> None:
         self._waiting += more

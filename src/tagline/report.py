@@ -207,15 +207,11 @@ def _coverage(test: Outcome) -> list[dict[str, float]]:
     ends = np.unique(np.searchsorted(-sure[order], -sure[order][ends], side="right") - 1)
     return [
         {
-            "below": round(float(sure[order][end]), DIGITS), "coverage": _short(answered / rows),
-            "right": _short(right[end] / answered),
+            "below": round(float(sure[order][end]), DIGITS), "coverage": round(float(answered / rows), DIGITS),
+            "right": round(float(right[end] / answered), DIGITS),
         }
         for end, answered in zip(ends, ends + 1, strict=True)
     ]  # fmt: skip
-
-
-def _short(value: Any) -> float:
-    return round(float(value), 4)
 
 
 def _sets(layer: DecisionLayer, test: Outcome) -> list[dict[str, float]]:

@@ -318,7 +318,8 @@ class Run:
 
     def _damaged(self, name: str, error: Exception | str) -> RunError:
         hint = f"tagline runs delete {self.address}"
-        return RunError(f"{self.address}/{name} is damaged: {error}", hint=hint)
+        what = "is missing" if isinstance(error, FileNotFoundError) else f"is damaged: {error}"
+        return RunError(f"{self.address}/{name} {what}", hint=hint)
 
     def _path(self, name: str) -> Path:
         """A file of the run, to be read."""

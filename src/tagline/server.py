@@ -3,30 +3,23 @@
 import asyncio
 import hmac
 import json
-import math
 import os
 import re
 import secrets
-import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import uvicorn
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
-from starlette.routing import Route
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+import uvloop
 
 from tagline import __version__, pages, prefork, prometheus, wire
 from tagline.bundle import Bundle, Manifest
+from tagline.connections import Clients, Request, Response
 from tagline.errors import SpecError, TaglineError
 from tagline.models import Prediction
 from tagline.predictor import Predictor, shared_out
@@ -38,22 +31,20 @@ if TYPE_CHECKING:
     from tagline.texts import Text
 
 REQUEST_ID = re.compile(r"[\w.:-]{1,128}")
-HEAD_TIMEOUT_S = 20.0
-"""To send what stands before a body."""
-HEAD_BYTES = 64 * 2**10
-"""Of what stands before a body."""
-UPGRADE = re.compile(rb"(?im)^upgrade:.*\r\n")
-"""A header that offers another protocol; there is none here, and a server may pass over it (RFC 9110, 7.8)."""
-BODY_TIMEOUT_S = 20.0
-"""To send a body; who takes longer holds a connection for nothing."""
-DISCARDED_BYTES = 32 * 2**20
-"""Of a body that is too large, read and forgotten: a client that still sends would not see why it is refused."""
 RETRY_AFTER_S = 1
-LEAVING_S = 3.0
-"""In which connections that are kept open get their last answer, once other processes have taken over."""
 ROUTES = ("/explain", "/info", "/metrics", "/openapi.json", "/docs", "/")
 """Beside those whose names can be set."""
-STATUSES = (200, 400, 401, 408, 413, 429, 500, 503)
+REFUSALS = {
+    400: "a bad request, and what is wrong with it", 401: "the token is missing or wrong",
+    408: "the body did not arrive in time", 413: "a body, a text or a number of instances over the limit",
+    429: "too many texts wait already; Retry-After says when to come back", 500: "a fault of the server",
+    503: "no answer in time; Retry-After says when to come back",
+}  # fmt: skip
+STATUSES = (200, *REFUSALS)
+
+IN_JSON = json.JSONEncoder(ensure_ascii=False).encode
+
+Handler = Callable[[Request], Awaitable[Response]]
 
 
 @dataclass(frozen=True)
@@ -138,6 +129,7 @@ class Routes:
         self.served = served
         self.settings = settings
         self.metrics = metrics
+        self.clients = Clients(self.answer, body_bytes=settings.limits.body_bytes)
         self._explaining = 0
         """Texts that are being explained: each is scored as often as it has words, so that few are at once."""
         self.batcher = Batcher(
@@ -146,21 +138,86 @@ class Routes:
             quick=served.manifest.runtime == "int8" and served.threads == 1,
             see_batch=metrics.batches.see, see_waiting=metrics.waiting.set,
         )  # fmt: skip
+        # Routes whose names are set come last: they take the place of those of the same name.
+        got = {
+            "/": self.playground, "/docs": self.docs, "/openapi.json": self.described, "/metrics": self.measured,
+            "/info": self.info, settings.health_route: self.health,
+        }  # fmt: skip
+        posted = {"/explain": self.explain, settings.predict_route: self.predict}
+        self._routes: dict[tuple[str, str], Handler] = {("POST", path): handler for path, handler in posted.items()}
+        for path, handler in got.items():
+            self._routes["GET", path] = self._routes["HEAD", path] = handler
+
+    async def serve(self, on: socket.socket, ready: prefork.Ready) -> None:
+        """Answer whoever connects, until told to stop."""
+        await self.clients.serve(on, ready, timeout_s=self.settings.timeout_s)
+        await self.batcher.close()
+
+    async def answer(self, request: Request) -> Response:
+        """What a request is answered. Errors are answers; all is counted, timed, named and written down."""
+        handler = self._routes.get((request.method, request.path))
+        if handler is None:
+            return self._nowhere(request)
+        begun = time.perf_counter()
+        given = request.header(b"x-request-id")
+        request_id = given if REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
+        problem = ""
+        try:
+            response = await handler(request)
+        except Refused as refused:
+            problem = refused.message
+            response = _error(refused.status, problem)
+        except TaglineError as error:
+            problem = error.message
+            response = _error(400, problem)
+        except Exception as error:  # a bug of ours is this request's, not the server's
+            problem = f"{type(error).__name__}: {error}"
+            response = _error(500, "this is a bug in Tagline; the log has the request's id")
+        seconds = time.perf_counter() - begun
+        response.headers["x-request-id"] = request_id
+        path, status = request.path, response.status
+        self.metrics.requests.add(path, str(status))
+        if path == self.settings.predict_route:
+            self.metrics.seconds.see(seconds)
+        if path == self.settings.predict_route or status >= 500:
+            facts = {"id": request_id, "path": path, "status": status, "ms": round(1000 * seconds, 2)}
+            _log("request", **facts, **({"problem": problem} if problem else {}))
+        return response
+
+    def _nowhere(self, request: Request) -> Response:
+        """Where to ask instead."""
+        other = request.path[:-1] if request.path.endswith("/") else f"{request.path}/"
+        if (request.method, other) in self._routes:
+            return Response(b"", status=307, headers={"location": other})
+        asked = f"{request.method} {request.path}"[:200]
+        allowed = [method for method, path in self._routes if path == request.path]
+        said = f"there is no {asked} here; POST {self.settings.predict_route} answers"
+        response = _error(405 if allowed else 404, said)
+        if allowed:
+            response.headers["allow"] = ", ".join(allowed)
+        return response
 
     async def predict(self, request: Request) -> Response:
         """Answers for texts."""
-        asked = wire.parse(await self._body(request), pair=self.served.predictor.pair, limits=self.settings.limits)
-        timeout_s = self.settings.timeout_s
-        others = len(request.app.state.requests) - 1
-        found = await _answered(self.batcher, asked.texts, sets=asked.sets, beside=others, timeout_s=timeout_s)
+        asked = wire.parse(self._body(request), pair=self.served.predictor.pair, limits=self.settings.limits)
+        found = await self._found(asked) if asked.texts else []
         for prediction in found:
             for label in prediction.labels if prediction.labels is not None else (str(prediction.label),):
                 self.metrics.answers.add(label)
         return _json(wire.answer(asked, found))
 
+    async def _found(self, asked: wire.Asked) -> list[Prediction]:
+        others, timeout_s = self.clients.asking - 1, self.settings.timeout_s
+        try:
+            return await self.batcher.ask(asked.texts, sets=asked.sets, beside=others, timeout_s=timeout_s)
+        except Full as error:
+            raise Refused(429, "too many texts are waiting; try again in a moment") from error
+        except TimeoutError as error:
+            raise Refused(503, f"no answer within {timeout_s:g} seconds; try again, or send fewer texts") from error
+
     async def explain(self, request: Request) -> Response:
         """The words that push a text towards a label: for the page."""
-        body = await self._body(request)
+        body = self._body(request)
         asked = wire.parse(body, pair=self.served.predictor.pair, limits=self.settings.limits)
         label = json.loads(body).get("label")
         if len(asked.texts) != 1 or label not in self.served.manifest.labels:
@@ -184,16 +241,15 @@ class Routes:
 
     async def measured(self, _: Request) -> Response:
         """For Prometheus."""
-        return Response(self.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+        return Response(self.metrics.text().encode(), "text/plain; version=0.0.4; charset=utf-8")
 
     async def playground(self, _: Request) -> Response:
         """A page to try it on."""
         columns = self.served.manifest.spec["data"]["text"]
-        page = pages.playground(
+        return _page(pages.playground(
             _info(self.served), predict_route=self.settings.predict_route, needs_token=bool(self.settings.token),
             text=[columns] if isinstance(columns, str) else columns,
-        )  # fmt: skip
-        return Response(page, media_type="text/html")
+        ))  # fmt: skip
 
     async def described(self, _: Request) -> Response:
         """These routes, for programs."""
@@ -201,136 +257,30 @@ class Routes:
 
     async def docs(self, _: Request) -> Response:
         """These routes, for people."""
-        return Response(pages.api_page(_openapi(self.served, self.settings)), media_type="text/html")
+        return _page(pages.api_page(_openapi(self.served, self.settings)))
 
-    async def _body(self, request: Request) -> bytes:
-        _authorise(request, self.settings.token)
-        return await _body(request, self.settings.limits.body_bytes)
-
-
-def application(served: Served, settings: Settings, metrics: Metrics) -> Starlette:
-    """A bundle's routes as an application."""
-    routes = Routes(served, settings, metrics)
-
-    @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        yield
-        await routes.batcher.close()
-
-    # The first that fits answers, so that routes whose names are set come before those of the same name.
-    posted = [(settings.predict_route, routes.predict), ("/explain", routes.explain)]
-    got = [
-        (settings.health_route, routes.health), ("/info", routes.info), ("/metrics", routes.measured),
-        ("/openapi.json", routes.described), ("/docs", routes.docs), ("/", routes.playground),
-    ]  # fmt: skip
-    found = [
-        Route(path, _guarded(answer, path, routes), methods=[method])
-        for method, answers in (("POST", posted), ("GET", got))
-        for path, answer in answers
-    ]
-
-    def nowhere(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        asked = f"{request.method} {request.url.path}"[:200]
-        response = _error(error.status_code, f"there is no {asked} here; POST {settings.predict_route} answers")
-        response.headers.update(error.headers or {})
-        return response
-
-    app = Starlette(routes=found, lifespan=lifespan, exception_handlers={404: nowhere, 405: nowhere})
-    app.state.is_leaving = False
-    app.state.requests = ()
-    return app
+    def _body(self, request: Request) -> bytes:
+        """The whole body of one who may ask."""
+        token = self.settings.token
+        if token:
+            given = request.header(b"authorization")
+            if not hmac.compare_digest(given.encode("utf-8", "replace"), f"Bearer {token}".encode()):
+                raise Refused(401, "give the header: Authorization: Bearer TOKEN")
+        if request.problem is not None:
+            raise request.problem
+        return request.body
 
 
-def _guarded(
-    answer: Callable[[Request], Awaitable[Response]], path: str, routes: Routes
-) -> Callable[[Request], Awaitable[Response]]:
-    """A route whose errors are answers, and which is counted, timed, named and written down."""
-
-    async def guarded(request: Request) -> Response:
-        begun = time.perf_counter()
-        given = request.headers.get("x-request-id", "")
-        request_id = given if REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
-        problem = ""
-        try:
-            response = await answer(request)
-        except Refused as refused:
-            problem = refused.message
-            response = _error(refused.status, problem)
-        except TaglineError as error:
-            problem = error.message
-            response = _error(400, problem)
-        except ClientDisconnect:
-            problem = "the client went away before its body was there"
-            response = _error(400, problem)
-        except Exception as error:  # a bug of ours is this request's, not the server's
-            problem = f"{type(error).__name__}: {error}"
-            response = _error(500, "this is a bug in Tagline; the log has the request's id")
-        seconds = time.perf_counter() - begun
-        response.headers["x-request-id"] = request_id
-        if request.app.state.is_leaving:
-            response.headers["connection"] = "close"
-        routes.metrics.requests.add(path, str(response.status_code))
-        if path == routes.settings.predict_route:
-            routes.metrics.seconds.see(seconds)
-        if path == routes.settings.predict_route or response.status_code >= 500:
-            _log(
-                "request", id=request_id, path=path, status=response.status_code, ms=round(1000 * seconds, 2),
-                **({"problem": problem} if problem else {}),
-            )  # fmt: skip
-        return response
-
-    return guarded
+def _json(value: Any, status: int = 200) -> Response:
+    return Response(IN_JSON(value).encode(), status=status)
 
 
-async def _body(request: Request, most: int) -> bytes:
-    """The whole body, unless it is too large or too slow."""
-    parts: list[bytes] = []
-    size = 0
-    try:
-        async with asyncio.timeout(BODY_TIMEOUT_S):
-            async for part in request.stream():
-                size += len(part)
-                if size <= most:
-                    parts.append(part)
-                elif size > most + DISCARDED_BYTES:
-                    break
-    except TimeoutError as error:
-        raise Refused(408, f"the body did not come within {BODY_TIMEOUT_S:g} seconds") from error
-    if size > most:
-        raise Refused(413, f"the body has more than {most:,} bytes")
-    return b"".join(parts)
-
-
-async def _answered(
-    batcher: Batcher, texts: "list[Text]", *, sets: float | None, beside: int, timeout_s: float
-) -> list[Prediction]:  # fmt: skip
-    if not texts:
-        return []
-    try:
-        async with asyncio.timeout(timeout_s):
-            return await batcher.ask(texts, sets=sets, beside=beside)
-    except Full as error:
-        raise Refused(429, "too many texts are waiting; try again in a moment") from error
-    except TimeoutError as error:
-        raise Refused(503, f"no answer within {timeout_s:g} seconds; try again, or send fewer texts") from error
-
-
-def _authorise(request: Request, token: str) -> None:
-    if not token:
-        return
-    given = request.headers.get("authorization", "")
-    if not hmac.compare_digest(given.encode("utf-8", "replace"), f"Bearer {token}".encode()):
-        raise Refused(401, "give the header: Authorization: Bearer TOKEN")
-
-
-def _json(value: Any) -> Response:
-    return Response(json.dumps(value, ensure_ascii=False).encode(), media_type="application/json")
+def _page(text: str) -> Response:
+    return Response(text.encode(), "text/html; charset=utf-8")
 
 
 def _error(status: int, message: str) -> Response:
-    response = _json({"error": message})
-    response.status_code = status
+    response = _json({"error": message}, status)
     if status in (429, 503):
         response.headers["retry-after"] = str(RETRY_AFTER_S)
     if status == 401:
@@ -350,7 +300,9 @@ def _info(served: Served) -> dict[str, Any]:
 def _openapi(served: Served, settings: Settings) -> dict[str, Any]:
     """The routes as an OpenAPI document."""
     problem = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
-    refused = {"description": "refused", "content": _as_json({"schema": problem})}
+    refused = {
+        str(status): {"description": why, "content": _as_json({"schema": problem})} for status, why in REFUSALS.items()
+    }
     text = ["a first text", "a second text"] if served.manifest.pair else "a text"
     answer = wire.answer_schema(served.manifest.labels, task=served.manifest.task)
     inputs = {"type": "array", "description": "to inputs: labels with their scores"}
@@ -376,7 +328,7 @@ def _openapi(served: Served, settings: Settings) -> dict[str, Any]:
             "requestBody": {"required": True, "content": _as_json({"schema": schema, "example": example})},
             "responses": {
                 "200": {"description": "answers", "content": _as_json({"schema": answers})},
-                **dict.fromkeys(map(str, STATUSES[1:]), refused),
+                **refused,
             },
         }}  # fmt: skip
 
@@ -409,100 +361,14 @@ def _as_json(content: Any) -> dict[str, Any]:
 def _log(event: str, **facts: Any) -> None:
     """A line of JSON on standard error, as Cloud Logging reads it."""
     now = time.time()
-    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now % 1 * 1000):03d}Z"
+    stamp = f"{_clock(int(now))}.{int(now % 1 * 1000):03d}Z"
     severity = "ERROR" if facts.get("status", 0) >= 500 else "INFO"
     sys.stderr.write(json.dumps({"time": stamp, "severity": severity, "event": event, **facts}) + "\n")
 
 
-class _Impatient(HttpToolsProtocol):
-    """A connection that is closed when a request's head does not come in time, or has no end: uvicorn would wait."""
-
-    _patience: asyncio.TimerHandle | None = None
-    _is_head = True
-    """Whether what comes next stands before a body."""
-    _head_bytes = 0
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Somebody is there."""
-        super().connection_made(transport)
-        self._wait()
-
-    def data_received(self, data: bytes) -> None:
-        """Something has come."""
-        if self._is_head:
-            head, end, rest = data.partition(b"\r\n\r\n")
-            self._head_bytes += len(head)
-            if self._head_bytes > HEAD_BYTES:
-                self.send_400_response(f"What stands before the body has more than {HEAD_BYTES:,} bytes.")
-                return
-            if b"upgrade" in head.lower():  # as Java's own client offers HTTP/2: the parser would expect no body
-                data = UPGRADE.sub(b"", head + end) + rest
-        super().data_received(data)
-
-    def on_message_begin(self) -> None:
-        """A request begins."""
-        self._wait()
-        super().on_message_begin()
-
-    def on_headers_complete(self) -> None:
-        """Its head is there."""
-        self._done()
-        self._is_head = False
-        super().on_headers_complete()
-
-    def on_message_complete(self) -> None:
-        """Its body is there too."""
-        self._is_head, self._head_bytes = True, 0
-        super().on_message_complete()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Nobody is there any more."""
-        self._done()
-        super().connection_lost(exc)
-
-    def _wait(self) -> None:
-        self._done()
-        self._patience = self.loop.call_later(HEAD_TIMEOUT_S, self.transport.close)
-
-    def _done(self) -> None:
-        if self._patience:
-            self._patience.cancel()
-
-
-class _Server(uvicorn.Server):
-    """A server that finishes what it has when told to stop, and says when it has begun."""
-
-    def __init__(self, app: Starlette, ready: prefork.Ready, *, timeout_s: float) -> None:
-        super().__init__(uvicorn.Config(
-            app, http=_Impatient, ws="none", log_level="warning", access_log=False, lifespan="on", server_header=False,
-            timeout_graceful_shutdown=math.ceil(timeout_s),
-        ))  # fmt: skip
-        self._app = app
-        app.state.requests = self.server_state.tasks  # a task each, from when its head has come
-        self._ready = ready
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to accept connections."""
-        await super().startup(sockets)
-        asyncio.get_running_loop().add_signal_handler(prefork.LEAVE, self._leave)
-        self._ready()
-
-    def _leave(self) -> None:
-        """Others serve now: whoever is still connected here is told to come again with the next answer."""
-        for each in self.servers:
-            each.close()
-        self._app.state.is_leaving = True
-        asyncio.get_running_loop().call_later(LEAVING_S, lambda: self.handle_exit(signal.SIGTERM, None))
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """SIGTERM and Ctrl-C end it in order and with success."""
-        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+@lru_cache(maxsize=1)
+def _clock(second: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
 
 
 def serve(bundle: str | Path, settings: Settings | None = None) -> None:
@@ -520,8 +386,8 @@ def serve(bundle: str | Path, settings: Settings | None = None) -> None:
 
         def work(on: socket.socket, number: int, ready: prefork.Ready) -> None:
             metrics.slots.own = number
-            app = application(loaded or Served(opened, threads=threads), chosen, metrics)
-            _Server(app, ready, timeout_s=chosen.timeout_s).run(sockets=[on])
+            routes = Routes(loaded or Served(opened, threads=threads), chosen, metrics)
+            uvloop.run(routes.serve(on, ready))
 
         return work
 

@@ -448,8 +448,8 @@ def disk_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         hints = {
-            errno.ENOSPC: "free some space and run the same command again, or name another place with --runs DIR",
-            errno.EDQUOT: "free some space and run the same command again, or name another place with --runs DIR",
+            errno.ENOSPC: "free some space and run the same command again, or name another place",
+            errno.EDQUOT: "free some space and run the same command again, or name another place",
             errno.EACCES: "make it writable, or name another place",
             errno.EROFS: "it is on a read-only file system: name another place",
         }

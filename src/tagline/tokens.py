@@ -5,6 +5,7 @@ import tempfile
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -117,10 +118,10 @@ class Sequences:
     def __len__(self) -> int:
         return len(self.rows)
 
-    @property
+    @cached_property
     def lengths(self) -> NDArray[np.int32]:
         """Tokens of each sequence."""
-        return np.diff(self.starts).astype(np.int32)
+        return (self.starts[1:] - self.starts[:-1]).astype(np.int32)
 
     def first(self, count: int) -> "Sequences":
         """The first of them, by themselves."""
@@ -131,17 +132,18 @@ class Sequences:
 
         Read backwards, each is turned round by itself.
         """
-        lengths = self.starts[numbers + 1] - self.starts[numbers]
+        lengths = self.lengths[numbers]
         shape = (len(numbers), int(lengths.max()))
-        ids, types = np.full(shape, pad, np.int64), np.zeros(shape, np.int64)
-        for place, (start, length) in enumerate(zip(self.starts[numbers], lengths, strict=True)):
+        inputs = {"input_ids": np.full(shape, pad, np.int64), "attention_mask": np.zeros(shape, np.int64)}
+        if self.types is not None:
+            inputs["token_type_ids"] = np.zeros(shape, np.int64)
+        for place, (start, length) in enumerate(zip(self.starts[numbers].tolist(), lengths.tolist(), strict=True)):
             sequence = self.ids[start : start + length]
-            ids[place, :length] = sequence[::-1] if backwards else sequence
+            inputs["input_ids"][place, :length] = sequence[::-1] if backwards else sequence
+            inputs["attention_mask"][place, :length] = 1
             if self.types is not None:
-                types[place, :length] = self.types[start : start + length]
-        mask = (np.arange(shape[1]) < lengths[:, None]).astype(np.int64)
-        inputs = {"input_ids": ids, "attention_mask": mask}
-        return inputs if self.types is None else inputs | {"token_type_ids": types}
+                inputs["token_type_ids"][place, :length] = self.types[start : start + length]
+        return inputs
 
     def pooled(self, scores: NDArray[np.float32], *, texts: int) -> NDArray[np.float32]:
         """The scores of the texts that these sequences are from; of a text in windows, their mean."""

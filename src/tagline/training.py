@@ -37,14 +37,14 @@ from tagline import (
 from tagline.bundle import load_classifier, new_classifier
 from tagline.checks import Finding, Severity
 from tagline.columns import complete, resolve
-from tagline.dataset import Dataset
+from tagline.dataset import Dataset, Task
 from tagline.decisions import DecisionLayer, Tuned, tune
 from tagline.errors import Conflict, DataError, Interrupted, PlaceError, RunError, SpecError, TaglineError
 from tagline.exporting import Forms, Measured, add_forms
 from tagline.models import Classifier, Portable, Scorer, Scores, Step
 from tagline.predictor import Predictor, scored
 from tagline.runs import Run, StateName
-from tagline.spec import Goal, Spec, Training, changed_settings, override
+from tagline.spec import Decisions, Goal, Spec, Training, changed_settings, override
 from tagline.texts import Text
 from tagline.workers import join, world
 
@@ -250,6 +250,13 @@ def unused_settings(training: Training, family: str) -> list[str]:
     return [f"training.{key} has no effect on family {family}" for key in changed_settings(training) if key not in uses]
 
 
+def unused_decisions(decisions: Decisions, task: Task) -> list[str]:
+    """Settings of `[decisions]` that were changed and that this task does not read."""
+    if task == "multi" or decisions.thresholds == "tuned":
+        return []
+    return ["decisions.thresholds has no effect on task single: the likeliest label is the answer"]
+
+
 def insist_on_sound(data: Dataset) -> list[Finding]:
     """The checks' findings; errors among them stop the run before it begins."""
     findings = checks.examine(data)
@@ -319,7 +326,7 @@ class _Attempt:
                 "started", run=self.run.address, family=self.family, task=self.data.task,
                 labels=len(self.data.labels), splits=sizes,
             )  # fmt: skip
-            for message in [*unused_settings(self.spec.training, self.family), *self._warnings()]:
+            for message in self._warnings():
                 yield self._event("warning", message=message)
         yield from self._learn()
         workers.leave()
@@ -338,7 +345,10 @@ class _Attempt:
         return _new_model(self.spec, self.data, self.spec.model)
 
     def _warnings(self) -> list[str]:
-        return [finding.message for finding in self.findings if finding.severity == "warning"]
+        return [
+            *unused_settings(self.spec.training, self.family), *unused_decisions(self.spec.decisions, self.data.task),
+            *(finding.message for finding in self.findings if finding.severity == "warning"),
+        ]  # fmt: skip
 
     def _learn(self) -> Iterator[Event]:
         """Consume the model's steps until they end, the budget is spent, patience runs out, or a signal says stop."""

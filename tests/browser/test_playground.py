@@ -25,8 +25,15 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Serv
         SUPPORT / "messages.csv", "model.family=linear", "decisions.abstain_below=0.5", runs=directory
     )
     pair = tagline.train(SUPPORT / "pairs.csv", "model.family=linear", runs=directory)
-    with serving(single.bundle) as first, serving(pair.bundle, TAGLINE_TOKEN="t0ken") as second:
-        yield {"single": first, "pair": second}
+    rows = [f"about topic{n % 15} number {n},label {n % 15}" for n in range(150)]
+    (directory / "many.csv").write_text("\n".join(["text,label", *rows]))
+    many = tagline.train(directory / "many.csv", "model.family=linear", runs=directory)
+    with (
+        serving(single.bundle) as first,
+        serving(pair.bundle, TAGLINE_TOKEN="t0ken") as second,
+        serving(many.bundle) as third,
+    ):
+        yield {"single": first, "pair": second, "many": third}
 
 
 @pytest.fixture
@@ -43,6 +50,16 @@ def page(browser: Any) -> Iterator[Any]:
     assert all(address.startswith(("http://127.0.0.1:", "data:", "blob:")) for address in asked)
     assert opened.evaluate("document.documentElement.scrollWidth") <= 390
     context.close()
+
+
+def test_of_many_labels_the_likeliest_are_shown_and_the_others_counted(page: Any, servers: dict[str, Server]) -> None:
+    page.goto(servers["many"].address)
+    page.get_by_label("Text", exact=True).fill("about topic7")
+    page.get_by_role("button", name="Answer").click()
+    page.wait_for_selector("mark.for")
+    assert page.locator("#bars bdi").all_inner_texts()[0] == "label 7"
+    assert page.locator("#bars .number").count() == 10
+    assert page.locator("#others").inner_text().startswith("And 5 labels more, at 0.0")
 
 
 def test_a_text_is_answered_with_scores_and_words(page: Any, servers: dict[str, Server]) -> None:

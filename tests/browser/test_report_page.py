@@ -122,6 +122,19 @@ def test_texts_and_labels_of_any_kind_are_shown_as_they_are(browser: Any, runs: 
     page.close()
 
 
+def test_a_label_without_a_space_does_not_push_its_figures_off_a_phone(browser: Any, tmp_path: Path) -> None:
+    rows = [{"text": f"word{n % 2} number {n}", "label": ("x" * 300, "short")[n % 2]} for n in range(60)]
+    (tmp_path / "long.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    run = tagline.train(tmp_path / "long.jsonl", "model.family=linear", runs=tmp_path / "runs")
+    page = browser.new_page(viewport={"width": 390, "height": 900})
+    page.goto((run.directory / "report.html").as_uri())
+    ends = page.locator("#label-table tbody tr td:last-child").evaluate_all(
+        "cells => cells.map((cell) => cell.getBoundingClientRect().right)"
+    )
+    assert max(ends) <= 390
+    page.close()
+
+
 def test_everything_is_reached_with_the_keyboard(browser: Any, runs: dict[str, Path]) -> None:
     page = browser.new_page()
     page.goto(runs["multi"].as_uri())

@@ -147,6 +147,8 @@ def test_what_cannot_be_exported_or_checked_is_said_and_the_bundle_stays(tmp_pat
         exporting.export(run.bundle, "onnx", measured=[])
     with pytest.raises(SpecError, match='no export "onx"; did you mean onnx'):
         exporting.export(run.bundle, "onx", measured=run.predictions())
+    with pytest.raises(BundleError, match="is not a bundle"):
+        exporting.export(tmp_path / "nowhere", "onnx", measured=[])
     assert (run.bundle / "tagline.json").read_bytes() == before
     assert sorted(path.name for path in run.directory.iterdir() if path.name.startswith("bundle")) == ["bundle"]
 

@@ -128,9 +128,19 @@ def test_predict_with_several_labels(place: Path, tagline: Command) -> None:
 def test_predict_pairs_two_by_two(place: Path, tagline: Command) -> None:
     pairs = ["predict", "last", "--runs", "pairs.csv"]
     assert len(tagline(*pairs, "Is it blue?", "Yes.", "Why?", "It rains.", "--json", cwd=place).json) == 2
-    odd = tagline(*pairs, "Is it blue?", cwd=place)
-    assert odd.code == 2
-    assert "the last text has no second" in odd.err
+    for texts in (["Is it blue?"], ["Is it blue?", "Yes.", "Why?"]):
+        odd = tagline(*pairs, *texts, cwd=place)
+        assert odd.code == 2
+        assert "the last text has no second" in odd.err
+        assert not odd.out, "it is known before anything is answered"
+
+
+def test_predict_gives_a_text_a_line_whatever_its_label_holds(tagline: Command, tmp_path: Path) -> None:
+    rows = "".join(f'word0 number {n},"two\nlines"\nword1 number {n},plain\n' for n in range(20))
+    (tmp_path / "in.csv").write_text(f"text,label\n{rows}")
+    assert tagline("train", "in.csv", *QUICK, cwd=tmp_path).code == 0
+    printed = tagline("predict", "last", "word0", "word1", cwd=tmp_path).out.splitlines()
+    assert [line.split("  ")[0] for line in printed] == ["two⏎lines", "plain"]
 
 
 def test_predict_a_text_that_looks_like_an_option(place: Path, tagline: Command) -> None:

@@ -135,8 +135,8 @@ def resident(parent: int) -> float:
 
 
 def test_a_head_that_never_ends_is_not_waited_for(runs: dict[str, tagline.Run]) -> None:
-    code = "import sys; from tagline import server; server.HEAD_TIMEOUT_S = 0.3; server.serve(sys.argv[1], "
-    code += "server.Settings(port=int(sys.argv[2]), workers=1))"
+    code = "import sys; from tagline import connections, server; connections.PATIENCE_S['head'] = 0.3; "
+    code += "server.serve(sys.argv[1], server.Settings(port=int(sys.argv[2]), workers=1))"
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]

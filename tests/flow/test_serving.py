@@ -104,6 +104,8 @@ def test_the_pages_and_the_figures_are_there(server: Server) -> None:
     assert "POST /predict" in server.get("/docs")[1]
     document = json.loads(server.get("/openapi.json")[1])
     assert document["paths"]["/predict"]["post"]["requestBody"]["required"]
+    said = [each["description"] for each in document["paths"]["/predict"]["post"]["responses"].values()]
+    assert len(set(said)) == len(said), "each status says what it means"
     server.ask({"instances": [TEXT]})
     metrics = server.get("/metrics")[1]
     assert 'tagline_answers_total{label="delivery"}' in metrics
@@ -118,6 +120,8 @@ def test_who_asks_at_the_wrong_address_is_told_the_right_one(server: Server) -> 
     answer = httpx.post(server.address, json={"inputs": TEXT})
     assert (answer.status_code, set(answer.headers["allow"].split(", "))) == (405, {"GET", "HEAD"})
     assert answer.json() == {"error": "there is no POST / here; POST /predict answers"}
+    answer = httpx.post(f"{server.address}/predict/", json={"instances": [TEXT]}, follow_redirects=True)
+    assert (answer.status_code, answer.history[0].status_code) == (200, 307)
 
 
 def test_hugging_faces_own_client_reads_the_answers(server: Server) -> None:
@@ -223,6 +227,8 @@ def test_told_to_stop_it_finishes_what_it_has_and_ends_with_0(runs: dict[str, ta
         while 'route="/predict"' not in server.get("/metrics")[1] and thread.is_alive():
             if server.get("/metrics")[1].find("tagline_batch_texts_count 0") == -1:
                 break  # it is being computed
+        server.process.send_signal(signal.SIGTERM)  # as who stops a whole group of processes does: one of us, and all
+        time.sleep(0.02)
         assert server.stop() == 0
         thread.join()
         assert found[0][0] == 200

@@ -190,8 +190,10 @@ def test_a_monitor_of_the_other_task_is_refused_before_anything_is_spent(tmp_pat
 
 
 def test_a_setting_without_effect_is_said(tmp_path: Path) -> None:
-    run = library.train(SUPPORT / "pairs.csv", LINEAR, "training.epochs=9", runs=tmp_path)
-    assert "training.epochs has no effect on family linear" in [event.get("message") for event in run.events()]
+    run = library.train(SUPPORT / "pairs.csv", LINEAR, "training.epochs=9", "decisions.thresholds=0.3", runs=tmp_path)
+    said = [event.get("message") for event in run.events()]
+    assert "training.epochs has no effect on family linear" in said
+    assert "decisions.thresholds has no effect on task single: the likeliest label is the answer" in said
 
 
 def test_data_that_cannot_be_trained_on_makes_no_run(tmp_path: Path) -> None:

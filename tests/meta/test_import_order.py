@@ -16,7 +16,7 @@ ORDER = (
     "baselines", "wire", "wheels", "prebuilt", "packages", "registries", "builders", "builds", "images",
     "custom_jobs", "staging", "exports", "label_errors", "mistakes", "held_out", "slices", "gates", "advice",
     "report", "cards", "exporting", "packing", "charts", "evaluation", "runs", "mirrors", "pages", "comparison",
-    "queueing", "prometheus", "prefork", "server", "locks", "trackers", "training", "launchers", "jobs",
+    "queueing", "prometheus", "prefork", "connections", "server", "locks", "trackers", "training", "launchers", "jobs",
     "rates", "place_checks", "learning_curve", "rehearsal", "console", "cli",
 )  # fmt: skip
 READERS = ("delimited", "jsonlines", "lines", "automl", "parquet", "hub")
@@ -30,8 +30,8 @@ SHARED = {"models": (
 """What several plug-ins of a kind are made of: it may be imported by them, and by what stands after it here."""
 HEAVY = {
     "torch": {"models"}, "transformers": {"models"}, "peft": {"models"}, "sklearn": set(), "scipy": set(),
-    "optuna": set(), "google": {"gcp", "rehearsal"}, "starlette": {"server", "rehearsal"},
-    "uvicorn": {"server", "rehearsal"}, "google_crc32c": {"rehearsal"},
+    "optuna": set(), "google": {"gcp", "rehearsal"}, "starlette": {"rehearsal"},
+    "uvicorn": {"rehearsal"}, "google_crc32c": {"rehearsal"},
     "pyarrow": {"dataset", "texts"}, "rich": set(), "datasets": set(),
     "tensorboard": {"trackers"}, "wandb": {"trackers"}, "mlflow": {"trackers"},
 }  # fmt: skip

@@ -101,7 +101,7 @@ from tagline import server
 from tagline.bundle import Bundle
 served = server.Served(Bundle.load({str(run.bundle)!r}), threads=1)
 settings = server.Settings()
-server.application(served, settings, server.Metrics(served.manifest, settings, processes=1))
+server.Routes(served, settings, server.Metrics(served.manifest, settings, processes=1))
 assert served.predictor.explain("my parcel", "delivery")
 print(served.predict(["Where is my parcel?"], 0.9)[0].label)
 """)

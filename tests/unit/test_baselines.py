@@ -2,9 +2,11 @@
 
 import shutil
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tagline
@@ -56,6 +58,37 @@ def test_check_tells_what_a_run_on_the_same_data_has_measured(run: tuple[Run, st
     shutil.rmtree(damaged)
     other = dataset.load(here.spec().data.model_copy(update={"fraction": 0.4}))
     assert comparison.with_few_rows(other, runs=runs) is None, "that run was on other rows"
+
+
+@pytest.mark.parametrize(
+    ("rows", "best"),
+    [
+        ([[1, 0, 0], [1, 1, 0], [0, 0, 0], [0, 0, 0], [0, 0, 0]], [1, 0, 0]),
+        ([[1, 1, 0], [0, 1, 0], [0, 1, 1], [0, 0, 0]], [0, 1, 0]),
+        ([[1, 1], [1, 1], [1, 0], [0, 1]], [1, 1]),
+        ([[0, 0], [0, 0]], [0, 0]),
+    ],
+)  # fmt: skip
+def test_one_answer_for_all_is_the_best_there_is(rows: list[list[int]], best: list[int]) -> None:
+    """Most of the texts may have no label, and no answer at all would make any model look good."""
+    truth = np.array(rows, dtype=bool)
+    found = baselines._best_for_all(truth)
+    assert found.tolist() == [bool(each) for each in best]
+
+    def micro_f1(answer: tuple[bool, ...]) -> float:
+        given = np.tile(answer, (len(truth), 1))
+        return float(2 * (given & truth).sum() / max(given.sum() + truth.sum(), 1))
+
+    assert micro_f1(tuple(found)) == max(map(micro_f1, product((False, True), repeat=truth.shape[1])))
+
+
+def test_many_labels_are_not_all_named_in_a_sentence(tmp_path: Path) -> None:
+    run = tagline.train(SUPPORT / "messages-multi.csv", "model.family=linear", runs=tmp_path)
+    report: Any = run.report()
+    assert 0 < report["baselines"]["majority"]["micro_f1"] < report["test"]["micro_f1"]
+    many = {**report["baselines"]["majority"], "answer": list("abcdefgh")}
+    said = advice.verdict({**report, "baselines": {"majority": many}})[1]
+    assert said.startswith("Always answering a, b, c and 5 labels more would reach micro_f1 0.")
 
 
 def test_with_many_rows_a_label_only_what_is_easy_is_compared_with() -> None:

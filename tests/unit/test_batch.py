@@ -168,6 +168,14 @@ def test_a_file_without_rows_is_an_error_and_writes_nothing(suffix: str, bundle:
     assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
 
 
+def test_where_every_row_is_bad_their_reasons_are_said(bundle: Bundle, tmp_path: Path) -> None:
+    source = written(tmp_path, 'id,message\n1,"never closed\n2,and on it goes\n')
+    with pytest.raises(DataError, match=r"in\.csv:2: .*quote") as error:
+        batch.predict_file(bundle, source, tmp_path / "out.csv")
+    assert "mend them" in error.value.hint
+    assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
+
+
 def test_the_output_does_not_take_the_place_of_the_input(bundle: Bundle, tmp_path: Path) -> None:
     source = written(tmp_path, "message\nwhere is it?\n")
     with pytest.raises(SpecError, match="is also the input"):
@@ -248,6 +256,15 @@ def test_pairs_are_read_from_two_columns(pair_bundle: Bundle, tmp_path: Path) ->
     assert named[0]["score"] == pytest.approx(expected[0].score)
 
 
+def test_a_pair_from_json_is_a_pair(pair_bundle: Bundle) -> None:
+    predictor = tagline.load(pair_bundle.directory)
+    pair = ("When do you close?", "It is open until six.")
+    assert predictor.predict([list(pair)]) == predictor.predict([pair]) == predictor.predict(pair)
+    for wrong in (["only one"], ["a", "b", "c"], ["a", 2]):
+        with pytest.raises(DataError, match="text 1: this bundle reads pairs of texts"):
+            predictor.predict([wrong])
+
+
 def test_as_many_columns_are_named_as_the_bundle_reads(bundle: Bundle, pair_bundle: Bundle, tmp_path: Path) -> None:
     source = written(tmp_path, "a,b\nhello,there\n")
     with pytest.raises(SpecError, match="reads one text a row; 2 columns are named"):
@@ -259,6 +276,13 @@ def test_as_many_columns_are_named_as_the_bundle_reads(bundle: Bundle, pair_bund
 def test_the_only_column_holds_the_text_whatever_its_name(bundle: Bundle, tmp_path: Path) -> None:
     assert answers(bundle, written(tmp_path, "body\nwhere is it?\n"), tmp_path / "out.jsonl")[0]["body"]
     assert answers(bundle, written(tmp_path, "where is it?\nand that?\n", "in.txt"), tmp_path / "o.jsonl")[1]["text"]
+
+
+def test_the_only_two_columns_are_not_taken_for_a_pair(pair_bundle: Bundle, tmp_path: Path) -> None:
+    """One of them may be a label, and nobody knows which comes first."""
+    with pytest.raises(SpecError, match='no column "question"; it has: text, label') as error:
+        answers(pair_bundle, written(tmp_path, "text,label\nwhere is it?,delivery\n"), tmp_path / "out.jsonl")
+    assert "twice for a pair" in error.value.hint
 
 
 @pytest.mark.parametrize("text", [(), ("mesage",)])

@@ -103,11 +103,19 @@ def test_a_directory_without_a_manifest_is_no_bundle(tmp_path: Path) -> None:
         Bundle.load(tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"format": 1}', "[" * 100_000])
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"format": 2}', "[" * 100_000])
 def test_a_damaged_manifest_is_said(bundle: Path, text: str) -> None:
     (bundle / "tagline.json").write_text(text)
-    with pytest.raises(BundleError, match="damaged"):
+    with pytest.raises(BundleError, match=r"tagline\.json is damaged: \w") as error:
         Bundle.load(bundle)
+    assert error.value.hint == "make the bundle again, or restore it"
+
+
+def test_a_bundle_of_an_older_version_says_what_to_do(bundle: Path) -> None:
+    (bundle / "tagline.json").write_text('{"format": 1}')
+    with pytest.raises(BundleError, match="older Tagline") as error:
+        Bundle.load(bundle)
+    assert "train it again" in error.value.hint
 
 
 def test_a_bundle_of_a_newer_version_says_what_to_do(bundle: Path) -> None:

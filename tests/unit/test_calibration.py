@@ -99,3 +99,24 @@ def test_label_smoothing_is_undone() -> None:
     assert fitted.calibration.smoothing == 0.1
     assert error_of(fitted.calibration.apply(shown[3000:], task="single"), truth[3000:]) < 0.02
     assert Calibration.from_dict(fitted.calibration.to_dict()) == fitted.calibration
+
+
+def of_evidence(evidence: np.ndarray, task: Any) -> np.ndarray:
+    """Scores of a model that has seen this much for each label, in log-odds."""
+    if task == "multi":
+        return np.asarray(1 / (1 + np.exp(-evidence)))
+    return np.asarray(np.exp(evidence) / np.exp(evidence).sum(axis=1, keepdims=True))
+
+
+@pytest.mark.parametrize("task", ["single", "multi"])
+def test_opinions_that_rest_on_different_evidence_are_added_up(task: Any) -> None:
+    first, second, third = RANDOM.normal(0, 1.5, (3, 3000, 3))
+    right = of_evidence(first + 0.5 * second, task)
+    truth = drawn(right) if task == "single" else RANDOM.random(right.shape) < right
+    opinions = [calibration.log_odds(of_evidence(each, task), task) for each in (first, second, third)]
+    assert calibration.weights(opinions, truth, task=task) == pytest.approx([1, 0.5, 0], abs=0.1)
+
+
+def test_without_rows_to_weigh_opinions_by_the_first_one_counts() -> None:
+    first, second = np.log(RANDOM.dirichlet(np.ones(3), (2, 0)))
+    assert calibration.weights([first, second], np.zeros(0, int), task="single").tolist() == [1, 0]

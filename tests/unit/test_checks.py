@@ -210,6 +210,12 @@ def test_either_text_of_a_pair_can_be_empty(examine: Examine) -> None:
     assert [row.text for row in examine(case)["empty-texts"].rows] == [("x", ""), ("", "y")]
 
 
+def test_where_the_test_file_is_the_training_file_that_is_said(examine: Examine) -> None:
+    assert examine(Case(test=CLEAN))["no-train"].advice.startswith(
+        "every training text is given for validation or test"
+    )
+
+
 def test_contradictions_of_task_multi_get_their_own_advice(examine: Examine) -> None:
     case = Case([("x", "1", "0"), ("X", "1", "1")], settings=HOT, instead=True, header="text,a,b")
     assert examine(case)["contradictions"].advice == "give the same text the same labels"

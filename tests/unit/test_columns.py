@@ -117,6 +117,10 @@ def test_several_labels_in_a_cell_are_told_by_their_separator(write: Write, sepa
     resolved = resolve(write("text,tags", text, tags))
     assert settings(resolved, "labels", "label_separator") == {"labels": "tags", "label_separator": separator}
     assert resolved.guesses[2] == f'label_separator = "{separator}": several labels in one cell: task multi'
+    told = resolve(write("text,tags", text, tags), [f"data.label_separator={separator}"])
+    assert (
+        told.guesses[1] == resolved.guesses[1] == f'labels = "tags": its name; {len(TOPICS)} labels in the first rows'
+    )
 
 
 @pytest.mark.parametrize(

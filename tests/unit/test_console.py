@@ -62,6 +62,24 @@ def test_a_stop_is_not_called_an_error(capsys: pytest.CaptureFixture[str]) -> No
     assert capsys.readouterr().err == "stopped: told to stop\nstopped: interrupted\n"
 
 
+def test_a_terminal_does_not_cut_words_and_elsewhere_a_sentence_is_a_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console, "columns", lambda: 24)
+    sentence = "Label more test rows: 日本語 are as wide as two, and evenalongwordstayswhole."
+    console.out_sentence(sentence, lead="next   ")
+    assert capsys.readouterr().out == f"next   {sentence}\n"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    console.out_sentence(sentence, lead="next   ")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [
+        "next   Label more test", "       rows: 日本語 are", "       as wide as two,", "       and",
+        "       evenalongwordstayswhole.",
+    ]  # fmt: skip
+    console.out_sentence("accuracy 0.9 (0.8-1.0)  macro_f1 0.7", between="  ")
+    assert capsys.readouterr().out == "accuracy 0.9 (0.8-1.0)\nmacro_f1 0.7\n"
+
+
 def test_tables_line_up_with_wide_characters(capsys: pytest.CaptureFixture[str]) -> None:
     console.out_table(("label", "rows"), [("日本", "1"), ("ab", "20")], right=(1,))
     assert capsys.readouterr().out == "label  rows\n日本      1\nab       20\n"

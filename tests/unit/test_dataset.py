@@ -284,6 +284,15 @@ def test_given_splits_are_kept_and_only_the_missing_made(
     assert [len(load(train, **named).splits[name]) for name in SPLITS] == sizes
 
 
+@pytest.mark.parametrize("name", ["validation", "test"])
+@pytest.mark.parametrize("bad", ["", "no label here,\n"])
+def test_a_given_split_without_rows_is_not_made_of_training_rows(save: Any, name: str, bad: str) -> None:
+    given = save(f"text,label\n{bad}", f"{name}.csv")
+    with pytest.raises(DataError, match=rf"data\.{name}: .*{name}\.csv has no row") as error:
+        load(save(csv_of(*plain(60))), bad_rows="skip", **{name: str(given)})
+    assert f"leave out data.{name}" in (error.value.hint or "")
+
+
 def test_a_text_of_a_later_given_split_is_left_out_of_the_earlier_one(save: Any) -> None:
     train = save("text,label\nsame,x\nvalid,x\nown,y\nSAME ,x\n", "train.csv")
     validation = save("text,label\nVALID,x\nsame,x\n", "validation.csv")

@@ -117,6 +117,26 @@ def test_abstains_often_enough_for_a_target_precision() -> None:
     assert 0.1 < given.mean() < 0.9
 
 
+def answered_and_right(rows: int, target: float, *, seed: int) -> tuple[int, int]:
+    """Of 4,000 unseen rows, how many were answered and how many of these were right, after tuning on some others."""
+    random = np.random.default_rng(seed)
+    sure = random.uniform(0.4, 1.0, rows + 4000)
+    truth = (random.random(rows + 4000) >= sure).astype(int)
+    scores = np.column_stack([sure, (1 - sure) / 2, (1 - sure) / 2])  # always "a", right as often as it says
+    fitted = layer(scores[:rows], truth[:rows], labels=tuple("abc"), target_precision=target, calibrate=False)
+    given = ~fitted.answers(scores[rows:].astype(np.float32)).abstained
+    return int(given.sum()), int((truth[rows:] == 0)[given].sum())
+
+
+@pytest.mark.parametrize("target", [0.8, 0.9])
+@pytest.mark.parametrize("rows", [200, 800])
+def test_a_target_precision_is_reached_on_average_although_it_is_tuned_on_few_rows(rows: int, target: float) -> None:
+    found = [answered_and_right(rows, target, seed=seed) for seed in range(150)]
+    answered, right = np.sum(found, axis=0)
+    assert target <= right / answered < target + 0.015  # without caution 0.796 and 0.797, 0.886 and 0.894
+    assert answered / (150 * 4000) > 0.85 * 2 * (1 - target) / 0.6  # of what an oracle would answer
+
+
 def test_of_several_labels_the_least_sure_one_decides_whether_to_abstain() -> None:
     fitted = layer(np.zeros((0, 2)), np.zeros((0, 2), bool), task="multi", thresholds=0.5, abstain_below=0.7)
     answers = fitted.answers(np.array([[0.9, 0.8], [0.9, 0.6], [0.1, 0.2], [0.1, 0.4]], np.float32))

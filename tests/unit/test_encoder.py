@@ -15,7 +15,7 @@ from samples import ARCHITECTURES, DATA, LONG, bundle, distance, go_on, weights
 
 from tagline import dataset
 from tagline.dataset import Dataset
-from tagline.errors import SpecError
+from tagline.errors import PlaceError, SpecError
 from tagline.models import networks
 from tagline.models.encoder import Encoder, EncoderOptions, auto_rate
 from tagline.spec import Training
@@ -125,6 +125,30 @@ def test_gradient_checkpointing_changes_nothing(bert: Path, single: Dataset, tmp
         for on in (False, True)
     )
     assert distance(plain, sparing) < 1e-5
+
+
+@pytest.mark.parametrize("architecture", ["mpnet", "albert"])
+def test_an_encoder_without_gradient_checkpointing_is_refused_before_it_learns(
+    checkpoint: Checkpoint, single: Dataset, architecture: str
+) -> None:  # fmt: skip
+    with pytest.raises(SpecError, match=r"model\.gradient_checkpointing: \w+Model does not support it") as error:
+        new(checkpoint(architecture), single, gradient_checkpointing=True)
+    assert "model.max_batch_tokens" in (error.value.hint or "")
+
+
+def test_where_nothing_can_be_compiled_that_is_said(
+    bert: Path, single: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    """Most slim images have no C++ compiler."""
+
+    def fails(*_: Any) -> Any:
+        raise RuntimeError("No working C++ compiler found\nSet TORCHDYNAMO_VERBOSE=1 for more")
+
+    compiles = torch.nn.Module.compile
+    monkeypatch.setattr(torch.nn.Module, "compile", lambda self, **options: compiles(self, backend=fails, **options))
+    with pytest.raises(PlaceError, match=r"model\.compile: .*No working C\+\+ compiler found$") as error:
+        learned(bert, single, compile=True, steps=1)
+    assert "leave out model.compile" in (error.value.hint or "")
 
 
 def depth(name: str) -> int:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
+from tagline.errors import DataError
 from tagline.models.linear import Features, LinearOptions, Problem, descend
 
 TEXTS = [
@@ -110,3 +111,13 @@ def test_a_pair_is_seen_side_by_side_and_by_what_it_shares() -> None:
     assert terms["words of both"] == ["is", "it"]
     assert terms["words added"] == ["here", "nobody"]
     assert set(terms) == {"words of first", "words of second", "words of both", "words added"}
+
+
+def test_a_feature_stands_in_as_many_rows_as_asked_however_few_there_are() -> None:
+    """Of 32 texts 16 is the most that can be asked: some words stand in 12 of them, none in 16."""
+    assert features(words=1, characters=0, min_rows=12).blocks[0].terms == [",", "app", "the"]
+    with pytest.raises(DataError, match="stands in enough training texts") as error:
+        features(words=1, characters=0, min_rows=1000)
+    assert "model.min_rows" in (error.value.hint or "")
+    learned = Features.learn(["one", "two", "three"], LinearOptions(words=1, characters=0), pair=False)
+    assert learned.blocks[0].terms == ["one", "three", "two"]

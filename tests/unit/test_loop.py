@@ -54,6 +54,10 @@ def new_loop(
     )  # fmt: skip
 
 
+def loss_of(loop: Loop, rows: Any) -> Tensor:
+    return loop._loss(loop._logits(rows), rows)
+
+
 def run(loop: Loop) -> dict[str, Tensor]:
     for _ in loop.steps():
         pass
@@ -197,14 +201,14 @@ def test_a_row_that_weighs_twice_is_a_row_that_is_there_twice() -> None:
     alone = new_loop(batch_size=ROWS)
     every = np.arange(ROWS)
     with torch.no_grad():
-        losses = float(alone._loss(every) + alone._loss(every[:10]))
+        losses = float(loss_of(alone, every) + loss_of(alone, every[:10]))
     assert step.loss == pytest.approx(losses / (ROWS + 10), rel=1e-5)
 
 
 def test_the_loss_of_a_step_is_that_before_it() -> None:
     loop = new_loop(batch_size=ROWS, epochs=1)
     with torch.no_grad():
-        before = float(loop._loss(np.arange(ROWS))) / ROWS
+        before = float(loss_of(loop, np.arange(ROWS))) / ROWS
     [step] = loop.steps()
     assert step.loss == pytest.approx(before, rel=1e-5)
 
@@ -308,5 +312,20 @@ def test_windows_of_a_long_text_count_together_as_much_as_a_short_text() -> None
     loop = new_loop(weights=weights)
     full = new_loop()
     for rows in (np.arange(8), np.arange(20, 28)):
-        mean = sum(full._loss(np.array([row])).item() * weights[row].item() for row in rows) / 8
-        assert loop._step(rows, rate=0.0) == pytest.approx(mean / loop.mean_weight, rel=1e-4)
+        mean = sum(loss_of(full, np.array([row])).item() * weights[row].item() for row in rows) / 8
+        assert loop._step(rows, rate=0.0)[0] == pytest.approx(mean / loop.mean_weight, rel=1e-4)
+
+
+@pytest.mark.parametrize("most_tokens", [8192, 40])
+def test_a_step_tells_what_was_said_of_its_rows_before_it_learned_from_them(most_tokens: int) -> None:
+    loop, before = new_loop(most_tokens=most_tokens, epochs=1, averaging=False), new_loop(epochs=1)
+    seen = []
+    for step in loop.steps():
+        assert step.said
+        rows, scores = step.said
+        if step.number == 1:
+            untouched = torch.softmax(before._logits(rows), dim=1).detach().numpy()
+            assert np.allclose(scores, untouched, atol=1e-6)
+        assert len(scores) == len(rows)
+        seen += rows.tolist()
+    assert sorted(seen) == list(range(ROWS))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import tagline
-from tagline import cards, charts, pages
+from tagline import advice, cards, charts, pages
 from tagline.charts import Series
 from tagline.errors import SpecError
 
@@ -131,6 +131,82 @@ def test_many_labels_are_shown_for_those_with_the_most_errors() -> None:
     assert found["is_part"]
 
 
+def test_of_many_labels_without_an_error_there_is_no_matrix() -> None:
+    labels = [f"label {number}" for number in range(30)]
+    confusion = [[5 * (i == j) for j in range(30)] for i in range(30)]
+    assert pages._matrix({"labels": labels, "test": {"confusion": confusion}}) is None
+
+
+def test_the_page_says_when_it_abstains_and_its_slider_starts_there(several: tagline.Run) -> None:
+    page, report = page_of(several), several.report()
+    assert report is not None
+    assert f"It abstains below a score of 0.300: it answers {report['test']['coverage']:.1%} of the test rows" in page
+    [at] = re.findall(r'id="abstain"[^>]*value="(\d+)"', page)
+    assert report["coverage"][int(at)]["below"] >= 0.3
+    assert all(point["below"] < 0.3 for point in report["coverage"][int(at) + 1 :])
+
+
+def test_what_abstention_comes_to_is_said_with_its_interval(several: tagline.Run) -> None:
+    report = several.report()
+    assert report is not None
+    answered = {"coverage": 0.8, "accuracy_of_answered": 0.9, "accuracy_of_answered_interval": [0.8, 0.96]}
+    said = advice.abstention_sentence({**report, "test": {**report["test"], **answered}})
+    assert said == (
+        "It abstains below a score of 0.300: it answers 80.0% of the test rows; 90.0% of the answers it gives are "
+        "right (95 % interval 80.0% to 96.0%)."
+    )
+    none = {**report["test"], "coverage": 0.0, "accuracy_of_answered": None, "accuracy_of_answered_interval": None}
+    assert advice.abstention_sentence({**report, "test": none}).endswith("it answers 0.0% of the test rows.")
+    without = {key: value for key, value in report["test"].items() if key != "coverage"}
+    assert "which no test row has" in advice.abstention_sentence({**report, "test": without})
+    always = {**report["decisions"], "abstain_below": 0.0}
+    assert advice.abstention_sentence({**report, "decisions": always}) == ""
+
+
+def test_the_slider_and_the_headline_round_the_same_figure_alike(several: tagline.Run) -> None:
+    report = several.report()
+    assert report is not None
+    everything = report["coverage"][-1]
+    assert everything["coverage"] == 1
+    assert everything["right"] == pytest.approx(report["test"]["subset_accuracy"], abs=1e-6)
+
+
+def test_evaluations_are_shown_where_a_training_was_too_short_for_a_curve_of_its_loss(several: tagline.Run) -> None:
+    report = several.report()
+    assert report is not None
+    short = {**report, "history": {**report["history"], "steps": []}}
+    page = pages.report_page(short, name="x")
+    assert "macro_f1 on validation" in page
+    assert 'href="#learning"' in page
+
+
+def test_a_table_of_many_labels_does_not_push_the_rest_away(several: tagline.Run) -> None:
+    report = several.report()
+    assert report is not None
+    names = [f"label {number}" for number in range(40)]
+    figures = next(iter(report["test"]["per_label"].values()))
+    decisions = {**report["decisions"], "thresholds": [0.5] * 40}
+    test = {**report["test"], "per_label": dict.fromkeys(names, figures)}
+    page = pages.report_page(
+        {**report, "labels": names, "test": test, "decisions": decisions, "thresholds": {}}, name="x"
+    )
+    assert 'class="scroll tall" tabindex="0" role="region" aria-label="Figures of every label"' in page
+    assert ">0.50</td>" in page
+    assert "scroll tall" not in page_of(several)
+
+
+def test_a_model_that_always_gives_the_same_answer_is_not_advised(several: tagline.Run) -> None:
+    report = several.report()
+    assert report is not None
+    figures = {name: report["test"][name] for name in ("micro_f1", "macro_f1")}
+    easy = {**report["baselines"], "majority": {"answer": ["billing"], **figures}}
+    first = advice.next_steps({**report, "baselines": easy})[0]
+    assert first.startswith("Do not use it yet: always answering billing does as well (micro_f1 ")
+    assert not any(step.startswith("Do not use it yet") for step in advice.next_steps(report))
+    rare = {**easy, "majority": {**easy["majority"], "macro_f1": 0.0}}
+    assert not any(step.startswith("Do not use it yet") for step in advice.next_steps({**report, "baselines": rare}))
+
+
 @pytest.mark.parametrize("form", ["html", "md", "json"])
 def test_a_report_is_saved_in_each_form(several: tagline.Run, tmp_path: Path, form: str) -> None:
     report = several.report()
@@ -177,3 +253,28 @@ def test_a_chart_says_in_words_what_it_shows() -> None:
     assert 'aria-label="Loss. it falls"' in drawn
     assert "loss &lt;x&gt;" in drawn
     assert drawn.count("<circle") == 2
+
+
+def test_steps_are_counted_and_shares_stay_shares() -> None:
+    drawn = charts.line_chart(
+        [Series("macro_f1", [(8, 1.0), (16, 1.0), (24, 1.0)], "a"), Series("kept", [(8, 1.0)], "c")], title="F1",
+        description="all the same", x_label="step", y_label="macro_f1",
+    )  # fmt: skip
+    ticks = [float(tick) for tick in re.findall(r'class="tick"[^>]*>([^<]+)<', drawn)]
+    assert [tick for tick in ticks if tick > 1] == [10, 15, 20]
+    assert '<li class="a">macro_f1</li><li class="c point">kept</li>' in drawn
+
+
+@pytest.mark.parametrize("ends", [(1.0, 2.0), (0.5, 2.5), (7.6, 8.4), (0.0, 12345.0), (3.0, 9.0)])
+def test_ticks_of_what_is_counted_are_whole(ends: tuple[float, float]) -> None:
+    ticks = charts._ticks(ends, is_counted=True)
+    assert 1 <= len(ticks) <= 9
+    assert all(tick.is_integer() for tick in ticks)
+
+
+def test_the_page_for_programs_is_for_people_too() -> None:
+    example = {"instances": ["a text"], "label": "R&D 🎉 <b>"}
+    body = {"content": {"application/json": {"schema": {}, "example": example}}}
+    posted = {"summary": "Answers.", "requestBody": body, "responses": {"200": {"description": "answers"}}}
+    page = pages.api_page({"paths": {"/predict": {"post": posted}}})
+    assert "R&amp;D 🎉 &lt;b&gt;" in page

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import LlamaConfig, LlamaModel
+from transformers import AutoConfig, AutoModel, LlamaConfig, LlamaModel
 
 from tagline import dataset
 from tagline.errors import PlaceError, SpecError
@@ -214,8 +214,6 @@ def test_code_that_is_offered_for_a_known_architecture_is_not_run(bert: Path, tm
     ],
 )  # fmt: skip
 def test_an_encoder_with_a_decoder_is_refused(bert: Path, kind: str, sizes: dict[str, int]) -> None:
-    from transformers import AutoConfig, AutoModel
-
     config = AutoConfig.for_model(kind, vocab_size=600, **sizes)
     AutoModel.from_config(config).save_pretrained(bert)
     assert f"({kind}) is not an encoder" in refused(bert).message
@@ -331,6 +329,27 @@ def test_learning_saving_and_loading_ask_nothing_of_the_network(
     model.save(tmp_path)
     Encoder.load(tmp_path).scores(list(data.splits["test"].texts)[:2])
     assert no_network == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "why"),
+    [
+        ("fnet", {}, "takes padding for text: it has no mask"),
+        ("nystromformer", {"num_landmarks": 8, "segment_means_seq_len": 64}, "does not read texts: shape"),
+        ("squeezebert", {"embedding_size": 16, "q_groups": 1, "k_groups": 1, "v_groups": 1,
+                         "post_attention_groups": 1, "intermediate_groups": 1, "output_groups": 1},
+         "does not read texts: "),
+    ],
+)  # fmt: skip
+def test_an_encoder_that_reads_otherwise_than_the_others_is_refused(
+    bert: Path, tmp_path: Path, kind: str, config: dict[str, Any], why: str
+) -> None:
+    sizes = {"vocab_size": 2000, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
+             "intermediate_size": 16, "max_position_embeddings": 64}  # fmt: skip
+    AutoModel.from_config(AutoConfig.for_model(kind, **sizes, **config)).save_pretrained(tmp_path / kind)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(bert / name, tmp_path / kind)
+    assert why in refused(tmp_path / kind).message
 
 
 def test_a_decoder_is_refused(bert: Path, tmp_path: Path) -> None:

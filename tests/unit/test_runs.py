@@ -179,6 +179,11 @@ def test_any_other_damaged_file_is_said(run: Run, name: str, content: str) -> No
         {"lock.json": run.lock, "events.jsonl": run.events, "report.json": run.report}[name]()
 
 
+def test_a_file_that_somebody_removed_is_missing_rather_than_damaged(run: Run) -> None:
+    with pytest.raises(RunError, match=r"predictions\.jsonl is missing$"):
+        run.predictions()
+
+
 def test_a_deleted_run_is_gone(run: Run) -> None:
     run.delete()
     assert not run.directory.exists()

@@ -20,7 +20,7 @@ def check(
     overrides: Overrides = None,
     label_errors: Annotated[
         bool,
-        typer.Option("--label-errors", help="Train five models to find labels that look wrong."),
+        typer.Option("--label-errors", help="Find labels that look wrong by models of parts of the rows."),
     ] = False,
     on: places.On = places.LOCAL,
     runs: Runs = "runs",
@@ -90,8 +90,8 @@ def _suspects(spec: "Spec", data: "Dataset") -> list[dict[str, Any]]:
     from tagline import console, held_out
 
     found = []
-    for number, part in enumerate(held_out.scores(spec, data), start=1):
-        console.say(f"part {number} of {held_out.FOLDS}: {len(part[0]):,} rows looked at")
+    for number, part in enumerate(held_out.parts(spec, data), start=1):
+        console.say(f"part {number} of {held_out.FOLDS}: {len(part.rows):,} rows looked at")
         found.append(part)
     return held_out.suspects(data, found)
 

@@ -110,10 +110,13 @@ def _given(texts: list[str] | None, *, pair: bool) -> Iterator[Any]:
     if not pair:
         yield from given
         return
+    alone = SpecError("this bundle reads pairs, and the last text has no second", hint="give them two by two")
+    if texts and len(texts) % 2:
+        raise alone
     for first in given:
         second = next(given, None)
         if second is None:
-            raise SpecError("this bundle reads pairs, and the last text has no second", hint="give them two by two")
+            raise alone
         yield first, second
 
 
@@ -137,5 +140,6 @@ def _line(text: Any, prediction: "Prediction") -> str:
         answer = f"{prediction.label}  {prediction.score:.2f}"
     if prediction.set is not None:
         answer += f"  {{{', '.join(prediction.set)}}}"
+    answer = console.one_line(answer)  # a line of output is a text that was asked
     abstained = "  (would rather not say)" if prediction.abstained else ""
     return f"{answer}{abstained}  {console.shortened(shown, max(20, console.columns() - len(answer) - 4))}"

@@ -166,7 +166,7 @@ def show(run: Any, *, as_json: bool, is_brief: bool = False) -> None:
     console.show_report(report)
     console.out()
     for step in report["advice"]:
-        console.out(f"next     {step}")
+        console.out_sentence(step, lead="next     ")
     console.out(f"report   {run.address}/report.html")
     console.out(f"bundle   {run.address}/bundle")
     example = '"first text" "second text"' if report["pair"] else '"a text of yours"'

@@ -46,6 +46,9 @@ class Step:
     """Training rows seen so far, each epoch anew; 0 where a step is not made of rows."""
     stage: str = ""
     """What is learned now, of a family that learns several things one after the other."""
+    said: tuple[NDArray[np.int64], Scores] | None = field(default=None, compare=False, repr=False)
+    """Of a family that learns from rows: those of this step, by their place in the split, and the scores that the model
+    gave them just before it learned from them; with several workers, this one's."""
 
     def insist_on_loss(self) -> None:
         """Refuse to go on from a loss that is no number."""

@@ -1,5 +1,6 @@
 """AWD-LSTM as published: a language model of LSTM layers with five kinds of dropout, and a classifier on top of it."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
@@ -7,12 +8,14 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn.functional import dropout, embedding, linear
+from torch.nn.functional import cross_entropy, dropout, embedding, linear
 
 State = list[tuple[Tensor, Tensor]]
 """For each layer what it remembers of the tokens so far."""
 HEAD_WIDTH, HEAD_DROPOUT = 50, 0.1
 START_RANGE = 0.1
+OTHERS = 2000
+"""Tokens that are drawn at each step of a language model, to stand for all that do not come next in its windows."""
 
 
 @dataclass(frozen=True)
@@ -88,9 +91,10 @@ class AwdLstm(nn.Module):
     def _embedded(self, ids: Tensor) -> Tensor:
         """Vectors of the tokens; while it learns, some words are dropped wherever they stand."""
         table = self.embedding.weight
-        if self.training and self.shape.embed_p:
-            table = table * dropout(table.new_ones(len(table), 1), self.shape.embed_p)
-        return embedding(ids, table)
+        vectors = embedding(ids, table)
+        if not self.training or not self.shape.embed_p:
+            return vectors
+        return vectors * dropout(table.new_ones(len(table), 1), self.shape.embed_p)[ids]
 
     def _locked(self, values: Tensor, drop: float) -> Tensor:
         """Values of which some are dropped, the same ones at every place of a sequence."""
@@ -111,8 +115,29 @@ class LanguageModel(nn.Module):
     def forward(self, ids: Tensor, state: State) -> tuple[Tensor, Tensor, Tensor, State]:
         """Logits of the next token at every place, the outputs behind them, whole and dropped, and the new state."""
         raw, dropped, state = self.encoder(ids, state)
-        matrix = self.encoder.embedding.weight if self.matrix is None else self.matrix
-        return linear(dropped, matrix, self.bias), raw, dropped, state
+        return linear(dropped, self._table(), self.bias), raw, dropped, state
+
+    def loss(self, outputs: Tensor, following: Tensor) -> Tensor:
+        """The cross-entropy of the tokens that follow; while it learns, an estimate of it where there are many tokens.
+
+        The softmax then sums over the tokens that follow anywhere in the batch and over some of the others, which count
+        for all of those: the expected sum is the whole one. With 25,000 tokens a step takes less than half of the time.
+        """
+        table, bias = self._table(), self.bias
+        following, places = following.unique(return_inverse=True)  # type: ignore[no-untyped-call]
+        others = len(table) - len(following)
+        if not self.training or others <= OTHERS:
+            return cross_entropy(linear(outputs, table, bias).flatten(0, 1), following[places].flatten())
+        is_other = torch.ones(len(table), dtype=torch.bool)
+        is_other[following.cpu()] = False
+        drawn = is_other.nonzero().squeeze(1)[torch.randperm(others)[:OTHERS]].to(following.device)
+        some = torch.cat([following, drawn])
+        logits = linear(outputs, table[some], None if bias is None else bias[some])
+        logits[..., len(following) :] += math.log(others / OTHERS)
+        return cross_entropy(logits.flatten(0, 1), places.flatten())
+
+    def _table(self) -> Tensor:
+        return self.encoder.embedding.weight if self.matrix is None else self.matrix
 
 
 class Classifier(nn.Module):

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from tagline import batches
 from tagline.models import Step
@@ -117,8 +116,8 @@ class NextToken:
         ids = np.stack([self._stream(row * self.length + start, row * self.length + stop + 1)
                         for row in range(self.side)])  # fmt: skip
         tokens = torch.from_numpy(ids).to(self.network.encoder.embedding.weight.device)
-        logits, raw, dropped, self.carried = self.network(tokens[:, :-1], self.carried)
-        loss = cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+        raw, dropped, self.carried = self.network.encoder(tokens[:, :-1], self.carried)
+        loss = self.network.loss(dropped, tokens[:, 1:])
         return loss, loss + regularisation(raw, dropped)
 
     def rows(self, step: int) -> int:  # noqa: ARG002 - windows are no rows

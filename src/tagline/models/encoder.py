@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import Field, model_validator
 
-from tagline.errors import SpecError
+from tagline.errors import PlaceError, SpecError, first_line
 from tagline.models import Scores, Step
 from tagline.models.learner import USES, Learner, smoothing_of, write
 from tagline.spec import Section, Training
@@ -84,6 +85,9 @@ class Encoder:
         if pair and options.long_texts != "start":
             raise SpecError(f'model.long_texts: "{options.long_texts}" is for single texts; leave it at "start"')
         found = pretrained.load(options.pretrained, dropout=options.dropout, max_tokens=options.max_tokens)
+        if options.gradient_checkpointing and not found.encoder.supports_gradient_checkpointing:
+            problem = f"model.gradient_checkpointing: {type(found.encoder).__name__} does not support it"
+            raise SpecError(problem, hint="a lower model.max_batch_tokens takes less memory too")
         pooling = found.pooling if options.pooling == "auto" else options.pooling
         encoder = with_lora(found.encoder, rank=options.lora, seed=training.seed) if options.lora else found.encoder
         network = Network(encoder, head=options.head, labels=len(labels), pooling=pooling, seed=training.seed)
@@ -108,10 +112,11 @@ class Encoder:
             self.network.encoder.gradient_checkpointing_enable({"use_reentrant": False})
         if options.compile:
             self.network.encoder.compile(dynamic=True)
-        yield from self.learner.learn(
-            train, groups(self.network, frozen=self._frozen(), layer_decay=options.layer_decay), seed=seed,
-            learning_rate=self._learning_rate(), smoothing=smoothing_of(training, task=self.learner.reading.task),
-        )  # fmt: skip
+        with _compiling() if options.compile else nullcontext():
+            yield from self.learner.learn(
+                train, groups(self.network, frozen=self._frozen(), layer_decay=options.layer_decay), seed=seed,
+                learning_rate=self._learning_rate(), smoothing=smoothing_of(training, task=self.learner.reading.task),
+            )  # fmt: skip
 
     def _frozen(self) -> int:
         """The last layer that stays as it is: 0 for the embeddings, -1 for nothing.
@@ -193,6 +198,19 @@ class Encoder:
         learner = Learner(network, tokenizer, reading, training=training, most_tokens=options.max_batch_tokens)
         learner.go_on(directory, facts)
         return cls(options, learner, pooling=facts["pooling"])
+
+
+@contextmanager
+def _compiling() -> Iterator[None]:
+    """What torch.compile cannot do here, for want of a C++ compiler as a rule, is an error of the place."""
+    from torch._dynamo.exc import TorchDynamoException
+
+    try:
+        yield
+    except TorchDynamoException as error:
+        cause = first_line(getattr(error, "inner_exception", error))
+        problem = f"model.compile: torch cannot compile the encoder here: {cause}"
+        raise PlaceError(problem, hint="install a C++ compiler such as g++, or leave out model.compile") from error
 
 
 def auto_rate(parameters: int) -> float:

@@ -327,7 +327,7 @@ class Features:
         for text in texts:
             for block, count, tokens in zip(blocks, counts, _tokens(text, blocks, options), strict=True):
                 count.update(set(block.terms_in(tokens)))
-        least = options.min_rows if len(texts) >= 2 * options.min_rows else 1
+        least = max(1, min(options.min_rows, len(texts) // 2))  # of a handful of rows none would stand in enough
         kept = [(-rows, i, term) for i, count in enumerate(counts) for term, rows in count.items() if rows >= least]
         kept = sorted(kept)[: options.max_features]
         if not kept:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,11 +14,14 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 from tagline import batches
-from tagline.models import Step
+from tagline.models import Scores, Step, scores_of
 from tagline.models.averaging import Average
 from tagline.spec import Training
 from tagline.tokens import Ints, Sequences
 from tagline.workers import Seat
+
+if TYPE_CHECKING:
+    from tagline.dataset import Task
 
 LARGEST_GRADIENT = 1.0
 LEARNING = "learning."
@@ -86,6 +89,7 @@ class Loop:
     ) -> None:  # fmt: skip
         self.network, self.examples, self.loss, self.training, self.seat = network, examples, loss, training, seat
         self.seed = seed
+        self.task: Task = "multi" if loss.is_multi else "single"
         self.learning_rate = learning_rate
         self.lengths = examples.sequences.lengths
         self.steps_an_epoch = math.ceil(len(self.lengths) / training.batch_size)
@@ -133,18 +137,21 @@ class Loop:
             seen = epoch * rows + sum(map(len, order[:first]))
             for batch in order[first:]:
                 rate = rate_at(self.done, total=self.total, warmup_share=self.training.warmup_share)
-                loss = self._step(batch, rate)
+                loss, said = self._step(batch, rate)
                 self.done += 1
                 seen += len(batch)
                 evaluate = self.done % every == 0 or self.done == self.total
                 settings = {"learning_rate": rate * self.learning_rate}
-                yield Step(self.done, self.total, loss, evaluate=evaluate, settings=settings, rows=seen)
+                yield Step(self.done, self.total, loss, evaluate=evaluate, settings=settings, rows=seen, said=said)
         if self.average:  # nothing more is learned: whoever takes the network itself takes what was measured
             self.average.settle()
             self.average = None
 
-    def _step(self, batch: Ints, rate: float) -> float:
-        """One step down: every worker takes its share of the batch, in parts that fit into memory."""
+    def _step(self, batch: Ints, rate: float) -> tuple[float, tuple[Ints, Scores]]:
+        """One step down: every worker takes its share of the batch, in parts that fit into memory.
+
+        Returns the loss of the batch, and what was said of this worker's rows.
+        """
         for group, full_rate in zip(self.optimizer.param_groups, self.full_rates, strict=True):
             group["lr"] = rate * full_rate
         # Nothing random needs to be remembered: what a step draws follows from its number.
@@ -153,12 +160,17 @@ class Loop:
         # A batch of windows, or of rows that count less, must not be blown up to a full one: the mean is that of all.
         total_weight = len(batch) * self.mean_weight
         loss = 0.0
+        rows, logits = [], []
         for part, counts, is_last in self._parts(batch):
             with self._without_exchange(until=is_last):
-                part_loss = self._loss(part) * (counts / total_weight)
+                part_logits = self._logits(part)
+                part_loss = self._loss(part_logits, part) * (counts / total_weight)
                 # The workers' gradients are averaged, where their sum is meant.
                 self.scaler.scale(part_loss * self.seat.world.size).backward()  # type: ignore[no-untyped-call]
             loss += float(part_loss.detach())
+            own = part if counts else part[:0]
+            rows.append(self.examples.sequences.rows[own].astype(np.int64))
+            logits.append(part_logits.detach()[: len(own)].cpu().numpy())
         self.scaler.unscale_(self.optimizer)
         nn.utils.clip_grad_norm_(self.network.parameters(), LARGEST_GRADIENT)
         self.scaler.step(self.optimizer)
@@ -166,7 +178,8 @@ class Loop:
         self.optimizer.zero_grad()
         if self.average:
             self.average.add(self.done + 1)
-        return self.seat.world.sum(loss)
+        said = np.concatenate(rows), scores_of(np.concatenate(logits), task=self.task)
+        return self.seat.world.sum(loss), said
 
     def _parts(self, batch: Ints) -> Iterator[tuple[Ints, float, bool]]:
         """This worker's share of a batch, whether it counts, and whether it is the last part.
@@ -180,15 +193,19 @@ class Loop:
         for number, (part, is_real) in enumerate(evened, start=1):
             yield part, float(is_real), number == len(evened)
 
-    def _loss(self, part: Ints) -> Tensor:
-        """The weighted sum of the losses of some sequences."""
+    def _logits(self, part: Ints) -> Tensor:
+        """What the network makes of some sequences, in float32."""
         inputs = self.seat.tensors(self.examples.sequences.padded(part, pad=self.examples.pad))
         device = torch.device(self.seat.device.address)
         precision = getattr(torch, self.seat.precision)
         with torch.autocast(device.type, precision, enabled=precision != torch.float32):
-            logits = self.wrapped(**inputs)
-        targets, weights = self.examples.targets[part].to(device), self.examples.weights[part].to(device)
-        return (self.loss(logits.float(), targets) * weights).sum()
+            logits: Tensor = self.wrapped(**inputs)
+        return logits.float()
+
+    def _loss(self, logits: Tensor, part: Ints) -> Tensor:
+        """The weighted sum of the losses of some sequences."""
+        targets, weights = (each[part].to(logits.device) for each in (self.examples.targets, self.examples.weights))
+        return (self.loss(logits, targets) * weights).sum()
 
     def _without_exchange(self, *, until: bool) -> AbstractContextManager[Any]:
         """Gradients of all parts but the last stay with the worker."""

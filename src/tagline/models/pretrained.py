@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +19,8 @@ from tagline.errors import PlaceError, SpecError, first_line
 
 Pooling = Literal["mean", "first"]
 HINT = 'name an encoder such as "bert-base-uncased" or "roberta-base", or the packaged "minilm"'
+TRIED = 5
+"""Tokens that an encoder has to read before it is fine-tuned."""
 HUB_FILES = [
     "config.json", "*token*", "vocab.json", "*.txt", "*.model", "model*.safetensors*", "1_Pooling/config.json",
 ]  # fmt: skip
@@ -65,7 +68,9 @@ def load(name: str, *, dropout: float, max_tokens: int) -> Pretrained:
     most = min(_positions(encoder), tokenizer.model_max_length)
     if max_tokens > most:
         raise SpecError(f"model.max_tokens: {name} reads {most} tokens at most", hint=f"set model.max_tokens={most}")
-    return Pretrained(without_pooler(encoder), tokenizer.backend_tokenizer, _pooling(directory), pad, most)
+    encoder = without_pooler(encoder)
+    _check_reading(encoder, name)
+    return Pretrained(encoder, tokenizer.backend_tokenizer, _pooling(directory), pad, most)
 
 
 def from_config(directory: Path) -> Any:
@@ -146,13 +151,26 @@ def _check_tokenizer(tokenizer: Any, encoder: Any, name: str) -> None:
     if not tokenizer.is_fast:
         hint = "save it with a tokenizer.json: AutoTokenizer.from_pretrained(...).save_pretrained(...)"
         raise SpecError(f"model.pretrained: {name} has no fast tokenizer", hint=hint)
-    vocabulary, known = tokenizer.get_vocab(), encoder.get_input_embeddings().num_embeddings
+    vocabulary, known = tokenizer.get_vocab(), len(encoder.get_input_embeddings().weight)
     hint = "copy the files of its own tokenizer there: tokenizer.json and tokenizer_config.json"
     if len(vocabulary) <= len(tokenizer.all_special_ids):  # transformers makes one up where there are no files
         raise SpecError(f"model.pretrained: {name} has no tokenizer", hint=hint)
     if max(vocabulary.values()) >= known:
         problem = f"model.pretrained: {name} knows {known} tokens, and its tokenizer has {max(vocabulary.values()) + 1}"
         raise SpecError(problem, hint=hint)
+
+
+def _check_reading(encoder: Any, name: str) -> None:
+    """Refuse an encoder that takes padding for text (FNet), or does not read just any number of tokens at all (with
+    lengths of its own as Nystromformer, or no state but its pooler's as SqueezeBERT)."""
+    if "attention_mask" not in signature(encoder.forward).parameters:
+        raise SpecError(f"model.pretrained: {name} takes padding for text: it has no mask", hint=HINT)
+    ids = torch.arange(TRIED).unsqueeze(0)
+    try:
+        with torch.inference_mode():
+            encoder(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state  # noqa: B018 - is it there?
+    except (RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise SpecError(f"model.pretrained: {name} does not read texts: {first_line(error)}", hint=HINT) from error
 
 
 def _positions(encoder: Any) -> int:
