@@ -61,6 +61,27 @@ def test_thresholds_are_tuned_for_each_label() -> None:
     assert tuned > halves + 0.05
 
 
+@pytest.mark.parametrize("rows", [1, 3, 12])
+def test_a_label_that_a_model_knows_nothing_of_is_not_found_everywhere(rows: int) -> None:
+    """Its F1 would be highest if every text were given it."""
+    random = np.random.default_rng(8)
+    scores, truth = multi_scores()
+    truth[:, 1] = False
+    truth[random.choice(len(truth), rows, replace=False), 1] = True
+    scores[:, 1] = rows / len(truth) * (0.9 + 0.2 * random.random(len(truth)))
+    for calibrate in (False, True):
+        fitted = layer(scores, truth, task="multi", calibrate=calibrate)
+        assert fitted.answers(scores).chosen[:, 1].sum() <= 2 * rows
+
+
+def test_a_label_that_no_row_to_tune_on_has_is_told_by_what_suits_all_labels() -> None:
+    scores, truth = multi_scores()
+    truth[:, 1] = False
+    fitted = layer(scores, truth, task="multi", calibrate=False)
+    assert 0.25 < fitted.thresholds[1] < 0.5
+    assert fitted.thresholds[0] != fitted.thresholds[1]
+
+
 def test_a_rare_label_shares_the_threshold_that_reaches_a_goal() -> None:
     scores, truth = multi_scores()
     truth[:, 1] = False

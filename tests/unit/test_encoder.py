@@ -61,6 +61,16 @@ def test_every_architecture_learns_and_is_saved_and_loaded_again(
     assert np.array_equal(Encoder.load(tmp_path).scores(texts), after)
 
 
+@pytest.mark.parametrize("head", ["linear", "lstm"])
+def test_where_labels_are_rare_it_begins_with_how_rare_they_are(bert: Path, head: str) -> None:
+    data = dataset.load(DATA["multi"])
+    train = data.splits["train"]
+    model = new(bert, data, head=head)
+    first = next(model.fit(train, data.splits["validation"], seed=1))
+    assert first.said is not None
+    assert np.abs(first.said[1].mean(axis=0) - train.targets.mean(axis=0)).max() < 0.1
+
+
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_scores_do_not_depend_on_padding(checkpoint: Checkpoint, single: Dataset, architecture: str) -> None:
     model = new(checkpoint(architecture), single)

@@ -136,6 +136,24 @@ def test_balanced_a_label_of_many_counts_as_much_where_it_is_as_where_it_is_not(
     assert logits.grad.sum(dim=0).tolist() == pytest.approx([0, 0], abs=1e-5)
 
 
+@pytest.mark.parametrize("balanced", [False, True])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_from_the_best_constant_nothing_is_gained_without_looking_at_a_text(balanced: bool, smoothing: float) -> None:
+    truth = torch.from_numpy(np.random.default_rng(4).random((5000, 4)) < [0.5, 0.02, 0.2, 0.9])
+    loss = Loss(truth.numpy(), task="multi", labels=4, balanced=balanced, smoothing=smoothing)
+    constant = loss.best_constant().requires_grad_()
+    loss(constant.expand(len(truth), 4), truth).mean().backward()  # type: ignore[no-untyped-call]
+    assert constant.grad is not None
+    assert constant.grad.abs().max() < 1e-4
+
+
+def test_the_best_constant_of_a_label_that_is_nowhere_is_a_number() -> None:
+    truth = np.zeros((8, 2), bool)
+    truth[:, 1] = True
+    constant = Loss(truth, task="multi", labels=2, balanced=False, smoothing=0.0).best_constant()
+    assert constant.tolist() == pytest.approx([-np.log(17), np.log(17)], rel=1e-5)
+
+
 @pytest.mark.parametrize("rows", [20, 2000])
 def test_smoothing_leaves_rare_labels_where_they_are_not(rows: int) -> None:
     """However rare a label is and however much it counts, the best score of a row is what smoothing says."""

@@ -115,7 +115,8 @@ class Encoder:
         with _compiling() if options.compile else nullcontext():
             yield from self.learner.learn(
                 train, groups(self.network, frozen=self._frozen(), layer_decay=options.layer_decay), seed=seed,
-                learning_rate=self._learning_rate(), smoothing=smoothing_of(training, task=self.learner.reading.task),
+                output=self.network.output, learning_rate=self._learning_rate(),
+                smoothing=smoothing_of(training, task=self.learner.reading.task),
             )  # fmt: skip
 
     def _frozen(self) -> int:

@@ -51,16 +51,22 @@ class Learner:
         self._kept: Kept | None = None
 
     def learn(
-        self, train: "Split", groups: "Sequence[Group]", *, learning_rate: float, smoothing: float, seed: int,
-        usual_epochs: int = 3,
+        self, train: "Split", groups: "Sequence[Group]", *, output: "nn.Linear", learning_rate: float, smoothing: float,
+        seed: int, usual_epochs: int = 3,
     ) -> Iterator[Step]:  # fmt: skip
-        """Learn from batches of similar length, epoch by epoch; from where it stood, if it was loaded."""
+        """Learn from batches of similar length, epoch by epoch; from where it stood, if it was loaded.
+
+        The network's logits are those of `output`.
+        """
         from tagline.models.loop import Loop
 
         seat, epochs = self.seat, self.training.epochs
+        examples, loss = self._examples(train, smoothing=smoothing)
+        if self.reading.task == "multi" and not self._kept:
+            # Most labels are rare: logits that begin at 0 take an epoch to learn no more than that.
+            output.bias.data.copy_(loss.best_constant())
         if self._is_split:  # else the main worker's weights, maybe of a checkpoint, reach the others anyway
             self.network.load_state_dict(seat.world.share(self.network.state_dict()))
-        examples, loss = self._examples(train, smoothing=smoothing)
         self._loop = Loop(
             self.network, groups, examples, loss,
             learning_rate=learning_rate, training=self.training, seed=seed, seat=seat,

@@ -49,10 +49,18 @@ class Loss:
         others = len(targets) - counts if self.is_multi else len(targets) / labels
         weights = others / np.maximum(counts, 1) if balanced else np.ones(labels)
         self.label_weights = torch.tensor(weights, dtype=torch.float32)
+        self._counts, self._rows = counts, len(targets)
 
     def weights(self, targets: Tensor) -> Tensor:
         """How much each sequence counts. For task `multi` it is its labels that count more or less, in the loss."""
         return torch.ones(len(targets)) if self.is_multi else self.label_weights[targets]
+
+    def best_constant(self) -> Tensor:
+        """For task `multi`: the logits that are least wrong where nothing is known of a text."""
+        there = torch.as_tensor(self._counts, dtype=torch.float32) * self.label_weights
+        missing, half = self._rows - torch.as_tensor(self._counts, dtype=torch.float32), self.smoothing / 2
+        for_it, against = there * (1 - half) + missing * half, there * half + missing * (1 - half)
+        return torch.log((for_it + 0.5) / (against + 0.5))  # 0.5: some labels are nowhere, or everywhere
 
     def __call__(self, logits: Tensor, targets: Tensor) -> Tensor:
         """The loss of each sequence."""

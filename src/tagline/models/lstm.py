@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import Field
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from tagline.dataset import Split, Task
     from tagline.models.loop import Group
+    from tagline.models.recurrent import TokenNetwork
     from tagline.texts import Text
 
 STEPS, FEWEST_EPOCHS, MOST_EPOCHS = 1200, 5, 40
@@ -100,7 +101,7 @@ class Lstm:
             self.learner = self._new_learner(train.texts)
         training = self.training
         yield from self.learner.learn(
-            train, _groups(self.learner.network), seed=seed,
+            train, _groups(self.learner.network), seed=seed, output=cast("TokenNetwork", self.learner.network).head.output,
             usual_epochs=usual_epochs(len(train), batch_size=training.batch_size),
             learning_rate=LEARNING_RATE if training.learning_rate == "auto" else training.learning_rate,
             smoothing=smoothing_of(training, task=self.reading.task),

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,11 @@ class Network(nn.Module):
         self.encoder = encoder
         self.head = HEADS[head](encoder.config.hidden_size, labels, seed=seed)
         self.pooling = pooling
+
+    @property
+    def output(self) -> nn.Linear:
+        """The layer whose outputs are the logits."""
+        return cast("nn.Linear", self.head.output if isinstance(self.head, Recurrent) else self.head)
 
     def forward(self, **inputs: Tensor) -> Tensor:
         """The logits of a batch."""
