@@ -106,6 +106,8 @@ class Batcher:
             asyncio.get_running_loop().call_soon(self._compute)
         for sets in dict.fromkeys(job.sets for job in some):
             jobs = [job for job in some if job.sets == sets and not job.done.done()]  # its caller is still there
+            if not jobs:
+                continue
             texts = [job.texts[0] for job in jobs]
             self._see_batch(len(texts))
             try:

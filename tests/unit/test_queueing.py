@@ -179,6 +179,11 @@ def test_too_many_quick_ones_are_refused_and_who_goes_away_takes_the_text_along(
         with pytest.raises(ValueError, match="a bad text"):
             await beside
         assert await queue.ask(["e"], sets=None, timeout_s=30) == [("e", None)]
+        alone = asyncio.create_task(queue.ask(["f"], sets=None, timeout_s=30))
+        await asyncio.sleep(0)
+        alone.cancel()
+        await asyncio.sleep(0)
+        assert slow.batches == [["c"], ["bad", "d"], ["e"]]
         await queue.close()
 
     asyncio.run(run())
