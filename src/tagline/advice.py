@@ -6,16 +6,17 @@ from typing import Any
 from tagline import gates
 
 FEW_TEST_ROWS = 200
+WIDE = 0.2
+"""Of an interval, from which on it says little even where there are many rows."""
 CLOSE_TO_LINEAR = 0.01
 WEAK_F1 = 0.6
 FINDS_THE_RARE = 0.1
 """Of macro-F1, above that of always giving the same answer."""
 MOST_NAMED = 3
+LEAK = "near-duplicates"
+"""What the check is called that finds texts to measure on among those that were learned from."""
 SUSPICIOUS = 0.02
 """Share of the held-out rows whose label is doubted from which on it is worth a sentence."""
-
-GRAVE_DOUBT = 0.9
-"""A model that knows little doubts many labels a little."""
 
 Report = Mapping[str, Any]
 
@@ -97,8 +98,11 @@ def next_steps(report: Report) -> list[str]:
     """What is most worth doing next, the most urgent first; nothing is said without a figure behind it."""
     if not report["test"].get("rows"):
         return ["Give data.test, or raise data.test_share: without test rows nobody knows how good it is."]
-    looked_at = (_gates, _majority, _linear, _rival, _few_rows, _suspects, _weak_labels, _slices, _curve, _data)
-    found = [step for look in looked_at for step in look(report)]
+    hopeless = list(_majority(report))
+    # What a model that knows nothing doubts, or does worst, says nothing of the data.
+    labels = () if hopeless else (_suspects, _weak_labels)
+    looked_at = (_linear, _rival, _leaks, _few_rows, *labels, _slices, _curve, _data)
+    found = [*_gates(report), *hopeless, *(step for look in looked_at for step in look(report))]
     return found or ["Nothing stands out. Try it on texts of your own: tagline predict."]
 
 
@@ -132,21 +136,45 @@ def _gates(report: Report) -> Iterator[str]:
 
 def _majority(report: Report) -> Iterator[str]:
     majority, name, test = report["baselines"].get("majority"), main_figure(report), report["test"]
-    if not majority or majority.get(name) is None or test[name] > majority[name]:
+    if not majority or majority.get(name) is None:
         return
+    answer, macro = _named(majority["answer"]), test["macro_f1"] or 0
+    low, high = test["intervals"][name]
     # Where one label is nearly all there is, a model may be as often right and still find the others.
-    if (test["macro_f1"] or 0) - (majority.get("macro_f1") or 0) < FINDS_THE_RARE:
+    if test[name] <= majority[name]:
+        if macro - (majority.get("macro_f1") or 0) < FINDS_THE_RARE:
+            yield (
+                f"Do not use it yet: always answering {answer} does as well ({name} {majority[name]:.3f} against "
+                f"{test[name]:.3f}). {_remedy(report)}"
+            )
+    elif low <= majority[name] and report["task"] == "single" and macro < 1 / len(report["labels"]) + FINDS_THE_RARE:
         yield (
-            f"Do not use it yet: always answering {_named(majority['answer'])} does as well "
-            f"({name} {majority[name]:.3f} against {test[name]:.3f}). Look whether data.text and data.labels are "
-            "the right columns, and whether you could tell the labels from these texts yourself; then give it more "
-            "rows or epochs."
+            f"Do not use it yet: it may be no better than always answering {answer} ({name} {majority[name]:.3f} "
+            f"against {test[name]:.3f}, 95 % interval {low:.3f} to {high:.3f}). {_remedy(report)}"
         )
 
 
+def _remedy(report: Report) -> str:
+    """What helps a model that knows nothing."""
+    more = "more rows or epochs"
+    if report["family"] == "linear":
+        reads = ", which reads the two texts of a pair together" if report["pair"] else ""
+        more = f"more rows, or try model.family=encoder{reads}"
+    return (
+        "Look whether data.text and data.labels are the right columns, and whether you could tell the labels from "
+        f"these texts yourself; then give it {more}."
+    )
+
+
 def _linear(report: Report) -> Iterator[str]:
-    linear, name = report["baselines"].get("linear"), main_figure(report)
-    if linear and linear.get(name) is not None and report["test"][name] < linear[name] + CLOSE_TO_LINEAR:
+    linear, majority = (report["baselines"].get(kind) or {} for kind in ("linear", "majority"))
+    name = main_figure(report)
+    if linear.get(name) is None or linear[name] <= (majority.get(name) or 0):
+        return  # it is of no use either
+    is_close = all(
+        (report["test"].get(each) or 0) < (linear.get(each) or 0) + CLOSE_TO_LINEAR for each in (name, "macro_f1")
+    )
+    if is_close:
         yield (
             f"Family linear does as well ({linear[name]:.3f} against {report['test'][name]:.3f}), in seconds and in a "
             "smaller bundle: use it, or look why more does not help."
@@ -166,17 +194,23 @@ def _rival(report: Report) -> Iterator[str]:
 
 
 def _few_rows(report: Report) -> Iterator[str]:
-    rows, name = report["test"]["rows"], main_figure(report)
-    if rows < FEW_TEST_ROWS:
-        low, high = report["test"]["intervals"][name]
-        yield f"Label more test rows: with {rows:,} of them {name} may be anything from {low:.2f} to {high:.2f}."
+    rows, found = report["test"]["rows"], report["test"]["intervals"]
+    widths = {name: found[name][1] - found[name][0] for name in ("macro_f1", main_figure(report)) if name in found}
+    name = max(widths, key=lambda each: widths[each])
+    if rows >= FEW_TEST_ROWS and widths[name] < WIDE:
+        return
+    low, high = found[name]
+    supports = {label: f["support"] for label, f in report["test"]["per_label"].items() if f["support"]}
+    rarest = min(supports, key=lambda label: supports[label], default="")
+    few = f", {supports[rarest]:,} of them {rarest}," if name == "macro_f1" and len(supports) > 1 else " of them"
+    yield f"Label more test rows: with {rows:,}{few} {name} may be anything from {low:.2f} to {high:.2f}."
 
 
 def _suspects(report: Report) -> Iterator[str]:
-    doubtful = [each for each in report["suspects"] if each["doubt"] >= GRAVE_DOUBT]
+    doubtful = report["gravely_doubted"]
     rows = report["splits"]["test"] + report["splits"].get("validation", 0)
-    if doubtful and len(doubtful) >= SUSPICIOUS * rows:
-        doubts = f"{len(doubtful)} in {rows:,} held-out rows"
+    if doubtful and doubtful >= SUSPICIOUS * rows:
+        doubts = f"{doubtful:,} in {rows:,} held-out rows"
         yield f"Read the labels that look wrong: {doubts}, at the top of the report's list."
 
 
@@ -205,7 +239,20 @@ def _curve(report: Report) -> Iterator[str]:
         yield curve["sentence"]
 
 
+def _leaks(report: Report) -> Iterator[str]:
+    for finding in _warnings(report):
+        if finding["code"] == LEAK:
+            yield (
+                "Keep variants of a text in one split, or remove them: the figures may be too good, with "
+                f"{finding['message']}."
+            )
+
+
 def _data(report: Report) -> Iterator[str]:
-    warnings = [finding for finding in report["findings"] if finding["severity"] == "warning"]
+    warnings = [finding for finding in _warnings(report) if finding["code"] != LEAK]
     if warnings:
         yield f"Mend the data: {warnings[0]['message']}" + (f", and {len(warnings) - 1} more." if warnings[1:] else ".")
+
+
+def _warnings(report: Report) -> list[Mapping[str, Any]]:
+    return [finding for finding in report["findings"] if finding["severity"] == "warning"]

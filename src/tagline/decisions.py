@@ -1,5 +1,6 @@
 """The decision layer, which turns scores into answers: calibration, thresholds, abstention, sets of labels."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
@@ -160,11 +161,14 @@ def tune(
 
 
 def confidence(scores: Floats, chosen: NDArray[Any]) -> Floats:
-    """How sure each answer is: the label's score; of several labels the lowest; of none, that none applies."""
+    """How sure each answer is: the label's score; of several labels, that these are there and no other is.
+
+    As if labels knew nothing of each other: of GoEmotions' answers 23 % were right where this says 15 and 25 %, and the
+    lowest score of the labels given, or for none what the highest leaves, 33 and 43 %.
+    """
     if chosen.ndim == 1:
         return np.asarray(scores.max(axis=1, initial=0.0))
-    lowest = np.where(chosen, scores, np.inf).min(axis=1, initial=np.inf)
-    return np.asarray(np.where(chosen.any(axis=1), lowest, 1 - scores.max(axis=1, initial=0.0)))
+    return np.asarray(np.where(chosen, scores, 1 - scores).prod(axis=1)).round(DIGITS)
 
 
 def _for_precision(answers: Answers, truth: NDArray[Any], spec: "Decisions") -> float:
@@ -213,10 +217,7 @@ def _thresholds(scores: Floats, truth: NDArray[Any], wanted: "float | str | Goal
         everywhere = _best_for_f1(scores.ravel(), truth.ravel(), draws=1)
         return tuple(_for_f1(scores[:, i], truth[:, i], everywhere) for i in range(labels))
     shared = _for_goal(scores.ravel(), truth.ravel(), wanted)
-    return tuple(
-        _for_goal(scores[:, i], truth[:, i], wanted) if truth[:, i].sum() >= FEWEST_POSITIVES else shared
-        for i in range(labels)
-    )
+    return tuple(_for_goal_of_one(scores[:, i], truth[:, i], wanted, shared) for i in range(labels))
 
 
 def _for_f1(scores: Floats, truth: NDArray[Any], everywhere: float) -> float:
@@ -230,8 +231,8 @@ def _for_f1(scores: Floats, truth: NDArray[Any], everywhere: float) -> float:
     if not rows:
         return everywhere
     trust = rows / (rows + OWN_ROWS)
-    threshold = _best_for_f1(scores, truth, draws=DRAWS) ** trust * everywhere ** (1 - trust)
-    return max(threshold, _at_most(scores, int(MOST_OFTEN * rows)))
+    leaning = math.pow(_best_for_f1(scores, truth, draws=DRAWS), trust) * math.pow(everywhere, 1 - trust)
+    return max(leaning, _at_most(scores, int(MOST_OFTEN * rows)))
 
 
 def _at_most(scores: Floats, answers: int) -> float:
@@ -253,7 +254,7 @@ def _best_for_f1(scores: Floats, truth: NDArray[Any], *, draws: int) -> float:
         return 0.5
     order = np.argsort(-scores, kind="stable")
     ordered, is_true = scores[order], truth[order].astype(np.float64)
-    drawn = np.ones((1, len(order)))
+    drawn = np.ones((1, len(order)), np.int64)
     if draws > 1:
         drawn = np.random.default_rng(0).multinomial(len(order), np.full(len(order), 1 / len(order)), size=draws)
     hits, answered = np.cumsum(drawn * is_true, axis=1), np.cumsum(drawn, axis=1)
@@ -262,6 +263,18 @@ def _best_for_f1(scores: Floats, truth: NDArray[Any], *, draws: int) -> float:
     best = f1.argmax(axis=1)[hits[:, -1] > 0]
     between = [_between(ordered, place) for place in best]
     return float(np.exp(np.mean(np.log(between)))) if between else 0.5
+
+
+def _for_goal_of_one(scores: Floats, truth: NDArray[Any], goal: "Goal", shared: float) -> float:
+    """The threshold that reaches a goal for one label; with few rows, the one that reaches it for all labels.
+
+    A label that is nowhere as precise as wanted is answered only where others are.
+    """
+    if truth.sum() < FEWEST_POSITIVES:
+        return shared
+    own = _for_goal(scores, truth, goal)
+    is_precise = not goal.precision or truth[scores >= own].mean() >= goal.precision
+    return own if is_precise else max(own, shared)
 
 
 def _for_goal(scores: Floats, truth: NDArray[Any], goal: "Goal") -> float:

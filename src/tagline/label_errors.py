@@ -46,15 +46,19 @@ def _single(scores: NDArray[Any], truth: NDArray[Any]) -> list[Suspect]:
 
 
 def _multi(scores: NDArray[Any], truth: NDArray[Any]) -> list[Suspect]:
-    """Each label by itself: there and less likely than where it is not, or not there and as likely as where it is."""
-    usual_there, usual_not = _usual(scores, truth), 1 - _usual(1 - scores, ~truth)
+    """Each label by itself: there and less likely than where it is not, or not there and as likely as where it is.
+
+    That a label should not be there is believed of one that the model knows where it is: a rare one is never likely.
+    """
+    usual_there, usual_not = usual(scores, truth), 1 - usual(1 - scores, ~truth)
     missing = ~truth & (scores >= usual_there) & (scores > 0.5)
     too_many = truth & (scores <= usual_not) & (scores < 0.5)
+    less = usual_there - scores
     found = [Suspect(int(r), None, int(c), float(scores[r, c])) for r, c in np.argwhere(missing)]
-    return found + [Suspect(int(r), int(c), None, float(1 - scores[r, c])) for r, c in np.argwhere(too_many)]
+    return found + [Suspect(int(r), int(c), None, float(less[r, c])) for r, c in np.argwhere(too_many)]
 
 
-def _usual(scores: NDArray[Any], given: NDArray[Any]) -> NDArray[Any]:
+def usual(scores: NDArray[Any], given: NDArray[Any]) -> NDArray[Any]:
     """For each label its mean score on the rows that have it; above any score where none has."""
     counts = given.sum(axis=0)
     return np.where(counts > 0, (scores * given).sum(axis=0) / np.maximum(counts, 1), 2.0)

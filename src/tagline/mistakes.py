@@ -14,6 +14,8 @@ MOST_MISTAKES = 100
 MOST_PAIRS = 20
 EXAMPLES_A_PAIR = 3
 MOST_SUSPECTS = 100
+GRAVE_DOUBT, BELIEVED = 0.9, 0.5
+"""A model that knows little, or many labels, doubts many labels a little, and believes in none."""
 MOST_CHARACTERS = 2000
 """Of a text, more than a person reads in a list."""
 
@@ -21,13 +23,17 @@ Shown = dict[str, Any]
 
 
 def confident(dataset: Dataset, split: Split, answers: Answers) -> list[Shown]:
-    """Wrong answers, the surest first; of several labels the one that is wrong with most confidence counts."""
+    """Wrong answers, the surest first; of several labels the one that is wrong with most confidence counts.
+
+    Of one that was missed, by how much less likely it was than it is elsewhere: a rare label is never likely.
+    """
     wrong = np.flatnonzero(~are_right(answers.chosen, split.targets))
     if dataset.task == "single":
         sure = answers.scores[wrong, answers.chosen[wrong]]
     else:
-        chosen = answers.chosen[wrong]
-        misled = np.where(chosen, answers.scores[wrong], 1 - answers.scores[wrong])
+        chosen, scores = answers.chosen[wrong], answers.scores[wrong]
+        less = np.maximum(label_errors.usual(answers.scores, split.targets) - scores, 0.0)
+        misled = np.where(chosen, scores, less)
         sure = np.where(chosen != split.targets[wrong], misled, 0.0).max(axis=1, initial=0.0)
     surest = np.argsort(-sure, kind="stable")[:MOST_MISTAKES]
     return [shown(dataset, split, answers, int(wrong[i])) | {"sure": _share(sure[i])} for i in surest]
@@ -69,6 +75,18 @@ def suspects(
                 change = f"− {_label(dataset, suspect.given)}"
             found.append((suspect.doubt, row | {"split": name, "change": change, "doubt": _share(suspect.doubt)}))
     return [row for _, row in sorted(found, key=lambda each: -each[0])[:most]]
+
+
+def gravely_doubted(held_out: dict[str, tuple[Split, Answers]]) -> int:
+    """Rows whose label the model is nearly sure is not theirs, because it believes another one."""
+    found = 0
+    for split, answers in held_out.values():
+        grave = [each for each in label_errors.suspects(answers.scores, split.targets) if each.doubt >= GRAVE_DOUBT]
+        found += len({
+            each.row for each in grave
+            if split.targets.ndim == 2 or answers.scores[each.row, each.suggested] >= BELIEVED
+        })  # fmt: skip
+    return found
 
 
 def shown(dataset: Dataset, split: Split, answers: Answers, row: int) -> Shown:

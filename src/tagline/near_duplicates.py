@@ -41,6 +41,28 @@ def pairs(first: Iterable["Text"], second: Iterable["Text"]) -> list[tuple[int, 
     return [(mine, -other, alike) for mine, (alike, other) in sorted(best.items())]
 
 
+def clusters(texts: Iterable["Text"]) -> NDArray[np.int64]:
+    """A number for each text, the same for those that are nearly the same, if only by way of others."""
+    every = list(texts)
+    found = np.arange(len(every))
+    known = _long_enough(every)
+    if not known:
+        return found
+    numbers, signatures = list(known), _signatures(list(known.values()))
+    for i, j in _meetings(signatures, signatures):
+        first, second = (_first_of(found, numbers[each]) for each in (i, j))
+        if first != second and _jaccard(known[numbers[i]], known[numbers[j]]) >= ALIKE:
+            found[max(first, second)] = min(first, second)
+    return np.array([_first_of(found, number) for number in range(len(every))], np.int64)
+
+
+def _first_of(found: NDArray[np.int64], number: int) -> int:
+    """The first text of a cluster, to which each of its texts leads."""
+    while found[number] != number:
+        number = int(found[number])
+    return number
+
+
 def _long_enough(texts: Iterable["Text"]) -> dict[int, Shingles]:
     """The shingles of those texts that are long enough for being alike to mean something."""
     found = ((number, shingles(text)) for number, text in enumerate(texts))

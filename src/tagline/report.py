@@ -60,7 +60,8 @@ def build(
     if len(test.split):
         bounds = intervals.bootstrap(dataset.task, truth=test.split.targets, answers=test.answers.chosen)
         figures["intervals"] = {name: list(ends) for name, ends in bounds.items()}
-    held_out = {"test": test} | ({"validation": validation} if validation else {})
+    outcomes = {"test": test} | ({"validation": validation} if validation else {})
+    held_out = {name: (each.split, each.answers) for name, each in outcomes.items()}
     report: dict[str, Any] = {
         "format": REPORT_FORMAT,
         "task": dataset.task,
@@ -80,7 +81,8 @@ def build(
         "history": dict(history or {}),
         "mistakes": _explained(predictor, mistakes.confident(dataset, test.split, test.answers)),
         "confusions": mistakes.confused(dataset, test.split, test.answers),
-        "suspects": mistakes.suspects(dataset, {name: (each.split, each.answers) for name, each in held_out.items()}),
+        "suspects": mistakes.suspects(dataset, held_out),
+        "gravely_doubted": mistakes.gravely_doubted(held_out),
         "slices": _slices(dataset, test),
         "runtime": runtime,
         "exports": dict(exports or {}),

@@ -99,9 +99,9 @@ class Lstm:
         """Learn the words of the training texts, then from batches of similar length, epoch by epoch."""
         if self.learner is None:
             self.learner = self._new_learner(train.texts)
-        training = self.training
+        training, network = self.training, cast("TokenNetwork", self.learner.network)
         yield from self.learner.learn(
-            train, _groups(self.learner.network), seed=seed, output=cast("TokenNetwork", self.learner.network).head.output,
+            train, _groups(network), seed=seed, output=network.head.output,
             usual_epochs=usual_epochs(len(train), batch_size=training.batch_size),
             learning_rate=LEARNING_RATE if training.learning_rate == "auto" else training.learning_rate,
             smoothing=smoothing_of(training, task=self.reading.task),
