@@ -1,5 +1,6 @@
 """The decision layer, which turns scores into answers: calibration, thresholds, abstention, sets of labels."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
@@ -230,7 +231,7 @@ def _for_f1(scores: Floats, truth: NDArray[Any], everywhere: float) -> float:
     if not rows:
         return everywhere
     trust = rows / (rows + OWN_ROWS)
-    threshold = _best_for_f1(scores, truth, draws=DRAWS) ** trust * everywhere ** (1 - trust)
+    threshold = math.pow(_best_for_f1(scores, truth, draws=DRAWS), trust) * math.pow(everywhere, 1 - trust)
     return max(threshold, _at_most(scores, int(MOST_OFTEN * rows)))
 
 
@@ -253,7 +254,7 @@ def _best_for_f1(scores: Floats, truth: NDArray[Any], *, draws: int) -> float:
         return 0.5
     order = np.argsort(-scores, kind="stable")
     ordered, is_true = scores[order], truth[order].astype(np.float64)
-    drawn = np.ones((1, len(order)))
+    drawn: NDArray[Any] = np.ones((1, len(order)))
     if draws > 1:
         drawn = np.random.default_rng(0).multinomial(len(order), np.full(len(order), 1 / len(order)), size=draws)
     hits, answered = np.cumsum(drawn * is_true, axis=1), np.cumsum(drawn, axis=1)

@@ -101,7 +101,8 @@ class Lstm:
             self.learner = self._new_learner(train.texts)
         training = self.training
         yield from self.learner.learn(
-            train, _groups(self.learner.network), seed=seed, output=cast("TokenNetwork", self.learner.network).head.output,
+            train, _groups(self.learner.network), seed=seed,
+            output=cast("TokenNetwork", self.learner.network).head.output,
             usual_epochs=usual_epochs(len(train), batch_size=training.batch_size),
             learning_rate=LEARNING_RATE if training.learning_rate == "auto" else training.learning_rate,
             smoothing=smoothing_of(training, task=self.reading.task),
