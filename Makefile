@@ -38,9 +38,11 @@ browser:
 demo: setup
 	PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh
 
-# One thread a test process: threads that wait for each other on busy cores take ten times as long.
+# One thread a test process: threads that wait for each other on busy cores take ten times as long. Bytecode is kept even
+# where the machine says otherwise: the tests start hundreds of processes, and each would compile Tagline anew. Those of
+# tests/meta have run: they are among the checks.
 test: check browser
-	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist worksteal
+	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --ignore tests/meta --numprocesses 2 --dist worksteal
 
 kills: setup
 	OMP_NUM_THREADS=1 TAGLINE_KILLS=20 $(BIN)/pytest tests/flow/test_resuming.py

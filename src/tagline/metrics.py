@@ -85,8 +85,6 @@ def is_close(monitor: str, value: float, best: float | None, *, rows: int) -> bo
 
 
 def _single(labels: Sequence[str], truth: NDArray[Any], answers: NDArray[Any], scores: NDArray[Any]) -> dict[str, Any]:
-    from sklearn import metrics
-
     rows = len(truth)
     confusion = np.zeros((len(labels), len(labels)), dtype=np.int64)
     np.add.at(confusion, (truth, answers), 1)
@@ -97,7 +95,7 @@ def _single(labels: Sequence[str], truth: NDArray[Any], answers: NDArray[Any], s
         "accuracy": float(hits.sum() / rows),
         **_averages(hits, supports, answered, micro=float(hits.sum() / rows)),
         "balanced_accuracy": float(recalls.mean()),
-        "mcc": float(metrics.matthews_corrcoef(truth, answers)) if (supports + answered > 0).sum() > 1 else None,
+        "mcc": _mcc(int(hits.sum()), supports, answered) if (supports + answered > 0).sum() > 1 else None,
         **belief("single", truth=truth, answers=answers, scores=scores),
         "auroc": _auroc(one_hot, scores),
         "per_label": _per_label(labels, hits, supports, answered, rows),
@@ -106,8 +104,6 @@ def _single(labels: Sequence[str], truth: NDArray[Any], answers: NDArray[Any], s
 
 
 def _multi(labels: Sequence[str], truth: NDArray[Any], answers: NDArray[Any], scores: NDArray[Any]) -> dict[str, Any]:
-    from sklearn import metrics
-
     truth, answers = truth.astype(bool), answers.astype(bool)
     hits, supports, answered = (truth & answers).sum(axis=0), truth.sum(axis=0), answers.sum(axis=0)
     micro = 2 * hits.sum() / max(1, supports.sum() + answered.sum())
@@ -120,7 +116,7 @@ def _multi(labels: Sequence[str], truth: NDArray[Any], answers: NDArray[Any], sc
         **_averages(hits, supports, answered, micro=float(micro)),
         "jaccard": float(overlap.mean()),
         **belief("multi", truth=truth, answers=answers, scores=scores),
-        "average_precision": _mean_over_labels(metrics.average_precision_score, truth, scores),
+        "average_precision": _average_precision(truth, scores),
         "auroc": _auroc(truth, scores),
         "per_label": _per_label(labels, hits, supports, answered, len(truth)),
     }
@@ -192,21 +188,37 @@ def _per_label(
 
 def _auroc(truth: NDArray[Any], scores: NDArray[Any]) -> float | None:
     """How often a row that has a label is scored above one that has not, as the mean over labels; from ranks."""
-    from scipy.stats import rankdata
-
     having = truth.sum(axis=0)
     usable = (having > 0) & (having < len(truth))
     if not usable.any():
         return None
-    above = [float(rankdata(scores[:, i])[truth[:, i]].sum()) for i in np.flatnonzero(usable)]
+    above = [float(_ranks(scores[:, i])[truth[:, i]].sum()) for i in np.flatnonzero(usable)]
     pairs = having[usable] * (len(truth) - having[usable])
     return float(((above - having[usable] * (having[usable] + 1) / 2) / pairs).mean())
 
 
-def _mean_over_labels(score: Any, truth: NDArray[Any], scores: NDArray[Any]) -> float | None:
-    """The mean of a ranking figure over the labels that some rows have and some have not."""
+def _ranks(values: NDArray[Any]) -> NDArray[Any]:
+    """The place of each value among all, from 1; equal ones share the mean of theirs."""
+    _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return np.asarray((counts.cumsum() - (counts - 1) / 2)[which])
+
+
+def _average_precision(truth: NDArray[Any], scores: NDArray[Any]) -> float | None:
+    """The precision down to each row that has a label, as the mean over rows and then over labels."""
     usable = [i for i in range(truth.shape[1]) if truth[:, i].any() and not truth[:, i].all()]
-    return float(np.mean([score(truth[:, i], scores[:, i]) for i in usable])) if usable else None
+    means = []
+    for i in usable:
+        which = np.unique(-scores[:, i], return_inverse=True)[1]  # rows of one score count together
+        hits = np.bincount(which, truth[:, i])
+        means.append((hits * hits.cumsum() / np.bincount(which).cumsum()).sum() / hits.sum())
+    return float(np.mean(means)) if means else None
+
+
+def _mcc(hits: int, supports: NDArray[Any], answered: NDArray[Any]) -> float:
+    """Matthews' correlation of answers and truth, as Gorodkin has it for any number of labels."""
+    rows = int(supports.sum())
+    apart = [float(rows**2 - int(counts @ counts)) for counts in (supports, answered)]
+    return (hits * rows - int(supports @ answered)) / math.sqrt(apart[0] * apart[1]) if all(apart) else 0.0
 
 
 def reliability(confidence: NDArray[Any], is_true: NDArray[Any]) -> list[dict[str, float]]:

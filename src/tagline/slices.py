@@ -123,9 +123,15 @@ def _script(character: str) -> str:
 
 def _p_value(inside: Flags, right: Flags) -> float:
     """Fisher's exact test: how often as few of these rows, or fewer, would be right if which rows are were chance."""
-    from scipy.stats import hypergeom
+    rows, drawn, hits = len(right), int(inside.sum()), int(right.sum())
+    factorials = np.concatenate([[0.0], np.log(np.arange(1, rows + 1)).cumsum()])  # their logarithms
 
-    return float(hypergeom.cdf(int(right[inside].sum()), len(right), int(right.sum()), int(inside.sum())))
+    def ways(many: int, some: Any) -> Any:
+        return factorials[many] - factorials[some] - factorials[many - some]
+
+    as_few = np.arange(max(0, drawn + hits - rows), int(right[inside].sum()) + 1)
+    chances = np.exp(ways(hits, as_few) + ways(rows - hits, drawn - as_few) - ways(rows, drawn))
+    return min(1.0, float(chances.sum()))
 
 
 def _corrected(p_values: Iterable[float]) -> list[float]:

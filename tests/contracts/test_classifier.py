@@ -11,7 +11,7 @@ import pytest
 from tagline import dataset, registry
 from tagline import spec as specs
 from tagline.dataset import Dataset, Split
-from tagline.models import Classifier
+from tagline.models import Classifier, Step
 from tagline.spec import Data, Training
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
@@ -32,6 +32,13 @@ class Family:
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
     training: Mapping[str, Any] = field(default_factory=dict)
+    brief: Mapping[str, Any] = field(default_factory=dict)
+    """Options to learn less with, where fewer epochs do not."""
+
+    @property
+    def briefly(self) -> "Family":
+        """The same for what holds however little is learned: an epoch ends and another begins."""
+        return replace(self, options={**self.options, **self.brief}, training={**self.training, "epochs": 2})
 
     @property
     def kind(self) -> Any:
@@ -53,6 +60,7 @@ SMALL = {
         "fewshot",
         options={"max_tokens": 40, "freeze": "none", "pooling": "mean", "tuning_steps": 60, "temperature": 0.5},
         training={"learning_rate": 5e-3, "batch_size": 64},
+        brief={"tuning_steps": 12},
     ),
     "linear": Family("linear", options={"max_features": 2000}),
     "lstm": Family(
@@ -82,9 +90,22 @@ def data(request: pytest.FixtureRequest) -> Dataset:
 
 
 @pytest.fixture(scope="module")
-def model(family: Family, data: Dataset) -> Classifier:
+def course(family: Family, data: Dataset) -> tuple[Classifier, list[Step]]:
+    """A model that has learned to the end, and its steps on the way there."""
+    model = new(family, data)
+    return model, list(model.fit(data.splits["train"], data.splits["validation"], seed=42))
+
+
+@pytest.fixture(scope="module")
+def model(course: tuple[Classifier, list[Step]]) -> Classifier:
     """A model that has learned to the end."""
-    return learned(family, data)
+    return course[0]
+
+
+@pytest.fixture(scope="module")
+def brief(family: Family, data: Dataset) -> Classifier:
+    """A model that has learned briefly."""
+    return learned(family.briefly, data)
 
 
 def new(family: Family, data: Dataset, **training: Any) -> Classifier:
@@ -104,8 +125,8 @@ def learned(family: Family, data: Dataset, *, seed: int = 42, steps: int = 10_00
     return model
 
 
-def test_steps_count_up_to_their_total_and_end_worth_measuring(family: Family, data: Dataset) -> None:
-    steps = list(new(family, data).fit(data.splits["train"], data.splits["validation"], seed=42))
+def test_steps_count_up_to_their_total_and_end_worth_measuring(course: tuple[Classifier, list[Step]]) -> None:
+    steps = course[1]
     numbers = [step.number for step in steps]
     assert numbers == sorted(set(numbers))
     assert numbers[-1] == steps[-1].total
@@ -161,23 +182,23 @@ def test_saving_what_was_loaded_gives_the_same_files(family: Family, model: Clas
 
 
 def test_the_same_seed_gives_the_same_weights(
-    family: Family, model: Classifier, data: Dataset, tmp_path: Path
+    family: Family, brief: Classifier, data: Dataset, tmp_path: Path
 ) -> None:  # fmt: skip
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
-    model.save(tmp_path / "first")
-    learned(family, data).save(tmp_path / "second")
+    brief.save(tmp_path / "first")
+    learned(family.briefly, data).save(tmp_path / "second")
     assert contents(tmp_path / "first") == contents(tmp_path / "second")
 
 
 @pytest.mark.parametrize("stopped_after", [1, 2, 4])
 def test_stopped_and_resumed_it_ends_with_the_same_weights(
-    family: Family, model: Classifier, data: Dataset, tmp_path: Path, stopped_after: int
+    family: Family, brief: Classifier, data: Dataset, tmp_path: Path, stopped_after: int
 ) -> None:
     for name in ("whole", "stopped", "resumed"):
         (tmp_path / name).mkdir()
-    model.save(tmp_path / "whole")
-    learned(family, data, steps=stopped_after).save(tmp_path / "stopped", resumable=True)
+    brief.save(tmp_path / "whole")
+    learned(family.briefly, data, steps=stopped_after).save(tmp_path / "stopped", resumable=True)
     resumed = family.kind.load(tmp_path / "stopped")
     for _ in resumed.fit(data.splits["train"], data.splits["validation"], seed=42):
         pass
@@ -186,7 +207,7 @@ def test_stopped_and_resumed_it_ends_with_the_same_weights(
 
 
 def test_without_validation_rows_it_learns_all_the_same(family: Family, data: Dataset) -> None:
-    model = new(family, data)
+    model = new(family.briefly, data)
     steps = list(model.fit(data.select("train", "validation"), data.select(), seed=42))
     assert steps[-1].evaluate
     assert model.scores(list(data.splits["test"].texts)).shape[0] == len(data.splits["test"])
@@ -198,7 +219,7 @@ def test_balanced_class_weights_help_the_rare_label(family: Family, data: Datase
     train, texts = with_a_rare_label(data), list(data.splits["test"].texts)
     means = {}
     for setting in ("none", "balanced"):
-        model = new(family, data, class_weights=setting, epochs=2)  # a row that is known by heart needs no weight
+        model = new(family.briefly, data, class_weights=setting)  # a row that is known by heart needs no weight
         for _ in model.fit(train, data.splits["validation"], seed=42):
             pass
         means[setting] = model.scores(texts)[:, 0].mean()

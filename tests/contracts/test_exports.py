@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -55,6 +56,18 @@ def run(
         settings.append("training.epochs=1")
     small = ("data.fraction=0.1", "training.baseline=false")
     return tagline.train(SUPPORT / data, *settings, *small, runs=tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tagline.Run:
+    """A run of family linear, which has no form but its own yet."""
+    return tagline.train(SUPPORT / "messages.csv", "model.family=linear", runs=tmp_path_factory.mktemp("trained"))
+
+
+@pytest.fixture
+def linear(trained: tagline.Run, tmp_path: Path) -> tagline.Run:
+    """A copy of that run, to do with as one likes."""
+    return tagline.Run(shutil.copytree(trained.directory, tmp_path / trained.name))
 
 
 @pytest.mark.parametrize("run", FAMILIES, indirect=True)
@@ -140,17 +153,16 @@ def test_without_test_rows_forms_are_checked_on_others_or_not_made(
     assert run.predictions() == []
 
 
-def test_what_cannot_be_exported_or_checked_is_said_and_the_bundle_stays(tmp_path: Path) -> None:
-    run = tagline.train(SUPPORT / "messages.csv", "model.family=linear", runs=tmp_path)
-    before = (run.bundle / "tagline.json").read_bytes()
+def test_what_cannot_be_exported_or_checked_is_said_and_the_bundle_stays(linear: tagline.Run, tmp_path: Path) -> None:
+    before = (linear.bundle / "tagline.json").read_bytes()
     with pytest.raises(RunError, match="could not be checked"):
-        exporting.export(run.bundle, "onnx", measured=[])
+        exporting.export(linear.bundle, "onnx", measured=[])
     with pytest.raises(SpecError, match='no export "onx"; did you mean onnx'):
-        exporting.export(run.bundle, "onx", measured=run.predictions())
+        exporting.export(linear.bundle, "onx", measured=linear.predictions())
     with pytest.raises(BundleError, match="is not a bundle"):
         exporting.export(tmp_path / "nowhere", "onnx", measured=[])
-    assert (run.bundle / "tagline.json").read_bytes() == before
-    assert sorted(path.name for path in run.directory.iterdir() if path.name.startswith("bundle")) == ["bundle"]
+    assert (linear.bundle / "tagline.json").read_bytes() == before
+    assert sorted(path.name for path in linear.directory.iterdir() if path.name.startswith("bundle")) == ["bundle"]
 
 
 def test_a_network_without_a_graph_still_becomes_a_bundle(
@@ -178,37 +190,34 @@ def test_the_form_that_loses_next_to_nothing_is_used(int8: float, float32: float
     assert exporting.best({"int8": {"macro_f1": int8}, "float32": {"macro_f1": float32}}) == used
 
 
-def test_the_card_says_which_form_predicts(tmp_path: Path) -> None:
-    run = tagline.train(SUPPORT / "messages.csv", "model.family=linear", runs=tmp_path)
-    card = (run.bundle / "README.md").read_text()
+def test_the_card_says_which_form_predicts(linear: tagline.Run) -> None:
+    card = (linear.bundle / "README.md").read_text()
     assert "It predicts in its own form." in card
     for _ in range(2):
-        exporting.export(run.bundle, "onnx", measured=run.predictions())
-    exported = (run.bundle / "README.md").read_text()
+        exporting.export(linear.bundle, "onnx", measured=linear.predictions())
+    exported = (linear.bundle / "README.md").read_text()
     assert exported.count("## In which form it predicts") == exported.count("| int8 |") == 1
     assert exported.partition("## How to use it")[2] == card.partition("## How to use it")[2]
 
 
-def test_onnxruntime_tells_nobody(tmp_path: Path) -> None:
+def test_onnxruntime_tells_nobody(linear: tagline.Run, tmp_path: Path) -> None:
     """Its telemetry would keep an identifier in the home directory, and complain where it cannot."""
-    run = tagline.train(SUPPORT / "messages.csv", "model.family=linear", runs=tmp_path)
-    exporting.export(run.bundle, "onnx", measured=run.predictions())
+    exporting.export(linear.bundle, "onnx", measured=linear.predictions())
     code = "import sys; from pathlib import Path; from tagline.compiled import Compiled; "
     code += "Compiled(Path(sys.argv[1]), 'linear', 'int8')"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ORT_")}
     home = tmp_path / "home"
     home.mkdir()
     done = subprocess.run(
-        [sys.executable, "-c", code, str(run.bundle)], env=environment | {"HOME": str(home)}, capture_output=True,
+        [sys.executable, "-c", code, str(linear.bundle)], env=environment | {"HOME": str(home)}, capture_output=True,
         text=True, check=True,
     )  # fmt: skip
     assert done.stderr == ""
     assert list(home.rglob("*")) == []
 
 
-def test_a_damaged_graph_is_said(tmp_path: Path) -> None:
-    run = tagline.train(SUPPORT / "messages.csv", "model.family=linear", runs=tmp_path)
-    (run.bundle / "onnx").mkdir()
-    (run.bundle / "onnx" / "model.onnx").write_bytes(b"no graph")
+def test_a_damaged_graph_is_said(linear: tagline.Run) -> None:
+    (linear.bundle / "onnx").mkdir()
+    (linear.bundle / "onnx" / "model.onnx").write_bytes(b"no graph")
     with pytest.raises(BundleError, match="cannot be loaded"):
-        Compiled(run.bundle, "linear", "float32")
+        Compiled(linear.bundle, "linear", "float32")

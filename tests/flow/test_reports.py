@@ -1,11 +1,15 @@
 """Reports, gates, comparisons and learning curves from the command line."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+import tagline as library
+from tagline.runs import Run
 
 MESSAGES = str(Path(__file__).parents[2] / "examples" / "support" / "messages.csv")
 LINEAR = "model.family=linear"
@@ -16,6 +20,18 @@ Tagline = Callable[..., Any]
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run that has ended, for those who would all make the same."""
+    return library.train(MESSAGES, LINEAR, runs=tmp_path_factory.mktemp("trained"))
+
+
+@pytest.fixture
+def ran(here: None, trained: Run) -> Run:
+    """A copy of that run, the only one here."""
+    return Run(shutil.copytree(trained.directory, Path("runs") / trained.name))
 
 
 def test_a_gate_that_is_not_reached_ends_with_1_after_everything_is_saved(tagline: Tagline) -> None:
@@ -39,8 +55,8 @@ def test_a_gate_on_an_unknown_label_is_refused_before_anything_is_spent(tagline:
     assert not Path("runs").exists()
 
 
+@pytest.mark.usefixtures("ran")
 def test_runs_are_compared_and_the_page_is_written(tagline: Tagline) -> None:
-    tagline("train", MESSAGES, LINEAR)
     tagline("train", MESSAGES, LINEAR, "model.words=0", "model.characters=1")
     names = [run["name"] for run in json.loads(tagline("runs", "list", "--json").out)]
     done = tagline("compare", *names, "--html", "both.html")
@@ -54,8 +70,8 @@ def test_runs_are_compared_and_the_page_is_written(tagline: Tagline) -> None:
     assert tagline("compare", names[0], "nonsense").code == 4
 
 
+@pytest.mark.usefixtures("ran")
 def test_a_report_is_shown_and_saved_in_every_form(tagline: Tagline) -> None:
-    tagline("train", MESSAGES, LINEAR)
     done = tagline("runs", "report")
     assert done.code == 0
     assert Path(done.out.strip()).is_file()
@@ -84,14 +100,14 @@ def test_a_learning_curve_is_made_with_a_run_or_after_it(tagline: Tagline) -> No
     assert len(json.loads(tagline("runs", "list", "--json").out)) == 2, "its parts are no runs of their own"
 
 
+@pytest.mark.usefixtures("ran")
 def test_sets_are_refused_where_they_promise_nothing(tagline: Tagline) -> None:
+    assert tagline("predict", "last", "a text", "--sets", "1.5").code == 2
+    assert "{" in tagline("predict", "last", "where is my parcel", "--sets", "0.9").out
     tagline("train", MESSAGES, LINEAR, "data.validation_share=0")
     done = tagline("predict", "last", "a text", "--sets", "0.9")
     assert done.code == 2
     assert "promises no coverage" in done.err
-    tagline("train", MESSAGES, LINEAR)
-    assert tagline("predict", "last", "a text", "--sets", "1.5").code == 2
-    assert "{" in tagline("predict", "last", "where is my parcel", "--sets", "0.9").out
 
 
 @pytest.mark.parametrize("column", ["channel", "nonsense"])
@@ -123,12 +139,10 @@ def test_rows_without_any_label_are_measured_as_far_as_they_can_be(tagline: Tagl
     )
 
 
-def test_a_report_of_another_version_is_said_to_be_one(tagline: Tagline) -> None:
-    tagline("train", MESSAGES, LINEAR)
-    [run] = Path("runs").iterdir()
-    report = json.loads((run / "report.json").read_text())
-    (run / "report.json").write_text(json.dumps(report | {"format": 1}))
-    for command in (("runs", "show"), ("runs", "report"), ("compare", run.name, run.name)):
+def test_a_report_of_another_version_is_said_to_be_one(tagline: Tagline, ran: Run) -> None:
+    path = ran.directory / "report.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 1}))
+    for command in (("runs", "show"), ("runs", "report"), ("compare", ran.name, ran.name)):
         done = tagline(*command)
         assert done.code in (2, 4)
         assert "bug" not in done.err

@@ -93,6 +93,22 @@ def test_one_label_only_leaves_the_ranking_figures_open() -> None:
     assert (found["accuracy"], found["macro_f1"], found["auroc"], found["mcc"]) == (1.0, 1.0, None, None)
 
 
+@pytest.mark.parametrize("decimals", [0, 1, 6])
+def test_equal_scores_are_ranked_as_one(decimals: int) -> None:
+    truth, answers, scores = multi()
+    scores = scores.round(decimals).astype(np.float32)
+    found = metrics.measure("multi", LABELS, truth=truth, answers=answers, scores=scores)
+    for name, score in (("average_precision", reference.average_precision_score), ("auroc", reference.roc_auc_score)):
+        assert found[name] == pytest.approx(np.mean([score(truth[:, i], scores[:, i]) for i in range(3)])), name
+
+
+@pytest.mark.parametrize("label", [0, 1, 3])
+def test_one_answer_for_all_has_no_correlation(label: int) -> None:
+    truth, _, scores = single()
+    answers = np.full_like(truth, label)
+    assert metrics.measure("single", LABELS, truth=truth, answers=answers, scores=scores)["mcc"] == 0
+
+
 def test_no_row_measures_nothing() -> None:
     nothing = np.zeros(0, dtype=int)
     assert metrics.measure("single", LABELS, truth=nothing, answers=nothing, scores=np.zeros((0, 4))) == {"rows": 0}

@@ -57,10 +57,14 @@ def test_scripts_lengths_and_unknown_words_are_looked_at(data: Dataset) -> None:
     assert {by for by, _ in found} == {"length", "script", "shop", "words"}
 
 
-def test_the_p_value_is_fishers() -> None:
-    inside = np.arange(100) < 30
-    right = np.r_[np.arange(30) < 18, np.arange(70) < 60]
-    table = [[18, 12], [60, 10]]
+@pytest.mark.parametrize(
+    "table",
+    [[[18, 12], [60, 10]], [[0, 30], [70, 0]], [[30, 0], [60, 10]], [[0, 0], [6, 4]], [[900, 600], [9000, 4500]]],
+)
+def test_the_p_value_is_fishers(table: list[list[int]]) -> None:
+    """Each row of the table: how many are right, how many wrong, first inside and then outside."""
+    inside = np.repeat([True, False], [sum(counts) for counts in table])
+    right = np.concatenate([np.repeat([True, False], counts) for counts in table])
     assert slices._p_value(inside, right) == pytest.approx(fisher_exact(table, alternative="less").pvalue)
 
 
