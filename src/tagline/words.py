@@ -11,7 +11,7 @@ from tagline.models import Push, Scorer, Transparent
 if TYPE_CHECKING:
     from tagline.texts import Text
 
-# Scripts that put no space between words are left out two characters at a time.
+# Scripts that put no space between words are cut into two characters at a time.
 UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 PIECE = re.compile(rf"[{UNSPACED}]{{1,2}}|[^\W{UNSPACED}]+|[^\w\s]+")
 MOST_PIECES = 48
@@ -21,9 +21,13 @@ TINY = 1e-7
 
 def pushes(classifier: Scorer, text: "Text", label: int) -> list[Push]:
     """How far each piece of a text moves the answer towards a label, in log-odds."""
-    if isinstance(classifier, Transparent):
-        return classifier.pushes(text, label)
     sides = (text,) if isinstance(text, str) else text
+    if isinstance(classifier, Transparent):
+        return [
+            Push(*match.span(), float(added[slice(*match.span())].sum()), side)
+            for side, added in enumerate(classifier.added(text, label))
+            for match in PIECE.finditer(sides[side], 0, len(added))
+        ]
     pieces = [(side, start, end) for side, part in enumerate(sides) for start, end in _pieces(part, len(sides))]
     without = [_without(text, *piece) for piece in pieces]
     scores = np.clip(classifier.scores([text, *without])[:, label].astype(np.float64), TINY, 1 - TINY)

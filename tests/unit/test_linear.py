@@ -1,11 +1,14 @@
 """The linear family against scikit-learn, the reference."""
 
+from pathlib import Path
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
 from tagline.errors import DataError
-from tagline.models.linear import Features, LinearOptions, Problem, descend
+from tagline.models.linear import Features, Linear, LinearOptions, Problem, descend
 
 TEXTS = [
     "The parcel never arrived.", "Where is my parcel?", "I was charged twice!", "Please refund the charge, please.",
@@ -48,6 +51,41 @@ def test_a_text_of_unknown_words_has_no_features() -> None:
     starts, columns, _ = features(words=1, characters=0).of(["xyzzy", "parcel"])
     assert starts.tolist() == [0, 0, 1]
     assert len(columns) == 1
+
+
+def test_a_text_in_another_script_is_scored_as_an_empty_one() -> None:
+    learned = features(words=2, characters=5)
+    assert all(term.strip() for block in learned.blocks for term in block.terms)
+    starts, _, _ = learned.of(["", "🦄🦄🦄", "안녕하세요", "ελληνικά"])
+    assert starts.tolist() == [0] * 5
+
+
+def with_padding_as_a_feature() -> Linear:
+    """A model as they were learned before padding alone was left out."""
+    options = LinearOptions(words=0, characters=2)
+    model = Linear(options, task="single", labels=2, pair=False, class_weights="none")
+    model.features = Features([("characters", [" ", " a", "a", "a "])], np.ones(4, np.float32), options)
+    model.weights = np.array([[2.0, 0.0], [1.0, 0.0], [0.5, 0.0], [0.0, 1.0], [0.0, 0.0]])
+    return model
+
+
+def test_a_bundle_that_knows_padding_answers_as_it_was_measured(tmp_path: Path) -> None:
+    with_padding_as_a_feature().save(tmp_path)
+    model = Linear.load(tmp_path)
+    assert model.scores(["🦄"])[0, 0] == pytest.approx(1 / (1 + np.exp(-2)))
+    [added] = model.added("a 🦄", 0)
+    [[score, other]] = model.scores(["a 🦄"]).astype(np.float64)
+    assert added.sum() == pytest.approx(np.log(score / other), abs=1e-5)
+
+
+def test_learning_goes_on_with_the_features_it_began_with(tmp_path: Path) -> None:
+    with_padding_as_a_feature().save(tmp_path, resumable=True)
+    model = Linear.load(tmp_path)
+    rows = SimpleNamespace(texts=["a", "b a", "a a", "b"], targets=np.array([0, 1, 0, 1]))
+    for _ in model.fit(rows, [], seed=0):  # type: ignore[arg-type]
+        pass
+    assert model.features is not None
+    assert model.features.blocks[0].terms == [" ", " a", "a", "a "]
 
 
 def test_the_most_frequent_features_are_kept() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import tagline
 from tagline import words
 from tagline.errors import DataError
-from tagline.models.linear import Linear
+from tagline.models.linear import Features, Linear, LinearOptions
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 
@@ -65,9 +66,41 @@ def test_what_words_add_in_family_linear_adds_up_to_all_of_it(linear: tagline.Ru
         scores = np.log(model.scores([text])[0].astype(np.float64))
         others = np.delete(np.arange(model.labels), label)
         constant = model.weights[-1, label] - model.weights[-1, others].mean()
-        added = sum(push.weight for push in model.pushes(text, label))
+        added = sum(push.weight for push in words.pushes(model, text, label))
         assert added + constant == pytest.approx(scores[label] - scores[others].mean(), abs=1e-3)
-    assert [text[push.start : push.end] for push in model.pushes(text, 0)][:3] == ["The", "App", "crashed"]
+    assert [text[push.start : push.end] for push in words.pushes(model, text, 0)][:3] == ["The", "App", "crashed"]
+
+
+def hotels() -> Linear:
+    """Family `linear`, learned from a few words on hotel rooms in Chinese."""
+    texts = ["房间设施还可以,服务不错", "房间很干净,服务不错", "设施太旧了,服务很差", "房间太小,设施很差"] * 4
+    rows = SimpleNamespace(texts=texts, targets=np.array([0, 0, 1, 1] * 4))
+    model = Linear(LinearOptions(), task="single", labels=2, pair=False, class_weights="none")
+    for _ in model.fit(rows, [], seed=0):  # type: ignore[arg-type]
+        pass
+    return model
+
+
+def test_scripts_without_spaces_are_cut_in_family_linear_too_and_still_add_up() -> None:
+    model = hotels()
+    assert model.weights is not None
+    text = "iPhone 房间设施还可以,服务很差 OK"
+    found = words.pushes(model, text, 1)
+    pieces = ["iPhone", "房间", "设施", "还可", "以", ",", "服务", "很差", "OK"]
+    assert [text[push.start : push.end] for push in found] == pieces
+    assert pieces[int(np.argmax([push.weight for push in found]))] == "很差"
+    other, score = model.scores([text])[0].astype(np.float64)
+    constant = model.weights[-1, 1] - model.weights[-1, 0]
+    assert sum(push.weight for push in found) + constant == pytest.approx(np.log(score / other), abs=1e-4)
+
+
+def test_what_a_run_of_characters_adds_goes_to_its_own_characters() -> None:
+    options = LinearOptions(words=0, characters=3)
+    model = Linear(options, task="multi", labels=1, pair=False, class_weights="none")
+    model.features = Features([("characters", [" 房", "还可以"])], np.ones(2, np.float32), options)
+    model.weights = np.array([[1.0], [3.0], [0.0]])
+    [added] = model.added("x 房间还可以", 0)
+    assert added * 2**0.5 == pytest.approx([0, 0, 1, 0, 1, 1, 1])
 
 
 def test_the_same_holds_for_pairs(tmp_path: Path) -> None:
@@ -77,7 +110,7 @@ def test_the_same_holds_for_pairs(tmp_path: Path) -> None:
     pair = ("where is my parcel", "your parcel is with the carrier, where it waits")
     scores = np.log(model.scores([pair])[0].astype(np.float64))
     constant = model.weights[-1, 0] - model.weights[-1, 1:].mean()
-    found = model.pushes(pair, 0)
+    found = words.pushes(model, pair, 0)
     assert sum(push.weight for push in found) + constant == pytest.approx(scores[0] - scores[1:].mean(), abs=1e-3)
     assert {push.side for push in found} == {0, 1}
 
@@ -94,4 +127,4 @@ def test_a_predictor_explains_an_answer_and_refuses_a_label_it_does_not_have(lin
 def test_letters_whose_lower_case_is_longer_do_not_move_the_words(linear: tagline.Run) -> None:
     text = "İİİİ charged İstanbul refund"
     found = tagline.load(linear.bundle).explain(text, "billing")
-    assert {"charged", "refund", "stanbul"} <= {text[push.start : push.end] for push in found}
+    assert [text[push.start : push.end] for push in found] == text.split()

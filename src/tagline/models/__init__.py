@@ -173,7 +173,10 @@ class Portable(Protocol):
 
 @runtime_checkable
 class Transparent(Protocol):
-    """A classifier that knows what each word of a text adds to an answer; of others it is tried out (`words`)."""
+    """A classifier that knows what a text's characters add to an answer; of others it is tried out (`words`)."""
 
-    def pushes(self, text: "Text", label: int) -> list[Push]:
-        """What each word adds to the log-odds of a label; with the label's constant they add up to all of it."""
+    def added(self, text: "Text", label: int) -> list[NDArray[np.float64]]:
+        """What each character that is read adds to the log-odds of a label; with its constant they are all of it.
+
+        An array for the text, or one for each text of a pair.
+        """
