@@ -167,7 +167,7 @@ class Decisions(Section):
         "tuned",
         description="task multi: per label, for F1; or one number for all, or { precision = 0.9 } or { recall = 0.9 }",
     )
-    abstain_below: float = Field(0.0, ge=0, le=1, description="answer only at this score or above; 0: always")
+    abstain_below: float = Field(0.0, ge=0, le=1, description="answer only where as sure as this; 0: always")
     target_precision: float = Field(
         0.0, ge=0, lt=1, description="0.95: abstain so often that 95 % of the answers given are right; 0: off"
     )

@@ -105,6 +105,18 @@ def test_thresholds_reach_a_goal_with_as_many_answers_as_it_allows(goal: Goal) -
         assert 0.9 <= hits / truth[:, 0].sum() < 0.92
 
 
+def test_a_label_that_is_nowhere_as_precise_as_wanted_is_answered_where_others_are() -> None:
+    random = np.random.default_rng(2)
+    truth = random.random((600, 2)) < 0.2
+    scores = np.clip(0.2 * random.random((600, 2)) + [0.0, 0.3], 0.001, 0.999)
+    scores[:, 0] += 0.7 * truth[:, 0]
+    truth[np.argsort(-scores[:, 1])[:50], 1] = False  # it is wrong even where it is surest
+    fitted = layer(scores, truth, task="multi", thresholds=Goal(precision=0.9), calibrate=False)
+    chosen = fitted.answers(scores.astype(np.float32)).chosen
+    assert chosen[:, 0].sum() == truth[:, 0].sum()
+    assert (chosen & truth).sum() / chosen.sum() >= 0.9
+
+
 def test_one_threshold_for_all() -> None:
     scores, truth = multi_scores()
     assert layer(scores, truth, task="multi", thresholds=0.3).thresholds == (0.3, 0.3)
@@ -158,10 +170,11 @@ def test_a_target_precision_is_reached_on_average_although_it_is_tuned_on_few_ro
     assert answered / (150 * 4000) > 0.85 * 2 * (1 - target) / 0.6  # of what an oracle would answer
 
 
-def test_of_several_labels_the_least_sure_one_decides_whether_to_abstain() -> None:
+def test_of_several_labels_all_must_be_right_for_an_answer_to_be_sure() -> None:
     fitted = layer(np.zeros((0, 2)), np.zeros((0, 2), bool), task="multi", thresholds=0.5, abstain_below=0.7)
-    answers = fitted.answers(np.array([[0.9, 0.8], [0.9, 0.6], [0.1, 0.2], [0.1, 0.4]], np.float32))
-    assert answers.abstained.tolist() == [False, True, False, True]
+    scores = [[0.9, 0.8], [0.8, 0.8], [0.9, 0.6], [0.9, 0.25], [0.1, 0.2], [0.2, 0.2], [0.1, 0.4]]
+    answers = fitted.answers(np.array(scores, np.float32))
+    assert answers.abstained.tolist() == [False, True, True, True, False, True, True]
     assert fitted.predictions(answers)[0].to_dict()["labels"] == ["calm", "cross"]
 
 

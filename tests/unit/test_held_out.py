@@ -67,6 +67,18 @@ def test_every_row_is_in_one_part_and_equal_texts_in_the_same(tmp_path: Path) ->
     assert sum(map(len, where)) == len(set(texts))
 
 
+def test_texts_that_are_nearly_the_same_are_in_one_part(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    said = "my parcel with the order {} has not arrived yet and nobody answers the telephone{}"
+    texts = [
+        said.format(f"a{number} b{number} c{number} d{number}", end) for number in range(40) for end in (".", " !!")
+    ]
+    path.write_text("message,topic\n" + "".join(f'"{text}",{"ab"[i % 2]}\n' for i, text in enumerate(texts)))
+    spec, data = loaded(path, "model.family=linear")
+    for part in held_out.parts(spec, data):
+        assert {row // 2 for row in part.rows if row % 2} == {row // 2 for row in part.rows if not row % 2}
+
+
 def test_planted_errors_come_first(planted: Planted, by_linear: tuple[Dataset, list[held_out.Part]]) -> None:
     assert found_again(planted, *by_linear) > 0.6
 

@@ -29,6 +29,17 @@ def test_a_missing_and_a_surplus_label_of_task_multi_are_told_apart() -> None:
     assert found == {(0, 1, None), (39, None, 1)}
 
 
+def test_a_label_that_the_model_never_finds_is_not_doubted_for_that() -> None:
+    truth = np.zeros((100, 2), bool)
+    truth[:50, 0] = truth[:2, 1] = True
+    scores = np.where(truth, 0.95, 0.05)
+    scores[:, 1] = 0.02
+    scores[0] = [0.01, 0.001]
+    found = {(each.row, each.given): each.doubt for each in suspects(scores, truth)}
+    assert found[0, 0] > 0.9
+    assert found[0, 1] < 0.1
+
+
 def test_nothing_is_suspected_of_a_model_that_agrees_and_of_no_rows() -> None:
     assert suspects(np.array([[0.6, 0.4], [0.4, 0.6]]), np.array([0, 1])) == []
     assert suspects(np.zeros((0, 2)), np.zeros(0, int)) == []

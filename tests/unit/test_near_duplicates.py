@@ -43,6 +43,15 @@ def test_pairs_are_alike_when_both_texts_are() -> None:
     assert [found[:2] for found in near_duplicates.pairs([first], [second, first])] == [(0, 1)]
 
 
+def test_copies_of_copies_are_one_cluster() -> None:
+    words = made(7, 60)
+    nearly = [*words[:3], "other", *words[4:]]
+    hardly = [*nearly[:57], "again", *nearly[58:]]
+    texts = [" ".join(each) for each in (made(1), words, made(2), nearly, hardly, made(3))] + ["short", "short"]
+    assert near_duplicates.clusters(texts).tolist() == [0, 1, 2, 1, 1, 5, 6, 7]
+    assert near_duplicates.clusters([]).tolist() == []
+
+
 def test_a_million_of_the_same_are_one_finding() -> None:
     form = "this is the form letter that everybody sends us when nothing else is left to say"
     found = near_duplicates.pairs([form] * 50, [form + f" {number}" for number in range(500)])

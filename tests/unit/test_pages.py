@@ -207,6 +207,69 @@ def test_a_model_that_always_gives_the_same_answer_is_not_advised(several: tagli
     assert not any(step.startswith("Do not use it yet") for step in advice.next_steps({**report, "baselines": rare}))
 
 
+def advised(**changes: Any) -> str:
+    """What is advised about a fair model of two labels, or one that differs in this."""
+    figures = {"precision": 0.9, "recall": 0.9, "f1": 0.9}
+    report: dict[str, Any] = {
+        "task": "single", "family": "encoder", "pair": False, "labels": ["ham", "spam"], "gates": [], "confusions": [],
+        "slices": [], "findings": [], "gravely_doubted": 0, "splits": {"test": 1000},
+        "baselines": {"majority": {"answer": ["ham"], "accuracy": 0.5, "macro_f1": 0.33}},
+        "test": {
+            "rows": 1000, "accuracy": 0.9, "macro_f1": 0.9,
+            "intervals": {"accuracy": [0.88, 0.92], "macro_f1": [0.88, 0.92]},
+            "per_label": {"ham": figures | {"support": 500}, "spam": figures | {"support": 500}},
+        },
+    }  # fmt: skip
+    for key, value in changes.items():
+        report[key] = report[key] | value if isinstance(value, dict) else value
+    return "\n".join(advice.next_steps(report))
+
+
+AT_CHANCE = {
+    "accuracy": 0.53, "macro_f1": 0.52, "intervals": {"accuracy": [0.43, 0.62], "macro_f1": [0.42, 0.61]},
+}  # fmt: skip
+
+
+def test_of_a_fair_model_nothing_is_advised() -> None:
+    assert advised() == "Nothing stands out. Try it on texts of your own: tagline predict."
+
+
+def test_a_model_at_chance_is_called_that_and_its_doubts_are_not_told() -> None:
+    said = advised(test=AT_CHANCE, gravely_doubted=300)
+    assert said.startswith("Do not use it yet: it may be no better than always answering ham (accuracy 0.500")
+    assert "labels that look wrong" not in said
+    assert "model.family=encoder, which reads the two texts" in advised(test=AT_CHANCE, family="linear", pair=True)
+    found = {"accuracy": 0.96, "macro_f1": 0.87, "intervals": {"accuracy": [0.94, 0.98], "macro_f1": [0.82, 0.92]}}
+    rare = {"majority": {"answer": ["ham"], "accuracy": 0.95, "macro_f1": 0.49}}
+    assert "Do not use it" not in advised(test=found, baselines=rare), "it finds the rare label"
+
+
+def test_the_linear_baseline_is_only_recommended_where_it_is_of_use() -> None:
+    assert "Family linear does as well" in advised(baselines={"linear": {"accuracy": 0.895, "macro_f1": 0.896}})
+    assert "Family linear" not in advised(baselines={"linear": {"accuracy": 0.895, "macro_f1": 0.78}})
+    assert "Family linear" not in advised(test=AT_CHANCE, baselines={"linear": {"accuracy": 0.5, "macro_f1": 0.33}})
+
+
+def test_few_rows_of_one_label_are_noticed_among_many_rows() -> None:
+    wide = {"accuracy": [0.88, 0.92], "macro_f1": [0.5, 1.0]}
+    rare = {"ham": {"f1": 0.95, "support": 995}, "spam": {"f1": 0.8, "support": 5}}
+    said = advised(test={"intervals": wide, "per_label": rare})
+    assert "with 1,000, 5 of them spam, macro_f1 may be anything from 0.50 to 1.00" in said
+
+
+def test_texts_to_measure_on_that_were_learned_from_come_before_other_faults_of_the_data() -> None:
+    found = [
+        {"code": code, "severity": "warning", "message": message, "advice": "x"}
+        for code, message in (("copies", "3 copies"), ("near-duplicates", "47 rows of test nearly the same"))
+    ]
+    first, *others = advised(findings=found, gravely_doubted=100).split("\n")
+    assert first.endswith("the figures may be too good, with 47 rows of test nearly the same.")
+    assert others == [
+        "Read the labels that look wrong: 100 in 1,000 held-out rows, at the top of the report's list.",
+        "Mend the data: 3 copies.",
+    ]
+
+
 @pytest.mark.parametrize("form", ["html", "md", "json"])
 def test_a_report_is_saved_in_each_form(several: tagline.Run, tmp_path: Path, form: str) -> None:
     report = several.report()
