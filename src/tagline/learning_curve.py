@@ -1,5 +1,6 @@
 """The learning curve of a run: the same spec on parts of the training rows, and what more rows would bring."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,11 +16,13 @@ from tagline.training import Event, go_on, start
 FRACTIONS = (0.125, 0.25, 0.5)
 FIGURE = "macro_f1"
 DIRECTORY = "curve"
-DRAWS = 500
+DRAWS = 2000
 SLOPES = np.linspace(0.1, 1.5, 29)
 """Exponents of the power law that are tried."""
 NOT_WORTH = 0.005
 """A gain below this is none."""
+TINY = 1e-300
+"""In place of nothing, below a fraction line."""
 
 Floats = NDArray[np.float64]
 
@@ -52,54 +55,84 @@ def _measured(run: Run) -> Iterator[Event]:
 
 
 def fitted(points: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """A curve with what twice as many rows would bring: error falling as a power of the rows, down to a floor."""
+    """A curve with what twice as many rows would bring: error falling as a power of the rows, down to a floor.
+
+    Of simulated curves 96 % had their true value at twice the rows between the ends (decision 12).
+    """
     rows = np.array([point["rows"] for point in points], dtype=np.float64)
     values = np.array([point["value"] for point in points])
     widths = np.array([(point["interval"][1] - point["interval"][0]) / 3.92 for point in points])
-    random = np.random.default_rng(0)
-    ends = np.array([rows[-1], 2 * rows[-1]])
-    # Test rows are the same for all points, so that most of their chance is shared; what differs is a part of it.
-    drawn = values + random.standard_normal((DRAWS, len(points))) * widths / 2
-    gains = np.array([np.diff(_predicted(rows, each, ends))[0] for each in drawn])
-    gain = float(np.diff(_predicted(rows, values, ends))[0])
-    low, high = (float(end) for end in np.quantile(gains, [0.025, 0.975]))
-    now = float(values[-1])
-    expected, low, high = (min(1.0, now + more) for more in (gain, min(low, gain), max(high, gain)))
-    at = {"rows": int(ends[1]), "value": expected, "interval": [low, high]}
+    [nearest] = _predicted(rows, values[None], np.append(rows, 2 * rows[-1]))
+    drawn, gains = _drawn(rows, values, widths=widths, residual=_residual(values, nearest[:-1]))
+    expected, gain = float(nearest[-1]), float(nearest[-1] - nearest[-2])
+    at = {"rows": int(2 * rows[-1]), "value": expected, "interval": _ends(drawn, around=expected)}
+    gained = _ends(gains, around=gain)
     return {
-        "figure": FIGURE, "points": list(points), "expected": [at], "gain": expected - now,
-        "sentence": _sentence(at, expected - now, now),
+        "figure": FIGURE, "points": list(points), "expected": [at], "gain": gain, "gain_interval": gained,
+        "sentence": _sentence(at, gained, now=float(values[-1])),
     }  # fmt: skip
 
 
-def _sentence(at: Mapping[str, Any], gain: float, now: float) -> str:
+def _drawn(rows: Floats, values: Floats, *, widths: Floats, residual: float) -> tuple[Floats, Floats]:
+    """Values at twice the rows, and gains over the rows there are, of curves through points that chance moved.
+
+    Chance is that of the test rows (a point's width) and of the training (how far points lie from their curve). That
+    test rows are the same for all points is left out: with few of them the ends are a little too far apart.
+    """
+    random = np.random.default_rng(0)
+    moved = values + random.standard_normal((DRAWS, len(values))) * np.hypot(widths, residual)
+    found = _predicted(rows, moved, np.array([rows[-1], 2 * rows[-1]]))
+    # Twice the rows are one more training, off its own curve as far as these are.
+    return found[:, 1] + random.standard_normal(DRAWS) * residual, found[:, 1] - found[:, 0]
+
+
+def _residual(values: Floats, nearest: Floats) -> float:
+    """How far points lie from their curve, as a standard deviation; the curve has three numbers to choose."""
+    return math.sqrt(float(((values - nearest) ** 2).sum()) / max(1, len(values) - 3))
+
+
+def _ends(drawn: Floats, *, around: float) -> list[float]:
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return [max(0.0, min(float(low), around)), min(1.0, max(float(high), around))]
+
+
+def _sentence(at: Mapping[str, Any], gained: Sequence[float], *, now: float) -> str:
+    """More rows help where the curve surely rises, and leads to more than this run has already."""
     low, high = at["interval"]
-    span = f"{FIGURE} {at['value']:.3f} with {at['rows']:,} rows, {low:.3f} to {high:.3f}, against {now:.3f} now"
-    if high - now < NOT_WORTH:
+    forecast = f"{FIGURE} {at['value']:.3f} with {at['rows']:,} rows, {low:.3f} to {high:.3f}, against {now:.3f} now"
+    span = f"{forecast}; along the curve {gained[0]:.3f} to {gained[1]:.3f} more"
+    if gained[1] < NOT_WORTH:
         return f"More rows of the same kind would hardly help: {span}."
-    if gain < NOT_WORTH:
-        return f"More rows of the same kind may help a little: {span}."
+    if gained[0] < NOT_WORTH or at["value"] - now < NOT_WORTH:
+        return f"Whether more rows of the same kind would help cannot be told: {span}."
     return f"Twice as many training rows would probably help: {span}."
 
 
 def _predicted(rows: Floats, values: Floats, at: Floats) -> Floats:
-    """The power law nearest to these points, at other numbers of rows: 1 - value = floor + scale * rows ** -slope.
+    """For each curve the nearest power law, at other numbers of rows: 1 - value = floor + scale * rows ** -slope.
 
     Where it would fall with more rows it is flat: that is noise.
     """
-    best, found = np.inf, np.full(len(at), values.mean())
+    errors = 1 - values
+    best, found = np.full(len(errors), np.inf), np.zeros((len(errors), len(at)))
     for slope in SLOPES:
         powers = rows**-slope
-        columns = np.stack([np.ones_like(powers), powers], axis=1)
-        (floor, scale), *_ = np.linalg.lstsq(columns, 1 - values, rcond=None)
-        if scale < 0:
-            floor, scale = (1 - values).mean(), 0.0
-        if floor < 0:
-            floor, scale = 0.0, float((powers @ (1 - values)) / (powers @ powers))
-        error = float(((floor + scale * powers - (1 - values)) ** 2).sum())
-        if error < best - 1e-15:
-            best, found = error, 1 - floor - scale * at**-slope
-    return np.asarray(found)
+        floors, scales = _line(powers, errors)
+        missed = ((floors + scales * powers - errors) ** 2).sum(axis=1)
+        nearer = missed < best - 1e-15
+        best[nearer] = missed[nearer]
+        found[nearer] = (1 - floors - scales * at**-slope)[nearer]
+    return found
+
+
+def _line(powers: Floats, errors: Floats) -> tuple[Floats, Floats]:
+    """Floor and scale of the least squares for each curve, neither of them below zero."""
+    centred = powers - powers.mean()
+    means = errors.mean(axis=1, keepdims=True)
+    scales = np.maximum(0.0, (errors @ centred)[:, None] / max(float(centred @ centred), TINY))
+    floors = means - scales * powers.mean()
+    through_zero = np.maximum(0.0, (errors @ powers)[:, None] / (powers @ powers))
+    return np.maximum(0.0, floors), np.where(floors < 0, through_zero, scales)
 
 
 def _part(spec: Spec, fraction: float) -> Spec:

@@ -35,6 +35,28 @@ def test_the_figure_itself_lies_inside_for_every_figure_and_task() -> None:
     assert several["macro_f1"][0] < f1_score(hot, hot_said, average="macro") < several["macro_f1"][1]
 
 
+def test_few_rows_a_label_do_not_pull_the_interval_down() -> None:
+    truth, said = answers(300, 0.8, labels=77)
+    low, high = intervals.bootstrap("single", truth=truth, answers=said)["macro_f1"]
+    figure = f1_score(truth, said, average="macro")
+    assert low < figure < high
+    assert high - figure > figure - low  # draws are lower than the figure, as the figure is than that of all rows
+
+
+@pytest.mark.parametrize("rows", [2, 5, 20, 77])
+def test_a_row_a_label_leaves_the_figure_inside_and_the_ends_possible(rows: int) -> None:
+    truth = np.arange(rows)
+    for wrong in {0, 1, rows // 2, rows - 1}:
+        said = np.where(truth < wrong, (truth + 1) % rows, truth)
+        hot = [np.eye(rows, dtype=bool)[labels] for labels in (truth, said)]
+        for found in (
+            intervals.bootstrap("single", truth=truth, answers=said)["macro_f1"],
+            intervals.bootstrap("multi", truth=hot[0], answers=hot[1])["macro_f1"],
+        ):
+            assert 0 <= found[0] <= f1_score(truth, said, average="macro") + 1e-9
+            assert f1_score(truth, said, average="macro") - 1e-9 <= found[1] <= 1
+
+
 def test_rows_in_another_order_and_many_rows_give_the_same() -> None:
     truth, said = answers(50_000, 0.9, labels=30)
     order = RANDOM.permutation(len(truth))

@@ -22,9 +22,8 @@ def curve(values: list[float], width: float = 0.02) -> dict[str, object]:
 def test_a_power_law_is_found_again() -> None:
     rows = np.array([500.0, 1000, 2000, 4000])
     values = 1 - (0.05 + 3 * rows**-0.5)
-    assert learning_curve._predicted(rows, values, np.array([8000.0]))[0] == pytest.approx(
-        1 - (0.05 + 3 * 8000**-0.5), abs=0.003
-    )
+    [[found]] = learning_curve._predicted(rows, values[None], np.array([8000.0]))
+    assert found == pytest.approx(1 - (0.05 + 3 * 8000**-0.5), abs=0.003)
 
 
 def test_a_curve_that_still_rises_says_that_more_would_help() -> None:
@@ -36,8 +35,50 @@ def test_a_curve_that_still_rises_says_that_more_would_help() -> None:
     assert "would probably help" in str(found["sentence"])
 
 
+def test_a_forecast_is_no_surer_than_the_points_it_is_made_of() -> None:
+    for width in (0.01, 0.07):
+        [expected] = curve([0.60, 0.70, 0.78, 0.84], width=width)["expected"]  # type: ignore[misc]
+        assert expected["interval"][1] - expected["interval"][0] > 1.5 * width
+
+
+def test_points_far_from_their_curve_make_the_forecast_less_sure() -> None:
+    [near], [far] = curve([0.60, 0.70, 0.78, 0.84])["expected"], curve([0.60, 0.78, 0.70, 0.84])["expected"]  # type: ignore[misc]
+    assert far["interval"][1] - far["interval"][0] > 2 * (near["interval"][1] - near["interval"][0])
+
+
+@pytest.mark.parametrize(
+    ("values", "width", "got"),
+    [
+        ([0.613, 0.684, 0.746, 0.773], 0.070, 0.733),
+        ([0.564, 0.494, 0.552, 0.588], 0.100, 0.597),
+        ([0.584, 0.553, 0.552, 0.615], 0.078, 0.693),
+        ([0.540, 0.657, 0.510, 0.674], 0.100, 0.726),
+    ],
+)
+def test_doublings_that_were_tried_lie_inside_and_nothing_is_promised(
+    values: list[float], width: float, got: float
+) -> None:
+    found = curve(values, width=width)
+    [expected] = found["expected"]  # type: ignore[misc]
+    assert expected["interval"][0] < got < expected["interval"][1]
+    assert expected["interval"][0] < values[-1]
+    assert "cannot be told" in str(found["sentence"])
+
+
+def test_nine_in_ten_true_values_lie_inside() -> None:
+    random, rows = np.random.default_rng(1), 500 * 2.0 ** np.arange(5)
+    truth = 1 - (0.1 + 2 * rows**-0.35)
+    inside = 0
+    for _ in range(40):
+        values = random.binomial(300, truth[:4]) / 300
+        [expected] = curve(values.tolist(), width=1.96 * 0.5 / np.sqrt(300))["expected"]  # type: ignore[misc]
+        inside += expected["interval"][0] <= truth[4] <= expected["interval"][1]
+    assert inside >= 36
+
+
 def test_a_flat_curve_says_that_it_would_not_and_noise_is_no_gain() -> None:
-    assert "hardly help" in str(curve([0.84, 0.85, 0.85, 0.85], width=0.002)["sentence"])
+    assert "hardly help" in str(curve([0.85, 0.851, 0.85, 0.851], width=0.002)["sentence"])
+    assert "cannot be told" in str(curve([0.85, 0.851, 0.85, 0.851], width=0.05)["sentence"])
     falling = curve([0.86, 0.84, 0.85, 0.83])
     assert falling["gain"] <= 0.02  # type: ignore[operator]
 
@@ -71,6 +112,6 @@ def test_a_curve_that_does_not_rise_promises_nothing_impossible(values: list[flo
     found = curve(values)
     [expected] = found["expected"]  # type: ignore[misc]
     low, high = expected["interval"]
-    assert low <= expected["value"] <= high <= 1
+    assert 0 <= low <= expected["value"] <= high <= 1
     if values[-1] <= min(values[:-1]):
         assert "would probably help" not in str(found["sentence"])
