@@ -113,8 +113,8 @@ def test_a_label_that_is_nowhere_as_precise_as_wanted_is_answered_where_others_a
     truth[np.argsort(-scores[:, 1])[:50], 1] = False  # it is wrong even where it is surest
     fitted = layer(scores, truth, task="multi", thresholds=Goal(precision=0.9), calibrate=False)
     chosen = fitted.answers(scores.astype(np.float32)).chosen
-    assert chosen[:, 0].sum() == truth[:, 0].sum()
-    assert (chosen & truth).sum() / chosen.sum() >= 0.9
+    assert chosen[:, 0].sum() >= truth[:, 0].sum()
+    assert chosen[:, 1].sum() < 0.05 * len(chosen)
 
 
 def test_one_threshold_for_all() -> None:
