@@ -202,8 +202,8 @@ def _few_rows(report: Report) -> Iterator[str]:
     low, high = found[name]
     supports = {label: f["support"] for label, f in report["test"]["per_label"].items() if f["support"]}
     rarest = min(supports, key=lambda label: supports[label], default="")
-    few = f", {supports[rarest]:,} of them {rarest}," if name == "macro_f1" and len(supports) > 1 else " of them"
-    yield f"Label more test rows: with {rows:,}{few} {name} may be anything from {low:.2f} to {high:.2f}."
+    few = f", {supports[rarest]:,} of {rarest}," if name == "macro_f1" and len(supports) > 1 else ""
+    yield f"Label more test rows: with {rows:,} of them{few} {name} may be anything from {low:.2f} to {high:.2f}."
 
 
 def _suspects(report: Report) -> Iterator[str]:

@@ -254,7 +254,7 @@ def test_few_rows_of_one_label_are_noticed_among_many_rows() -> None:
     wide = {"accuracy": [0.88, 0.92], "macro_f1": [0.5, 1.0]}
     rare = {"ham": {"f1": 0.95, "support": 995}, "spam": {"f1": 0.8, "support": 5}}
     said = advised(test={"intervals": wide, "per_label": rare})
-    assert "with 1,000, 5 of them spam, macro_f1 may be anything from 0.50 to 1.00" in said
+    assert "with 1,000 of them, 5 of spam, macro_f1 may be anything from 0.50 to 1.00" in said
 
 
 def test_texts_to_measure_on_that_were_learned_from_come_before_other_faults_of_the_data() -> None:
