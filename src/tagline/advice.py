@@ -13,6 +13,8 @@ WEAK_F1 = 0.6
 FINDS_THE_RARE = 0.1
 """Of macro-F1, above that of always giving the same answer."""
 MOST_NAMED = 3
+HIDDEN = 0.5
+"""Of the share of texts that are answered: a label with less is one that abstention hides."""
 LEAK = "near-duplicates"
 """What the check is called that finds texts to measure on among those that were learned from."""
 SUSPICIOUS = 0.02
@@ -100,7 +102,7 @@ def next_steps(report: Report) -> list[str]:
         return ["Give data.test, or raise data.test_share: without test rows nobody knows how good it is."]
     hopeless = list(_majority(report))
     # What a model that knows nothing doubts, or does worst, says nothing of the data.
-    labels = () if hopeless else (_suspects, _weak_labels)
+    labels = () if hopeless else (_suspects, _unanswered, _weak_labels)
     looked_at = (_linear, _rival, _leaks, _few_rows, *labels, _slices, _curve, _data)
     found = [*_gates(report), *hopeless, *(step for look in looked_at for step in look(report))]
     return found or ["Nothing stands out. Try it on texts of your own: tagline predict."]
@@ -212,6 +214,22 @@ def _suspects(report: Report) -> Iterator[str]:
     if doubtful and doubtful >= SUSPICIOUS * rows:
         doubts = f"{doubtful:,} in {rows:,} held-out rows"
         yield f"Read the labels that look wrong: {doubts}, at the top of the report's list."
+
+
+def _unanswered(report: Report) -> Iterator[str]:
+    coverage = report["test"].get("coverage", 0.0)
+    hidden = {
+        name: f["coverage"] for name, f in report["test"]["per_label"].items()
+        if f["support"] and f.get("coverage") is not None and f["coverage"] < HIDDEN * coverage
+    }  # fmt: skip
+    if hidden:
+        listed = ", ".join(
+            f"{name} ({hidden[name]:.0%})" for name in sorted(hidden, key=lambda n: hidden[n])[:MOST_NAMED]
+        )
+        yield (
+            f"Know what it keeps silent about: {coverage:.0%} of all texts are answered, but few of {listed}. A lower "
+            "decisions.target_precision or abstain_below answers more of them, with more errors."
+        )
 
 
 def _weak_labels(report: Report) -> Iterator[str]:

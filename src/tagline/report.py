@@ -138,6 +138,9 @@ def measured(dataset: Dataset, split: Split, answers: Answers) -> Figures:
         figures["accuracy_of_answered"] = float(right.mean()) if given.any() else None
         ends = intervals.share_interval(int(right.sum()), len(right))
         figures["accuracy_of_answered_interval"] = list(ends) if given.any() else None
+        for number, label in enumerate(dataset.labels):
+            has_it = split.targets[:, number].astype(bool) if split.targets.ndim == 2 else split.targets == number
+            figures["per_label"][label]["coverage"] = float(given[has_it].mean()) if has_it.any() else None
     return figures
 
 

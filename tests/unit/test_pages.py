@@ -257,6 +257,16 @@ def test_few_rows_of_one_label_are_noticed_among_many_rows() -> None:
     assert "with 1,000 of them, 5 of spam, macro_f1 may be anything from 0.50 to 1.00" in said
 
 
+def test_a_label_that_abstention_hides_is_named() -> None:
+    figures = {"f1": 0.9, "support": 500}
+    said = {"ham": figures | {"coverage": 0.9}, "spam": figures | {"coverage": 0.2}}
+    assert "55% of all texts are answered, but few of spam (20%)." in advised(
+        test={"coverage": 0.55, "per_label": said}
+    )
+    even = {"ham": figures | {"coverage": 0.6}, "spam": figures | {"coverage": 0.5}}
+    assert "keeps silent" not in advised(test={"coverage": 0.55, "per_label": even})
+
+
 def test_texts_to_measure_on_that_were_learned_from_come_before_other_faults_of_the_data() -> None:
     found = [
         {"code": code, "severity": "warning", "message": message, "advice": "x"}
