@@ -30,6 +30,31 @@ class Handler(http.server.BaseHTTPRequestHandler):
 http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["AIP_HTTP_PORT"])), Handler).serve_forever()
 """
 
+AWAY = """
+import http.server, os, pathlib, sys, threading, time
+back, asked = pathlib.Path(sys.argv[1]), []
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+    def do_POST(self):
+        asked.append(1)
+        if len(asked) == 1:
+            self.server.server_close()  # nobody listens from here on
+            threading.Thread(target=self.server.shutdown).start()
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"asked %d" % len(asked))
+    def log_message(self, *_):
+        pass
+for _ in range(2):
+    http.server.ThreadingHTTPServer.daemon_threads = True
+    http.server.ThreadingHTTPServer.block_on_close = False
+    http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["AIP_HTTP_PORT"])), Handler).serve_forever()
+    while not back.exists():
+        time.sleep(0.01)
+"""
+
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[Stage]:
@@ -74,6 +99,23 @@ def test_four_failed_checks_stop_the_traffic_and_not_the_server(
     assert stage.keeping.run("SELECT * FROM processes") == []
     with pytest.raises(Problem, match="No server"):
         found.ask("/any", b"x", "", timeout_s=20)
+
+
+def test_a_server_that_does_not_listen_is_waited_for_before_anybody_has_noticed(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(servers, "HEALTH_EVERY_S", 1.0)
+    back = tmp_path / "back"
+    found = Servers(cast(tmp_path / "logs", 1, AWAY, str(back)), stage, lambda *_: None)
+    try:
+        found.wait_until_ready()
+        assert found.ask("/any", b"x", "", timeout_s=20).content == b"asked 1"
+        with pytest.raises(Problem, match="No server of the model is healthy"):
+            found.ask("/any", b"x", "", timeout_s=0.1)
+        back.touch()
+        assert found.ask("/any", b"x", "", timeout_s=20).content == b"asked 2"
+    finally:
+        found.end()
 
 
 def test_whoever_waits_for_servers_that_are_ended_is_told(stage: Stage, tmp_path: Path) -> None:

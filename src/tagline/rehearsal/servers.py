@@ -309,6 +309,10 @@ class Servers:
         server = self._next(until)
         try:
             return server.ask("POST", path, body, content_type, timeout_s=max(0.001, until - time.monotonic()))
+        except ConnectionRefusedError:
+            # It has just ended, or does not listen: it has seen nothing of the request, so that another one may.
+            server.is_healthy = False
+            return self.ask(path, body, content_type, timeout_s=max(0.001, until - time.monotonic()))
         except TimeoutError as error:
             message = f"The model's server did not answer within {timeout_s:g} seconds."
             raise Problem("DEADLINE_EXCEEDED", message) from error
