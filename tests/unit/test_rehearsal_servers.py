@@ -31,7 +31,7 @@ http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["AIP_HTTP_PORT"])),
 """
 
 AWAY = """
-import http.server, os, pathlib, sys, threading, time
+import http.server, os, pathlib, socket, sys, threading, time
 back, asked = pathlib.Path(sys.argv[1]), []
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
@@ -40,7 +40,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         asked.append(1)
         if len(asked) == 1:
-            self.server.server_close()  # nobody listens from here on
+            self.server.socket.shutdown(socket.SHUT_RDWR)  # nobody listens from here on; by a close, a moment later
             threading.Thread(target=self.server.shutdown).start()
         self.send_response(200)
         self.end_headers()
@@ -48,9 +48,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *_):
         pass
 for _ in range(2):
-    http.server.ThreadingHTTPServer.daemon_threads = True
-    http.server.ThreadingHTTPServer.block_on_close = False
-    http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["AIP_HTTP_PORT"])), Handler).serve_forever()
+    with http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["AIP_HTTP_PORT"])), Handler) as server:
+        server.serve_forever()
     while not back.exists():
         time.sleep(0.01)
 """
