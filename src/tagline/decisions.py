@@ -273,8 +273,9 @@ def _for_goal_of_one(scores: Floats, truth: NDArray[Any], goal: "Goal", shared: 
     if truth.sum() < FEWEST_POSITIVES:
         return shared
     own = _for_goal(scores, truth, goal)
-    is_precise = not goal.precision or truth[scores >= own].mean() >= goal.precision
-    return own if is_precise else max(own, shared)
+    answered = scores >= own
+    is_precise = truth[answered].sum() >= goal.precision * answered.sum()
+    return own if is_precise or not goal.precision else max(own, shared)
 
 
 def _for_goal(scores: Floats, truth: NDArray[Any], goal: "Goal") -> float:

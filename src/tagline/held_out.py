@@ -19,7 +19,7 @@ from tagline.splits import Ints
 
 FOLDS = 5
 MOST_COMPARED = 50_000
-"""Texts that are compared with each other: a minute's work."""
+"""Texts that are compared with each other: ten seconds' work, where they are short."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,10 @@ class Part:
 
 
 def parts(spec: Spec, data: Dataset) -> Iterator[Part]:
-    """Every row once, part by part; equal texts stay together. The parts share the minutes that a training may take."""
+    """Every row once, part by part; texts that are nearly equal stay together.
+
+    The parts share the minutes that a training may take.
+    """
     rows = data.select("train", "validation", "test").rows
     of_row = _dealt(data, rows, seed=spec.training.seed)
     for number in range(FOLDS):

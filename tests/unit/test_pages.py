@@ -6,11 +6,14 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tagline
-from tagline import advice, cards, charts, pages
+from tagline import advice, cards, charts, mistakes, pages
 from tagline.charts import Series
+from tagline.dataset import Split
+from tagline.decisions import DecisionLayer
 from tagline.errors import SpecError
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
@@ -265,6 +268,31 @@ def test_a_label_that_abstention_hides_is_named() -> None:
     )
     even = {"ham": figures | {"coverage": 0.6}, "spam": figures | {"coverage": 0.5}}
     assert "keeps silent" not in advised(test={"coverage": 0.55, "per_label": even})
+
+
+def test_a_report_has_how_many_texts_of_each_label_are_answered(several: tagline.Run) -> None:
+    report = several.report()
+    assert report is not None
+    rows = [json.loads(line) for line in (several.directory / "predictions.jsonl").read_text("utf-8").splitlines()]
+    for label, figures in report["test"]["per_label"].items():
+        answered = [not row.get("abstained", False) for row in rows if label in row["truth"]]
+        assert figures["coverage"] == pytest.approx(sum(answered) / len(answered))
+    assert {figures["coverage"] for figures in report["test"]["per_label"].values()} != {1.0}
+
+
+def test_a_label_is_gravely_doubted_only_for_another_that_is_believed() -> None:
+    scores = np.array([[0.02, 0.96, 0.02], [0.05, 0.48, 0.47], [0.9, 0.05, 0.05], [0.3, 0.6, 0.1]])
+    split = Split(["a"] * 4, np.zeros(4, int), np.arange(4))
+    single = {"test": (split, DecisionLayer("single", ("x", "y", "z")).decided(scores))}
+    assert mistakes.gravely_doubted(single) == 1
+    truth = np.zeros((100, 2), bool)
+    truth[:50, 0] = truth[:2, 1] = True
+    several = np.where(truth, [0.97, 0.001], [0.03, 0.001])
+    several[0, 0] = several[60, 0] = 0.5  # neither here nor there
+    several[61, 0] = 0.99  # one that is missing, and the second label is never found
+    rows = Split(["a"] * 100, truth, np.arange(100))
+    answers = DecisionLayer("multi", ("x", "y"), thresholds=(0.5, 0.5)).decided(several)
+    assert mistakes.gravely_doubted({"test": (rows, answers)}) == 1
 
 
 def test_texts_to_measure_on_that_were_learned_from_come_before_other_faults_of_the_data() -> None:
