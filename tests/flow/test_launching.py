@@ -142,12 +142,12 @@ def test_one_command_is_one_job_whatever_the_answer(rehearsal: Rehearsal, fault:
 
 def test_a_model_that_would_be_refused_there_is_refused_here(rehearsal: Rehearsal, tmp_path: Path) -> None:
     data, settings = SUPPORT / "messages.csv", ("model.family=ulmfit", f"model.pretrained={tmp_path / 'none'}")
-    before = command("jobs", "list", "--on", "rehearsal", "--json").json
+    before = [job["name"] for job in jobs(rehearsal)]
     for way in (["--on", "rehearsal"], ["--detach"]):
         refused = command("train", data, *settings, *way)
         assert refused.code == 5, refused.err
         assert f"it would fail there:\n  model.pretrained: there is no directory {tmp_path / 'none'}" in refused.err
-    assert command("jobs", "list", "--on", "rehearsal", "--json").json == before
+    assert [job["name"] for job in jobs(rehearsal)] == before
     assert command("check", data, *settings, "--on", "rehearsal").code == 1
     elsewhere = command(
         "check", data, "model.pretrained=nobody/nothing", "--on", "rehearsal"
