@@ -104,7 +104,7 @@ def next_steps(report: Report) -> list[str]:
     # What a model that knows nothing doubts, or does worst, says nothing of the data.
     labels = () if hopeless else (_suspects, _unanswered, _weak_labels)
     looked_at = (_linear, _rival, _leaks, _few_rows, *labels, _slices, _curve, _data)
-    found = [*_gates(report), *hopeless, *(step for look in looked_at for step in look(report))]
+    found = [*_gates(report), *_unkept(report), *hopeless, *(step for look in looked_at for step in look(report))]
     return found or ["Nothing stands out. Try it on texts of your own: tagline predict."]
 
 
@@ -128,6 +128,11 @@ def _named(labels: Sequence[str]) -> str:
     if len(labels) > MOST_NAMED + 1:
         return f"{', '.join(labels[:MOST_NAMED])} and {len(labels) - MOST_NAMED} labels more"
     return ", ".join(labels) or "nothing"
+
+
+def _unkept(report: Report) -> Iterator[str]:
+    for message in report["unkept"]:
+        yield f"Ask for less, or collect more data: {message}."
 
 
 def _gates(report: Report) -> Iterator[str]:

@@ -20,7 +20,7 @@ HEADLINE = {
 """The figures to show first."""
 SIDE_BY_SIDE = ("accuracy", "macro_f1", "micro_f1", "ece")
 """The figures in which runs are compared."""
-REPORT_FORMAT = 3
+REPORT_FORMAT = 4
 """Of the figures and all else that a report holds."""
 RANGES = 15
 """Of scores, in which they are compared with how often they are true; as most papers have it."""

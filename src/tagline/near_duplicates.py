@@ -21,7 +21,6 @@ BANDS, ROWS = 12, 3
 ALIKE = 0.8
 MOST_IN_BUCKET = 50
 """Of texts that all look alike the first few are compared: a form letter is one finding, not a million."""
-PRIME = np.uint64(2**61 - 1)
 
 Shingles = NDArray[np.uint64]
 
@@ -90,8 +89,9 @@ def _signatures(sets: list[Shingles]) -> NDArray[np.uint64]:
     random = np.random.default_rng(0)
     found = np.empty((len(sets), BANDS * ROWS), dtype=np.uint64)
     for column in range(BANDS * ROWS):
-        factor, shift = (np.uint64(number) for number in random.integers(1, 2**28, 2))
-        found[:, column] = np.minimum.reduceat((flat * factor + shift) % PRIME, starts)
+        factor = random.integers(2**64, dtype=np.uint64) | np.uint64(1)
+        # The product's upper half: in whole numbers of 64 bits it wraps around, which is what orders shingles anew.
+        found[:, column] = np.minimum.reduceat((flat * factor) >> np.uint64(32), starts)
     return found
 
 

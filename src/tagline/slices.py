@@ -1,4 +1,4 @@
-"""Slices of a test split that do worse than the rest: by length, unknown words, script, file, or any column."""
+"""Slices of a test split that do worse than the rest: by length, words, likeness, script, file, or any column."""
 
 import math
 import re
@@ -12,18 +12,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tagline import words
+from tagline import near_duplicates, words
 from tagline.dataset import Dataset, Split
 
 if TYPE_CHECKING:
-    from tagline.texts import Text
+    from tagline.texts import Text, Texts
 
 WORD = re.compile(r"\w+")
 UNSPACED = re.compile(f"[{words.UNSPACED}]")
 FEWEST_ROWS = 20
 MOST_VALUES = 50
 TRAIN_ROWS_READ = 50_000
-"""Enough to know which words are known."""
+"""Enough to know which words are known, and most of the texts."""
+MOST_COMPARED = 10_000
+"""Test rows for which a training text that is nearly the same is looked for: a few seconds' work."""
 LEVEL = 0.05
 
 Flags = NDArray[np.bool_]
@@ -65,7 +67,9 @@ def find(dataset: Dataset, split: Split, right: Flags) -> list[Slice]:
 
 def _candidates(dataset: Dataset, split: Split) -> Iterator[tuple[str, str, Flags]]:
     yield from _by_length(np.array([len(_joined(text)) for text in split.texts]))
-    yield from _by_unknown_words(dataset, split)
+    train = _train_texts(dataset)
+    yield from _by_unknown_words(train, split)
+    yield from _by_likeness(train, split)
     yield from _by_value("script", [main_script(_joined(text)) for text in split.texts])
     if len(dataset.sources) > 1:
         yield from _by_value("file", [dataset.place(int(row))[0] for row in split.rows])
@@ -81,20 +85,31 @@ def _by_length(lengths: NDArray[np.int64]) -> Iterator[tuple[str, str, Flags]]:
     yield "length", f"long: {math.ceil(long):,} characters or more", lengths >= long
 
 
-def _by_unknown_words(dataset: Dataset, split: Split) -> Iterator[tuple[str, str, Flags]]:
-    """Texts with words that no training text has; nothing for scripts without spaces, whose words are not cut here."""
-    train = dataset.splits["train"]
-    rows = train.rows
+def _train_texts(dataset: Dataset) -> "Texts":
+    rows = dataset.splits["train"].rows
     if len(rows) > TRAIN_ROWS_READ:
         rows = np.sort(np.random.default_rng(0).choice(rows, TRAIN_ROWS_READ, replace=False))
+    return dataset.texts(rows)
+
+
+def _by_unknown_words(train: "Texts", split: Split) -> Iterator[tuple[str, str, Flags]]:
+    """Texts with words that no training text has; nothing for scripts without spaces, whose words are not cut here."""
     known: set[str] = set()
-    for text in dataset.texts(rows):
+    for text in train:
         known.update(WORD.findall(_joined(text).casefold()))
     if not known:
         return
     unknown = np.array([_share_unknown(WORD.findall(_joined(text).casefold()), known) for text in split.texts])
     yield "words", "with words that no training text has", unknown > 0
     yield "words", "a fifth or more of the words in no training text", unknown >= 0.2
+
+
+def _by_likeness(train: "Texts", split: Split) -> Iterator[tuple[str, str, Flags]]:
+    """Texts that are new; of those that have nearly the same text in training the answer may only be remembered."""
+    if len(split) <= MOST_COMPARED:
+        unlike = np.ones(len(split), dtype=np.bool_)
+        unlike[[mine for mine, _, _ in near_duplicates.pairs(split.texts, train)]] = False
+        yield "likeness", "unlike any training text", unlike
 
 
 def _share_unknown(found: list[str], known: set[str]) -> float:

@@ -481,7 +481,8 @@ class _Attempt:
         held_out = scored(best, validation.texts, labels=len(self.data.labels))
         tuned = self._tuned(held_out)
         has_time = not 0 < 60 * self.spec.training.max_minutes <= self.progress.seconds
-        for message in self._unkept_promises(tuned):
+        unkept = list(self._unkept_promises(tuned))
+        for message in unkept:
             yield self._event("warning", message=message)
         final = best
         if best.refits and len(validation) and has_time:
@@ -502,7 +503,7 @@ class _Attempt:
             made["report"] = report.build(
                 self.data, predictor, family=self.family, findings=self.findings, wanted=self.spec.gates, test=outcome,
                 validation=report.Outcome(validation, held_out, tuned.answers), losses=tuned.losses,
-                baselines=others, history=report.history_of(self.run.events()),
+                unkept=unkept, baselines=others, history=report.history_of(self.run.events()),
                 runtime=forms.runtime, exports=forms.found,
             )  # fmt: skip
             made["predictions"] = report.predictions(self.data, outcome, tuned.layer)

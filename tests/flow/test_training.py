@@ -170,7 +170,11 @@ def test_stopped_early_and_then_killed_it_goes_on_to_the_same_end(
 def test_a_target_that_validation_does_not_allow_is_said(tmp_path: Path) -> None:
     run = library.train(SUPPORT / "pairs.csv", LINEAR, "decisions.target_precision=0.99", runs=tmp_path)
     warnings = [event["message"] for event in run.events() if event["event"] == "warning"]
-    assert any("decisions.target_precision = 0.99 was not reached" in message for message in warnings)
+    [said] = [message for message in warnings if "decisions.target_precision = 0.99 was not reached" in message]
+    report = run.report()
+    assert report is not None
+    assert report["unkept"] == [said]
+    assert report["advice"][0] == f"Ask for less, or collect more data: {said}."
 
 
 def test_overrides_count_whatever_the_spec_is_given_as(tmp_path: Path) -> None:

@@ -24,6 +24,13 @@ def test_a_copy_with_a_word_changed_is_found_among_thousands() -> None:
     assert found[0][2] >= near_duplicates.ALIKE
 
 
+def test_hardly_any_copy_of_many_is_missed() -> None:
+    originals = [made(seed, 40) for seed in range(1000)]
+    copies = [[*words[:-1], "different", "ending"] for words in originals]  # 37 of 41 shingles are shared
+    found = near_duplicates.pairs(map(" ".join, copies), map(" ".join, originals))
+    assert sum(mine == other for mine, other, _ in found) >= 998
+
+
 def test_case_punctuation_and_white_space_do_not_count() -> None:
     text = "Where is my parcel? It should have been here on Monday already."
     [(mine, other, alike)] = near_duplicates.pairs(

@@ -215,7 +215,7 @@ def advised(**changes: Any) -> str:
     figures = {"precision": 0.9, "recall": 0.9, "f1": 0.9}
     report: dict[str, Any] = {
         "task": "single", "family": "encoder", "pair": False, "labels": ["ham", "spam"], "gates": [], "confusions": [],
-        "slices": [], "findings": [], "gravely_doubted": 0, "splits": {"test": 1000},
+        "slices": [], "findings": [], "gravely_doubted": 0, "unkept": [], "splits": {"test": 1000},
         "baselines": {"majority": {"answer": ["ham"], "accuracy": 0.5, "macro_f1": 0.33}},
         "test": {
             "rows": 1000, "accuracy": 0.9, "macro_f1": 0.9,

@@ -57,6 +57,18 @@ def test_scripts_lengths_and_unknown_words_are_looked_at(data: Dataset) -> None:
     assert {by for by, _ in found} == {"length", "script", "shop", "words"}
 
 
+def test_rows_that_are_new_are_told_from_near_copies_of_training_texts(tmp_path: Path) -> None:
+    chance = np.random.default_rng(0)
+    texts = [" ".join(f"w{number}" for number in chance.integers(0, 5000, 24)) for _ in range(150)]
+    copied = [f"{text} {end}" for text in texts[:60] for end in ("please answer", "thanks", "cheers", "bye")]
+    data = loaded(tmp_path / "rows.csv", [f"{text},a,x\n" for text in [*texts, *copied]])
+    split, train = data.splits["test"], "\n".join(data.splits["train"].texts)
+    is_copy = np.array([" ".join(text.split()[:24]) in train for text in split.texts])
+    [found] = [each for each in slices.find(data, split, is_copy) if each.by == "likeness"]
+    assert (found.name, found.is_worse) == ("unlike any training text", True)
+    assert (found.rows, found.accuracy, found.accuracy_of_rest) == ((~is_copy).sum(), 0.0, 1.0)
+
+
 @pytest.mark.parametrize(
     "table",
     [[[18, 12], [60, 10]], [[0, 30], [70, 0]], [[30, 0], [60, 10]], [[0, 0], [6, 4]], [[900, 600], [9000, 4500]]],
