@@ -55,9 +55,10 @@ def command(*words: str | Path) -> Ran:
 @contextmanager
 def google(directory: Path, *arguments: str) -> Iterator[Rehearsal]:
     """A rehearsal that stands for Google until the end, with a cache that nobody else uses."""
-    patch = pytest.MonkeyPatch()
-    with rehearsing(directory / "rehearsal", "--grace", "5", *arguments) as found:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        rehearsing(directory / "rehearsal", "--grace", "5", *arguments) as found,
+    ):
         patch.setenv("XDG_CACHE_HOME", str(directory / "cache"))
         with gcp.entered(found.address):
             yield found
-    patch.undo()

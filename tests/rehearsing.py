@@ -2,7 +2,9 @@
 
 import json
 import os
+import random
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -10,11 +12,11 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 PARENT = "projects/demo/locations/us-central1"
 IMAGE = "us-docker.pkg.dev/demo/repository/tagline-train:1"
@@ -109,9 +111,10 @@ class Rehearsal:
         mine = [entry for entry in self.entries(name) if entry["resource"]["labels"]["task_name"] == task]
         return [str(entry["jsonPayload"].get("message", entry["jsonPayload"])) for entry in mine]
 
-    def processes(self) -> set[int]:
-        """Every process of its jobs, wherever it has moved itself."""
-        mark = f"REHEARSAL_MARK={self.directory}#".encode()
+    def processes(self, of: str = "") -> set[int]:
+        """Every process of its jobs and servers, or of one that is named, wherever it has moved itself."""
+        part = f"{of.rpartition('/')[2]}/" if of else ""
+        mark = f"REHEARSAL_MARK={self.directory}#{part}".encode()
         found = set()
         for path in Path("/proc").glob("[0-9]*/environ"):
             try:
@@ -120,6 +123,11 @@ class Rehearsal:
             except OSError:
                 continue
         return found
+
+    def wait_until_idle(self) -> None:
+        """Nothing of a job that was told to stop is left, nor of one that nobody waited for."""
+        idle = {"running": 0, "queued": 0}
+        until(lambda: self.http("GET", "/-/status")[1]["jobs"] == idle, "every job to have ended")
 
     def stop(self) -> int:
         """Told to stop, it ends with this code."""
@@ -132,7 +140,7 @@ class Rehearsal:
         self.process.wait()
 
 
-def until(found: Callable[[], Any], what: str, *, patience_s: float = 180.0) -> Any:
+def until(found: Callable[[], Any], what: str, *, patience_s: float = 600.0) -> Any:
     """What is found, once it is true."""
     end = time.monotonic() + patience_s
     while time.monotonic() < end:
@@ -140,6 +148,13 @@ def until(found: Callable[[], Any], what: str, *, patience_s: float = 180.0) -> 
             return result
         time.sleep(0.02)
     raise AssertionError(f"waited {patience_s:g} seconds for {what}")
+
+
+def free_port() -> int:
+    """A port that nobody listens on, below those that the system gives to whoever connects to something."""
+    while True:
+        with suppress(OSError), socket.create_server(("", random.SystemRandom().randrange(20_000, 32_000))) as server:
+            return int(server.getsockname()[1])
 
 
 def pool(*command: str, replicas: int = 1, **more: Any) -> dict[str, Any]:
@@ -172,11 +187,9 @@ def rehearsing(directory: Path, *arguments: str, **environment: str) -> Iterator
         try:
             line = process.stdout.readline()
             ready_s = time.monotonic() - begun
-            log.seek(0)
-            assert line, log.read().decode()
+            assert line, _written(log)
             yield Rehearsal(process, json.loads(line), directory, ready_s)
-            log.seek(0)
-            assert b"Traceback" not in (said := log.read()), said.decode()
+            assert "Traceback" not in (said := _written(log)), said
         finally:
             if process.poll() is None:
                 process.terminate()
@@ -186,3 +199,8 @@ def rehearsing(directory: Path, *arguments: str, **environment: str) -> Iterator
                     process.kill()
             process.wait()
             process.stdout.close()
+
+
+def _written(file: IO[bytes]) -> str:
+    """What is in a file; the place where another process goes on writing to it stays where it is."""
+    return os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0).decode(errors="replace")

@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -15,6 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
+
+from rehearsing import until
 
 
 @dataclass
@@ -45,49 +46,58 @@ class Server:
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
 
+    def said(self) -> str:
+        """Its log so far."""
+        return os.pread(self.log.fileno(), 10_000_000, 0).decode()
+
     def wait_for_log(self, what: str) -> None:
         """Until the log has a line with this in it."""
-        for _ in range(600):
-            said = os.pread(self.log.fileno(), 10_000_000, 0).decode()
-            if what in said:
-                return
-            time.sleep(0.05)
-        raise AssertionError(f"the log has no {what}: {said[-2000:]}")
+
+        def is_there() -> bool:
+            has_ended = self.process.poll() is not None  # before the log is read: all that it said is there then
+            found = what in self.said()
+            assert found or not has_ended, f"it ended without {what}: {self.said()[-2000:]}"
+            return found
+
+        until(is_there, f"{what} in the log")
+
+    @property
+    def children(self) -> list[str]:
+        """The processes that it has started."""
+        pid = self.process.pid
+        return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
     def stop(self) -> int:
         """Told to stop, it ends with this code."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=60)
+        return self.process.wait(timeout=180)
 
 
 @contextmanager
 def serving(bundle: Path | str, *arguments: str, **environment: str) -> Iterator[Server]:
-    """A server of this bundle, ready, on a port of its own."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]
-    command = [sys.executable, "-m", "tagline", "serve", str(bundle), "--port", str(port), *arguments]
-    with tempfile.TemporaryFile() as log:  # a pipe that nobody reads is full some day, and the server waits
-        process = subprocess.Popen(command, env=os.environ | environment, stderr=log)
+    """A server of this bundle, all its processes ready, on a port of its own."""
+    words = ["-m", "tagline", "serve", str(bundle), "--port", "{port}", *arguments]
+    with serving_python(*words, **environment) as server:
+        yield server
+
+
+@contextmanager
+def serving_python(*words: str, **environment: str) -> Iterator[Server]:
+    """What Python serves when it is started with these words, ready; a word `{port}` is the port that it is given."""
+    with socket.socket() as held, tempfile.TemporaryFile() as log:  # a pipe that nobody reads is full some day
+        # Bound without listening: nobody else is given the port, and who may use an address again can listen there.
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        port = str(held.getsockname()[1])
+        command = [sys.executable, *(port if word == "{port}" else word for word in words)]
+        process = subprocess.Popen(command, env=os.environ | environment, stdin=subprocess.PIPE, stderr=log)
+        assert process.stdin is not None
         server = Server(process, f"http://127.0.0.1:{port}", log)
         try:
-            _wait_for(server)
+            server.wait_for_log('"serving"')
             yield server
         finally:
             if process.poll() is None:
                 process.kill()
             process.wait()
-
-
-def _wait_for(server: Server) -> None:
-    for _ in range(600):
-        if server.process.poll() is not None:
-            server.log.seek(0)
-            raise AssertionError(server.log.read().decode())
-        try:
-            server.get("/info")
-        except OSError:
-            time.sleep(0.1)
-        else:
-            return
-    raise AssertionError("the server did not come up within a minute")
+            process.stdin.close()

@@ -53,23 +53,27 @@ class Crew:
         self._processes: list[_Process] = []
         self._leaving: set[int] = set()
 
-    def run(self) -> None:
-        """Serve until told to stop: SIGTERM and Ctrl-C end it in order, SIGHUP loads anew."""
+    def run(self, *, started: Callable[[], None]) -> None:
+        """Serve until told to stop: SIGTERM and Ctrl-C end it in order, SIGHUP loads anew.
+
+        `started` is called once all processes are ready. It is the last work of its process: being told once more to
+        stop, as who stops a whole group of processes does, is passed over from its end on.
+        """
         work = self._prepare()
         with _blocked():
             for each in self._sockets:
                 each.listen(BACKLOG)
             try:
                 self._processes = self._start(work)
+                started()
                 while (told := signal.sigwait(SIGNALS)) in (signal.SIGHUP, signal.SIGCHLD):
                     if told == signal.SIGHUP:
                         work = self._reloaded(work)
                     self._look_after(work)
             finally:
                 self._stop([*(process.pid for process in self._processes), *self._leaving])
-                # Who stops a whole group of processes tells this one twice; once it has stopped, that is no error.
-                while signal.sigpending() & set(ENDS):
-                    signal.sigwait(ENDS)
+                for number in ENDS:
+                    signal.signal(number, signal.SIG_IGN)
 
     def _start(self, work: Work) -> list[_Process]:
         """A process for each socket, all of them ready."""

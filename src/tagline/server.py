@@ -393,6 +393,5 @@ def serve(bundle: str | Path, settings: Settings | None = None) -> None:
 
     address = f"http://{chosen.host}:{sockets[0].getsockname()[1]}"
     crew = prefork.Crew(sockets, prepare, say=_log)
-    _log("serving", address=address, bundle=str(bundle), processes=processes)
-    crew.run()
+    crew.run(started=lambda: _log("serving", address=address, bundle=str(bundle), processes=processes))
     _log("stopped")

@@ -34,7 +34,6 @@ def page(browser: Any, rehearsal: Rehearsal) -> Iterator[Any]:
 def quiet_page(browser: Any, *, width: int) -> Iterator[Any]:
     context = browser.new_context(viewport={"width": width, "height": 844})
     opened = context.new_page()
-    opened.set_default_timeout(20_000)
     said: list[str] = []
     asked: set[str] = set()
     opened.on("pageerror", lambda error: said.append(str(error)))

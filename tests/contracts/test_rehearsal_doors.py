@@ -45,7 +45,7 @@ def test_a_job_by_the_client(jobs: Any) -> None:
     assert created.create_time <= ended.start_time <= ended.end_time <= ended.update_time
     listed = jobs.list_custom_jobs(request={"parent": PARENT, "filter": 'display_name="hello"'})
     assert created.name in {job.name for job in listed}
-    assert jobs.delete_custom_job(name=created.name).result(timeout=10) is not None
+    assert jobs.delete_custom_job(name=created.name).result(timeout=120) is not None
     with pytest.raises(Exception, match="was not found") as missing:
         jobs.get_custom_job(name=created.name)
     assert type(missing.value).__name__ == "NotFound"
@@ -62,15 +62,15 @@ def test_the_clients_of_v1beta1(rehearsal: Rehearsal, transport: str) -> None:
     assert isinstance(created, aiplatform_v1beta1.CustomJob)
     assert rehearsal.wait(created.name)["state"] == "JOB_STATE_SUCCEEDED"
     assert created.name in {job.name for job in jobs.list_custom_jobs(parent=PARENT)}
-    jobs.delete_custom_job(name=created.name).result(timeout=10)
+    jobs.delete_custom_job(name=created.name).result(timeout=120)
     with pytest.raises(Exception, match="was not found"):
         jobs.get_custom_job(name=created.name)
     endpoints = rehearsal.client("EndpointServiceClient", transport, library=aiplatform_v1beta1)
     begun = endpoints.create_endpoint(parent=PARENT, endpoint={"display_name": "beta"})
-    endpoint = begun.result(timeout=10)
+    endpoint = begun.result(timeout=120)
     assert isinstance(endpoint, aiplatform_v1beta1.Endpoint)
     assert isinstance(begun.metadata, aiplatform_v1beta1.CreateEndpointOperationMetadata)
-    endpoints.delete_endpoint(name=endpoint.name).result(timeout=10)
+    endpoints.delete_endpoint(name=endpoint.name).result(timeout=120)
     (pool,) = SPEC["worker_pool_specs"]
     machine = {"machine_spec": {"machine_type": "n1-standard-4", "multihost_gpu_node_count": 2}}
     for call in (

@@ -193,6 +193,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     for variable in ("MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME", "WANDB_PROJECT", "WANDB_NAME"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setattr(trackers, "END_TIMEOUT_S", 900.0)  # however long the packages take on a busy machine
+    monkeypatch.setattr(trackers, "SILENT_S", 900.0)
     raw = {
         "data": {"train": str(SUPPORT / "messages.csv")},
         "model": {"family": "linear"},

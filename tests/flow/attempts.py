@@ -3,7 +3,6 @@
 import multiprocessing
 import os
 import signal
-import socket
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,10 @@ from typing import Any
 
 from tagline.runs import Run, list_runs
 
-DEADLINE_S = 300.0
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from rehearsing import free_port
+
+DEADLINE_S = 900.0
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 SMALL = (
     "model.family=encoder", "model.max_tokens=32", "data.fraction=0.4", "training.epochs=3", "training.batch_size=16",
@@ -23,6 +25,22 @@ SMALL = (
 CHANGES = frozenset({"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir"})
 SENDS = "http.client.send"
 """To Cloud Storage, where a run is there."""
+TOLD = """
+import os, sys
+from tagline.cli import run
+number, sys.argv = int(sys.argv[1]), ["tagline", *sys.argv[2:]]
+written = 0
+def count(event, details):
+    global written
+    if event == "open" and "a" in str(details[1]) and str(details[0]).endswith("events.jsonl"):
+        written += 1
+        if written == 4:  # the run has started, its first step was taken and measured: this is the second
+            os.kill(os.getpid(), number)
+if number:
+    sys.addaudithook(count)
+sys.exit(run(sys.argv[1:]))
+"""
+"""Runs a command that sends itself a signal while it learns."""
 _nursery = multiprocessing.get_context("forkserver")
 _nursery.set_forkserver_preload([
     "google.cloud.storage", "peft", "pyarrow.csv", "sklearn.metrics", "tagline.cli", "tagline.models.encoder",
@@ -84,13 +102,17 @@ def start(
     return Attempt(process, cwd)
 
 
+def told(sent: int, *arguments: str | Path, before: str = "") -> list[str]:
+    """A process's words: `tagline ARGUMENTS...`, which gets a signal at its second step; `before` is done first."""
+    return [sys.executable, "-W", "error", "-c", before + TOLD, str(int(sent)), *map(str, arguments)]
+
+
 def start_workers(
     *arguments: str | Path, cwd: Path, environment: Mapping[str, str] | None = None, dies_at: int = 0
 ) -> list[Attempt]:  # fmt: skip
     """Run the same command in two workers, as torchrun would have started them; the main one may die."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    told = {**(environment or {}), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    told = {**(environment or {}), **shared}
     main = start(*arguments, cwd=cwd, environment=told | {"RANK": "0", "LOCAL_RANK": "0"}, dies_at=dies_at)
     return [main, start(*arguments, cwd=cwd, environment=told | {"RANK": "1", "LOCAL_RANK": "1"})]
 

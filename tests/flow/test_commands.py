@@ -4,9 +4,9 @@ import csv
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -152,7 +152,7 @@ def test_predict_reads_no_terminal(place: Path) -> None:
     """Without texts on a terminal it says what to do instead of waiting for ever."""
     _, terminal = pty.openpty()
     command = [sys.executable, "-m", "tagline", "predict", "last", "--runs", "messages.csv"]
-    done = subprocess.run(command, cwd=place, stdin=terminal, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=place, stdin=terminal, capture_output=True, text=True, timeout=300, check=False)
     os.close(terminal)
     assert done.returncode == 2
     assert "no text to answer" in done.stderr
@@ -295,6 +295,23 @@ def test_on_a_terminal_there_is_a_bar_and_elsewhere_plain_lines(tmp_path: Path) 
     assert b"step 8/8" in plain.stderr
 
 
+KILLED = """
+import os, signal, sys
+from tagline import console
+from tagline.cli import run
+show, parts = console.RowProgress.show, 0
+def show_and_die(progress, event):
+    global parts
+    show(progress, event)
+    parts += event["event"] == "part"
+    if parts == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+console.RowProgress.show = show_and_die
+sys.exit(run(sys.argv[1:]))
+"""
+"""Runs a command that is killed when two parts of a file are answered."""
+
+
 def test_predict_killed_goes_on_without_losing_or_repeating_a_row(
     tagline: Command, place: Path, tmp_path: Path
 ) -> None:
@@ -302,15 +319,12 @@ def test_predict_killed_goes_on_without_losing_or_repeating_a_row(
     source, output = tmp_path / "in.csv", tmp_path / "out.csv"
     source.write_text("id,message\n" + "".join(f"{n},where is parcel {n % 1000}\n" for n in range(rows)))
     bundle = next((place / "messages.csv").glob("*/bundle"))
-    command = [sys.executable, "-m", "tagline", "predict", bundle, "--input", source, "--output", output]
-    killed = subprocess.Popen([*command, "--workers", "2"], stderr=subprocess.DEVNULL)
+    words = ["predict", bundle, "--input", source, "--output", output]
+    killed = subprocess.run([sys.executable, "-c", KILLED, *words, "--workers", "2"], capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
     parts = tmp_path / "out.csv.parts"
-    while killed.poll() is None and len(list(parts.glob("[0-9]*"))) < 2:
-        time.sleep(0.01)
-    killed.kill()
-    killed.wait()
     assert not output.exists(), "it was stopped half-way"
-    done = tagline("predict", bundle, "--input", source, "--output", output)
+    done = tagline(*words)
     assert "going on with what was answered before" in done.err
     with output.open() as file:
         assert [row["id"] for row in csv.DictReader(file)] == [str(n) for n in range(rows)]

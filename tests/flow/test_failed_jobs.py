@@ -111,9 +111,9 @@ def job_specs(rehearsal: Rehearsal, data: Path) -> dict[str, dict[str, Any]]:
         "disk-full": custom_job(python(FULL)),
         "host-memory": custom_job(python(KILLED)),
         "start": custom_job(pool("no-such-program")),
-        "timeout": custom_job(python("import time; time.sleep(60)"), scheduling={"timeout": "1s"}),
+        "timeout": custom_job(python("import time; time.sleep(600)"), scheduling={"timeout": "1s"}),
         "preempted": custom_job(
-            python("import time; print('ready', flush=True); time.sleep(60)"),
+            python("import time; print('ready', flush=True); time.sleep(600)"),
             scheduling={"strategy": "SPOT", "disableRetries": True},
         ),
         "unknown": custom_job(python(TALK), python(TALK, replicas=3)),
@@ -173,12 +173,11 @@ def explained(rehearsal: Rehearsal) -> dict[str, Failure]:
     for cause, job in job_specs(rehearsal, data).items():
         asked = aiplatform_v1.CustomJob.from_json(json.dumps(job))
         jobs[cause] = rehearsal.rest.create_custom_job(parent=PARENT, custom_job=asked).name
-    until(lambda: "ready" in rehearsal.said(jobs["preempted"]), "a job to be taken away", patience_s=180)
+    until(lambda: "ready" in rehearsal.said(jobs["preempted"]), "a job to be taken away")
     assert rehearsal.http("POST", "/-/preempt", {"job": jobs["preempted"].rpartition("/")[2]})[0] == 200
 
     def explain(name: str) -> Failure:
-        job = until(lambda: (now := rehearsal.rest.get_custom_job(name=name)).state.name in ENDED and now, name,
-                    patience_s=180)  # fmt: skip
+        job = until(lambda: (now := rehearsal.rest.get_custom_job(name=name)).state.name in ENDED and now, name)
         wanted = f'resource.type="ml_job" AND resource.labels.job_id="{name.rpartition("/")[2]}"'
         entries = log.list_entries(filter_=wanted, order_by="timestamp asc", page_size=1000)
         lines = (failures.line_of(entry.to_api_repr()) for entry in entries)

@@ -319,7 +319,7 @@ def test_a_named_pipe_is_read_by_a_process(tmp_path: Path) -> None:
         [sys.executable, "-m", "tagline", "check", pipe], cwd=tmp_path, stdout=subprocess.PIPE, text=True
     )
     pipe.write_text(CSV)
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=300)
     assert (process.returncode, "60 rows" in out) == (0, True)
 
 

@@ -5,6 +5,7 @@ Cloud Build, Artifact Registry and the buckets are the rehearsal's; what builds 
 
 import json
 import os
+import socket
 import sys
 import threading
 from collections.abc import Iterator
@@ -38,21 +39,23 @@ esac
 PLACE: dict[str, Any] = {"project": "demo", "region": "us-central1", "bucket": "demo-images", "poll_s": 0.05}
 
 
-@pytest.fixture(scope="module")
-def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def tools(tmp_path: Path) -> Path:
     """A directory with a builder in it."""
-    directory = tmp_path_factory.mktemp("tools")
+    directory = tmp_path / "tools"
+    directory.mkdir()
     for name, content in (("podman", BUILDER), ("built", ""), ("mood", "well"), ("calls", "")):
         (directory / name).write_text(content)
     (directory / "podman").chmod(0o755)
     return directory
 
 
-@pytest.fixture(scope="module")
-def rehearsal(tmp_path_factory: pytest.TempPathFactory, tools: Path) -> Iterator[Rehearsal]:
+@pytest.fixture
+def rehearsal(tmp_path: Path, tools: Path) -> Iterator[Rehearsal]:
+    """One for each test: what was built, asked and pushed before is part of what they look at."""
     path = f"{tools}:{os.environ['PATH']}"
     with (
-        rehearsing(tmp_path_factory.mktemp("rehearsal"), PATH=path) as running,
+        rehearsing(tmp_path / "rehearsal", PATH=path) as running,
         gcp.entered(running.address, "token-4711"),
     ):
         running.http("POST", "/storage/v1/b?project=demo", {"name": "demo-images"})
@@ -60,9 +63,8 @@ def rehearsal(tmp_path_factory: pytest.TempPathFactory, tools: Path) -> Iterator
 
 
 @pytest.fixture
-def mood(tools: Path) -> Iterator[Path]:
-    yield tools / "mood"
-    (tools / "mood").write_text("well")
+def mood(tools: Path) -> Path:
+    return tools / "mood"
 
 
 def context(**more: Any) -> images.Context:
@@ -97,6 +99,7 @@ def test_cloud_build_builds_what_is_not_there_and_nothing_else(rehearsal: Rehear
 
 
 def test_a_build_that_fails_is_explained_by_the_end_of_its_log(rehearsal: Rehearsal, mood: Path) -> None:
+    images.deliver(built := context(), **PLACE, builder="cloud-build", say=lambda _: None)
     mood.write_text("fail")
     made = context(base="python:3.13-slim")
     with pytest.raises(PlaceError, match=r"Cloud Build could not build \S+: a step of the build failed") as caught:
@@ -104,7 +107,7 @@ def test_a_build_that_fails_is_explained_by_the_end_of_its_log(rehearsal: Rehear
     assert "\n  No matching distribution found for numpy==9" in caught.value.message
     assert caught.value.hint.startswith("the whole log: http")
     last = json.loads(Path(rehearsal.directory / "buckets" / "demo-images/tagline/images/last.json").read_text())
-    assert last["image"] != made.image  # what failed is not remembered as built
+    assert last["image"] == built.image  # what failed is not remembered as built
 
 
 def test_a_build_that_nobody_waits_for_is_cancelled(rehearsal: Rehearsal, mood: Path) -> None:
@@ -183,8 +186,10 @@ def test_another_registry_is_asked_by_its_own_protocol() -> None:
         finally:
             server.shutdown()
             thread.join()
-    with pytest.raises(PlaceError, match="cannot be asked for"):
-        registries.has(f"{host}/team/mine:1")
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))  # it does not listen, and nobody else can
+        with pytest.raises(PlaceError, match="cannot be asked for"):
+            registries.has(f"127.0.0.1:{deaf.getsockname()[1]}/team/mine:1")
 
 
 @pytest.mark.parametrize(

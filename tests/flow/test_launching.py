@@ -28,7 +28,7 @@ from rehearsing import Rehearsal, until
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 EXAMPLES = Path(__file__).parents[2] / "examples" / "vertex"
-JOBS = "/v1/projects/rehearsal/locations/us-central1/customJobs"
+JOBS = "/v1/projects/rehearsal/locations/{region}/customJobs"
 
 
 @pytest.fixture(scope="module")
@@ -38,13 +38,20 @@ def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rehearsal]:
 
 
 @pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rehearsal: Rehearsal) -> None:
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rehearsal: Rehearsal) -> Iterator[None]:
+    """A directory of its own; nothing of a test is left for the next one: no job, no lack and no fault."""
     monkeypatch.chdir(tmp_path)
+    yield
     (rehearsal.directory / "project.json").unlink(missing_ok=True)
+    for job in [job for region in ("us-central1", "us-east1", "us-west1") for job in jobs(rehearsal, region)]:
+        rehearsal.http("POST", f"/v1/{job['name']}:cancel", {})  # of those that have ended nothing changes
+    for fault in rehearsal.http("GET", "/-/status")[1]["faults"]:
+        rehearsal.http("POST", "/-/fail", {"method": fault["method"], "times": 0})
+    rehearsal.wait_until_idle()
 
 
-def jobs(rehearsal: Rehearsal) -> list[dict[str, Any]]:
-    return list(rehearsal.http("GET", JOBS)[1].get("customJobs", []))
+def jobs(rehearsal: Rehearsal, region: str = "us-central1") -> list[dict[str, Any]]:
+    return list(rehearsal.http("GET", JOBS.format(region=region))[1].get("customJobs", []))
 
 
 def figures(run: Path) -> dict[str, float]:
@@ -321,8 +328,9 @@ def test_a_job_that_is_killed_leaves_no_run_that_seems_to_run(rehearsal: Rehears
     left = command("train", data, *long, "vertex.accelerators=0", "--on", "rehearsal", "--detach", "--json").json
     there = rehearsal.directory / "buckets" / BUCKET / "tagline" / "runs" / Path(left["run"]).name / "state.json"
     until(lambda: json.loads(there.read_text())["name"] == "running", "it to begin")
-    for pid in rehearsal.processes():
-        os.kill(pid, signal.SIGKILL)
+    for pid in rehearsal.processes(left["job"]):
+        with suppress(ProcessLookupError):  # it ended with another one
+            os.kill(pid, signal.SIGKILL)
     until(lambda: rehearsal.job(left["job"])["state"] == "JOB_STATE_FAILED", "the job to fail")
     shown = command("jobs", "show", "--json").json
     assert shown["failure"]["cause"] == "host-memory"

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ import pytest
 from attempts import SMALL, SUPPORT, contents, events, start, start_workers, touched
 from safetensors.numpy import load_file
 
+from rehearsing import free_port
 from tagline import training
 from tagline.errors import SpecError
 from tagline.runs import Run, list_runs
@@ -265,8 +265,7 @@ def test_an_outer_torchrun_may_start_the_workers(short: list[str], ended: Run, t
 
 
 def test_two_machines_find_each_other_by_what_vertex_says(short: list[str], ended: Run, tmp_path: Path) -> None:
-    with socket.create_server(("127.0.1.1", 0)) as server:
-        port = server.getsockname()[1]
+    port = free_port()
     machines = [
         Launched(*short, "--workers", "1", cwd=tmp_path / pool, CLUSTER_SPEC=spec)
         for pool, spec in cluster_specs("127.0.1.1", "127.0.1.2", port=port).items()

@@ -190,7 +190,8 @@ def test_what_is_refused(rehearsal: Rehearsal, model: str) -> None:
     assert rehearsal.http("POST", f"/v1/{PARENT}/batchPredictionJobs", missing)[0] == 404
 
 
-def test_a_training_pipeline_leaves_a_model(rehearsal: Rehearsal, model: str) -> None:
+def test_a_training_pipeline_leaves_a_model(rehearsal: Rehearsal) -> None:
+    model = upload(rehearsal, name="to be trained anew")
     code = """
 import os, pathlib
 directory = pathlib.Path(os.environ["REHEARSAL_GCS"], os.environ["AIP_MODEL_DIR"].removeprefix("gs://"))

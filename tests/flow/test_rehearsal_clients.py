@@ -52,18 +52,19 @@ def aiplatform(rehearsal: Rehearsal) -> Any:
 @pytest.fixture(scope="module")
 def package(rehearsal: Rehearsal) -> str:
     """A source distribution in a bucket."""
-    path = rehearsal.directory / "buckets" / "staging" / "trainer-0.1.tar.gz"
-    files = {
-        "setup.py": "from setuptools import setup\n"
-        "setup(name='trainer', version='0.1', packages=['trainer'], install_requires=['rich'])",
-        "trainer/__init__.py": "", "trainer/task.py": TASK,
-    }  # fmt: skip
-    with tarfile.open(path, "w:gz") as archive:
-        for name, text in files.items():
-            member = tarfile.TarInfo(f"trainer-0.1/{name}")
+    setup = "setup(name='trainer', version='0.1', packages=['trainer'], install_requires=['rich'])"
+    files = {"setup.py": f"from setuptools import setup\n{setup}", "trainer/__init__.py": "", "trainer/task.py": TASK}
+    return packed(rehearsal, "trainer-0.1", files)
+
+
+def packed(rehearsal: Rehearsal, name: str, files: dict[str, str]) -> str:
+    """The address of a source distribution of these files."""
+    with tarfile.open(rehearsal.directory / "buckets" / "staging" / f"{name}.tar.gz", "w:gz") as archive:
+        for path, text in files.items():
+            member = tarfile.TarInfo(f"{name}/{path}")
             member.size = len(text.encode())
             archive.addfile(member, io.BytesIO(text.encode()))
-    return "gs://staging/trainer-0.1.tar.gz"
+    return f"gs://staging/{name}.tar.gz"
 
 
 def test_a_custom_job_is_run(aiplatform: Any, rehearsal: Rehearsal) -> None:
@@ -77,7 +78,7 @@ def test_a_custom_job_is_run(aiplatform: Any, rehearsal: Rehearsal) -> None:
 
 
 def test_a_custom_job_is_submitted_and_cancelled(aiplatform: Any) -> None:
-    command = {"command": ["python", "-S", "-c", "import time; time.sleep(60)"], "image_uri": IMAGE}
+    command = {"command": ["python", "-S", "-c", "import time; time.sleep(600)"], "image_uri": IMAGE}
     job = aiplatform.CustomJob(display_name="cancel", worker_pool_specs=[POOLS[0] | {"container_spec": command}])
     job.submit()
     job.cancel()
@@ -109,8 +110,9 @@ def test_a_training_job_of_a_python_package(aiplatform: Any, rehearsal: Rehearsa
     assert any("Successfully installed trainer-0.1" in line for line in said)
     assert not list((rehearsal.directory / "jobs").glob("*/environment-*")), "environments go when their jobs end"
     pipelines = rehearsal.client("PipelineServiceClient")
-    assert [found.display_name for found in pipelines.list_training_pipelines(parent=PARENT)] == ["package"]
-    pipelines.delete_training_pipeline(name=job.resource_name).result(timeout=10)
+    listed = {found.name: found.display_name for found in pipelines.list_training_pipelines(parent=PARENT)}
+    assert listed[job.resource_name] == "package"
+    pipelines.delete_training_pipeline(name=job.resource_name).result(timeout=60)
 
 
 def test_a_training_job_of_a_container_that_fails(aiplatform: Any, rehearsal: Rehearsal) -> None:
@@ -203,8 +205,9 @@ def test_strictly_a_package_sees_nothing_but_what_it_brings(tmp_path: Path) -> N
         assert rehearsal.said(name)[-1] == "sees ['lonely']"
 
 
-def test_a_job_that_is_cancelled_while_its_package_is_installed(rehearsal: Rehearsal, package: str) -> None:
-    name = rehearsal.submit(package_job(package))
+def test_a_job_that_is_cancelled_while_its_package_is_installed(rehearsal: Rehearsal) -> None:
+    slow = packed(rehearsal, "slow-0.1", {"setup.py": "import time; time.sleep(600)"})
+    name = rehearsal.submit(package_job(slow))
     until(lambda: any("Running command: pip3" in line for line in rehearsal.said(name)), "pip to begin")
     rehearsal.http("POST", f"/v1/{name}:cancel", {})
     assert rehearsal.wait(name)["state"] == "JOB_STATE_CANCELLED"

@@ -123,7 +123,7 @@ def test_cloud_storage_fails_and_its_client_tries_again(rehearsal: Rehearsal) ->
 def test_quotas_are_kept(rehearsal: Rehearsal, project: Callable[..., None]) -> None:
     project(quotas={T4: {"us-central1": 2}})
     first = rehearsal.submit(on("NVIDIA_TESLA_T4"))
-    rehearsal.submit(custom_job(python("pass")))
+    without = rehearsal.submit(custom_job(python("pass")))
     with pytest.raises((ResourceExhausted, TooManyRequests)) as raised:
         rehearsal.rest.create_custom_job(parent=PARENT, custom_job=_snake(on("NVIDIA_TESLA_T4", 2)))
     wanted = f"The following quota metrics exceed quota limits: aiplatform.googleapis.com/{T4}"
@@ -139,6 +139,7 @@ def test_quotas_are_kept(rehearsal: Rehearsal, project: Callable[..., None]) -> 
     again = rehearsal.submit(on("NVIDIA_TESLA_T4", 2))
     rehearsal.http("POST", f"/v1/{again}:cancel", {})
     rehearsal.wait(again)
+    assert rehearsal.wait(without)["state"] == "JOB_STATE_SUCCEEDED"
 
 
 def test_no_capacity(rehearsal: Rehearsal, project: Callable[..., None]) -> None:

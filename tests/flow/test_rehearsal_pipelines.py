@@ -60,7 +60,7 @@ def fail(word: str):
 def sleep():
     import time
 
-    time.sleep(60)
+    time.sleep(600)
 
 
 @dsl.component(**HERE)
@@ -220,7 +220,7 @@ def test_a_pipeline_by_googles_client(rehearsal: Rehearsal, compiled: Any) -> No
     assert "rows know 2" in rehearsal.said(tasks["train"]["executorDetail"]["containerDetail"]["mainJob"])
     (listed,) = client.list_pipeline_jobs(request={"parent": PARENT, "filter": 'display_name="the-way"'})
     assert not listed.job_detail.task_details
-    client.delete_pipeline_job(name=created.name).result(timeout=10)
+    client.delete_pipeline_job(name=created.name).result(timeout=60)
     assert rehearsal.http("GET", f"/v1/{created.name}")[0] == 404
 
 
@@ -311,7 +311,8 @@ def test_a_failure_has_a_name_and_the_exit_handler_runs(rehearsal: Rehearsal, co
     assert "everything went wrong" in rehearsal.said(tasks["fail"]["executorDetail"]["containerDetail"]["mainJob"])
     said = rehearsal.said(tasks["conclude"]["executorDetail"]["containerDetail"]["mainJob"])
     assert any(line.startswith("it ended FAILED") and "fail: The replica" in line for line in said), said
-    wish = {"resourceNames": ["projects/demo"], "filter": 'resource.type="aiplatform.googleapis.com/PipelineJob"'}
+    wanted = 'resource.type="aiplatform.googleapis.com/PipelineJob" AND resource.labels.pipeline_job_id='
+    wish = {"resourceNames": ["projects/demo"], "filter": f'{wanted}"{name.rpartition("/")[2]}"'}
     entries = rehearsal.http("POST", "/v2/entries:list", wish)[1]["entries"]
     assert any(
         entry["jsonPayload"].get("taskName") == "fail" and entry["severity"] == "ERROR" for entry in entries

@@ -15,7 +15,7 @@ import os
 with open(os.environ["CLOUD_ML_HP_METRIC_FILE"], "w") as file:
     file.write('{"score": "1"}' + chr(10))
 """
-SLEEP = "import time; time.sleep(60)"
+SLEEP = "import time; time.sleep(600)"
 
 
 def tuning(rehearsal: Rehearsal, code: str, *, trials: int, parallel: int = 1) -> str:
@@ -33,7 +33,7 @@ def pipeline(rehearsal: Rehearsal) -> str:
         "schemaVersion": "2.1.0", "pipelineInfo": {"name": "sleeps"},
         "root": {"dag": {"tasks": {"sleep": {"componentRef": {"name": "comp-sleep"}}}}},
         "components": {"comp-sleep": {"executorLabel": "exec-sleep"}},
-        "deploymentSpec": {"executors": {"exec-sleep": {"container": {"image": IMAGE, "command": ["sleep", "60"]}}}},
+        "deploymentSpec": {"executors": {"exec-sleep": {"container": {"image": IMAGE, "command": ["sleep", "600"]}}}},
     }  # fmt: skip
     job = {"pipelineSpec": spec, "runtimeConfig": {"gcsOutputDirectory": "gs://pipes/out"}}
     return created(rehearsal, "pipelineJobs", job)

@@ -245,7 +245,7 @@ def test_the_final_measurement(rehearsal: Rehearsal, selection: str, expected: f
 
 def test_reports_are_seen_live_and_cancelling_ends_the_trials(rehearsal: Rehearsal) -> None:
     name = submit(
-        rehearsal, tuning_job(SCRIPT + "report(7, 1); time.sleep(60)", double("x", 0, 1), trials=9, parallel=2)
+        rehearsal, tuning_job(SCRIPT + "report(7, 1); time.sleep(600)", double("x", 0, 1), trials=9, parallel=2)
     )
     seen = until(
         lambda: (trials := rehearsal.job(name).get("trials", [])) and all(t.get("measurements") for t in trials)
@@ -269,7 +269,7 @@ def test_the_median_rule_stops_a_trial_without_hope(rehearsal: Rehearsal) -> Non
         + """
 good = given["--kind"] == "good"
 report(1 if good else 0, 1)
-if not good: time.sleep(60)
+if not good: time.sleep(600)
 """
     )
     study = {"algorithm": "GRID_SEARCH", "medianAutomatedStoppingSpec": {}}

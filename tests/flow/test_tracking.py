@@ -1,5 +1,6 @@
 """Training as a process that records itself elsewhere: the run stays what it would have been."""
 
+import json
 import os
 import re
 import signal
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attempts import SUPPORT, events
+from attempts import SUPPORT, events, told
 
 from tagline import registry
 from tagline.runs import list_runs
@@ -19,6 +20,8 @@ from tagline.runs import list_runs
 TRAIN = ("train", str(SUPPORT / "messages.csv"), "model.family=linear", "model.max_features=2000")
 EVERYWHERE = 'tracking.to=["tensorboard", "wandb", "mlflow"]'
 OWN_PACKAGES = ("tensorboard", "wandb", "mlflow")
+PATIENT = "from tagline import trackers; trackers.END_TIMEOUT_S = 900.0"
+"""However long the packages take to be loaded on a busy machine."""
 Command = Callable[..., Any]
 
 
@@ -32,8 +35,15 @@ def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def said(err: str) -> list[str]:
     """What was said, but for the names of runs, the time left and a word about waiting, which depend on the machine."""
-    lines = [line for line in err.splitlines() if not line.startswith("waiting")]
+    lines = [line for line in err.splitlines() if not line.startswith("waiting for tracker")]
     return [re.sub(r"\d{8}-\d{6}-\w+|\d+:\d\d left", "NAME", line) for line in lines]
+
+
+def tracked(*words: str, cwd: Path, sent: int = 0) -> "subprocess.CompletedProcess[str]":
+    """A command that waits for its trackers, or gets a signal while it learns."""
+    done = subprocess.run(told(sent, *words, before=PATIENT), cwd=cwd, capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
 
 
 def recorded(runs: Path) -> list[Any]:
@@ -47,34 +57,30 @@ def recorded(runs: Path) -> list[Any]:
 
 def test_a_tracked_run_says_and_makes_what_an_untracked_one_does(tagline: Command, tmp_path: Path) -> None:
     plain = tagline(*TRAIN, "--json", "--runs", "plain")
-    tracked = tagline(*TRAIN, EVERYWHERE, "--json", "--runs", "tracked")
-    assert tracked.code == plain.code == 0, tracked.err
-    assert tracked.json["report"] == plain.json["report"]
-    assert said(tracked.err.replace("tracked/", "plain/")) == said(plain.err)
+    done = tracked(*TRAIN, EVERYWHERE, "--json", "--runs", "tracked", cwd=tmp_path)
+    assert done.returncode == plain.code == 0, done.stderr
+    report = json.loads(done.stdout)["report"]
+    assert report == plain.json["report"]
+    assert said(done.stderr.replace("tracked/", "plain/")) == said(plain.err)
     [run] = list_runs(tmp_path / "tracked")
     assert events(run) == events(list_runs(tmp_path / "plain")[0])
     [record] = recorded(tmp_path / "tracked")
     assert record.info.run_name == run.name
     assert record.info.status == "FINISHED"
-    assert record.data.metrics["report/test/macro_f1"] == tracked.json["report"]["test"]["macro_f1"]
+    assert record.data.metrics["report/test/macro_f1"] == report["test"]["macro_f1"]
     assert list(run.directory.glob("tensorboard/*tfevents*"))
     assert list(run.directory.glob("wandb/offline-run-*/*.wandb"))
 
 
 def test_told_to_stop_it_still_saves_and_goes_on_with_the_same_record(tagline: Command, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tagline", *TRAIN, EVERYWHERE]
-    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        assert any(line.startswith("run ") for line in process.stderr)
-        process.send_signal(signal.SIGTERM)
-        last_words = process.stderr.read()
-    assert process.returncode == 143, last_words
+    stopped = tracked(*TRAIN, EVERYWHERE, cwd=tmp_path, sent=signal.SIGTERM)
+    assert stopped.returncode == 143, stopped.stderr
     [run] = list_runs(tmp_path / "runs")
     assert run.state().name == "cancelled"
     assert [record.info.status for record in recorded(tmp_path / "runs")] == ["KILLED"]
-    resumed = tagline("train", "--resume", run.name)
-    assert resumed.code == 0, resumed.err
-    assert "tracker" not in resumed.err.replace("waiting for tracker", "")
+    resumed = tracked("train", "--resume", run.name, cwd=tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    assert "tracker" not in "\n".join(said(resumed.stderr))
     assert [record.info.status for record in recorded(tmp_path / "runs")] == ["FINISHED"]
     plain = tagline(*TRAIN, "--runs", "plain")
     assert plain.code == 0, plain.err
@@ -84,7 +90,7 @@ def test_told_to_stop_it_still_saves_and_goes_on_with_the_same_record(tagline: C
 def test_nobody_is_asked_for_a_key_on_a_terminal(tmp_path: Path) -> None:
     terminal, ours = os.openpty()
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TERM": "xterm"}
-    command = [sys.executable, "-m", "tagline", *TRAIN, 'tracking.to=["wandb"]']
+    command = told(0, *TRAIN, 'tracking.to=["wandb"]', before=PATIENT)
     with subprocess.Popen(
         command, cwd=tmp_path, env=environment, stdin=ours, stdout=subprocess.DEVNULL, stderr=ours
     ) as process:  # fmt: skip

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attempts import SUPPORT, contents, events
+from attempts import SUPPORT, contents, events, told
 
 import tagline as library
 from tagline.errors import DataError, Interrupted, PlaceError, RunError, SpecError
@@ -24,7 +24,7 @@ LINEAR = "model.family=linear"
 
 @pytest.fixture(scope="module")
 def data() -> Path:
-    """Enough rows that a signal sent at once finds the model learning."""
+    """Enough rows to learn from in several steps."""
     return SUPPORT / "messages.csv"
 
 
@@ -39,27 +39,17 @@ def start(data: Path, cwd: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
 
-def wait_until_learning(process: subprocess.Popen[str]) -> None:
-    assert process.stderr is not None
-    for line in process.stderr:
-        if line.startswith("run "):
-            return
-    raise AssertionError("it ended before it began to learn")
-
-
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_told_to_stop_it_saves_and_can_go_on_to_the_same_end(
     data: Path, whole: Run, tmp_path: Path, tagline: Command, sent: int, code: int
 ) -> None:
-    with start(data, tmp_path) as process:
-        wait_until_learning(process)
-        process.send_signal(sent)
-        assert process.stderr is not None
-        said = process.stderr.read()
-    assert process.returncode == code
+    command = told(sent, "train", data, LINEAR)
+    stopped = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert stopped.returncode == code, stopped.stderr
     [run] = list_runs(tmp_path / "runs")
     assert run.state().name == "cancelled"
-    assert f"next: tagline train --resume runs/{run.name}" in said
+    assert run.progress().last, "what it has learned is kept"
+    assert f"next: tagline train --resume runs/{run.name}" in stopped.stderr
     resumed = tagline("train", "--resume", run.name)
     assert resumed.code == 0, resumed.err
     assert run.state().name == "succeeded"

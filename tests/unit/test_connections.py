@@ -7,7 +7,7 @@ import re
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -16,6 +16,8 @@ import uvloop
 from tagline import connections
 from tagline.connections import Clients, Request, Response
 
+HANGS_S = 60
+"""What has not come by then never will."""
 CHUNKED = b"POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
 
 
@@ -64,7 +66,7 @@ async def served(desk: Desk, *, timeout_s: float = 5) -> AsyncIterator[Callable[
     try:
         yield connect
         signal.raise_signal(signal.SIGTERM)
-        await asyncio.wait_for(serving, 10)
+        await asyncio.wait_for(serving, HANGS_S)
         while desk.clients.connections:
             await asyncio.sleep(0.001)
     finally:
@@ -79,7 +81,7 @@ def post(body: bytes, *headers: bytes, path: bytes = b"/a", version: bytes = b"1
 
 async def read(reader: asyncio.StreamReader, *, has_body: bool = True) -> tuple[int, dict[str, str], Any]:
     """The next answer: status, headers, body."""
-    head = (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)).decode()
+    head = (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), HANGS_S)).decode()
     first, *lines = head.strip().split("\r\n")
     headers = dict(line.split(": ", 1) for line in lines)
     body = await reader.readexactly(int(headers["content-length"])) if has_body else b"null"
@@ -90,7 +92,7 @@ def run(story: Callable[[Desk, Callable[[], Any]], Any]) -> None:
     async def told() -> None:
         desk = Desk()
         async with served(desk) as connect:
-            await asyncio.wait_for(story(desk, connect), 30)
+            await asyncio.wait_for(story(desk, connect), HANGS_S)
         assert desk.clients.asking == 0
 
     uvloop.run(told())
@@ -160,7 +162,8 @@ def test_a_body_that_is_too_large_is_read_and_refused(monkeypatch: pytest.Monkey
         writer.write(post(b"x" * 101) + post(b"x" * 100))
         assert (await read(reader))[0] == 413
         assert (await read(reader))[0] == 200
-        writer.write(post(b"x" * 1_000_000)[:50_000])
+        head, end, body = post(b"x" * 1_000_000).partition(b"\r\n\r\n")
+        writer.write(head + end + body[: 100 + 10_000 + 1])  # no byte behind these: unread ones would reset it
         status, headers, _body = await read(reader)
         assert (status, headers["connection"]) == (413, "close"), "there is an end to reading too"
         assert await reader.read() == b""
@@ -169,23 +172,30 @@ def test_a_body_that_is_too_large_is_read_and_refused(monkeypatch: pytest.Monkey
 
 
 def test_nobody_is_waited_for_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    for phase in ("head", "body", "idle"):
-        monkeypatch.setitem(connections.PATIENCE_S, phase, 0.1)
+    def lose_patience_in(short: str) -> None:
+        for phase in ("head", "body", "idle"):
+            monkeypatch.setitem(connections.PATIENCE_S, phase, 0.1 if phase == short else HANGS_S)
 
     async def story(desk: Desk, connect: Any) -> None:
+        lose_patience_in("head")
         for sent in (b"", b"POST /a HT", post(b"one")[:20]):
             reader, writer = await connect()
             writer.write(sent)
-            assert await reader.read() == b""
+            with suppress(ConnectionResetError):  # where it was closed before anything came
+                assert await reader.read() == b""
         assert desk.seen == []
+        lose_patience_in("body")
         reader, writer = await connect()
         writer.write(post(b"one")[:-1])
         status, headers, _ = await read(reader)
         assert (status, headers["connection"]) == (408, "close")
         assert await reader.read() == b""
+        lose_patience_in("idle")
         reader, writer = await connect()
         desk.may.clear()
         writer.write(post(b"one"))
+        await desk.wait_for(2)
+        assert {connection._timer for connection in desk.clients.connections} == {None}
         await asyncio.sleep(0.3)
         desk.may.set()
         assert (await read(reader))[0] == 200, "who waits for us has time"
@@ -214,7 +224,7 @@ def test_a_head_that_comes_in_small_pieces_is_not_waited_for_longer(monkeypatch:
     "sent",
     [b"no request\r\n\r\n", b"POST /a HTTP/1.1\r\nContent-Length: x\r\n\r\n", b"CONNECT a:1 HTTP/1.1\r\n\r\n",
      b"POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-     b"GET /a HTTP/1.1\r\nX: " + b"a" * connections.HEAD_BYTES],
+     b"GET /a HTTP/1.1\r\nX: ".ljust(connections.HEAD_BYTES + 1, b"a")],
 )  # fmt: skip
 def test_what_is_no_request_is_refused_after_what_was_one(sent: bytes) -> None:
     async def story(_: Desk, connect: Any) -> None:
@@ -318,7 +328,6 @@ def test_who_goes_away_before_its_body_is_there_is_no_riddle() -> None:
 
 def test_who_does_not_take_its_answers_is_not_read_from(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(connections.PATIENCE_S, "idle", 0.2)
-    monkeypatch.setitem(connections.PATIENCE_S, "head", 0.2)
 
     async def story(desk: Desk, connect: Any) -> None:
         del connect
@@ -339,6 +348,6 @@ def test_who_does_not_take_its_answers_is_not_read_from(monkeypatch: pytest.Monk
                 await asyncio.sleep(0.01)
             while desk.clients.connections:
                 await asyncio.sleep(0.01)
-        assert len(desk.seen) < 20
+        assert 0 < len(desk.seen) < 20
 
     run(story)

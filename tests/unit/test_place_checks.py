@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tagline import gcp, place_checks, prices
+from tagline import place_checks, prices
 from tagline import spec as specs
 from tagline.checks import Finding
 
@@ -58,17 +58,12 @@ def test_what_only_costs_is_a_warning() -> None:
     assert found(tracking=("wandb",), secrets=key) == []
 
 
-def test_without_credentials_nothing_else_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("GOOGLE_APPLICATION_CREDENTIALS", "REHEARSAL_ADDRESS", "GCE_METADATA_HOST"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    gcp._credentials.cache_clear()
+@pytest.mark.usefixtures("signed_out")
+def test_without_credentials_nothing_else_is_asked() -> None:
     spec = specs.parse({"data": {"train": "a.csv", "text": "t", "labels": "l"}}, where="a test")
     [only] = place_checks.by_asking(spec, project="p")
     assert (only.code, only.severity) == ("credentials", "error")
     assert "gcloud auth application-default login" in only.advice
-    gcp._credentials.cache_clear()
 
 
 class Expired(BaseHTTPRequestHandler):
@@ -87,6 +82,7 @@ class Expired(BaseHTTPRequestHandler):
         pass
 
 
+@pytest.mark.usefixtures("signed_out")
 def test_credentials_that_have_expired_are_said_before_anything_else(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -104,15 +100,11 @@ def test_credentials_that_have_expired_are_said_before_anything_else(
         "token_uri": f"http://127.0.0.1:{server.server_port}/token",
     }  # fmt: skip
     (tmp_path / "account.json").write_text(json.dumps(account))
-    monkeypatch.delenv("REHEARSAL_ADDRESS", raising=False)
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "account.json"))
-    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
-    gcp._credentials.cache_clear()
     spec = specs.parse({"data": {"train": "a.csv", "text": "t", "labels": "l"}}, where="a test")
     [only] = place_checks.by_asking(spec, project="p")
     server.shutdown()
     server.server_close()
-    gcp._credentials.cache_clear()
     assert (only.code, only.severity) == ("credentials", "error")
     assert "expired or revoked" in only.message
     assert "gcloud auth application-default login" in only.advice

@@ -284,6 +284,7 @@ def test_what_cannot_be_a_name_is_refused(name: str, no_network: list[Any]) -> N
         load(name)
 
 
+@pytest.mark.usefixtures("signed_out")
 @pytest.mark.parametrize("name", ["gs://bucket/model", "gs://bucket"])
 def test_a_bucket_is_a_clear_error(name: str, no_network: list[Any]) -> None:
     with pytest.raises(PlaceError, match="needs Google credentials") as caught:

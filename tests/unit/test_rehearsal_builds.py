@@ -1,5 +1,6 @@
 """What a build may say before anything is built, and how its log is listed cheaply."""
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,11 @@ def test_where_the_log_goes(given: Any, found: str) -> None:
     assert logging_of(build) == found
 
 
-def test_a_poll_from_the_last_moment_reads_no_more_than_it_answers(tmp_path: Path) -> None:
+def test_a_poll_from_the_last_moment_reads_no_more_than_it_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moments = (f"2026-01-01T00:00:00.{number:06d}Z" for number in itertools.count())  # no two lines have the same
+    monkeypatch.setattr("tagline.rehearsal.logs._stamp", lambda: next(moments))
     keeping = Keeping(tmp_path / "x.sqlite")
     logs = Logs(keeping)
     for job in ("1", "2"):

@@ -60,6 +60,7 @@ def test_a_home_that_cannot_be_written_to_costs_nothing_but_time(
 
 
 def test_messages_and_enumerations_go_by_their_short_names() -> None:
+    table()
     assert v1.CustomJob(display_name="x").display_name == "x"
     assert message_class("google.rpc.BadRequest")().field_violations == []
     assert v1.JobState.Name(v1.JobState.JOB_STATE_QUEUED) == "JOB_STATE_QUEUED"
@@ -100,10 +101,11 @@ def test_names(name: str, snake: str) -> None:
 
 def test_what_is_played_is_the_same_in_v1beta1() -> None:
     """So that its clients can be answered by v1's handlers: what both have is written alike."""
-    import google.cloud.aiplatform_v1beta1
+    from google.cloud import aiplatform_v1, aiplatform_v1beta1
     from google.protobuf import descriptor_pool
 
-    assert google.cloud.aiplatform_v1beta1.__name__  # describes its messages
+    assert aiplatform_v1.__name__  # describes its messages
+    assert aiplatform_v1beta1.__name__
     seen = set()
 
     def compare(name: str) -> None:

@@ -58,7 +58,7 @@ for _ in range(2):
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[Stage]:
     table()
-    found = Stage.of(Settings(directory=tmp_path / "here", ready_s=20, grace_s=1))
+    found = Stage.of(Settings(directory=tmp_path / "here", ready_s=60, grace_s=1))
     yield found
     found.keeping.close()
 
@@ -86,18 +86,18 @@ def test_four_failed_checks_stop_the_traffic_and_not_the_server(
     found = Servers(cast(tmp_path / "logs", 1, SERVER, str(ill)), stage, say)
     try:
         found.wait_until_ready()
-        before = found.ask("/any", b"x", "", timeout_s=20).content
+        before = found.ask("/any", b"x", "", timeout_s=60).content
         ill.touch()
-        assert noticed.wait(20)
+        assert noticed.wait(60)
         with pytest.raises(Problem, match="No server of the model is healthy"):
             found.ask("/any", b"x", "", timeout_s=0.1)
         ill.unlink()
-        assert found.ask("/any", b"x", "", timeout_s=20).content == before, "the same process, healthy again"
+        assert found.ask("/any", b"x", "", timeout_s=60).content == before, "the same process, healthy again"
     finally:
         found.end()
     assert stage.keeping.run("SELECT * FROM processes") == []
     with pytest.raises(Problem, match="No server"):
-        found.ask("/any", b"x", "", timeout_s=20)
+        found.ask("/any", b"x", "", timeout_s=60)
 
 
 def test_a_server_that_does_not_listen_is_waited_for_before_anybody_has_noticed(
@@ -108,11 +108,11 @@ def test_a_server_that_does_not_listen_is_waited_for_before_anybody_has_noticed(
     found = Servers(cast(tmp_path / "logs", 1, AWAY, str(back)), stage, lambda *_: None)
     try:
         found.wait_until_ready()
-        assert found.ask("/any", b"x", "", timeout_s=20).content == b"asked 1"
+        assert found.ask("/any", b"x", "", timeout_s=60).content == b"asked 1"
         with pytest.raises(Problem, match="No server of the model is healthy"):
             found.ask("/any", b"x", "", timeout_s=0.1)
         back.touch()
-        assert found.ask("/any", b"x", "", timeout_s=20).content == b"asked 2"
+        assert found.ask("/any", b"x", "", timeout_s=60).content == b"asked 2"
     finally:
         found.end()
 

@@ -132,6 +132,7 @@ def test_a_file_without_permission_is_named(tmp_path: Path) -> None:
         contents(path)
 
 
+@pytest.mark.usefixtures("signed_out")
 def test_a_bucket_needs_credentials_to_be_read_and_is_no_path() -> None:
     with pytest.raises(PlaceError, match="needs Google credentials"):
         contents("gs://bucket/data.csv")

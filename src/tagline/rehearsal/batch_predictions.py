@@ -199,10 +199,10 @@ class BatchPredictions:
                 job.end_time.GetCurrentTime()
             if problem is not None:
                 job.error.CopyFrom(problem.status())
-        _, project, _, _, _, number = name.split("/")
-        severity = "ERROR" if state == "FAILED" else "INFO"
-        text = f"Batch prediction job is {state}." + (f" {problem.message}" if problem else "")
-        self._stage.logs.note(text, job=number, project=project, severity=severity)
+            _, project, _, _, _, number = name.split("/")
+            severity = "ERROR" if state == "FAILED" else "INFO"
+            text = f"Batch prediction job is {state}." + (f" {problem.message}" if problem else "")
+            self._stage.logs.note(text, job=number, project=project, severity=severity)
         return job
 
 

@@ -213,7 +213,7 @@ class JobQueue:
                 job.end_time.GetCurrentTime()
             if problem is not None:
                 job.error.CopyFrom(problem.status())
-        self._note(job, state, problem)
+            self._note(job, state, problem)  # first: who sees an end finds the whole log
         for watcher in self.watchers:
             watcher(job)
         return job

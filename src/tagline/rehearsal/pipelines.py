@@ -176,8 +176,8 @@ class PipelineJobs:
                 if not detail.HasField("end_time"):
                     detail.state = v1.PipelineTaskDetail.State.Value(ending.state)
                     detail.end_time.GetCurrentTime()
-        why = f" {ending.problem.message}" if ending.problem else ""
-        say(self._stage, name, f"Pipeline is {ending.state}.{why}", "ERROR" if ending.state == "FAILED" else "INFO")
+            why = f" {ending.problem.message}" if ending.problem else ""
+            say(self._stage, name, f"Pipeline is {ending.state}.{why}", "ERROR" if ending.state == "FAILED" else "INFO")
 
     def _follow(self, job: Any) -> None:
         with self._lock:

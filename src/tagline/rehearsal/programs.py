@@ -22,6 +22,8 @@ Say = Callable[[Sequence[str], str], None]
 """Writes (lines, severity) to a log."""
 NOT_FOUND = 127
 """What a shell exits with where there is no such program."""
+HELD = ("/bin/sh", "-c", 'read -r _ && exec "$@" </dev/null', "sh")
+"""What begins a command only when it is told to; never, if whoever started it is gone before."""
 
 
 class Program:
@@ -47,6 +49,7 @@ class Program:
             "INSERT OR REPLACE INTO processes (pid, started, container) VALUES (?, ?, ?)",
             (self._process.pid, self._started, container),
         )
+        self._let_go()
         assert self._process.stdout is not None
         assert self._process.stderr is not None
         self._readers = (
@@ -59,8 +62,9 @@ class Program:
         self._home.mkdir(parents=True)
         try:
             return subprocess.Popen(
-                command, cwd=self._home, env={**environment, **os.environ} if self._container else environment,
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+                [*HELD, *command], cwd=self._home,
+                env={**environment, **os.environ} if self._container else environment,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
             )  # fmt: skip
         except (OSError, ValueError) as error:
             self._say([f"{command[0]}: {getattr(error, 'strerror', None) or error}"], "ERROR")
@@ -68,6 +72,12 @@ class Program:
                 [sys.executable, "-S", "-c", f"raise SystemExit({NOT_FOUND})"],
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
             )  # fmt: skip
+
+    def _let_go(self) -> None:
+        """It begins only when it is marked and written down: what it starts is found, however early that hides."""
+        if self._process.stdin is not None:
+            with suppress(BrokenPipeError), self._process.stdin as told:  # it was ended meanwhile
+                told.write(b"go\n")
 
     def _read(self, pipe: IO[bytes], severity: str) -> None:
         for lines in processes.lines_of(pipe):

@@ -39,9 +39,8 @@ def finish(stage: "Stage", name: str, ending: Ending) -> None:
         job.end_time.GetCurrentTime()
         if ending.problem:
             job.error.CopyFrom(ending.problem.status())
-    said = {"SUCCEEDED": "Job completed successfully.", "CANCELLED": "Job cancelled."}.get(ending.state)
-    severity = "INFO" if said else "ERROR"
-    _note(stage, name, said or f"Job failed. {reason}", severity)
+        said = {"SUCCEEDED": "Job completed successfully.", "CANCELLED": "Job cancelled."}.get(ending.state)
+        _note(stage, name, said or f"Job failed. {reason}", "INFO" if said else "ERROR")
 
 
 def _note(stage: "Stage", name: str, text: str, severity: str = "INFO") -> None:

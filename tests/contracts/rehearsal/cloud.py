@@ -62,7 +62,7 @@ def running(root: Path) -> Iterator[Cloud]:
         finally:
             process.stdin.close()
             try:
-                process.wait(timeout=30)
+                process.wait(timeout=120)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

@@ -101,7 +101,7 @@ def arrow(cloud: Cloud) -> pyarrow.fs.GcsFileSystem:
     """pyarrow's file system, which is Google's C++ client, pointed here."""
     return pyarrow.fs.GcsFileSystem(
         anonymous=True, endpoint_override=cloud.address.removeprefix("http://"), scheme="http", project_id="test",
-        retry_time_limit=datetime.timedelta(seconds=10),
+        retry_time_limit=datetime.timedelta(seconds=120),
     )  # fmt: skip
 
 

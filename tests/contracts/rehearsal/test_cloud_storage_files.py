@@ -139,7 +139,8 @@ def test_a_file_that_somebody_keeps_writing_can_be_read(bucket: storage.Bucket, 
 
         writing = pool.submit(write)
         while not writing.done():
-            assert set(bucket.blob("log").download_as_bytes(checksum=None).split()) <= {b"line"}
+            found = bucket.blob("log").download_as_bytes(checksum=None)
+            assert (b"line\n" * (len(found) // 5 + 1)).startswith(found)  # a line at the edge of a page may be cut
             assert len(list(bucket.list_blobs())) == 1
         writing.result()
     assert bucket.blob("log").download_as_bytes() == path.read_bytes()
@@ -173,7 +174,7 @@ def test_a_kill_leaves_only_whole_objects(tmp_path: Path) -> None:
                 bucket.patch()
             with ThreadPoolExecutor(8) as pool:
                 writing = [pool.submit(_write, cloud.address, turn, number) for number in range(8)]
-                until = time.monotonic() + 30
+                until = time.monotonic() + 300
                 while len(list(tmp_path.glob("killed-bucket/*/*"))) < 45 * (turn + 1) and time.monotonic() < until:
                     time.sleep(0.01)
                 os.kill(cloud.process.pid, signal.SIGKILL)

@@ -153,7 +153,7 @@ def test_repositories_and_the_images_in_them(rehearsal: Rehearsal, client: Calla
     registry = client("google.cloud.artifactregistry_v1", "ArtifactRegistryClient", "artifactregistry")
     with pytest.raises(NotFound):
         registry.get_repository(name=f"{DEMO}/repositories/made")
-    made = registry.create_repository(parent=DEMO, repository_id="made", repository={"format_": "DOCKER"}).result(30)
+    made = registry.create_repository(parent=DEMO, repository_id="made", repository={"format_": "DOCKER"}).result(120)
     assert made.name == f"{DEMO}/repositories/made"
     assert registry.get_repository(name=made.name).format_.name == "DOCKER"
     with pytest.raises((AlreadyExists, Conflict)):
@@ -311,7 +311,7 @@ def test_a_build_by_googles_client_without_a_location(client: Callable[..., Any]
     builds = client("google.cloud.devtools.cloudbuild_v1", "CloudBuildClient", "cloudbuild")
     operation = builds.create_build(project_id="demo", build={"steps": [step("build", ".")]})
     with pytest.raises(GoogleAPICallError):  # there is no Dockerfile
-        operation.result(timeout=60)
+        operation.result(timeout=300)
     build = builds.get_build(project_id="demo", id=operation.metadata.build.id)
     assert build.status.name == "FAILURE"
     with pytest.raises(GoogleAPICallError, match="cannot cancel"):
