@@ -112,9 +112,9 @@ def start_workers(
 ) -> list[Attempt]:  # fmt: skip
     """Run the same command in two workers, as torchrun would have started them; the main one may die."""
     shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    told = {**(environment or {}), **shared}
-    main = start(*arguments, cwd=cwd, environment=told | {"RANK": "0", "LOCAL_RANK": "0"}, dies_at=dies_at)
-    return [main, start(*arguments, cwd=cwd, environment=told | {"RANK": "1", "LOCAL_RANK": "1"})]
+    known = {**(environment or {}), **shared}
+    main = start(*arguments, cwd=cwd, environment=known | {"RANK": "0", "LOCAL_RANK": "0"}, dies_at=dies_at)
+    return [main, start(*arguments, cwd=cwd, environment=known | {"RANK": "1", "LOCAL_RANK": "1"})]
 
 
 def _live(arguments: Sequence[str], cwd: Path, environment: Mapping[str, str], dies_at: int, sends: int) -> None:
