@@ -29,9 +29,10 @@ UPGRADE = re.compile(rb"(?im)^upgrade:.*\r\n")
 """A header that offers another protocol; there is none here, and a server may pass over it (RFC 9110, 7.8)."""
 STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus}
 
-Phase = Literal["answer", "body", "head", "idle"]
-"""What a connection waits for: our answer, the rest of a body, the rest of what stands before it, the next request."""
-PATIENCE_S: dict[Phase, float] = {"body": 20.0, "head": 20.0, "idle": 5.0}
+Phase = Literal["answer", "body", "head", "idle", "rest"]
+"""What a connection waits for: our answer, the rest of a body, the rest of what stands before it, the next request;
+or that a client that was cut short goes: the answer does not arrive over one that is closed while more comes."""
+PATIENCE_S: dict[Phase, float] = {"body": 20.0, "head": 20.0, "idle": 5.0, "rest": 2.0}
 """Who takes longer holds a connection for nothing."""
 
 
@@ -145,6 +146,8 @@ class Connection(asyncio.Protocol):
         self._owes_continue = False
         self._is_deaf = False
         """Whether what comes is passed over."""
+        self._is_cut_short = False
+        """Whether the client may still be sending what is not waited for."""
         self._is_ending = False
         """Whether it ends when nothing is owed any more."""
         self._is_stuck = False
@@ -256,7 +259,7 @@ class Connection(asyncio.Protocol):
         if self._coming is not None:
             self._break_off(Refused(400, message))
             return
-        self._is_deaf = True
+        self._is_deaf = self._is_cut_short = True
         if not self._asked:
             response = Response(message.encode(), "text/plain; charset=utf-8", 400)
             self._transport.write(response.to_bytes(has_body=True, closes=True))
@@ -266,7 +269,7 @@ class Connection(asyncio.Protocol):
         """Answer a request whose body is not waited for any longer, and end it."""
         assert self._coming is not None
         self._coming.problem = problem
-        self._is_deaf = True
+        self._is_deaf = self._is_cut_short = True
         self._hand_over(self._coming)
         self._settle()
 
@@ -303,9 +306,14 @@ class Connection(asyncio.Protocol):
 
     def _settle(self) -> None:
         """Wait for what comes next, no longer than that may take; or for nothing."""
-        if self._is_at_its_end() and not self._transport.is_closing():
-            self._transport.close()
         phase: Phase = "answer" if self._asked else "body" if self._coming else "head" if self._has_begun else "idle"
+        if self._is_at_its_end() and not self._transport.is_closing():
+            if self._is_cut_short:
+                phase = "rest"
+                if self._phase != "rest":
+                    self._transport.write_eof()
+            else:
+                self._transport.close()
         if phase != self._phase or self._transport.is_closing():
             self._phase = phase
             if self._timer is not None:
