@@ -306,6 +306,13 @@ def test_texts_to_measure_on_that_were_learned_from_come_before_other_faults_of_
         "Read the labels that look wrong: 100 in 1,000 held-out rows, at the top of the report's list.",
         "Mend the data: 3 copies.",
     ]
+    new = {"by": "likeness", "name": "unlike any training text", "rows": 450, "accuracy": 0.844, "accuracy_of_rest": 1}
+    first, *others = advised(findings=found, slices=[new | {"is_worse": True}]).split("\n")
+    assert first.endswith(
+        " Of the 450 test rows that are unlike any training text 84.4% are right, of the others 100.0%."
+    )
+    assert others == ["Mend the data: 3 copies."], "it is said once"
+    assert "unlike" not in advised(findings=found, slices=[new | {"is_worse": False}])
 
 
 @pytest.mark.parametrize("form", ["html", "md", "json"])
