@@ -17,8 +17,8 @@ HIDDEN = 0.5
 """Of the share of texts that are answered: a label with less is one that abstention hides."""
 LEAK = "near-duplicates"
 """What the check is called that finds texts to measure on among those that were learned from."""
-LIKENESS = "likeness"
-"""What test rows are sliced by into those that are unlike any training text and all others."""
+NEW_TEXTS = ("likeness", "unlike any training text")
+"""The slice of the test rows of which the answer cannot be remembered: by what, and its name."""
 SUSPICIOUS = 0.02
 """Share of the held-out rows whose label is doubted from which on it is worth a sentence."""
 
@@ -250,7 +250,7 @@ def _weak_labels(report: Report) -> Iterator[str]:
 
 
 def _slices(report: Report) -> Iterator[str]:
-    for each in [each for each in report["slices"] if each["is_worse"] and each["by"] != LIKENESS][:2]:
+    for each in [each for each in report["slices"] if each["is_worse"] and not _are_new(each)][:2]:
         what = f"{each['by']}: {each['name']}"
         yield (
             f"Look at the texts that do worse ({what}): {each['accuracy']:.1%} right against "
@@ -275,9 +275,13 @@ def _leaks(report: Report) -> Iterator[str]:
 
 def _new_texts(report: Report) -> Iterator[str]:
     for each in report["slices"]:
-        if each["by"] == LIKENESS and each["is_worse"]:
+        if _are_new(each) and each["is_worse"]:
             rows, right, rest = each["rows"], each["accuracy"], each["accuracy_of_rest"]
             yield f" Of the {rows:,} test rows that are {each['name']} {right:.1%} are right, of the others {rest:.1%}."
+
+
+def _are_new(rows: Mapping[str, Any]) -> bool:
+    return (rows["by"], rows["name"]) == NEW_TEXTS
 
 
 def _data(report: Report) -> Iterator[str]:

@@ -56,8 +56,8 @@ class Crew:
     def run(self, *, started: Callable[[], None]) -> None:
         """Serve until told to stop: SIGTERM and Ctrl-C end it in order, SIGHUP loads anew.
 
-        `started` is called once all processes are ready. It is the last work of its process: being told once more to
-        stop, as who stops a whole group of processes does, is passed over from its end on.
+        `started` is called once all processes are ready. Nothing but the end of this process may follow: being told
+        once more to stop, as by who stops a whole group of processes, is passed over from then on.
         """
         work = self._prepare()
         with _blocked():

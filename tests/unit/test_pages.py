@@ -313,6 +313,8 @@ def test_texts_to_measure_on_that_were_learned_from_come_before_other_faults_of_
     )
     assert others == ["Mend the data: 3 copies."], "it is said once"
     assert "unlike" not in advised(findings=found, slices=[new | {"is_worse": False}])
+    column = new | {"name": "faint", "is_worse": True}
+    assert "(likeness: faint)" in advised(findings=found, slices=[column]), "a column of the data may be called so too"
 
 
 @pytest.mark.parametrize("form", ["html", "md", "json"])
