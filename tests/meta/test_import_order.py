@@ -24,8 +24,8 @@ READERS = ("delimited", "jsonlines", "lines", "automl", "parquet", "hub")
 PLUG_INS = ("models", "trackers", "exports", "launchers", "endpoints")
 """Inside these a file imports the contract and no other plug-in."""
 SHARED = {"models": (
-    "averaging", "loop", "pretrained", "recurrent", "networks", "contrast", "vocabulary", "vectors", "learner",
-    "awd_lstm", "fastai_text", "fastai_files", "one_cycle", "course",
+    "tfidf", "regression", "averaging", "loop", "pretrained", "recurrent", "networks", "contrast", "vocabulary",
+    "vectors", "learner", "awd_lstm", "fastai_text", "fastai_files", "one_cycle", "course",
 ), "exports": ("eight_bits",)}  # fmt: skip
 """What several plug-ins of a kind are made of: it may be imported by them, and by what stands after it here."""
 HEAVY = {

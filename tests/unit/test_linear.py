@@ -8,17 +8,21 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from tagline.errors import DataError
-from tagline.models.linear import Features, Linear, LinearOptions, Problem, descend
+from tagline.models.linear import Linear, LinearOptions
+from tagline.models.regression import Problem, descend
+from tagline.models.tfidf import Features, Scope
 
 TEXTS = [
     "The parcel never arrived.", "Where is my parcel?", "I was charged twice!", "Please refund the charge, please.",
     "The app crashes on start", "app crash after update", "Thank you, great service", "great app, thank you",
 ] * 4  # fmt: skip
 TARGETS = np.array([0, 0, 1, 1, 2, 2, 3, 3] * 4)
+WORDS = Scope(words=1, characters=0, max_characters=1000)
 
 
-def features(**options: object) -> Features:
-    return Features.learn(TEXTS, LinearOptions(**{"min_rows": 1, **options}), pair=False)  # type: ignore[arg-type]
+def features(*, words: int, characters: int, min_rows: int = 1, max_features: int = 1000) -> Features:
+    scope = Scope(words, characters, max_characters=1000)
+    return Features.learn(TEXTS, scope, pair=False, min_rows=min_rows, max_features=max_features)
 
 
 def dense(learned: Features, texts: list[str]) -> np.ndarray:
@@ -64,7 +68,7 @@ def with_padding_as_a_feature() -> Linear:
     """A model as they were learned before padding alone was left out."""
     options = LinearOptions(words=0, characters=2)
     model = Linear(options, task="single", labels=2, pair=False, class_weights="none")
-    model.features = Features([("characters", [" ", " a", "a", "a "])], np.ones(4, np.float32), options)
+    model.features = Features([("characters", [" ", " a", "a", "a "])], np.ones(4, np.float32), options.scope())
     model.weights = np.array([[2.0, 0.0], [1.0, 0.0], [0.5, 0.0], [0.0, 1.0], [0.0, 0.0]])
     return model
 
@@ -144,7 +148,7 @@ def test_descent_says_when_it_has_not_arrived() -> None:
 
 def test_a_pair_is_seen_side_by_side_and_by_what_it_shares() -> None:
     pairs = [("where is it", "it is here"), ("who are you", "nobody")] * 3
-    learned = Features.learn(pairs, LinearOptions(words=1, characters=0, min_rows=1), pair=True)
+    learned = Features.learn(pairs, WORDS, pair=True, min_rows=1, max_features=1000)
     terms = {block.name: block.terms for block in learned.blocks}
     assert terms["words of both"] == ["is", "it"]
     assert terms["words added"] == ["here", "nobody"]
@@ -157,5 +161,5 @@ def test_a_feature_stands_in_as_many_rows_as_asked_however_few_there_are() -> No
     with pytest.raises(DataError, match="stands in enough training texts") as error:
         features(words=1, characters=0, min_rows=1000)
     assert "model.min_rows" in (error.value.hint or "")
-    learned = Features.learn(["one", "two", "three"], LinearOptions(words=1, characters=0), pair=False)
+    learned = Features.learn(["one", "two", "three"], WORDS, pair=False, min_rows=2, max_features=1000)
     assert learned.blocks[0].terms == ["one", "three", "two"]

@@ -11,7 +11,8 @@ import pytest
 import tagline
 from tagline import words
 from tagline.errors import DataError
-from tagline.models.linear import Features, Linear, LinearOptions
+from tagline.models.linear import Linear, LinearOptions
+from tagline.models.tfidf import Features
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 
@@ -97,7 +98,7 @@ def test_scripts_without_spaces_are_cut_in_family_linear_too_and_still_add_up() 
 def test_what_a_run_of_characters_adds_goes_to_its_own_characters() -> None:
     options = LinearOptions(words=0, characters=3)
     model = Linear(options, task="multi", labels=1, pair=False, class_weights="none")
-    model.features = Features([("characters", [" 房", "还可以"])], np.ones(2, np.float32), options)
+    model.features = Features([("characters", [" 房", "还可以"])], np.ones(2, np.float32), options.scope())
     model.weights = np.array([[1.0], [3.0], [0.0]])
     [added] = model.added("x 房间还可以", 0)
     assert added * 2**0.5 == pytest.approx([0, 0, 1, 0, 1, 1, 1])
