@@ -1,12 +1,14 @@
 """Every family on eight corpora in six languages: quality, training time, bundle size and prediction rate.
 
     python benchmarks/families.py [--sets NAME ...] [--families NAME ...] [--rows N] [--language-models DIR ...]
+                                  [--unlabelled]
 
 Each row of the table is one `tagline train` with a family's defaults, one after the other in the same process. Training
 rows are limited to N (4,000) and test rows to half of that, drawn with a seed, so that the table is there within hours
 on two cores; a call adds its rows to those that others have measured. The corpora are not part of this project:
 TAGLINE_DATA names the directory that holds them. Language models for ulmfit on English texts are made by `tagline lm`:
-one that reads forward and, if there are two, one that reads backward.
+one that reads forward and, if there are two, one that reads backward. With --unlabelled ulmfit also reads the training
+texts that were not drawn, without their labels: what most people have more of.
 """
 
 import argparse
@@ -105,7 +107,9 @@ CORPORA = {
 }  # fmt: skip
 
 
-def measured(corpus: Corpus, family: str, *, most: int, language_models: Sequence[str]) -> dict[str, Any]:
+def measured(
+    corpus: Corpus, family: str, *, most: int, language_models: Sequence[str], unlabelled: bool
+) -> dict[str, Any]:  # fmt: skip
     """One training with the family's defaults, and what it is worth."""
     settings = [*corpus.settings, f"model.family={family}", "data.bad_rows=skip"]
     if family == "ulmfit":
@@ -117,7 +121,10 @@ def measured(corpus: Corpus, family: str, *, most: int, language_models: Sequenc
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory)
         for name, rows, count in zip(("train", "test"), corpus.rows(), (most, most // 2), strict=True):
-            _write(place / f"{name}.csv", random.Random(0).sample(rows, min(count, len(rows))))
+            drawn = random.Random(0).sample(rows, min(count, len(rows)))
+            _write(place / f"{name}.csv", drawn)
+            if name == "train" and family == "ulmfit" and unlabelled:
+                settings.append(f'model.unlabelled=["{_write_others(place, rows, drawn)}"]')
         begun = time.perf_counter()
         run = tagline.train(
             place / "train.csv", f"data.test={place / 'test.csv'}", *settings, runs=place / "runs"
@@ -142,6 +149,14 @@ def _write(path: Path, rows: Sequence[Row]) -> None:
         writer.writerows(rows)
 
 
+def _write_others(place: Path, rows: Sequence[Row], drawn: Sequence[Row]) -> Path:
+    """The texts that were not drawn, one on each line."""
+    path, taken = place / "others.txt", {id(row) for row in drawn}
+    others = (" ".join(row["text"].split()) for row in rows if id(row) not in taken)
+    path.write_text("".join(f"{text}\n" for text in others), "utf-8")
+    return path
+
+
 def _texts(path: Path) -> Iterator[Any]:
     with path.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
@@ -154,6 +169,7 @@ def main() -> None:
     parser.add_argument("--families", nargs="+", choices=FAMILIES, default=FAMILIES)
     parser.add_argument("--rows", type=int, default=4000)
     parser.add_argument("--language-models", nargs="+", default=[], help="for English: forward, backward")
+    parser.add_argument("--unlabelled", action="store_true", help="for ulmfit: the texts that were not drawn")
     chosen = parser.parse_args()
     if not DATA.exists():
         sys.exit(f"{DATA} is missing; set TAGLINE_DATA")
@@ -162,7 +178,8 @@ def main() -> None:
     try:
         for name in chosen.sets:
             for family in chosen.families:
-                found[f"{name} {family} {chosen.rows}"] = _measured_and_told(name, family, chosen)
+                more = " unlabelled" * (family == "ulmfit" and chosen.unlabelled)
+                found[f"{name} {family} {chosen.rows}{more}"] = _measured_and_told(name, family, chosen)
     finally:  # what was measured before somebody lost patience
         write("families", found)
 
@@ -170,7 +187,10 @@ def main() -> None:
 def _measured_and_told(name: str, family: str, chosen: argparse.Namespace) -> dict[str, Any] | str:
     """A row of the table, or why there is none."""
     try:
-        row = measured(CORPORA[name], family, most=chosen.rows, language_models=chosen.language_models)
+        row = measured(
+            CORPORA[name], family, most=chosen.rows, language_models=chosen.language_models,
+            unlabelled=chosen.unlabelled,
+        )  # fmt: skip
     except Interrupted:
         raise
     except tagline.TaglineError as error:

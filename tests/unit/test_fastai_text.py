@@ -5,6 +5,7 @@ import json
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -124,6 +125,19 @@ def test_pieces_are_learned_and_know_the_marks() -> None:
     assert "".join(pieces(marked("良い天気"))).endswith("良い天気")
     again = Pieces.learn(map(marked, texts), european=False)
     assert again.content == pieces.content
+
+
+def test_few_texts_without_spaces_leave_little_of_a_new_one_unknown() -> None:
+    """Pieces that hardly any text has would be unknown, all of their characters with them."""
+    random = Random(0)
+    kanji = [chr(number) for number in random.sample(range(0x4E00, 0x5000), 300)]
+    terms = ["".join(random.choices(kanji, k=random.randint(1, 3))) for _ in range(600)]
+    rarity = [1 / (1 + number) for number in range(len(terms))]
+    texts = ["".join(random.choices(terms, rarity, k=8)) + "。" for _ in range(800)]
+    few, new = texts[:400], texts[600:]
+    lexicon = Lexicon.learn(few, Pieces.learn(map(marked, few), european=False))
+    ids = [number for text in new for number in lexicon.ids(text)]
+    assert ids.count(0) / len(ids) < 0.08
 
 
 def test_what_is_no_sentencepiece_model_is_refused_by_name(tmp_path: Path) -> None:

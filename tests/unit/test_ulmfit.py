@@ -16,7 +16,7 @@ from tagline import dataset, language_models
 from tagline.dataset import Dataset
 from tagline.errors import DataError, RunError, SpecError, TaglineError
 from tagline.models.awd_lstm import Shape
-from tagline.models.course import NextToken, stages
+from tagline.models.course import MOST_RATE, NextToken, stages
 from tagline.models.fastai_text import Pieces, Words
 from tagline.models.ulmfit import Ulmfit, UlmfitOptions
 from tagline.spec import Data, Training
@@ -68,6 +68,11 @@ def test_every_stage_is_there_and_only_the_last_classifier_is_measured(whole: An
     ]
     assert {step.stage for step in steps if step.evaluate} == {"backward classifier"}
     assert steps[-1].number == steps[-1].total
+
+
+def test_a_whole_classifier_does_not_learn_faster_than_it_can(whole: Any) -> None:
+    rates = [step.settings["learning_rate"] for step in whole[1] if step.stage.endswith("classifier")]
+    assert max(rates) <= MOST_RATE
 
 
 @pytest.mark.parametrize("share", [0.1, 0.26, 0.4, 0.6, 0.97])
