@@ -184,8 +184,9 @@ def _linear(report: Report) -> Iterator[str]:
         (report["test"].get(each) or 0) < (linear.get(each) or 0) + CLOSE_TO_LINEAR for each in (name, "macro_f1")
     )
     if is_close:
+        how = "better" if linear[name] > report["test"][name] + CLOSE_TO_LINEAR else "as well"
         yield (
-            f"Family linear does as well ({linear[name]:.3f} against {report['test'][name]:.3f}), in seconds and in a "
+            f"Family linear does {how} ({linear[name]:.3f} against {report['test'][name]:.3f}), in seconds and in a "
             "smaller bundle: use it, or look why more does not help."
         )
 

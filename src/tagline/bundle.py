@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from tagline import registry, storage
 from tagline.compiled import Compiled
 from tagline.decisions import DecisionLayer
-from tagline.errors import BundleError, PlaceError, SpecError
+from tagline.errors import BundleError, PlaceError, SpecError, TaglineError, first_line
 from tagline.models import Classifier, Scorer
 from tagline.spec import Spec
 
@@ -143,9 +143,11 @@ def load_classifier(family: str, directory: Path) -> Classifier:
     except ImportError as error:
         problem = f"a bundle of family {family} needs {error.name}, which is not installed"
         raise PlaceError(problem, hint=registry.remedy("models", family)) from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except TaglineError:
+        raise
+    except Exception as error:  # what reads a damaged file raises anything; tokenizers a bare Exception
         hint = "make it again, or restore it"
-        raise BundleError(f"{directory} is damaged: {type(error).__name__}: {error}", hint=hint) from error
+        raise BundleError(f"{directory} is damaged: {type(error).__name__}: {first_line(error)}", hint=hint) from error
     return classifier
 
 

@@ -214,7 +214,7 @@ def few_shots(dataset: Dataset) -> Iterator[Finding]:
     if has_few_shots(dataset):
         yield Finding(
             "few-shots", "note", f"half of the labels have {_usual_rows(dataset):g} training rows or fewer",
-            "fewshot may do better than fine-tuning: train either family, and the report compares both on this data",
+            "family fewshot may do better than fine-tuning an encoder: a run of either compares the two on this data",
         )  # fmt: skip
 
 

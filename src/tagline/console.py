@@ -414,8 +414,9 @@ def _event_line(event: Mapping[str, Any]) -> str:
             stage = f"  {event['stage']}" if "stage" in event else ""
             return f"step {event['step']}/{event['total']}{stage}  loss {event['loss']:.4f}{settings}"
         case "evaluation" if event["value"] is not None:
-            best = "  (kept)" if event["best"] else ""
-            return f"validation {event['monitor']} {event['value']:.4f} at step {event['step']}{best}"
+            kept = "  (kept)" if event.get("gain", True) else "  (kept: as good within chance, and later)"
+            said = f"validation {event['monitor']} {event['value']:.4f} at step {event['step']}"
+            return said + (kept if event["best"] else "")
         case "warning":
             return f"warning: {event['message']}"
         case "phase":

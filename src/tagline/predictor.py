@@ -65,7 +65,9 @@ class Predictor:
             self._check(some, first=number)
             number += len(some)
             size = min(2 * size, TEXTS_AT_ONCE)
-            answers = self.decisions.answers(self._classifier.scores(some))
+            scores = self._classifier.scores(some)
+            _insist_on_numbers(scores, hint="train the bundle anew")
+            answers = self.decisions.answers(scores)
             yield from self.decisions.predictions(answers, coverage=sets)
 
     def scores(self, texts: "Sequence[Text]") -> Scores:
@@ -107,9 +109,13 @@ def scored(classifier: Scorer, texts: "Sequence[Text]", *, labels: int) -> Score
     remaining = iter(texts)
     parts = [classifier.scores(some) for some in iter(lambda: list(islice(remaining, TEXTS_AT_ONCE)), [])]
     scores = np.concatenate(parts) if parts else np.zeros((0, labels), dtype=np.float32)
-    if not np.isfinite(scores).all():
-        raise RunError("the model's scores are not numbers", hint="lower training.learning_rate")
+    _insist_on_numbers(scores, hint="lower training.learning_rate")
     return scores
+
+
+def _insist_on_numbers(scores: Scores, *, hint: str) -> None:
+    if not np.isfinite(scores).all():
+        raise RunError("the model's scores are not numbers", hint=hint)
 
 
 def shared_out(bundle: Bundle, workers: int = 0) -> tuple[int, int]:

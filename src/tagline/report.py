@@ -14,6 +14,7 @@ from tagline.decisions import AS_THEY_ARE, DIGITS, Answers, DecisionLayer, confi
 from tagline.metrics import REPORT_FORMAT, are_right
 from tagline.models import Scores
 from tagline.predictor import Predictor
+from tagline.tokens import length_of
 
 if TYPE_CHECKING:
     from tagline.spec import Gates
@@ -269,7 +270,7 @@ def _explained(predictor: Predictor, rows: list[dict[str, Any]]) -> list[dict[st
     left = EXPLAINED_CHARACTERS
     for row in rows[:EXPLAINED]:
         text = row["text"] if isinstance(row["text"], str) else (row["text"][0], row["text"][1])
-        size = len(text) if isinstance(text, str) else sum(map(len, text))
+        size = length_of(text)
         left -= size * min(size // 5 + 1, words.MOST_PIECES)
         if left < 0:
             break

@@ -311,10 +311,11 @@ def remove_directory(path: Path) -> None:
 
 
 def replace_directory(path: Path, *, by: Path) -> None:
-    """Put a directory in the place of one beside it, which is removed only then."""
+    """Put a directory in the place of one beside it, which is removed only then; there may be none yet."""
     with disk_errors(path):
         doomed = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=path.parent))
-        path.rename(doomed / path.name)
+        if path.exists():
+            path.rename(doomed / path.name)
         by.rename(path)
         shutil.rmtree(doomed)
 

@@ -6,7 +6,6 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -25,7 +24,7 @@ Ints = NDArray[np.int64]
 LongTexts = Literal["start", "ends", "windows"]
 Encoded = tuple[Sequence[int], Sequence[int]]
 """A sequence's token ids, and for each whether it is from the second text of a pair."""
-TEXTS_AT_ONCE = 1024
+TEXTS_AT_ONCE, CHARACTERS_AT_ONCE = 1024, 1_000_000
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class Reader:
     def read(self, texts: "Iterable[Text]") -> Iterator[list[Encoded]]:
         """The sequences of each text: one, or the windows of a long one."""
         remaining = iter(texts)
-        while some := list(islice(remaining, TEXTS_AT_ONCE)):
+        while some := _portion(remaining):
             is_whole = self._long_texts == "start"
             for encoding in self._tokenizer.encode_batch_fast(some, add_special_tokens=is_whole):
                 found = [self._start(encoding)] if is_whole else self._cut(encoding)
@@ -102,6 +101,23 @@ class Reader:
             parts = [ids[start : start + room] for start in range(0, len(ids) - room // 4, stride)]
         whole = [[*self._before, *part, *self._after] for part in parts]
         return [(part, [0] * len(part)) for part in whole]
+
+
+def length_of(text: "Text") -> int:
+    """Characters of a text, or of both of a pair."""
+    return len(text) if isinstance(text, str) else sum(map(len, text))
+
+
+def _portion(texts: "Iterator[Text]") -> "list[Text]":
+    """As many texts as the library should hold at once; it keeps what it cuts off of a long one for a while too."""
+    found: list[Text] = []
+    characters = 0
+    for text in texts:
+        found.append(text)
+        characters += length_of(text)
+        if len(found) == TEXTS_AT_ONCE or characters >= CHARACTERS_AT_ONCE:
+            break
+    return found
 
 
 @dataclass(frozen=True)

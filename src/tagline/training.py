@@ -1,17 +1,14 @@
 """train(spec): consumes a model's steps, decides what to keep and when to stop, and measures what came out."""
 
 import math
-import signal
 import tempfile
-import threading
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
-from typing import Any, Self
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -44,6 +41,7 @@ from tagline.exporting import Forms, Measured, add_forms
 from tagline.models import Classifier, Portable, Scorer, Scores, Step
 from tagline.predictor import Predictor, scored
 from tagline.runs import Run, StateName
+from tagline.signals import Stop
 from tagline.spec import Decisions, Goal, Spec, Training, changed_settings, override
 from tagline.texts import Text
 from tagline.workers import join, world
@@ -271,7 +269,8 @@ def _attempt(
     lock: dict[str, Any] | None = None,
 ) -> Generator[Event, None, None]:  # fmt: skip
     """Learn, keep the best, measure, and leave the run in a state that tells what happened; `lock` is a new one."""
-    with run.held(), _Stop(run) as stop:
+    hint = f"tagline train --resume {run.address}" if world().is_main else ""
+    with run.held(), Stop(hint=hint) as stop:
         run.begin_attempt()
         if lock is not None:
             run.write_json("lock.json", lock)
@@ -300,7 +299,7 @@ class _Attempt:
     """One process's work on a run."""
 
     def __init__(
-        self, run: Run, spec: Spec, data: Dataset, findings: Sequence[Finding], stop: "_Stop",
+        self, run: Run, spec: Spec, data: Dataset, findings: Sequence[Finding], stop: Stop,
         given: list[Classifier] | None = None,
     ) -> None:  # fmt: skip
         self.run = run
@@ -432,7 +431,9 @@ class _Attempt:
         value_to_beat = value if is_gain else self.progress.best_value
         self.progress = replace(self.progress, best_value=value_to_beat, evaluations_without_gain=missed)
         plain = {key: number for key, number in figures.items() if isinstance(number, float)}
-        return self._event("evaluation", step=step.number, monitor=monitor, value=value, best=is_kept, figures=plain)
+        return self._event(
+            "evaluation", step=step.number, monitor=monitor, value=value, best=is_kept, gain=is_gain, figures=plain
+        )  # fmt: skip
 
     def _keep(self, step: Step, clock: "_Clock", *, stopped: str) -> None:
         """Write a checkpoint and make it count."""
@@ -597,37 +598,3 @@ class _Clock:
 
     def is_over(self) -> bool:
         return 0 < self.budget_s <= self.seconds()
-
-
-class _Stop:
-    """SIGTERM and Ctrl-C during a run. While there is something to save they wait for the step's end; else they act
-    at once, and so does a second Ctrl-C."""
-
-    def __init__(self, run: Run) -> None:
-        self.signal: int | None = None
-        self.waits = False
-        self._run = run
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
-        return self
-
-    def __exit__(self, *_problem: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _note(self, number: int, _frame: FrameType | None) -> None:
-        again = self.signal == number == signal.SIGINT
-        self.signal = number
-        if again or not self.waits:
-            raise self.interruption(is_saved=self.waits)
-
-    def interruption(self, *, is_saved: bool) -> Interrupted:
-        """What a signal, to this worker or another, comes to; what was learned is in the last checkpoint."""
-        what = "interrupted" if self.signal == signal.SIGINT else "told to stop"
-        hint = f"tagline train --resume {self._run.address}" if world().is_main else ""
-        return Interrupted(
-            what + (" after saving" if is_saved else ""), signal_number=self.signal or signal.SIGTERM, hint=hint
-        )

@@ -1,21 +1,25 @@
 """Texts without labels, from any file the readers know, or from one with a text on each line."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import PurePath
 
 from tagline import storage
 from tagline.columns import columns_of, text_column
 from tagline.errors import DataError
-from tagline.readers import BadRows, Layout, Source, batches, inspect, text_of
+from tagline.readers import BadRows, Layout, Source, batches, inspect
 
 LINES = Layout(format="lines")
+LINE = "text"
+"""The one column of such a file."""
+HINT = "mend them, or take them out of the file"
 
 
 def texts_in(addresses: Iterable[str], *, column: str = "") -> Iterator[str]:
     """Every text of these files that is not blank; in a table those of this column, or of the one that holds texts."""
     for address in storage.expand(tuple(addresses)):
         count = 0
-        for text in _lines(address) if _is_plain(address) else _cells(address, column):
+        for text in _cells(address, column):
             if text.strip():
                 count += 1
                 yield text
@@ -26,25 +30,20 @@ def texts_in(addresses: Iterable[str], *, column: str = "") -> Iterator[str]:
 def look_at(addresses: Iterable[str]) -> None:
     """Refuse files that cannot be read, before anyone waits for their texts."""
     for address in storage.expand(tuple(addresses)):
-        source = inspect(address, LINES if _is_plain(address) else Layout())
-        if not _is_plain(address):
-            _column_of(source, "")
+        _column_of(_inspected(address), "")
 
 
-def _is_plain(address: str) -> bool:
-    return PurePath(address.removesuffix(".gz")).suffix == ".txt"
-
-
-def _lines(address: str) -> Iterator[str]:
+def _inspected(address: str) -> Source:
     """Of plain text every line is one, whatever may look like a label at its end."""
-    with text_of(inspect(address, LINES)) as file:
-        yield from (line.rstrip("\r\n") for line in file)
+    if PurePath(address.removesuffix(".gz")).suffix != ".txt":
+        return inspect(address)
+    return replace(inspect(address, LINES), separator="", columns=(LINE,))
 
 
 def _cells(address: str, column: str) -> Iterator[str]:
-    source = inspect(address)
+    source = _inspected(address)
     name = _column_of(source, column)
-    bad = BadRows()
+    bad = BadRows(hint=HINT)
     for batch in batches(source, bad=bad):
         for cell in batch.columns[name]:
             yield cell if isinstance(cell, str) else " ".join(cell or ())
@@ -52,7 +51,9 @@ def _cells(address: str, column: str) -> Iterator[str]:
 
 
 def _column_of(source: Source, column: str) -> str:
-    """The column that holds the texts."""
+    """The column that holds the texts; whole lines have no other."""
+    if source.format == "lines" and source.columns == (LINE,):
+        return LINE
     name = column or text_column(source, columns_of(source))
     if name not in source.columns:
         raise DataError(f'{source.name} has no column "{name}"; it has: {", ".join(source.columns)}')

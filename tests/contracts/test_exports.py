@@ -7,10 +7,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import tagline
 from tagline import exporting
@@ -19,6 +21,8 @@ from tagline.compiled import FILES, Compiled, Precision
 from tagline.errors import BundleError, RunError, SpecError
 from tagline.exports.onnx import Onnx
 from tagline.models.encoder import Encoder, EncoderOptions
+from tagline.models.fastai_text import Lexicon, Words
+from tagline.models.ulmfit import Ulmfit, UlmfitOptions
 from tagline.spec import Training
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -109,6 +113,22 @@ def test_a_text_is_answered_alike_alone_and_in_company(run: tagline.Run, precisi
         assert together == pytest.approx(own, abs=1e-4)
 
 
+def test_of_a_long_text_the_same_tokens_count_as_where_it_learned(tmp_path: Path) -> None:
+    """With weights so large that every token of the pool tells."""
+    random, words = Random(0), ["alpha", "beta", "gamma", "delta", "well", "done", "film", "bad"]
+    texts = [" ".join(random.choices(words, k=size)) for size in (30, 71, 72, 100, 130, 143, 144, 180, 400)]
+    options = UlmfitOptions(embedding_size=8, hidden_size=12, layers=2, max_tokens=72)
+    torch.manual_seed(0)
+    model = Ulmfit(options, training=Training(), task="single", labels=3, pair=False)
+    model.lexicon = Lexicon.learn(texts, Words.of_spacy())
+    model.classifiers["forward"] = model._new_classifier()
+    for parameter in model.classifiers["forward"].parameters():
+        parameter.data.mul_(3)
+    model.save(tmp_path)
+    Onnx().write(model, tmp_path, family="ulmfit", samples=texts)
+    assert Compiled(tmp_path, "ulmfit", "float32").scores(texts) == pytest.approx(model.scores(texts), abs=1e-4)
+
+
 def test_attention_becomes_one_operation_and_weights_bytes(
     tmp_path: Path, checkpoint: Callable[[str], Path]
 ) -> None:  # fmt: skip
@@ -168,8 +188,6 @@ def test_what_cannot_be_exported_or_checked_is_said_and_the_bundle_stays(linear:
 def test_a_network_without_a_graph_still_becomes_a_bundle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checkpoint: Callable[[str], Path]
 ) -> None:
-    import torch
-
     def refuse(*_: Any, **__: Any) -> None:
         raise torch.onnx.errors.UnsupportedOperatorError("aten::peculiar", 17, None)
 

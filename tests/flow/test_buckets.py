@@ -13,8 +13,8 @@ from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage as google_storage
 
 import tagline
-from tagline import gcp, storage
-from tagline.errors import DataError
+from tagline import gcp, language_models, storage
+from tagline.errors import DataError, PlaceError
 from tagline.gcp import cloud_storage
 from tagline.rehearsal.cloud_storage.application import serving
 from tagline.rehearsal.cloud_storage.store import Store
@@ -63,6 +63,37 @@ def test_answers_come_from_a_bucket_and_go_to_one(bucket: Any, tagline: Any, tmp
     text = bucket.blob("out/there.csv").download_as_text()
     assert len(list(csv.DictReader(text.splitlines()))) == here["rows"]
     assert tagline("predict", model, "--input", source, "--output", source).code == 2, "the input stays"
+
+
+def test_a_language_model_that_did_not_reach_its_bucket_is_sent_by_the_same_command(
+    bucket: Any, tagline: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = ("model.embedding_size=8", "model.hidden_size=12", "model.lm_epochs=1", "training.learning_rate=0.01")
+    texts, output, upload = str(SUPPORT / "new-messages.csv"), "gs://tagline-demo/lm/english", cloud_storage.upload
+    command = ("lm", texts, *small, "--output", output)
+
+    def broken(path: Path, address: str, **more: Any) -> Any:
+        if path.name == "vocab.json":
+            raise PlaceError(f"cannot write {address}: the connection was lost")
+        return upload(path, address, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cloud_storage, "upload", broken)
+        with pytest.raises(PlaceError, match="connection was lost"):
+            list(language_models.learn([texts], *small, output=output))
+    names = [blob.name for blob in bucket.list_blobs(prefix="lm/english/")]
+    assert "lm/english/config.json" not in names, "the file that says that all are there comes last"
+    again = tagline(*command)
+    assert again.code == 0
+    assert "going on from" in again.err
+    assert "step" not in again.err, "nothing is learned again"
+    assert {blob.name.rpartition("/")[2] for blob in bucket.list_blobs(prefix="lm/english/")} == {
+        "config.json", "model.safetensors", "vocab.json", "words.json",
+    }  # fmt: skip
+    assert tagline(*command).code == 2, "what is there is not written over"
+    used = ("model.family=ulmfit", "model.pretrained=gs://tagline-demo/lm/english", "model.lm_epochs=0")
+    quick = ("training.epochs=1", "training.baseline=false", "training.export=false", "data.fraction=0.1")
+    assert tagline("train", str(SUPPORT / "messages.csv"), *used, *quick, small[-1]).code == 0
 
 
 def test_a_bundle_is_served_from_a_bucket(bucket: Any) -> None:

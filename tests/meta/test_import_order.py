@@ -9,11 +9,11 @@ import pytest
 SRC = Path(__file__).parents[2] / "src" / "tagline"
 
 ORDER = (
-    "errors", "registry", "processes", "machines", "spec", "prices", "gcp", "storage", "devices", "workers",
+    "errors", "signals", "registry", "processes", "machines", "spec", "prices", "gcp", "storage", "devices", "workers",
     "cluster", "encoding", "readers", "splits", "texts", "dataset", "columns", "unlabelled", "near_duplicates",
-    "checks", "tracebacks", "remedies", "failures", "tokens", "batches", "models", "language_models", "metrics",
-    "intervals", "calibration", "decisions", "words", "compiled", "bundle", "predictor", "tables", "batch",
-    "baselines", "wire", "wheels", "prebuilt", "packages", "registries", "builders", "builds", "images",
+    "checks", "tracebacks", "remedies", "failures", "tokens", "batches", "models", "metrics",
+    "intervals", "calibration", "decisions", "words", "compiled", "bundle", "language_models", "predictor", "tables",
+    "batch", "baselines", "wire", "wheels", "prebuilt", "packages", "registries", "builders", "builds", "images",
     "custom_jobs", "staging", "exports", "label_errors", "mistakes", "held_out", "slices", "gates", "advice",
     "report", "cards", "exporting", "packing", "charts", "evaluation", "runs", "mirrors", "pages", "comparison",
     "queueing", "prometheus", "prefork", "connections", "server", "locks", "trackers", "training", "launchers", "jobs",

@@ -18,6 +18,7 @@ from tagline import dataset, locks, registry, training
 from tagline import spec as specs
 from tagline.columns import complete
 from tagline.runs import Run
+from tagline.signals import Stop
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from bare import run_bare
@@ -136,7 +137,7 @@ def read_by_a_run(spec: specs.Spec, runs: Path) -> set[str]:
     data = dataset.load(spies["data"])
     run = Run.create(runs, spec, locks.lock_of(spec, data, command="a test"))
     spied: Any = SimpleNamespace(**spies, model=spec.model, model_dump=spec.model_dump)
-    list(training._Attempt(run, spied, data, [], training._Stop(run), None).events())
+    list(training._Attempt(run, spied, data, [], Stop(hint=""), None).events())
     return seen
 
 

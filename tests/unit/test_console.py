@@ -96,3 +96,12 @@ def test_tables_line_up_with_wide_characters(capsys: pytest.CaptureFixture[str])
 )
 def test_texts_are_shortened_to_columns(text: str, width: int, shown: str) -> None:
     assert console.shortened(text, width) == shown
+
+
+@pytest.mark.parametrize(
+    ("best", "gain", "said"),
+    [(True, True, "  (kept)"), (True, False, "  (kept: as good within chance, and later)"), (False, False, "")],
+)
+def test_why_a_model_is_kept_is_said(best: bool, gain: bool, said: str) -> None:
+    event = {"event": "evaluation", "monitor": "macro_f1", "value": 0.4958, "step": 292, "best": best, "gain": gain}
+    assert console._event_line(event) == f"validation macro_f1 0.4958 at step 292{said}"

@@ -143,7 +143,7 @@ def test_a_language_model_learns_step_by_step_as_fastai_has_it(fastai: Fixture, 
 
 
 def renamed(path: Path) -> dict[str, torch.Tensor]:
-    return fastai_files._renamed(torch.load(path, weights_only=True), path)
+    return fastai_files._renamed(torch.load(path, weights_only=True), path, tied=True)
 
 
 def test_rates_and_momentum_follow_fastais_one_cycle(fastai: Fixture) -> None:
@@ -273,9 +273,92 @@ def test_a_missing_file_is_named(variant: Callable[[str], Path], name: str) -> N
 
 def test_a_vocabulary_of_another_size_is_named(variant: Callable[[str], Path]) -> None:
     directory = variant("plain.pth")
-    (directory / "vocab.pkl").write_bytes(pickle.dumps([f"word{number}" for number in range(90)]))
+    (directory / "vocab.pkl").write_bytes(pickle.dumps(["xxunk", *(f"word{number}" for number in range(89))]))
     with pytest.raises(SpecError, match="bias is 80, and should be 90"):
         fastai_files.read(str(directory))
+
+
+def test_a_vocabulary_in_another_order_is_named(variant: Callable[[str], Path]) -> None:
+    """Words that are not in it would be taken for the one that stands first."""
+    directory = variant("plain.pth")
+    words = pickle.loads((directory / "vocab.pkl").read_bytes())
+    (directory / "vocab.pkl").write_bytes(pickle.dumps(sorted(words)))
+    with pytest.raises(SpecError, match=r"vocab\.pkl begins with .*xxunk"):
+        fastai_files.read(str(directory))
+
+
+def test_pieces_without_what_cuts_texts_into_them_are_refused(fastai: Fixture, tmp_path: Path) -> None:
+    for name in ("config.json", "vocab.pkl", "weights.pth"):
+        shutil.copyfile(fastai("ja_forward") / name, tmp_path / name)
+    with pytest.raises(SpecError, match=r"has a vocabulary of pieces, and no spm\.model"):
+        fastai_files.read(str(tmp_path))
+
+
+def test_a_vocabulary_that_would_fill_the_memory_is_refused(variant: Callable[[str], Path]) -> None:
+    """A pickle may number an object as it likes, and the reader makes room for all numbers before it."""
+    directory = variant("plain.pth")
+    (directory / "vocab.pkl").write_bytes(b"\x80\x02]r" + (4_000_000_000).to_bytes(4, "little") + b".")
+    with pytest.raises(SpecError, match=r"vocab\.pkl was not read: it numbers more objects"):
+        fastai_files.read(str(directory))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("emb_sz", 0), ("n_hid", 10**12), ("n_layers", -1), ("n_layers", 1.5), ("output_p", 1.5),
+     ("weight_p", float("nan")), ("tie_weights", 1)],
+)  # fmt: skip
+def test_a_size_that_no_model_has_is_named(variant: Callable[[str], Path], key: str, value: Any) -> None:
+    directory = variant("plain.pth")
+    config = json.loads((directory / "config.json").read_text())
+    (directory / "config.json").write_text(json.dumps(config | {key: value}))
+    with pytest.raises(SpecError, match=rf"config\.json: {key} cannot be"):
+        fastai_files.read(str(directory))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "complaint"),
+    [
+        ("config.json", "[" * 100_000, "is not JSON"),
+        ("words.json", '{"patterns": {"prefix": "("}}', "is damaged"),
+        ("words.json", "[1, 2]", "is damaged"),
+        ("words.json", "{", "is damaged"),
+        ("weights.pth", "version https://git-lfs.github.com/spec/v1\n", "no file of torch.save"),
+        ("weights.pth", "<!doctype html><title>Sign in</title>", "no file of torch.save"),
+        ("model.safetensors", "version https://git-lfs.github.com/spec/v1\n", "is damaged"),
+    ],
+)
+def test_a_file_that_is_something_else_is_named(
+    variant: Callable[[str], Path], name: str, content: str, complaint: str
+) -> None:
+    directory = variant("plain.pth")
+    (directory / name).write_text(content, "utf-8")
+    with pytest.raises(SpecError, match=f"{name}.*{complaint}") as error:
+        fastai_files.read(str(directory))
+    assert ("git lfs pull" in error.value.hint) == (name in fastai_files.WEIGHTS)
+
+
+def test_a_name_that_no_directory_can_have_is_refused() -> None:
+    with pytest.raises(SpecError, match=r"model\.pretrained: there is no directory"):
+        fastai_files.read("x" * 300)
+
+
+@pytest.mark.parametrize("name", ["0.encoder.weight", "1.decoder.bias"])
+def test_weights_that_are_no_numbers_are_named(variant: Callable[[str], Path], name: str) -> None:
+    directory = variant("plain.pth")
+    weights = torch.load(directory / "weights.pth", weights_only=True)
+    weights[name].flatten()[3] = float("nan")
+    torch.save(weights, directory / "weights.pth")
+    with pytest.raises(SpecError, match=r"weights\.pth: .* not finite"):
+        fastai_files.read(str(directory))
+
+
+def test_a_decoder_of_its_own_may_equal_the_embedding(variant: Callable[[str], Path]) -> None:
+    directory = variant("untied_nobias.pth")
+    weights = torch.load(directory / "weights.pth", weights_only=True)
+    weights["1.decoder.weight"] = weights["0.encoder.weight"].clone()
+    torch.save(weights, directory / "weights.pth")
+    found = fastai_files.read(str(directory)).weights
+    assert torch.equal(found["matrix"], found["encoder.embedding.weight"])
 
 
 def test_an_object_in_place_of_the_words_is_refused_with_how_to_save_them(fastai: Fixture, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tagline.errors import SpecError
+from tagline.models import fastai_text
 from tagline.models.fastai_files import read
 from tagline.models.fastai_text import SPECIAL, Lexicon, Pieces, Words, marked
 
@@ -103,6 +105,46 @@ def test_any_words_are_cut_as_spacy_cuts_them(words: Words, spacy_tokenizer: Any
     assert words(line) == [token.text.replace(" ", "▁") for token in spacy_tokenizer(line)]
 
 
+LONG = [")(", ".,", "a:b", "😀🎉", "'s", "5km.", "a-b", "u.s.", ")a(", "http://x.y/"]
+
+
+@pytest.mark.parametrize("part", LONG)
+def test_long_chunks_are_cut_as_spacy_cuts_them(words: Words, spacy_tokenizer: Any, part: str) -> None:
+    line = marked(f"before {part * 150} after")
+    assert words(line) == [token.text.replace(" ", "▁") for token in spacy_tokenizer(line)]
+
+
+class Counting:
+    """A pattern, and how many characters it was given to look at."""
+
+    def __init__(self, pattern: re.Pattern[str]) -> None:
+        self.pattern, self.seen = pattern, 0
+
+    def match(self, string: str) -> re.Match[str] | None:
+        self.seen += len(string)
+        return self.pattern.match(string)
+
+    def search(self, string: str) -> re.Match[str] | None:
+        self.seen += len(string)
+        return self.pattern.search(string)
+
+
+@pytest.mark.parametrize("part", LONG)
+def test_work_grows_with_a_chunk_and_not_with_its_square(part: str) -> None:
+    words, long = Words.of_spacy(), part * 3000
+    found = {name: Counting(getattr(words, name)) for name in ("_prefix", "_suffix", "_address")}
+    for name, counting in found.items():
+        setattr(words, name, counting)
+    assert "".join(words(long)) == long
+    assert sum(counting.seen for counting in found.values()) < 80 * len(long)
+    assert words._cached.cache_info().currsize == 0  # what is as long does not come again
+
+
+def test_a_long_word_of_capitals_is_looked_at_once() -> None:
+    """With a pattern that goes back for every letter this takes ten minutes."""
+    assert marked("ACGT" * 25_000 + "b") == "xxbos " + "acgt" * 25_000 + "b"
+
+
 def test_saved_rules_cut_as_before_and_need_no_spacy(words: Words, tmp_path: Path) -> None:
     words.save(tmp_path)
     again = Words.load(tmp_path / "words.json")
@@ -120,11 +162,27 @@ def test_a_vocabulary_has_the_frequent_tokens_after_the_marks(words: Words) -> N
 
 def test_pieces_are_learned_and_know_the_marks() -> None:
     texts = [f"今日は天気が良いです。{number}番目の文。" for number in range(60)] + ["とても良いホテルでした！"] * 20
-    pieces = Pieces.learn(map(marked, texts), european=False)
+    pieces = Pieces.learn(lambda: texts, european=False)
     assert pieces(marked("良い天気"))[0] == "▁xxbos"
     assert "".join(pieces(marked("良い天気"))).endswith("良い天気")
-    again = Pieces.learn(map(marked, texts), european=False)
+    again = Pieces.learn(lambda: texts, european=False)
     assert again.content == pieces.content
+
+
+def test_pieces_are_learned_of_texts_of_any_length() -> None:
+    """SentencePiece itself passes over lines of more than 20 kB, without a word."""
+    long = "".join(f"{number}日目は良い天気でした。" for number in range(700))
+    pieces = Pieces.learn(lambda: [long, long], european=False)
+    assert "<unk>" not in pieces(marked(long))
+    assert len(pieces(marked(long))) > 1000
+
+
+def test_of_very_many_texts_pieces_are_learned_of_some_that_lie_all_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [f"{number} cats and {number} dogs went out" for number in range(400)]
+    monkeypatch.setattr(fastai_text, "LEARNED_FROM", 1 + sum(map(len, texts)) // 4)
+    some = Pieces.learn(lambda: texts, european=True)
+    monkeypatch.undo()
+    assert some.content == Pieces.learn(lambda: texts[::4], european=True).content
 
 
 def test_few_texts_without_spaces_leave_little_of_a_new_one_unknown() -> None:
@@ -135,7 +193,7 @@ def test_few_texts_without_spaces_leave_little_of_a_new_one_unknown() -> None:
     rarity = [1 / (1 + number) for number in range(len(terms))]
     texts = ["".join(random.choices(terms, rarity, k=8)) + "。" for _ in range(800)]
     few, new = texts[:400], texts[600:]
-    lexicon = Lexicon.learn(few, Pieces.learn(map(marked, few), european=False))
+    lexicon = Lexicon.learn(few, Pieces.learn(lambda: few, european=False))
     ids = [number for text in new for number in lexicon.ids(text)]
     assert ids.count(0) / len(ids) < 0.08
 

@@ -212,6 +212,13 @@ def test_a_checkpoint_between_two_steps_predicts_too(bert: Path, single: Dataset
     assert np.array_equal(loaded.scores(["where is my parcel"]), stopped.scores(["where is my parcel"]))
 
 
+def test_where_every_layer_is_frozen_there_is_nothing_to_tune(bert: Path, single: Dataset) -> None:
+    with pytest.raises(SpecError, match=r"model\.freeze: the encoder has 2 layers") as error:
+        new(bert, single, freeze=2)
+    assert "model.tuning_steps=0" in error.value.hint
+    assert learned(bert, single, freeze=2, tuning_steps=0).has_head
+
+
 def test_a_head_that_was_never_fitted_gives_no_scores(bert: Path, single: Dataset) -> None:
     with pytest.raises(RuntimeError, match="head"):
         new(bert, single).scores(["hello"])

@@ -8,6 +8,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from tagline.errors import DataError
+from tagline.models import linear
 from tagline.models.linear import Linear, LinearOptions
 from tagline.models.regression import Problem, descend
 from tagline.models.tfidf import Features, Scope
@@ -80,6 +81,32 @@ def test_a_bundle_that_knows_padding_answers_as_it_was_measured(tmp_path: Path) 
     [added] = model.added("a 🦄", 0)
     [[score, other]] = model.scores(["a 🦄"]).astype(np.float64)
     assert added.sum() == pytest.approx(np.log(score / other), abs=1e-5)
+
+
+def test_however_few_products_are_held_at_once_the_scores_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Linear(LinearOptions(), task="multi", labels=3, pair=False, class_weights="none")
+    model.features = features(words=2, characters=4)
+    model.weights = np.random.default_rng(0).normal(size=(len(model.features) + 1, 3))
+    texts = ["", *TEXTS, "🦄", TEXTS[0] * 20, ""]
+    expected = model.scores(texts)
+    for most in (1, 100, 1000):
+        monkeypatch.setattr(linear, "PRODUCTS_AT_ONCE", most)
+        assert np.array_equal(model.scores(texts), expected)
+
+
+def test_a_bundle_holds_its_weights_once_and_a_checkpoint_all_their_digits(tmp_path: Path) -> None:
+    for resumable, kind in ((False, np.float32), (True, np.float64)):
+        with_padding_as_a_feature().save(tmp_path, resumable=resumable)
+        weights = Linear.load(tmp_path).weights
+        assert weights is not None
+        assert weights.dtype == kind
+
+
+def test_names_weights_and_rarities_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
+    with_padding_as_a_feature().save(tmp_path)
+    (tmp_path / "vocabulary.json").write_text("[]")
+    with pytest.raises(ValueError, match="0 features have names"):
+        Linear.load(tmp_path)
 
 
 def test_learning_goes_on_with_the_features_it_began_with(tmp_path: Path) -> None:

@@ -15,8 +15,9 @@ from samples import DATA, LONG, SUPPORT, bundle, contents, go_on
 from tokenizers import Tokenizer
 
 from tagline import dataset, storage
+from tagline.bundle import load_classifier
 from tagline.dataset import Dataset, Split
-from tagline.errors import SpecError
+from tagline.errors import BundleError, SpecError
 from tagline.models import vectors, vocabulary
 from tagline.models.lstm import Lstm, LstmOptions, usual_epochs
 from tagline.models.recurrent import BothWays, Pool, Recurrent, seeded
@@ -104,6 +105,14 @@ def test_how_many_tokens_are_computed_at_once_changes_nothing(task: str) -> None
 def test_scores_do_not_depend_on_padding(single: Dataset, pooling: str) -> None:
     model = learned(single, steps=2, pooling=pooling, layers=2)
     assert np.allclose(model.scores(["hello", LONG])[0], model.scores(["hello"])[0], atol=1e-6)
+
+
+def test_its_graph_is_a_copy_that_may_be_moved_elsewhere(single: Dataset) -> None:
+    model = learned(single, steps=1)
+    before = model.scores(["where is it"])
+    for parameter in model.graph().parameters():
+        parameter.data.zero_()
+    assert model.scores(["where is it"]) == pytest.approx(before)
 
 
 def test_the_states_are_those_of_packed_sequences() -> None:
@@ -360,3 +369,43 @@ def test_the_rate_can_be_the_users_own(single: Dataset) -> None:
 def test_weights_are_plain_names(single: Dataset, tmp_path: Path) -> None:
     found = load_file(bundle(learned(single, steps=1), tmp_path / "b") / "model.safetensors")
     assert {name.partition(".")[0] for name in found} == {"embedding", "head"}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "complaint"),
+    [
+        ("v.txt", b"2 300000000\nparcel 1 2 3\nwhere 4 5 6\n", "v.txt:2 has not 300000000 numbers"),
+        ("v.txt.gz", b"\x1f\x8b\x08\x00 more", "is a gzip file"),
+        ("a\0b", None, "cannot read"),
+    ],
+)
+def test_vectors_that_are_something_else_are_named(
+    tmp_path: Path, name: str, content: bytes | None, complaint: str
+) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(SpecError, match=complaint):
+        vectors.read(tmp_path / name, {"parcel"})
+
+
+def test_an_archive_of_arrays_is_no_array(tmp_path: Path) -> None:
+    np.savez(tmp_path / "v.npz", a=np.ones((2, 3)))
+    (tmp_path / "v.npz").rename(tmp_path / "v.npy")
+    with pytest.raises(SpecError, match="is not a table of numbers"):
+        vectors.width(tmp_path / "v.npy")
+
+
+def test_a_checkpoint_without_its_words_is_damaged(single: Dataset, tmp_path: Path) -> None:
+    directory = bundle(learned(single, steps=1), tmp_path / "kept", resumable=True)
+    (directory / "tokenizer.json").unlink()
+    with pytest.raises(BundleError, match="is damaged"):
+        load_classifier("lstm", directory)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "lstm.json"])
+@pytest.mark.parametrize("content", [b"", b"\0" * 100, b"[" * 100_000, b"version https://git-lfs.github.com/spec/v1\n"])
+def test_a_damaged_checkpoint_is_named(single: Dataset, tmp_path: Path, name: str, content: bytes) -> None:
+    directory = bundle(learned(single, steps=1), tmp_path / "kept", resumable=True)
+    (directory / name).write_bytes(content)
+    with pytest.raises(BundleError, match="kept is damaged"):
+        load_classifier("lstm", directory)

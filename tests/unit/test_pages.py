@@ -249,6 +249,7 @@ def test_a_model_at_chance_is_called_that_and_its_doubts_are_not_told() -> None:
 
 def test_the_linear_baseline_is_only_recommended_where_it_is_of_use() -> None:
     assert "Family linear does as well" in advised(baselines={"linear": {"accuracy": 0.895, "macro_f1": 0.896}})
+    assert "Family linear does better" in advised(baselines={"linear": {"accuracy": 0.96, "macro_f1": 0.96}})
     assert "Family linear" not in advised(baselines={"linear": {"accuracy": 0.895, "macro_f1": 0.78}})
     assert "Family linear" not in advised(test=AT_CHANCE, baselines={"linear": {"accuracy": 0.5, "macro_f1": 0.33}})
 

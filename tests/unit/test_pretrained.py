@@ -148,6 +148,40 @@ def test_damaged_weights_are_refused(bert: Path) -> None:
         assert str(bert) in refused(bert).message
 
 
+@pytest.mark.parametrize("name", ["embeddings.word_embeddings.weight", "encoder.layer.1.output.dense.bias"])
+def test_weights_that_are_no_numbers_are_refused(bert: Path, name: str) -> None:
+    weights = load_file(bert / "model.safetensors")
+    weights[name].flatten()[7] = float("nan")
+    save_file(weights, bert / "model.safetensors", metadata={"format": "pt"})
+    assert f"weights that are not finite, first {name}" in refused(bert).message
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("tokenizer.json", "[]"),
+        ("tokenizer.json", '{"version": "1.0", "model": {"type": "Unheard"}}'),
+        ("tokenizer_config.json", "[]"),
+        ("tokenizer_config.json", '{"model_max_length": "many"}'),
+        ("1_Pooling/config.json", "[]"),
+        ("1_Pooling/config.json", "version https://git-lfs.github.com/spec/v1\n"),
+        ("1_Pooling/config.json", "[" * 100_000),
+    ],
+)
+def test_a_damaged_file_beside_the_weights_is_refused(bert: Path, name: str, content: str) -> None:
+    (bert / name).parent.mkdir(exist_ok=True)
+    (bert / name).write_text(content)
+    assert str(bert) in refused(bert).message
+
+
+@pytest.mark.parametrize(
+    "changes", [{"hidden_size": "many"}, {"num_attention_heads": 0}, {"dtype": "foo"}, {"pad_token_id": 10**6}]
+)
+def test_a_config_of_a_wrong_kind_is_refused(bert: Path, changes: dict[str, Any]) -> None:
+    change(bert / "config.json", **changes)
+    assert str(bert) in refused(bert).message
+
+
 def test_weights_that_lack_tensors_are_refused(bert: Path) -> None:
     weights = load_file(bert / "model.safetensors")
     kept = {name: tensor for name, tensor in weights.items() if "layer.1." not in name}
@@ -336,6 +370,8 @@ def test_learning_saving_and_loading_ask_nothing_of_the_network(
     ("kind", "config", "why"),
     [
         ("fnet", {}, "takes padding for text: it has no mask"),
+        ("convbert", {"embedding_size": 16, "conv_kernel_size": 9, "head_ratio": 2},
+         "takes padding for text: answers would depend on it"),
         ("nystromformer", {"num_landmarks": 8, "segment_means_seq_len": 64}, "does not read texts: shape"),
         ("squeezebert", {"embedding_size": 16, "q_groups": 1, "k_groups": 1, "v_groups": 1,
                          "post_attention_groups": 1, "intermediate_groups": 1, "output_groups": 1},

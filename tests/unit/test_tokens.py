@@ -191,6 +191,15 @@ def test_more_texts_than_are_read_at_once_keep_their_order(bert: Any) -> None:
     assert found == [alone[str(number % 10)] for number in range(count)]
 
 
+def test_of_long_texts_few_are_read_at_once(bert: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = ["parcel " * 20, "a", ("where is it " * 3, "there"), "", "b " * 50, "c"]
+    expected = read(bert, texts)
+    monkeypatch.setattr(tokens, "CHARACTERS_AT_ONCE", 100)
+    assert read(bert, texts) == expected
+    remaining = iter(texts)
+    assert [len(tokens._portion(remaining)) for _ in range(4)] == [1, 4, 1, 0]
+
+
 @pytest.mark.parametrize("pad", [0, 1])
 def test_shorter_sequences_are_filled_up_with_the_padding_token(pad: int) -> None:
     found = tokens.in_memory([[([5, 6, 7], [0, 0, 0])], [([8], [0])]], with_types=False)

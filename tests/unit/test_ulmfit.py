@@ -3,6 +3,8 @@
 import csv
 import gzip
 import json
+import shutil
+import signal
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
@@ -10,14 +12,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 from samples import SUPPORT, bundle, contents, go_on
 
 from tagline import dataset, language_models
+from tagline.cli.lm import _is_setting
 from tagline.dataset import Dataset
-from tagline.errors import DataError, RunError, SpecError, TaglineError
+from tagline.errors import DataError, Interrupted, RunError, SpecError, TaglineError
 from tagline.models.awd_lstm import Shape
 from tagline.models.course import MOST_RATE, NextToken, stages
-from tagline.models.fastai_text import Pieces, Words
+from tagline.models.fastai_text import Pieces, Words, new_cutter
 from tagline.models.ulmfit import Ulmfit, UlmfitOptions
 from tagline.spec import Data, Training
 
@@ -212,12 +216,19 @@ def test_more_texts_make_a_larger_vocabulary_and_must_not_change(data: Dataset, 
      (["Où est mon colis ? Très déçu, réponse à côté, été gâché."] * 9, Pieces)],
 )  # fmt: skip
 def test_words_or_pieces_by_the_letters_of_the_texts(data: Dataset, texts: list[str], kind: type) -> None:
-    assert isinstance(new(data)._new_cutter(lambda: texts), kind)
+    assert isinstance(new_cutter(lambda: texts, language="auto"), kind)
+
+
+@pytest.mark.parametrize("language", ["english", "EN", "日本語", "e", "en_US"])
+def test_what_is_no_code_of_a_language_is_refused(language: str) -> None:
+    with pytest.raises(ValidationError, match="a code such as en"):
+        UlmfitOptions(language=language)
+    UlmfitOptions(language="zh-Hant")
 
 
 def test_a_language_that_is_named_is_not_guessed(data: Dataset) -> None:
     texts = ["a plain english text, with some letters to spare", "and quite another one"] * 9
-    assert isinstance(new(data, language="fr")._new_cutter(lambda: texts), Pieces)
+    assert isinstance(new_cutter(lambda: texts, language="fr"), Pieces)
 
 
 def test_too_few_rows_are_named(data: Dataset) -> None:
@@ -272,6 +283,93 @@ def test_a_language_model_of_nothing_is_none(tmp_path: Path, text: str, setting:
     with pytest.raises(TaglineError, match=complaint):
         list(language_models.learn([str(tmp_path / "texts.txt")], *settings, output=tmp_path / "lm"))
     assert not (tmp_path / "lm").exists()
+
+
+@pytest.mark.parametrize("content", ["荷物はどこですか。\n" * 30, "a parcel for the café\n" * 30])
+def test_lines_with_bytes_that_do_not_fit_are_named_before_anything_is_learned(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "texts.txt"
+    path.write_bytes(content.encode() + "落".encode()[:2] + b" \n" + content.encode())
+    with pytest.raises(DataError, match=r"1 bad row:\n.*texts\.txt:31: byte 0xe8 is not utf-8") as error:
+        next(language_models.learn([str(path)], output=tmp_path / "lm"))
+    assert "take them out" in error.value.hint
+
+
+def test_what_is_kept_stays_until_the_next_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever interrupts a writing loses nothing that was written before."""
+    expected = contents(lm(tmp_path, "training.batch_size=4", name="whole"))
+    monkeypatch.setattr(language_models, "KEPT_EVERY_S", 0.0)
+    save, saved = Ulmfit.save, []
+
+    def interrupted(model: Ulmfit, directory: Path, *, resumable: bool = False) -> None:
+        saved.append(directory)
+        save(model, directory, resumable=resumable)
+        if len(saved) == 2:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ulmfit, "save", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            lm(tmp_path, "training.batch_size=4", name="stopped")
+    assert [path.name for path in tmp_path.glob("stopped*")] == ["stopped.partial"]
+    assert json.loads((tmp_path / "stopped.partial" / "ulmfit.json").read_text())["course"]["done"] == 1
+    assert contents(lm(tmp_path, "training.batch_size=4", name="stopped")) == expected
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"), [(signal.SIGINT, "interrupted after saving"), (signal.SIGTERM, "told to stop")]
+)
+def test_told_to_stop_a_language_model_is_kept_at_the_end_of_its_step(tmp_path: Path, sent: int, said: str) -> None:
+    expected = contents(lm(tmp_path, "training.batch_size=4", name="whole"))
+    settings = [*(f"model.{key}={value}" for key, value in SMALL.items()), "training.learning_rate=0.01"]
+    texts, before = str(SUPPORT / "new-messages.csv"), signal.getsignal(sent)
+    steps = language_models.learn([texts], *settings, "training.batch_size=4", output=tmp_path / "stopped")
+    assert next(steps)["step"] == 1
+    signal.raise_signal(sent)  # nothing is lost: it waits until the model can be kept
+    with pytest.raises(Interrupted, match=said) as stopped:
+        next(steps)
+    assert stopped.value.exit_code == 128 + sent
+    assert "the same command" in stopped.value.hint
+    assert signal.getsignal(sent) == before
+    assert json.loads((tmp_path / "stopped.partial" / "ulmfit.json").read_text())["course"]["done"] == 1
+    assert contents(lm(tmp_path, "training.batch_size=4", name="stopped")) == expected
+
+
+@pytest.mark.parametrize("content", [None, "{}", "[1]", "nonsense"])
+def test_what_is_nothing_to_go_on_from_is_named(tmp_path: Path, content: str | None) -> None:
+    (tmp_path / "model.partial").mkdir()
+    if content is not None:
+        (tmp_path / "model.partial" / "ulmfit.json").write_text(content)
+    with pytest.raises(RunError, match=r"model\.partial is damaged") as error:
+        lm(tmp_path)
+    assert "remove it" in error.value.hint
+
+
+def test_a_finished_run_needs_its_language_model_no_more(data: Dataset, tmp_path: Path) -> None:
+    model = go_on(new(data, pretrained=str(lm(tmp_path))), data)
+    directory = bundle(model, tmp_path / "kept", resumable=True)
+    shutil.rmtree(tmp_path / "model")
+    again = Ulmfit.load(directory)
+    assert again.scores(["where is it"]) == pytest.approx(model.scores(["where is it"]))
+    with pytest.raises(SpecError, match="there is no directory"):
+        go_on(again, data)
+
+
+def test_a_few_letters_tell_the_language_of_very_long_texts(data: Dataset) -> None:
+    long = "a plain english text " * 100
+    assert isinstance(new_cutter(lambda: [long + "é" * 5000] * 3, language="auto"), Words)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("model.lm_epochs=2", True), ("lr=3", True), ("texts.txt", False), ("gs://bucket/date=2024/texts.txt", False),
+     ("dir/date=*/texts.txt", False), ("day=1.txt", False)],
+)  # fmt: skip
+def test_a_setting_is_told_from_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, expected: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "day=1.txt").touch()
+    assert _is_setting(text) is expected
 
 
 def test_settings_that_a_language_model_does_not_read_are_named(tmp_path: Path) -> None:

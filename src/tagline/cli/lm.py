@@ -18,29 +18,26 @@ def lm(
     debug: Debug = False,
 ) -> None:
     """Learn a language model of texts without labels, for family ulmfit: model.pretrained=DIR."""
-    from tagline import console, language_models, storage
+    from tagline import console, language_models
     from tagline.errors import SpecError
-    from tagline.gcp import cloud_storage
 
-    files = [text for text in texts if not _is_setting(text)]
+    files, settings = [[text for text in texts if _is_setting(text) == wanted] for wanted in (False, True)]
     if not files:
         raise SpecError("there is no file to learn from", hint="tagline lm TEXTS --output DIR")
-    place = storage.staged(output)
-    if storage.is_remote(output) and cloud_storage.objects(f"{output}/"):
-        raise SpecError(f"{output} is already there", hint="name another --output, or remove it")
     with console.Progress() as progress:
-        for event in language_models.learn(
-            files, *(text for text in texts if _is_setting(text)), output=place, column=column
-        ):
+        for event in language_models.learn(files, *settings, output=output, column=column):
             progress.show(event)
-    storage.deliver(place, output)
+    use = f"model.pretrained={output}"
+    if language_models.reads_backward(settings):
+        use = f"model.direction=backward model.pretrained_backward={output}"
     if json:
         console.out_json({"language_model": output})
     else:
         console.out(f"language model   {output}")
-        console.out(f"use it           tagline train DATA model.family=ulmfit model.pretrained={output}")
+        console.out(f"use it           tagline train DATA model.family=ulmfit {use}")
 
 
 def _is_setting(text: str) -> bool:
-    """Whether it is `section.key=value` rather than a file."""
-    return "=" in text and not Path(text).exists()
+    """Whether it is `section.key=value` rather than a file, which may have `=` in its name or above it."""
+    key, equals, _ = text.partition("=")
+    return bool(equals) and not set("/*?[") & set(key) and not Path(text).exists()

@@ -163,34 +163,57 @@ class Classifier(nn.Module):
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Logits, and for the regularisation the outputs behind them, whole and dropped.
 
-        Gradients stop between windows, as fastai has it: a text costs as much memory as it is read in one go, and no
-        more time. Windows of a text that is longer than `most` count only at its end.
+        Gradients stop between windows, as fastai has it. Of a text that is longer than `most` the windows before the
+        ones that count are read for the state they leave alone, without gradients: memory grows with `most`, and not
+        with the longest text.
         """
         lengths = attention_mask.sum(dim=1)
-        state = self.encoder.start(len(input_ids))
+        first = self._first(lengths)
+        state = self._before(input_ids, first)
+        lengths = lengths - first
+        places = first[:, None] + torch.arange(int(lengths.max()), device=input_ids.device)
+        ids = input_ids.gather(1, places.clamp(max=input_ids.shape[1] - 1))
         parts: list[tuple[Tensor, Tensor]] = []
-        for start in range(0, input_ids.shape[1], self.window):
-            raw, dropped, state = self.encoder(input_ids[:, start : start + self.window], state)
+        for start in range(0, ids.shape[1], self.window):
+            raw, dropped, state = self.encoder(ids[:, start : start + self.window], state)
             parts.append((raw, dropped))
         raw, dropped = (torch.cat(whole, dim=1) for whole in zip(*parts, strict=True))
-        return self.head(self._pooled(dropped, lengths)), raw, dropped
+        return self.head(_pooled(dropped, torch.zeros_like(first), lengths)), raw, dropped
+
+    def _before(self, input_ids: Tensor, first: Tensor) -> State:
+        """What every layer remembers of each text where it begins to count."""
+        state = self.encoder.start(len(input_ids))
+        for start in range(0, int(first.max()), self.window):
+            goes_on = (start < first)[None, :, None]
+            with torch.no_grad():
+                _, _, after = self.encoder(input_ids[:, start : start + self.window], state)
+            state = [
+                (torch.where(goes_on, new[0], old[0]), torch.where(goes_on, new[1], old[1]))
+                for new, old in zip(after, state, strict=True)
+            ]
+        return state
+
+    def _first(self, lengths: Tensor) -> Tensor:
+        """The place in each text from which it counts: where a window starts, at most `most` tokens from its end."""
+        # Rounded up by what is positive: a graph rounds what is negative towards zero.
+        return ((lengths - self.most).clamp(min=0) + self.window - 1) // self.window * self.window
 
     def at_once(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """The logits alone, each text read in one go: where nothing is learned, windows make no difference."""
         outputs, _, _ = self.encoder(input_ids, self.encoder.start(input_ids.shape[0]))
-        logits: Tensor = self.head(self._pooled(outputs, attention_mask.sum(dim=1)))
+        lengths = attention_mask.sum(dim=1)
+        logits: Tensor = self.head(_pooled(outputs, self._first(lengths), lengths))
         return logits
 
-    def _pooled(self, outputs: Tensor, lengths: Tensor) -> Tensor:
-        """The last, the largest and the mean output of each text, wherever it ends, whatever else is in the batch."""
-        places = torch.arange(outputs.shape[1], device=outputs.device)
-        first = (lengths - self.most).clamp(min=0)
-        first = -(-first // self.window) * self.window
-        counts = ((places < lengths[:, None]) & (places >= first[:, None])).unsqueeze(-1)
-        last = outputs[torch.arange(outputs.shape[0], device=outputs.device), lengths - 1]
-        largest = outputs.masked_fill(~counts, -torch.inf).amax(dim=1)
-        mean = (outputs * counts).sum(dim=1) / counts.sum(dim=1)
-        return torch.cat([last, largest, mean], dim=1)
+
+def _pooled(outputs: Tensor, first: Tensor, lengths: Tensor) -> Tensor:
+    """The last, the largest and the mean output of each text, wherever it ends, whatever else is in the batch."""
+    places = torch.arange(outputs.shape[1], device=outputs.device)
+    counts = ((places < lengths[:, None]) & (places >= first[:, None])).unsqueeze(-1)
+    last = outputs[torch.arange(outputs.shape[0], device=outputs.device), lengths - 1]
+    largest = outputs.masked_fill(~counts, -torch.inf).amax(dim=1)
+    mean = (outputs * counts).sum(dim=1) / counts.sum(dim=1)
+    return torch.cat([last, largest, mean], dim=1)
 
 
 class Readers(nn.Module):

@@ -1,7 +1,9 @@
 """Language models in directories: ours, and those that fastai wrote, read without running anything of theirs."""
 
+import io
 import json
 import pickle
+import pickletools
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -16,11 +18,16 @@ from torch import Tensor
 from tagline import storage
 from tagline.errors import SpecError, first_line
 from tagline.models.awd_lstm import LanguageModel, Shape
-from tagline.models.fastai_text import VOCABULARY, Lexicon, cutter_in
+from tagline.models.fastai_text import SPACE, START, UNKNOWN, VOCABULARY, Lexicon, Pieces, Words, cutter_in
 from tagline.models.learner import write
 
 WEIGHTS = ("model.safetensors", "weights.pth")
+TORCH_STARTS = (b"PK\x03\x04", b"\x80")
+"""Of a zip file, and of a pickle as torch wrote it before."""
 VOCABULARIES = (VOCABULARY, "vocab.pkl")
+AGAIN = "copy it again; if it is a Git LFS pointer: git lfs pull"
+LARGEST = 100_000
+"""Of the sizes in a config.json."""
 HINT = "a language model's directory holds config.json, vocab.pkl or vocab.json, and weights.pth or model.safetensors"
 
 
@@ -37,19 +44,22 @@ class Pretrained:
 
 def read(address: str, *, key: str = "model.pretrained") -> Pretrained:
     """The language model in the directory that this setting names."""
-    directory = storage.fetched(address).expanduser()
-    if not directory.is_dir():
-        raise SpecError(f"{key}: there is no directory {address}", hint=HINT)
+    directory = _directory(address, key=key)
     config = _config(directory)
     vocabulary = _vocabulary(directory)
-    weights = _weights(directory)
     known = {name.name for name in fields(Shape)}
     shape = Shape(**{key: value for key, value in config.items() if key in known})
-    problem = _mismatch(shape, weights, tokens=len(vocabulary))
-    if problem:
-        where = directory / next(name for name in WEIGHTS if (directory / name).is_file())
-        raise SpecError(f"{where} does not fit its config.json and vocabulary: {problem}", hint=HINT)
-    return Pretrained(shape, weights, Lexicon(cutter_in(directory), vocabulary), config.get("backwards"))
+    path = next((directory / name for name in WEIGHTS if (directory / name).is_file()), None)
+    if path is None:
+        raise SpecError(f"{directory} has no weights.pth or model.safetensors", hint=HINT)
+    weights = _weights(path, tied=shape.tie_weights)
+    if problem := _mismatch(shape, weights, tokens=len(vocabulary)):
+        raise SpecError(f"{path} does not fit its config.json and vocabulary: {problem}", hint=HINT)
+    cutter = cutter_in(directory)
+    if isinstance(cutter, Words) and SPACE + START in vocabulary:
+        hint = f"copy {Pieces.FILE} there, with which SentencePiece cuts texts into them"
+        raise SpecError(f"{directory} has a vocabulary of pieces, and no {Pieces.FILE}", hint=hint)
+    return Pretrained(shape, weights, Lexicon(cutter, vocabulary), config.get("backwards"))
 
 
 def save(directory: Path, model: LanguageModel, lexicon: Lexicon, *, shape: Shape, backwards: bool) -> None:
@@ -74,19 +84,32 @@ def extended(found: Pretrained, vocabulary: Sequence[str]) -> dict[str, Tensor]:
     return weights
 
 
+def _directory(address: str, *, key: str) -> Path:
+    problem = f"{key}: there is no directory {address}"
+    directory = storage.fetched(address).expanduser()
+    try:
+        if directory.is_dir():
+            return directory
+    except OSError as error:  # a name that no file can have
+        raise SpecError(problem, hint=HINT) from error
+    raise SpecError(problem, hint=HINT)
+
+
 def _config(directory: Path) -> dict[str, Any]:
     path = directory / "config.json"
     try:
         config = json.loads(path.read_text("utf-8"))
     except FileNotFoundError as error:
         raise SpecError(f"{directory} has no config.json", hint=HINT) from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise SpecError(f"{path} is not JSON: {first_line(error)}", hint=HINT) from error
     if not isinstance(config, dict):
         raise SpecError(f"{path} is no table of names and values", hint=HINT)
     for name, default in asdict(Shape()).items():
         value = config.get(name, default)
-        if not isinstance(value, int | float if isinstance(default, float) else type(default)) or value < 0:
+        least, most = (0, 1) if isinstance(default, bool | float) else (1, LARGEST)
+        is_number = isinstance(value, int | float if isinstance(default, float) else type(default))
+        if not is_number or not least <= value <= most:
             raise SpecError(f"{path}: {name} cannot be {value!r}", hint=HINT)
     if config.get("bidir") or config.get("qrnn"):
         raise SpecError(f"{path}: only one-way LSTM models are read, no bidirectional ones and no QRNN")
@@ -95,6 +118,12 @@ def _config(directory: Path) -> dict[str, Any]:
 
 class _Strings(pickle.Unpickler):
     """Admits what needs no class: a list of strings, and no object that could run anything."""
+
+    def __init__(self, content: bytes) -> None:
+        for opcode, argument, _ in pickletools.genops(content):
+            if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT") and int(argument) > len(content):  # type: ignore[arg-type]
+                raise pickle.UnpicklingError("it numbers more objects than it can hold")  # gigabytes for a number
+        super().__init__(io.BytesIO(content))
 
     def find_class(self, module: str, name: str) -> Any:
         raise pickle.UnpicklingError(f"it wants {module}.{name}")
@@ -106,31 +135,40 @@ def _vocabulary(directory: Path) -> list[str]:
         raise SpecError(f"{directory} has no vocabulary", hint=HINT)
     hint = "save it as plain words: pickle.dump(list(dls.vocab), file), or json.dump(list(dls.vocab), file)"
     try:
-        with path.open("rb") as file:
-            found = json.load(file) if path.suffix == ".json" else _Strings(file).load()
+        content = path.read_bytes()
+        found = json.loads(content) if path.suffix == ".json" else _Strings(content).load()
     except Exception as error:  # a hostile pickle can raise anything
         raise SpecError(f"{path} was not read: {first_line(error)}", hint=hint) from error
     if not isinstance(found, list) or not found or not all(isinstance(token, str) for token in found):
         raise SpecError(f"{path} is no list of words", hint=hint)
+    if found[0] != UNKNOWN:
+        raise SpecError(f"{path} begins with {found[0]!r:.40}, and a vocabulary of fastai's with {UNKNOWN}", hint=hint)
     return found
 
 
-def _weights(directory: Path) -> dict[str, Tensor]:
+def _weights(path: Path, *, tied: bool) -> dict[str, Tensor]:
     """Weights under our names, whichever file holds them."""
-    path = next((directory / name for name in WEIGHTS if (directory / name).is_file()), None)
-    if path is None:
-        raise SpecError(f"{directory} has no weights.pth or model.safetensors", hint=HINT)
     if path.suffix == ".safetensors":
         try:
-            return load_file(path)
+            weights = load_file(path)
         except (SafetensorError, OSError) as error:
-            raise SpecError(f"{path} is damaged: {first_line(error)}", hint="copy it again") from error
-    return _renamed(_torch_file(path), path)
+            raise SpecError(f"{path} is damaged: {first_line(error)}", hint=AGAIN) from error
+    else:
+        weights = _renamed(_torch_file(path), path, tied=tied)
+    for name, tensor in weights.items():
+        if not tensor.isfinite().all():
+            hint = "it was saved after its training had failed: save it anew"
+            raise SpecError(f"{path}: {name} holds numbers that are not finite", hint=hint)
+    return weights
 
 
 def _torch_file(path: Path) -> Mapping[str, Any]:
     """A file of `torch.save` that holds tensors and nothing that could run."""
     try:
+        with path.open("rb") as file:
+            start = file.read(24)
+        if not start.startswith(TORCH_STARTS):
+            raise SpecError(f"{path} is no file of torch.save: it begins with {start!r}", hint=AGAIN)
         found = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         if "fastcore" in str(error):
@@ -140,14 +178,14 @@ def _torch_file(path: Path) -> Mapping[str, Any]:
         raise SpecError(problem, hint="save the weights alone: torch.save(model.state_dict(), FILE)") from error
     except (RuntimeError, OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
         problem = f"{path} is damaged, or no file of torch.save: {first_line(error)}"
-        raise SpecError(problem, hint="copy it again") from error
+        raise SpecError(problem, hint=AGAIN) from error
     found = found.get("model", found) if isinstance(found, Mapping) else found
     if not isinstance(found, Mapping) or not all(isinstance(value, Tensor) for value in found.values()):
         raise SpecError(f"{path} holds no weights by name", hint=HINT)
     return found
 
 
-def _renamed(found: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
+def _renamed(found: Mapping[str, Tensor], path: Path, *, tied: bool) -> dict[str, Tensor]:
     """fastai's names as ours. What it stores a second time is left out: the tied embedding, and of old versions the
     recurrent weights as they were last dropped."""
     renamed: dict[str, Tensor] = {}
@@ -164,7 +202,7 @@ def _renamed(found: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
     for old, new in (("1.decoder.weight", "matrix"), ("1.decoder.bias", "bias")):
         if old in found:
             renamed[new] = found[old]
-    if "matrix" in renamed and torch.equal(renamed["matrix"], renamed["encoder.embedding.weight"]):
+    if tied and "matrix" in renamed and torch.equal(renamed["matrix"], renamed["encoder.embedding.weight"]):
         del renamed["matrix"]
     return {name: tensor.float() for name, tensor in renamed.items()}
 

@@ -6,13 +6,15 @@ import json
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from tagline import storage
 from tagline.errors import DataError, PlaceError, SpecError, first_line
+from tagline.tokens import length_of
 
 if TYPE_CHECKING:
     from tagline.texts import Text
@@ -33,6 +35,17 @@ PIECES_A_CHARACTER = 1.25, 2.0
 unknown; of 1.25 it is 9 %."""
 CHARACTERS_A_PIECE = 40
 """Between the two: one piece for so many characters of all the texts together."""
+LEARNED_FROM, LONGEST_LINE = 10_000_000, 5000
+"""Characters of which pieces are learned at most, and of each line then: SentencePiece passes over longer ones."""
+ENGLISH = 0.97
+"""Of the letters are plain Latin ones in English; French has more accents, and other scripts hardly any."""
+LOOKED_AT, CHARACTERS_LOOKED_AT = 1000, 1000
+"""Texts, and of each the first characters."""
+EUROPEAN = frozenset({
+    "bg", "cs", "da", "de", "el", "en", "es", "et", "fi", "fr", "ga", "hr", "hu", "it", "lt", "lv", "mt", "nl", "pl",
+    "pt", "ro", "sk", "sl", "sv",
+})  # fmt: skip
+"""Languages whose characters SentencePiece should all know; of Japanese or Chinese it leaves out the rarest."""
 EXTRA = 'pip install "tagline[ulmfit]"'
 
 LITERALS = (
@@ -44,10 +57,14 @@ SAME_CHARACTER = re.compile(r"(\S)\1{2,}")
 SAME_WORD = re.compile(r"(?:\s|^)(\w+)\s+((?:\1\s+)+)\1(\s|\W|$)")
 SPACED = re.compile(r"([/#\\])")
 SPACES = re.compile(r" {2,}")
-ALL_CAPITALS = re.compile(r"(\s|^)([A-Z]+[^a-z\s]*)(?=\s|$)")
+ALL_CAPITALS = re.compile(r"(\s|^)([A-Z][^a-z\s]*)(?=\s|$)")
 ONE_CAPITAL = re.compile(r"(\s|^)([A-Z][^A-Z\s]*)(?=\s|$)")
 CHUNK = re.compile(r"\s+|\S+")
-CACHED_CHUNKS = 200_000
+CACHED_CHUNKS, LONGEST_CACHED = 200_000, 100
+REACH, LONGEST_ADDRESS = 32, 2000
+"""Characters at either end of a chunk in which a prefix or a suffix is looked for, and of an address of the web. No
+rule of spaCy's for the ends is as long; its rule for addresses takes time that grows with the square of their length.
+"""
 
 
 def marked(text: "Text") -> str:
@@ -91,6 +108,7 @@ class Words:
     def __init__(self, patterns: Mapping[str, str], special: Mapping[str, Sequence[str]]) -> None:
         self.patterns = dict(patterns)
         self.special = {key: tuple(parts) for key, parts in special.items()}
+        self._longest_special = max(map(len, self.special), default=0)
         self._prefix, self._suffix, self._infix, self._address = (
             re.compile(patterns[name]) for name in ("prefix", "suffix", "infix", "address")
         )
@@ -100,7 +118,7 @@ class Words:
             if self._prefix.search(key) or self._suffix.search(key) or self._infix.search(key):
                 self._hidden[tuple(self._parts(key, special={}))] = key
         self._longest_hidden = max(map(len, self._hidden), default=0)
-        self._chunk = lru_cache(CACHED_CHUNKS)(self._cut)
+        self._cached = lru_cache(CACHED_CHUNKS)(self._cut)
 
     @classmethod
     def of_spacy(cls) -> Self:
@@ -127,7 +145,7 @@ class Words:
             is_space = chunk.isspace()
             whole = chunk[1:] if is_space and after_word and chunk[0] == " " else chunk
             if whole:
-                tokens.extend(self._chunk(whole))
+                tokens.extend(self._cached(whole) if len(whole) <= LONGEST_CACHED else self._cut(whole))
             after_word = not is_space
         return [token.replace(" ", SPACE) for token in tokens]
 
@@ -135,36 +153,40 @@ class Words:
         parts = self._parts(chunk, special=self.special)
         return tuple(parts) if len(parts) == 1 else tuple(self._mended(parts))
 
-    def _parts(self, rest: str, *, special: Mapping[str, Sequence[str]]) -> list[str]:
-        """A chunk as it is cut from both ends, then in the middle."""
+    def _parts(self, chunk: str, *, special: Mapping[str, Sequence[str]]) -> list[str]:
+        """A chunk as it is cut from both ends, then in the middle; of a long one each cut looks at its ends alone."""
         before: list[str] = []
         after: list[str] = []
-        size = -1
-        while rest and rest not in special and len(rest) != size:
-            size = len(rest)
-            found = self._prefix.search(rest)
-            front = found.end() - found.start() if found else 0
-            if front and rest[front:] in special:
-                before.append(rest[:front])
-                rest = rest[front:]
+        start, stop, size = 0, len(chunk), -1
+
+        def is_special(first: int, end: int) -> bool:
+            return end - first <= self._longest_special and chunk[first:end] in special
+
+        while start < stop and stop - start != size and not is_special(start, stop):
+            size = stop - start
+            found = self._prefix.match(chunk[start : min(start + REACH, stop)])
+            front = found.end() if found else 0
+            if front and is_special(start + front, stop):
+                before.append(chunk[start : start + front])
+                start += front
                 break
-            found = self._suffix.search(rest[front:])
+            found = self._suffix.search(chunk[max(start + front, stop - REACH) : stop])
             back = found.end() - found.start() if found else 0
-            if back and rest[:-back] in special:
-                after.append(rest[-back:])
-                rest = rest[:-back]
+            if back and is_special(start, stop - back):
+                after.append(chunk[stop - back : stop])
+                stop -= back
                 break
             if front and back and front + back > size:
                 back = 0
-            before += [rest[:front]] if front else []
-            after += [rest[size - back :]] if back else []
-            rest = rest[front : size - back]
-        return [*before, *self._middle(rest, special=special), *reversed(after)]
+            before += [chunk[start : start + front]] if front else []
+            after += [chunk[stop - back : stop]] if back else []
+            start, stop = start + front, stop - back
+        return [*before, *self._middle(chunk[start:stop], special=special), *reversed(after)]
 
     def _middle(self, rest: str, *, special: Mapping[str, Sequence[str]]) -> list[str]:
         if rest in special:
             return list(special[rest])
-        if not rest or self._address.match(rest):
+        if not rest or (len(rest) <= LONGEST_ADDRESS and self._address.match(rest)):
             return [rest] if rest else []
         parts: list[str] = []
         start = 0
@@ -203,7 +225,10 @@ class Words:
     @classmethod
     def load(cls, path: Path) -> Self:
         """Read what `save` wrote."""
-        return cls(**json.loads(path.read_text("utf-8")))
+        try:
+            return cls(**json.loads(path.read_text("utf-8")))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, re.error) as error:
+            raise SpecError(f"{path} is damaged: {first_line(error)}", hint="copy it again") from error
 
 
 class Pieces:
@@ -221,8 +246,8 @@ class Pieces:
             raise SpecError(f"{where} is no SentencePiece model", hint=hint) from error
 
     @classmethod
-    def learn(cls, lines: Iterable[str], *, european: bool) -> Self:
-        """A unigram model as fastai trains one, with its marks among the pieces."""
+    def learn(cls, texts: "Callable[[], Iterable[Text]]", *, european: bool) -> Self:
+        """A unigram model as fastai trains one, with its marks among the pieces; of very many texts, of some."""
         trainer = _sentencepiece().SentencePieceTrainer
         words: set[str] = set()
         characters: set[str] = set()
@@ -230,11 +255,13 @@ class Pieces:
         model = io.BytesIO()
         # Files named to SentencePiece would leave their names in the model.
         with tempfile.TemporaryFile("w+", encoding="utf-8", prefix=storage.SCRATCH_PREFIX) as file:
-            for line in lines:
+            every = 1 + sum(map(length_of, texts())) // LEARNED_FROM
+            for line in map(marked, islice(texts(), 0, None, every)):
                 words.update(line.split())
                 characters.update(line)
                 length += len(line)
-                file.write(line.replace("\n", " ") + "\n")
+                for start in range(0, len(line), LONGEST_LINE):
+                    file.write(line[start : start + LONGEST_LINE].replace("\n", " ") + "\n")
             file.seek(0)
             # A quarter of the words, as fastai has it; where texts have no spaces that says nothing, characters do.
             few, many = (int(pieces * len(characters)) for pieces in PIECES_A_CHARACTER)
@@ -272,6 +299,23 @@ def _sentencepiece() -> Any:
     except ImportError as error:
         raise PlaceError("this model needs SentencePiece", hint="pip install sentencepiece") from error
     return sentencepiece
+
+
+def new_cutter(texts: "Callable[[], Iterable[Text]]", *, language: str) -> Cutter:
+    """What cuts texts of this language, or of the one they look like: English into words, any other into pieces."""
+    is_english = _look_english(islice(texts(), LOOKED_AT)) if language == "auto" else language == "en"
+    return Words.of_spacy() if is_english else Pieces.learn(texts, european=language in EUROPEAN)
+
+
+def _look_english(texts: "Iterable[Text]") -> bool:
+    """Whether nearly all letters are plain Latin ones; what a text is in beside that, words suit as well as pieces."""
+    letters = plain = 0
+    for text in texts:
+        line = text if isinstance(text, str) else " ".join(text)
+        found = [character for character in line[:CHARACTERS_LOOKED_AT] if character.isalpha()]
+        letters += len(found)
+        plain += sum(map(str.isascii, found))
+    return plain >= ENGLISH * letters
 
 
 def cutter_in(directory: Path) -> Cutter:

@@ -11,6 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from tagline import tokens
+from tagline.errors import SpecError
 from tagline.models import Scores, Step
 from tagline.models.learner import Learner, computing, write
 from tagline.spec import Section, Training
@@ -84,8 +85,13 @@ class FewShot:
     ) -> Self:  # fmt: skip
         """The pretrained encoder with a head that has learned nothing yet."""
         from tagline.models import pretrained
+        from tagline.models.networks import layer_count
 
         found = pretrained.load(options.pretrained, dropout=0.0, max_tokens=options.max_tokens)
+        layers = layer_count(found.encoder)
+        if isinstance(options.freeze, int) and options.freeze >= layers and options.tuning_steps != 0:
+            problem = f"model.freeze: the encoder has {layers} layers, and with all of them frozen none is tuned"
+            raise SpecError(problem, hint="lower it; or, to leave the encoder as it is, model.tuning_steps=0")
         types = pair and found.has_types
         reading = Reading(task, len(labels), pair, options.max_tokens, "start", found.pad, types)
         pooling = found.pooling if options.pooling == "auto" else options.pooling
@@ -118,10 +124,11 @@ class FewShot:
             self._shots = self._read(train)
             if tries_both and not self.done:
                 yield self._head_step(self._shots, number=1, total=total, tuned=0)
-            self._tuning = self._tuning_of(self._shots, steps=steps, seed=seed)
-            for loss in self._tuning.losses():
-                self.done, self.has_head = tries_both + self._tuning.done, False
-                yield Step(self.done, total, loss, stage="contrast")
+            if steps:
+                self._tuning = self._tuning_of(self._shots, steps=steps, seed=seed)
+                for loss in self._tuning.losses():
+                    self.done, self.has_head = tries_both + self._tuning.done, False
+                    yield Step(self.done, total, loss, stage="contrast")
             yield self._head_step(self._shots, number=total, total=total, tuned=steps)
 
     def _head_step(self, shots: "Shots", *, number: int, total: int, tuned: int) -> Step:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 MOST_STEPS = 8
 """For each strength: 200 iterations, where 30 to 80 are usual."""
 STRENGTHS = (1.0, 4.0, 16.0)
+PRODUCTS_AT_ONCE = 1 << 22
+"""Of values and weights, held in memory before they are summed: 16 MB."""
 
 
 class LinearOptions(Section):
@@ -67,7 +69,7 @@ class Linear:
         self.class_weights = class_weights
         self.features: Features | None = None
         self.weights: Floats | None = None
-        """A row a feature and one for the constant, a column a label."""
+        """A row a feature and one for the constant, a column a label; of a bundle, in single precision."""
         self.progress = Progress()
 
     @classmethod
@@ -111,7 +113,7 @@ class Linear:
         """The score of every label for every text."""
         if self.features is None or self.weights is None:
             raise RuntimeError("scores of a model that has learned nothing")
-        weights = self.weights.astype(np.float32)
+        weights = self.weights.astype(np.float32, copy=False)
         parts = [self._scores(features, weights) for features in self.features.in_parts(texts)]
         return np.concatenate(parts) if parts else np.zeros((0, weights.shape[1]), dtype=np.float32)
 
@@ -119,8 +121,14 @@ class Linear:
         starts, columns, values = features
         logits = np.tile(weights[-1], (len(starts) - 1, 1))
         filled = np.flatnonzero(np.diff(starts))
-        if len(filled):
-            logits[filled] += np.add.reduceat(weights[columns] * values[:, None], starts[filled])
+        ends, most = starts[filled + 1], PRODUCTS_AT_ONCE // weights.shape[1]
+        done = 0
+        while done < len(filled):
+            first = starts[filled[done]]
+            until = max(done + 1, int(np.searchsorted(ends, first + most, side="right")))
+            rows, part = filled[done:until], slice(first, ends[until - 1])
+            logits[rows] += np.add.reduceat(weights[columns[part]] * values[part, None], starts[rows] - first)
+            done = until
         return scores_of(logits, task=self.task)
 
     def added(self, text: "Text", label: int) -> list[Floats]:
@@ -130,9 +138,9 @@ class Linear:
         """
         if self.features is None or self.weights is None:
             raise RuntimeError("what is added by a model that has learned nothing")
-        weights = self.weights[:, label]
+        weights = self.weights[:, label].astype(np.float64)
         if self.task == "single":
-            weights = weights - np.delete(self.weights, label, axis=1).mean(axis=1)
+            weights = weights - np.delete(self.weights, label, axis=1).mean(axis=1, dtype=np.float64)
         return self.features.shared(text, weights)
 
     def graph(self) -> "nn.Module":
@@ -191,7 +199,9 @@ class Linear:
         if "weights" in tensors:
             vocabulary = json.loads((directory / "vocabulary.json").read_text("utf-8"))
             model.features = Features(vocabulary, tensors["rarity"], options.scope())
-            model.weights = tensors["weights"].astype(np.float64)
+            model.weights = tensors["weights"]
+            if len(model.features) != len(model.weights) - 1:
+                raise ValueError(f"{len(model.weights) - 1} features have weights, and {len(model.features)} a rarity")
         model.progress = Progress(**progress)
         return model
 

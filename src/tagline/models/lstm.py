@@ -1,5 +1,6 @@
 """An LSTM that reads both ways, learned from scratch: its vocabulary from the training texts, or vectors of others."""
 
+import copy
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -137,10 +138,10 @@ class Lstm:
         return self.learner.scores(texts)
 
     def graph(self) -> "nn.Module":
-        """The network, for those who compute it without torch."""
+        """A copy of the network, for those who compute it without torch."""
         if self.learner is None:
             raise RuntimeError("the graph of a model that has learned nothing")
-        return self.learner.network
+        return copy.deepcopy(self.learner.network).cpu()
 
     @classmethod
     def intake(cls, directory: Path) -> Intake:
@@ -174,7 +175,7 @@ class Lstm:
             LstmOptions(**facts["options"]), Reading(**facts["reading"]), embedding=facts["embedding"],
             training=Training(**facts.get("training", {})),
         )  # fmt: skip
-        if (directory / "tokenizer.json").exists():
+        if any((directory / name).exists() for name in ("tokenizer.json", "model.safetensors")):  # then both have to be
             model.learner = model._learner_of(Tokenizer.from_file(str(directory / "tokenizer.json")))
             model.learner.network.load_state_dict(load_file(directory / "model.safetensors"))
             model.learner.go_on(directory, facts)

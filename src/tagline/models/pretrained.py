@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from safetensors import SafetensorError
 from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoConfig, AutoModel, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
@@ -21,6 +20,8 @@ Pooling = Literal["mean", "first"]
 HINT = 'name an encoder such as "bert-base-uncased" or "roberta-base", or the packaged "minilm"'
 TRIED = 5
 """Tokens that an encoder has to read before it is fine-tuned."""
+CLOSE = 1e-4
+"""How far its states may be from each other with and without padding, in shares of the largest."""
 HUB_FILES = [
     "config.json", "*token*", "vocab.json", "*.txt", "*.model", "model*.safetensors*", "1_Pooling/config.json",
 ]  # fmt: skip
@@ -61,16 +62,17 @@ def load(name: str, *, dropout: float, max_tokens: int) -> Pretrained:
             local_files_only=True, trust_remote_code=False,
         )  # fmt: skip
         tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True, trust_remote_code=False)
+        pooling, most = _pooling(directory), min(_positions(encoder), int(tokenizer.model_max_length))
     if missing := sorted(key for key in info["missing_keys"] if not key.startswith("pooler.")):
         raise SpecError(f"model.pretrained: {name} lacks {len(missing)} of its weights, first {missing[0]}", hint=HINT)
     _check_tokenizer(tokenizer, encoder, name)
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else (config.pad_token_id or 0)
-    most = min(_positions(encoder), tokenizer.model_max_length)
     if max_tokens > most:
         raise SpecError(f"model.max_tokens: {name} reads {most} tokens at most", hint=f"set model.max_tokens={most}")
     encoder = without_pooler(encoder)
-    _check_reading(encoder, name)
-    return Pretrained(encoder, tokenizer.backend_tokenizer, _pooling(directory), pad, most)
+    _check_numbers(encoder, name)
+    _check_reading(encoder, name, pad=pad)
+    return Pretrained(encoder, tokenizer.backend_tokenizer, pooling, pad, most)
 
 
 def from_config(directory: Path) -> Any:
@@ -160,17 +162,29 @@ def _check_tokenizer(tokenizer: Any, encoder: Any, name: str) -> None:
         raise SpecError(problem, hint=hint)
 
 
-def _check_reading(encoder: Any, name: str) -> None:
-    """Refuse an encoder that takes padding for text (FNet), or does not read just any number of tokens at all (with
-    lengths of its own as Nystromformer, or no state but its pooler's as SqueezeBERT)."""
+def _check_numbers(encoder: Any, name: str) -> None:
+    for key, tensor in encoder.state_dict().items():
+        if not tensor.isfinite().all():
+            raise SpecError(f"model.pretrained: {name} has weights that are not finite, first {key}", hint=HINT)
+
+
+def _check_reading(encoder: Any, name: str, *, pad: int) -> None:
+    """Refuse an encoder that takes padding for text (FNet has no mask, ConvBERT mixes neighbours whatever it says), or
+    does not read just any number of tokens at all (with lengths of its own as Nystromformer, or no state but its
+    pooler's as SqueezeBERT)."""
     if "attention_mask" not in signature(encoder.forward).parameters:
         raise SpecError(f"model.pretrained: {name} takes padding for text: it has no mask", hint=HINT)
     ids = torch.arange(TRIED).unsqueeze(0)
+    mask = torch.ones_like(ids)
+    both = [torch.cat(pair, dim=1) for pair in ((ids, torch.full_like(ids, pad)), (mask, torch.zeros_like(mask)))]
     try:
         with torch.inference_mode():
-            encoder(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state  # noqa: B018 - is it there?
+            alone = encoder(input_ids=ids, attention_mask=mask).last_hidden_state
+            padded = encoder(input_ids=both[0], attention_mask=both[1]).last_hidden_state[:, :TRIED]
     except (RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise SpecError(f"model.pretrained: {name} does not read texts: {first_line(error)}", hint=HINT) from error
+    if (alone - padded).abs().max() > CLOSE * alone.abs().max():
+        raise SpecError(f"model.pretrained: {name} takes padding for text: answers would depend on it", hint=HINT)
 
 
 def _positions(encoder: Any) -> int:
@@ -195,7 +209,9 @@ def _said(name: str) -> Iterator[None]:
     """What transformers raises, as an error of the spec."""
     try:
         yield
-    except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
+    except SpecError:
+        raise
+    except Exception as error:  # of damaged files, and of those of another version, it raises anything
         if "trust_remote_code" in str(error):
             reason = "it needs code of its own, which Tagline does not run"
         elif "ignore_mismatched_sizes" in str(error):

@@ -123,6 +123,8 @@ class Features:
         for name, terms in vocabulary:
             self.blocks.append(Block(name, _longest(name, scope), terms, first))
             first += len(terms)
+        if first != len(rarity):
+            raise ValueError(f"{first} features have names, and {len(rarity)} a rarity")
         self._starts = np.array([block.first for block in self.blocks])
 
     def __len__(self) -> int:

@@ -3,20 +3,21 @@
 import copy
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from tagline import batches, devices, tokens
 from tagline.errors import DataError, RunError, SpecError
 from tagline.models import Scores, Step, scores_of
-from tagline.models.fastai_text import PAD_ID, VOCABULARY, Cutter, Lexicon, Pieces, Words, marked
+from tagline.models.fastai_text import PAD_ID, VOCABULARY, Lexicon, new_cutter
 from tagline.models.learner import computing, smoothing_of, write
 from tagline.spec import Section, Training
 from tagline.workers import world
@@ -44,14 +45,8 @@ SURE = 0.9
 MOST_READ = 10
 """Times `max_tokens`: of a longer text, its end."""
 TOKENS_AT_ONCE = 16_384
-ENGLISH = 0.97
-"""Of the letters are plain Latin ones in English; French has more accents, and other scripts hardly any."""
-LOOKED_AT = 1000
-EUROPEAN = frozenset({
-    "bg", "cs", "da", "de", "el", "en", "es", "et", "fi", "fr", "ga", "hr", "hu", "it", "lt", "lv", "mt", "nl", "pl",
-    "pt", "ro", "sk", "sl", "sv",
-})  # fmt: skip
-"""Languages whose characters SentencePiece should all know; of Japanese or Chinese it leaves out the rarest."""
+CODE = re.compile(r"[a-z]{2,3}(-[A-Za-z]+)?")
+"""Of a language, as BCP 47 has them."""
 
 
 class UlmfitOptions(Section):
@@ -62,7 +57,7 @@ class UlmfitOptions(Section):
     pretrained_backward: str = Field("", description="directory of one that reads backward")
     direction: Literal["forward", "backward", "both"] = Field("forward", description="both: the mean of two models")
     unlabelled: tuple[str, ...] = Field((), description="files of more texts for the language model, globs too")
-    language: str = Field("auto", min_length=1, description="en: words; any other: pieces of words, as fr, ja, ko, zh")
+    language: str = Field("auto", description="en: words; any other: pieces of words, as fr, ja, ko, zh")
     lm_epochs: Annotated[int, Field(ge=0)] | Literal["auto"] = Field(
         "auto", description="of the language model; auto: 4, or more if it is learned anew"
     )
@@ -71,6 +66,13 @@ class UlmfitOptions(Section):
     hidden_size: int = Field(512, ge=4, description="of its layers")
     layers: int = Field(3, ge=1, le=8, description="of a language model that is learned anew")
     max_tokens: int = Field(1440, ge=72, description="at the end of a text that count; more are read")
+
+    @field_validator("language")
+    @classmethod
+    def _is_a_code(cls, value: str) -> str:
+        if value != "auto" and not CODE.fullmatch(value):
+            raise ValueError('must be "auto" or a code such as en, fr, ja')
+        return value
 
 
 class Ulmfit:
@@ -121,14 +123,15 @@ class Ulmfit:
         addresses: dict[Direction, str] = {"forward": options.pretrained, "backward": options.pretrained_backward}
         for direction, address in addresses.items():
             if address and direction not in self.directions:
-                hint = f'set model.direction="{direction}" or "both", or leave it out'
-                raise SpecError(f"model.{KEYS[direction]} is not used: the model reads {self.directions[0]}", hint=hint)
+                reads = self.directions[0]
+                hint = f"set model.direction={direction} or both; one that reads {reads} is model.{KEYS[reads]}"
+                raise SpecError(f"model.{KEYS[direction]} is not used: the model reads {reads}", hint=hint)
             if not address:
                 continue
             found = fastai_files.read(address, key=f"model.{KEYS[direction]}")
             if found.backwards is not None and found.backwards != (direction == "backward"):
                 reads = "backward" if found.backwards else "forward"
-                hint = f"name it as model.{KEYS[reads]}"
+                hint = f"name it as model.{KEYS[reads]}, with model.direction={reads} or both"
                 raise SpecError(f"model.{KEYS[direction]}: the model in {address} reads {reads}", hint=hint)
             self._given[direction] = found
         both = list(self._given.values())
@@ -167,6 +170,8 @@ class Ulmfit:
 
     def _read(self, texts: "Callable[[], Iterable[Text]]") -> "Sequences":
         """The texts as tokens on disk; the first time a vocabulary is made of them."""
+        if self._kept:  # it may still have to start in another direction
+            self._read_pretrained()
         if self.lexicon is None:
             self.lexicon = self._new_lexicon(texts)
         read = self.lexicon.read(texts(), most=MOST_READ * self.options.max_tokens)
@@ -176,7 +181,7 @@ class Ulmfit:
         digest = hashlib.sha256(sequences.starts.data)
         digest.update(sequences.ids.data)
         if self._kept and self._kept["texts"] != digest.hexdigest():
-            hint = "put model.unlabelled back as it was, or start anew"
+            hint = "put the files of texts back as they were, or start anew"
             raise RunError("the texts of the language model have changed since the run was started", hint=hint)
         self._digest = digest.hexdigest()
         self._check_directions(sequences)
@@ -185,20 +190,12 @@ class Ulmfit:
     def _new_lexicon(self, texts: "Callable[[], Iterable[Text]]") -> Lexicon:
         """What a pretrained model knows and what is frequent in the texts."""
         given = next(iter(self._given.values()), None)
-        cutter = given.lexicon.cutter if given else self._new_cutter(texts)
+        cutter = given.lexicon.cutter if given else new_cutter(texts, language=self.options.language)
         found = Lexicon.learn(texts(), cutter)
         if given is None:
             return found
         known = set(given.lexicon.vocabulary)
         return Lexicon(cutter, [*given.lexicon.vocabulary, *(each for each in found.vocabulary if each not in known)])
-
-    def _new_cutter(self, texts: "Callable[[], Iterable[Text]]") -> Cutter:
-        language = self.options.language
-        if language == "auto":
-            language = "en" if _looks_english(islice(texts(), LOOKED_AT)) else "other"
-        if language == "en":
-            return Words.of_spacy()
-        return Pieces.learn(map(marked, texts()), european=language in EUROPEAN)
 
     def _check_directions(self, sequences: "Sequences") -> None:
         """Refuse a model that reads the other way: fastai's files do not say which way theirs do, so it is tried."""
@@ -211,7 +208,7 @@ class Ulmfit:
             if other < SURE * as_named:
                 reads = "forward" if direction == "backward" else "backward"
                 problem = f"model.{KEYS[direction]}: the model there reads {reads}: it expects these texts that way"
-                raise SpecError(problem, hint=f"name it as model.{KEYS[reads]}")
+                raise SpecError(problem, hint=f"name it as model.{KEYS[reads]}, with model.direction={reads} or both")
 
     def _learn(
         self, plan: "list[Stage]", steps: dict[str, int], *, seed: int, work: "Callable[[Stage, Any], Work]"
@@ -398,8 +395,6 @@ class Ulmfit:
         options = UlmfitOptions.model_validate_json(json.dumps(facts["options"]))
         model = cls(options, training=training, task=facts["task"], labels=facts["labels"], pair=facts["pair"])
         model._saved_shape = Shape(**facts["shape"])
-        if "training" in facts:  # it may still have to start in another direction
-            model._read_pretrained()
         if (directory / VOCABULARY).is_file():
             model.lexicon = Lexicon.load(directory)
         networks = _nested(load_file(directory / "model.safetensors"))
@@ -477,9 +472,3 @@ def _nested(tensors: "Mapping[str, Tensor]") -> "dict[str, dict[str, Tensor]]":
 
 def _enough_epochs(steps_each: int) -> int:
     return min(max(round(STEPS / steps_each), FEWEST_EPOCHS), MOST_EPOCHS)
-
-
-def _looks_english(texts: "Iterable[Text]") -> bool:
-    """Whether nearly all letters are plain Latin ones; what a text is in beside that, words suit as well as pieces."""
-    letters = [c for text in texts for c in (text if isinstance(text, str) else " ".join(text)) if c.isalpha()]
-    return sum(map(str.isascii, letters)) >= ENGLISH * len(letters)

@@ -4,15 +4,17 @@ from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tagline import storage
-from tagline.errors import SpecError
+from tagline.errors import SpecError, first_line
 
 Address = str | Path
 Floats = NDArray[np.float32]
+GZIP = b"\x1f\x8b"
 FORMS = "a text file with a word and its numbers a line, or x.npy with its words, one a line, in x.txt"
 
 
@@ -31,9 +33,14 @@ def width(path: Address) -> int:
     if is_array(path):
         return int(_array(path).shape[1])
     with _opened(path) as lines:
-        first = next(lines, b"").split()
+        first, second = next(lines, b"").split(), next(lines, b"")
+    if first and first[0].startswith(GZIP):
+        raise SpecError(f"model.vectors: {path} is a gzip file", hint="unpack it: gunzip FILE")
     if _is_header(first):
-        return int(first[1])
+        size = int(first[1])
+        if second.strip() and len(second.rsplit(maxsplit=size)) != size + 1:  # before room is made for so many
+            raise _problem(path, 2, f"has not {size} numbers after its word")
+        return size
     if len(first) < 2:
         raise _problem(path, 1, "is no word with its numbers")
     return len(first) - 1
@@ -81,12 +88,12 @@ def _rows_of_array(path: Address, words: Container[str]) -> Iterator[tuple[int, 
 
 def _array(path: Address) -> NDArray[Any]:
     try:
-        array: NDArray[Any] = np.load(_here(path), mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+        array: Any = np.load(_here(path), mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
         raise SpecError(f"model.vectors: cannot read {path}: {error}", hint=f"give {FORMS}") from error
-    if array.ndim != 2 or 0 in array.shape or not np.issubdtype(array.dtype, np.floating):
-        raise SpecError(f"model.vectors: {path} is not a table of numbers, a row a word", hint=f"give {FORMS}")
-    return array
+    if isinstance(array, np.ndarray) and array.ndim == 2 and array.size and np.issubdtype(array.dtype, np.floating):
+        return array
+    raise SpecError(f"model.vectors: {path} is not a table of numbers, a row a word", hint=f"give {FORMS}")
 
 
 @contextmanager
@@ -95,8 +102,9 @@ def _opened(path: Address) -> Iterator[Iterator[bytes]]:
     try:
         with _here(path).open("rb") as file:
             yield file
-    except OSError as error:
-        raise SpecError(f"model.vectors: cannot read {path}: {error.strerror}", hint=f"give {FORMS}") from error
+    except (OSError, ValueError) as error:  # a name that no file can have is a ValueError
+        why = getattr(error, "strerror", None) or first_line(error)
+        raise SpecError(f"model.vectors: cannot read {path}: {why}", hint=f"give {FORMS}") from error
 
 
 def _here(path: Address) -> Path:
@@ -105,7 +113,7 @@ def _here(path: Address) -> Path:
 
 def _is_header(fields: Sequence[bytes]) -> bool:
     """Whether this is the line with which word2vec begins: how many words, and how many numbers each."""
-    return len(fields) == 2 and all(field.isdigit() for field in fields) and int(fields[1]) > 0
+    return len(fields) == 2 and all(field.isdigit() and len(field) < 10 for field in fields) and int(fields[1]) > 0
 
 
 def _problem(path: Address, line: int, what: str) -> SpecError:

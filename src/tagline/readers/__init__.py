@@ -182,7 +182,7 @@ def _inspect(address: str, layout: Layout, stamp: tuple[int, ...]) -> Source:
     if not sample.strip():
         raise DataError(f"{address} is empty", hint="it needs a row for each text")
     if len(CONTROL.findall(sample)) > max(FEW_CONTROLS, len(sample) // 10):
-        hint = "if it is text, name its data.encoding; else " + EXPORT
+        hint = "if it is text, save it as UTF-8, or name its data.encoding; else " + EXPORT
         raise DataError(f"{address} is not text, or in an encoding that was not recognised", hint=hint)
     name = _format_by_content(name, sample, auto=layout.format == "auto")
     details = format_of(name).inspect(address, layout, sample)
@@ -290,11 +290,6 @@ def told_apart(names: Sequence[str]) -> tuple[str, ...]:
             name = f"{name}_{position}"
         found[name] = None
     return tuple(found)
-
-
-def first_line(error: Exception) -> str:
-    """What a foreign error says first; its name where it says nothing."""
-    return next(iter(str(error).splitlines()), "") or type(error).__name__
 
 
 def cell(value: Any) -> Cell:

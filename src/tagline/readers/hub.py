@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
-from tagline.errors import DataError, PlaceError
-from tagline.readers import BadRows, Block, Cell, Layout, Source, cell, first_line, in_blocks, told_apart
+from tagline.errors import DataError, PlaceError, first_line
+from tagline.readers import BadRows, Block, Cell, Layout, Source, cell, in_blocks, told_apart
 
 SPLITS = {"train": "train", "validation": "validation", "valid": "validation", "dev": "validation", "test": "test"}
 SPLIT_COLUMN = "split"

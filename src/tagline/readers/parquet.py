@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tagline import storage
-from tagline.errors import DataError, PlaceError
+from tagline.errors import DataError, PlaceError, first_line
 from tagline.readers import (
     BATCH_ROWS,
     BadRows,
@@ -15,7 +15,6 @@ from tagline.readers import (
     Cell,
     Layout,
     Source,
-    first_line,
     in_blocks,
     told_apart,
 )
