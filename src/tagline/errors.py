@@ -6,7 +6,8 @@ TaglineError              exit 1    base: `message` says what and where, `hint` 
 ├── DataError             exit 3    the labelled text is wrong
 ├── BundleError           exit 4    a bundle is missing, damaged or too new
 ├── RunError              exit 4    a run is missing, in use, or cannot go on
-│   └── Conflict          exit 4    somebody else has written what was to be written
+│   ├── Conflict          exit 4    somebody else has written what was to be written
+│   └── NameTaken         exit 4    there is a run of this name already
 ├── PlaceError            exit 5    the place to run (this machine, Vertex AI) lacks something or refused
 └── Interrupted           exit 130 or 143    told to stop, after saving what can be resumed
 
@@ -73,6 +74,10 @@ class RunError(TaglineError):
 
 class Conflict(RunError):
     """Somebody else has written, replaced or removed it since it was seen: nothing was written."""
+
+
+class NameTaken(RunError):
+    """There is a run of this name already: none was made."""
 
 
 class PlaceError(TaglineError):

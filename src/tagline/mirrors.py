@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from tagline import runs, storage
 from tagline.bundle import MANIFEST
-from tagline.errors import Conflict, DataError, PlaceError, RunError, SpecError, TaglineError
+from tagline.errors import Conflict, DataError, NameTaken, PlaceError, RunError, SpecError, TaglineError
 from tagline.gcp import cloud_storage
 from tagline.gcp.cloud_storage import Object
 from tagline.runs import ATTEMPTS, NEEDED, PROGRESS, Progress, Run, State, StateName, is_run, next_name
@@ -346,7 +346,7 @@ def create(address: str, name: str, spec: Spec, lock: dict[str, Any]) -> Mirrore
                 run._sent[part] = _stamp(run.directory / part)
         except Conflict as error:
             if name:
-                raise RunError(f"there is a run {name} in {top} already", hint="give it another name") from error
+                raise NameTaken(f"there is a run {name} in {top} already", hint="give it another name") from error
             continue
         return run
 

@@ -16,7 +16,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
 from tagline import spec as specs
 from tagline import storage
-from tagline.errors import RunError
+from tagline.errors import NameTaken, PlaceError, RunError
 from tagline.metrics import REPORT_FORMAT
 from tagline.spec import Spec
 
@@ -120,13 +120,18 @@ class Run:
     def create(cls, runs: Path, spec: Spec, lock: dict[str, Any], *, name: str = "") -> Self:
         """A new run with its spec, every default written out, and its lock; it appears whole. A name may be given."""
         storage.sweep(runs, older_than_s=24 * 3600)
-        taken = [path.name for path in runs.iterdir()] if runs.is_dir() else []
-        if name in taken:
-            raise RunError(f"there is a run {name} in {runs} already", hint="give it another name")
-        directory = runs / (name or next_name(taken))
-        with storage.writing_directory(directory) as scratch:
-            write_beginning(scratch, spec, lock)
-        return cls(directory)
+        while True:
+            directory = runs / (name or next_name(names_in(runs)))
+            try:
+                with storage.writing_directory(directory) as scratch:
+                    write_beginning(scratch, spec, lock)
+            except PlaceError as error:
+                if not directory.is_dir():  # else another process was faster
+                    raise
+                if name:
+                    raise NameTaken(f"there is a run {name} in {runs} already", hint="give it another name") from error
+                continue
+            return cls(directory)
 
     @classmethod
     def open(cls, directory: Path) -> Self:
@@ -343,6 +348,11 @@ def write_beginning(directory: Path, spec: Spec, lock: dict[str, Any]) -> None:
     (directory / "lock.json").write_text(_json(lock), "utf-8")
     (directory / "state.json").write_text(_json(asdict(state)), "utf-8")
     (directory / "events.jsonl").touch()
+
+
+def names_in(runs: Path) -> list[str]:
+    """The names that are taken in a directory of runs."""
+    return [path.name for path in runs.iterdir()] if runs.is_dir() else []
 
 
 def next_name(names: Iterable[str]) -> str:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 from google.api_core.exceptions import Conflict, NotFound
 
 import tagline as product
-from tagline import gcp, staging, training
+from tagline import gcp, runs, staging, training
 from tagline.errors import RunError
 from tagline.gcp import cloud_storage
 from tagline.jobs import launcher_of
@@ -52,6 +53,12 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rehearsal: Rehea
 
 def jobs(rehearsal: Rehearsal, region: str = "us-central1") -> list[dict[str, Any]]:
     return list(rehearsal.http("GET", JOBS.format(region=region))[1].get("customJobs", []))
+
+
+class StoppedClock(datetime):
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> "StoppedClock":
+        return cls(2026, 11, 18, 3, 42, 18, tzinfo=tz or UTC)
 
 
 def figures(run: Path) -> dict[str, float]:
@@ -177,6 +184,24 @@ def test_one_plan_is_one_job_however_often_it_is_submitted(rehearsal: Rehearsal)
         launcher.submit(launcher.plan(replace(job, submission="another")))
     assert len(jobs(rehearsal)) == before + 1
     launcher.cancel(first)
+
+
+def test_a_name_that_somebody_takes_in_the_same_second_costs_nothing_but_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As when ten trainings are started at once, by one person or by a team that shares a bucket."""
+    monkeypatch.setattr(runs, "WORDS", ("one", "two"))
+    monkeypatch.setattr(runs, "datetime", StoppedClock)
+    monkeypatch.setattr(runs, "names_in", lambda _: [])  # nothing was there yet when each looked
+    left = []
+    for number, place in enumerate((("--on", "rehearsal"), ("--on", "rehearsal"), (), ())):
+        ran = command(
+            "train", SUPPORT / "messages.csv", *LINEAR, *place, "--detach", "--json", "--runs", f"{number // 2}"
+        )
+        assert ran.code == 0, ran.err
+        left.append(Path(ran.json["run"]))
+    assert [run.name for run in left] == ["20261118-034218-one", "20261118-034218-two"] * 2
+    assert [command("jobs", "cancel", run.name, "--runs", run.parent).code for run in left] == [0] * 4
 
 
 def test_credentials_that_expire_on_the_way_cost_nothing_but_a_login(rehearsal: Rehearsal) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tagline import runs
 from tagline import spec as specs
-from tagline.errors import RunError
+from tagline.errors import NameTaken, RunError
 from tagline.mirrors import find_bundle, find_run
 from tagline.runs import Progress, Run, list_runs
 
@@ -33,6 +34,19 @@ def test_names_sort_by_time_and_never_collide(tmp_path: Path) -> None:
     made = [Run.create(tmp_path, SPEC, {}) for _ in range(20)]
     assert len({run.name for run in made}) == 20
     assert [run.name for run in list_runs(tmp_path)] == sorted(run.name for run in made)
+
+
+def test_a_name_that_another_process_takes_meanwhile_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really, first = runs.names_in, Run.create(tmp_path, SPEC, {})
+    seen: list[list[str]] = [[]]  # before the other was there
+    monkeypatch.setattr(runs, "names_in", lambda where: seen.pop() if seen else really(where))
+    monkeypatch.setattr(runs, "next_name", lambda names: "another" if first.name in names else first.name)
+    assert Run.create(tmp_path, SPEC, {}).name == "another"
+    with pytest.raises(NameTaken, match=f"there is a run {first.name}"):
+        Run.create(tmp_path, SPEC, {}, name=first.name)
+    assert sorted(run.name for run in list_runs(tmp_path)) == [first.name, "another"]
 
 
 def test_states_have_times_and_a_reason(run: Run) -> None:

@@ -67,7 +67,7 @@ def launch(
     """Take a training to a place and, unless it is to be left there, stay with it to the end. The place is entered;
     `stays` says whether it outlives this command."""
     from tagline import console, gcp, jobs
-    from tagline.errors import PlaceError
+    from tagline.errors import NameTaken, PlaceError
 
     job = _with_room(_job_of(found, on=on, runs=runs, is_for_real=True))
     launcher = jobs.launcher_of(on, console.say)
@@ -77,6 +77,9 @@ def launch(
     while True:
         try:
             record, run = _submitted(job, launcher, on=on, runs=runs)
+        except NameTaken:
+            job = _renamed(job, runs)
+            continue
         except PlaceError as error:
             other = jobs.elsewhere(job) if gcp.is_exhausted(error) else None
             if other is None:
@@ -119,18 +122,37 @@ def _moved(job: "Job", reason: str) -> "Job":
     return replace(job, submission=secrets.token_hex(6))
 
 
+def _renamed(job: "Job", runs: str) -> "Job":
+    """A job whose run's name somebody else has taken, in the same second."""
+    return replace(job, name=_free_name(runs, job.name))
+
+
+def _free_name(runs: str, *taken: str) -> str:
+    """A name for a run that will also come to these runs; what is taken elsewhere turns out when it is submitted."""
+    from tagline import storage
+    from tagline.runs import names_in, next_name
+
+    return next_name([*names_in(storage.local(runs)), *taken])
+
+
 def leave_here(found: "Resolved", *, runs: str, as_json: bool) -> None:
     """Start a training on this machine, in a process that outlives the command."""
     from tagline import jobs, storage
+    from tagline.errors import NameTaken
     from tagline.launchers import Job
-    from tagline.runs import Run, next_name
+    from tagline.runs import Run
 
     _said(found)
     _training_rows(found.spec, on=places.LOCAL, is_for_real=True)
     directory = storage.local(runs)
     launcher = jobs.launcher_of(places.LOCAL)
-    job = Job(next_name([]), found.spec, str(directory), command=_typed())
-    handle = launcher.submit(launcher.plan(job))
+    job = Job(_free_name(runs), found.spec, str(directory), command=_typed())
+    while True:
+        try:
+            handle = launcher.submit(launcher.plan(job))
+            break
+        except NameTaken:
+            job = _renamed(job, runs)
     record = jobs.Record(places.LOCAL, handle, "", datetime.now(UTC).isoformat())
     run = Run(Path(handle))
     jobs.remember(run, record)
@@ -161,7 +183,7 @@ def _job_of(found: "Resolved | Run", *, on: str, runs: str, is_for_real: bool = 
     """The job of a new run, its data looked at; or of one that is in a bucket already."""
     from tagline import gcp, jobs
     from tagline.errors import RunError
-    from tagline.runs import Run, next_name
+    from tagline.runs import Run
 
     submission = secrets.token_hex(6)
     if isinstance(found, Run):
@@ -175,7 +197,7 @@ def _job_of(found: "Resolved | Run", *, on: str, runs: str, is_for_real: bool = 
     _said(found)
     looks = is_for_real or not _is_elsewhere(found.spec)
     rows = _training_rows(found.spec, on=on, is_for_real=is_for_real) if looks else None
-    job = planned(found.spec, name=next_name([]), on=on, rows=rows, runs=runs, is_for_real=is_for_real)
+    job = planned(found.spec, name=_free_name(runs), on=on, rows=rows, runs=runs, is_for_real=is_for_real)
     return replace(job, submission=submission)
 
 

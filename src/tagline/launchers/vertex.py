@@ -8,7 +8,7 @@ from typing import Any
 from tagline import custom_jobs, gcp, images, locks, mirrors, packages, prebuilt, prices, staging, storage, wheels
 from tagline import spec as specs
 from tagline.custom_jobs import Code
-from tagline.errors import PlaceError, RunError
+from tagline.errors import NameTaken, PlaceError, RunError
 from tagline.failures import Line, line_of
 from tagline.gcp import cloud_storage
 from tagline.launchers import Job, State, StateName
@@ -65,10 +65,10 @@ class Vertex:
             runs = run["address"].rpartition("/")[0]
             try:
                 mirrors.create(runs, run["name"], spec, locks.planned(spec, command=run["command"]))
-            except RunError as error:
+            except NameTaken as error:
                 if found := self._found(plan):  # this very plan was submitted before
                     return found
-                raise RunError(error.message, hint="nothing was submitted; try again, under another name") from error
+                raise NameTaken(error.message, hint="nothing was submitted; try again, under another name") from error
         try:
             return self._create(plan)
         except PlaceError as error:
