@@ -1,4 +1,4 @@
-"""Family `fewshot` against SetFit and fine-tuning on a few examples a label: quality, seconds, peak memory.
+"""Family `fewshot` against SetFit and fine-tuning on a few examples a label: quality, processor seconds, peak memory.
 
     python benchmarks/fewshot.py [--sets banking77 sst5 sst2] [--sizes 8 16 64] [--seeds 0 1 2 3 4] [--who ...]
                                  [--iterations 20] [--test-rows 1000] [--labels N]
@@ -56,7 +56,7 @@ from datasets import Dataset
 from setfit import SetFitModel, Trainer, TrainingArguments
 
 directory, iterations = sys.argv[4], int(sys.argv[5])
-begun = time.perf_counter()
+begun = time.process_time()
 model = SetFitModel.from_pretrained(directory)
 arguments = TrainingArguments(
     output_dir=tempfile.mkdtemp(), seed=seed, report_to="none", save_strategy="no", logging_strategy="no",
@@ -64,7 +64,7 @@ arguments = TrainingArguments(
 )
 columns = {"text": [text for text, _ in train], "label": [labels.index(label) for _, label in train]}
 Trainer(model=model, args=arguments, train_dataset=Dataset.from_dict(columns)).train()
-seconds = time.perf_counter() - begun
+seconds = time.process_time() - begun
 tell([labels[int(i)] for i in model.predict([text for text, _ in test], as_numpy=True)], seconds)
 """
 TAGLINE = """
@@ -75,14 +75,14 @@ from tagline.spec import Data, Training
 
 family, options, training = sys.argv[4], json.loads(sys.argv[5]), json.loads(sys.argv[6])
 data = dataset.load(Data(train=sys.argv[1], text="text", labels="label", validation_share=0, test_share=0))
-begun = time.perf_counter()
+begun = time.process_time()
 model = registry.find("models", family).create(
     specs.options_of(family)(family=family, **options), training=Training(seed=seed, **training),
     task=data.task, labels=data.labels, pair=False,
 )
 for _ in model.fit(data.splits["train"], data.select(), seed=seed):
     pass
-seconds = time.perf_counter() - begun
+seconds = time.process_time() - begun
 tell([data.labels[i] for i in model.scores([text for text, _ in test]).argmax(axis=1)], seconds)
 """
 OURS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {

@@ -7,6 +7,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ from tagline.dataset import Dataset, Task
 from tagline.decisions import DecisionLayer, Tuned, tune
 from tagline.errors import Conflict, DataError, Interrupted, PlaceError, RunError, SpecError, TaglineError
 from tagline.exporting import Forms, Measured, add_forms
-from tagline.models import Classifier, Portable, Scorer, Scores, Step
+from tagline.models import Choosy, Classifier, Portable, Scorer, Scores, Step
 from tagline.predictor import Predictor, scored
 from tagline.runs import Run, StateName
 from tagline.signals import Stop
@@ -53,6 +54,8 @@ USES = frozenset({"monitor", "patience", "max_minutes", "log_every", "seed", "ba
 """What is read of `[training]` whatever the family."""
 CHECKPOINT_EVERY_S = 300.0
 """Where evaluations are further apart, so that a machine taken away costs minutes and not an epoch."""
+LOOKED_AT = 500
+"""Training texts for which a model may be doubtful."""
 
 
 def train(
@@ -225,21 +228,30 @@ def _new_model(spec: Spec, data: Dataset, options: BaseModel) -> Classifier:
     return new_classifier(spec, options, task=data.task, labels=data.labels, pair=data.pair)
 
 
-def refused(spec: Spec, data: Dataset, *, is_here: bool) -> list[Finding]:
-    """What a training would refuse of `[model]`, such as a file that is not there or not what it should be.
+def examine_model(spec: Spec, data: Dataset, *, is_here: bool) -> list[Finding]:
+    """What a training would refuse of `[model]`, such as a file that is not there or not what it should be; and what is
+    doubtful about it.
 
     A family as it comes needs no look: that would take as long as torch takes to be imported. Of a training elsewhere,
     what is in a bucket is not fetched for that, and what this machine lacks is no reason not to go there.
     """
-    is_as_it_comes = spec.model == type(spec.model)()
-    if is_as_it_comes or (not is_here and "://" in spec.model.model_dump_json()):
+    if not is_here and "://" in spec.model.model_dump_json():
         return []
     try:
-        _new_model(spec, data, spec.model)
+        if spec.model != type(spec.model)():
+            _new_model(spec, data, spec.model)
+        return _doubts(spec, data)
     except TaglineError as error:
         severity: Severity = "error" if is_here or not isinstance(error, PlaceError) else "warning"
         return [Finding("model", severity, error.message, error.hint or "mend [model] of the spec")]
-    return []
+
+
+def _doubts(spec: Spec, data: Dataset) -> list[Finding]:
+    """What is doubtful about the model for these texts."""
+    family = registry.find("models", spec.model.family)  # type: ignore[attr-defined]
+    if not isinstance(family, Choosy):
+        return []
+    return list(family.doubts(spec.model, islice(data.splits["train"].texts, LOOKED_AT)))
 
 
 def unused_settings(training: Training, family: str) -> list[str]:
@@ -344,9 +356,10 @@ class _Attempt:
         return _new_model(self.spec, self.data, self.spec.model)
 
     def _warnings(self) -> list[str]:
+        findings = [*self.findings, *_doubts(self.spec, self.data)]
         return [
             *unused_settings(self.spec.training, self.family), *unused_decisions(self.spec.decisions, self.data.task),
-            *(finding.message for finding in self.findings if finding.severity == "warning"),
+            *(finding.message for finding in findings if finding.severity == "warning"),
         ]  # fmt: skip
 
     def _learn(self) -> Iterator[Event]:

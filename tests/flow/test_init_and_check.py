@@ -2,12 +2,14 @@
 
 import json
 import shutil
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tagline import spec as specs
+from tagline import training
 
 LABELLED = "text,label\n" + "".join(f"message number {row},{'xyz'[row % 3]}\n" for row in range(60))
 
@@ -126,6 +128,22 @@ def test_check_opens_what_the_model_is_made_of(tagline: Any, data: Path, setting
     finding = tagline("check", "data.csv", *settings, "--json").json["findings"][-1]
     assert (finding["code"], finding["severity"]) == ("model", "error")
     assert finding["advice"]
+
+
+def test_what_the_encoder_has_not_read_is_said_by_check_and_by_a_training(tagline: Any, tmp_path: Path) -> None:
+    good, bad = "방이 정말 깨끗하고 직원들이 친절했어요 {}", "배송이 너무 늦고 포장도 엉망이었어요 {}"
+    rows = [f"{good.format(n)},x\n{bad.format(n)},y\n" for n in range(60)]
+    (tmp_path / "data.csv").write_text("text,label\n" + "".join(rows))
+    doubt = "minilm has read English, and these texts do not look English"
+    checked = tagline("check", "data.csv")
+    assert checked.code == 0
+    assert f"! warning  {doubt}" in checked.err
+    assert "model.pretrained=xlm-roberta-base" in checked.err
+    assert doubt not in tagline("check", "data.csv", "model.family=linear").err
+    events = training.start(training.spec_of(tmp_path / "data.csv"), runs=tmp_path / "runs", command="a test")
+    first = list(takewhile(lambda event: event["event"] in ("started", "warning"), events))
+    events.close()  # type: ignore[attr-defined]
+    assert doubt in [event.get("message") for event in first]
 
 
 def test_check_gives_one_json_document(tagline: Any, tmp_path: Path) -> None:

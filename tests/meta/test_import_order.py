@@ -11,7 +11,7 @@ SRC = Path(__file__).parents[2] / "src" / "tagline"
 ORDER = (
     "errors", "signals", "registry", "processes", "machines", "spec", "prices", "gcp", "storage", "devices", "workers",
     "cluster", "encoding", "readers", "splits", "texts", "dataset", "columns", "unlabelled", "near_duplicates",
-    "checks", "tracebacks", "remedies", "failures", "tokens", "batches", "models", "metrics",
+    "checks", "languages", "tracebacks", "remedies", "failures", "tokens", "batches", "models", "metrics",
     "intervals", "calibration", "decisions", "words", "compiled", "bundle", "language_models", "predictor", "tables",
     "batch", "baselines", "wire", "wheels", "prebuilt", "packages", "registries", "builders", "builds", "images",
     "custom_jobs", "staging", "exports", "label_errors", "mistakes", "held_out", "slices", "gates", "advice",

@@ -46,7 +46,7 @@ def check(
     findings = checks.examine(data)
     if checks.has_few_shots(data) and (measured := comparison.with_few_rows(data, runs=runs)):
         findings = [measured if finding.code == measured.code else finding for finding in findings]
-    findings += training.refused(resolved.spec, data, is_here=on == places.LOCAL)
+    findings += training.examine_model(resolved.spec, data, is_here=on == places.LOCAL)
     places.check(on)
     price, there = _examined(resolved.spec, data, on=on, runs=runs) if on != places.LOCAL else (None, [])
     findings += there

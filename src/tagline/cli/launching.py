@@ -249,7 +249,7 @@ def _training_rows(spec: "Spec", *, on: str, is_for_real: bool) -> int:
     data = dataset.load(spec.data)
     training.insist_on_sound(data)
     if is_for_real:  # an encoder may have to be fetched, and a plan asks nobody
-        _insist(training.refused(spec, data, is_here=on == places.LOCAL))
+        _insist(training.examine_model(spec, data, is_here=on == places.LOCAL))
     return len(data.splits["train"])
 
 

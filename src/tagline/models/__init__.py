@@ -1,7 +1,7 @@
 """The contract of a model family: a classifier that yields steps while it learns, and its predictions."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkable
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
     from torch import nn
 
+    from tagline.checks import Finding
     from tagline.dataset import Split, Task
     from tagline.spec import Training
     from tagline.texts import Text
@@ -129,6 +130,15 @@ class Classifier(Protocol):
     @classmethod
     def load(cls, directory: Path) -> Self:
         """Read what `save` wrote, without anything that only learning needs."""
+
+
+@runtime_checkable
+class Choosy(Protocol):
+    """A family whose options may name what others have made, which suits some texts and not others."""
+
+    @classmethod
+    def doubts(cls, options: Any, texts: Iterable["Text"]) -> Iterator["Finding"]:
+        """What is doubtful about these options for such texts; what cannot be read at all is refused by `create`."""
 
 
 class Inputs(Protocol):

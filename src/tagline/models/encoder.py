@@ -1,7 +1,7 @@
 """A pretrained transformer encoder, fine-tuned: BERT, RoBERTa, DeBERTa, ModernBERT and their kin."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -18,6 +18,7 @@ from tagline.tokens import Intake, LongTexts, Reading
 if TYPE_CHECKING:
     from torch import nn
 
+    from tagline.checks import Finding
     from tagline.dataset import Split, Task
     from tagline.models.networks import Network
     from tagline.models.pretrained import Pooling
@@ -102,6 +103,13 @@ class Encoder:
     def network(self) -> "Network":
         """The encoder with its head."""
         return cast("Network", self.learner.network)
+
+    @classmethod
+    def doubts(cls, options: EncoderOptions, texts: Iterable["Text"]) -> "Iterator[Finding]":
+        """Whether the encoder has read the language of the texts, where that is known."""
+        from tagline import languages
+
+        return languages.doubts(options.pretrained, texts)
 
     def fit(self, train: "Split", validation: "Split", *, seed: int) -> Iterator[Step]:  # noqa: ARG002 - nobody looks
         """Learn from batches of similar length, epoch by epoch."""

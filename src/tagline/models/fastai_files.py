@@ -46,20 +46,21 @@ def read(address: str, *, key: str = "model.pretrained") -> Pretrained:
     """The language model in the directory that this setting names."""
     directory = _directory(address, key=key)
     config = _config(directory)
-    vocabulary = _vocabulary(directory)
+    lexicon = _lexicon(directory)
     known = {name.name for name in fields(Shape)}
     shape = Shape(**{key: value for key, value in config.items() if key in known})
     path = next((directory / name for name in WEIGHTS if (directory / name).is_file()), None)
     if path is None:
         raise SpecError(f"{directory} has no weights.pth or model.safetensors", hint=HINT)
     weights = _weights(path, tied=shape.tie_weights)
-    if problem := _mismatch(shape, weights, tokens=len(vocabulary)):
+    if problem := _mismatch(shape, weights, tokens=len(lexicon)):
         raise SpecError(f"{path} does not fit its config.json and vocabulary: {problem}", hint=HINT)
-    cutter = cutter_in(directory)
-    if isinstance(cutter, Words) and SPACE + START in vocabulary:
-        hint = f"copy {Pieces.FILE} there, with which SentencePiece cuts texts into them"
-        raise SpecError(f"{directory} has a vocabulary of pieces, and no {Pieces.FILE}", hint=hint)
-    return Pretrained(shape, weights, Lexicon(cutter, vocabulary), config.get("backwards"))
+    return Pretrained(shape, weights, lexicon, config.get("backwards"))
+
+
+def lexicon_of(address: str, *, key: str) -> Lexicon:
+    """What the language model in the directory that this setting names reads texts with."""
+    return _lexicon(_directory(address, key=key))
 
 
 def save(directory: Path, model: LanguageModel, lexicon: Lexicon, *, shape: Shape, backwards: bool) -> None:
@@ -114,6 +115,14 @@ def _config(directory: Path) -> dict[str, Any]:
     if config.get("bidir") or config.get("qrnn"):
         raise SpecError(f"{path}: only one-way LSTM models are read, no bidirectional ones and no QRNN")
     return config
+
+
+def _lexicon(directory: Path) -> Lexicon:
+    vocabulary, cutter = _vocabulary(directory), cutter_in(directory)
+    if isinstance(cutter, Words) and SPACE + START in vocabulary:
+        hint = f"copy {Pieces.FILE} there, with which SentencePiece cuts texts into them"
+        raise SpecError(f"{directory} has a vocabulary of pieces, and no {Pieces.FILE}", hint=hint)
+    return Lexicon(cutter, vocabulary)
 
 
 class _Strings(pickle.Unpickler):

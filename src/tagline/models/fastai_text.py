@@ -363,6 +363,11 @@ class Lexicon:
         number = self._number.get
         return [number(token, 0) for token in self.cutter(marked(text))]
 
+    def known_share(self, texts: "Iterable[Text]") -> float:
+        """Of all tokens of these texts but the mark that each begins with."""
+        ids = [number for text in texts for number in self.ids(text)[1:]]
+        return sum(map(bool, ids)) / max(len(ids), 1)
+
     def read(self, texts: "Iterable[Text]", *, most: int) -> "Iterator[list[Encoded]]":
         """Each text as one sequence; of one that is too long for any model, the end."""
         for text in texts:

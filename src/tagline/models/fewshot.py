@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast
@@ -20,6 +20,7 @@ from tagline.tokens import Intake, Reading
 if TYPE_CHECKING:
     from torch import nn
 
+    from tagline.checks import Finding
     from tagline.dataset import Split, Task
     from tagline.models.contrast import Shots, Tuning
     from tagline.models.loop import Kept
@@ -107,6 +108,13 @@ class FewShot:
         embedder, classifier = views(encoder, labels=reading.labels, pooling=pooling)
         learner = Learner(classifier, tokenizer, reading, training=training, most_tokens=options.max_batch_tokens)
         return cls(options, embedder, learner, pooling=pooling)
+
+    @classmethod
+    def doubts(cls, options: FewShotOptions, texts: Iterable["Text"]) -> "Iterator[Finding]":
+        """Whether the encoder has read the language of the texts, where that is known."""
+        from tagline import languages
+
+        return languages.doubts(options.pretrained, texts)
 
     def fit(self, train: "Split", validation: "Split", *, seed: int) -> Iterator[Step]:
         """Bring texts of one label together, step by step, and end with a head.

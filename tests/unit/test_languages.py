@@ -1,0 +1,75 @@
+"""Which language the packaged encoders have read, and whether texts are in it."""
+
+import csv
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from samples import SUPPORT
+
+from tagline.languages import are_english, doubts
+from tagline.models import Choosy
+from tagline.models.encoder import Encoder, EncoderOptions
+from tagline.models.fewshot import FewShot, FewShotOptions
+from tagline.models.linear import Linear
+from tagline.models.ulmfit import Ulmfit, UlmfitOptions
+
+GERMAN = (
+    "Das Paket ist leider nie angekommen, obwohl es laut Sendungsverfolgung zugestellt wurde.",
+    "Ich war mit dem Zimmer sehr zufrieden, das Personal war freundlich und das Essen gut.",
+    "Warum wurde mir der Betrag zweimal von meinem Konto abgebucht? Bitte um schnelle Antwort.",
+)
+FRENCH = (
+    "Le colis n'est jamais arrivé alors que le suivi indique qu'il a été livré hier soir.",
+    "La chambre était propre et le personnel très aimable, mais le petit déjeuner est trop cher.",
+)
+DUTCH = (
+    "Het pakket is nooit aangekomen, terwijl er staat dat het was bezorgd.",
+    "De kamer was schoon en we komen zeker terug.",
+)
+KOREAN = ("택배가 아직 도착하지 않았는데 배송 완료라고 나옵니다.", "방이 깨끗하고 직원들이 정말 친절했어요.")
+
+
+@pytest.fixture(scope="module")
+def messages() -> list[str]:
+    with (SUPPORT / "messages.csv").open(encoding="utf-8", newline="") as file:
+        return [row["message"] for row in csv.DictReader(file)]
+
+
+@pytest.mark.parametrize("texts", [GERMAN, FRENCH, DUTCH, KOREAN])
+def test_other_languages_do_not_look_english(texts: tuple[str, ...]) -> None:
+    assert not are_english(texts * 60)
+    assert are_english(texts), "of a few words nobody can tell"
+
+
+def test_english_looks_english_alone_and_in_pairs(messages: list[str]) -> None:
+    assert are_english(messages)
+    assert are_english(pairwise(messages))
+    assert not are_english(zip(GERMAN * 60, FRENCH * 90, strict=True))
+
+
+def test_a_packaged_encoder_is_doubted_for_other_languages_alone(messages: list[str]) -> None:
+    for family, options in ((Encoder, EncoderOptions), (FewShot, FewShotOptions)):
+        assert isinstance(family, Choosy)
+        [found] = family.doubts(options(), KOREAN * 60)
+        assert found.message == "minilm has read English, and these texts do not look English"
+        assert "model.pretrained=" in found.advice
+        assert list(family.doubts(options(), messages)) == []
+        assert list(family.doubts(options(pretrained="xlm-roberta-base"), KOREAN * 60)) == []
+    assert not isinstance(Linear, Choosy)
+    assert list(doubts("minilm", [])) == []
+
+
+def test_a_language_model_is_doubted_where_it_knows_few_of_the_tokens(
+    fastai: Callable[[str], Path], messages: list[str]
+) -> None:
+    english, japanese = (UlmfitOptions(pretrained=str(fastai(name))) for name in ("en_forward", "ja_forward"))
+    assert list(Ulmfit.doubts(UlmfitOptions(), KOREAN)) == []
+    assert list(Ulmfit.doubts(english, messages)) == []
+    for options in (english, japanese):
+        [found] = Ulmfit.doubts(options, KOREAN)
+        assert found.message.startswith("model.pretrained knows ")
+    backward = UlmfitOptions(direction="backward", pretrained_backward=str(fastai("en_backward")))
+    [found] = Ulmfit.doubts(backward, KOREAN)
+    assert found.message.startswith("model.pretrained_backward knows ")
