@@ -30,6 +30,7 @@ JOB = "TAGLINE_JOB"
 TAKEN_OVER = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 QUIET = {"TORCH_CPP_LOG_LEVEL": "ERROR"}
 """torch, read when it is imported: without warnings such as that an address has no name."""
+NEVER_S = 365 * 24 * 3600
 SAVING = timedelta(minutes=5)
 """How long a worker that is told to stop may take to save."""
 
@@ -162,8 +163,12 @@ def _run_agent(arguments: Sequence[str], *, count: int, cluster: Cluster, attemp
     from torch.distributed.elastic.rendezvous import RendezvousError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    # Of several machines the first is the main one. Alone, a machine takes any port that is free.
-    meeting: dict[str, Any] = {"rdzv_backend": "c10d", "rdzv_endpoint": "localhost:0", "local_addr": "localhost"}
+    # Of several machines the first is the main one. Alone, a machine takes any port that is free, and has nobody to
+    # show that it lives: torch's heart beats in a thread that must not be the last to know what it beats for.
+    meeting: dict[str, Any] = {
+        "rdzv_backend": "c10d", "rdzv_endpoint": "localhost:0", "local_addr": "localhost",
+        "rdzv_configs": {"keep_alive_interval": NEVER_S},
+    }  # fmt: skip
     if cluster.machines > 1:
         meeting = {
             "rdzv_backend": "static", "rdzv_endpoint": cluster.main, "rdzv_configs": {"rank": cluster.number},

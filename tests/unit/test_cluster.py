@@ -109,3 +109,18 @@ def test_workers_without_a_gpu_of_their_own_are_refused(monkeypatch: pytest.Monk
     monkeypatch.setattr(cluster, "gpu_count", lambda: 1)
     with pytest.raises(SpecError, match="2 workers need as many GPUs; there are 1"):
         cluster.are_needed(2, Cluster(), can_share=True)
+
+
+@pytest.mark.parametrize(
+    ("machines", "is_alone"), [(Cluster(), True), (Cluster(2, 0, "localhost:29500", "localhost"), False)]
+)
+def test_no_heart_beats_where_no_other_machine_could_hear_it(
+    monkeypatch: pytest.MonkeyPatch, machines: Cluster, is_alone: bool
+) -> None:
+    """Told to stop while it beat, torch wrote a traceback over what was said."""
+    from torch.distributed.launcher import api
+
+    started: list[api.LaunchConfig] = []
+    monkeypatch.setattr(api, "elastic_launch", lambda config, _: lambda *_: started.append(config))
+    assert list(cluster.launch(["info"], count=2, cluster=machines)) == []
+    assert ("keep_alive_interval" in started[0].rdzv_configs) == is_alone

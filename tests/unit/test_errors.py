@@ -12,13 +12,16 @@ from tagline.errors import (
     Conflict,
     DataError,
     Interrupted,
+    NameTaken,
     PlaceError,
     RunError,
     SpecError,
     TaglineError,
 )
 
-CODES = {CheckFailed: 1, SpecError: 2, DataError: 3, BundleError: 4, RunError: 4, Conflict: 4, PlaceError: 5}
+CODES = {
+    CheckFailed: 1, SpecError: 2, DataError: 3, BundleError: 4, RunError: 4, Conflict: 4, NameTaken: 4, PlaceError: 5,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("kind", "code"), CODES.items())

@@ -132,7 +132,10 @@ def _free_name(runs: str, *taken: str) -> str:
     from tagline import storage
     from tagline.runs import names_in, next_name
 
-    return next_name([*names_in(storage.local(runs)), *taken])
+    here = (
+        [] if storage.is_remote(runs) else names_in(storage.local(runs))
+    )  # a plan may name any place, and asks nobody
+    return next_name([*here, *taken])
 
 
 def leave_here(found: "Resolved", *, runs: str, as_json: bool) -> None:
