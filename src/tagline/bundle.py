@@ -19,6 +19,8 @@ FORMAT = 2
 """2: the decision layer calibrates in several ways, and makes sets."""
 MANIFEST = "tagline.json"
 CARD = "README.md"
+OF_THE_MACHINE = ("MemoryError", "OutOfMemoryError", "AcceleratorError")
+"""Errors of Python and torch, by their names, which say nothing about the files that were loaded."""
 
 
 class Manifest(BaseModel):
@@ -146,6 +148,9 @@ def load_classifier(family: str, directory: Path) -> Classifier:
     except TaglineError:
         raise
     except Exception as error:  # what reads a damaged file raises anything; tokenizers a bare Exception
+        if type(error).__name__ in OF_THE_MACHINE:
+            hint = "free some memory of it; CUDA_VISIBLE_DEVICES= computes without a GPU"
+            raise PlaceError(f"cannot load {directory} here: {first_line(error)}", hint=hint) from error
         hint = "make it again, or restore it"
         raise BundleError(f"{directory} is damaged: {type(error).__name__}: {first_line(error)}", hint=hint) from error
     return classifier

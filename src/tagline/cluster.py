@@ -31,6 +31,7 @@ TAKEN_OVER = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 QUIET = {"TORCH_CPP_LOG_LEVEL": "ERROR"}
 """torch, read when it is imported: without warnings such as that an address has no name."""
 NEVER_S = 365 * 24 * 3600
+"""Between two beats of a heart that nobody hears: a year."""
 SAVING = timedelta(minutes=5)
 """How long a worker that is told to stop may take to save."""
 

@@ -43,9 +43,11 @@ def learn(
     if options.lm_epochs == 0:
         raise SpecError("model.lm_epochs: with 0 epochs there is nothing to keep", hint="leave it out")
     place, is_remote = storage.staged(output), storage.is_remote(output)
-    if cloud_storage.objects(f"{output}/{LAST}") if is_remote else place.exists():
+    partial = _kept_at(place)
+    # What an upload that failed has left in a bucket goes with what was kept here.
+    there = f"{output}/{LAST if partial.exists() else ''}"
+    if cloud_storage.objects(there) if is_remote else place.exists():
         raise SpecError(f"{output} is already there", hint="name another --output, or remove it")
-    partial = place.with_name(f"{place.name}.partial")
     model = Ulmfit.create(options, training=training, task="single", labels=(), pair=False)
     if partial.exists():
         model = _begun(partial)
@@ -57,7 +59,7 @@ def learn(
         if key not in READ:
             yield {"event": "warning", "message": f"training.{key} has no effect on a language model"}
     kept = time.monotonic()
-    with Stop(hint="run the same command again: it goes on from what was kept") as stop:
+    with Stop(hint="run the same command again: it goes on from what was kept, if anything was") as stop:
         for step in model.fit_language_model(lambda: texts_in(files, column=column), seed=training.seed):
             stop.waits = True
             step.insist_on_loss()
@@ -83,6 +85,18 @@ def reads_backward(overrides: Sequence[str]) -> bool:
     return bool(_settings(overrides)[0].direction == "backward")
 
 
+def _kept_at(place: Path) -> Path:
+    """Where what is needed to go on is kept; a process that was killed while it replaced that has left the next."""
+    partial = place.with_name(f"{place.name}.partial")
+    if not partial.exists() and _next(partial).exists():
+        _next(partial).rename(partial)
+    return partial
+
+
+def _next(partial: Path) -> Path:
+    return partial.with_name(f"{partial.name}.new")
+
+
 def _begun(partial: Path) -> "Ulmfit":
     try:
         return cast("Ulmfit", load_classifier("ulmfit", partial))
@@ -92,11 +106,10 @@ def _begun(partial: Path) -> "Ulmfit":
 
 def _keep(model: "Ulmfit", partial: Path) -> None:
     """All that is needed to go on, in the place of what was kept before."""
-    fresh = partial.with_name(f"{partial.name}.new")
-    storage.remove_directory(fresh)
-    with storage.writing_directory(fresh) as scratch:
+    storage.remove_directory(_next(partial))
+    with storage.writing_directory(_next(partial)) as scratch:
         model.save(scratch, resumable=True)
-    storage.replace_directory(partial, by=fresh)
+    storage.replace_directory(partial, by=_next(partial))
 
 
 def _settings(overrides: Sequence[str]) -> tuple[Any, Training]:

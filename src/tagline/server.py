@@ -20,7 +20,7 @@ import uvloop
 from tagline import __version__, pages, prefork, prometheus, wire
 from tagline.bundle import Bundle, Manifest
 from tagline.connections import Clients, Request, Response
-from tagline.errors import SpecError, TaglineError
+from tagline.errors import RunError, SpecError, TaglineError
 from tagline.models import Prediction
 from tagline.predictor import Predictor, shared_out
 from tagline.prometheus import SECONDS, SIZES, Count, Histogram, Level
@@ -169,7 +169,7 @@ class Routes:
             response = _error(refused.status, problem)
         except TaglineError as error:
             problem = error.message
-            response = _error(400, problem)
+            response = _error(500 if isinstance(error, RunError) else 400, problem)  # a model's fault is nobody else's
         except Exception as error:  # a bug of ours is this request's, not the server's
             problem = f"{type(error).__name__}: {error}"
             response = _error(500, "this is a bug in Tagline; the log has the request's id")

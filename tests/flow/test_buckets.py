@@ -14,7 +14,7 @@ from google.cloud import storage as google_storage
 
 import tagline
 from tagline import gcp, language_models, storage
-from tagline.errors import DataError, PlaceError
+from tagline.errors import DataError, PlaceError, SpecError
 from tagline.gcp import cloud_storage
 from tagline.rehearsal.cloud_storage.application import serving
 from tagline.rehearsal.cloud_storage.store import Store
@@ -77,6 +77,10 @@ def test_a_language_model_that_did_not_reach_its_bucket_is_sent_by_the_same_comm
             raise PlaceError(f"cannot write {address}: the connection was lost")
         return upload(path, address, **more)
 
+    bucket.blob("lm/english/vocab.json").upload_from_string("somebody else's")
+    with pytest.raises(SpecError, match="is already there"):
+        list(language_models.learn([texts], *small, output=output))
+    bucket.delete_blob("lm/english/vocab.json")
     with monkeypatch.context() as patch:
         patch.setattr(cloud_storage, "upload", broken)
         with pytest.raises(PlaceError, match="connection was lost"):

@@ -94,7 +94,7 @@ def same(shown: list[str], printed: list[str], command: str) -> None:
 def test_the_demo_runs(place: Path) -> None:
     done = subprocess.run(
         ["sh", str(place / "examples" / "demo.sh")], capture_output=True, text=True, check=False,
-        env=environment(place) | {"DEMO_SETTINGS": "training.epochs=1 training.baseline=false"},
+        env=environment(place) | {"DEMO_SETTINGS": "data.fraction=0.3 training.epochs=1 training.baseline=false"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "macro_f1" in done.stdout

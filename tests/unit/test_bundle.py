@@ -9,7 +9,8 @@ import pytest
 import tagline
 from bare import run_bare
 from tagline.bundle import FORMAT, Bundle, Manifest
-from tagline.errors import BundleError, DataError
+from tagline.errors import BundleError, DataError, PlaceError
+from tagline.models.linear import Linear
 from tagline.runs import Run
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
@@ -87,6 +88,18 @@ def test_a_manifest_that_lacks_files_or_decisions_is_damaged(bundle: Path) -> No
     signed(bundle, files={})
     (bundle / "config.json").unlink()
     with pytest.raises(BundleError, match="is damaged"):
+        tagline.load(bundle)
+
+
+@pytest.mark.parametrize("kind", ["MemoryError", "OutOfMemoryError", "AcceleratorError"])
+def test_a_machine_that_is_too_small_is_not_the_bundles_fault(
+    bundle: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(_: Path) -> None:
+        raise type(kind, (RuntimeError,), {})("CUDA out of memory. Tried to allocate 20.00 MiB")
+
+    monkeypatch.setattr(Linear, "load", load)
+    with pytest.raises(PlaceError, match=f"cannot load {bundle} here: CUDA out of memory"):
         tagline.load(bundle)
 
 

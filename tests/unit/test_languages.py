@@ -40,7 +40,16 @@ def messages() -> list[str]:
 @pytest.mark.parametrize("texts", [GERMAN, FRENCH, DUTCH, KOREAN])
 def test_other_languages_do_not_look_english(texts: tuple[str, ...]) -> None:
     assert not are_english(texts * 60)
-    assert are_english(texts), "of a few words nobody can tell"
+
+
+def test_a_few_words_are_told_by_their_letters_alone() -> None:
+    assert are_english(DUTCH)
+    assert not are_english(KOREAN)
+    assert not are_english(["这部电影非常好看"])
+
+
+def test_of_long_texts_the_beginning_counts() -> None:
+    assert are_english(["where is my parcel, and when will it be here? " * 30 + "é" * 5000] * 3)
 
 
 def test_english_looks_english_alone_and_in_pairs(messages: list[str]) -> None:

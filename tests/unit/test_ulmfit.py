@@ -195,7 +195,12 @@ def test_a_language_model_that_was_begun_is_gone_on_with(tmp_path: Path, monkeyp
     assert (tmp_path / "stopped.partial").exists()
     with pytest.raises(RunError, match="other settings"):
         list(language_models.learn(files, *overrides[:-1], output=output))
-    assert contents(lm(tmp_path, "training.batch_size=4", name="stopped")) == expected
+    (tmp_path / "stopped.partial").rename(tmp_path / "stopped.partial.new")  # killed while the next took its place
+    again = language_models.learn(files, *overrides, output=output)
+    assert next(again)["message"] == f"going on from {tmp_path / 'stopped.partial'}"
+    assert len(list(again)) > 0
+    assert contents(output) == expected
+    assert [path.name for path in tmp_path.glob("stopped*")] == ["stopped"]
 
 
 def test_more_texts_make_a_larger_vocabulary_and_must_not_change(data: Dataset, tmp_path: Path) -> None:
@@ -215,7 +220,7 @@ def test_more_texts_make_a_larger_vocabulary_and_must_not_change(data: Dataset, 
     [(["Where is my parcel?"] * 9, Words), (["荷物はどこですか？今日は届きません。"] * 9, Pieces),
      (["Où est mon colis ? Très déçu, réponse à côté, été gâché."] * 9, Pieces)],
 )  # fmt: skip
-def test_words_or_pieces_by_the_letters_of_the_texts(data: Dataset, texts: list[str], kind: type) -> None:
+def test_words_or_pieces_by_the_letters_of_the_texts(texts: list[str], kind: type) -> None:
     assert isinstance(new_cutter(lambda: texts, language="auto"), kind)
 
 
@@ -223,12 +228,13 @@ def test_words_or_pieces_by_the_letters_of_the_texts(data: Dataset, texts: list[
 def test_what_is_no_code_of_a_language_is_refused(language: str) -> None:
     with pytest.raises(ValidationError, match="a code such as en"):
         UlmfitOptions(language=language)
-    UlmfitOptions(language="zh-Hant")
+    assert UlmfitOptions(language="zh-Hans-CN").language == "zh-Hans-CN"
 
 
-def test_a_language_that_is_named_is_not_guessed(data: Dataset) -> None:
+def test_a_language_that_is_named_is_not_guessed() -> None:
     texts = ["a plain english text, with some letters to spare", "and quite another one"] * 9
     assert isinstance(new_cutter(lambda: texts, language="fr"), Pieces)
+    assert isinstance(new_cutter(lambda: ["Très déçu"] * 9, language="en-US"), Words)
 
 
 def test_too_few_rows_are_named(data: Dataset) -> None:
@@ -354,7 +360,7 @@ def test_a_finished_run_needs_its_language_model_no_more(data: Dataset, tmp_path
         go_on(again, data)
 
 
-def test_a_few_letters_tell_the_language_of_very_long_texts(data: Dataset) -> None:
+def test_a_few_letters_tell_the_language_of_very_long_texts() -> None:
     long = "a plain english text " * 100
     assert isinstance(new_cutter(lambda: [long + "é" * 5000] * 3, language="auto"), Words)
 

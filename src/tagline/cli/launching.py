@@ -132,9 +132,8 @@ def _free_name(runs: str, *taken: str) -> str:
     from tagline import storage
     from tagline.runs import names_in, next_name
 
-    here = (
-        [] if storage.is_remote(runs) else names_in(storage.local(runs))
-    )  # a plan may name any place, and asks nobody
+    # A plan may name any place, and asks nobody.
+    here = [] if storage.is_remote(runs) else names_in(storage.local(runs))
     return next_name([*here, *taken])
 
 

@@ -151,7 +151,7 @@ def _vocabulary(directory: Path) -> list[str]:
     if not isinstance(found, list) or not found or not all(isinstance(token, str) for token in found):
         raise SpecError(f"{path} is no list of words", hint=hint)
     if found[0] != UNKNOWN:
-        raise SpecError(f"{path} begins with {found[0]!r:.40}, and a vocabulary of fastai's with {UNKNOWN}", hint=hint)
+        raise SpecError(f"{path} begins with {found[0]!r:.40}, and a vocabulary of fastai 2 with {UNKNOWN}", hint=hint)
     return found
 
 

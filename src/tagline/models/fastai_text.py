@@ -37,10 +37,8 @@ CHARACTERS_A_PIECE = 40
 """Between the two: one piece for so many characters of all the texts together."""
 LEARNED_FROM, LONGEST_LINE = 10_000_000, 5000
 """Characters of which pieces are learned at most, and of each line then: SentencePiece passes over longer ones."""
-ENGLISH = 0.97
-"""Of the letters are plain Latin ones in English; French has more accents, and other scripts hardly any."""
-LOOKED_AT, CHARACTERS_LOOKED_AT = 1000, 1000
-"""Texts, and of each the first characters."""
+LOOKED_AT = 1000
+"""Texts whose letters tell how they are cut."""
 EUROPEAN = frozenset({
     "bg", "cs", "da", "de", "el", "en", "es", "et", "fi", "fr", "ga", "hr", "hu", "it", "lt", "lv", "mt", "nl", "pl",
     "pt", "ro", "sk", "sl", "sv",
@@ -63,8 +61,8 @@ CHUNK = re.compile(r"\s+|\S+")
 CACHED_CHUNKS, LONGEST_CACHED = 200_000, 100
 REACH, LONGEST_ADDRESS = 32, 2000
 """Characters at either end of a chunk in which a prefix or a suffix is looked for, and of an address of the web. No
-rule of spaCy's for the ends is as long; its rule for addresses takes time that grows with the square of their length.
-"""
+rule of spaCy's for the ends is as long, but for one of dots, of which `marked` leaves no such run; its rule for
+addresses takes time that grows with the square of their length."""
 
 
 def marked(text: "Text") -> str:
@@ -303,19 +301,12 @@ def _sentencepiece() -> Any:
 
 def new_cutter(texts: "Callable[[], Iterable[Text]]", *, language: str) -> Cutter:
     """What cuts texts of this language, or of the one they look like: English into words, any other into pieces."""
-    is_english = _look_english(islice(texts(), LOOKED_AT)) if language == "auto" else language == "en"
-    return Words.of_spacy() if is_english else Pieces.learn(texts, european=language in EUROPEAN)
+    from tagline.languages import are_in_plain_letters
 
-
-def _look_english(texts: "Iterable[Text]") -> bool:
-    """Whether nearly all letters are plain Latin ones; what a text is in beside that, words suit as well as pieces."""
-    letters = plain = 0
-    for text in texts:
-        line = text if isinstance(text, str) else " ".join(text)
-        found = [character for character in line[:CHARACTERS_LOOKED_AT] if character.isalpha()]
-        letters += len(found)
-        plain += sum(map(str.isascii, found))
-    return plain >= ENGLISH * letters
+    code = language.partition("-")[0]
+    # What a text in plain letters may be in beside English, words suit as well as pieces.
+    is_english = are_in_plain_letters(islice(texts(), LOOKED_AT)) if language == "auto" else code == "en"
+    return Words.of_spacy() if is_english else Pieces.learn(texts, european=code in EUROPEAN)
 
 
 def cutter_in(directory: Path) -> Cutter:

@@ -49,7 +49,7 @@ most; pieces know more, and of another script 0.2 to 0.6."""
 MOST_READ = 10
 """Times `max_tokens`: of a longer text, its end."""
 TOKENS_AT_ONCE = 16_384
-CODE = re.compile(r"[a-z]{2,3}(-[A-Za-z]+)?")
+CODE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]+)*")
 """Of a language, as BCP 47 has them."""
 
 
@@ -147,11 +147,12 @@ class Ulmfit:
     def doubts(cls, options: UlmfitOptions, texts: "Iterable[Text]") -> "Iterator[Finding]":
         """Whether the pretrained language model knows what these texts are made of."""
         from tagline.checks import Finding
+        from tagline.languages import beginnings
         from tagline.models import fastai_files
 
         for key in KEYS.values():  # the two have the same vocabulary
             if address := getattr(options, key):
-                share = fastai_files.lexicon_of(address, key=f"model.{key}").known_share(texts)
+                share = fastai_files.lexicon_of(address, key=f"model.{key}").known_share(beginnings(texts))
                 if share < KNOWN_SHARE:
                     yield Finding(
                         "language", "warning", f"model.{key} knows {share:.0%} of the tokens of these texts",
