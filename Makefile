@@ -27,7 +27,7 @@ setup: $(INSTALLED)
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
-	-@$(BIN)/python -m compileall -qq -j 0 .venv/lib
+	@$(BIN)/python -m compileall -qq -j 0 .venv/lib || true
 	@touch $@
 
 # The pages are tested in a real browser; where there is none and nobody may install one, those tests are skipped.

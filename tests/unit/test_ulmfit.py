@@ -237,6 +237,20 @@ def test_a_language_that_is_named_is_not_guessed() -> None:
     assert isinstance(new_cutter(lambda: ["Très déçu"] * 9, language="en-US"), Words)
 
 
+@pytest.mark.parametrize("task", ["single", "multi"])
+def test_several_labels_begin_from_how_rare_each_is(task: str, tmp_path: Path) -> None:
+    labels = "topic" if task == "single" else ("billing", "delivery", "technical")
+    file = SUPPORT / ("messages.csv" if task == "single" else "messages-multi.csv")
+    data = dataset.load(Data(train=str(file), text="message", labels=labels, fraction=0.1))
+    model = go_on(new(data, lm_epochs=0), data, steps=1)
+    usual = model.classifiers["forward"].usual.numpy()
+    counts = data.splits["train"].targets.sum(axis=0)
+    odds = (counts + 0.5) / (len(data.splits["train"]) - counts + 0.5)
+    assert usual == pytest.approx(np.log(odds) if task == "multi" else np.zeros(len(data.labels)), abs=1e-5)
+    again = Ulmfit.load(bundle(model, tmp_path / "model"))
+    assert again.classifiers["forward"].usual.numpy() == pytest.approx(usual)
+
+
 def test_too_few_rows_are_named(data: Dataset) -> None:
     with pytest.raises(SpecError, match=r"training\.batch_size"):
         new(data, training={"batch_size": 1})

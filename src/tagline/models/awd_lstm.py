@@ -143,6 +143,9 @@ class LanguageModel(nn.Module):
 class Classifier(nn.Module):
     """The layers read a text in windows; of their outputs the last, the largest and the mean make its logits."""
 
+    usual: Tensor
+    """The logits where nothing is known of a text, to which those of its outputs are added; fastai has none."""
+
     def __init__(self, encoder: AwdLstm, *, labels: int, drop: float, window: int, most: int) -> None:
         super().__init__()
         self.encoder = encoder
@@ -157,6 +160,7 @@ class Classifier(nn.Module):
                 nn.init.constant_(module.bias, 1e-3)
             elif isinstance(module, nn.Linear):
                 nn.init.kaiming_normal_(module.weight)
+        self.register_buffer("usual", torch.zeros(labels))
         self.window = window
         self.most = most
 
@@ -178,7 +182,7 @@ class Classifier(nn.Module):
             raw, dropped, state = self.encoder(ids[:, start : start + self.window], state)
             parts.append((raw, dropped))
         raw, dropped = (torch.cat(whole, dim=1) for whole in zip(*parts, strict=True))
-        return self.head(_pooled(dropped, torch.zeros_like(first), lengths)), raw, dropped
+        return self.usual + self.head(_pooled(dropped, torch.zeros_like(first), lengths)), raw, dropped
 
     def _before(self, input_ids: Tensor, first: Tensor) -> State:
         """What every layer remembers of each text where it begins to count."""
@@ -202,7 +206,7 @@ class Classifier(nn.Module):
         """The logits alone, each text read in one go: where nothing is learned, windows make no difference."""
         outputs, _, _ = self.encoder(input_ids, self.encoder.start(input_ids.shape[0]))
         lengths = attention_mask.sum(dim=1)
-        logits: Tensor = self.head(_pooled(outputs, self._first(lengths), lengths))
+        logits: Tensor = self.usual + self.head(_pooled(outputs, self._first(lengths), lengths))
         return logits
 
 

@@ -281,6 +281,8 @@ class Ulmfit:
             targets, task=self.task, labels=self.labels, balanced=self.training.class_weights == "balanced",
             smoothing=smoothing_of(self.training, task=self.task),
         )  # fmt: skip
+        if self.task == "multi":  # most labels are rare: logits that begin at 0 have to learn that first
+            network.usual.copy_(loss.best_constant())
         return Labelling(
             network, sequences, targets, loss, backwards=stage.direction == "backward", pad=PAD_ID,
             batch_size=self.training.batch_size, seed=seed,
