@@ -40,13 +40,13 @@ browser:
 demo: setup
 	PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh
 
-# One thread a test process: threads that wait for each other on busy cores take ten times as long. Four processes on two
-# cores: many tests wait for others that they have started (two take 25 minutes, three 16). Bytecode is kept even where the
+# One thread a test process: threads that wait for each other on busy cores take ten times as long. Three processes on two
+# cores: many tests wait for others that they have started (two take 25 minutes, three 16, four 17). Bytecode is kept even where the
 # machine says otherwise: the tests start hundreds of processes, and each would compile Tagline anew. Those of tests/meta
 # have run: they are among the checks.
 test: setup
 	$(MAKE) --jobs=3 check browser
-	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --ignore tests/meta --numprocesses 4 --dist worksteal
+	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --ignore tests/meta --numprocesses 3 --dist worksteal
 
 kills: setup
 	OMP_NUM_THREADS=1 TAGLINE_KILLS=20 $(BIN)/pytest tests/flow/test_resuming.py
