@@ -1,9 +1,11 @@
 # Everything happens in .venv; each target makes what it needs, and a second call is quick.
 PYTHON ?= python3
 BIN := .venv/bin
+TRAINING := .venv/.installed-train
 INSTALLED := .venv/.installed
 
-.PHONY: help setup browser demo test kills hostile torchserve image training-image node check lint types promises bench docs clean
+# `make demo` needs $(TRAINING) alone, all else what $(INSTALLED) adds.
+.PHONY: help setup lock sbom browser demo test kills hostile fuzz torchserve image training-image node check lint types promises bench docs clean
 
 help:
 	@echo "make demo    set up, then train, measure and use a classifier on the sample data"
@@ -14,6 +16,9 @@ help:
 	@echo "make training-image   build a training image on BASE=IMAGE, and run a job of it as a container in a rehearsal"
 	@echo "make node    install Google's packages for Node with npm, and ask the rehearsal with them"
 	@echo "make hostile ten times what a server can do for two minutes, and 10,000 bad requests"
+	@echo "make fuzz    fuzz connections, bodies, manifests, CSV, JSON lines and encodings (FUZZ_S=60 seconds each)"
+	@echo "make lock    write requirements/ anew from constraints.txt"
+	@echo "make sbom    bills of materials (CycloneDX) of the wheel and of the serving image"
 	@echo "make check   formatting, lint, types, import order, generated pages"
 	@echo "make bench   the figures of the README (bench-start, bench-reading, bench-linear, bench-report, bench-training)"
 	@echo "             those that take longer are called by name: bench-decisions, bench-label_errors, bench-fewshot,"
@@ -23,12 +28,43 @@ help:
 
 setup: $(INSTALLED)
 
+# Packages by version and hash; with another Python than the locked one by version alone, as it may need others. torch has no hash:
+# which build of it there is (CPU, CUDA) is the index's choice. Packages that have no wheel are built with the versions of constraints.txt.
 # Compiled on every core, and not by pip on one; a package's template that is no Python is passed over, as pip does.
-$(INSTALLED): pyproject.toml constraints.txt
+LOCKED := $(shell $(PYTHON) -c 'import sys; print("yes" * (sys.version_info[:2] == (3, 11)))')
+PIP := PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --quiet --no-compile
+HASHED := --require-hashes --no-deps --requirement
+
+$(TRAINING): pyproject.toml constraints.txt requirements/train.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
+ifeq ($(LOCKED),yes)
+	$(PIP) $(HASHED) requirements/train.txt
+	$(PIP) torch
+	$(PIP) --no-deps --no-build-isolation --editable .
+else
+	$(PIP) --editable '.[train]'
+endif
 	@$(BIN)/python -m compileall -qq -j 0 .venv/lib || true
 	@touch $@
+
+$(INSTALLED): $(TRAINING) requirements/dev.txt
+ifeq ($(LOCKED),yes)
+	$(PIP) $(HASHED) requirements/dev.txt
+else
+	$(PIP) --editable '.[dev]'
+endif
+	$(BIN)/python -m pip check
+	@$(BIN)/python -m compileall -qq -j 0 .venv/lib || true
+	@touch $@
+
+# After a change of constraints.txt.
+lock: setup
+	$(BIN)/python requirements/lock.py
+
+# Bills of materials of the wheel and of the serving image. CycloneDX's own packages are installed for this alone.
+sbom: setup
+	$(PIP) cyclonedx-bom==7.5.0
+	$(BIN)/python requirements/sbom.py
 
 # The pages are tested in a real browser; where there is none and nobody may install one, those tests are skipped.
 browser:
@@ -37,7 +73,7 @@ browser:
 	    { apt-get install --yes --quiet chromium || { apt-get update --quiet && apt-get install --yes --quiet chromium; }; } > /dev/null; } || \
 	  echo "no Chromium here: the tests of the pages will be skipped"
 
-demo: setup
+demo: $(TRAINING)
 	PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh
 
 # One thread a test process: threads that wait for each other on busy cores take ten times as long. Three processes on two
@@ -73,7 +109,15 @@ node: setup
 	OMP_NUM_THREADS=1 TAGLINE_NODE=1 $(BIN)/pytest tests/flow/test_rehearsal_node.py
 
 hostile: setup
-	OMP_NUM_THREADS=1 TAGLINE_HOSTILE_S=120 $(BIN)/pytest tests/flow/test_hostile_clients.py
+	OMP_NUM_THREADS=1 TAGLINE_HOSTILE_S=120 $(BIN)/pytest tests/flow/test_hostile_clients.py tests/flow/test_full_disks.py
+	$(MAKE) fuzz
+
+# Coverage-guided, for so many seconds a target; an input that fails is kept in tests/fuzz/crashes and is a test from then on.
+FUZZ_S ?= 60
+fuzz: setup
+	$(PIP) atheris==3.0.0
+	for target in connection wire manifest csv jsonl encoding; do \
+	  echo "fuzzing $$target" && $(BIN)/python tests/fuzz/fuzz.py $$target $(FUZZ_S) || exit 1; done
 
 check: lint types promises
 
@@ -97,5 +141,5 @@ docs: setup
 	$(BIN)/python docs/build.py
 
 clean:
-	rm -rf .venv .venv-torchserve .mypy_cache .ruff_cache .hypothesis runs
+	rm -rf .venv .venv-torchserve .mypy_cache .ruff_cache .hypothesis runs demo
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -4,7 +4,7 @@ import hashlib
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,28 @@ from typing import Any
 from tagline import builders, builds, gcp, registries, storage, wheels
 from tagline.errors import SpecError
 from tagline.gcp import cloud_storage
+from tagline.packages import ExtraPackages
 
 NAME = "tagline-serving"
 TRAINING = "tagline-training"
 REPOSITORY = "tagline"
 """Of Artifact Registry, where training images go."""
-BASE = f"python:{sys.version_info.major}.{sys.version_info.minor}-slim"
+PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+DIGESTS = {
+    "3.11": "sha256:e41613d42d4891e4930f79523f93f81bbc7632584ec65e36ab055f41a800b41e",
+    "3.13": "sha256:9d2e5553305c7c7b0097999bb17187c69b921ccd6bc9d40e4bb5ebe652c00285",
+    "3.14": "sha256:51dafde81dbdb6ebde285137a295cf18a47ca95234fe388a343719cb97305b3d",
+}
+"""Of Docker's official images `python:VERSION-slim` (Debian 13, for every platform), as published in September 2026."""
+
+
+def pin_base(python: str) -> str:
+    """The base image for a version of Python: by digest, so that a tag that moves changes nothing; else by tag."""
+    tagged = f"python:{python}-slim"
+    return f"{tagged}@{DIGESTS[python]}" if python in DIGESTS else tagged
+
+
+BASE = pin_base(PYTHON)
 """Any image with this Python, its module venv, and useradd will do; of Debian, where there are reduction servers."""
 PLATFORM = "linux/amd64"
 """Of Vertex AI's machines, whatever this one is."""
@@ -95,12 +111,13 @@ CMD ["tagline", "serve", "/bundle"]
 
 def training(
     repository: str, *, extras: tuple[str, ...], accelerator: str = "", reduction_server: bool = False,
-    base: str = BASE, index: str | None = None,
+    base: str = BASE, index: str | None = None, extra: ExtraPackages | None = None,
 ) -> Context:  # fmt: skip
     """What a training image is built from; nothing is asked of anybody.
 
     `repository` is where it goes, as `repository_of` says. `accelerator` is as the API names it, or "" for CPUs; it
     chooses the build of torch, unless `index` names another source of it ("": what pip is set to in the base image).
+    `extra` is installed beside what Tagline needs, whose versions it cannot change.
     """
     check_base(base)
     wheel = wheels.wheel()
@@ -116,10 +133,21 @@ def training(
         "requirements.txt": "".join(f"{line}\n" for line in others).encode(),
         wheel.file: wheel.content,
     }
-    text = training_dockerfile(wheel.file, base=base, gpu=bool(accelerator), reduction_server=reduction_server)
+    own_wheels = dict(extra.wheels) if extra else {}
+    if extra and (extra.requirements or own_wheels):
+        lines = [*extra.requirements, *(f"/opt/packages/{name}" for name in own_wheels)]
+        files |= {"packages.txt": "".join(f"{line}\n" for line in lines).encode(), **own_wheels}
+    text = training_dockerfile(
+        wheel.file, base=base, gpu=bool(accelerator), reduction_server=reduction_server,
+        packages=["packages.txt", *own_wheels] if "packages.txt" in files else (),
+    )  # fmt: skip
     files["Dockerfile"] = text.encode()
     hashes = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     facts = dict(line.split("==") for line in (*first, *others) if "==" in line)
+    if "packages.txt" in files:
+        facts["vertex.packages"] = hashlib.sha256(b"".join([files["packages.txt"], *own_wheels.values()])).hexdigest()[
+            :12
+        ]
     facts |= {
         "tagline": wheel.version, "the base image": base, "the source of torch": where or "",
         "the Dockerfile": hashlib.sha256(text.replace(wheel.file, "").encode()).hexdigest()[:12],
@@ -146,9 +174,15 @@ def torch_variant(accelerator: str, version: str) -> str:
     return ""
 
 
-def training_dockerfile(wheel: str, *, base: str, gpu: bool, reduction_server: bool) -> str:
-    """The image of a training; what changes least comes first, so that its layers are used again."""
+def training_dockerfile(
+    wheel: str, *, base: str, gpu: bool, reduction_server: bool, packages: Sequence[str] = ()
+) -> str:  # fmt: skip
+    """The image of a training; what changes least comes first, so that its layers are used again. `packages` are the
+    files of what else is installed, the list of it first."""
     pip = "/opt/tagline/bin/pip install --no-cache-dir"
+    more = "".join(f"COPY {name} /opt/packages/\n" for name in packages)
+    if packages:
+        more += f"RUN {pip} --constraint /opt/requirements.txt --requirement /opt/packages/packages.txt\n"
     return f"""# Made by `tagline train`: what runs as a job. CUDA comes with torch, the driver with the machine.
 FROM {base}
 {REDUCTION_SERVER if reduction_server else ""}\
@@ -157,6 +191,7 @@ COPY torch.txt /opt/
 RUN {pip} --requirement /opt/torch.txt
 COPY requirements.txt /opt/
 RUN {pip} --requirement /opt/requirements.txt
+{more}\
 COPY {wheel} /opt/
 RUN {pip} --no-deps --no-index /opt/{wheel}
 {DRIVER if gpu else ""}\

@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path, PurePosixPath
 
 from tagline import registry, wheels
@@ -80,14 +81,40 @@ class Resolved:
     warning: str = ""
 
 
-def sdist(extras: Iterable[str], *, project_files: Mapping[str, bytes | Path] | None = None) -> Package:
+@dataclass(frozen=True)
+class ExtraPackages:
+    """What a job installs beside Tagline, because `vertex.packages` names it."""
+
+    requirements: tuple[str, ...] = ()
+    wheels: tuple[tuple[str, bytes], ...] = ()
+    """Files of this machine, each with its name."""
+
+    @classmethod
+    def read(cls, names: Sequence[str]) -> "ExtraPackages":
+        """As the spec names them; a wheel that is not there is an error."""
+        found = []
+        for name in names:
+            if name.endswith(".whl"):
+                path = Path(name).expanduser()
+                try:
+                    found.append((path.name, path.read_bytes()))
+                except OSError as error:
+                    hint = f"relative paths start at {Path.cwd()}; python -m build --wheel makes one"
+                    raise SpecError(f"vertex.packages: cannot read {name}: {error.strerror}", hint=hint) from error
+        return cls(tuple(name for name in names if not name.endswith(".whl")), tuple(found))
+
+
+def sdist(
+    extras: Iterable[str], *, project_files: Mapping[str, bytes | Path] | None = None, requirements: Sequence[str] = ()
+) -> Package:  # fmt: skip
     """The package of what runs here; it needs what the base install and these extras need, in the versions of here.
 
     torch is the image's own, if that is not too old. `project_files` are put beside the package, where they can be
-    imported: modules of a project by name, and never a directory as a whole.
+    imported: modules of a project by name, and never a directory as a whole. `requirements` are installed with it.
     """
     kept = [pin for pin in wheels.pins(*extras) if not pin.startswith("torch==")]
-    needs = (*kept, *([f"torch{wheels.asked('torch')}"] if "train" in extras or "ulmfit" in extras else []))
+    needs = (*kept, *([f"torch{wheels.asked('torch')}"] if "train" in extras or "ulmfit" in extras else []),
+             *requirements)  # fmt: skip
     version, files = wheels.contents(needs, more=_checked(project_files or {}))
     place = f"{wheels.NAME}-{version}"
     about = f"{place}.dist-info"
@@ -100,17 +127,57 @@ def sdist(extras: Iterable[str], *, project_files: Mapping[str, bytes | Path] | 
     return Package(f"{place}.tar.gz", wheels.tarball(sources), needs)
 
 
-def left_out(*, family: str, trackers: Iterable[str] = ()) -> list[str]:
-    """Plug-ins of other packages that a run uses and no package or image of ours has in it, each in a sentence."""
+def left_out(*, family: str, trackers: Iterable[str] = (), packages: Sequence[str] = ()) -> list[str]:
+    """Plug-ins of other packages that a run uses and no package or image of ours has in it, each in a sentence; those
+    that come with `packages` are there."""
+    brought = {_package_name(package) for package in packages}
     used = [("models", family), *(("trackers", name) for name in trackers)]
     strange = [
-        (kind, name) for kind, name in used if name in registry.known(kind) and name not in registry.BUILT_IN[kind]
-    ]
+        (kind, name) for kind, name in used
+        if name in registry.known(kind) and name not in registry.BUILT_IN[kind]
+        and not brought & _distributions_of(str(registry.known(kind)[name]))
+    ]  # fmt: skip
     return [
         f"{registry.SINGULAR[kind]} {name} is not Tagline's own ({registry.known(kind)[name]}) and not taken along; "
-        "set vertex.image to an image that has it"
+        "name its package in vertex.packages, or set vertex.image to an image that has it"
         for kind, name in strange
     ]
+
+
+def _package_name(package: str) -> str:
+    """The name of a requirement, or of a wheel."""
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name, parse_wheel_filename
+
+    if package.endswith(".whl"):
+        return str(parse_wheel_filename(Path(package).name)[0])
+    return str(canonicalize_name(Requirement(package).name))
+
+
+def _distributions_of(implementation: str) -> set[str]:
+    """The packages that bring a plug-in, which is named as `module:name`."""
+    from packaging.utils import canonicalize_name
+
+    module = implementation.partition(":")[0].partition(".")[0]
+    return {str(canonicalize_name(name)) for name in metadata.packages_distributions().get(module, ())}
+
+
+def refuse_in_own_image(packages: Sequence[str], image: str) -> None:
+    """Nothing is installed into an image of the user's own when a job starts."""
+    if packages:
+        hint = 'put them into the image, or let Tagline build one: vertex.image=""'
+        raise SpecError(f"vertex.packages: nothing is installed into {image}, which is your own", hint=hint)
+
+
+def missing_here(packages: Sequence[str]) -> list[str]:
+    """Those packages that are not installed on this machine, by name."""
+    found = []
+    for name in map(_package_name, packages):
+        try:
+            metadata.distribution(name)
+        except metadata.PackageNotFoundError:
+            found.append(name)
+    return found
 
 
 def resolved(requirements: Sequence[str], *, python: str = "3.11", patience_s: float = PATIENCE_S) -> Resolved:

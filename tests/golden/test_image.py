@@ -1,5 +1,6 @@
 """The serving image: its Dockerfile and context as a whole, its tag, and what builds it."""
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -53,6 +54,14 @@ def test_the_context_holds_what_the_dockerfile_names(golden: Golden, bundle: Pat
     outside = [name for name in found["files"] if not name.startswith("bundle/")]
     assert sorted(outside) == ["Dockerfile", "requirements.txt", wheel]
     assert found["next"] == f"docker build --tag {found['image']} {tmp_path / 'out'}"
+
+
+def test_the_base_image_is_named_by_its_digest_where_one_is_known() -> None:
+    assert images.pin_base("3.11").startswith("python:3.11-slim@sha256:")
+    assert images.pin_base("3.99") == "python:3.99-slim"
+    assert images.pin_base(images.PYTHON) == images.BASE
+    for digest in images.DIGESTS.values():
+        assert re.fullmatch(r"sha256:[0-9a-f]{64}", digest)
 
 
 def test_the_tag_changes_with_what_goes_in_and_with_nothing_else(bundle: Path, tmp_path: Path) -> None:

@@ -7,9 +7,11 @@ import pytest
 
 from tagline import images, wheels
 from tagline.errors import SpecError
+from tagline.packages import ExtraPackages
 
 REPOSITORY = images.repository_of("demo", "us-central1")
 BASE = "python:3.12-slim"
+EXTRA = ExtraPackages(("nltk>=3.9",), (("own-1.0-py3-none-any.whl", b"a wheel"),))
 Golden = Callable[[str, str], None]
 
 
@@ -22,6 +24,7 @@ def context(**more: object) -> images.Context:
     [
         ("Dockerfile-training-cpu.txt", {}),
         ("Dockerfile-training-gpu.txt", {"accelerator": "NVIDIA_TESLA_T4"}),
+        ("Dockerfile-training-packages.txt", {"extra": EXTRA}),
         ("Dockerfile-training-reduction.txt", {"accelerator": "NVIDIA_TESLA_V100", "reduction_server": True}),
     ],
 )
@@ -58,8 +61,11 @@ def test_the_tag_changes_with_what_goes_in_and_with_nothing_else() -> None:
     others = [
         context(accelerator="NVIDIA_L4"), context(reduction_server=True), context(base="python:3.13-slim"),
         context(index=""), images.training(REPOSITORY, extras=("train", "vertex", "ulmfit"), base=BASE),
+        context(extra=EXTRA), context(extra=ExtraPackages(EXTRA.requirements, ((EXTRA.wheels[0][0], b"another"),))),
     ]  # fmt: skip
-    assert len({made.image, *(each.image for each in others)}) == 6
+    assert len({made.image, *(each.image for each in others)}) == 8
+    assert context(extra=ExtraPackages()) == made
+    assert context(extra=EXTRA).files["packages.txt"] == b"nltk>=3.9\n/opt/packages/own-1.0-py3-none-any.whl\n"
     elsewhere = images.training(images.repository_of("example.com:other", "europe-west4"), extras=("train", "vertex"))
     assert elsewhere.image.startswith("europe-west4-docker.pkg.dev/example.com/other/tagline/tagline-training:")
 
