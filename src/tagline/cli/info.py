@@ -26,6 +26,7 @@ def info(json: Json = False, debug: Debug = False) -> None:
     from tagline.locks import versions
 
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    lacking = {family: registry.missing_for_training(family) for family in registry.names("models")}
     facts = {
         "versions": versions(),
         "system": platform.platform(),
@@ -34,14 +35,24 @@ def info(json: Json = False, debug: Debug = False) -> None:
         "nvidia_driver": shutil.which("nvidia-smi") is not None,
         "devices": _devices(),
         "families": registry.names("models"),
+        "can_train": [family for family, (missing, _) in lacking.items() if not missing],
+        "cannot_train": {
+            family: {"missing": missing, "install": command}
+            for family, (missing, command) in lacking.items()
+            if missing
+        },
         "places": sorted({*registry.names("launchers"), "rehearsal"}),
     }
     if json:
         console.out_json(facts)
         return
     for name, value in facts.items():
-        if isinstance(value, dict):
-            for package, version in value.items():
+        if name == "versions":
+            for package, version in versions().items():
                 console.out(f"{package:<16}{version}")
+        elif name == "cannot_train":
+            for command in dict.fromkeys(command for _, command in lacking.values() if command):
+                families = [family for family, (_, install) in lacking.items() if install == command]
+                console.out(f"{name:<16}{', '.join(families)}: {command}")
         else:
             console.out(f"{name:<16}{', '.join(value) if isinstance(value, list) else value}")
