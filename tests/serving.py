@@ -17,6 +17,9 @@ from typing import IO, Any
 
 from rehearsing import until
 
+CLOSED = -1
+"""Standard error that is closed."""
+
 
 @dataclass
 class Server:
@@ -61,6 +64,14 @@ class Server:
 
         until(is_there, f"{what} in the log")
 
+    def is_answering(self) -> bool:
+        """Whether it is there and healthy."""
+        assert self.process.poll() is None, "it has ended"
+        try:
+            return self.get("/health")[0] == 200
+        except OSError:
+            return False
+
     @property
     def children(self) -> list[str]:
         """The processes that it has started."""
@@ -74,27 +85,38 @@ class Server:
 
 
 @contextmanager
-def serving(bundle: Path | str, *arguments: str, **environment: str) -> Iterator[Server]:
+def serving(
+    bundle: Path | str, *arguments: str, stderr: int | None = None, **environment: str
+) -> Iterator[Server]:  # fmt: skip
     """A server of this bundle, all its processes ready, on a port of its own."""
     words = ["-m", "tagline", "serve", str(bundle), "--port", "{port}", *arguments]
-    with serving_python(*words, **environment) as server:
+    with serving_python(*words, stderr=stderr, **environment) as server:
         yield server
 
 
 @contextmanager
-def serving_python(*words: str, **environment: str) -> Iterator[Server]:
-    """What Python serves when it is started with these words, ready; a word `{port}` is the port that it is given."""
+def serving_python(*words: str, stderr: int | None = None, **environment: str) -> Iterator[Server]:
+    """What Python serves when it is started with these words, ready; a word `{port}` is the port that it is given.
+
+    With a `stderr` of its own, its log cannot be read; one of -1 is closed.
+    """
     with socket.socket() as held, tempfile.TemporaryFile() as log:  # a pipe that nobody reads is full some day
         # Bound without listening: nobody else is given the port, and who may use an address again can listen there.
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         held.bind(("127.0.0.1", 0))
         port = str(held.getsockname()[1])
         command = [sys.executable, *(port if word == "{port}" else word for word in words)]
-        process = subprocess.Popen(command, env=os.environ | environment, stdin=subprocess.PIPE, stderr=log)
+        if stderr == CLOSED:
+            command = ["sh", "-c", 'exec "$0" "$@" 2>&-', *command]
+        target = log if stderr in (None, CLOSED) else stderr
+        process = subprocess.Popen(command, env=os.environ | environment, stdin=subprocess.PIPE, stderr=target)
         assert process.stdin is not None
         server = Server(process, f"http://127.0.0.1:{port}", log)
         try:
-            server.wait_for_log('"serving"')
+            if stderr is None:
+                server.wait_for_log('"serving"')
+            else:
+                until(server.is_answering, "the server to answer")
             yield server
         finally:
             if process.poll() is None:

@@ -1,7 +1,6 @@
 """HTTP/1.1 over connections that stay open: requests read within bounds of size and time, answered in their order."""
 
 import asyncio
-import re
 import signal
 import socket
 import time
@@ -21,12 +20,12 @@ from tagline.wire import Refused
 
 HEAD_BYTES = 64 * 2**10
 """Of what stands before a body."""
+FRAMING_BYTES = 128 * 2**10
+"""Of all in a request that is no body: request line, headers, sizes and extensions of chunks, trailers."""
 DISCARDED_BYTES = 32 * 2**20
 """Of a body that is too large, read and forgotten: a client that still sends would not see why it is refused."""
 LEAVING_S = 3.0
 """In which connections that are kept open get their last answer, once other processes have taken over."""
-UPGRADE = re.compile(rb"(?im)^upgrade:.*\r\n")
-"""A header that offers another protocol; there is none here, and a server may pass over it (RFC 9110, 7.8)."""
 STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus}
 
 Phase = Literal["answer", "body", "head", "idle", "rest"]
@@ -76,6 +75,8 @@ class Response:
 
 Answer = Callable[[Request], Awaitable[Response]]
 """What answers a request, whatever it is; where it fails, the connection ends."""
+Check = Callable[[], bool]
+"""Whether this process can answer; once it cannot, it ends."""
 
 
 class Clients:
@@ -91,8 +92,13 @@ class Clients:
         self.are_leaving = False
         """Whether each is told with its next answer to connect again: to the processes that have taken over."""
 
-    async def serve(self, on: socket.socket, ready: prefork.Ready, *, timeout_s: float) -> None:
-        """Serve until SIGTERM, Ctrl-C or `prefork.LEAVE`, and then finish what is there, within this time."""
+    async def serve(
+        self, on: socket.socket, ready: prefork.Ready, *, timeout_s: float, can_answer: Check = lambda: True
+    ) -> None:
+        """Serve until SIGTERM, Ctrl-C or `prefork.LEAVE`, and then finish what is there, within this time.
+
+        A process that cannot answer any more does the same by itself, so that another takes its place.
+        """
         loop = asyncio.get_running_loop()
         is_told = asyncio.Event()
         listening = await loop.create_server(lambda: Connection(self, loop), sock=on, backlog=prefork.BACKLOG)
@@ -102,10 +108,16 @@ class Clients:
             self.are_leaving = True
             loop.call_later(LEAVING_S, is_told.set)
 
+        def beat() -> None:
+            ready()
+            if not can_answer():
+                is_told.set()
+            loop.call_later(prefork.BEAT_S, beat)
+
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, is_told.set)
         loop.add_signal_handler(prefork.LEAVE, leave)
-        ready()
+        beat()
         try:
             await is_told.wait()
             listening.close()
@@ -125,13 +137,13 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, clients: Clients, loop: asyncio.AbstractEventLoop) -> None:
         self._clients, self._loop = clients, loop
-        self._parser = httptools.HttpRequestParser(self)
-        # What is sent behind a last request is read and passed over: the answer to that would not arrive otherwise.
-        self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self._parser = self._new_parser()
         self._url = b""
         self._headers: dict[bytes, bytes] = {}
         self._head_bytes = 0
-        self._body: list[bytes] = []
+        self._request_bytes = 0
+        """Of the request that is coming, whatever part of it they are."""
+        self._body = bytearray()
         self._body_bytes = 0
         self._coming: Request | None = None
         """Whose body is not all there."""
@@ -144,6 +156,8 @@ class Connection(asyncio.Protocol):
         self._has_begun = True
         """Whether a head has; who connects and says nothing is waited for as if it had."""
         self._owes_continue = False
+        self._is_reframed = False
+        """Whether the parser has left the body of the request that is coming to another one."""
         self._is_deaf = False
         """Whether what comes is passed over."""
         self._is_cut_short = False
@@ -164,44 +178,80 @@ class Connection(asyncio.Protocol):
         """Something has come."""
         if self._is_deaf:
             return
+        self._request_bytes += len(data)
         if self._coming is None:
-            head, end, rest = data.partition(b"\r\n\r\n")
-            self._head_bytes += len(head)
+            self._head_bytes += len(data) if (end := data.find(b"\r\n\r\n")) < 0 else end
             if self._head_bytes > HEAD_BYTES:
                 self._refuse(f"What stands before the body has more than {HEAD_BYTES:,} bytes.")
                 return
-            if b"upgrade" in head.lower():  # as Java's own client offers HTTP/2: the parser would expect no body
-                data = UPGRADE.sub(b"", head + end) + rest
         try:
-            self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            self._parse(data)
+        except httptools.HttpParserError:
             self._refuse("Invalid HTTP request received.")
         else:
+            if self._coming is not None and self._request_bytes - self._body_bytes > FRAMING_BYTES:
+                self._break_off(Refused(413, f"what surrounds the body has more than {FRAMING_BYTES:,} bytes"))
+                return
             self._settle()
+
+    def _parse(self, data: bytes) -> None:
+        """Feed the parser, which stops behind a head that offers another protocol, as Java's own client does HTTP/2.
+
+        There is no other protocol here, and a server may pass over the offer (RFC 9110, 7.8). What follows is a body of
+        the length that the head has told, and is read by a new parser that is told only that.
+        """
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as stopped:
+            coming = self._coming
+            if coming is None:
+                raise httptools.HttpParserError("another protocol") from stopped
+            self._parser = self._new_parser()
+            names = [name for name in (b"transfer-encoding", b"content-length") if name in self._headers]
+            framing = b"".join(name + b": " + self._headers[name] + b"\r\n" for name in names)
+            self._parser.feed_data(coming.method.encode() + b" / HTTP/1.1\r\n" + framing + b"\r\n")
+            self._parse(data[stopped.args[0] :])
+
+    def _new_parser(self) -> httptools.HttpRequestParser:
+        parser = httptools.HttpRequestParser(self)
+        # What is sent behind a last request is read and passed over: the answer to that would not arrive otherwise.
+        parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        return parser
 
     def on_message_begin(self) -> None:
         """A request begins."""
         self._has_begun = True
-        self._url, self._headers = b"", {}
+        if self._coming is None:
+            self._url, self._headers = b"", {}
 
     def on_url(self, url: bytes) -> None:
         """A piece of its address."""
-        self._url += url
+        if self._coming is None:
+            self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header of it; of several with one name the first counts."""
-        self._headers.setdefault(name.lower(), value)
+        """A header of it; of several with one name the first counts. Trailers behind the body do not."""
+        if self._coming is not None:
+            return
+        name = name.lower()
+        if name == b"transfer-encoding" and name in self._headers:
+            self._headers[name] += b", " + value
+        self._headers.setdefault(name, value)
 
     def on_headers_complete(self) -> None:
         """Its head is there."""
         if self._is_deaf:
             return
+        if self._is_reframed:
+            self._is_reframed = False
+            return
         path = (httptools.parse_url(self._url).path or b"/").decode("latin-1")
         keeps_alive = self._parser.should_keep_alive() and self._parser.get_http_version() != "1.0"
         method = self._parser.get_method().decode("ascii")
         self._coming = Request(method, unquote(path) if "%" in path else path, self._headers, keeps_alive)
-        self._body, self._body_bytes = [], 0
+        self._body, self._body_bytes = bytearray(), 0
         self._owes_continue = self._headers.get(b"expect", b"").lower() == b"100-continue"
+        self._is_reframed = self._parser.should_upgrade()
         self._clients.asking += 1
 
     def on_body(self, body: bytes) -> None:
@@ -210,13 +260,15 @@ class Connection(asyncio.Protocol):
             return
         self._body_bytes += len(body)
         if self._body_bytes <= self._clients.body_bytes:
-            self._body.append(body)
+            self._body += body
         elif self._body_bytes > self._clients.body_bytes + DISCARDED_BYTES:
             self._break_off(self._too_large())
 
     def on_message_complete(self) -> None:
         """All of it is there."""
-        self._has_begun, self._head_bytes = False, 0
+        if self._is_reframed:  # only its head is
+            return
+        self._has_begun, self._head_bytes, self._request_bytes = False, 0, 0
         if self._coming is None:
             return
         if self._body_bytes > self._clients.body_bytes:
@@ -275,8 +327,8 @@ class Connection(asyncio.Protocol):
 
     def _hand_over(self, request: Request) -> None:
         """Have a request answered when its turn comes."""
-        request.body = b"".join(self._body)
-        self._body = []
+        request.body = bytes(self._body)
+        self._body = bytearray()
         self._coming, self._owes_continue = None, False
         self._asked.append(request)
         if len(self._asked) == 1:

@@ -30,7 +30,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Serv
     many = tagline.train(directory / "many.csv", "model.family=linear", runs=directory)
     with (
         serving(single.bundle) as first,
-        serving(pair.bundle, TAGLINE_TOKEN="t0ken") as second,
+        serving(pair.bundle, TAGLINE_TOKEN="t0kën→") as second,
         serving(many.bundle) as third,
     ):
         yield {"single": first, "pair": second, "many": third}
@@ -44,6 +44,7 @@ def page(browser: Any) -> Iterator[Any]:
     said: list[str] = []
     asked: list[str] = []
     opened.on("pageerror", lambda error: said.append(str(error)))
+    opened.on("console", lambda told: said.append(told.text) if "Content Security Policy" in told.text else None)
     opened.on("request", lambda request: asked.append(request.url))
     yield opened
     assert said == []
@@ -73,6 +74,32 @@ def test_a_text_is_answered_with_scores_and_words(page: Any, servers: dict[str, 
     assert page.locator("#words").inner_text().strip() == "I was <b>charged</b> twice <script>alert(1)</script>"
     assert page.locator("#bars .number").count() == 6
     assert "charged" in page.locator("mark.for").all_inner_texts()
+
+
+def test_a_script_a_style_or_a_frame_of_somebody_else_is_refused(browser: Any, servers: dict[str, Server]) -> None:
+    address = servers["single"].address
+    for path in ("/", "/docs"):
+        page = browser.new_page()
+        page.goto(address + path)
+        page.evaluate("""() => {
+            const given = {script: "document.title = 'taken'", style: "body { color: rgb(1, 2, 3) }"};
+            for (const [tag, text] of Object.entries(given)) {
+                document.body.append(Object.assign(document.createElement(tag), {textContent: text}));
+            }
+            document.body.setAttribute("style", "background: rgb(1, 2, 3)");
+        }""")
+        assert page.title() != "taken"
+        shown = page.evaluate(
+            "(({color, backgroundColor}) => [color, backgroundColor])(getComputedStyle(document.body))"
+        )
+        assert "rgb(1, 2, 3)" not in shown
+        page.close()
+    page = browser.new_page()
+    page.set_content(f'<iframe src="{address}/"></iframe>')
+    [inner] = [frame for frame in page.frames if frame != page.main_frame]
+    inner.wait_for_load_state()
+    assert inner.locator("#form").count() == 0
+    page.close()
 
 
 def test_words_are_marked_behind_an_emoji_too(page: Any, servers: dict[str, Server]) -> None:
@@ -140,6 +167,18 @@ def test_a_file_comes_back_labelled(page: Any, servers: dict[str, Server], tmp_p
     assert "no rows" in page.locator("#file-said").inner_text()
 
 
+def test_labels_that_look_like_formulas_are_escaped_in_the_file(page: Any, servers: dict[str, Server]) -> None:
+    answers = [{"label": label, "score": 0.5} for label in ("=cmd()", "-1", "+plus", "plain")]
+    page.goto(servers["single"].address)
+    page.route("**/predict", lambda route: route.fulfill(json={"predictions": answers}))
+    page.get_by_label("or paste it here").fill("message\n=one\ntwo\nthree\nfour\n")
+    page.get_by_role("button", name="Label all rows").click()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download").click()
+    _, *rows = csv.reader(download.value.path().read_text("utf-8-sig").splitlines())
+    assert [row[:2] for row in rows] == [["=one", "'=cmd()"], ["two", "-1"], ["three", "'+plus"], ["four", "plain"]]
+
+
 def test_a_file_as_excel_writes_it_keeps_its_columns_beside_the_answers(
     page: Any, servers: dict[str, Server], tmp_path: Path
 ) -> None:
@@ -167,7 +206,7 @@ def test_a_pair_takes_two_texts_and_a_token_and_errors_are_shown(page: Any, serv
     page.get_by_role("button", name="Answer").click()
     page.wait_for_selector("#problem:not([hidden])")
     assert "Authorization" in page.get_by_role("alert").inner_text()
-    page.get_by_label("Token").fill("t0ken")
+    page.get_by_label("Token").fill("t0kën→")
     page.get_by_role("button", name="Answer").click()
     page.wait_for_selector("#result:not([hidden])")
     assert not page.locator("#problem").is_visible()
@@ -175,6 +214,6 @@ def test_a_pair_takes_two_texts_and_a_token_and_errors_are_shown(page: Any, serv
     page.get_by_role("button", name="Copy as Python").click()
     code = page.locator("#copied").text_content()
     done = subprocess.run(
-        [sys.executable, "-c", code], env=os.environ | {"TOKEN": "t0ken"}, capture_output=True, check=False
+        [sys.executable, "-c", code], env=os.environ | {"TOKEN": "t0kën→"}, capture_output=True, check=False
     )
     assert b"'label'" in done.stdout, done.stderr

@@ -8,7 +8,6 @@ import signal
 import socket
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -145,14 +144,14 @@ def test_an_offer_of_another_protocol_is_passed_over(server: Server) -> None:
     """Java's client sends it with its first request; the body belongs to that all the same."""
     body = json.dumps({"instances": [TEXT]}).encode()
     offer = b"Connection: Upgrade, HTTP2-Settings, close\r\nHTTP2-Settings: AAMAAABkAAQ\r\nUpgrade: h2c\r\n"
-    head = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n" % len(body)
+    head = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n" % len(body)
     answer = exchanged(server, head + offer + b"\r\n" + body)
     assert answer.startswith(b"HTTP/1.1 200 OK")
     assert b'"delivery"' in answer
 
 
 def test_a_head_without_an_end_is_refused(server: Server) -> None:
-    head = b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+    head = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
     long = b"".join(b"X-%d: %s\r\n" % (number, b"a" * 1000) for number in range(60))
     assert exchanged(server, head + long + b"\r\n").startswith(b"HTTP/1.1 200 OK")
     assert b"more than 65,536 bytes" in exchanged(server, head + 4 * long), "whatever else was sent"
@@ -162,7 +161,7 @@ def test_a_client_that_goes_away_is_no_bug_of_ours(runs: dict[str, tagline.Run])
     with serving(runs["single"].bundle, "--workers", "1") as server:
         host, port = server.address.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port))) as connection:
-            connection.sendall(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{")
+            connection.sendall(b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{")
         server.wait_for_log("the client went away")
         assert 'status="500"' not in server.get("/metrics")[1]
 
@@ -217,6 +216,58 @@ def test_a_token_is_asked_for(runs: dict[str, tagline.Run]) -> None:
         assert server.ask({"instances": ["a"]}, headers={"Authorization": "Bearer wrong"})[0] == 401
         status, body = server.ask({"instances": ["a"]}, headers={"Authorization": "Bearer s3cret"})
         assert (status, "labels" in body["predictions"][0]) == (200, True)
+        assert (
+            server.ask({"instances": ["a"]}, headers={"Authorization": "bEARER s3cret", "Host": "any.name"})[0] == 200
+        )
+        assert server.ask({"instances": ["a"]}, headers={"Authorization": "Basic s3cret"})[0] == 401
+        assert server.ask({"instances": ["a"]}, headers={"Authorization": "s3cret"})[0] == 401
+        head = b"POST /predict HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+        chunks = b'13\r\n{"instances":["a"]}\r\n0\r\n'
+        assert exchanged(server, head + chunks + b"\r\n").startswith(b"HTTP/1.1 401 ")
+        trailer = b"Authorization: Bearer s3cret\r\n\r\n"
+        assert exchanged(server, head + chunks + trailer).startswith(b"HTTP/1.1 401 "), "what comes after the body"
+        assert exchanged(server, head[:-2] + trailer + chunks + b"\r\n").startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_token_may_have_any_letters(runs: dict[str, tagline.Run]) -> None:
+    with serving(runs["single"].bundle, "--workers", "1", TAGLINE_TOKEN="geheim-é") as server:
+        for token, status in (("geheim-é".encode(), 200), ("geheim-é".encode("latin-1"), 200), (b"geheim-e", 401)):
+            answer = httpx.post(
+                f"{server.address}/predict", json={"instances": [TEXT]}, headers={"Authorization": b"Bearer " + token}
+            )
+            assert answer.status_code == status
+
+
+def test_a_page_elsewhere_cannot_ask_by_a_name_of_its_own(server: Server, runs: dict[str, tagline.Run]) -> None:
+    """Its name may be bound to 127.0.0.1 after the browser has loaded it (DNS rebinding)."""
+    body = {"instances": [TEXT]}
+    own = ("localhost", "LOCALHOST:80", "127.0.0.1", "127.0.0.1:1234", "[::1]", "[::1]:8080", "localhost.:1")
+    for host in own:
+        assert server.ask(body, headers={"Host": host})[0] == 200, host
+    for host in ("evil.example", "evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example", "10.0.0.1"):
+        status, answer = server.ask(body, headers={"Host": host})
+        assert (status, answer["error"]) == (
+            403, f'this server is not "{host}"; --allow-host makes it so, or a token in TAGLINE_TOKEN',
+        )  # fmt: skip
+    for path in ("/", "/info", "/health"):
+        assert httpx.get(server.address + path, headers={"Host": "evil.example"}).status_code == 403
+    assert Settings(allowed_hosts=("Proxy.example",)).is_own_host("proxy.example:443")
+    assert Settings(host="0.0.0.0").is_own_host("any.example"), "other machines can ask it anyway"
+
+
+@pytest.mark.parametrize("host", ["", "  "])
+def test_an_empty_host_is_not_every_host(tagline: Any, runs: dict[str, Any], host: str) -> None:
+    done = tagline("serve", runs["single"].bundle, "--host", host)
+    assert done.code == 2
+    assert "the host to listen on is empty" in done.err
+
+
+def test_a_page_runs_and_shows_nothing_that_it_did_not_bring(server: Server) -> None:
+    for path in ("/", "/docs"):
+        policy = httpx.get(server.address + path).headers["content-security-policy"]
+        assert "'sha256-" in policy
+        assert "unsafe" not in policy
+        assert "frame-ancestors 'none'" in policy
 
 
 def test_told_to_stop_it_finishes_what_it_has_and_ends_with_0(runs: dict[str, tagline.Run]) -> None:
@@ -289,7 +340,6 @@ def test_a_process_that_is_killed_is_replaced(runs: dict[str, tagline.Run]) -> N
     with serving(runs["single"].bundle, "--workers", "2") as server:
         first = server.children
         assert len(first) == 2
-        time.sleep(1.1)  # one that ends sooner than that is not replaced
         os.kill(int(first[0]), signal.SIGKILL)
         server.wait_for_log("a process ended")
         for _ in range(20):
@@ -332,7 +382,9 @@ def test_a_client_that_sends_slowly_or_goes_away_harms_nobody(server: Server) ->
     for number in range(50):
         connection = socket.create_connection((host, int(port)))
         connection.sendall(
-            b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{" if number % 2 else b"POST /pre"
+            b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{"
+            if number % 2
+            else b"POST /pre"
         )
         held.append(connection)
     assert server.ask({"instances": [TEXT]})[0] == 200
@@ -345,7 +397,7 @@ def test_a_client_that_sends_slowly_or_goes_away_harms_nobody(server: Server) ->
     ("arguments", "code", "said"),
     [
         (["serve"], 2, "no bundle to serve"),
-        (["serve", "nowhere"], 4, "not a bundle"),
+        (["serve", "nowhere"], 4, "there is no run or bundle nowhere"),
     ],
 )
 def test_what_cannot_be_served_is_said(tagline: Any, arguments: list[str], code: int, said: str) -> None:

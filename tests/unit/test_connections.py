@@ -35,6 +35,7 @@ class Desk:
         self.seen.append(request)
         await self.may.wait()
         told = {"method": request.method, "path": request.path, "body": request.body.decode()}
+        told |= {"token": request.header(b"authorization")} if b"authorization" in request.headers else {}
         status = request.problem.status if request.problem else 200
         return Response(json.dumps(told).encode(), status=status, headers={"x-request-id": "7"})
 
@@ -366,5 +367,82 @@ def test_who_does_not_take_its_answers_is_not_read_from(monkeypatch: pytest.Monk
             while desk.clients.connections:
                 await asyncio.sleep(0.01)
         assert 0 < len(desk.seen) < 20
+
+    run(story)
+
+
+OFFER = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQ\r\n"
+
+
+@pytest.mark.parametrize("piece", [1, 7, 1000])
+@pytest.mark.parametrize(
+    ("sent", "body"),
+    [
+        (post(b"one", OFFER[:-2]), "one"),
+        (post(b"Upgrade: h2c\r\n\r\n", OFFER[:-2]), "Upgrade: h2c\r\n\r\n"),
+        (CHUNKED.replace(b"\r\n\r\n", b"\r\n" + OFFER + b"\r\n", 1), "abcde"),
+        (b"POST /a HTTP/1.1\r\n" + OFFER + b"\r\n", ""),
+        (post(b"a body\r\n\r\nupgrade: of bytes\r\n"), "a body\r\n\r\nupgrade: of bytes\r\n"),
+    ],
+)
+def test_an_offer_of_another_protocol_changes_no_byte_of_a_request(sent: bytes, body: str, piece: int) -> None:
+    async def story(_: Desk, connect: Any) -> None:
+        reader, writer = await connect()
+        for whole in (sent, sent, post(b"two")):
+            for start in range(0, len(whole), piece):
+                writer.write(whole[start : start + piece])
+                await asyncio.sleep(0)
+        for said in (body, body, "two"):
+            assert (await read(reader))[2] == {"method": "POST", "path": "/a", "body": said}
+
+    run(story)
+
+
+def test_two_lengths_are_refused_behind_an_offer_too() -> None:
+    async def story(_: Desk, connect: Any) -> None:
+        reader, writer = await connect()
+        writer.write(post(b"one", OFFER + b"Transfer-Encoding: chunked"))
+        assert (await read(reader))[0] == 400
+
+    run(story)
+
+
+def test_a_trailer_is_no_header() -> None:
+    async def story(_: Desk, connect: Any) -> None:
+        reader, writer = await connect()
+        writer.write(CHUNKED[:-2] + b"Authorization: Bearer t0ken\r\n\r\n" + post(b"two"))
+        assert (await read(reader))[2] == {"method": "POST", "path": "/a", "body": "abcde"}
+        assert (await read(reader))[2] == {"method": "POST", "path": "/a", "body": "two"}
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("begun", "more"),
+    [
+        (CHUNKED[:-2] + b"X: ", b"a" * 10_000),
+        (CHUNKED[:-2], b"X: %s\r\n" % (b"a" * 100) * 100),
+        (CHUNKED[:-5], b"1;%s\r\na\r\n" % (b"e" * 1000)),
+        (CHUNKED[:-5] + b"1;", b"e" * 10_000),
+    ],
+)
+def test_all_that_surrounds_a_body_has_a_bound(begun: bytes, more: bytes) -> None:
+    """A trailer without an end, too many of them, chunks that are hardly more than their own description."""
+
+    async def story(desk: Desk, connect: Any) -> None:
+        desk.clients.body_bytes = 10**9
+        reader, writer = await connect()
+        writer.write(begun)
+        answer = asyncio.create_task(read(reader))
+        sent = 0
+        while not answer.done():
+            assert sent < 50 * connections.FRAMING_BYTES, "it is read without a limit"
+            writer.write(more)
+            sent += len(more)
+            with suppress(ConnectionError):
+                await writer.drain()
+            await asyncio.sleep(0)
+        status, headers, _ = await answer
+        assert (status, headers["connection"]) == (413, "close")
 
     run(story)

@@ -14,17 +14,35 @@ def serve(
     port: Annotated[int | None, typer.Option("--port", min=1, max=65535, help="8080, or AIP_HTTP_PORT.")] = None,
     workers: Annotated[int | None, typer.Option("--workers", min=1, help="Processes; one a core.")] = None,
     timeout: Annotated[float | None, typer.Option("--timeout", min=0.1, help="Seconds a request may take.")] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option("--allow-host", metavar="NAME", help="A name of this server in the header Host; can be repeated."),
+    ] = None,
+    require_signature: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--require-signature", metavar="PUBKEY", help="Serve only what this key has signed; several: any of them."
+        ),
+    ] = None,
     runs: Runs = "runs",
     json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Serve a bundle over HTTP until told to stop. SIGHUP loads it anew; a token in TAGLINE_TOKEN is asked for."""
     from tagline import server
+    from tagline.cli.bundles import locate_bundle
     from tagline.errors import SpecError
-    from tagline.mirrors import bundle_place
 
     name = bundle or os.environ.get("AIP_STORAGE_URI", "")
     if not name:
         raise SpecError("no bundle to serve", hint="tagline serve BUNDLE, or AIP_STORAGE_URI")
-    settings = server.Settings.of(os.environ, host=host, port=port, workers=workers, timeout_s=timeout)
-    server.serve(bundle_place(name, runs), settings)
+    settings = server.Settings.of(
+        os.environ,
+        host=host,
+        port=port,
+        workers=workers,
+        timeout_s=timeout,
+        allowed_hosts=tuple(allow_host or ()),
+        signed_by=tuple(require_signature or ()),
+    )
+    server.serve(locate_bundle(name, runs), settings)

@@ -8,6 +8,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 EXTENSION = "rehearsal.transport"
+PREFIX, HAS_KEY = "rehearsal.prefix", "rehearsal.has_key"
+"""Extensions of a request's scope: the part of its address that carried a token, and whether it was the right one."""
 
 
 class Protocol(HttpToolsProtocol):

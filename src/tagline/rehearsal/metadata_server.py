@@ -7,6 +7,8 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
+from tagline.rehearsal.connections import HAS_KEY
+
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 HEADERS = {"Metadata-Flavor": "Google"}
 ROOT = "/computeMetadata/v1/"
@@ -28,7 +30,7 @@ class MetadataServer:
         """What is asked for, if it is asked for as it must be."""
         if request.headers.get("metadata-flavor") != "Google":
             return PlainTextResponse("Missing Metadata-Flavor:Google header.", 403, HEADERS)
-        path = request.url.path.removeprefix(ROOT.rstrip("/")).strip("/")
+        path = request.scope["path"].removeprefix(ROOT.rstrip("/")).strip("/")
         if path in self._texts:
             return PlainTextResponse(self._texts[path], headers=HEADERS)
         kind, _, rest = path.removeprefix("instance/").partition("/")
@@ -51,8 +53,10 @@ class MetadataServer:
 
     def _account_answer(self, request: Request, what: str) -> Response:
         if what == "token":
-            if self._token and not is_same_user(request):
-                return PlainTextResponse("The token is for processes of the same user alone.", 403, HEADERS)
+            has_key = request.scope.get("extensions", {}).get(HAS_KEY, False)
+            if self._token and not has_key and not is_same_user(request):
+                text = "The token is for processes of the same user, and for addresses that hold it."
+                return PlainTextResponse(text, 403, HEADERS)
             token = {"access_token": self._token or "rehearsal", "expires_in": 3599, "token_type": "Bearer"}
             return JSONResponse(token, headers=HEADERS)
         about: dict[str, Any] = {"email": self._account, "scopes": [SCOPE], "aliases": ["default"]}
