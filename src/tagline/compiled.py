@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tagline import batches, registry
-from tagline.errors import BundleError
+from tagline import batches, devices, registry
+from tagline.errors import BundleError, first_line
 from tagline.models import Inputs, Intake, Scores, scores_of
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Compiled:
         path = directory / DIRECTORY / FILES[precision]
         self.intake: Intake = registry.find("models", family).intake(directory)
         self._precision = precision
-        threads = threads or len(os.sched_getaffinity(0))
+        threads = threads or devices.core_count()
         on_a_text = threads_on_a_text(directory, precision, cores=threads)
         self._beside = max(threads // on_a_text, 1)
         options = SessionOptions()
@@ -68,7 +68,11 @@ class Compiled:
                 str(path), options, providers=["CPUExecutionProvider"], disabled_optimizers=UNHELPFUL
             )
         except Exception as error:  # it has a dozen of its own, below none in common
-            raise BundleError(f"{path} cannot be loaded: {error}", hint="export the bundle again") from error
+            raise BundleError(
+                f"{path} cannot be loaded: {first_line(error)}", hint="export the bundle again"
+            ) from error
+        if not self._session.get_outputs():
+            raise BundleError(f"{path} has no output", hint="export the bundle again")
         self._outputs = [output.name for output in self._session.get_outputs()[:1]]
         said = self._session.get_modelmeta().custom_metadata_map
         self.stands_alone = precision == "int8" and FIXED_SCALES not in said

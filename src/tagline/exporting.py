@@ -36,12 +36,17 @@ class Measured:
     @classmethod
     def of_rows(cls, rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> "Measured":
         """From the lines of a run's predictions.jsonl."""
-        return cls(
-            [row["text"] if isinstance(row["text"], str) else tuple(row["text"]) for row in rows],
-            metrics.targets([row["truth"] for row in rows], labels),
-            metrics.targets([row.get("label", row.get("labels")) for row in rows], labels),
-            np.array([[row["scores"][label] for label in labels] for row in rows]),
-        )
+        try:
+            return cls(
+                [row["text"] if isinstance(row["text"], str) else tuple(row["text"]) for row in rows],
+                metrics.targets([row["truth"] for row in rows], labels),
+                metrics.targets([row.get("label", row.get("labels")) for row in rows], labels),
+                np.array([[row["scores"][label] for label in labels] for row in rows], np.float64),
+            )
+        except (LookupError, TypeError, ValueError) as error:
+            hint = "name the run that made the bundle, or train it again"
+            problem = f"predictions.jsonl does not belong to this bundle: {type(error).__name__}: {error}"
+            raise RunError(problem, hint=hint) from error
 
 
 @dataclass(frozen=True)

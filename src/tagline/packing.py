@@ -3,15 +3,18 @@
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tagline import bundle, registry, storage
 from tagline.bundle import CARD, Bundle
 from tagline.compiled import DIRECTORY, FILES
 from tagline.errors import BundleError, SpecError
-from tagline.exports import SIGNATURE, Package
+from tagline.exports import SIGNATURE, Checkable, Package
 from tagline.gcp import cloud_storage
 from tagline.predictor import Predictor
+
+if TYPE_CHECKING:
+    from tagline.texts import Text
 
 WITHOUT_TORCH = ("linear",)
 """Families whose own form predicts with the base install."""
@@ -35,7 +38,8 @@ def pack(
     package: Package = registry.find("exports", to)(**options)
     opened = Bundle.load(directory)
     manifest = opened.manifest
-    if not manifest.runtime and manifest.family not in WITHOUT_TORCH:
+    needs_weights = getattr(package, "needs_weights", False)
+    if not needs_weights and not manifest.runtime and manifest.family not in WITHOUT_TORCH:
         hint = f"give it a form that does not: tagline export {directory} --to onnx"
         raise SpecError(f"{directory} needs torch to predict (family {manifest.family})", hint=hint)
     place = directory.resolve()
@@ -44,9 +48,12 @@ def pack(
     if is_remote and cloud_storage.objects(f"{output}/"):
         raise SpecError(f"{output} is there already", hint="name another place with --output DIR")
     _check_place(target, place, package)
-    with storage.writing_directory(target) as scratch:
-        _check_answers(opened, _served(opened, scratch / "bundle"), measured)
+    with storage.writing_directory(target, is_private=False) as scratch:
+        texts = _texts_to_check(opened, measured)
+        _check_answers(opened, _served(opened, scratch / "bundle", has_weights=needs_weights), texts)
         package.pack(scratch)
+        if isinstance(package, Checkable):
+            package.check(scratch, opened, texts)
         storage.remove_directory(target)
     files = {path.relative_to(target).as_posix(): path.stat().st_size for path in storage.files_below(target)}
     made = package.deliver(target)
@@ -57,14 +64,14 @@ def pack(
     return {"bundle": str(directory), "output": str(output if is_remote else target), "files": files, **made}
 
 
-def _served(whole: Bundle, directory: Path) -> Bundle:
+def _served(whole: Bundle, directory: Path, *, has_weights: bool) -> Bundle:
     """The bundle without the forms of the model that do not predict: the same answers, a fraction of the size."""
     runtime = whole.manifest.runtime
     others = {f"{DIRECTORY}/{name}" for precision, name in FILES.items() if precision != runtime}
 
     def fill(scratch: Path) -> dict[str, Any]:
         for name in whole.manifest.files:
-            if name == CARD or (runtime and (name in others or name.endswith(".safetensors"))):
+            if name == CARD or (runtime and (name in others or (name.endswith(".safetensors") and not has_weights))):
                 continue
             (scratch / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(whole.directory / name, scratch / name)
@@ -88,9 +95,12 @@ def _check_place(target: Path, place: Path, package: Package) -> None:
     raise SpecError(f"{target} is there already, and is no such export", hint="name another place with --output DIR")
 
 
-def _check_answers(whole: Bundle, served: Bundle, measured: Sequence[Mapping[str, Any]]) -> None:
+def _texts_to_check(whole: Bundle, measured: Sequence[Mapping[str, Any]]) -> "list[Text]":
     texts = [row["text"] if isinstance(row["text"], str) else tuple(row["text"]) for row in measured[:MOST_CHECKED]]
-    texts = texts or [("a first text", "a second text") if whole.manifest.pair else "a text"]
+    return texts or [("a first text", "a second text") if whole.manifest.pair else "a text"]
+
+
+def _check_answers(whole: Bundle, served: Bundle, texts: "Sequence[Text]") -> None:
     if Predictor.of(served).predict(texts) != Predictor.of(whole).predict(texts):
         raise BundleError(
             f"what was packed of {whole.directory} does not give its answers", hint="make the bundle again"

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import tagline
-from tagline import exporting
+from tagline import exporting, packing, predictor
 from tagline.bundle import Bundle, load_classifier
 from tagline.compiled import FILES, Compiled, Precision
 from tagline.errors import BundleError, RunError, SpecError
@@ -208,6 +208,12 @@ def test_the_form_that_loses_next_to_nothing_is_used(int8: float, float32: float
     assert exporting.best({"int8": {"macro_f1": int8}, "float32": {"macro_f1": float32}}) == used
 
 
+def test_family_linear_has_no_form_in_transformers(linear: tagline.Run) -> None:
+    with pytest.raises(SpecError, match="family linear has no form in transformers"):
+        packing.pack(linear.bundle, "transformers")
+    assert sorted(path.name for path in linear.directory.iterdir() if path.name.startswith("bundle")) == ["bundle"]
+
+
 def test_the_card_says_which_form_predicts(linear: tagline.Run) -> None:
     card = (linear.bundle / "README.md").read_text()
     assert "It predicts in its own form." in card
@@ -239,3 +245,13 @@ def test_a_damaged_graph_is_said(linear: tagline.Run) -> None:
     (linear.bundle / "onnx" / "model.onnx").write_bytes(b"no graph")
     with pytest.raises(BundleError, match="cannot be loaded"):
         Compiled(linear.bundle, "linear", "float32")
+
+
+def test_it_predicts_where_processes_are_not_bound_to_cores(
+    linear: tagline.Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on macOS, where `os` has no such function."""
+    exporting.export(linear.bundle, "onnx", measured=linear.predictions())
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert Compiled(linear.bundle, "linear", "float32").scores(["where is my parcel"]).shape[0] == 1
+    assert predictor.shared_out(Bundle.load(linear.bundle))[0] >= 1

@@ -19,7 +19,12 @@ from tagline.bundle import Bundle
 from tagline.errors import SpecError
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
-PACKAGES = [name for name in registry.BUILT_IN["exports"] if packing.is_package(name)]
+PACKAGES = [
+    name
+    for name in registry.BUILT_IN["exports"]
+    if packing.is_package(name) and not getattr(registry.find("exports", name), "needs_weights", False)
+]
+"""Those that carry the bundle; one made of its weights alone is in test_transformers_export.py."""
 OPTIONS: dict[str, dict[str, Any]] = {"image": {"build": False}}
 TRAINED = {"single": "messages.csv", "multi": "messages-multi.csv", "pair": "pairs.csv"}
 
@@ -207,7 +212,7 @@ def test_the_command_says_what_was_done_and_refuses_what_does_not_go_together(
     assert sorted(path.name for path in (tmp_path / "there").iterdir()) == ["config.properties", "tagline.mar"]
     for arguments, complaint in (
         (("--to", "torchserve", "--base", "x"), "--base and --build go with --to image"),
-        (("--to", "onnx", "--output", "there"), "--output goes with torchserve and image"),
+        (("--to", "onnx", "--output", "there"), "--output goes with torchserve, image and transformers"),
         (("--to", "image", "--base", "a b"), "names no image"),
         (("--to", "torchserv"), "did you mean torchserve"),
     ):

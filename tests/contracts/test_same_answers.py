@@ -4,6 +4,7 @@ A new door (a server, an export) is one more line in DOORS.
 """
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +14,8 @@ from typing import Any
 import pytest
 
 import tagline
+from tagline import exporting
+from tagline.exports.torchserve_handler import TaglineHandler
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from serving import serving
@@ -24,6 +27,7 @@ Door = Callable[[Path, list[Any], float, Path], Answers]
 TRAINED = {
     "single": ("messages.csv", "decisions.target_precision=0.9"),
     "multi": ("messages-multi.csv", "decisions.abstain_below=0.4"),
+    "none": ("messages-multi.csv", "decisions.abstain_below=0.4", "data.none_label=nothing"),
     "pair": ("pairs.csv", "decisions.abstain_below=0.4"),
 }
 
@@ -79,9 +83,31 @@ def server(bundle: Path, texts: list[Any], sets: float, _: Path) -> Answers:
     return predictions
 
 
+class TorchServeContext:
+    """What TorchServe tells a handler about itself, and is told by it."""
+
+    def __init__(self, model_dir: Path) -> None:
+        self.system_properties = {"model_dir": str(model_dir)}
+
+    def set_response_content_type(self, number: int, value: str) -> None:
+        assert value == "application/json"
+
+    def set_response_status(self, status: int, phrase: str, number: int) -> None:
+        pytest.fail(f"{status}")
+
+
+def torchserve(bundle: Path, texts: list[Any], sets: float, _: Path) -> Answers:
+    handler, context = TaglineHandler(), TorchServeContext(bundle.parent)
+    handler.initialize(context)
+    asked = json.dumps({"instances": texts, "parameters": {"sets": sets}}).encode()
+    [body] = handler.handle([{"body": asked}], context)
+    found: Answers = json.loads(body)["predictions"]
+    return found
+
+
 DOORS: dict[str, Door] = {
     "python": python, "one by one": one_by_one, "arguments": arguments, "standard input": standard_input, "file": file,
-    "server": server,
+    "server": server, "torchserve": torchserve,
 }  # fmt: skip
 
 
@@ -89,8 +115,8 @@ DOORS: dict[str, Door] = {
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tagline.Run]:
     directory = tmp_path_factory.mktemp("runs")
     return {
-        name: tagline.train(SUPPORT / data, "model.family=linear", setting, runs=directory)
-        for name, (data, setting) in TRAINED.items()
+        name: tagline.train(SUPPORT / data, "model.family=linear", *settings, runs=directory)
+        for name, (data, *settings) in TRAINED.items()
     }
 
 
@@ -122,3 +148,26 @@ def test_sets_are_the_same_through_every_door(runs: dict[str, tagline.Run], tmp_
     found = [[answer["set"] for answer in door(runs[task].bundle, texts, 0.95, tmp_path)] for door in DOORS.values()]
     assert all(sets == found[0] for sets in found)
     assert len({len(each) for each in found[0]}) > 1
+
+
+@pytest.mark.parametrize("form", ["own", "onnx"])
+def test_an_answer_says_that_no_label_is_there_and_never_beside_another(
+    runs: dict[str, tagline.Run], tmp_path: Path, form: str
+) -> None:
+    """`nothing` is the name of a row with no label, in training and in answers, reports and thresholds alike."""
+    run = runs["none"]
+    bundle = Path(shutil.copytree(run.bundle, tmp_path / "bundle"))
+    if form == "onnx":
+        exporting.export(bundle, "onnx", measured=run.predictions())
+    texts = [row["text"] for row in run.predictions()]
+    answers = tagline.load(bundle).predict([*texts, "", "zzz"])
+    given = [answer.labels for answer in answers]
+    assert ("nothing",) in given
+    assert all(labels and (len(labels) == 1 or "nothing" not in labels) for labels in given)
+    report = run.report()
+    assert report is not None
+    counted = sum(row["labels"] == ["nothing"] for row in run.predictions())
+    figures = report["test"]["per_label"]["nothing"]
+    assert round(figures["recall"] * figures["support"]) == round(figures["precision"] * counted)
+    assert "nothing" in report["labels"]
+    assert "nothing" not in report["thresholds"]["labels"]

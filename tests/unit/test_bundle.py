@@ -82,13 +82,56 @@ def test_a_changed_manifest_is_an_error_that_names_it(bundle: Path) -> None:
 
 
 def test_a_manifest_that_lacks_files_or_decisions_is_damaged(bundle: Path) -> None:
+    decisions = json.loads((bundle / "tagline.json").read_text())["decisions"]
     signed(bundle, decisions={})
     with pytest.raises(BundleError, match="decisions"):
         tagline.load(bundle)
-    signed(bundle, files={})
-    (bundle / "config.json").unlink()
-    with pytest.raises(BundleError, match="is damaged"):
+    for name in ("config.json", "model.safetensors", "vocabulary.json"):
+        (bundle / name).unlink()
+    signed(bundle, files={}, decisions=decisions)
+    with pytest.raises(BundleError, match=r"config\.json is damaged"):
         tagline.load(bundle)
+
+
+def test_a_file_that_the_manifest_does_not_list_is_refused(bundle: Path) -> None:
+    signed(bundle, files={})
+    with pytest.raises(BundleError, match=r"does not list: (config|vocabulary|model)\."):
+        Bundle.load(bundle)
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "onnx/model.onnx"])
+def test_a_file_that_was_added_is_refused_by_name(bundle: Path, name: str) -> None:
+    (bundle / name).parent.mkdir(exist_ok=True)
+    (bundle / name).write_text("added")
+    with pytest.raises(BundleError, match=f"does not list: {name}"):
+        Bundle.load(bundle)
+
+
+def test_hidden_files_and_an_unlisted_card_are_passed_over(bundle: Path) -> None:
+    (bundle / ".DS_Store").write_text("a file manager's")
+    (bundle / ".git").mkdir()
+    (bundle / ".git" / "HEAD").write_text("ref: refs/heads/main")
+    files = json.loads((bundle / "tagline.json").read_text())["files"]
+    signed(bundle, files={name: found for name, found in files.items() if name != "README.md"})
+    (bundle / "README.md").write_text("A card of my own.")
+    Bundle.load(bundle)
+
+
+@pytest.mark.parametrize("name", ["config.json", "README.md", "tagline.json", "onnx", ".hidden"])
+def test_links_in_a_bundle_are_refused(bundle: Path, tmp_path: Path, name: str) -> None:
+    """Whether they lead out of it or not, and though what they lead to has the right hash."""
+    elsewhere = tmp_path / "elsewhere"
+    if (bundle / name).exists():
+        (bundle / name).rename(elsewhere)
+    (bundle / name).symlink_to(elsewhere)
+    with pytest.raises(BundleError, match=f"holds a link, which a bundle may not: {name}") as error:
+        Bundle.load(bundle)
+    assert "cp -RL" in error.value.hint
+
+
+def test_a_bundle_may_be_named_by_a_link(bundle: Path, tmp_path: Path) -> None:
+    (tmp_path / "current").symlink_to(bundle)
+    assert tagline.load(tmp_path / "current").predict("Where is my parcel?")
 
 
 @pytest.mark.parametrize("kind", ["MemoryError", "OutOfMemoryError", "AcceleratorError"])

@@ -12,12 +12,16 @@ def export(
     to: Annotated[
         str,
         typer.Option(
-            "--to", metavar="FORM", help="onnx: no torch needed; torchserve: an archive; image: a container image."
+            "--to",
+            metavar="FORM",
+            help="onnx: no torch needed; torchserve: an archive; image: a container image; transformers: its own form.",
         ),
     ] = "onnx",
     output: Annotated[
         str | None,
-        typer.Option("--output", metavar="DIR", help="torchserve, image: where to; else beside the bundle."),
+        typer.Option(
+            "--output", metavar="DIR", help="torchserve, image, transformers: where to; else beside the bundle."
+        ),
     ] = None,
     base: Annotated[
         str | None, typer.Option("--base", metavar="IMAGE", help="image: what it is built on; Python's own.")
@@ -35,8 +39,8 @@ def export(
     onnx is added to the bundle; predict and serve use it from then on. The others are written beside it.
     """
     from tagline import console, exporting, packing, storage
+    from tagline.cli.bundles import fetch_bundle
     from tagline.errors import SpecError
-    from tagline.mirrors import find_bundle
     from tagline.runs import Run, is_run
 
     options: dict[str, Any] = {
@@ -46,8 +50,8 @@ def export(
         raise SpecError("--base and --build go with --to image")
     is_package = packing.is_package(to)
     if output and not is_package:
-        raise SpecError(f"--output goes with torchserve and image: {to} is added to the bundle")
-    directory = find_bundle(bundle, runs)
+        raise SpecError(f"--output goes with torchserve, image and transformers: {to} is added to the bundle")
+    directory = fetch_bundle(bundle, runs)
     if storage.is_copy(directory) and not output:
         problem = "nothing is put beside it" if is_package else f"{to} would be added to it"
         hint = "name a place with --output DIR" if is_package else "bring the bundle here first: gcloud storage cp"

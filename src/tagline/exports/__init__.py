@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 from tagline.models import Classifier, Scorer
 
 if TYPE_CHECKING:
+    from tagline.bundle import Bundle
     from tagline.texts import Text
 
 SIGNATURE = "# Made by `tagline export`"
@@ -37,3 +38,13 @@ class Package(Protocol):
 
     def deliver(self, directory: Path) -> dict[str, str]:
         """What has been made, now that it stands at its place, and the command to go on with."""
+
+
+@runtime_checkable
+class Checkable(Protocol):
+    """A package that computes by itself, from weights of the bundle (`needs_weights`), and can be asked at once."""
+
+    needs_weights: ClassVar[bool]
+
+    def check(self, directory: Path, bundle: "Bundle", texts: "Sequence[Text]") -> None:
+        """Refuse what was packed if its scores of these texts are not the bundle's."""

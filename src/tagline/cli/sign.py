@@ -1,0 +1,48 @@
+"""`tagline sign` and `tagline verify`: who made a bundle."""
+
+from typing import Annotated
+
+import typer
+
+from tagline.cli.options import BundleName, Debug, Json, Runs
+
+
+def sign(
+    bundle: BundleName,
+    key: Annotated[str, typer.Option("--key", metavar="FILE", help="An ed25519 private key, PEM or OpenSSH.")],
+    runs: Runs = "runs",
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Sign a bundle, so that others can verify who made it. A key's password is read from TAGLINE_KEY_PASSWORD."""
+    from tagline import console, signatures
+    from tagline.mirrors import bundle_place
+
+    place = bundle_place(bundle, runs)
+    signature = signatures.sign(place, key=key)
+    if json:
+        console.out_json({"bundle": str(place), "signature": signature})
+    else:
+        console.out(f"signed {place}: wrote {signature}")
+
+
+def verify(
+    bundle: BundleName,
+    key: Annotated[
+        list[str],
+        typer.Option("--key", metavar="FILE", help="An ed25519 public key, PEM or OpenSSH; several: any of them."),
+    ],
+    runs: Runs = "runs",
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Check that a bundle is as the holder of a key has signed it."""
+    from tagline import console, signatures
+    from tagline.mirrors import bundle_place
+
+    place = bundle_place(bundle, runs)
+    verified = signatures.verify(place, key=key)
+    if json:
+        console.out_json({"bundle": str(place), "verified": True, "files": len(verified.manifest.files)})
+    else:
+        console.out(f"{place} is signed by this key, and its {len(verified.manifest.files)} files are unchanged")
