@@ -1,7 +1,6 @@
 """MirroredRun: a run in Cloud Storage, worked on in a scratch directory; and runs found wherever they are."""
 
 import json
-import re
 import shutil
 import tempfile
 import time
@@ -10,12 +9,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Self
 
 from tagline import runs, storage
 from tagline.bundle import MANIFEST
-from tagline.errors import Conflict, DataError, NameTaken, PlaceError, RunError, SpecError, TaglineError
+from tagline.errors import Conflict, DataError, NameTaken, PlaceError, RunError, TaglineError
 from tagline.gcp import cloud_storage
 from tagline.gcp.cloud_storage import Object
 from tagline.runs import ATTEMPTS, NEEDED, PROGRESS, Progress, Run, State, StateName, is_run, next_name
@@ -28,8 +28,6 @@ PATIENCE_S = 600.0
 SILENT = timedelta(minutes=10)
 """A run that has not been heard of for so long may be removed, whatever its state says."""
 TRIES = 8
-NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
-"""Of a run in a bucket: it is the label of a job too."""
 
 
 class MirroredRun(Run):
@@ -126,13 +124,17 @@ class MirroredRun(Run):
 
     def write_progress(self, progress: Progress) -> None:
         """Make a checkpoint count once all of it is there, and remove the ones that no longer do."""
-        kept = tuple(f"checkpoints/{name}/" for name in (progress.last, progress.best) if name)
+        kept = tuple(f"checkpoints/{name}/" for name in progress.checkpoints)
         self._push_some(name for name in self._files() if name.startswith(kept))
         self._push(EVENTS)
         super().write_progress(progress)
         self._push(PROGRESS)
         # Only what was written or found here: another process may have taken over just now, and have others.
         self._remove(name for name in self._there if name.startswith("checkpoints/") and not name.startswith(kept))
+
+    def _bring_checkpoint(self, name: str) -> None:
+        """Have a checkpoint's files on this machine."""
+        self._bring(lambda each: each.startswith(f"checkpoints/{name}/"))
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -184,8 +186,10 @@ class MirroredRun(Run):
         self._rewritten(PROGRESS, "{}")
         self._insist()
         self.refresh()
-        kept = tuple(f"checkpoints/{name}/" for name in (self.progress().last, self.progress().best) if name)
-        self._bring(lambda name: name in (*NEEDED, ATTEMPTS) or name.startswith(kept))
+        progress = self.progress()
+        needed = tuple(f"checkpoints/{name}/" for name in (progress.last, progress.best) if name)
+        kept = tuple(f"checkpoints/{name}/" for name in progress.checkpoints)
+        self._bring(lambda name: name in (*NEEDED, ATTEMPTS) or name.startswith(needed))
         left = [each for each in cloud_storage.objects(f"{self.address}/checkpoints/", unfinished=True)
                 if self._name(each) != PROGRESS and not self._name(each).startswith(kept)]  # fmt: skip
         storage.together(cloud_storage.delete, left)
@@ -322,6 +326,10 @@ class MirroredRun(Run):
         """Nobody here can know; the state says when it was last heard of."""
         return True
 
+    def _has_lost_its_rehearsal(self, job: dict[str, Any]) -> bool:  # noqa: ARG002
+        """No: what answers about this run is that rehearsal."""
+        return False
+
     def _name(self, found: Object) -> str:
         return found.address.removeprefix(f"{self.address}/")
 
@@ -333,8 +341,8 @@ def _stamp(path: Path) -> tuple[int, ...]:
 
 def create(address: str, name: str, spec: Spec, lock: dict[str, Any]) -> MirroredRun:
     """A new run below an address in Cloud Storage, waiting; a name that is taken is refused, none is made up."""
-    if name and not NAME.fullmatch(name):
-        raise SpecError(f'"{name}" cannot name a run', hint="up to 63 of a-z, 0-9, - and _, a letter or digit first")
+    if name:
+        runs.check_name(name)
     top = address.rstrip("/")
     while True:
         run = MirroredRun(f"{top}/{name or next_name(_names(top))}")
@@ -351,11 +359,19 @@ def create(address: str, name: str, spec: Spec, lock: dict[str, Any]) -> Mirrore
         return run
 
 
-def new_run(where: str | Path, spec: Spec, lock: dict[str, Any]) -> Run:
-    """A new run in a directory or in Cloud Storage."""
+def new_run(where: str | Path, spec: Spec, lock: dict[str, Any], *, name: str = "") -> Run:
+    """A new run in a directory or in Cloud Storage; a name of the user's own may be given."""
     if storage.is_remote(where):
-        return create(str(where), "", spec, lock)
-    return Run.create(storage.local(where), spec, lock)
+        return create(str(where), name, spec, lock)
+    return Run.create(storage.local(where), spec, lock, name=name)
+
+
+def check_free(name: str, where: str | Path) -> None:
+    """Refuse a name that no run can have, or that one in this directory has; in a bucket that turns out later."""
+    runs.check_name(name)
+    if not storage.is_remote(where) and (storage.local(where) / name).exists():
+        hint = f"another --name; or remove it: tagline runs delete {name}"
+        raise NameTaken(f"there is a run {name} in {where} already", hint=hint)
 
 
 def run_at(address: str) -> Run:
@@ -374,7 +390,7 @@ def list_runs(where: str | Path) -> list[Run]:
         if rest:
             run = found.get(name) or found.setdefault(name, MirroredRun(f"{top}/{name}"))
             run._there[rest] = each
-    return [found[name] for name in sorted(found) if found[name]._is_run()]
+    return sorted((run for run in found.values() if run._is_run()), key=runs.by_age)
 
 
 def find_run(name: str, where: str | Path) -> Run:
@@ -383,7 +399,7 @@ def find_run(name: str, where: str | Path) -> Run:
         return MirroredRun.at(name)
     if name == "last":
         if not (known := list_runs(where)):
-            raise RunError(f"there is no run in {where}", hint="tagline train DATA makes one")
+            raise _no_run(where)
         return known[-1]
     if is_run(storage.local(name)):
         return Run(storage.local(name))
@@ -391,7 +407,17 @@ def find_run(name: str, where: str | Path) -> Run:
         return MirroredRun.at(f"{str(where).rstrip('/')}/{name}")
     if is_run(storage.local(where) / name):
         return Run(storage.local(where) / name)
-    raise RunError(f"there is no run {name}", hint=f"tagline runs list shows those in {where}")
+    raise RunError(_unknown(name, where, what="run"), hint=f"tagline runs list shows those in {where}")
+
+
+def find_last_with_bundle(where: str | Path) -> tuple[Run, list[Run]]:
+    """The newest run that has a bundle, and the newer ones that have none; an error where no run has one."""
+    without: list[Run] = []
+    for run in reversed(list_runs(where)):
+        if _has_bundle(run):
+            return run, without
+        without.append(run)
+    raise _without_bundle(without[0]) if without else _no_run(where)
 
 
 def find_bundle(name: str, where: str | Path) -> Path:
@@ -407,10 +433,13 @@ def bundle_place(name: str, where: str | Path) -> str | Path:
     if (path / MANIFEST).is_file():
         return path
     try:
-        run = find_run(name, where)
-    except RunError:
+        run = find_last_with_bundle(where)[0] if name == "last" else find_run(name, where)
+    except RunError as error:
         if name == "last" or storage.is_remote(where):
             raise
+        if not path.exists():
+            hint = f"tagline runs list shows the runs in {where}; a bundle is the directory bundle/ inside a run"
+            raise RunError(_unknown(name, where, what="run or bundle"), hint=hint) from error
         return path
     if storage.is_remote(run.address):
         return _bundle_address(run.address)
@@ -455,6 +484,23 @@ def bring_home(address: str, where: Path) -> Run:
             continue
         return Run(home)
     raise Conflict(f"{run.address} changes faster than it can be read", hint="try again")
+
+
+def _has_bundle(run: Run) -> bool:
+    """Whether a run has a complete bundle, without bringing it here."""
+    if isinstance(run, MirroredRun):
+        return f"bundle/{MANIFEST}" in run._there
+    return (run.bundle / MANIFEST).is_file()
+
+
+def _no_run(where: str | Path) -> RunError:
+    return RunError(f"there is no run in {where}", hint="tagline train DATA makes one")
+
+
+def _unknown(name: str, where: str | Path, *, what: str) -> str:
+    """The sentence for a name that is nothing's, with the one that it is closest to."""
+    close = get_close_matches(name, ["last", *(run.name for run in list_runs(where))], n=1)
+    return f"there is no {what} {name}" + (f"; did you mean {close[0]}?" if close else "")
 
 
 def _without_bundle(run: Run) -> RunError:

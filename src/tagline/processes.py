@@ -1,6 +1,7 @@
 """Processes that must not outlive the one that started them, and how one is known again."""
 
 import ctypes
+import json
 import os
 import signal
 import subprocess
@@ -17,6 +18,16 @@ def end_with_parent(parent: int) -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent:  # it has ended already
         os._exit(0)
+
+
+def alive_in(path: Path) -> int:
+    """The process that a JSON file names by its `pid` and when it `started`; 0 if it has ended, or there is no file."""
+    try:
+        named = json.loads(path.read_text("utf-8"))
+        pid, begun = int(named["pid"]), str(named["started"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return 0
+    return pid if begun and started(pid) == begun else 0
 
 
 def started(pid: int) -> str:

@@ -6,6 +6,7 @@ import glob
 import gzip
 import hashlib
 import os
+import secrets
 import shutil
 import stat
 import sys
@@ -14,7 +15,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -33,6 +34,8 @@ LOCK = ".lock"
 OLD_S = 86_400.0
 SCRATCH_PREFIX = ".tagline-"
 """What is being written starts with this; readers pass over it and `sweep` removes what a killed process left."""
+PRIVATE_FILE, PRIVATE_DIRECTORY = 0o600, 0o700
+"""Permissions of what holds data: runs, bundles, copies of what is in Cloud Storage."""
 
 
 def is_remote(address: str | Path) -> bool:
@@ -257,47 +260,87 @@ def changed(address: str) -> DataError:
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[IO[bytes]]:
-    """Open `path` for writing; it takes the place of the old file only when the block ends well."""
+def writing(path: Path, *, is_private: bool = True) -> Iterator[IO[bytes]]:
+    """Open `path` for writing; it takes the place of the old file only when the block ends well.
+
+    A private file is its owner's alone, unless the one that it replaces was not; others are as the umask says.
+    """
     with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(prefix=SCRATCH_PREFIX, dir=path.parent)
+        make_directory(path.parent, is_private=is_private)
+        descriptor, name = _create_scratch_file(path.parent, mode=PRIVATE_FILE if is_private else 0o666)
     try:
         with disk_errors(path), os.fdopen(descriptor, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-            os.fchmod(file.fileno(), 0o666 & ~_umask())
+            if is_private and (mode := _mode_of(path)):
+                os.fchmod(file.fileno(), mode)
         with disk_errors(path):
-            Path(name).replace(path)
+            name.replace(path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        name.unlink(missing_ok=True)
         raise
 
 
-def write_text(path: Path, text: str) -> None:
+def write_text(path: Path, text: str, *, is_private: bool = True) -> None:
     """Write a whole text file, as UTF-8, in one go."""
-    with writing(path) as file:
+    with writing(path, is_private=is_private) as file:
         file.write(text.encode())
 
 
 @contextmanager
-def writing_directory(path: Path) -> Iterator[Path]:
-    """A scratch directory that becomes `path` when the block ends well; `path` must not be there yet."""
+def writing_directory(path: Path, *, is_private: bool = True) -> Iterator[Path]:
+    """A scratch directory that becomes `path` when the block ends well; `path` must not be there yet.
+
+    A private one, with all that is in it, is its owner's alone; others are as the umask says.
+    """
     with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=path.parent))
+        make_directory(path.parent, is_private=is_private)
+        scratch = _create_scratch_directory(path.parent, mode=PRIVATE_DIRECTORY if is_private else 0o777)
     try:
         with disk_errors(path):
+            mode = stat.S_IMODE(scratch.stat().st_mode)  # as the system made it, which knows the umask
             yield scratch
-            scratch.chmod(0o777 & ~_umask())
-            for file in files_below(scratch):
-                file.chmod(0o666 & ~_umask())  # some libraries write for the owner alone
-                _fsync(file)
+            for each in sorted(scratch.rglob("*")):
+                if each.is_symlink():
+                    continue
+                each.chmod(mode if each.is_dir() else mode & 0o666)  # libraries write as they like
+                if each.is_file():
+                    _fsync(each)
             scratch.rename(path)
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)
         raise
+
+
+def make_directory(path: Path, *, is_private: bool = True) -> None:
+    """Make a directory, unless it is there: then its permissions stay as they are."""
+    path.mkdir(mode=PRIVATE_DIRECTORY if is_private else 0o777, parents=True, exist_ok=True)
+
+
+def _create_scratch_file(directory: Path, *, mode: int) -> tuple[int, Path]:
+    """A new file under a name that nobody else uses, open for writing; the umask takes from its mode."""
+    while True:
+        path = directory / f"{SCRATCH_PREFIX}{secrets.token_hex(8)}"
+        with suppress(FileExistsError):
+            return os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, mode), path
+
+
+def _create_scratch_directory(directory: Path, *, mode: int) -> Path:
+    """A new directory under a name that nobody else uses; the umask takes from its mode."""
+    while True:
+        path = directory / f"{SCRATCH_PREFIX}{secrets.token_hex(8)}"
+        with suppress(FileExistsError):
+            path.mkdir(mode=mode)
+            return path
+
+
+def _mode_of(path: Path) -> int:
+    """The permissions of a file; 0 where there is none."""
+    try:
+        return stat.S_IMODE(path.stat().st_mode) & 0o666
+    except OSError:
+        return 0
 
 
 def remove_directory(path: Path) -> None:
@@ -333,9 +376,10 @@ def held(directory: Path) -> Iterator[None]:
             file.seek(0)
             holder = file.read().strip()
             raise RunError(f"{directory} is in use by process {holder}", hint="wait for it, or stop it") from error
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
+        # Who holds it is for the error above alone: on a full disk it is held all the same, so that it can be deleted.
+        with suppress(OSError):
+            os.ftruncate(file.fileno(), 0)
+            os.write(file.fileno(), str(os.getpid()).encode())
         yield
 
 
@@ -359,6 +403,11 @@ def sha256(path: Path) -> str:
     """The SHA-256 of a file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sha256_below(directory: Path) -> dict[str, str]:
+    """The SHA-256 of every file below a directory, by its path there."""
+    return {path.relative_to(directory).as_posix(): sha256(path) for path in files_below(directory)}
 
 
 def _stamp(file: IO[bytes]) -> tuple[int, ...]:
@@ -434,12 +483,6 @@ def _fsync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
 
 
 @contextmanager

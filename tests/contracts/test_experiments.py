@@ -14,13 +14,13 @@ import pytest
 from tagline import gcp, trackers
 from tagline.columns import complete
 from tagline.errors import PlaceError
-from tagline.metrics import REPORT_FORMAT
 from tagline.runs import Run
 from tagline.trackers import Point
 from tagline.trackers import vertex as tracker_module
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from rehearsing import PARENT, Rehearsal, custom_job, pool, python, rehearsing
+from reports import make_label_figures, make_report
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 STORE = f"{PARENT}/metadataStores/default"
@@ -334,11 +334,10 @@ def test_what_is_known_survives_a_kill(tmp_path: Path) -> None:
 @pytest.fixture
 def sdk(rehearsal: Rehearsal) -> Any:
     """Google's SDK, pointed at the rehearsal."""
-    from google.auth.credentials import AnonymousCredentials
     from google.cloud import aiplatform
 
     aiplatform.init(
-        project=gcp.REHEARSED_PROJECT, location="us-central1", credentials=AnonymousCredentials(),
+        project=gcp.REHEARSED_PROJECT, location="us-central1", credentials=rehearsal.credentials,
         api_endpoint=rehearsal.address, api_transport="rest",
     )  # fmt: skip
     return aiplatform
@@ -381,7 +380,7 @@ def place(rehearsal: Rehearsal, called: str, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.delenv(variable)
     monkeypatch.setenv("TAGLINE_EXPERIMENT", called)
     monkeypatch.setattr(tracker_module, "PAUSE_S", 0.0)
-    with gcp.entered(rehearsal.address):
+    with gcp.entered(rehearsal.address, rehearsal.token):
         yield called
 
 
@@ -404,9 +403,8 @@ def points(*steps: int, **figures: float) -> list[Point]:
 def test_the_sdk_shows_the_tracked_run(place: str, sdk: Any, run: Run) -> None:
     tracker = begun(run)
     tracker.record(points(1, 2))
-    run.write_json(
-        "report.json", {"format": REPORT_FORMAT, "test": {"accuracy": 0.75, "per_label": {"a": {"f1": 0.5}}}}
-    )
+    per_label = {"a": make_label_figures(0.5)}
+    run.write_json("report.json", make_report({"accuracy": 0.75, "per_label": per_label}))
     run.set_state("succeeded")
     tracker.end(run)
     frame = sdk.Experiment(place).get_data_frame()
@@ -427,7 +425,7 @@ def test_a_run_in_a_bucket_is_named_by_its_address(place: str, sdk: Any, run: Ru
 
     elsewhere = Elsewhere(run.directory)
     tracker = begun(elsewhere)
-    elsewhere.write_json("report.json", {"format": REPORT_FORMAT, "test": {"accuracy": 0.75}})
+    elsewhere.write_json("report.json", make_report({"accuracy": 0.75}))
     elsewhere.set_state("succeeded")
     tracker.end(elsewhere)
     [found] = sdk.ExperimentRun.list(experiment=place)
@@ -457,8 +455,8 @@ def test_requests_keep_to_the_limits(place: str, run: Run, monkeypatch: pytest.M
     tracker.record(points(*range(1, 5002)))
     assert len(tracker._all_series()[0]) == 1002
     assert tracker._all_series()[1]["train/loss"] == 5001
-    labels = {f"{number} {'x' * 90}": {"f1": 0.5} for number in range(1200)}
-    run.write_json("report.json", {"format": REPORT_FORMAT, "test": {"accuracy": 0.75, "per_label": labels}})
+    labels = {f"{number} {'x' * 90}": make_label_figures(0.5) for number in range(1200)}
+    run.write_json("report.json", make_report({"accuracy": 0.75, "per_label": labels}))
     monkeypatch.setattr(tracker, "record", lambda _: None)
     run.set_state("succeeded")
     tracker.end(run)
@@ -472,7 +470,7 @@ def test_requests_keep_to_the_limits(place: str, run: Run, monkeypatch: pytest.M
 def test_what_others_add_to_the_run_is_kept(place: str, sdk: Any, run: Run) -> None:
     tracker = begun(run)
     sdk.ExperimentRun(tracker._context.rpartition(f"{place}-")[2], place).log_metrics({"by hand": 1.0})
-    run.write_json("report.json", {"format": REPORT_FORMAT, "test": {"accuracy": 0.75}})
+    run.write_json("report.json", make_report({"accuracy": 0.75}))
     run.set_state("succeeded")
     tracker.end(run)
     found = sdk.ExperimentRun(tracker._context.rpartition(f"{place}-")[2], place)

@@ -20,24 +20,25 @@ import pytest
 from tagline import gcp, registry, trackers
 from tagline.columns import complete
 from tagline.errors import Interrupted, PlaceError
-from tagline.metrics import REPORT_FORMAT
 from tagline.runs import Run
 from tagline.trackers import Point, Tracker, parameters, shown, tracked
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from rehearsing import Rehearsal, rehearsing
+from reports import make_label_figures, make_report
 
 Event = dict[str, Any]
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 LABELS = ("billing", "C++", "C#", "50% off?", "a/b", "/a", "a//b", "a/", ".", "..", "日本語", "x" * 300)
-REPORT = {
-    "format": REPORT_FORMAT,
-    "test": {
-        "rows": 12, "accuracy": 0.75, "mcc": None,
-        "per_label": {label: {"f1": number / 16, "support": 1} for number, label in enumerate(LABELS)},
+REPORT = make_report(
+    test={
+        "rows": 12,
+        "accuracy": 0.75,
+        "mcc": None,
+        "per_label": {label: make_label_figures(number / 16) for number, label in enumerate(LABELS)},
     },
-    "validation": {"rows": 8, "accuracy": 0.5, "per_label": {}},
-}  # fmt: skip
+    validation={"rows": 8, "accuracy": 0.5, "per_label": {}},
+)
 
 
 @dataclass
@@ -139,11 +140,11 @@ def read_mlflow(run: Run) -> Record:
 
 def read_vertex(run: Run) -> Record:
     """With Google's own SDK."""
-    from google.auth.credentials import AnonymousCredentials
     from google.cloud import aiplatform
+    from google.oauth2.credentials import Credentials
 
     aiplatform.init(
-        project=gcp.REHEARSED_PROJECT, location="us-central1", credentials=AnonymousCredentials(),
+        project=gcp.REHEARSED_PROJECT, location="us-central1", credentials=Credentials(os.environ[gcp.TOKEN]),
         api_endpoint=os.environ[gcp.REHEARSAL], api_transport="rest",
     )  # fmt: skip
     found = aiplatform.ExperimentRun.list(experiment=os.environ["TAGLINE_EXPERIMENT"])
@@ -219,7 +220,8 @@ def prepared(name: str, run: Run, request: pytest.FixtureRequest, monkeypatch: p
     for variable in ("TAGLINE_TENSORBOARD", "GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("TAGLINE_EXPERIMENT", f"experiment-{uuid.uuid4().hex[:8]}")
-    with gcp.entered(request.getfixturevalue("rehearsal").address):
+    rehearsal = request.getfixturevalue("rehearsal")
+    with gcp.entered(rehearsal.address, rehearsal.token):
         yield run
 
 

@@ -38,7 +38,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Google's own client, of a rehearsal that this process and those it starts take for Google; no cache is shared."""
     patch = pytest.MonkeyPatch()
     with rehearsing(tmp_path_factory.mktemp("rehearsal")) as rehearsal:
-        patch.setenv("STORAGE_EMULATOR_HOST", rehearsal.address)
+        patch.setenv("STORAGE_EMULATOR_HOST", rehearsal.keyed_address)
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         gcp.storage_client.cache_clear()
         yield google_storage.Client(project="demo", credentials=AnonymousCredentials())

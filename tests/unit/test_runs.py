@@ -11,8 +11,9 @@ import pytest
 
 from tagline import runs
 from tagline import spec as specs
-from tagline.errors import NameTaken, RunError
-from tagline.mirrors import find_bundle, find_run
+from tagline.bundle import MANIFEST
+from tagline.errors import NameTaken, RunError, SpecError
+from tagline.mirrors import check_free, find_bundle, find_last_with_bundle, find_run
 from tagline.runs import Progress, Run, list_runs
 
 SPEC = specs.defaults({"train": "data.csv", "text": "text", "labels": "label"})
@@ -34,6 +35,22 @@ def test_names_sort_by_time_and_never_collide(tmp_path: Path) -> None:
     made = [Run.create(tmp_path, SPEC, {}) for _ in range(20)]
     assert len({run.name for run in made}) == 20
     assert [run.name for run in list_runs(tmp_path)] == sorted(run.name for run in made)
+
+
+def test_a_run_that_a_user_named_is_the_last_only_while_it_is_the_newest(tmp_path: Path) -> None:
+    own = Run.create(tmp_path, SPEC, {"spec_fingerprint": ""}, name="zebra")
+    moments = {"20250101-000000-old": "2025-01-01T00:00:00+00:00", "20991231-235959-new": "2099-12-31T23:59:59+00:00"}
+    for name in moments:
+        Run.create(tmp_path, SPEC, {"spec_fingerprint": ""}, name=name)
+    assert [run.name for run in list_runs(tmp_path)] == ["20250101-000000-old", own.name, "20991231-235959-new"]
+    assert find_run("last", tmp_path).name == "20991231-235959-new"
+    assert find_run("zebra", tmp_path).address == own.address
+
+
+@pytest.mark.parametrize("name", ["", "last", "A", "ä", "a b", "../a", "-a", "a/b", "a" * 64, "a.b"])
+def test_a_name_that_no_run_can_have_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="cannot name a run"):
+        check_free(name, tmp_path)
 
 
 def test_a_name_that_another_process_takes_meanwhile_is_passed_over(
@@ -156,6 +173,39 @@ def test_a_run_without_a_bundle_says_why(run: Run) -> None:
     assert error.value.hint == "the disk is full"
 
 
+def test_where_a_bundle_is_wanted_last_is_the_newest_run_that_has_one(tmp_path: Path) -> None:
+    older, trained, failed, running = (Run.create(tmp_path, SPEC, {}, name=name) for name in "abcd")
+    with pytest.raises(RunError, match="run d has no bundle: it is waiting"):
+        find_bundle("last", tmp_path)
+    for run in (older, trained):
+        run.bundle.mkdir()
+        (run.bundle / MANIFEST).write_text("{}")
+    failed.set_state("failed", reason="the disk is full")
+    running.bundle.mkdir()  # not written yet
+    assert find_bundle("last", tmp_path) == trained.bundle
+    found, without = find_last_with_bundle(tmp_path)
+    assert (found.name, [run.name for run in without]) == ("b", ["d", "c"])
+    assert find_run("last", tmp_path).name == "d"
+    with pytest.raises(RunError, match="there is no run in"):
+        find_bundle("last", tmp_path / "empty")
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("lasst", "; did you mean last?"),
+        ("20260101-120000-ambr", "; did you mean 20260101-120000-amber?"),
+        ("no/such/bundle", ""),
+    ],
+)
+def test_a_name_that_is_nothing_s_is_said_with_the_closest(name: str, meant: str, tmp_path: Path) -> None:
+    Run.create(tmp_path, SPEC, {}, name="20260101-120000-amber")
+    with pytest.raises(RunError, match=f"^there is no run or bundle {name}{re.escape(meant)}$"):
+        find_bundle(name, tmp_path)
+    with pytest.raises(RunError, match=f"^there is no run {name}{re.escape(meant)}$"):
+        find_run(name, tmp_path)
+
+
 @pytest.mark.parametrize(
     "content",
     ["{", "[]", "{}", '{"name": "asleep", "created": ""}', '{"name": "running", "created": 7}',
@@ -233,3 +283,35 @@ def test_what_restarts_cost_is_the_work_that_was_done_again(run: Run) -> None:
     run.rewind_events(1)
     run.begin_attempt()
     assert run.restarts() == (3, pytest.approx(5.0)), "stopped right after it had saved, it has lost nothing"
+
+
+def test_advice_to_resume_names_the_place_where_this_process_is_a_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    from tagline.mirrors import MirroredRun
+    from tagline.training import _resume_command
+
+    there, here = MirroredRun("gs://bucket/tagline/runs/a"), Run(tmp_path / "a")
+    monkeypatch.delenv("CLOUD_ML_JOB_ID", raising=False)
+    assert _resume_command(there) == "tagline train --resume gs://bucket/tagline/runs/a"
+    monkeypatch.setenv("CLOUD_ML_JOB_ID", "42")
+    assert _resume_command(there) == "tagline train --resume gs://bucket/tagline/runs/a --on vertex"
+    assert _resume_command(here) == f"tagline train --resume {tmp_path / 'a'}"
+    monkeypatch.setenv("REHEARSAL_ADDRESS", "http://localhost:8085")
+    assert _resume_command(there) == "tagline train --resume gs://bucket/tagline/runs/a --on rehearsal"
+
+
+def test_a_process_named_by_a_file_is_known_again(tmp_path: Path) -> None:
+    import os
+
+    from tagline.processes import alive_in, started
+
+    path = tmp_path / "process.json"
+    assert alive_in(path) == 0
+    for text in ("", "[]", '{"pid": 1}', '{"pid": "x", "started": "1"}'):
+        path.write_text(text)
+        assert alive_in(path) == 0
+    path.write_text(json.dumps({"pid": os.getpid(), "started": started(os.getpid()), "more": 1}))
+    assert alive_in(path) == os.getpid()
+    path.write_text(json.dumps({"pid": os.getpid(), "started": "earlier"}))
+    assert alive_in(path) == 0

@@ -1,16 +1,18 @@
 """Paths read, written and listed: files there whole or not at all, and every failure said in words."""
 
+import errno
 import gzip
 import os
 import stat
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tagline import storage
-from tagline.errors import DataError, PlaceError
+from tagline.errors import DataError, PlaceError, RunError
 
 
 @pytest.fixture
@@ -189,7 +191,7 @@ def test_a_file_replaced_while_it_is_read_is_read_as_it_was(tmp_path: Path) -> N
 
 def test_a_written_file_is_whole_and_has_the_usual_permissions(tmp_path: Path) -> None:
     path = tmp_path / "new" / "deep" / "file.txt"
-    storage.write_text(path, "grüße")
+    storage.write_text(path, "grüße", is_private=False)
     assert path.read_bytes() == "grüße".encode()
     (tmp_path / "usual").write_text("")
     assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE((tmp_path / "usual").stat().st_mode)
@@ -276,3 +278,16 @@ def test_files_below_are_listed_in_a_fixed_order(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(name)
     assert [str(path.relative_to(tmp_path)) for path in storage.files_below(tmp_path)] == ["a", "b/1", "b/2"]
+
+
+def test_a_directory_is_held_though_the_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "write", refuse)
+    with (
+        storage.held(tmp_path),
+        pytest.raises(RunError, match="is in use by process"),
+        storage.held(tmp_path),
+    ):
+        pass

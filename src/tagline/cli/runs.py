@@ -4,7 +4,7 @@ import os
 import sys
 import webbrowser
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -25,37 +25,43 @@ def list_(runs: Runs = "runs", json: Json = False, debug: Debug = False) -> None
     known = list_runs(runs)
     found = [(run, *seen) for run, seen in zip(known, storage.together(_looked_at, known), strict=True)]
     if json:
-        console.out_json([
-            {
-                "name": run.name, "directory": run.address, **_renamed(asdict(state)),
-                "family": (report or {}).get("family"), "figures": dict(console.headline(report)) if report else {},
-            }
-            for run, state, report in found
-        ])  # fmt: skip
+        console.out_json(
+            [
+                {
+                    "name": run.name,
+                    "directory": run.address,
+                    **_renamed(asdict(state)),
+                    "family": family or None,
+                    "figures": dict(figures),
+                }
+                for run, state, family, figures in found
+            ]
+        )
         return
     if not found:
         console.out(f"no run in {runs}; tagline train DATA makes one")
         return
     rows = []
-    for run, state, report in found:
-        figures = "  ".join(f"{name} {value:.3f}" for name, value in console.headline(report)[:2]) if report else ""
-        rows.append((run.name, state.name, (report or {}).get("family", ""), figures or state.reason))
+    for run, state, family, figures in found:
+        shown = "  ".join(f"{name} {value:.3f}" for name, value in figures[:2])
+        rows.append((run.name, state.name, family, shown or state.reason))
     console.out_table(("run", "state", "family", "test"), rows)
 
 
 @app.command()
 def show(run: RunName = "last", runs: Runs = "runs", json: Json = False, debug: Debug = False) -> None:
     """One run: its state, figures and files."""
-    from tagline import console
+    from tagline import console, resource_usage
     from tagline.mirrors import find_run
 
     found = find_run(run, runs)
     state, report = found.state(), found.report()
     restarts, lost_minutes = found.restarts()
+    usage = resource_usage.summarize(found.events())
     if json:
         console.out_json({
             "name": found.name, "directory": found.address, **_renamed(asdict(state)), "lock": found.lock(),
-            "restarts": restarts, "lost_minutes": lost_minutes, "report": report,
+            "restarts": restarts, "lost_minutes": lost_minutes, "report": report, "usage": usage,
         })  # fmt: skip
         return
     console.out(f"{found.name}: {state.name}" + (f" ({state.reason})" if state.reason else ""))
@@ -63,11 +69,14 @@ def show(run: RunName = "last", runs: Runs = "runs", json: Json = False, debug: 
     if restarts:
         times = "once" if restarts == 1 else f"{restarts} times"
         console.out(f"started again {times}; {lost_minutes:.1f} minutes of work had to be done again")
+    if usage:
+        console.out(f"used {resource_usage.describe_summary(usage)}")
     for entry in found.entries():
         console.out(f"  {entry}")
     if report:
         console.out()
-        console.show_report(report)
+        with found.reading("report.json"):
+            console.show_report(report)
 
 
 @app.command()
@@ -81,7 +90,7 @@ def report(
     debug: Debug = False,
 ) -> None:
     """Open a run's report in a browser; without one, say where it is."""
-    from tagline import console, pages, storage
+    from tagline import console, pages, resource_usage, storage
     from tagline.errors import RunError
     from tagline.mirrors import find_run
 
@@ -91,7 +100,11 @@ def report(
         state = found.state()
         raise RunError(f"run {found.name} has no report: it is {state.name}", hint=state.reason)
     if output:
-        pages.save(facts, output, name=found.name, spec=found.spec_text(), lock=found.lock())
+        spec, lock = found.spec_text(), found.lock()
+        with found.reading("events.jsonl"):
+            usage = resource_usage.describe_summary(resource_usage.summarize(found.events()))
+        with found.reading("report.json"):
+            pages.save(facts, output, name=found.name, spec=spec, lock=lock, usage=usage)
     path = output or f"{found.address}/report.html"
     if json:
         console.out_json(facts)
@@ -129,15 +142,19 @@ def delete(
         console.out(f"deleted {listed}")
 
 
-def _looked_at(run: "Run") -> "tuple[State, dict[str, Any] | None]":
-    """A run's state and report; one whose files are damaged has failed, and the others are listed all the same."""
+def _looked_at(run: "Run") -> "tuple[State, str, list[tuple[str, float]]]":
+    """A run's state, family and figures; one whose files are damaged has failed, and the others are listed all the
+    same."""
+    from tagline import console
     from tagline.errors import RunError
     from tagline.runs import State
 
     try:
-        return run.state(), run.report()
+        state, report = run.state(), run.report()
+        with run.reading("report.json"):
+            return state, report["family"] if report else "", console.headline(report) if report else []
     except RunError as error:
-        return State("failed", created="", reason=error.message), None
+        return State("failed", created="", reason=error.message), "", []
 
 
 def _renamed(state: dict[str, str]) -> dict[str, str]:

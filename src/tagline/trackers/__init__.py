@@ -77,8 +77,8 @@ def record_id(run: Run) -> str:
 
 
 def parameters(spec: Spec) -> dict[str, Any]:
-    """Every key of the spec with its value as JSON knows it."""
-    sections = spec.model_dump(mode="json")
+    """Every key of the spec with its value as JSON knows it; a job's variables are nobody else's business."""
+    sections = spec.model_dump(mode="json", exclude={"vertex": {"environment", "secrets"}})
     return {f"{section}.{key}": value for section, part in sections.items() for key, value in part.items()}
 
 

@@ -38,7 +38,7 @@ class TensorBoard:
                 for key, value in parameters(spec).items()
             }
             self._write(Event(summary=hparams_pb(values, trial_id=record_id(run))))
-            self._text("spec", _block(specs.to_toml(spec)), step=0)
+            self._text("spec", _block(specs.to_toml(spec, with_place=False)), step=0)
         self._writer.flush()
 
     def record(self, points: Sequence[Point]) -> None:

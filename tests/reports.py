@@ -1,0 +1,29 @@
+"""Reports as small as they can be read back, for tests of what reads them."""
+
+from typing import Any
+
+from tagline.metrics import REPORT_FORMAT
+
+
+def make_report(test: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """A report with these figures of the test split and nothing else worth reading."""
+    return {
+        "format": REPORT_FORMAT,
+        "task": "single",
+        "pair": False,
+        "labels": ["a", "b"],
+        "family": "linear",
+        "splits": {},
+        "test": test,
+        "baselines": {},
+        "gates": [],
+        "decisions": {},
+        "findings": [],
+        "advice": [],
+        **more,
+    }
+
+
+def make_label_figures(f1: float) -> dict[str, Any]:
+    """The figures of a label with this F1."""
+    return {"precision": f1, "recall": f1, "f1": f1, "support": 1}
