@@ -17,7 +17,7 @@ from tagline.errors import DataError, PlaceError, SpecError
 from tagline.predictor import Predictor, shared_out
 from tagline.processes import end_with_parent
 from tagline.readers import SHOWN_BAD_ROWS, BadRow, BadRows, Batch, Layout, Source, batches, cell, inspect
-from tagline.tables import OURS, TABLES, Row, answer_columns, check_parquet
+from tagline.tables import OURS, SUFFIXES, EscapeFormulas, Row, answer_columns, check_parquet, table_for
 
 ROWS_A_PART = 1024
 """Enough for batches of similar length (HappyDB: 0.8 % of padding), and few to wait for where others have none left."""
@@ -37,26 +37,29 @@ class Part:
 
 def predict_file(
     bundle: Bundle, source: str, output: str | Path, *, text: Sequence[str] = (), sets: float | None = None,
-    workers: int = 0,
+    workers: int = 0, escape_formulas: EscapeFormulas = "ours",
 ) -> Event:  # fmt: skip
     """Answer every row of a file into another; returns how many there were."""
-    *_, last = answering(bundle, source, output, text=text, sets=sets, workers=workers)
+    *_, last = answering(bundle, source, output, text=text, sets=sets, workers=workers, escape_formulas=escape_formulas)
     return last
 
 
 def answering(
     bundle: Bundle, source: str, output: str | Path, *, text: Sequence[str] = (), sets: float | None = None,
-    workers: int = 0,
+    workers: int = 0, escape_formulas: EscapeFormulas = "ours",
 ) -> Iterator[Event]:  # fmt: skip
     """Answer every row of a file into another, whole or not at all, as events that tell how far it has come.
 
     Parts that are answered wait in a directory beside the output, so that the same command goes on where it was
-    stopped. Rows that cannot be read are listed with their reasons in a file of their own.
+    stopped. Rows that cannot be read are listed with their reasons in a file of their own. In a CSV or TSV, labels that
+    look like formulas are escaped, and with `escape_formulas="all"` the input's own cells too.
     """
     target = _checked(source, output)
     found = _looked_at(source)
     columns = text_columns(bundle, found, text)
-    work = _Work(bundle, found, target, address=str(output), columns=columns, sets=sets)
+    work = _Work(
+        bundle, found, target, address=str(output), columns=columns, sets=sets, escape_formulas=escape_formulas
+    )
     processes, threads = shared_out(bundle, workers)
     estimate = readers.estimated_rows(found)
     if not workers and (estimate or 0) < FEWEST_ROWS:
@@ -68,7 +71,8 @@ def answering(
         for part, more in answers(work.missing(is_done, before)):
             rows += more
             yield {"event": "part", "part": part, "rows": rows, "total": estimate, "rows_before": sum(before)}
-        yield {"event": "finished", "output": str(output), **work.finish()}
+        doubt = {"encoding": found.encoding.describe_readings()} if found.encoding.readings else {}
+        yield {"event": "finished", "output": str(output), **work.finish(), **doubt}
 
 
 def answered(
@@ -123,12 +127,12 @@ class _Work:
 
     def __init__(
         self, bundle: Bundle, source: Source, target: Path, *, address: str, columns: Sequence[str],
-        sets: float | None,
+        sets: float | None, escape_formulas: EscapeFormulas,
     ) -> None:  # fmt: skip
         self._address = address
         self._bundle, self._source, self._target = bundle, source, target
         self._columns, self._sets = columns, sets
-        self._table = TABLES[target.suffix.lower()]
+        self._table = table_for(target.suffix.lower(), escape_formulas=escape_formulas)
         manifest = bundle.manifest
         types = source.types or ("",) * len(source.columns)
         names = own_names(source.columns)
@@ -138,7 +142,7 @@ class _Work:
         self._side = target.with_name(f"{target.name}.bad.jsonl")
         self._facts = {
             "bundle": manifest.sha256, "input": source.name, "stamp": list(source.stamp), "columns": list(columns),
-            "sets": sets, "rows": ROWS_A_PART,
+            "sets": sets, "rows": ROWS_A_PART, "escape_formulas": escape_formulas,
         }  # fmt: skip
         self._rows = self._bad = self._count = 0
         self._unread: list[str] = []
@@ -153,7 +157,7 @@ class _Work:
     def missing(self, is_done: set[int], skipped: list[int]) -> Iterator[Part]:
         """The parts that are not answered yet; bad rows are listed on the way, and rows that are answered counted."""
         bad = BadRows("skip")
-        with storage.writing(self.parts / "bad") as side:
+        with storage.writing(self.parts / "bad", is_private=False) as side:
             for number, rows in enumerate(_in_parts(batches(self._source, bad=bad))):
                 self._rows += len(rows.lines)
                 self._count = number + 1
@@ -219,7 +223,7 @@ class _Work:
 
     def finish(self) -> dict[str, Any]:
         """Join the parts to the output, and say how many rows there were."""
-        with storage.writing(self._target) as file:
+        with storage.writing(self._target, is_private=False) as file:
             self._table.join([self.parts / f"{n:08d}" for n in range(self._count)], self._header, file)
         side = f"{self._address}.bad.jsonl"
         if self._bad:
@@ -243,7 +247,7 @@ class _Begun:
 
     def __enter__(self) -> set[int]:
         with storage.disk_errors(self._directory):
-            self._directory.mkdir(parents=True, exist_ok=True)
+            storage.make_directory(self._directory)
         self._held.enter_context(storage.held(self._directory))
         facts = self._directory / "work.json"
         kept = json.loads(facts.read_text("utf-8")) if facts.is_file() else None
@@ -294,8 +298,8 @@ def _answer_part(part: Part) -> tuple[int, int]:
 def _checked(source: str, output: str | Path) -> Path:
     """The path to write to; refused before anything is read."""
     suffix = Path(output).suffix.lower()
-    if suffix not in TABLES:
-        raise SpecError(f"cannot write {output}: no such format", hint=f"one of: {', '.join(TABLES)}")
+    if suffix not in SUFFIXES:
+        raise SpecError(f"cannot write {output}: no such format", hint=f"one of: {', '.join(SUFFIXES)}")
     if suffix == ".parquet":
         check_parquet()
     if not storage.is_utf8(str(output)):

@@ -1,7 +1,8 @@
 """What is wrong with this data, before anyone trains on it."""
 
+import html
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tagline import near_duplicates as near
-from tagline.dataset import SPLITS, Dataset, Example, normalised
+from tagline.dataset import SPLITS, Dataset, Example, SplitName, normalised
 from tagline.splits import Ints
 from tagline.texts import Text
 
@@ -24,7 +25,12 @@ FEWEST_FOR_SPLIT = 3
 FEW_SHOTS = 64
 """Training rows a label up to which family `fewshot` may be the better choice."""
 LONG_CHARACTERS = 10_000
-IMBALANCE = 50
+IMBALANCE = 10
+"""Rows of the most frequent label for one of the rarest."""
+OFTEN = 0.01
+"""Share of the texts from which on what is odd about them is worth a warning."""
+MOST_NUMBERED = 20
+"""Labels 0, 1, 2, ... up to which names are proposed for them."""
 NEAR_TRAIN_ROWS = 100_000
 NEAR_TEST_ROWS = 20_000
 """Rows among which near-duplicates are looked for: half a minute's work at most."""
@@ -32,6 +38,8 @@ NEAR_SHARE = 0.01
 # What UTF-8 looks like when it was read as Latin-1 or cp1252, the replacement character, and control characters.
 MOJIBAKE = re.compile(r"Ã[\x80-\xbf©¨¤¶¼ª«¢®´±ŸŠ€‰]|â€[™œ\x9d“”¦˜]|ï»¿|\ufffd|[\x00-\x08\x0e-\x1f\x80-\x9f]")
 MISSING = frozenset(("null", "nan", "n/a", "#n/a", "na", "nil", "<na>", "\\n"))
+ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]{1,30});")
+ESCAPE = re.compile(r"\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}")
 FORMULA = re.compile(r"[=@]|[-+]\D")
 
 
@@ -76,6 +84,51 @@ def odd_characters(dataset: Dataset) -> Iterator[Finding]:
         message="{count} with characters that look like a wrong encoding (Ã©, â€™, \\ufffd) or are control characters",
         advice="name the right data.encoding, or mend the file where it was written",
     )  # fmt: skip
+
+
+def escaped_texts(dataset: Dataset) -> Iterator[Finding]:
+    """Texts with HTML entities (`&amp;`) or escapes (`\\u2019`) where a reader of the page saw characters."""
+    entities, escapes = [], []
+    for row, text in enumerate(dataset.texts(np.arange(len(dataset)))):
+        if _any_side(text, _has_entity):
+            entities.append(row)
+        if _any_side(text, _has_escape):
+            escapes.append(row)
+    for code, where, what, how in (
+        (
+            "html-entities",
+            entities,
+            "HTML entities (&amp;, &#39;)",
+            "turn them into characters (Python: html.unescape)",
+        ),
+        ("escapes", escapes, "escapes (\\u2019) in place of characters", "decode them, as a JSON string is"),
+    ):
+        if where:
+            severity: Severity = "warning" if len(where) > OFTEN * len(dataset) else "note"
+            message, advice = f"{_rows_word(len(where))} with {what}", f"{how}, here and in the texts to be answered"
+            yield Finding(code, severity, message, advice, _rows(dataset, *where))
+
+
+def _has_entity(text: str) -> bool:
+    return "&" in text and any(html.unescape(found) != found for found in ENTITY.findall(text))
+
+
+def _has_escape(text: str) -> bool:
+    return "\\" in text and ESCAPE.search(text) is not None
+
+
+def uncertain_encodings(dataset: Dataset) -> Iterator[Finding]:
+    """Files whose bytes do not tell their encoding for sure, with the likeliest readings of a row."""
+    doubtful = [source for source in dataset.sources if source.encoding.readings]
+    if doubtful:
+        source = doubtful[0]
+        others = f" (and {len(doubtful) - 1} more)" if len(doubtful) > 1 else ""
+        yield Finding(
+            "uncertain-encoding",
+            "warning",
+            f"{source.name}{others} {source.encoding.describe_readings()}",
+            f"name the one that reads right: data.encoding={source.encoding.readings[1][0]}, or save the file as UTF-8",
+        )
 
 
 def no_text(dataset: Dataset) -> Iterator[Finding]:
@@ -180,6 +233,19 @@ def unlabelled_rows(dataset: Dataset) -> Iterator[Finding]:
             )  # fmt: skip
 
 
+def contradicted_rows(dataset: Dataset) -> Iterator[Finding]:
+    """Rows that are given `none_label` together with another label."""
+    if len(dataset.contradicted):
+        count, name = _rows_word(len(dataset.contradicted)), dataset.none_label
+        yield Finding(
+            "none-beside-another",
+            "warning",
+            f"{count} with {name} (data.none_label) beside another label: the others count",
+            "remove one or the other; a label that may stand beside others is no data.none_label",
+            _rows(dataset, *dataset.contradicted),
+        )
+
+
 def rare_labels(dataset: Dataset) -> Iterator[Finding]:
     """Labels with too few rows to split, or to measure."""
     counts = _label_counts(dataset)
@@ -199,14 +265,107 @@ def rare_labels(dataset: Dataset) -> Iterator[Finding]:
 
 
 def untrained_labels(dataset: Dataset) -> Iterator[Finding]:
-    """Labels that only validation or test have: nothing can learn them."""
-    counts = _counts(dataset.splits["train"].targets, labels=len(dataset.labels))
-    missing = [name for name, n in zip(dataset.labels, counts, strict=True) if n == 0]
-    if missing and len(dataset.splits["train"]):
-        yield Finding(
-            "labels-not-in-train", "warning", f"labels without a training row: {', '.join(missing[:SHOWN_ROWS])}",
-            "add rows, or remove the label; it will never be answered",
-        )  # fmt: skip
+    """Labels that only validation or test have: nothing can learn them; a split with no other label is an error."""
+    train = dataset.splits["train"]
+    if not len(train):
+        return
+    is_known = _counts(train.targets, labels=len(dataset.labels)) > 0
+    trained = _listed([name for name, known in zip(dataset.labels, is_known, strict=True) if known])
+    for name in SPLITS[1:]:
+        split = dataset.splits[name]
+        counts = _counts(split.targets, labels=len(dataset.labels))
+        if counts.any() and not (counts > 0)[is_known].any():
+            theirs = _listed([label for label, n in zip(dataset.labels, counts, strict=True) if n])
+            message = f"no label of the {name} rows ({_files(dataset, split.rows)}) has a training row"
+            message += f": they have {theirs}; training has {trained}"
+            advice = "is data.labels the right column? data.label_names gives values of both files the same names"
+            yield Finding(f"no-known-label-in-{name}", "error", message, advice, _rows(dataset, *split.rows))
+    unknown = rows_of_unknown_labels(dataset)
+    missing = [label for label, known in zip(dataset.labels, is_known, strict=True) if not known]
+    if missing:
+        where = np.concatenate([np.zeros(0, dtype=np.int64), *unknown.values()])
+        counted = " and ".join(f"{_rows_word(len(rows))} of {name}" for name, rows in unknown.items() if len(rows))
+        places = ", ".join(f"{file}:{line}" for file, line in map(dataset.place, map(int, where[:SHOWN_ROWS])))
+        message = f"labels without a training row: {_listed(missing)}"
+        if counted:
+            places += ", ..." if len(where) > SHOWN_ROWS else ""
+            message += f"; no answer to {counted} ({places}) can be right"
+        advice = "add rows, or remove the label; it will never be answered"
+        yield Finding("labels-not-in-train", "warning", message, advice, _rows(dataset, *where))
+
+
+def rows_of_unknown_labels(dataset: Dataset) -> dict[SplitName, Ints]:
+    """The rows of validation and test that have a label without a training row: no answer to them can be all right."""
+    is_unknown = _counts(dataset.splits["train"].targets, labels=len(dataset.labels)) == 0
+    found: dict[SplitName, Ints] = {}
+    for name in SPLITS[1:]:
+        split = dataset.splits[name]
+        has_one = is_unknown[split.targets] if split.targets.ndim == 1 else split.targets[:, is_unknown].any(axis=1)
+        found[name] = split.rows[has_one]
+    return found
+
+
+def _listed(names: Sequence[str]) -> str:
+    """A few names, and how many more there are."""
+    more = f" and {len(names) - SHOWN_ROWS:,} more" if len(names) > SHOWN_ROWS else ""
+    return ", ".join(names[:SHOWN_ROWS]) + more
+
+
+def _files(dataset: Dataset, rows: Ints) -> str:
+    """The files in which rows stand; rows are in file order."""
+    return ", ".join(dict.fromkeys(dataset.place(int(row))[0] for row in (*rows[:1], *rows[-1:])))
+
+
+def unlabelled_values(dataset: Dataset) -> Iterator[Finding]:
+    """Rows left out because their label says that there is none, as "-" does in files made like MNLI's."""
+    if dataset.unlabelled:
+        count = sum(rows.count for rows in dataset.unlabelled.values())
+        values = " or ".join(f'"{value}"' for value in dataset.unlabelled)
+        places = [place for rows in dataset.unlabelled.values() for place in rows.places][:SHOWN_ROWS]
+        listed = ", ".join(f"{file}:{line}" for file, line in places) + ", ..." * (count > len(places))
+        message = f"{_rows_word(count)} with the label {values}, which means none, left out ({listed})"
+        advice = "nothing to do if that is so; data.unlabelled = [] makes it a label like others"
+        yield Finding("unlabelled-values", "warning", message, advice)
+
+
+def split_words(dataset: Dataset) -> Iterator[Finding]:
+    """What was made of other words than train, validation and test in the column of splits."""
+    words = {value: found for value, found in dataset.split_words.items() if value.lower() not in SPLITS}
+    read = [
+        f'"{value}" as {word} ({_rows_word(rows.count)})' for value, (word, rows) in words.items() if word in SPLITS
+    ]
+    if read:
+        advice = "data.split_values says otherwise where that is wrong"
+        yield Finding("split-words", "note", f"in the column of splits, read {', '.join(read)}", advice)
+    out = [f'"{value}" ({rows})' for value, (word, rows) in words.items() if word not in SPLITS]
+    if out:
+        advice = "data.split_values says which split they belong to"
+        yield Finding("split-left-out", "warning", f"left out by their split: {', '.join(out)}", advice)
+
+
+def fractions(dataset: Dataset) -> Iterator[Finding]:
+    """Splits of which only a fraction is used: figures of a quick try."""
+    parts = [
+        f"{len(dataset.splits[name]):,} of {total:,} {name} rows"
+        for name, total in dataset.split_totals.items()
+        if len(dataset.splits[name]) < total
+    ]
+    if parts:
+        advice = "for figures to rely on leave out data.fraction"
+        yield Finding("fraction", "note", f"a part of the data is used: {', '.join(parts)}", advice)
+
+
+def numbered_labels(dataset: Dataset) -> Iterator[Finding]:
+    """Labels 0, 1, 2, which say nothing to whoever reads an answer."""
+    count = len(dataset.labels)
+    if dataset.task == "single" and 2 <= count <= MOST_NUMBERED and dataset.labels == tuple(map(str, range(count))):
+        names = ", ".join(f'"NAME {number}"' for number in range(count))
+        message = f"labels are the numbers 0 to {count - 1}"
+        yield Finding("numbered-labels", "note", message, f"give them names: data.label_names = [{names}]")
+    if dataset.names_without_rows:
+        listed = _listed(dataset.names_without_rows)
+        message = f"data.label_names has names for values that no row has: {listed}"
+        yield Finding("names-without-rows", "warning", message, "is a value misspelt?")
 
 
 def few_shots(dataset: Dataset) -> Iterator[Finding]:
@@ -232,13 +391,15 @@ def imbalance(dataset: Dataset) -> Iterator[Finding]:
     """A label far more frequent than another."""
     counts = _label_counts(dataset)
     used = counts[counts > 0]
-    if len(used) > 1 and used.max() > IMBALANCE * used.min():
+    if len(used) > 1 and used.max() >= IMBALANCE * used.min():
         most, least = (
             dataset.labels[int(counts.argmax())],
             dataset.labels[int(np.where(counts > 0, counts, 1e18).argmin())],
         )
         yield Finding(
-            "imbalance", "note", f"{most} has {int(used.max()):,} rows, {least} only {int(used.min()):,}",
+            "imbalance", "note",
+            f"{most} has {int(used.max()):,} rows, {least} only {int(used.min()):,}: "
+            f"{used.max() / used.min():.0f} to 1",
             'judge by macro_f1, and try training.class_weights = "balanced"',
         )  # fmt: skip
 
@@ -273,7 +434,9 @@ def formula_labels(dataset: Dataset) -> Iterator[Finding]:
     names = [name for name in dataset.labels if FORMULA.match(name)]
     if names:
         listed = ", ".join(names[:SHOWN_ROWS])
-        advice = "rename them before anyone opens predictions in a spreadsheet"
+        advice = (
+            "rename them: in answers written as CSV they have a quote before them, so that no spreadsheet runs them"
+        )
         yield Finding("formula-labels", "warning", f"labels that a spreadsheet takes for a formula: {listed}", advice)
 
 
@@ -302,9 +465,10 @@ def skipped_rows(dataset: Dataset) -> Iterator[Finding]:
 
 
 CHECKS: tuple[Callable[[Dataset], Iterator[Finding]], ...] = (
-    split_sizes, label_count, no_text, skipped_rows, empty_texts, long_texts, odd_characters, contradictions, leaks,
-    near_duplicates, unlabelled_rows, rare_labels, untrained_labels, few_shots, missing_values, alike_labels,
-    formula_labels, duplicates, imbalance,
+    split_sizes, label_count, no_text, skipped_rows, split_words, unlabelled_values, fractions, empty_texts, long_texts,
+    odd_characters, escaped_texts, uncertain_encodings, contradictions, leaks, near_duplicates, unlabelled_rows,
+    contradicted_rows, rare_labels, untrained_labels, few_shots, missing_values, alike_labels, formula_labels,
+    numbered_labels, duplicates, imbalance,
 )  # fmt: skip
 
 

@@ -2,10 +2,11 @@
 
 import gc
 import hashlib
+import json
 import math
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
@@ -16,7 +17,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tagline import storage
-from tagline.errors import DataError
+from tagline.errors import DataError, SpecError
+from tagline.profiles import LIST_SEPARATOR, ONE_HOT, parse_list
 from tagline.readers import BadRow, BadRows, Batch, Cell, Layout, Source, batches, inspect
 from tagline.spec import Data
 from tagline.splits import Ints, deal, group_ids
@@ -33,9 +35,14 @@ SPLIT_WORDS: dict[str, SplitName] = {
 }  # fmt: skip
 LEFT_OUT = -1
 """The split of a row that stands in none."""
+NO_SPLIT = "none"
+"""In `data.split_values`: rows to leave out."""
+NO_AGREEMENT, HIDDEN = "-", "-1"
+"""What stands for no label in files made like MNLI's and SNLI's: annotators did not agree, or the label is hidden."""
+SHOWN_PLACES = 5
+SHOWN_CHARACTERS = 60
 MOST_MULTI_CELLS = 2_000_000_000
 """Rows times labels, one byte each."""
-ONE_HOT = {"0": False, "1": True, "false": False, "true": True}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +76,24 @@ class ColumnValues:
     numbers: Ints
 
 
+@dataclass
+class ValueRows:
+    """The rows in which a column has one value: how many, and where the first of them stand."""
+
+    count: int = 0
+    places: list[tuple[str, int]] = field(default_factory=list)
+
+    def add(self, file: str, line: int) -> None:
+        """Count one more."""
+        self.count += 1
+        if len(self.places) < SHOWN_PLACES:
+            self.places.append((file, line))
+
+    def __str__(self) -> str:
+        rows = "1 row" if self.count == 1 else f"{self.count:,} rows"
+        return f"{rows}, first {self.places[0][0]}:{self.places[0][1]}"
+
+
 @dataclass(frozen=True)
 class Dataset:
     """Labelled examples with a fixed label order, named splits and a fingerprint."""
@@ -82,8 +107,20 @@ class Dataset:
     bad_rows: tuple[BadRow, ...] = ()
     leaked: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """Rows left out because a given later split holds the same text."""
+    none_label: str = ""
+    """Task `multi`: the label of rows that have no other; empty where such rows simply have none."""
+    contradicted: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """Rows that the files give `none_label` beside another label: the other ones count."""
     columns: Mapping[str, "ColumnValues"] = field(default_factory=dict, repr=False)
     """What the columns of `data.slices` say, row by row."""
+    unlabelled: Mapping[str, ValueRows] = field(default_factory=dict)
+    """Rows left out because their label means that there is none, by that label."""
+    split_words: Mapping[str, tuple[str, ValueRows]] = field(default_factory=dict)
+    """Each value of the column of splits with the split that it was taken for ("none": left out; "": unknown)."""
+    names_without_rows: tuple[str, ...] = ()
+    """Values in `data.label_names` that no row has."""
+    split_totals: Mapping[SplitName, int] = field(default_factory=dict)
+    """Rows of each split before `data.fraction` was taken of them."""
     _store: "_Store" = field(repr=False, kw_only=True)
 
     def __len__(self) -> int:
@@ -98,6 +135,15 @@ class Dataset:
     def targets(self) -> NDArray[Any]:
         """The targets of all rows."""
         return self._store.targets
+
+    @property
+    def split_fingerprint(self) -> str:
+        """Changes when a row stands in another split."""
+        total = hashlib.sha256()
+        for name in SPLITS:
+            rows = self.splits[name].rows
+            total.update(f"{name} {len(rows)} ".encode() + np.ascontiguousarray(rows, dtype=np.int64).tobytes())
+        return total.hexdigest()
 
     def texts(self, rows: Ints) -> Texts:
         """The texts of any rows."""
@@ -171,14 +217,40 @@ def missing_columns(data: Data, source: Source, split: SplitName) -> list[str]:
     ]
 
 
-def load(data: Data) -> Dataset:
-    """Read, check and split the data of a spec."""
-    reading = _Reading(data)
+def load(data: Data, *, every_label_named: bool = True) -> Dataset:
+    """Read, check and split the data of a spec; where it has `label_names`, a label without one is refused."""
+    reading = _read(data, () if data.unlabelled == "auto" else data.unlabelled)
+    is_plain = isinstance(data.labels, str) and not data.label_separator
+    # Whether "-" is a label can be told only from all others; few files have it, and are read once more then.
+    if data.unlabelled == "auto" and is_plain and (found := unlabelled_among(reading.label_values)):
+        reading = _read(data, found)
+    if every_label_named:
+        reading.insist_on_label_names()
+    return reading.dataset()
+
+
+def _read(data: Data, unlabelled: Sequence[str]) -> "_Reading":
+    reading = _Reading(data, unlabelled)
     with _no_collection():
         for split in SPLITS:
             for source in sources_of(data, split):
                 reading.read(source, split)
-    return reading.dataset()
+    return reading
+
+
+def unlabelled_among(labels: Iterable[str]) -> tuple[str, ...]:
+    """Which of these labels stand for no label: "-" among words, -1 beside 0, 1, 2 and so on.
+
+    Beside "+", or with one other label only, "-" is a label; so is -1 beside 0 and 1, as sentiment is written.
+    """
+    found = set(labels)
+    others = found - {NO_AGREEMENT, HIDDEN}
+    unlabelled = []
+    if NO_AGREEMENT in found and len(others) >= 2 and "+" not in others:
+        unlabelled.append(NO_AGREEMENT)
+    if HIDDEN in found and len(others) >= 3 and others == set(map(str, range(len(others)))):
+        unlabelled.append(HIDDEN)
+    return tuple(unlabelled)
 
 
 @contextmanager
@@ -196,8 +268,11 @@ def _no_collection() -> Iterator[None]:
 class _Reading:
     """The columns of a dataset while its files are read, batch by batch."""
 
-    def __init__(self, data: Data) -> None:
+    def __init__(self, data: Data, unlabelled: Sequence[str] = ()) -> None:
         self.data = data
+        self.unlabelled = {value: ValueRows() for value in unlabelled}
+        self.split_meanings = data.split_values
+        self.split_words: dict[str, tuple[str, ValueRows]] = {}
         self.bad = BadRows(data.bad_rows)
         self.label_set = _label_set(data)
         self.sources: list[Source] = []
@@ -225,8 +300,10 @@ class _Reading:
         wrong_labels = self.label_set.problems([batch.columns[name] for name in self.data.label_columns])
         wrong = wrong_split | wrong_labels
         for index in sorted(wrong):
-            self.bad.add(source.name, batch.lines[index], wrong[index])
-        kept = [i for i in range(len(batch.lines)) if i not in wrong] if wrong else None
+            if self.data.bad_rows == "skip" or index not in wrong_split:  # else said once for each value, at the end
+                self.bad.add(source.name, batch.lines[index], wrong[index])
+        out = {*wrong, *np.flatnonzero(given == LEFT_OUT).tolist(), *self._unlabelled(source, batch)}
+        kept = [i for i in range(len(batch.lines)) if i not in out] if out else None
         lines = np.array(_kept(batch.lines, kept), dtype=np.int32)
         if not len(lines):
             return
@@ -245,45 +322,125 @@ class _Reading:
         self.rows += len(lines)
         self.fingerprint.add(arrays, self.given[-1])
 
+    @property
+    def label_values(self) -> tuple[str, ...]:
+        """The labels that the column of labels has, as they are written."""
+        return self.label_set.values()
+
+    def _unlabelled(self, source: Source, batch: Batch) -> Iterator[int]:
+        """The rows whose label says that there is none."""
+        if not self.unlabelled or len(self.data.label_columns) != 1:
+            return
+        for index, cell in enumerate(batch.columns[self.data.label_columns[0]]):
+            value = cell[0] if isinstance(cell, tuple) and len(cell) == 1 else cell
+            if isinstance(value, str) and (rows := self.unlabelled.get(value.strip())) is not None:
+                rows.add(source.name, batch.lines[index])
+                yield index
+
     def _given(self, source: Source, batch: Batch, split: SplitName) -> tuple[NDArray[np.int8], dict[int, str]]:
-        """Each row's given split, and the rows that name none that we know."""
+        """Each row's given split, `LEFT_OUT` where the spec says so, and the rows that name none that we know."""
         column = self.data.split or (source.split_column if split == "train" else "")
         given = np.full(len(batch.lines), SPLITS.index(split), dtype=np.int8)
         wrong: dict[int, str] = {}
         if column and split == "train":
             for index, cell in enumerate(batch.columns[column]):
-                word = SPLIT_WORDS.get(str(cell or "").strip().lower())
-                if word is None:
-                    wrong[index] = f'{column} is "{cell}"; it may be train, validation or test'
-                else:
-                    given[index] = SPLITS.index(word)
+                value = str(cell or "").strip()
+                if value not in self.split_words:
+                    self.split_words[value] = split_of(value, self.split_meanings), ValueRows()
+                word, rows = self.split_words[value]
+                rows.add(source.name, batch.lines[index])
+                if not word:
+                    wrong[index] = f'{column} is "{value}"; it may be train, validation or test'
+                given[index] = SPLITS.index(word) if word in SPLITS else LEFT_OUT
         return given, wrong
+
+    def _insist_on_known_splits(self) -> None:
+        """Stop where the column of splits says something that nobody knows the meaning of."""
+        unknown = {value: rows for value, (word, rows) in self.split_words.items() if not word}
+        if not unknown or self.data.bad_rows == "skip":
+            return
+        listed = "\n".join(
+            f'  "{value}" in {rows}' for value, rows in sorted(unknown.items(), key=lambda item: -item[1].count)
+        )
+        meant = ", ".join(f'{json.dumps(value, ensure_ascii=False)} = "test"' for value in list(unknown)[:SHOWN_PLACES])
+        column = self.data.split or next(source.split_column for source in self.sources if source.split_column)
+        raise DataError(
+            f'the column "{column}" says more than train, validation and test:\n{listed}',
+            hint=f"say what it means, or none to leave such rows out: data.split_values = {{ {meant} }}",
+        )
 
     def dataset(self) -> Dataset:
         """Everything read, split and frozen."""
         self.bad.settle()
+        self._insist_on_known_splits()
         names = ", ".join(source.name for source in self.sources)
         if not self.rows:
             raise DataError(f"{names}: no usable row")
         task, labels, targets = self.label_set.finished()
+        none_label = self.data.none_label if task == "multi" else ""
+        contradicted = _remove_contradictions(targets, labels, none_label)
         groups = group_ids(np.concatenate(self.hashes))
         store = _Store(
             columns=self.texts, targets=targets, groups=groups,
             lines=np.concatenate(self.lines), source_ends=np.array(self.source_ends),
         )  # fmt: skip
-        split_rows, leaked = _split(self.data, np.concatenate(self.given), groups, targets)
+        given = np.concatenate(self.given)
+        self._insist_on_given_splits(given)
+        split_rows, leaked, totals = _split(self.data, given, groups, targets)
         splits = {
             name: Split(Texts(store.columns, rows), targets[rows], rows) for name, rows in split_rows.items()
         }  # fmt: skip
         return Dataset(
             task=task, labels=labels, pair=len(self.texts) == 2, splits=splits, leaked=leaked,
             fingerprint=self.fingerprint.finished(task, labels, targets),
-            sources=tuple(self.sources), bad_rows=tuple(self.bad.rows), _store=store,
+            sources=tuple(self.sources), bad_rows=tuple(self.bad.rows), _store=store, split_totals=totals,
+            unlabelled={value: rows for value, rows in self.unlabelled.items() if rows.count},
+            split_words=self.split_words, names_without_rows=self._names_without_rows(),
+            none_label=none_label, contradicted=contradicted,
             columns={
                 name: ColumnValues(tuple(seen), np.concatenate(self.slice_numbers[name]))
                 for name, seen in self.slices.items()
             },
         )  # fmt: skip
+
+    def _insist_on_given_splits(self, given: NDArray[np.int8]) -> None:
+        """Stop where a file is named for a split and has no row: a share of train in its place would go unnoticed."""
+        for name in SPLITS[1:]:
+            addresses = self.data.addresses(name)
+            if addresses and not (given == SPLITS.index(name)).any():
+                hidden = [value for value, rows in self.unlabelled.items() if rows.count]
+                why = f' with a label other than "{hidden[0]}", which means none' if hidden else ""
+                hint = f"give it rows{' with labels' if hidden else ''}, or leave out data.{name}"
+                raise DataError(f"data.{name}: {', '.join(addresses)} has no row{why}", hint=hint)
+
+    def _names_without_rows(self) -> tuple[str, ...]:
+        """Values that have a name and no row, neither by the value nor by the name."""
+        values = set(self.label_values)
+        return tuple(
+            value for value, name in self.data.names_by_value.items() if value not in values and name not in values
+        )
+
+    def insist_on_label_names(self) -> None:
+        """Stop where some labels have names and others none."""
+        names = self.data.names_by_value
+        if not names or not isinstance(self.data.labels, str):
+            return
+        unnamed = [v for v in sorted(self.label_values, key=_natural) if v not in names and v not in names.values()]
+        if not unnamed:
+            return
+        listed = ", ".join(map(json.dumps, unnamed[:SHOWN_PLACES])) + (", ..." if len(unnamed) > SHOWN_PLACES else "")
+        problem = f"data.label_names: no name for the label{'s' * (len(unnamed) > 1)} {listed} of the data"
+        if missing := self._names_without_rows():
+            problem += f"; no row has {', '.join(map(json.dumps, missing))}"
+        form = f'data.label_names = {{ {json.dumps(unnamed[0])} = "NAME", ... }}'
+        raise SpecError(problem, hint=f"name every label, each by what the data says: {form}", problems=[problem])
+
+
+def split_of(value: str, meanings: Mapping[str, str]) -> str:
+    """The split that a word stands for, as the spec or else everybody has it; "" where nobody knows."""
+    word = value.lower()
+    found: str = meanings.get(value, meanings.get(word, SPLIT_WORDS.get(word, "")))
+    return found
 
 
 def _kept(cells: Sequence[Any], kept: list[int] | None) -> Sequence[Any]:
@@ -298,13 +455,11 @@ def _strings(cells: Sequence[Cell]) -> list[str]:
 
 def _split(
     data: Data, given: NDArray[np.int8], groups: Ints, targets: NDArray[Any]
-) -> tuple[dict[SplitName, Ints], Ints]:
-    """The rows of each split, in file order, and the rows left out because a later given split has their text."""
+) -> tuple[dict[SplitName, Ints], Ints, dict[SplitName, int]]:
+    """The rows of each split, in file order; the rows left out because a later given split has their text; and how
+    many each split had before a fraction was taken.
+    """
     validation, test = (given == SPLITS.index(name) for name in ("validation", "test"))
-    for name in SPLITS[1:]:
-        files = ", ".join(data.addresses(name))
-        if files and not (given == SPLITS.index(name)).any():  # a share of train in its place would go unnoticed
-            raise DataError(f"data.{name}: {files} has no row", hint=f"give it rows, or leave out data.{name}")
     later = ~test & np.isin(groups, groups[test])
     later |= ~(validation | test) & np.isin(groups, groups[validation])
     split = np.where(later, LEFT_OUT, given)
@@ -314,12 +469,15 @@ def _split(
     if any(shares) and targets.ndim == 2 and not targets.shape[1]:  # to be measured on, such rows are good enough
         raise DataError("no row has a label; there is nothing to learn", hint="is data.labels the right column?")
     split[pool] = deal(groups[pool], targets[pool], shares=shares, random=random)
-    if data.fraction < 1:
-        pool = np.flatnonzero(split == SPLITS.index("train"))
-        dropped = deal(groups[pool], targets[pool], shares=(1 - data.fraction,), random=random, cover=False) > 0
-        split[pool[dropped]] = LEFT_OUT
+    totals = {name: int((split == number).sum()) for number, name in enumerate(SPLITS)}
+    # Training rows are drawn first, so that they are the same whatever else is thinned out.
+    for fraction, names in ((data.fraction, SPLITS), (data.learning_fraction, SPLITS[:2])):
+        for name in names if fraction < 1 else ():
+            pool = np.flatnonzero(split == SPLITS.index(name))
+            dropped = deal(groups[pool], targets[pool], shares=(1 - fraction,), random=random, cover=False) > 0
+            split[pool[dropped]] = LEFT_OUT
     rows = {name: np.flatnonzero(split == number) for number, name in enumerate(SPLITS)}
-    return rows, np.flatnonzero(later)
+    return rows, np.flatnonzero(later), totals
 
 
 class _Fingerprint:
@@ -351,14 +509,16 @@ class _LabelSet(Protocol):
 
     def problems(self, columns: Sequence[Sequence[Cell]]) -> dict[int, str]: ...
     def add(self, columns: Sequence[Sequence[Cell]]) -> None: ...
+    def values(self) -> tuple[str, ...]: ...
     def finished(self) -> tuple[Task, tuple[str, ...], NDArray[Any]]: ...
 
 
 class _OneHot:
     """A 0/1 column a label."""
 
-    def __init__(self, names: tuple[str, ...], none_label: str) -> None:
+    def __init__(self, names: tuple[str, ...], none_label: str, new_names: Mapping[str, str]) -> None:
         self._names = names
+        self._new_names = new_names
         self._none_label = none_label
         self._parts: list[NDArray[np.bool_]] = []
 
@@ -377,27 +537,44 @@ class _OneHot:
         hot = [[ONE_HOT[_one_hot_key(cell)] for cell in column] for column in columns]
         self._parts.append(np.array(hot, dtype=bool).T)
 
+    def values(self) -> tuple[str, ...]:
+        """The columns."""
+        return self._names
+
     def finished(self) -> tuple[Task, tuple[str, ...], NDArray[Any]]:
         """The columns in the order given, and after them the label for none."""
-        return "multi", *_with_none_label(self._names, np.concatenate(self._parts), self._none_label)
+        names = tuple(self._new_names.get(name, name) for name in self._names)
+        return "multi", *_with_none_label(names, np.concatenate(self._parts), self._none_label)
 
 
 class _Named:
-    """A column of label names: one a row, or several between separators or in a list."""
+    """A column of label names: one a row, or several between separators, in a list or in one that is written out."""
 
-    def __init__(self, separator: str, none_label: str) -> None:
+    def __init__(self, separator: str, none_label: str, new_names: Mapping[str, str]) -> None:
         self._separator = separator
+        self._new_names = new_names
         self._none_label = none_label
         self._codes: dict[str, int] = {}
         self._flat: list[NDArray[np.int32]] = []
         self._counts: list[NDArray[np.int32]] = []
 
     def problems(self, columns: Sequence[Sequence[Cell]]) -> dict[int, str]:
-        """Rows without a label, where a row needs one."""
-        if self._separator or self._none_label:
-            return {}
-        missing = {cell for cell in set(columns[0]) if cell is None or (isinstance(cell, str) and not cell.strip())}
-        return {index: "no label" for index, cell in enumerate(columns[0]) if cell in missing}
+        """Rows without a label, where a row needs one, and cells that are lists or not against what the spec says."""
+        wrong = {cell: problem for cell in set(columns[0]) if (problem := self._problem(cell))}
+        return {index: wrong[cell] for index, cell in enumerate(columns[0]) if cell in wrong} if wrong else {}
+
+    def _problem(self, cell: Cell) -> str:
+        """What is wrong with one cell; empty where nothing is."""
+        if cell is None or (isinstance(cell, str) and not cell.strip()):
+            return "" if self._separator or self._none_label else "no label"
+        if not isinstance(cell, str):
+            return ""
+        if self._separator == LIST_SEPARATOR:
+            is_list = parse_list(cell) is not None
+            return "" if is_list else f"the labels are {_shortened(cell)}, which is no list of names"
+        if re.match(r"""\s*\[\s*['"]""", cell) and parse_list(cell):
+            return f'the labels are a list, {_shortened(cell)}; data.label_separator = "{LIST_SEPARATOR}" reads it'
+        return ""
 
     def add(self, columns: Sequence[Sequence[Cell]]) -> None:
         """Take in rows without problems; labels are numbered as they appear."""
@@ -410,15 +587,24 @@ class _Named:
         return tuple(self._codes.setdefault(name, len(self._codes)) for name in self._names_in(cell))
 
     def _names_in(self, cell: Cell) -> tuple[str, ...]:
-        if isinstance(cell, str):
+        if isinstance(cell, str) and self._separator == LIST_SEPARATOR:
+            cell = parse_list(cell)
+        elif isinstance(cell, str):
             cell = tuple(cell.split(self._separator)) if self._separator else (cell,)
         return tuple(dict.fromkeys(name for part in cell or () if (name := part.strip())))
 
+    def values(self) -> tuple[str, ...]:
+        """The labels as they are written."""
+        return tuple(self._codes)
+
     def finished(self) -> tuple[Task, tuple[str, ...], NDArray[Any]]:
-        """The names in their natural order, and the targets in its terms."""
-        names = tuple(sorted(self._codes, key=_natural))
-        position = np.empty(len(names), dtype=np.int32)
-        position[[self._codes[name] for name in names]] = np.arange(len(names), dtype=np.int32)
+        """The names, in the natural order of what the data says, and the targets in its terms."""
+        values = sorted(self._codes, key=_natural)
+        numbers: dict[str, int] = {}
+        position = np.empty(len(values), dtype=np.int32)
+        for value in values:
+            position[self._codes[value]] = numbers.setdefault(self._new_names.get(value, value), len(numbers))
+        names = tuple(numbers)
         flat, counts = position[np.concatenate(self._flat)], np.concatenate(self._counts)
         if not self._separator and not self._none_label and (counts == 1).all():
             return "single", names, flat
@@ -432,8 +618,12 @@ class _Named:
 
 def _label_set(data: Data) -> _LabelSet:
     if isinstance(data.labels, str):
-        return _Named(data.label_separator, data.none_label)
-    return _OneHot(data.labels, data.none_label)
+        return _Named(data.label_separator, data.none_label, data.names_by_value)
+    return _OneHot(data.labels, data.none_label, data.names_by_value)
+
+
+def _shortened(cell: str) -> str:
+    return cell if len(cell) <= SHOWN_CHARACTERS else f"{cell[:SHOWN_CHARACTERS]}..."
 
 
 def _one_hot_key(cell: Cell) -> str:
@@ -451,6 +641,16 @@ def _with_none_label(
         hot[:, names.index(none_label)] |= nothing
         return names, hot
     return (*names, none_label), np.column_stack([hot, nothing])
+
+
+def _remove_contradictions(targets: NDArray[Any], labels: tuple[str, ...], none_label: str) -> Ints:
+    """Take the label for none away from rows that have another one too; returns those rows."""
+    if not none_label:
+        return np.zeros(0, dtype=np.int64)
+    none = labels.index(none_label)
+    rows = np.flatnonzero(targets[:, none] & np.delete(targets, none, axis=1).any(axis=1))
+    targets[rows, none] = False
+    return rows
 
 
 def _natural(name: str) -> tuple[int, float, str]:

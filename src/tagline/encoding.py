@@ -3,8 +3,7 @@
 import codecs
 import io
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import IO
 
 from tagline.errors import SpecError
@@ -21,26 +20,42 @@ BOMS = (  # the longer marks first: UTF-32's begins with UTF-16's
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 
-KANA = re.compile(r"[ぁ-ゖァ-ヺー、。]")
-# The characters that make up more than half of running Korean text, and of running Chinese text in either script.
-# All of Hangul will not do: cp949 has a rare syllable for nearly every pair of bytes.
-FREQUENT_HANGUL = re.compile(
-    "[이다는가고하의에을지은도로기나한아사어영화보리그시너무만게자서인정라대거들스마수음일전내말주해진없연야안여우요좋면러있"
-    "니으점했던네본감재미구더것를와과오장동원부성제상비조용국실생된적번간때문ㅋㅎㅠㅜ]"
-)
-FREQUENT_HANZI = re.compile(
-    "[的一是不了在人有我他这這中大来來上个個国國到说說们們为為子和你地出道也时時年得就那要下以生会會自着去之过過家学學"
-    "对對可她里裡后後小么麼心多天而能好都然没沒日于於起还還发發成事只作当當想看文无無开開手十用主行方又如前所本见見经經"
-    "头頭面公同三已老从從动動两兩长長房间間服务務酒店很住太差，。！？、]"
-)
-# What a high byte means in running European text: a letter, or punctuation that a word processor wrote.
-WESTERN = re.compile("[À-ÖØ-öø-ÿŒœŠšŽžŸ€‚„…‰‹›‘’“”•–—™¡¿«»°§£©®´·½²³ß]")
+CANDIDATES = (
+    "windows-1252", "iso-8859-1", "iso-8859-15", "windows-1250", "iso-8859-2", "windows-1251", "koi8-r", "koi8-u",
+    "iso-8859-5", "mac-cyrillic", "cp866", "windows-1253", "iso-8859-7", "windows-1254", "iso-8859-9", "windows-1257",
+    "windows-1255", "iso-8859-8", "windows-1256", "iso-8859-6", "cp874", "shift_jis", "cp932", "euc-jp", "euc-kr",
+    "cp949", "gb18030", "big5", "big5hkscs", "cp437", "cp850", "cp852", "mac-roman",
+)  # fmt: skip
+"""The encodings without a mark in which tables of texts are still met; the detector knows more."""
+WESTERN = ("latin-1", "cp1252")
+"""Before others that read a file the same."""
+LATIN_1_AND_9 = {"latin-1", "iso8859-15"}
+"""They differ in eight characters, of which only the euro sign is met: no reason to ask."""
+WESTERN_CHARACTERS = frozenset("ÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÑÒÓÔÕÖØÙÚÛÜßàáâãäåæçèéêëìíîïñòóôõöøùúûüŒœ“”‘’–—…€£«»°©®™¡¿")
+WIDER = {
+    "euc_kr": "cp949",
+    "shift_jis": "cp932",
+    "big5": "big5hkscs",
+    "latin-1": "cp1252",
+    "iso8859-9": "cp1254",
+}
+"""Encodings that have all that another has, and more: for characters that come after the sample."""
+DETECTED_BYTES = 1 << 16
+FEW_CHARACTERS = 6
+FEW_DIFFERENCES = 20
+CLOSE = 0.95
+"""A reading is in doubt with fewer characters beyond ASCII than these, or where the next one is about as likely and
+differs in fewer than these."""
+SHOWN_READINGS = 3
+SHOWN_CHARACTERS = 60
+ESCAPED_JAPANESE = (b"\x1b$B", b"\x1b$@", b"\x1b(J")
+LATIN_WORD = re.compile(r"[A-Za-z\u00c0-\u024f]")
+OTHER_SCRIPT = re.compile(r"[\u0370-\u1fff\u3040-\uffef]")
+WORD_BEYOND_ASCII = re.compile(r"\w*[^\W\x00-\x7f]\w*")
 # What bytes turn into when they are read in the wrong encoding: control characters, private and impossible ones.
 SENSELESS = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ue000-\uf8ff\ufffd-\uffff]")
-# Bytes that European text has one or two of in a row, other scripts whole runs of.
-HIGH_RUN = re.compile(rb"[\x80-\xff]+")
-
-
+UPPER_CONTROLS = re.compile(r"[\x80-\x9f]")
+"""What the ISO encodings make of the bytes that are quotes and dashes in those of Windows."""
 UNREADABLE = ("idna", "punycode", "undefined")
 """Codecs of Python that are for names rather than for files."""
 
@@ -63,11 +78,19 @@ class Encoding:
 
     name: str
     damaged: bool = False
+    readings: tuple[tuple[str, str], ...] = field(default=(), compare=False)
+    """Where the bytes do not tell for sure: the likeliest encodings, this one first, and a line as each reads it."""
 
     @property
     def errors(self) -> str:
         """How a reader decodes: a damaged file keeps its odd bytes as lone surrogates, so that rows can be named."""
         return KEEP if self.damaged else "strict"
+
+    def describe_readings(self) -> str:
+        """The doubt in a sentence: as what the file is read, and how others would read the same row."""
+        (name, row), *others = self.readings
+        also = " or ".join(f"{other} ({text})" for other, text in others)
+        return f"is read as {name} ({row}); it could be {also}"
 
 
 def named(name: str, file: IO[bytes]) -> Encoding:
@@ -96,18 +119,20 @@ def detected(file: IO[bytes]) -> Encoding:
             return _checked(name, file)
     if name := _unmarked_utf16(start):
         return _checked(name, file)
+    if start.isascii() and any(mark in start for mark in ESCAPED_JAPANESE) and _decodes(file, "iso2022_jp"):
+        return Encoding("iso2022_jp")
+    file.seek(0)
     if _decodes(file, "utf-8"):
         return Encoding("utf-8")
     file.seek(0)
     sample = _lines_beyond_ascii(file)
     if _is_damaged_utf8(sample):
         return Encoding("utf-8", damaged=True)
-    file.seek(0)
-    return _checked(_legacy(sample), file)
+    return _checked_legacy(rank_readings(sample), file)
 
 
 def _unknown(name: str) -> SpecError:
-    hint = 'a name such as utf-8, latin-1, cp1252, utf-16, shift_jis, euc-kr, gb18030, or "auto"'
+    hint = 'a name such as utf-8, latin-1, cp1252, cp1251, utf-16, shift_jis, euc-kr, gb18030, or "auto"'
     return SpecError(f'data.encoding: no encoding "{name}"', hint=hint)
 
 
@@ -115,12 +140,14 @@ def _checked(name: str, file: IO[bytes]) -> Encoding:
     return Encoding(name, damaged=not _decodes(file, name))
 
 
-def _decodes(file: IO[bytes], name: str) -> bool:
-    """Whether all bytes of a file fit an encoding."""
+def _decodes(file: IO[bytes], name: str, *, is_sensible: bool = False) -> bool:
+    """Whether all bytes of a file fit an encoding and, if asked for, none of them is one of its control characters."""
     decoder = codecs.getincrementaldecoder(name)("strict")
     try:
         while block := file.read(BLOCK):
-            decoder.decode(block)
+            text = decoder.decode(block)
+            if is_sensible and UPPER_CONTROLS.search(text):
+                return False
         decoder.decode(b"", final=True)
     except UnicodeDecodeError:
         return False
@@ -152,11 +179,11 @@ def _makes_sense(start: bytes, codec: str) -> bool:
         return False
 
 
-def _lines_beyond_ascii(file: Iterable[bytes]) -> bytes:
+def _lines_beyond_ascii(file: IO[bytes]) -> bytes:
     sample = bytearray()
-    for line in file:
+    for line in iter(lambda: file.readline(SAMPLE), b""):  # a line may be longer than memory
         if not line.isascii():
-            sample += line[:SAMPLE]
+            sample += line
             if len(sample) >= SAMPLE:
                 break
     return bytes(sample)
@@ -170,34 +197,90 @@ def _is_damaged_utf8(sample: bytes) -> bool:
     return fitting > 2 * hurt
 
 
-def _legacy(sample: bytes) -> str:
-    """The older encoding in which most of the odd characters are ones that its language really uses."""
-    scored = [
-        (_share(sample, "shift_jis", KANA), "shift_jis"),
-        (_share(sample, "cp932", KANA), "cp932"),
-        (_share(sample, "euc_jp", KANA), "euc_jp"),
-        (_share(sample, "euc-kr", FREQUENT_HANGUL), "euc-kr"),
-        (_share(sample, "cp949", FREQUENT_HANGUL), "cp949"),
-        (_share(sample, "gb18030", FREQUENT_HANZI), "gb18030"),
-        (_share(sample, "big5", FREQUENT_HANZI), "big5"),
-        (_western_share(sample), "cp1252" if re.search(rb"[\x80-\x9f]", sample) else "latin-1"),
-    ]
-    score, name = max(scored, key=lambda pair: pair[0])
-    # Where nothing fits well: Latin-1 has a character for each byte, so rows can at least be shown.
-    return name if score > 0.15 else "latin-1"
+@dataclass(frozen=True)
+class Reading:
+    """The sample as one encoding reads it, and how likely the detector finds that."""
+
+    encoding: str
+    text: str
+    confidence: float
 
 
-def _share(sample: bytes, codec: str, expected: re.Pattern[str]) -> float:
+def rank_readings(sample: bytes) -> list[Reading]:
+    """The different texts that these bytes may be, the likeliest first, each under the name it is best known by."""
+    from chardet import detect_all  # 0.2 s: only for files that are not UTF-8
+
+    sample = sample[: sample.rfind(b"\n", 0, DETECTED_BYTES) + 1 or DETECTED_BYTES]
+    western = {text: name for name in reversed(WESTERN) if (text := _decode_sensibly(sample, name)) is not None}
+    readings: dict[str, Reading] = {}
+    for found in detect_all(sample, ignore_threshold=True, include_encodings=CANDIDATES):
+        name = _python_name(found["encoding"] or "latin-1")
+        text = _decode_sensibly(sample, name)
+        if text is not None and text not in readings:
+            readings[text] = Reading(western.get(text, name), text, found["confidence"])
+    names = {reading.encoding for reading in readings.values()}
+    wider = {wide for narrow, wide in WIDER.items() if narrow in names}
+    kept = [reading for reading in readings.values() if reading.encoding not in wider]
+    return sorted(kept, key=_is_not_a_stray_accent)
+
+
+def _is_not_a_stray_accent(reading: Reading) -> bool:
+    """False of a Western reading with so few accents that no detector can tell: there, it is the likeliest by far."""
+    odd = [character for character in reading.text if character > "\x7f"]
+    return reading.encoding not in WESTERN or len(odd) >= FEW_CHARACTERS or not set(odd) <= WESTERN_CHARACTERS
+
+
+def _python_name(name: str) -> str:
+    """What Python calls an encoding, in its shorter form: cp1251 for Windows-1251."""
+    return codecs.lookup(name).name
+
+
+def _decode_sensibly(sample: bytes, encoding: str) -> str | None:
+    """The text, unless it has control characters or words of two scripts, as Latin ones with one Cyrillic letter."""
     try:
-        text = sample.decode(codec)
+        text = sample.decode(encoding)
     except UnicodeDecodeError:
-        return 0.0
-    beyond_ascii = sum(character > "\x7f" for character in text)
-    return len(expected.findall(text)) / max(1, beyond_ascii)
+        return None
+    if SENSELESS.search(text):
+        return None
+    words = WORD_BEYOND_ASCII.findall(text)
+    mixed = sum(bool(LATIN_WORD.search(word) and OTHER_SCRIPT.search(word)) for word in words)
+    is_chinese_or_so = encoding.startswith(("euc", "shift", "cp9", "gb", "big5"))  # where Latin letters need no space
+    return text if is_chinese_or_so or mixed <= 0.2 * len(words) else None
 
 
-def _western_share(sample: bytes) -> float:
-    """How much of the high bytes stand alone among ASCII letters, as accents and typographic quotes do."""
-    alone = b"".join(run for run in HIGH_RUN.findall(sample) if len(run) <= 2)
-    letters = len(WESTERN.findall(alone.decode("cp1252", "replace")))
-    return letters / max(1, sum(map(len, HIGH_RUN.findall(sample))))
+def _checked_legacy(readings: list[Reading], file: IO[bytes]) -> Encoding:
+    """The likeliest encoding, or the wider one of its kind where the rest of the file needs that; with the doubt."""
+    if not readings:  # Latin-1 has a character for each byte, so rows can at least be shown
+        return Encoding("latin-1")
+    best = readings[0]
+    shown = _show_readings(readings) if _is_doubtful(readings) else ()
+    names = [name for name in (best.encoding, WIDER.get(best.encoding)) if name]
+    for name, is_sensible in ((name, is_sensible) for is_sensible in (True, False) for name in names):
+        file.seek(0)
+        if _decodes(file, name, is_sensible=is_sensible):
+            return Encoding(name, readings=((name, shown[0][1]), *shown[1:]) if shown else ())
+    return replace(Encoding(best.encoding, damaged=True), readings=shown)
+
+
+def _is_doubtful(readings: list[Reading]) -> bool:
+    """Whether there is too little to go by: few characters, or a rival as likely that differs in few."""
+    best = readings[0]
+    rival = next((reading for reading in readings[1:] if {best.encoding, reading.encoding} != LATIN_1_AND_9), None)
+    if rival is None:
+        return False
+    if sum(character > "\x7f" for character in best.text) < FEW_CHARACTERS:
+        return True
+    differences = sum(one != other for one, other in zip(best.text, rival.text, strict=False))
+    return rival.confidence > CLOSE * best.confidence and differences < FEW_DIFFERENCES
+
+
+def _show_readings(readings: list[Reading]) -> tuple[tuple[str, str], ...]:
+    """The line in which the likeliest readings differ, as each of them has it."""
+    some = readings[:SHOWN_READINGS]
+    lines = list(zip(*(reading.text.split("\n") for reading in some), strict=False))
+    line = max(lines, key=lambda line: len(set(line)))
+    first = next((at for at, (one, *others) in enumerate(zip(*line, strict=False)) if any(o != one for o in others)), 0)
+    start = max(0, first - SHOWN_CHARACTERS // 2)
+    cut = ["".join(c if c.isprintable() else " " for c in each[start : start + SHOWN_CHARACTERS]) for each in line]
+    return tuple((reading.encoding, text) for reading, text in zip(some, map(str.strip, cut), strict=True))

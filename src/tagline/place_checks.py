@@ -8,7 +8,7 @@ from typing import Any
 
 from tagline import custom_jobs, gcp, machines, packages, prebuilt, prices, registry, training, wheels
 from tagline.checks import SEVERITIES, Finding, Severity
-from tagline.errors import PlaceError
+from tagline.errors import PlaceError, SpecError
 from tagline.gcp import cloud_storage
 from tagline.prices import Price
 from tagline.spec import Spec
@@ -52,6 +52,7 @@ def by_asking(spec: Spec, *, project: str) -> Iterator[Finding]:
         ("the APIs that are enabled", partial(_apis, spec, project)),
         ("the permissions", partial(_permissions, project)),
         ("the service account", partial(_account, spec, project)),
+        ("the secrets", partial(_stored_secrets, spec)),
         ("the bucket", partial(_bucket, spec)),
         ("the quota", partial(_quota, spec, project)),
         ("the packages", partial(_installable, spec)),
@@ -152,7 +153,20 @@ def _device(spec: Spec, _price: Price, _today: date) -> Iterator[Finding]:
         yield Finding("device", "warning", told, "vertex.accelerators=0")
 
 
-TABLES = (_where, _machine, _device, _workers, _image, _money, _secrets)
+def _extra_packages(spec: Spec, _price: Price, _today: date) -> Iterator[Finding]:
+    place = spec.vertex
+    try:
+        if place.image and not prebuilt.is_prebuilt(place.image):
+            packages.refuse_in_own_image(place.packages, place.image)
+        packages.ExtraPackages.read(place.packages)
+    except SpecError as error:
+        yield Finding("packages", "error", error.message, error.hint)
+    if gcp.rehearsal() and (missing := packages.missing_here(place.packages)):
+        told = f"vertex.packages: a rehearsal has the packages of this machine, which lacks {', '.join(missing)}"
+        yield Finding("packages", "warning", told, f"pip install {' '.join(missing)}")
+
+
+TABLES = (_where, _machine, _device, _workers, _image, _extra_packages, _money, _secrets)
 
 
 def _apis(spec: Spec, project: str) -> Iterator[Finding]:
@@ -211,6 +225,22 @@ def _owner(email: str, other: str = "-") -> str:
         if found := form.fullmatch(email):
             return found[1]
     return other
+
+
+def _stored_secrets(spec: Spec) -> Iterator[Finding]:
+    """Whether Secret Manager has every version that vertex.secrets names; no value is read for that."""
+    for name, version in spec.vertex.secrets.items():
+        _, project, _, secret, _, number = version.split("/")
+        found = gcp.found(version, partial(gcp.rest, "secretmanager", "GET", f"v1/{version}"))
+        if found is None:
+            advice = (
+                f"gcloud secrets create {secret} --project={project} --data-file=FILE, "
+                f"or gcloud secrets list --project={project} shows those that are there"
+            )
+            yield Finding("secret", "error", f"vertex.secrets: {name}: there is no {version}", advice)
+        elif (state := found.get("state", "ENABLED")) != "ENABLED":
+            advice = f"gcloud secrets versions enable {number} --secret={secret} --project={project}"
+            yield Finding("secret", "error", f"vertex.secrets: {name}: {version} is {state.lower()}", advice)
 
 
 def _bucket(spec: Spec) -> Iterator[Finding]:
@@ -284,10 +314,11 @@ def _installable(spec: Spec) -> Iterator[Finding]:
         return
     family: str = spec.model.family  # type: ignore[attr-defined]
     extras = wheels.needed(family=family, trackers=spec.tracking.to)
-    for told in packages.left_out(family=family, trackers=spec.tracking.to):
+    for told in packages.left_out(family=family, trackers=spec.tracking.to, packages=spec.vertex.packages):
         yield Finding("plug-in", "error", told, "vertex.image=IMAGE")
     try:
-        answer = packages.resolved(wheels.pins(*extras))
+        more = [name for name in spec.vertex.packages if not name.endswith(".whl")]
+        answer = packages.resolved([*wheels.pins(*extras), *more])
     except PlaceError as error:
         yield Finding("packages", "error", error.message, error.hint)
     else:

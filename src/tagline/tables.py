@@ -2,12 +2,13 @@
 
 import csv
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal, get_args
 
 from tagline.errors import PlaceError
 from tagline.readers import cell
@@ -16,6 +17,11 @@ Row = dict[str, Any]
 
 OURS = ("label", "labels", "score", "scores", "abstained", "set")
 """Keys of an answer; an input column of the same name is kept as `input_...`."""
+EscapeFormulas = Literal["ours", "all", "none"]
+"""Which cells of a CSV or TSV are kept from being run by a spreadsheet: those of our own columns, or the user's too."""
+ESCAPE_FORMULAS: tuple[EscapeFormulas, ...] = get_args(EscapeFormulas)
+FORMULA = re.compile(r"'*(?:[=@\t\r\n＝＋－＠]|[-+](?!(?:\d[\d.,]*(?:[eE][-+]?\d+)?)?\Z))")
+"""How a cell begins that a spreadsheet may run (OWASP, CSV injection), or that was escaped before; -1 is a number."""
 Columns = Mapping[str, str]
 """The names of columns, each with Arrow's name of its type in Parquet; "" for text."""
 
@@ -48,13 +54,38 @@ def _join_jsonl(parts: Sequence[Path], _: Columns, file: IO[bytes]) -> None:
             shutil.copyfileobj(some, file)
 
 
-def _write_delimited(rows: Iterable[Row], columns: Columns, file: IO[bytes], *, delimiter: str) -> None:
-    writer = csv.DictWriter(_Lines(file), list(columns), delimiter=delimiter, lineterminator="\r\n")
-    writer.writerows(_flat(row, answer_columns("single")) for row in rows)
+def escape_formula(cell: Any) -> Any:
+    """A cell that no spreadsheet runs: a quote before what looks like a formula; `unescape_formula` takes it away."""
+    return f"'{cell}" if isinstance(cell, str) and FORMULA.match(cell) else cell
 
 
-def _join_delimited(parts: Sequence[Path], columns: Columns, file: IO[bytes], *, delimiter: str) -> None:
-    csv.DictWriter(_Lines(file), list(columns), delimiter=delimiter, lineterminator="\r\n").writeheader()
+def unescape_formula(cell: str) -> str:
+    """The cell as it was before `escape_formula`."""
+    return cell[1:] if cell.startswith("'") and FORMULA.match(cell) else cell
+
+
+def _escape_row(row: Row, which: EscapeFormulas) -> Row:
+    """A row with the formulas in our own columns escaped, or those in all, and then in the names of columns too."""
+    if which == "none":
+        return row
+    if which == "ours":
+        return {name: escape_formula(value) if name in OURS and value else value for name, value in row.items()}
+    return {escape_formula(name): escape_formula(value) for name, value in row.items()}
+
+
+def _write_delimited(
+    rows: Iterable[Row], columns: Columns, file: IO[bytes], *, delimiter: str, escape: EscapeFormulas
+) -> None:
+    names = list(_escape_row(dict.fromkeys(columns), escape))
+    writer = csv.DictWriter(_Lines(file), names, delimiter=delimiter, lineterminator="\r\n")
+    writer.writerows(_escape_row(_flat(row, answer_columns("single")), escape) for row in rows)
+
+
+def _join_delimited(
+    parts: Sequence[Path], columns: Columns, file: IO[bytes], *, delimiter: str, escape: EscapeFormulas
+) -> None:
+    names = list(_escape_row(dict.fromkeys(columns), escape))
+    csv.DictWriter(_Lines(file), names, delimiter=delimiter, lineterminator="\r\n").writeheader()
     _join_jsonl(parts, columns, file)
 
 
@@ -104,9 +135,14 @@ def check_parquet() -> None:
         raise PlaceError("writing Parquet needs pyarrow, which is not installed", hint=hint) from error
 
 
-TABLES = {
-    ".jsonl": Table(_write_jsonl, _join_jsonl),
-    ".csv": Table(partial(_write_delimited, delimiter=","), partial(_join_delimited, delimiter=",")),
-    ".tsv": Table(partial(_write_delimited, delimiter="\t"), partial(_join_delimited, delimiter="\t")),
-    ".parquet": Table(_write_parquet, _join_parquet),
-}
+DELIMITERS = {".csv": ",", ".tsv": "\t"}
+SUFFIXES = (".jsonl", *DELIMITERS, ".parquet")
+"""Of the files that can be written."""
+
+
+def table_for(suffix: str, *, escape_formulas: EscapeFormulas = "ours") -> Table:
+    """The format of a file by the end of its name."""
+    if suffix in DELIMITERS:
+        options: dict[str, Any] = {"delimiter": DELIMITERS[suffix], "escape": escape_formulas}
+        return Table(partial(_write_delimited, **options), partial(_join_delimited, **options))
+    return Table(_write_parquet, _join_parquet) if suffix == ".parquet" else Table(_write_jsonl, _join_jsonl)

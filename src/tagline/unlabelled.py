@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import PurePath
 
 from tagline import storage
-from tagline.columns import columns_of, text_column
+from tagline.columns import choose_text_column
 from tagline.errors import DataError
 from tagline.readers import BadRows, Layout, Source, batches, inspect
 
@@ -54,7 +54,7 @@ def _column_of(source: Source, column: str) -> str:
     """The column that holds the texts; whole lines have no other."""
     if source.format == "lines" and source.columns == (LINE,):
         return LINE
-    name = column or text_column(source, columns_of(source))
+    name = column or choose_text_column(source)
     if name not in source.columns:
         raise DataError(f'{source.name} has no column "{name}"; it has: {", ".join(source.columns)}')
     return name

@@ -202,6 +202,6 @@ def test_sst_has_the_published_splits(corpus: Corpus) -> None:
 
 
 def test_sms_spam_trains_from_the_bare_file(corpus: Corpus, tagline: Any) -> None:
-    quick = ("model.family=linear", "data.fraction=0.1", "model.strength=4.0", "model.characters=0")
+    quick = ("model.family=linear", "data.learning_fraction=0.2", "model.strength=4.0", "model.characters=0")
     result = tagline("train", corpus("sms_spam/SMSSpamCollection.tsv"), *quick, "--json")
     assert result.json["report"]["test"]["accuracy"] > 0.95

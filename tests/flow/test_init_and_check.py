@@ -26,9 +26,7 @@ def test_init_writes_a_spec_that_check_and_spec_take(tagline: Any, data: Path, t
     made = tagline("init", "data.csv")
     assert made.code == 0
     assert made.out == "wrote tagline.toml; next: tagline check tagline.toml\n"
-    assert (
-        made.err == 'guessed text = "text": its name\nguessed labels = "label": its name; 3 labels in the first rows\n'
-    )
+    assert made.err == 'guessed text = "text": its name\nguessed labels = "label": its name; 3 labels in 60 rows\n'
     spec = specs.load(tmp_path / "tagline.toml")
     assert (spec.data.train, spec.data.text, spec.data.labels) == ("data.csv", "text", "label")
     checked = tagline("check", "tagline.toml")
@@ -43,6 +41,13 @@ def test_the_sample_data_needs_no_settings(tagline: Any, support: Path, tmp_path
     shutil.copy(support / name, tmp_path)
     assert tagline("init", name).code == 0
     assert tagline("check", "tagline.toml").code == 0
+
+
+def test_settings_without_effect_are_said(tagline: Any, data: Path) -> None:
+    checked = tagline("check", "data.csv", "model.family=linear", "training.epochs=9", "tuning.trials=3")
+    assert checked.code == 0
+    assert "! warning  training.epochs has no effect on family linear" in checked.err
+    assert "! warning  tuning.trials has no effect: this version trains once and tunes nothing" in checked.err
 
 
 def test_init_keeps_a_spec_that_is_there(tagline: Any, data: Path, tmp_path: Path) -> None:
@@ -62,7 +67,7 @@ def test_init_keeps_a_spec_that_is_there(tagline: Any, data: Path, tmp_path: Pat
 def test_init_begins_with_the_settings_it_is_given(tagline: Any, data: Path, tmp_path: Path) -> None:
     result = tagline("init", "data.csv", "data.text=text", "training.seed=7", "--json")
     assert result.json["spec"] == "tagline.toml"
-    assert result.json["guesses"] == ['labels = "label": its name; 3 labels in the first rows']
+    assert result.json["guesses"] == ['labels = "label": its name; 3 labels in 60 rows']
     assert result.json["data"]["labels"] == "label"
     assert specs.load(tmp_path / "tagline.toml").training.seed == 7
 
@@ -156,9 +161,9 @@ def test_check_gives_one_json_document(tagline: Any, tmp_path: Path) -> None:
     assert sum(document["splits"].values()) == 63
     assert len(document["fingerprint"]) == 64
     assert document["files"] == [{"file": "data.csv", "format": "csv", "encoding": "latin-1"}]
-    assert len(document["guesses"]) == 2
+    assert [guess.split()[0] for guess in document["guesses"]] == ["encoding:", "text", "labels"]
     findings = {finding["code"]: finding for finding in document["findings"]}
-    assert findings.keys() == {"empty-texts", "contradictions", "few-shots"}
+    assert findings.keys() == {"empty-texts", "contradictions", "few-shots", "uncertain-encoding"}
     assert findings["empty-texts"]["severity"] == "warning"
     assert findings["empty-texts"]["advice"]
     assert findings["contradictions"]["rows"] == [

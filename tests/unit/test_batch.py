@@ -13,7 +13,7 @@ import pytest
 from pyarrow import parquet
 
 import tagline
-from tagline import batch
+from tagline import batch, tables
 from tagline.bundle import Bundle
 from tagline.errors import DataError, PlaceError, RunError, SpecError
 
@@ -152,6 +152,15 @@ def test_columns_that_only_later_rows_have_are_named(bundle: Bundle, tmp_path: P
     assert found["left_out"] == ["more.of", "note"]
     found = batch.predict_file(bundle, written(tmp_path, lines[-1] + "\n", "few.jsonl"), tmp_path / "few.csv")
     assert "left_out" not in found
+
+
+def test_an_encoding_in_doubt_is_said_at_the_end(bundle: Bundle, tmp_path: Path) -> None:
+    source = tmp_path / "in.csv"
+    source.write_bytes("message\nhow naïve\n".encode("latin-1"))
+    found = batch.predict_file(bundle, str(source), tmp_path / "out.csv")
+    assert found["encoding"].startswith("is read as latin-1 (how naïve); it could be cp1250 (how naďve) or ")
+    source.write_text("message\nhow naïve\n", "utf-8")
+    assert "encoding" not in batch.predict_file(bundle, str(source), tmp_path / "out.csv")
 
 
 def test_on_standard_output_a_bad_row_stops_it(bundle: Bundle, tmp_path: Path) -> None:
@@ -368,3 +377,56 @@ def test_two_cannot_answer_into_the_same_file_at_once(bundle: Bundle, tmp_path: 
     for _ in events:
         pass
     assert len(read_back(tmp_path / "out.jsonl")) == 2 * batch.ROWS_A_PART
+
+
+FORMULAS = ["=cmd()", "@x", "+x", "-2+3", "\tx", "\rx", "＝1", "'=cmd()", "''+x"]
+PLAIN = ["-1", "+1.5", "-", "a=b", "", "'x", "12", "-1.5e3"]
+
+
+@pytest.mark.parametrize("cell", FORMULAS + PLAIN)
+def test_an_escaped_cell_is_no_formula_and_comes_back(cell: str) -> None:
+    escaped = tables.escape_formula(cell)
+    assert (escaped == cell) == (cell in PLAIN)
+    assert escaped[:1] not in set("=@+\t\r＝") or cell in PLAIN
+    assert tables.unescape_formula(escaped) == cell
+
+
+@pytest.fixture(scope="module")
+def formula_bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    """A bundle of which a label is a formula."""
+    directory = tmp_path_factory.mktemp("formulas")
+    rows = [f"refund card {n},=cmd()\nparcel door {n},delivery" for n in range(20)]
+    (directory / "train.csv").write_text("\n".join(["text,label", *rows, ""]))
+    small = ("model.family=linear", "model.max_features=100", "model.strength=4.0")
+    return Bundle.load(tagline.train(directory / "train.csv", *small, runs=directory / "runs").bundle)
+
+
+@pytest.mark.parametrize(
+    ("options", "label", "note"),
+    [
+        ({}, "'=cmd()", "=1+1"),
+        ({"escape_formulas": "all"}, "'=cmd()", "'=1+1"),
+        ({"escape_formulas": "none"}, "=cmd()", "=1+1"),
+    ],
+)
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl"])
+def test_formulas_in_labels_are_escaped_and_in_own_columns_if_asked(
+    suffix: str, options: Any, label: str, note: str, formula_bundle: Bundle, tmp_path: Path
+) -> None:
+    source = written(tmp_path, "text,=note\nrefund card,=1+1\n")
+    [row] = answers(formula_bundle, source, tmp_path / f"out.{suffix}", **options)
+    header = "'=note" if options.get("escape_formulas") == "all" else "=note"
+    if suffix == "jsonl":
+        label, note, header = "=cmd()", "=1+1", "=note"
+    assert (row["label"], row[header]) == (label, note)
+
+
+def test_other_formula_options_do_not_go_on_with_parts_written_before(
+    formula_bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, output = written(tmp_path, "text,note\nrefund card,=1+1\n"), tmp_path / "out.csv"
+    monkeypatch.setattr(batch._Work, "finish", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        batch.predict_file(formula_bundle, source, output)
+    monkeypatch.undo()
+    assert answers(formula_bundle, source, output, escape_formulas="all")[0]["note"] == "'=1+1"

@@ -26,6 +26,7 @@ class Case:
     instead: bool = False
     header: str = "text,label"
     test: Sequence[tuple[str, ...]] = ()
+    encoding: str = "utf-8"
 
 
 Examine = Callable[[Case], dict[str, Finding]]
@@ -35,16 +36,16 @@ Examine = Callable[[Case], dict[str, Finding]]
 def examine(tmp_path: Path) -> Examine:
     """The findings of a case, by code."""
 
-    def quoted(rows: Sequence[tuple[str, ...]], header: str) -> bytes:
+    def quoted(rows: Sequence[tuple[str, ...]], header: str, encoding: str) -> bytes:
         lines = [",".join('"' + cell.replace('"', '""') + '"' for cell in row) for row in rows]
-        return "\n".join([header, *lines, ""]).encode()
+        return "\n".join([header, *lines, ""]).encode(encoding)
 
     def examine_one(case: Case) -> dict[str, Finding]:
         train = tmp_path / "train.csv"
-        train.write_bytes(quoted(case.rows if case.instead else [*CLEAN, *case.rows], case.header))
+        train.write_bytes(quoted(case.rows if case.instead else [*CLEAN, *case.rows], case.header, case.encoding))
         data: dict[str, Any] = {"train": str(train), "text": "text", "labels": "label", "header": True}
         if case.test:
-            (tmp_path / "test.csv").write_bytes(quoted(case.test, case.header))
+            (tmp_path / "test.csv").write_bytes(quoted(case.test, case.header, case.encoding))
             data["test"] = str(tmp_path / "test.csv")
         found = checks.examine(dataset.load(specs.defaults(data | case.settings).data))
         by_code = {finding.code: finding for finding in found}
@@ -69,6 +70,11 @@ CASES = {
         ],
         says="4 rows with characters",
         lines=(62, 63, 64, 65),
+    ),
+    "uncertain-encoding": Case(
+        [("how naïve of us", "label a")],
+        says='is read as latin-1 ("how naïve of us","label a"); it could be cp1250 ("how naďve of us","label a") or',
+        encoding="latin-1",
     ),
     "one-text": Case(
         [("Same", "label a"), (" same", "label b")], "error", "all texts are the same", (2,), instead=True
@@ -114,7 +120,28 @@ CASES = {
         [(f"rare {row}", "z") for row in range(5)], says="fewer than 10 rows, so that their figures say little: z (5)"
     ),
     "labels-not-in-train": Case(
-        test=[("new", "unseen"), ("newer", "label a")], says="labels without a training row: unseen"
+        test=[("new", "unseen"), ("newer", "label a"), ("newest", "unseen")],
+        says="labels without a training row: unseen; no answer to 2 rows of test (",
+        lines=(2, 4),
+    ),
+    "no-known-label-in-test": Case(
+        test=[("new", "unseen"), ("newer", "unheard")],
+        severity="error",
+        says="has a training row: they have unheard, unseen; training has label a, label b, label c",
+        lines=(2, 3),
+    ),
+    "html-entities": Case(
+        [("salt &amp; pepper", "label a"), ("don&#39;t", "label b"), ("AT&T; R&D, a &nosuch; b", "label c")],
+        says="2 rows with HTML entities",
+        lines=(62, 63),
+    ),
+    "escapes": Case(
+        [("don\\u2019t", "label a"), ("caf\\xe9", "label b"), ("C:\\users", "label c")],
+        says="2 rows with escapes",
+        lines=(62, 63),
+    ),
+    "numbered-labels": Case(
+        [(f"message {row}", str(row % 3)) for row in range(60)], "note", "labels are the numbers 0 to 2", instead=True
     ),
     "few-shots": Case(
         [(f"message {row}", "ab"[row % 2]) for row in range(20)],
@@ -123,7 +150,7 @@ CASES = {
         says="half of the labels have 8 training rows or fewer",
     ),
     "imbalance": Case(
-        [(f"more {row}", "label a") for row in range(1000)], "note", "label a has 1,020 rows, label b only 20"
+        [(f"more {row}", "label a") for row in range(240)], "note", "label a has 260 rows, label b only 20: 13 to 1"
     ),
     "alike-labels": Case(
         [("x1", "Label A"), ("x2", "label_b"), ("x3", "label-b")],

@@ -9,6 +9,7 @@ import pytest
 
 from tagline.columns import Resolved, resolve
 from tagline.errors import DataError, SpecError
+from tagline.profiles import parse_list
 
 Write = Callable[..., str]
 
@@ -69,6 +70,7 @@ def settings(resolved: Resolved, *names: str) -> dict[str, Any]:
         ("uuid,note,kind", (lambda row: f"{row:064x}", lambda row: f"so so {row}", topic), ("note", "kind")),
         ("log,kind", (lambda row: f"2026-01-02 10:00 worker {row} has stopped answering", topic), ("log", "kind")),
         ("what,yes_no", (text, lambda row: ("yes", "no")[row % 2]), ("what", "yes_no")),
+        ("quote,author,kind", (text, lambda row: f"Ann {'abc'[row % 3]}", topic), ("quote", "kind")),
         ("url,note,kind", (lambda row: f"https://example.org/{row:060}", text, topic), ("note", "kind")),
     ],
 )  # fmt: skip
@@ -84,24 +86,24 @@ def test_text_and_labels_are_guessed(write: Write, header: str | None, columns: 
         (
             "text,topic",
             (text, topic),
-            ('text = "text": its name', 'labels = "topic": its name; 4 labels in the first rows'),
+            ('text = "text": its name', 'labels = "topic": its name; 4 labels in 40 rows'),
         ),
         (
             "text_a,text_b,kind",
             (text, text, topic),
-            ('text = ["text_a", "text_b"]: the names of a pair',
-             'labels = "kind": few and short values; 4 labels in the first rows'),
+            ('text = ["text_a", "text_b"]: a pair, by their names; for one text: data.text=text_a',
+             'labels = "kind": few and short values; 4 labels in 40 rows'),
         ),
         (
             "what,a,b,c,d,e",
-            (lambda row: "abcd", *5 * [lambda row: row % 2]),
-            ('text = "what": the longest texts, 4 characters on average',
+            (lambda row: f"all of it {row}", *5 * [lambda row: row % 2]),
+            ('text = "what": the most language, 3 words in a value',
              'labels = ["a", "b", ..., "e"]: 5 columns of 0 and 1: task multi'),
         ),
         (
             "text,label",
             (text, lambda row: "x"),
-            ('text = "text": its name', 'labels = "label": its name; 1 label in the first rows'),
+            ('text = "text": its name', 'labels = "label": its name; 1 label in 40 rows'),
         ),
     ],
 )  # fmt: skip
@@ -118,9 +120,7 @@ def test_several_labels_in_a_cell_are_told_by_their_separator(write: Write, sepa
     assert settings(resolved, "labels", "label_separator") == {"labels": "tags", "label_separator": separator}
     assert resolved.guesses[2] == f'label_separator = "{separator}": several labels in one cell: task multi'
     told = resolve(write("text,tags", text, tags), [f"data.label_separator={separator}"])
-    assert (
-        told.guesses[1] == resolved.guesses[1] == f'labels = "tags": its name; {len(TOPICS)} labels in the first rows'
-    )
+    assert told.guesses[1] == resolved.guesses[1] == f'labels = "tags": its name; {len(TOPICS)} labels in 40 rows'
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,54 @@ def test_a_list_of_labels_needs_no_separator(tmp_path: Path) -> None:
     assert settings(resolved, "text", "labels", "label_separator") == {
         "text": "text", "labels": "labels", "label_separator": "",
     }  # fmt: skip
-    assert "4 labels in the first rows" in resolved.guesses[1]
+    assert "4 labels in 40 rows" in resolved.guesses[1]
+
+
+@pytest.mark.parametrize("join", ["', '", "','", "' '"])
+def test_lists_that_are_written_out_are_told(write: Write, join: str) -> None:
+    def tags(row: int) -> str:
+        names = [name for number, name in enumerate(TOPICS) if row >> number & 1]
+        return f"['{join.join(names)}']" if names else "[]"
+
+    resolved = resolve(write("text,tags", text, tags))
+    assert settings(resolved, "labels", "label_separator") == {"labels": "tags", "label_separator": "list"}
+    assert resolved.guesses[1] == f'labels = "tags": its name; {len(TOPICS)} labels in 40 rows'
+    assert resolved.guesses[2] == 'label_separator = "list": a list in each cell: task multi'
+
+
+def test_one_cell_that_is_broken_does_not_hide_the_lists(write: Write) -> None:
+    def tags(row: int) -> str:
+        return "['billing'" if row == 20 else str([name for number, name in enumerate(TOPICS) if row >> number & 1])
+
+    assert resolve(write("text,tags", text, tags)).spec.data.label_separator == "list"
+
+
+@pytest.mark.parametrize(
+    ("cell", "expected"),
+    [
+        ("[]", ()),
+        (" [ 'a' , \"b c\" ] ", ("a", "b c")),
+        ('["it\'s", "x, y"]', ("it's", "x, y")),
+        ("['a' 'b'\n 'c']", ("a", "b", "c")),
+        ("[3, 27]", ("3", "27")),
+        ("['a',]", ("a",)),
+        (r"""['it\'s', "caf\u00e9", "\ud83d\ude00", "a\/b"]""", ("it's", "café", "😀", "a/b")),
+        ("['a'", None),
+        ("a, b", None),
+        ("['a'b']", None),
+        ("[1.5]", None),
+        ("[['a']]", None),
+        ("[{'a': 1}]", None),
+        ("[None]", None),
+        (r"['\x']", None),
+        (r"['\ud83d']", None),
+        ("[" + "'a'," * 5_000 + "]", None),
+        ("[" + " " * 9_000, None),
+        ("[__import__('os')]", None),
+    ],
+)
+def test_a_list_is_read_as_python_json_and_numpy_write_it(cell: str, expected: tuple[str, ...] | None) -> None:
+    assert parse_list(cell) == expected
 
 
 @pytest.mark.parametrize("name", ["split", "usage", "Set"])
@@ -160,8 +207,17 @@ def test_a_split_column_is_guessed_where_only_the_labels_are_named(write: Write)
 
 
 def test_a_column_called_split_with_other_values_gives_no_splits(write: Write) -> None:
-    resolved = resolve(write("text,label,split", text, topic, lambda row: ("left", "right")[row % 2]))
+    path = write("text,label,split", text, topic, lambda row: ("left", "right")[row % 2])
+    resolved = resolve(path)
     assert resolved.spec.data.split == ""
+    assert resolved.guesses[-1].startswith('split = "": the column "split" says left, right; data.split and data.split')
+    meant = ["data.split_values.left=train", "data.split_values.right=test"]
+    assert resolve(path, meant).spec.data.split == "split"
+
+
+def test_a_split_column_with_one_word_that_nobody_knows_is_not_passed_over(write: Write) -> None:
+    path = write("text,label,split", text, topic, lambda row: ("train", "dev", "holdout")[row % 3])
+    assert resolve(path).spec.data.split == "split"
 
 
 def test_the_columns_of_automl_files_are_known(write: Write, tmp_path: Path) -> None:
@@ -188,7 +244,9 @@ def test_the_columns_of_automl_files_are_known(write: Write, tmp_path: Path) -> 
         ("sent", lambda row: f"{row % 9 + 1}.1.2026"),
         ("sent", lambda row: f"2026-01-0{row % 9 + 1}T10:00:00Z"),
         ("sent", lambda row: f"{row % 9 + 1}:30"),
-        ("weight", lambda row: f"{row % 5}.5"),
+        ("last_judgment", lambda row: f"10/2{row % 9}/15 23:24"),
+        ("rating", lambda row: f"{row % 9 + 1}-May-12"),
+        ("topic_created", lambda row: row % 5),
         ("note", lambda row: f"another text {row}"),
         ("constant", lambda row: "the same"),
     ],
@@ -205,11 +263,110 @@ def test_an_id_a_date_or_a_measure_is_never_guessed_as_the_label(
 
 
 def test_two_columns_that_would_do_are_not_chosen_between(write: Write) -> None:
-    path = write("text,channel,country", text, topic, lambda row: "abc"[row % 3])
-    with pytest.raises(SpecError, match="it could be channel or country") as caught:
+    path = write("text,channel,product", text, topic, lambda row: "abc"[row % 3])
+    with pytest.raises(SpecError, match="it could be channel or product") as caught:
         resolve(path)
     assert caught.value.hint == "say which: data.labels=channel"
-    assert resolve(path, ["data.labels=country"]).spec.data.labels == "country"
+    assert resolve(path, ["data.labels=product"]).spec.data.labels == "product"
+
+
+def test_what_is_known_about_a_row_is_named_beside_the_guess(write: Write) -> None:
+    resolved = resolve(write("text,channel,country", text, topic, lambda row: "abc"[row % 3]))
+    assert resolved.spec.data.labels == "channel"
+    assert resolved.guesses[1].endswith("; it could be country as well (data.labels=COLUMN)")
+
+
+def test_three_texts_of_one_name_are_no_pair(write: Write) -> None:
+    path = write("choice1,choice2,choice3,label", text, lambda row: text(row + 1), lambda row: text(row + 2), topic)
+    with pytest.raises(SpecError, match="it could be choice1 or choice2 or choice3"):
+        resolve(path)
+
+
+def test_the_plainest_names_come_first(write: Write) -> None:
+    path = write("text,description,category,label", text, lambda row: f"{text(row)} {text(row + 1)}", topic, topic)
+    assert settings(resolve(path), "text", "labels") == {"text": "text", "labels": "label"}
+
+
+def test_numbers_with_decimals_are_said_to_be_no_classes(write: Write) -> None:
+    with pytest.raises(SpecError, match="score holds numbers with decimals, which are no classes"):
+        resolve(write("text,score", text, lambda row: f"{row % 5}.5"))
+    assert resolve(write("text,score", text, lambda row: f"{row % 5}.0")).spec.data.labels == "score"
+
+
+@pytest.mark.parametrize("name", ["weight", "score", "toxicity"])
+@pytest.mark.parametrize("value", [lambda row: f"{row % 5}.5", lambda row: f"0.{row + 101}"])
+def test_beside_a_text_numbers_with_decimals_are_to_be_made_classes(
+    write: Write, name: str, value: Callable[[int], str]
+) -> None:
+    with pytest.raises(SpecError, match=rf"d\.csv: {name} holds numbers with decimals, which are no classes") as caught:
+        resolve(write(f"text,{name}", text, value))
+    assert caught.value.hint.startswith("make a column of classes from them first")
+    if name != "score":  # which is as likely the label, by its name
+        assert resolve(write(f"text,{name},kind", text, value, topic)).spec.data.labels == "kind"
+
+
+def test_a_label_with_decimals_is_named_beside_the_guess(write: Write) -> None:
+    resolved = resolve(write("text,sentiment_score,target", text, lambda row: f"0.{row + 101}", topic))
+    assert resolved.guesses[1].endswith("it could be sentiment_score as well (data.labels=COLUMN)")
+
+
+def test_a_column_of_dates_or_one_value_is_no_rival_of_labels(write: Write) -> None:
+    columns = (lambda row: f"2026-01-0{row % 9 + 1}", lambda row: "always", topic)
+    assert resolve(write("text,label,category,kind", text, *columns)).spec.data.labels == "kind"
+
+
+def test_a_name_does_not_speak_for_a_column_of_nearly_one_value(write: Write) -> None:
+    def almost(row: int) -> str:
+        return "approved" if row % 100 else "open"
+
+    with pytest.raises(SpecError, match="it could be last_rating or kind"):
+        resolve(write("text,last_rating,kind", text, almost, topic, rows=200))
+
+
+@pytest.mark.parametrize("beside", ["gender:confidence", "gender_confidence"])
+def test_a_column_with_its_confidence_beside_it_is_the_label(write: Write, beside: str) -> None:
+    columns = (lambda row: ("male", "female")[row % 2], lambda row: ("1", "0.66")[row % 2], topic)
+    resolved = resolve(write(f"text,gender,{beside},channel", text, *columns))
+    assert resolved.guesses[1].startswith('labels = "gender": its confidence stands beside it; 2 labels in 40 rows')
+
+
+def test_a_gold_column_that_is_filled_is_not_passed_over(write: Write) -> None:
+    path = write("text,kind,kind_gold", text, topic, lambda row: TOPICS[row % 3])
+    with pytest.raises(SpecError, match="it could be kind_gold or kind"):
+        resolve(path)
+
+
+def test_several_flags_are_asked_about(write: Write) -> None:
+    flags = (lambda row: "tf"[row % 2], lambda row: row, lambda row: "tf"[row % 3 % 2])
+    with pytest.raises(SpecError, match="it could be isOpen or hasLogo"):
+        resolve(write("text,isOpen,n,hasLogo", text, *flags))
+
+
+def test_tags_and_objects_are_said_to_be_no_names(write: Write) -> None:
+    def objects(row: int) -> str:
+        return f"[{{'id': {row % 4}, 'name': '{topic(row)}'}}]"
+
+    with pytest.raises(SpecError, match="genres holds tags or objects in each cell, which are no names of labels"):
+        resolve(write("text,genres", text, objects))
+    with pytest.raises(SpecError, match="labels holds tags or objects"):
+        resolve(write("id,text,labels", lambda row: row, text, lambda row: f"<{topic(row)}><{topic(row + 1)}>"))
+
+
+def test_two_texts_without_names_are_asked_for_as_a_pair(write: Write) -> None:
+    path = write(None, text, lambda row: text(row + 3), lambda row: row % 2)
+    with pytest.raises(SpecError, match="it could be column_1 or column_2") as caught:
+        resolve(path)
+    assert caught.value.hint.endswith('or both as a pair: data.text=["column_1","column_2"]')
+    assert resolve(path, ['data.text=["column_1","column_2"]']).spec.data.labels == "column_3"
+
+
+def test_the_labels_of_a_large_sorted_file_are_seen(write: Write) -> None:
+    def long_text(row: int) -> str:
+        return f"{text(row)}, and then some more of it; it goes on\nand ends here at last"
+
+    path = write("what,outcome", long_text, lambda row: TOPICS[row // 5_000], rows=20_000)
+    assert Path(path).stat().st_size > 1 << 20
+    assert resolve(path).guesses[1].startswith('labels = "outcome": few and short values; 4 labels in ')
 
 
 def test_a_file_without_any_text_says_so(write: Write) -> None:
@@ -286,6 +443,15 @@ def test_a_missing_file_is_named_among_the_other_problems(tmp_path: Path) -> Non
     assert caught.value.problems == (
         'training.epochs: must be at least 1 or "auto", not 0', f"data: there is no file {missing}",
     )  # fmt: skip
+
+
+def test_an_encoding_in_doubt_is_said_with_the_guesses(tmp_path: Path) -> None:
+    path = tmp_path / "d.csv"
+    path.write_bytes(("text,label\n" + "plain words,a\nhow naïve,b\n").encode("latin-1"))
+    doubt = resolve(str(path)).guesses[0]
+    assert "is read as latin-1 (how naïve,b); it could be cp1250 (how naďve,b) or " in doubt
+    assert doubt.endswith(": data.encoding=cp1250")
+    assert len(resolve(str(path), ["data.encoding=latin-1"]).guesses) == 2
 
 
 def test_a_data_file_and_its_overrides_make_a_spec(write: Write) -> None:

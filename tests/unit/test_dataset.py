@@ -17,11 +17,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tagline import checks, readers
 from tagline import dataset as datasets
-from tagline import readers
 from tagline import spec as specs
 from tagline.dataset import SPLITS, Dataset, normalised
-from tagline.errors import DataError
+from tagline.errors import DataError, SpecError
 
 Rows = Sequence[Sequence[object]]
 
@@ -89,6 +89,35 @@ def test_lists_of_labels_are_task_multi_unless_each_has_one(save: Any) -> None:
     assert load(lines(["b"], ["a"])).task == "single"
 
 
+def test_lists_that_are_written_out_are_task_multi(save: Any) -> None:
+    rows = (["a", "['y', 'x']"], ["b", '["x", "x"]'], ["c", "[]"], ["d", ""], ["e", "['z']"], ["f", "['y' 'z']"])
+    data = load(save(csv_of(["text", "label"], *rows)), label_separator="list")
+    assert (data.task, data.labels) == ("multi", ("x", "y", "z"))
+    assert labels_of(data) == [("x", "y"), ("x",), (), (), ("z",), ("y", "z")]
+
+
+def test_a_cell_that_is_no_list_is_named_by_file_and_line(save: Any) -> None:
+    path = save(csv_of(["text", "label"], ["a", "['y']"], ["b", "['x'"], ["c", "x" * 99]))
+    with pytest.raises(DataError, match="2 bad rows") as caught:
+        load(path, label_separator="list")
+    assert f"{path}:3: the labels are ['x', which is no list of names" in caught.value.message
+    assert f"{path}:4: the labels are {'x' * 60}..., which is no list of names" in caught.value.message
+
+
+@pytest.mark.parametrize("settings", [{}, {"label_separator": ","}, {"none_label": "none"}])
+def test_lists_are_not_taken_for_names(save: Any, settings: dict[str, Any]) -> None:
+    path = save(csv_of(["text", "label"], ["a", "['y', 'x']"], ["b", "['x']"]))
+    with pytest.raises(DataError, match="2 bad rows") as caught:
+        load(path, **settings)
+    told = "the labels are a list, ['y', 'x']; data.label_separator = \"list\" reads it"
+    assert f"{path}:2: {told}" in caught.value.message
+
+
+@pytest.mark.parametrize("label", ["[spam]", "[1]", "[]", "['open"])
+def test_a_label_in_brackets_is_a_label(save: Any, label: str) -> None:
+    assert load(save(csv_of(["text", "label"], ["a", label], ["b", "x"]))).labels == tuple(sorted((label, "x")))
+
+
 @pytest.mark.parametrize(
     ("header", "rows", "settings", "labels", "expected"),
     [
@@ -103,6 +132,15 @@ def test_a_row_with_no_label_can_be_given_one(
 ) -> None:
     data = load(save("\n".join([header, *rows, ""])), none_label="none", header=True, **settings)
     assert (data.task, data.labels, labels_of(data)) == ("multi", labels, expected)
+
+
+def test_a_label_for_none_beside_another_does_not_count_and_is_said(save: Any) -> None:
+    rows = ["x,a|none", "y,none", "z,a", "u,b", "v,b|a"]
+    data = load(save("\n".join(["text,label", *rows, ""])), none_label="none", label_separator="|", header=True)
+    assert labels_of(data) == [("a",), ("none",), ("a",), ("b",), ("a", "b")]
+    [finding] = [each for each in checks.examine(data) if each.code == "none-beside-another"]
+    assert finding.message == "1 row with none (data.none_label) beside another label: the others count"
+    assert [row.line for row in finding.rows] == [2]
 
 
 @pytest.mark.parametrize("separator", ["|", ", "])
@@ -318,11 +356,102 @@ def test_a_column_can_say_the_split_of_each_row(save: Any) -> None:
     assert splits_of(load(path, split="usage")) == {"train": [0, 4, 5, 6], "validation": [1, 3], "test": [2]}
 
 
-def test_an_unknown_word_in_the_split_column_is_named(save: Any) -> None:
-    path = save("text,label,usage\na,x,train\nb,y,tset\n")
-    with pytest.raises(DataError, match='usage is "tset"; it may be train, validation or test') as caught:
+USES = "text,label,usage\na,x,train\nb,y,Dev\nc,x,holdout\nd,y,holdout\ne,x,TEST\n"
+
+
+def test_unknown_words_in_the_split_column_are_named_with_what_to_do(save: Any) -> None:
+    path = save(USES)
+    with pytest.raises(DataError, match='the column "usage" says more than train, validation and test') as caught:
         load(path, split="usage")
-    assert f"{path}:3" in caught.value.message
+    assert f'"holdout" in 2 rows, first {path}:4' in caught.value.message
+    assert 'data.split_values = { "holdout" = "test" }' in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"split_values": {"holdout": "test"}}, {"train": [0], "validation": [1], "test": [2, 3, 4]}),
+        ({"split_values": {"holdout": "none"}}, {"train": [0], "validation": [1], "test": [2]}),
+        ({"split_values": {"holdout": "test", "dev": "train"}}, {"train": [0, 1], "test": [2, 3, 4], "validation": []}),
+        ({"bad_rows": "skip"}, {"train": [0], "validation": [1], "test": [2]}),
+    ],
+)
+def test_words_in_the_split_column_are_given_a_meaning(save: Any, settings: Any, expected: Any) -> None:
+    data = load(save(USES), split="usage", validation_share=0, **settings)
+    assert splits_of(data) == expected
+
+
+def test_what_the_split_column_says_is_told(save: Any) -> None:
+    findings = found_in(load(save(USES), split="usage", split_values={"holdout": "none"}))
+    assert findings["split-words"].message == 'in the column of splits, read "Dev" as validation (1 row)'
+    assert '"holdout" (2 rows, first ' in findings["split-left-out"].message
+
+
+def found_in(data: Dataset) -> dict[str, checks.Finding]:
+    return {finding.code: finding for finding in checks.examine(data)}
+
+
+def test_a_dash_among_words_is_no_label(save: Any) -> None:
+    rows = [[f"premise {row}", ("entailment", "neutral", "contradiction", "-")[row % 4]] for row in range(40)]
+    path = save(csv_of(["text", "label"], *rows))
+    data = load(path)
+    assert data.labels == ("contradiction", "entailment", "neutral")
+    assert len(data) == 30
+    finding = found_in(data)["unlabelled-values"]
+    assert finding.severity == "warning"
+    assert f'10 rows with the label "-", which means none, left out ({path}:5, {path}:9, ' in finding.message
+    kept = load(path, unlabelled=[])
+    assert (len(kept), kept.labels[0]) == (40, "-")
+    assert "unlabelled-values" not in found_in(kept)
+    assert load(path, unlabelled=["neutral", "-"]).labels == ("contradiction", "entailment")
+
+
+@pytest.mark.parametrize(
+    ("labels", "unlabelled"),
+    [
+        (["-", "+"], ()), (["-", "+", "0"], ()), (["-", "yes"], ()), (["-", "yes", "no"], ("-",)),
+        (["-1", "0", "1"], ()), (["-1", "0", "1", "2"], ("-1",)), (["-2", "-1", "0", "1", "2"], ()),
+        (["-1", "1"], ()), (["yes", "no"], ()), ([], ()),
+    ],
+)  # fmt: skip
+def test_what_stands_for_no_label_is_told_from_the_other_labels(labels: list[str], unlabelled: tuple[str, ...]) -> None:
+    assert datasets.unlabelled_among(labels) == unlabelled
+
+
+def test_a_test_file_whose_labels_are_hidden_has_no_row_to_measure_on(save: Any) -> None:
+    train, test = save(csv_of(*plain())), save("text,label\na,-\nb,-\n", "test.csv")
+    with pytest.raises(DataError, match='has no row with a label other than "-", which means none'):
+        load(train, test=str(test))
+
+
+@pytest.mark.parametrize("names", [["bad", "middling", "good"], {"0": "bad", "1": "middling", "2": "good"}])
+def test_labels_that_are_numbers_are_given_names(save: Any, names: Any) -> None:
+    rows = [[f"text {row}", row % 3] for row in range(30)]
+    path, test = save(csv_of(["text", "label"], *rows)), save("text,label\nx,2\ny,bad\n", "test.csv")
+    data = load(path, test=str(test), label_names=names)
+    assert data.labels == ("bad", "middling", "good")
+    assert labels_of(data)[:3] == [("bad",), ("middling",), ("good",)]
+    assert [data.label_names(int(row)) for row in data.splits["test"].rows] == [("good",), ("bad",)]
+    assert "numbered-labels" in found_in(load(path))
+    assert "numbered-labels" not in found_in(data)
+
+
+def test_several_labels_in_a_cell_and_columns_of_labels_are_given_names_too(save: Any) -> None:
+    path = save("text,label\na,0|2\nb,1\nc,\n")
+    data = load(path, label_separator="|", label_names=["x", "y", "z"], validation_share=0, test_share=0)
+    assert labels_of(data) == [("x", "z"), ("y",), ()]
+    path = save("text,c0,c1\na,1,0\nb,1,1\n", "hot.csv")
+    data = load(path, labels=["c0", "c1"], label_names={"c1": "urgent"}, validation_share=0, test_share=0)
+    assert labels_of(data) == [("c0",), ("c0", "urgent")]
+
+
+def test_labels_without_a_name_and_names_without_a_label_are_said(save: Any) -> None:
+    path = save(csv_of(["text", "label"], *([f"text {row}", row % 4] for row in range(40))))
+    with pytest.raises(SpecError, match='no name for the labels "2", "3" of the data; no row has "7"'):
+        load(path, label_names={"0": "a", "1": "b", "7": "c"})
+    data = load(path, label_names=["a", "b", "c", "d", "e"])
+    assert data.labels == ("a", "b", "c", "d")
+    assert found_in(data)["names-without-rows"].message.endswith("values that no row has: 4")
 
 
 def test_the_split_column_is_not_needed_in_the_files_of_other_splits(save: Any) -> None:
@@ -331,17 +460,40 @@ def test_the_split_column_is_not_needed_in_the_files_of_other_splits(save: Any) 
     assert splits_of(load(train, split="usage", test=str(test))) == {"train": [0], "validation": [1], "test": [2]}
 
 
-def test_a_fraction_thins_out_training_only_and_keeps_every_label(save: Any) -> None:
+def test_a_fraction_thins_out_every_split_and_keeps_every_label(save: Any) -> None:
     rows = plain(300)
     rows.append(["a rare text", "rare"])
     path = save(csv_of(*rows))
     whole, part, tiny = load(path), load(path, fraction=0.5), load(path, fraction=0.001)
-    for name in ("validation", "test"):
-        assert whole.splits[name].rows.tolist() == part.splits[name].rows.tolist()
-    assert set(part.splits["train"].rows) < set(whole.splits["train"].rows)
+    for name in SPLITS:
+        assert set(part.splits[name].rows) < set(whole.splits[name].rows)
     assert Counter(part.splits["train"].targets.tolist()) == {0: 40, 1: 40, 2: 40, 3: 1}
+    for name in ("validation", "test"):
+        assert Counter(part.splits[name].targets.tolist()) == {0: 5, 1: 5, 2: 5}
+        assert Counter(tiny.splits[name].targets.tolist()) == {0: 1, 1: 1, 2: 1}
     assert Counter(tiny.splits["train"].targets.tolist()) == {0: 1, 1: 1, 2: 1, 3: 1}
     assert part.fingerprint == whole.fingerprint
+    assert part.split_fingerprint == load(path, fraction=0.5).split_fingerprint != whole.split_fingerprint
+    said = found_in(part)["fraction"].message
+    assert said.endswith("121 of 241 train rows, 15 of 30 validation rows, 15 of 30 test rows")
+    assert "fraction" not in found_in(whole)
+
+
+def test_a_fraction_is_of_given_splits_too(save: Any) -> None:
+    files = {name: str(save(csv_of(*plain(90, 3), [f"of {name}", "label 0"]), f"{name}.csv")) for name in SPLITS}
+    for name in ("validation", "test"):
+        texts = [[f"{name} text {row}", f"label {row % 3}"] for row in range(90)]
+        save(csv_of(["text", "label"], *texts), f"{name}.csv")
+    part = load(files["train"], validation=files["validation"], test=files["test"], fraction=0.1)
+    assert {name: len(part.splits[name]) for name in SPLITS} == {"train": 9, "validation": 9, "test": 9}
+
+
+def test_a_learning_fraction_leaves_test_whole(save: Any) -> None:
+    path = save(csv_of(*plain(300)))
+    half, point = load(path, fraction=0.5), load(path, fraction=0.5, learning_fraction=0.5)
+    sizes = {name: (len(half.splits[name]), len(point.splits[name])) for name in SPLITS}
+    assert sizes == {"train": (120, 60), "validation": (15, 9), "test": (15, 15)}
+    assert half.splits["test"].rows.tolist() == point.splits["test"].rows.tolist()
 
 
 # The fingerprint

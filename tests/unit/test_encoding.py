@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from encoded_texts import WRITTEN_IN, write_table
 
 from tagline.encoding import Encoding, detected, named
 from tagline.errors import SpecError
@@ -95,9 +96,57 @@ def fits(line: str, codec: str) -> bool:
         return False
 
 
+@pytest.mark.parametrize("sentences", [1, 2, 6])
+@pytest.mark.parametrize(("language", "codec"), WRITTEN_IN)
+def test_the_encodings_of_many_languages_are_told(language: str, codec: str, sentences: int) -> None:
+    text = write_table(language, sentences)
+    content = text.encode(codec)
+    found = detected(io.BytesIO(content))
+    assert not found.damaged
+    assert read(content, found) == text
+
+
+def test_a_longer_file_leaves_no_doubt() -> None:
+    found = {
+        (language, codec): detected(io.BytesIO(write_table(language, 6, copies=20).encode(codec)))
+        for language, codec in WRITTEN_IN
+    }
+    assert [key for key, encoding in found.items() if encoding.readings] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "codec", "first", "rows"),
+    [
+        ("how naïve", "latin-1", "latin-1", ("how naïve", "how naďve")),
+        ("bir ağaç", "cp1254", "latin-1", ("bir aðaç", "bir ağaç")),
+        ("Zásilka přišla pozdě.", "iso-8859-2", "iso8859-2", ("Zásilka přišla pozdě.", "Zásilka přiąla pozdě.")),
+    ],
+)
+def test_where_little_tells_the_readings_of_a_row_are_given(
+    text: str, codec: str, first: str, rows: tuple[str, ...]
+) -> None:
+    found = detected(io.BytesIO(f"plain words\n{text}\nmore of them\n".encode(codec)))
+    assert found.name == found.readings[0][0] == first
+    assert 2 <= len(found.readings) <= 3
+    assert {row for _, row in found.readings} >= set(rows)
+    for name, row in found.readings:
+        assert text.encode(codec).decode(name) == row
+
+
+def test_utf_8_is_never_in_doubt() -> None:
+    assert detected(io.BytesIO("how naïve\n".encode())).readings == ()
+
+
+def test_a_character_after_the_sample_widens_the_encoding() -> None:
+    content = ("진짜 재미있다\n" * 10_000 + "똠방각하\n").encode("cp949")
+    assert detected(io.BytesIO(content)) == Encoding("cp949")
+
+
 def test_financial_phrasebank_as_it_is_published_is_latin_1(corpus: Callable[[str], Path]) -> None:
     with corpus("financial_phrasebank/Sentences_50Agree.txt").open("rb") as file:
-        assert detected(file) == Encoding("latin-1")
+        found = detected(file)
+        assert found == Encoding("latin-1")
+        assert found.readings == ()
 
 
 def test_one_accent_in_a_plain_file_is_latin_1() -> None:
@@ -175,3 +224,12 @@ def test_a_name_that_is_no_encoding_of_text_is_refused(name: str) -> None:
     with pytest.raises(SpecError, match="no encoding") as refused:
         named(name, io.BytesIO(b"plain"))
     assert "utf-8" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("codec", "language", "late"), [("cp1252", "german", "„Großartig“ – nur 5 €"), ("cp1254", "turkish", "“İyi” …")]
+)
+def test_quotes_that_come_late_are_no_control_characters(codec: str, language: str, late: str) -> None:
+    text = write_table(language, 6, copies=300) + f"{late},a\n"
+    content = text.encode(codec)
+    assert read(content, detected(io.BytesIO(content))) == text

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 import threading
 from collections.abc import Callable
 from datetime import date
@@ -17,7 +18,7 @@ from pyarrow import parquet
 
 from tagline import dataset
 from tagline.errors import DataError, TaglineError
-from tagline.readers import BadRow, BadRows, Layout, Source, batches, cell, inspect, sampled
+from tagline.readers import BadRow, BadRows, Batch, Layout, Source, batches, cell, inspect, sampled
 from tagline.spec import Data
 
 AUTO = Layout()
@@ -251,11 +252,11 @@ def test_parquet_strings_that_are_not_utf_8_are_read(tmp_path: Path) -> None:
     assert read(write_parquet(tmp_path / "data.parquet", {"text": broken}))[1] == [(1, "caf\ufffd")]
 
 
-def test_parquet_columns_of_the_same_name_are_told_apart(tmp_path: Path) -> None:
+def test_parquet_columns_of_one_name_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "data.parquet"
     parquet.write_table(pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], names=["text", "text"]), path)
-    source, rows, _ = read(path)
-    assert (source.columns, rows) == (("text", "text_2"), [(1, "a", "b")])
+    with pytest.raises(DataError, match='has two columns called "text": column 1 and column 2'):
+        read(path)
 
 
 @pytest.mark.parametrize("content", [b"PAR1 but no more", b"", b"text,label\n"])
@@ -326,11 +327,64 @@ def test_a_file_that_grows_while_it_is_read_is_noticed_at_the_end(name: str, con
         list(reading)
 
 
-def test_a_sample_is_the_first_rows_and_reads_no_more(tmp_path: Path) -> None:
+def test_a_sample_of_a_small_file_is_all_of_it(tmp_path: Path) -> None:
     path = written(tmp_path, "text,label\nonly one\n" + "fine,a\n" * 20_000, "data.csv")
-    batch = sampled(inspect(str(path)), 3)
-    assert (batch.lines, batch.columns["text"]) == ([3, 4, 5], ("fine",) * 3)
-    assert sampled(inspect(str(written(tmp_path, "text,label\n", "empty.csv"))), 3).lines == []
+    batch = sampled(inspect(str(path)))
+    assert batch.lines[:3] == [3, 4, 5]
+    assert set(batch.columns["text"]) == {"fine"}
+    assert len(batch.lines) == 20_000
+    assert sampled(inspect(str(written(tmp_path, "text,label\n", "empty.csv")))).lines == []
+
+
+NUMBERED = 40_000
+
+
+def numbered_rows(separator: str) -> str:
+    """A large file whose rows say where they stand, some with line breaks, quotes and separators in their text."""
+    texts = (f'"row {n}, it said{separator} ""go""\nand went\nfar away, too"' for n in range(NUMBERED))
+    return f"text{separator}label\n" + "".join(f"{text}{separator}k{n // 4_000}\n" for n, text in enumerate(texts))
+
+
+@pytest.mark.parametrize("separator", [",", "\t"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-be", "utf-32"])
+def test_a_sample_of_a_large_file_is_from_all_over_it(encoding: str, separator: str, tmp_path: Path) -> None:
+    content = numbered_rows(separator).encode(encoding)
+    assert len(content) > 1 << 20
+    source = inspect(str(written(tmp_path, content, "data.csv")))
+    check_sample(sampled(source))
+
+
+def test_a_sample_of_a_large_zipped_file_is_from_all_over_it(tmp_path: Path) -> None:
+    path = written(tmp_path, gzip.compress(numbered_rows(",").encode(), 1), "data.csv.gz")
+    check_sample(sampled(inspect(str(path))))
+
+
+def check_sample(batch: Batch) -> None:
+    """Whole rows, each what it should be, from every part of the file."""
+    assert set(batch.columns["label"]) == {f"k{n}" for n in range(10)}
+    assert 1_000 < len(batch.lines) < NUMBERED
+    for text, label in zip(batch.columns["text"], batch.columns["label"], strict=True):
+        found = re.fullmatch(r'row (\d+), it said[,\t] "go"\nand went\nfar away, too', str(text))
+        assert found, text
+        assert label == f"k{int(found[1]) // 4_000}"
+
+
+@pytest.mark.parametrize("name", ["data.jsonl", "data.txt"])
+def test_a_sample_of_many_lines_is_from_all_over_them(name: str, tmp_path: Path) -> None:
+    rows = [(f"this is row {n} of a long file", f"k{n // 10_000}") for n in range(40_000)]
+    lines = (json.dumps({"text": t, "label": k}) if name == "data.jsonl" else f"{t}@{k}" for t, k in rows)
+    batch = sampled(inspect(str(written(tmp_path, "\n".join(lines), name))))
+    assert set(zip(batch.columns["text"], batch.columns["label"], strict=True)) <= set(rows)
+    assert set(batch.columns["label"]) == {"k0", "k1", "k2", "k3"}
+    assert len(batch.lines) < len(rows)
+
+
+def test_a_sample_of_a_large_parquet_file_is_from_all_over_it(tmp_path: Path) -> None:
+    table = {"text": [f"row {n}" for n in range(100_000)], "label": [f"k{n // 25_000}" for n in range(100_000)]}
+    parquet.write_table(pa.table(table), tmp_path / "data.parquet", row_group_size=60_000)
+    batch = sampled(inspect(str(tmp_path / "data.parquet")))
+    assert set(batch.columns["label"]) == {"k0", "k1", "k2", "k3"}
+    assert 1_000 < len(batch.lines) < 10_000
 
 
 def test_large_files_come_in_batches_with_the_right_lines(tmp_path: Path) -> None:

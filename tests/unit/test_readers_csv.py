@@ -105,13 +105,38 @@ def test_a_file_without_a_last_line_break_is_whole(tmp_path: Path) -> None:
         ("label\ttext\nham\tok see you\nspam\tWIN\n", ("label", "text")),
         (",text,label\n0,fine,a\n1,bad,b\n", ("column_1", "text", "label")),
         (" text , label \nfine,a\n", ("text", "label")),
-        ("text,text,text_2\nfine,a,b\n", ("text", "text_2", "text_2_3")),
-        ("a,a_3,a\nfine,b,c\n", ("a", "a_3", "a_3_3")),
+        ("text,spam\nok see you there now,ham\nWIN a prize right now,spam\n", ("text", "spam")),
+        ("ham,text me later\nspam,WIN a prize right now\nham,ok see you there then\n", ("column_1", "column_2")),
+        ("ham,thanks\nspam,WIN a prize right now\nham,ok see you there then ok\n", ("column_1", "column_2")),
+        (
+            "12.json,true,ann,a wall\n9.json,true,bob,no wall\n7.json,false,eve,that wall\n",
+            tuple(f"column_{n}" for n in range(1, 5)),
+        ),
+        ("文本,标签\n房间很小,差\n很好,好\n不错,好\n", ("文本", "标签")),
+        ("好,房间很小\n差,很好\n好,不错\n", ("column_1", "column_2")),
+        ("what,n\nok see you there now,1\nwhat,2\n", ("what", "n")),
+        ("v1,v2,,,\nham,ok see you there,,,\n", ("v1", "v2", "column_3", "column_4", "column_5")),
     ],
 )
 def test_a_header_is_told_from_a_row(content: str, columns: tuple[str, ...], tmp_path: Path) -> None:
     source, _, bad = read(written(tmp_path, content))
     assert (source.columns, bad) == (columns, [])
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "positions"),
+    [
+        ("text,label,text\nfine,a,b\n", "text", "column 1 and column 3"),
+        ("id,label , label\n1,a,b\n", "label", "column 2 and column 3"),
+        ("text,,column_2\nfine,a,b\n", "column_2", "column 2 and column 3"),
+    ],
+)
+def test_two_columns_of_one_name_are_refused(content: str, name: str, positions: str, tmp_path: Path) -> None:
+    path = written(tmp_path, content)
+    with pytest.raises(DataError, match=f'has two columns called "{name}": {positions}') as refused:
+        inspect(str(path))
+    assert "data.header=false" in refused.value.hint
+    assert len(inspect(str(path), Layout(header=False)).columns) == 3
 
 
 def test_the_user_may_say_whether_there_is_a_header(tmp_path: Path) -> None:

@@ -46,6 +46,8 @@ def check(
     findings = checks.examine(data)
     if checks.has_few_shots(data) and (measured := comparison.with_few_rows(data, runs=runs)):
         findings = [measured if finding.code == measured.code else finding for finding in findings]
+    unused = training.find_unused(resolved.spec, data.task)
+    findings += [checks.Finding("unused-setting", "warning", message, "leave it out") for message in unused]
     findings += training.examine_model(resolved.spec, data, is_here=on == places.LOCAL)
     places.check(on)
     price, there = _examined(resolved.spec, data, on=on, runs=runs) if on != places.LOCAL else (None, [])

@@ -30,7 +30,7 @@ def init(
     if is_there and not force:
         raise SpecError(f"{output} is already there", hint="--force replaces it, --output FILE writes another")
     resolved = resolve(data, overrides or ())
-    storage.write_text(target, to_toml(resolved.spec, comments=True))
+    storage.write_text(target, to_toml(resolved.spec, comments=True), is_private=False)
     storage.deliver(target, output)
     for guess in resolved.guesses:
         console.say(f"guessed {guess}")

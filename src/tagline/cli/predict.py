@@ -33,6 +33,14 @@ def predict(
         float | None,
         typer.Option("--sets", metavar="SHARE", help="0.95: add a set of labels that holds the truth 95 times in 100."),
     ] = None,
+    escape_formulas: Annotated[
+        str,
+        typer.Option(
+            "--escape-formulas",
+            metavar="ours|all|none",
+            help="In .csv and .tsv, put ' before what a spreadsheet would run: in our columns, or in yours too.",
+        ),
+    ] = "ours",
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, help="Processes that answer a file; one a core.")
     ] = None,
@@ -43,16 +51,20 @@ def predict(
     """Answer texts given as arguments, lines of standard input, or rows of a file."""
     from tagline import batch, console
     from tagline.bundle import Bundle
+    from tagline.cli.bundles import fetch_bundle
     from tagline.errors import SpecError
-    from tagline.mirrors import find_bundle
+    from tagline.tables import ESCAPE_FORMULAS
 
     if source and texts:
         raise SpecError("predict takes texts or --input, not both")
     if (output or text) and not source:
         raise SpecError("--output and --text go with --input", hint="tagline predict BUNDLE --input FILE --output FILE")
-    opened = Bundle.load(find_bundle(bundle, runs))
+    if escape_formulas not in ESCAPE_FORMULAS:
+        raise SpecError(f"--escape-formulas is {escape_formulas}", hint=f"one of: {', '.join(ESCAPE_FORMULAS)}")
+    opened = Bundle.load(fetch_bundle(bundle, runs))
     if source and output:
-        _answer_file(opened, source, output, text=text or [], sets=sets, workers=workers or 0, as_json=json)
+        options = {"text": text or [], "sets": sets, "workers": workers or 0, "escape_formulas": escape_formulas}
+        _answer_file(opened, source, output, as_json=json, **options)
     elif source:
         answered = batch.answered(opened, source, text=text or (), sets=sets)
         if json:
@@ -64,20 +76,20 @@ def predict(
         _answer(opened, texts, sets=sets, as_json=json)
 
 
-def _answer_file(
-    bundle: "Bundle", source: str, output: str, *, text: list[str], sets: float | None, workers: int, as_json: bool
-) -> None:
+def _answer_file(bundle: "Bundle", source: str, output: str, *, as_json: bool, **options: Any) -> None:
     """Answer the rows of a file into another, saying how far it has come."""
     from tagline import batch, console
 
     event: dict[str, Any] = {}
     with console.RowProgress() as progress:
-        for event in batch.answering(bundle, source, output, text=text, sets=sets, workers=workers):
+        for event in batch.answering(bundle, source, output, **options):
             progress.show(event)
     if as_json:
         console.out_json({key: value for key, value in event.items() if key != "event"})
         return
     console.say(f"wrote {output}: {event['rows']:,} rows")
+    if doubt := event.get("encoding"):
+        console.say(f"{source} {doubt}; if that is so, save it as UTF-8 and predict again")
     if event["bad_rows"]:
         rows = "1 row" if event["bad_rows"] == 1 else f"{event['bad_rows']:,} rows"
         console.say(f"{rows} could not be read: {event['bad_rows_in']} says where and why")
@@ -126,8 +138,15 @@ def _as_utf8(text: str) -> str:
 
 
 def _lines() -> Iterator[str]:
+    from tagline.readers import LONGEST_RECORD, too_long
+
     sys.stdin.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
-    return (line.rstrip("\r\n") for line in sys.stdin)
+    number = 0
+    while line := sys.stdin.readline(LONGEST_RECORD + 1):
+        number += 1
+        if len(line) > LONGEST_RECORD:
+            raise too_long("standard input", number)
+        yield line.rstrip("\r\n")
 
 
 def _line(text: Any, prediction: "Prediction") -> str:

@@ -1,5 +1,6 @@
 """Files of labelled text read as rows that remember their file and line."""
 
+import codecs
 import io
 import json
 import math
@@ -9,9 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from itertools import islice
 from pathlib import PurePath
-from typing import Any, Literal, Protocol
+from typing import IO, Any, Literal, Protocol
 
 from tagline import storage
 from tagline.encoding import Encoding, detected, named
@@ -32,6 +32,21 @@ BATCH_ROWS = 8192
 SHOWN_BAD_ROWS = 20
 LONGEST_REASON = 300
 SAMPLE_CHARACTERS = 1 << 16
+EXCERPTED = ("csv", "tsv", "jsonl", "lines")
+"""Formats of lines, which can be read from the middle of a file."""
+EXCERPTS = 32
+EXCERPT_BYTES = 1 << 15
+WHOLLY_SAMPLED_BYTES = EXCERPTS * EXCERPT_BYTES
+"""A sample is this much of a file: all of a small one, excerpts of a large one."""
+FEWEST_SAMPLED = 50
+"""With fewer whole rows in all excerpts, because rows are very long, the first rows are the sample."""
+MOST_SAMPLED = 20_000
+BLOCK_CHARACTERS = 1 << 19
+"""Read at once from a file of text."""
+LONGEST_RECORD = 1 << 24
+"""Characters of a row in all. Texts to classify are far shorter, and a few kilobytes of gzip can hold a longer one."""
+BATCH_CHARACTERS = 2 * LONGEST_RECORD
+"""Of the rows that are handed on at once."""
 FORMATS = {
     "csv": "tagline.readers.delimited",
     "tsv": "tagline.readers.delimited",
@@ -178,7 +193,7 @@ def _inspect(address: str, layout: Layout, stamp: tuple[int, ...]) -> Source:
             return Source(address, "parquet", stamp=stamp, **format_of("parquet").inspect(address, layout, ""))
         encoding = detected(file) if layout.encoding == "auto" else named(layout.encoding, file)
         file.seek(0)
-        sample = _sample(file, encoding)
+        sample = _sample(file, encoding, address)
     if not sample.strip():
         raise DataError(f"{address} is empty", hint="it needs a row for each text")
     if len(CONTROL.findall(sample)) > max(FEW_CONTROLS, len(sample) // 10):
@@ -212,27 +227,145 @@ def estimated_rows(source: Source) -> int | None:
 
 def in_blocks(rows: Iterable[tuple[int, Sequence[Cell]]]) -> Iterator[Block]:
     """Rows one by one as blocks of them."""
-    remaining = iter(rows)
-    while some := list(islice(remaining, BATCH_ROWS)):
-        yield [line for line, _ in some], [cells for _, cells in some]
+    lines: list[int] = []
+    block: list[Sequence[Cell]] = []
+    characters = 0
+    for line, cells in rows:
+        lines.append(line)
+        block.append(cells)
+        for value in cells:
+            characters += len(value) if type(value) is str else len(repr(value)) if value else 0
+        if len(lines) >= BATCH_ROWS or characters >= BATCH_CHARACTERS:
+            yield lines, block
+            lines, block, characters = [], [], 0
+    if lines:
+        yield lines, block
+
+
+class LineReader:
+    """The lines of a text, line breaks untouched, none of them longer than a record may be."""
+
+    def __init__(self, text: io.TextIOWrapper, name: str) -> None:
+        self._text, self._name = text, name
+        self._block: Iterator[str] = iter(())
+        self._read = 0
+        """Lines read so far."""
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = next(self._block, "")
+        if not line:
+            self._block = iter(self._next_block())
+            line = next(self._block)
+        return line
+
+    def readlines(self) -> list[str]:
+        """The lines that are left of a block, or those of the next one; none at the end."""
+        return list(self._block) or self._next_block()
+
+    def _next_block(self) -> list[str]:
+        block = self._text.read(BLOCK_CHARACTERS)
+        rest = self._text.readline(LONGEST_RECORD) if block else ""
+        lines = io.StringIO(block + rest, newline="").readlines()
+        self._read += len(lines)
+        if len(rest) >= LONGEST_RECORD:
+            raise too_long(self._name, self._read)
+        return lines
+
+
+def too_long(name: str, line: int) -> DataError:
+    """The error for a row that is longer than any text to classify."""
+    hint = "take it out of the file; is it labelled text, and is no quote left open?"
+    return DataError(f"{name}:{line}: a row of more than {LONGEST_RECORD:,} characters", hint=hint)
 
 
 @contextmanager
-def text_of(source: Source) -> Iterator[io.TextIOWrapper]:
-    """A source's content as text, line breaks untouched."""
+def text_of(source: Source) -> Iterator[LineReader]:
+    """A source's content as lines of text, in memory that does not grow with them."""
     with storage.reading(source.name) as file:
         text = io.TextIOWrapper(file, source.encoding.name, source.encoding.errors, newline="")
         try:
-            yield text
+            yield LineReader(text, source.name)
         finally:
             text.detach()
 
 
-def sampled(source: Source, count: int) -> Batch:
-    """The first rows of a source; bad ones are passed over here and named when the source is read."""
+def sampled(source: Source) -> Batch:
+    """Rows from all over a source, at a cost that its size does not change; `lines` of a large one only count them.
+
+    Bad rows are passed over here and named when the source is read.
+    """
+    rows: Sequence[Sequence[Cell]] = []
+    if source.format == "parquet":
+        parquet: Any = format_of("parquet")
+        rows = parquet.sample_rows(source)
+    elif source.format in EXCERPTED and (excerpts := _read_excerpts(source)):
+        reader: Any = format_of(source.format)
+        rows = [row for lines in excerpts for row in reader.parse_excerpt(source, lines)]
+    if len(rows) >= FEWEST_SAMPLED:
+        return Batch(list(range(1, len(rows) + 1)), dict(zip(source.columns, zip(*rows, strict=True), strict=True)))
+    first: list[Batch] = []
     for batch in batches(source, bad=BadRows("skip")):
-        return Batch(batch.lines[:count], {name: cells[:count] for name, cells in batch.columns.items()})
-    return Batch([], dict.fromkeys(source.columns, ()))
+        first.append(batch)
+        if sum(len(each.lines) for each in first) >= MOST_SAMPLED:
+            break
+    return Batch(
+        [line for batch in first for line in batch.lines],
+        {name: [cell for batch in first for cell in batch.columns[name]] for name in source.columns},
+    )
+
+
+def _read_excerpts(source: Source) -> list[list[str]]:
+    """Lines from evenly spread places of a large file, each excerpt from the start of a line; none of a small file."""
+    with storage.reading(source.name) as file:
+        is_zipped = not isinstance(file, io.BufferedReader)
+        chunks = _stream_chunks(file) if is_zipped else _seek_chunks(file)
+    encoding = _without_mark(source.encoding.name, chunks[0][:4]) if chunks else ""
+    return [_whole_lines(chunk, encoding, is_first=position == 0) for position, chunk in enumerate(chunks)]
+
+
+def _seek_chunks(file: IO[bytes]) -> list[bytes]:
+    size = file.seek(0, io.SEEK_END)
+    if size <= WHOLLY_SAMPLED_BYTES:
+        return []
+    chunks = []
+    for number in range(EXCERPTS):
+        file.seek(size * number // EXCERPTS // 4 * 4)  # a multiple of every code unit
+        chunks.append(file.read(EXCERPT_BYTES))
+    return chunks
+
+
+def _stream_chunks(file: IO[bytes]) -> list[bytes]:
+    """The same of a file that can only be read from its start: every block, then every second, every fourth."""
+    chunks: list[bytes] = []
+    size, stride, number = 0, 1, 0
+    while block := file.read(EXCERPT_BYTES):
+        if number % stride == 0:
+            chunks.append(block)
+        if len(chunks) > 2 * EXCERPTS:
+            chunks, stride = chunks[::2], 2 * stride
+        size, number = size + len(block), number + 1
+    return chunks if size > WHOLLY_SAMPLED_BYTES else []
+
+
+def _without_mark(encoding: str, start: bytes) -> str:
+    """The name under which the middle of a file is decoded, where its mark is not seen."""
+    if encoding == "utf-8-sig":
+        return "utf-8"
+    if encoding not in ("utf-16", "utf-32"):
+        return encoding
+    return encoding + ("-be" if start.startswith((codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)) else "-le")
+
+
+def _whole_lines(chunk: bytes, encoding: str, *, is_first: bool) -> list[str]:
+    """The lines that lie in a chunk with both of their ends."""
+    if not is_first and not encoding.startswith(("utf-16", "utf-32")):  # elsewhere no character holds this byte
+        chunk = chunk[chunk.find(b"\n") + 1 :]
+        is_first = True
+    lines = list(lines_of(chunk.decode(encoding, "replace").removeprefix("\ufeff")))
+    return lines[0 if is_first else 1 : -1]
 
 
 def undecodable(cells: Sequence[Cell], encoding: Encoding) -> str:
@@ -258,12 +391,14 @@ def _refuse_foreign(address: str, start: bytes) -> None:
             raise DataError(f"{address} is {what}, not labelled text", hint=hint)
 
 
-def _sample(file: Any, encoding: Encoding) -> str:
+def _sample(file: Any, encoding: Encoding, name: str) -> str:
     """The first lines, the last of them whole."""
     wrapper = io.TextIOWrapper(file, encoding.name, "replace", newline="")
-    sample = wrapper.read(SAMPLE_CHARACTERS) + wrapper.readline()
+    sample, rest = wrapper.read(SAMPLE_CHARACTERS), wrapper.readline(LONGEST_RECORD)
     wrapper.detach()
-    return sample
+    if len(rest) >= LONGEST_RECORD:
+        raise too_long(name, sum(1 for _ in lines_of(sample)))
+    return sample + rest
 
 
 def _format_by_content(name: str, sample: str, *, auto: bool) -> str:
@@ -281,14 +416,15 @@ def lines_of(sample: str) -> Iterator[str]:
     return iter(io.StringIO(sample, newline=""))
 
 
-def told_apart(names: Sequence[str]) -> tuple[str, ...]:
-    """Column names without spaces around them, none of them empty or there twice."""
-    found: dict[str, None] = {}
+def name_columns(names: Sequence[str], *, of: str, hint: str = "rename one of them in the file") -> tuple[str, ...]:
+    """Column names without spaces around them and none empty; two that are the same are refused."""
+    found: dict[str, int] = {}
     for position, given in enumerate(names, start=1):
         name = given.strip() or f"column_{position}"
-        while name in found:
-            name = f"{name}_{position}"
-        found[name] = None
+        if name in found:
+            message = f'{of} has two columns called "{name}": column {found[name]} and column {position}'
+            raise DataError(message, hint=hint)
+        found[name] = position
     return tuple(found)
 
 

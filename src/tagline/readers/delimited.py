@@ -1,23 +1,39 @@
 """CSV and TSV: fields between separators, line breaks inside quotes, with or without a header."""
 
 import csv
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import chain, islice
-from typing import Any, TextIO
+from typing import Any
 
 from tagline.errors import DataError, SpecError
-from tagline.readers import BadRows, Block, Cell, Layout, Source, in_blocks, lines_of, text_of, told_apart, undecodable
+from tagline.profiles import COLUMN_WORDS, split_name
+from tagline.readers import (
+    LONGEST_RECORD,
+    BadRows,
+    Block,
+    Cell,
+    Layout,
+    LineReader,
+    Source,
+    in_blocks,
+    lines_of,
+    name_columns,
+    text_of,
+    too_long,
+    undecodable,
+)
 
-# A field may be as long as memory allows: whether a text is too long is for the checks to say.
-csv.field_size_limit(sys.maxsize)
+csv.field_size_limit(sys.maxsize)  # how long a row may be is LONGEST_RECORD, whatever its fields
 
 SEPARATORS = (",", ";", "\t", "|")
 SAMPLE_ROWS = 200
+IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 UNCLOSED = "a quote opened here is never closed"
-BLOCK_CHARACTERS = 1 << 19
 MOST_LINES_A_RECORD = 10_000
+RENAME = "rename one of them in the first line; if that is no header: data.header=false"
 LEFT_OPEN = "it runs to line {}: is a quote left open?"
 
 
@@ -31,7 +47,8 @@ def inspect(name: str, layout: Layout, sample: str) -> dict[str, Any]:
     if not rows:
         raise DataError(f"{name} has no row")
     header = looks_like_header(rows[0], rows[1:]) if layout.header == "auto" else layout.header
-    columns = told_apart(rows[0]) if header else tuple(f"column_{i + 1}" for i in range(len(rows[0])))
+    numbered = tuple(f"column_{i + 1}" for i in range(len(rows[0])))
+    columns = name_columns(rows[0], of=name, hint=RENAME) if header else numbered
     return {"separator": separator, "header": header, "columns": columns}
 
 
@@ -50,7 +67,7 @@ def blocks(source: Source, bad: BadRows) -> Iterator[Block]:
                 starts, rows = parsed
                 yield [first + start for start in starts[header:]], rows[header:]
             else:
-                found = _records(chain(lines, text), first=first, separator=source.separator, quoted=quoted)
+                found = _records(chain(lines, text), source, first=first, quoted=quoted)
                 yield from in_blocks(_checked(islice(found, int(header), None), source, bad))
                 return
             first, header = first + len(lines), False
@@ -59,16 +76,18 @@ def blocks(source: Source, bad: BadRows) -> Iterator[Block]:
 def records(source: Source, *, quoted: bool) -> Iterator[Record]:
     """Each record of a file, blank lines left out."""
     with text_of(source) as text:
-        yield from _records(text, first=1, separator=source.separator, quoted=quoted)
+        yield from _records(text, source, first=1, quoted=quoted)
 
 
-def _whole_records(text: TextIO, *, quoted: bool) -> list[str]:
+def _whole_records(text: LineReader, *, quoted: bool) -> list[str]:
     """The next lines, no record of them cut in two unless its quotes are odd for very long."""
-    lines = text.readlines(BLOCK_CHARACTERS)
-    if quoted and "".join(lines).count('"') % 2:
+    lines = text.readlines()
+    if quoted and sum(line.count('"') for line in lines) % 2:
+        characters = 0
         for line in islice(text, MOST_LINES_A_RECORD):
             lines.append(line)
-            if line.count('"') % 2:
+            characters += len(line)
+            if line.count('"') % 2 or characters > LONGEST_RECORD:
                 break
     return lines
 
@@ -106,19 +125,24 @@ def _checked(found: Iterable[Record], source: Source, bad: BadRows) -> Iterator[
             yield line, cells
 
 
-def _records(text: Iterable[str], *, first: int, separator: str, quoted: bool) -> Iterator[Record]:
+def _records(text: Iterable[str], source: Source, *, first: int, quoted: bool) -> Iterator[Record]:
     """Each record of some lines, the first of which has this number."""
+    separator = source.separator
     pending: list[str] = []
     exhausted: list[bool] = []
+    line = first
 
     def lines() -> Iterator[str]:
-        for line in text:  # not `yield from`, which would close the file behind our back
-            pending.append(line)
-            yield line
+        characters = 0
+        for each in text:  # not `yield from`, which would close the file behind our back
+            characters = characters + len(each) if pending else len(each)
+            if characters > LONGEST_RECORD:
+                raise too_long(source.name, line)
+            pending.append(each)
+            yield each
         exhausted.append(True)  # the reader wants more than there is: it is inside a quote, or done
 
     reader = csv.reader(lines(), delimiter=separator, quoting=_quoting(quoted))
-    line = first
     for cells in reader:
         last = first + reader.line_num - 1
         if exhausted:
@@ -148,11 +172,62 @@ def recognises(sample: str, *, name: str) -> bool:
 
 
 def looks_like_header(first: Sequence[str], rest: Sequence[Sequence[str]]) -> bool:
-    """Whether the first row names columns: short words, no numbers, none of them a value of its own column."""
+    """Whether the first row names the columns rather than being a row like the others.
+
+    Each column is a witness: one name may well occur as a value, as spam does below spam.
+    """
     if any(_is_number(cell) or len(cell) > 60 or len(cell.split()) > 6 for cell in first):
         return False
-    below = [{row[i] for row in rest if i < len(row)} for i in range(len(first))]
-    return not any(cell and cell in values for cell, values in zip(first, below, strict=True))
+    if not rest:
+        return True
+    votes = [_judge_header_cell(cell, [row[i] for row in rest if i < len(row)]) for i, cell in enumerate(first)]
+    return sum(votes) > 0 if min(votes) < 0 else True
+
+
+def _judge_header_cell(cell: str, below: Sequence[str]) -> int:
+    """Whether a cell of the first row stands out from those below it (more than 0) or is one of them (less)."""
+    values = [value for value in below if value]
+    if not cell or not values:
+        return 0
+    if all(map(_is_number, values)):
+        return 3
+    if any(map(str.isdigit, cell)) and sum(_shape(value) == _shape(cell) for value in values) > len(values) / 2:
+        return -2  # an id among ids
+    if sum(len(value.split()) for value in values) >= 4 * len(values):  # texts
+        is_usual = split_name(cell)[-1:] and split_name(cell)[-1] in COLUMN_WORDS and len(cell.split()) <= 3
+        is_word = IDENTIFIER.fullmatch(cell) is not None
+        return 3 if is_usual and is_word else 2 if is_usual or is_word else 0
+    count = values.count(cell)
+    if count == 0:  # where nearly every value is new, one more says nothing
+        return 1 if len(set(values)) <= len(values) / 2 else 0
+    # One value of few that come back is a value; one that is there once or twice may be a coincidence.
+    return -2 if count >= 0.1 * len(values) else -1 if count > 1 else 0
+
+
+def _shape(value: str) -> str:
+    """A value with its digits and its letters made equal: T-123 and T-9 are of one shape."""
+    return re.sub(r"[^\W\d_]+", "a", re.sub(r"\d+", "0", value))
+
+
+def parse_excerpt(source: Source, lines: Sequence[str]) -> list[list[str]]:
+    """The rows in some lines from the middle of a file, which may begin or end inside a quoted field."""
+    readings = [_read_excerpt(source, lines, quoted=True), _read_excerpt(source, ['"', *lines], quoted=True)[1:]]
+    if source.separator == "\t":
+        readings.append(_read_excerpt(source, lines, quoted=False))
+    rows = max(readings, key=lambda rows: sum(1 if _is_whole(row, source) else -2 for row in rows))
+    whole = [row for row in rows if _is_whole(row, source)]
+    return whole if not source.header or not whole or tuple(map(str.strip, whole[0])) != source.columns else whole[1:]
+
+
+def _read_excerpt(source: Source, lines: Sequence[str], *, quoted: bool) -> list[list[str]]:
+    """The rows but for the last, which may be cut off."""
+    reader = csv.reader(lines, delimiter=source.separator, quoting=_quoting(quoted))
+    return [row for row in reader if row][:-1]
+
+
+def _is_whole(row: Sequence[str], source: Source) -> bool:
+    """Whether a row has its fields; an odd quote in one is the end of a text that began before the excerpt."""
+    return len(row) == len(source.columns) and not any(cell.count('"') % 2 for cell in row)
 
 
 def _quoting(quoted: bool) -> Any:

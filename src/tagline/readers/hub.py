@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any
 
 from tagline.errors import DataError, PlaceError, first_line
-from tagline.readers import BadRows, Block, Cell, Layout, Source, cell, in_blocks, told_apart
+from tagline.readers import BadRows, Block, Cell, Layout, Source, cell, in_blocks, name_columns
 
 SPLITS = {"train": "train", "validation": "validation", "valid": "validation", "dev": "validation", "test": "test"}
 SPLIT_COLUMN = "split"
@@ -13,7 +13,9 @@ SPLIT_COLUMN = "split"
 
 def inspect(name: str, layout: Layout, sample: str) -> dict[str, Any]:  # noqa: ARG001 - the contract's signature
     """The dataset's columns, and one for its splits."""
-    columns = told_apart([*_load(name)[0][1].column_names, SPLIT_COLUMN])
+    given = _load(name)[0][1].column_names
+    split_column = SPLIT_COLUMN if SPLIT_COLUMN not in given else f"{SPLIT_COLUMN}_{len(given) + 1}"
+    columns = name_columns([*given, split_column], of=name)
     return {"columns": columns, "split_column": columns[-1]}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tagline.errors import DataError
-from tagline.readers import BadRows, Block, Cell, Layout, Source, in_blocks, lines_of, text_of, undecodable
+from tagline.readers import BadRows, Block, Cell, Layout, Source, cell, in_blocks, lines_of, text_of, undecodable
 
 TOO_DEEP = "JSON nested too deeply"
 LONE_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -51,6 +51,12 @@ def _rows(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cell]]]:
             bad.add(source.name, number, TOO_DEEP)
         else:
             yield number, cells
+
+
+def parse_excerpt(source: Source, lines: Sequence[str]) -> list[list[Cell]]:
+    """The rows in some lines from the middle of a file."""
+    rows = (flat(row) for line in lines if (row := parsed(line)[0]) is not None)
+    return [[cell(row.get(column)) for column in source.columns] for row in rows]
 
 
 def objects(source: Source, bad: BadRows) -> Iterator[tuple[int, dict[str, Any]]]:

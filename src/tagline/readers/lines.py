@@ -20,6 +20,15 @@ def blocks(source: Source, bad: BadRows) -> Iterator[Block]:
     return in_blocks(_rows(source, bad))
 
 
+def parse_excerpt(source: Source, lines: Sequence[str]) -> list[tuple[str, ...]]:
+    """The rows in some lines from the middle of a file."""
+    stripped = [line.rstrip("\r\n") for line in lines if line.strip()]
+    if not source.separator:
+        return [(line,) for line in stripped]
+    parts = (line.rpartition(source.separator) for line in stripped)
+    return [(before, label) for before, found, label in parts if found]
+
+
 def _rows(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cell]]]:
     """Each line that is not blank."""
     with text_of(source) as text:
