@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tagline import checks, metrics, registry
+from tagline import checks, cross_fitting, metrics, registry
 from tagline.bundle import new_classifier
 from tagline.dataset import Dataset, Split
-from tagline.decisions import tune
+from tagline.decisions import DecisionLayer, tune
 from tagline.models import Classifier
 from tagline.predictor import scored
 from tagline.spec import Spec, Training
@@ -89,17 +89,42 @@ def rival(spec: Spec, data: Dataset) -> Figures:
 
 
 def _reached(spec: Spec, data: Dataset, options: Any, train: Split) -> Figures:
-    """What a family reaches, with a decision layer of its own; one that refits does so here too, if it saw all rows."""
+    """What a family reaches from the rows that the spec's own family learns from, with a decision layer of its own.
+
+    A family that refits with the validation rows does so here where the spec's own does: else it would have seen more.
+    """
     validation, labels = data.splits["validation"], len(data.labels)
     model = _learned(spec, data, options, train)
     layer = tune(
-        spec.decisions, task=data.task, labels=data.labels, truth=validation.targets,
+        spec.decisions, task=data.task, labels=data.labels, truth=validation.targets, none_label=data.none_label,
         scores=scored(model, validation.texts, labels=labels), is_quick=True,
     ).layer  # fmt: skip
-    if model.refits and len(train) == len(data.splits["train"]):
-        model = _learned(spec, data, options, data.select("train", "validation"))
+    own = registry.find("models", spec.model.family)  # type: ignore[attr-defined]
+    if model.refits and own.refits and len(train) == len(data.splits["train"]):
+        model, layer = _refit(spec, data, options)
     answers = layer.answers(scored(model, data.splits["test"].texts, labels=labels))
     return _figures(data, answers.chosen)
+
+
+def _refit(spec: Spec, data: Dataset, options: Any) -> tuple[Classifier, DecisionLayer]:
+    """A model that has learned from the validation rows too, with a decision layer tuned on out-of-fold scores."""
+    both, seed = data.select("train", "validation"), spec.training.seed
+
+    def create() -> Classifier:
+        return new_classifier(spec, options, task=data.task, labels=data.labels, pair=data.pair)
+
+    scores = cross_fitting.out_of_fold_scores(data, both.rows, create=create, seed=seed, is_over=lambda: False)
+    assert scores is not None
+    tuned = tune(
+        spec.decisions,
+        task=data.task,
+        labels=data.labels,
+        truth=both.targets,
+        none_label=data.none_label,
+        scores=scores,
+        is_quick=True,
+    )
+    return cross_fitting.learn(data, both.rows, create=create, seed=seed), tuned.layer
 
 
 def _learned(spec: Spec, data: Dataset, options: Any, rows: Split) -> Classifier:

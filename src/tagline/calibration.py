@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ConfigDict, TypeAdapter, with_config
 
 if TYPE_CHECKING:
     from tagline.dataset import Task
@@ -35,6 +36,7 @@ KEPT_OF_SCORE = 0.01
 """Share of the model's own score in an isotonic one, so that scores on one step of the curve keep their order."""
 
 
+@with_config(ConfigDict(allow_inf_nan=False))
 @dataclass(frozen=True)
 class Calibration:
     """A map of scores, kept as plain numbers: a scale and a shift of each label's log-odds, or a curve a label."""
@@ -72,9 +74,16 @@ class Calibration:
 
     @classmethod
     def from_dict(cls, value: dict[str, Any]) -> Self:
-        """Read back from the manifest."""
-        curves = tuple(tuple((float(x), float(y)) for x, y in curve) for curve in value["curves"])
-        return cls(value["method"], tuple(value["scales"]), tuple(value["shifts"]), value["smoothing"], curves)
+        """Read back from the manifest; what is no calibration is a ValueError."""
+        return TypeAdapter(cls).validate_python(value)
+
+    def check(self, *, labels: int) -> None:
+        """Refuse numbers that do not fit so many labels."""
+        for name, numbers in (("scales", self.scales), ("shifts", self.shifts)):
+            if len(numbers) not in (1, labels):
+                raise ValueError(f"calibration.{name}: {len(numbers)} numbers are not for {labels} labels")
+        if len(self.curves) not in (0, labels) or not all(self.curves):
+            raise ValueError(f"calibration.curves: {len(self.curves)} curves are not for {labels} labels")
 
 
 @dataclass(frozen=True)

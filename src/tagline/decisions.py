@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
 
 from tagline import calibration
 from tagline.calibration import Calibration
@@ -39,6 +40,12 @@ COVERAGES = tuple(hundredth / 100 for hundredth in range(50, 100))
 """What a set of labels can promise: to hold the truth in this share of texts."""
 DIGITS = 6
 TINY = 10.0**-DIGITS
+NO_THRESHOLD = 0.0
+"""In place of one for the label that says that no other is there: its own score decides nothing."""
+FAR_MORE_OFTEN = 0.5
+"""Of all texts, by which the share that is given a label may exceed the label's share of the training rows."""
+FEWEST_TO_JUDGE = 20
+"""Rows below which nothing is said about how often a label is given."""
 AS_THEY_ARE = Calibration()
 
 
@@ -49,6 +56,22 @@ class Answers:
     scores: Floats
     chosen: NDArray[Any]
     abstained: NDArray[np.bool_]
+
+    def select(self, rows: NDArray[Any]) -> "Answers":
+        """The answers to some of the texts."""
+        return Answers(self.scores[rows], self.chosen[rows], self.abstained[rows])
+
+
+class _Fields(BaseModel):
+    """What the manifest holds of a decision layer."""
+
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+
+    calibration: Calibration
+    thresholds: tuple[float, ...]
+    abstain_below: float
+    floors: tuple[float, ...]
+    none_label: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,6 +86,9 @@ class DecisionLayer:
     abstain_below: float = 0.0
     floors: tuple[float, ...] = ()
     """For each of `COVERAGES` the score down to which labels stand in a set; none where no row was there to tell."""
+    none_label: str = ""
+    """Task `multi`: the label that says that no other is there. It is the answer where no other reaches its threshold,
+    and never stands beside another."""
 
     def answers(self, scores: Scores) -> Answers:
         """What these scores are taken to mean."""
@@ -75,7 +101,24 @@ class DecisionLayer:
             chosen: NDArray[Any] = shown.argmax(axis=1) if len(shown) else np.zeros(0, dtype=np.int64)
         else:
             chosen = shown >= np.array(self.thresholds)
-        return Answers(calibrated, chosen, confidence(shown, chosen) < self.abstain_below)
+            if self.none_label:
+                none = self.labels.index(self.none_label)
+                chosen[:, none] = ~np.delete(chosen, none, axis=1).any(axis=1)
+        return Answers(calibrated, chosen, self.confidence(shown, chosen) < self.abstain_below)
+
+    def confidence(self, scores: Floats, chosen: NDArray[Any]) -> Floats:
+        """How sure each answer is: the label's score; of several labels, that these are there and no other is.
+
+        As if labels knew nothing of each other: of GoEmotions' answers 23 % were right where this says 15 and 25 %, and
+        the lowest score of the labels given, or for none what the highest leaves, 33 and 43 %. The label that says that
+        no other is there adds nothing to what the others say.
+        """
+        if chosen.ndim == 1:
+            return np.asarray(scores.max(axis=1, initial=0.0))
+        if self.none_label:
+            none = self.labels.index(self.none_label)
+            scores, chosen = np.delete(scores, none, axis=1), np.delete(chosen, none, axis=1)
+        return np.asarray(np.where(chosen, scores, 1 - scores).prod(axis=1)).round(DIGITS)
 
     def sets(self, answers: Answers, *, coverage: float) -> NDArray[np.bool_]:
         """For each text the labels that together hold its truth with this probability; the likeliest is always one."""
@@ -109,16 +152,24 @@ class DecisionLayer:
         """As the manifest has it."""
         return {
             "calibration": self.calibration.to_dict(), "thresholds": list(self.thresholds),
-            "abstain_below": self.abstain_below, "floors": list(self.floors),
+            "abstain_below": self.abstain_below, "floors": list(self.floors), "none_label": self.none_label,
         }  # fmt: skip
 
     @classmethod
     def from_dict(cls, value: dict[str, Any], *, task: "Task", labels: Sequence[str]) -> Self:
-        """Read back from the manifest."""
-        return cls(
-            task, tuple(labels), Calibration.from_dict(value["calibration"]), tuple(value["thresholds"]),
-            value["abstain_below"], tuple(value["floors"]),
-        )  # fmt: skip
+        """Read back from the manifest; what does not fit these labels, or is no number, is a ValueError.
+
+        One that was written before answers knew a label for none answers as it did.
+        """
+        fields = _Fields.model_validate(value)
+        fields.calibration.check(labels=len(labels))
+        if len(fields.thresholds) != (len(labels) if task == "multi" else 0):
+            raise ValueError(f"{len(fields.thresholds)} thresholds are not for {len(labels)} labels of task {task}")
+        if len(fields.floors) not in (0, len(COVERAGES)):
+            raise ValueError(f"{len(fields.floors)} floors are not for {len(COVERAGES)} coverages")
+        if fields.none_label and fields.none_label not in labels:
+            raise ValueError(f"none_label {fields.none_label!r} is no label")
+        return cls(task, tuple(labels), **dict(fields))
 
     def _prediction(self, row: list[float], chosen: Any, abstained: bool, inside: Any) -> Prediction:
         scores = dict(zip(self.labels, row, strict=True))
@@ -143,7 +194,7 @@ class Tuned:
 
 def tune(
     spec: "Decisions", *, task: "Task", labels: Sequence[str], scores: Scores, truth: NDArray[Any],
-    is_quick: bool = False,
+    none_label: str = "", is_quick: bool = False,
 ) -> Tuned:  # fmt: skip
     """A decision layer set by the spec and, where rows are given, tuned on them; quickly, with a temperature alone."""
     names = tuple(labels)
@@ -151,29 +202,46 @@ def tune(
     if spec.calibrate and len(truth):
         fitted = calibration.choose(scores, truth, task=task, is_quick=is_quick)
         held_out, losses, chosen = fitted.held_out, fitted.losses, fitted.calibration
-    thresholds = _thresholds(held_out, truth, spec.thresholds) if task == "multi" else ()
-    below = spec.abstain_below
+    thresholds: tuple[float, ...] = ()
+    if task == "multi" and none_label:
+        none = names.index(none_label)
+        tuned = _thresholds(np.delete(held_out, none, axis=1), np.delete(truth, none, axis=1), spec.thresholds)
+        thresholds = (*tuned[:none], NO_THRESHOLD, *tuned[none:])
+    elif task == "multi":
+        thresholds = _thresholds(held_out, truth, spec.thresholds)
+    layer = DecisionLayer(task, names, chosen, thresholds, spec.abstain_below, _floors(held_out, truth), none_label)
     if spec.target_precision and len(truth):
-        below = _for_precision(DecisionLayer(task, names, chosen, thresholds).decided(held_out), truth, spec)
-    floors = _floors(held_out, truth)
-    layer = DecisionLayer(task, names, chosen, thresholds, below, floors)
+        layer = replace(layer, abstain_below=_for_precision(layer, held_out, truth, spec))
     return Tuned(layer, layer.decided(held_out), losses)
 
 
-def confidence(scores: Floats, chosen: NDArray[Any]) -> Floats:
-    """How sure each answer is: the label's score; of several labels, that these are there and no other is.
+def overanswered(
+    chosen: NDArray[Any], labels: Sequence[str], *, shares: NDArray[np.floating[Any]]
+) -> list[dict[str, Any]]:
+    """Labels given to far more of the texts than their shares of the training rows, with both; the worst first."""
+    if len(chosen) < FEWEST_TO_JUDGE:
+        return []
+    given = chosen.mean(axis=0) if chosen.ndim == 2 else np.bincount(chosen, minlength=len(labels)) / len(chosen)
+    excess = given - shares
+    return [
+        {"label": labels[i], "answered": float(given[i]), "expected": float(shares[i])}
+        for i in np.argsort(-excess, kind="stable")
+        if excess[i] >= FAR_MORE_OFTEN
+    ]
 
-    As if labels knew nothing of each other: of GoEmotions' answers 23 % were right where this says 15 and 25 %, and the
-    lowest score of the labels given, or for none what the highest leaves, 33 and 43 %.
-    """
-    if chosen.ndim == 1:
-        return np.asarray(scores.max(axis=1, initial=0.0))
-    return np.asarray(np.where(chosen, scores, 1 - scores).prod(axis=1)).round(DIGITS)
+
+def label_shares(targets: NDArray[Any], labels: int) -> Floats:
+    """Of these rows, the share that has each label."""
+    if not len(targets):
+        return np.zeros(labels)
+    counts = targets.sum(axis=0) if targets.ndim == 2 else np.bincount(targets, minlength=labels)
+    return np.asarray(counts / len(targets))
 
 
-def _for_precision(answers: Answers, truth: NDArray[Any], spec: "Decisions") -> float:
+def _for_precision(layer: DecisionLayer, calibrated: Floats, truth: NDArray[Any], spec: "Decisions") -> float:
     """The lowest score at and above which surely enough answers are right; the best there is where none is enough."""
-    sure = confidence(answers.scores.round(DIGITS), answers.chosen)
+    answers = layer.decided(calibrated)
+    sure = layer.confidence(answers.scores.round(DIGITS), answers.chosen)
     order = np.argsort(-sure, kind="stable")
     ordered = sure[order]
     told_apart = np.r_[ordered[1:] != ordered[:-1], True]  # equal scores are answered together or not at all

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score
 
-from tagline.decisions import COVERAGES, DecisionLayer, tune
+from tagline.decisions import COVERAGES, DecisionLayer, label_shares, overanswered, tune
 from tagline.errors import SpecError
 from tagline.spec import Decisions, Goal
 
@@ -279,3 +279,56 @@ def test_rows_too_few_for_a_promise_get_all_labels() -> None:
     scores, truth = scattered(20, 3)
     fitted = layer(scores, truth, labels=tuple("abcde"))
     assert fitted.sets(fitted.answers(scores), coverage=0.99).all()
+
+
+def test_the_label_for_none_is_the_answer_where_no_other_is_and_only_there() -> None:
+    labels = ("billing", "none", "delivery")
+    decided = DecisionLayer("multi", labels, thresholds=(0.5, 0.0, 0.5), none_label="none")
+    scores = np.array([[0.9, 0.8, 0.1], [0.1, 0.01, 0.2], [0.6, 0.0, 0.7]], dtype=np.float32)
+    answers = decided.answers(scores)
+    assert [prediction.labels for prediction in decided.predictions(answers)] == [
+        ("billing",),
+        ("none",),
+        ("billing", "delivery"),
+    ]
+    without = DecisionLayer("multi", ("billing", "delivery"), thresholds=(0.5, 0.5))
+    others = scores[:, [0, 2]].astype(np.float64)
+    assert decided.confidence(answers.scores, answers.chosen) == pytest.approx(
+        without.confidence(others, without.decided(others).chosen)
+    )
+    again = DecisionLayer.from_dict(decided.to_dict(), task="multi", labels=labels)
+    assert again == decided
+
+
+def test_a_layer_written_before_there_was_a_label_for_none_answers_as_it_did() -> None:
+    labels = ("billing", "none")
+    old = DecisionLayer("multi", labels, thresholds=(0.5, 0.5)).to_dict()
+    del old["none_label"]
+    found = DecisionLayer.from_dict(old, task="multi", labels=labels).answers(np.array([[0.9, 0.9], [0.1, 0.1]]))
+    assert found.chosen.tolist() == [[True, True], [False, False]]
+
+
+def test_thresholds_are_tuned_without_the_label_for_none() -> None:
+    scores, truth = multi_scores()
+    none = ~truth.any(axis=1)
+    with_none = tune(
+        Decisions(), task="multi", labels=("a", "b", "none"), none_label="none",
+        scores=np.column_stack([scores, 0.5 * none + 0.25]).astype(np.float32), truth=np.column_stack([truth, none]),
+    ).layer  # fmt: skip
+    plain = layer(scores, truth, task="multi", labels=("a", "b"))
+    assert with_none.thresholds[:2] == pytest.approx(plain.thresholds, abs=0.02)
+    assert with_none.thresholds[2] == 0
+    chosen = with_none.answers(np.column_stack([scores, none]).astype(np.float32)).chosen
+    assert (chosen[:, 2] == ~chosen[:, :2].any(axis=1)).all()
+
+
+def test_a_label_given_far_more_often_than_it_is_there_is_found() -> None:
+    chosen = np.zeros((40, 3), dtype=bool)
+    chosen[:, 1], chosen[:30, 2] = True, True
+    found = overanswered(chosen, ("a", "b", "c"), shares=np.array([0.0, 0.01, 0.3]))
+    assert found == [{"label": "b", "answered": 1.0, "expected": 0.01}]
+    assert overanswered(chosen[:10], ("a", "b", "c"), shares=np.zeros(3)) == []
+    shares = label_shares(np.array([0, 0, 0, 1]), 2)
+    assert shares.tolist() == [0.75, 0.25]
+    assert overanswered(np.zeros(40, dtype=np.int64), ("a", "b"), shares=shares) == []
+    assert [each["label"] for each in overanswered(np.ones(40, dtype=np.int64), ("a", "b"), shares=shares)] == ["b"]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import Field, model_validator
 
+from tagline import model_files
 from tagline.errors import PlaceError, SpecError, first_line
 from tagline.models import Scores, Step
 from tagline.models.learner import USES, Learner, smoothing_of, write
@@ -165,6 +166,7 @@ class Encoder:
     def save(self, directory: Path, *, resumable: bool = False) -> None:
         """Weights as safetensors under the names that transformers gives them, the tokenizer, and the rest as JSON."""
         from tagline.models.networks import as_transformers, merged
+        from tagline.models.pretrained import write_config
 
         network, weights = self.network, self.learner.weights()
         kept = self.learner.keep(directory) if resumable else {}
@@ -179,7 +181,7 @@ class Encoder:
         if resumable:
             facts |= {"training": self.learner.training.model_dump(), **kept}
         write(as_transformers(weights), directory / "model.safetensors")
-        network.encoder.config.to_json_file(directory / "config.json")
+        write_config(network.encoder, directory)
         (directory / "tokenizer.json").write_text(self.learner.tokenizer.to_str(pretty=True), "utf-8")
         (directory / "encoder.json").write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
 
@@ -192,21 +194,25 @@ class Encoder:
         from tagline.models import pretrained
         from tagline.models.networks import Network, as_network, with_lora
 
-        facts = json.loads((directory / "encoder.json").read_text("utf-8"))
-        options, reading = EncoderOptions(**facts["options"]), Reading(**facts["reading"])
-        training = Training(**facts.get("training", {}))
-        weights = load_file(directory / "model.safetensors")
-        encoder = pretrained.from_config(directory)
+        with model_files.reading(directory / "encoder.json"):
+            facts = model_files.read_json(directory / "encoder.json")
+            options, reading = EncoderOptions(**facts["options"]), Reading(**facts["reading"])
+            training = Training(**facts.get("training", {}))
+            pooling = facts["pooling"]
+        with model_files.reading(directory / "model.safetensors"):
+            weights = load_file(directory / "model.safetensors")
+        with model_files.reading(directory / "config.json"):
+            encoder = pretrained.from_config(directory)
         if any(".lora_" in name for name in weights):
             encoder = with_lora(encoder, rank=options.lora, seed=training.seed)
-        network = Network(
-            encoder, head=options.head, labels=reading.labels, pooling=facts["pooling"], seed=training.seed
-        )  # fmt: skip
-        network.load_state_dict(as_network(weights))
-        tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
-        learner = Learner(network, tokenizer, reading, training=training, most_tokens=options.max_batch_tokens)
+        with model_files.reading(directory / "model.safetensors"):
+            network = Network(encoder, head=options.head, labels=reading.labels, pooling=pooling, seed=training.seed)
+            network.load_state_dict(as_network(weights))
+        with model_files.reading(directory / "tokenizer.json"):
+            tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
+            learner = Learner(network, tokenizer, reading, training=training, most_tokens=options.max_batch_tokens)
         learner.go_on(directory, facts)
-        return cls(options, learner, pooling=facts["pooling"])
+        return cls(options, learner, pooling=pooling)
 
 
 @contextmanager

@@ -295,7 +295,7 @@ def _sentencepiece() -> Any:
     try:
         import sentencepiece
     except ImportError as error:
-        raise PlaceError("this model needs SentencePiece", hint="pip install sentencepiece") from error
+        raise PlaceError("this model needs SentencePiece", hint=EXTRA) from error
     return sentencepiece
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast
 import numpy as np
 from pydantic import Field
 
-from tagline import tokens
+from tagline import model_files, tokens
 from tagline.errors import SpecError
 from tagline.models import Scores, Step
 from tagline.models.learner import Learner, computing, write
@@ -230,6 +230,7 @@ class FewShot:
     def save(self, directory: Path, *, resumable: bool = False) -> None:
         """Weights as safetensors under the names that transformers gives them, the tokenizer, and the rest as JSON."""
         from tagline.models.networks import as_transformers
+        from tagline.models.pretrained import write_config
 
         facts: dict[str, Any] = {
             "options": self.options.model_dump(), "reading": asdict(self.learner.reading), "pooling": self.pooling,
@@ -243,7 +244,7 @@ class FewShot:
                 write(tensors, directory / "optimizer.safetensors")
         weights = self.network.state_dict()
         write(as_transformers(weights), directory / "model.safetensors")
-        self.network.encoder.config.to_json_file(directory / "config.json")
+        write_config(self.network.encoder, directory)
         (directory / "tokenizer.json").write_text(self.learner.tokenizer.to_str(pretty=True), "utf-8")
         (directory / "fewshot.json").write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
 
@@ -256,14 +257,19 @@ class FewShot:
         from tagline.models import pretrained
         from tagline.models.networks import as_network
 
-        facts = json.loads((directory / "fewshot.json").read_text("utf-8"))
-        model = cls._of(
-            FewShotOptions(**facts["options"]), pretrained.from_config(directory),
-            Tokenizer.from_file(str(directory / "tokenizer.json")), Reading(**facts["reading"]),
-            training=Training(**facts.get("training", {})), pooling=facts["pooling"],
-        )  # fmt: skip
-        model.network.load_state_dict(as_network(load_file(directory / "model.safetensors")))
+        with model_files.reading(directory / "fewshot.json"):
+            facts = model_files.read_json(directory / "fewshot.json")
+            options, reading = FewShotOptions(**facts["options"]), Reading(**facts["reading"])
+            training, pooling = Training(**facts.get("training", {})), facts["pooling"]
+        with model_files.reading(directory / "config.json"):
+            encoder = pretrained.from_config(directory)
+        with model_files.reading(directory / "tokenizer.json"):
+            tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
+            model = cls._of(options, encoder, tokenizer, reading, training=training, pooling=pooling)
+        with model_files.reading(directory / "model.safetensors"):
+            model.network.load_state_dict(as_network(load_file(directory / "model.safetensors")))
         model.done, model.has_head = facts.get("done", 0), facts.get("has_head", True)
         if "tuning" in facts:
-            model._kept = load_file(directory / "optimizer.safetensors"), facts["tuning"]
+            with model_files.reading(directory / "optimizer.safetensors"):
+                model._kept = load_file(directory / "optimizer.safetensors"), facts["tuning"]
         return model

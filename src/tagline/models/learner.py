@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tagline import batches, devices, tokens
+from tagline import batches, devices, model_files, tokens
 from tagline.errors import RunError
 from tagline.models import Scores, Step, scores_of
 from tagline.spec import Training
@@ -134,7 +134,8 @@ class Learner:
         from safetensors.torch import load_file
 
         if "loop" in facts:
-            self._kept = load_file(directory / "optimizer.safetensors"), facts["loop"]
+            with model_files.reading(directory / "optimizer.safetensors"):
+                self._kept = load_file(directory / "optimizer.safetensors"), facts["loop"]
 
 
 @contextmanager

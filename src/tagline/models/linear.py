@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 from safetensors.numpy import load_file, save
 
+from tagline.model_files import read_json, reading
 from tagline.models import Scores, Step, scores_of
 from tagline.models.regression import Floats, Problem
 from tagline.models.tfidf import FeatureRows, Features, Scope, Sparse
@@ -192,18 +193,31 @@ class Linear:
     @classmethod
     def load(cls, directory: Path) -> Self:
         """Read what `save` wrote."""
-        config = json.loads((directory / "config.json").read_text("utf-8"))
-        options, progress = LinearOptions(**config.pop("options")), config.pop("progress", {})
-        model = cls(options, **config)
-        tensors = load_file(directory / "model.safetensors")
-        if "weights" in tensors:
-            vocabulary = json.loads((directory / "vocabulary.json").read_text("utf-8"))
-            model.features = Features(vocabulary, tensors["rarity"], options.scope())
-            model.weights = tensors["weights"]
-            if len(model.features) != len(model.weights) - 1:
-                raise ValueError(f"{len(model.weights) - 1} features have weights, and {len(model.features)} a rarity")
-        model.progress = Progress(**progress)
+        with reading(directory / "config.json"):
+            config = _Config.model_validate(read_json(directory / "config.json"))
+        options = config.options
+        model = cls(
+            options, task=config.task, labels=config.labels, pair=config.pair, class_weights=config.class_weights
+        )
+        model.progress = config.progress
+        with reading(directory / "model.safetensors"):
+            tensors = load_file(directory / "model.safetensors")
+            if "weights" in tensors:
+                model.weights = tensors["weights"]
+                rarity = tensors["rarity"]
+                _check_shapes(model.weights, rarity, labels=config.labels)
+        if model.weights is not None:
+            with reading(directory / "vocabulary.json"):
+                vocabulary = _VOCABULARY.validate_python(read_json(directory / "vocabulary.json"))
+                model.features = Features(vocabulary, rarity, options.scope())
         return model
+
+
+def _check_shapes(weights: NDArray[Any], rarity: NDArray[Any], *, labels: int) -> None:
+    """Refuse arrays that are not those of one model."""
+    is_float = all(each.dtype.kind == "f" for each in (weights, rarity))
+    if not is_float or rarity.ndim != 1 or weights.shape != (len(rarity) + 1, labels):
+        raise ValueError(f"weights {weights.shape} and rarity {rarity.shape} are not those of {labels} labels")
 
 
 def _write_json(path: Path, value: Any) -> None:
@@ -229,12 +243,30 @@ class Progress:
         return Progress(self.strength, self.step + 1)
 
 
+class _Config(BaseModel):
+    """What `config.json` holds."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    options: LinearOptions
+    task: Literal["single", "multi"]
+    labels: Annotated[int, Field(ge=1)]
+    pair: bool
+    class_weights: str
+    progress: Progress = Progress()
+
+
+_VOCABULARY = TypeAdapter(list[tuple[str, list[str]]])
+"""What `vocabulary.json` holds: the kinds of features, each with its terms."""
+
+
 class FeatureIntake:
     """Reads texts for the graph of a `linear` bundle."""
 
     def __init__(self, model: Linear) -> None:
         self.task, self.labels, self.pair = model.task, model.labels, model.pair
-        assert model.features is not None
+        if model.features is None:
+            raise ValueError("a model that has learned nothing reads no texts")
         self._features = model.features
 
     def read(self, texts: Sequence["Text"]) -> FeatureRows:

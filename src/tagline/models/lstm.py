@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import Field
 
+from tagline import model_files
 from tagline.errors import SpecError
 from tagline.models import Scores, Step
 from tagline.models import vectors as word_vectors
@@ -170,14 +171,19 @@ class Lstm:
         from safetensors.torch import load_file
         from tokenizers import Tokenizer
 
-        facts = json.loads((directory / "lstm.json").read_text("utf-8"))
-        model = cls(
-            LstmOptions(**facts["options"]), Reading(**facts["reading"]), embedding=facts["embedding"],
-            training=Training(**facts.get("training", {})),
-        )  # fmt: skip
+        with model_files.reading(directory / "lstm.json"):
+            facts = model_files.read_json(directory / "lstm.json")
+            model = cls(
+                LstmOptions(**facts["options"]),
+                Reading(**facts["reading"]),
+                embedding=facts["embedding"],
+                training=Training(**facts.get("training", {})),
+            )
         if any((directory / name).exists() for name in ("tokenizer.json", "model.safetensors")):  # then both have to be
-            model.learner = model._learner_of(Tokenizer.from_file(str(directory / "tokenizer.json")))
-            model.learner.network.load_state_dict(load_file(directory / "model.safetensors"))
+            with model_files.reading(directory / "tokenizer.json"):
+                model.learner = model._learner_of(Tokenizer.from_file(str(directory / "tokenizer.json")))
+            with model_files.reading(directory / "model.safetensors"):
+                model.learner.network.load_state_dict(load_file(directory / "model.safetensors"))
             model.learner.go_on(directory, facts)
         return model
 

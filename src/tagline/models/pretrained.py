@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
+from importlib.util import find_spec
 from inspect import signature
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +18,8 @@ from tagline.errors import PlaceError, SpecError, first_line
 
 Pooling = Literal["mean", "first"]
 HINT = 'name an encoder such as "bert-base-uncased" or "roberta-base", or the packaged "minilm"'
+OURS = "tagline"
+"""The model type that a bundle's `config.json` names."""
 TRIED = 5
 """Tokens that an encoder has to read before it is fine-tuned."""
 CLOSE = 1e-4
@@ -50,7 +52,7 @@ def load(name: str, *, dropout: float, max_tokens: int) -> Pretrained:
     directory = find(name)
     _check_weights(directory, name)
     with _said(name), _quiet():
-        config = AutoConfig.from_pretrained(directory, local_files_only=True, trust_remote_code=False)
+        config = read_config(directory)
         # What reads a text in both directions is pretrained with masks. A decoder's first token would see no other.
         if type(config) not in MODEL_FOR_MASKED_LM_MAPPING or config.is_encoder_decoder:
             raise SpecError(f"model.pretrained: {name} ({config.model_type}) is not an encoder", hint=HINT)
@@ -61,7 +63,9 @@ def load(name: str, *, dropout: float, max_tokens: int) -> Pretrained:
             directory, config=config, dtype=torch.float32, use_safetensors=True, output_loading_info=True,
             local_files_only=True, trust_remote_code=False,
         )  # fmt: skip
-        tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(
+            directory, config=config, local_files_only=True, trust_remote_code=False
+        )
         pooling, most = _pooling(directory), min(_positions(encoder), int(tokenizer.model_max_length))
     if missing := sorted(key for key in info["missing_keys"] if not key.startswith("pooler.")):
         raise SpecError(f"model.pretrained: {name} lacks {len(missing)} of its weights, first {missing[0]}", hint=HINT)
@@ -78,9 +82,27 @@ def load(name: str, *, dropout: float, max_tokens: int) -> Pretrained:
 def from_config(directory: Path) -> Any:
     """An encoder of the form that `config.json` describes, its weights still random."""
     with _quiet():
-        config = AutoConfig.from_pretrained(directory, local_files_only=True, trust_remote_code=False)
+        config = read_config(directory)
         encoder = AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False)  # type: ignore[no-untyped-call]
         return without_pooler(encoder)
+
+
+def write_config(encoder: Any, directory: Path) -> None:
+    """Write `config.json` of a bundle: the encoder's own, under a model type that transformers refuses to load.
+
+    A bundle's head is none of transformers': taken for a model of its own, it was given a random one and LABEL_0.
+    """
+    content = {"model_type": OURS, "encoder": json.loads(encoder.config.to_json_string())}
+    (directory / "config.json").write_text(json.dumps(content, indent=2) + "\n", "utf-8")
+
+
+def read_config(directory: Path) -> Any:
+    """The configuration of the encoder in a directory, in a bundle's form or in transformers' own."""
+    content = json.loads((directory / "config.json").read_text("utf-8"))
+    if not (isinstance(content, dict) and content.get("model_type") == OURS):
+        return AutoConfig.from_pretrained(directory, local_files_only=True, trust_remote_code=False)
+    inner = dict(content["encoder"])
+    return AutoConfig.for_model(inner.pop("model_type"), **inner)
 
 
 def without_pooler(encoder: Any) -> Any:
@@ -106,14 +128,19 @@ def find(name: str) -> Path:
 
 
 def _packaged(name: str) -> Path:
-    module, sha256 = registry.PACKAGED[name]
-    try:
-        directory = Path(str(import_module(module).__file__)).parent / "model"
-    except ImportError as error:
-        raise PlaceError(f"the encoder {name} is not installed", hint='pip install "tagline[train]"') from error
-    if storage.sha256(directory / "model.safetensors") != sha256:
-        hint = "install it anew: pip install --force-reinstall " + module.replace("_", "-")
-        raise PlaceError(f"{directory / 'model.safetensors'} is not the file that was published", hint=hint)
+    """The directory of a packaged encoder, each file of it as it was published; the package itself is not imported."""
+    module, hashes = registry.PACKAGED[name]
+    package = find_spec(module)
+    if package is None or package.origin is None:
+        raise PlaceError(f"the encoder {name} is not installed", hint='pip install "tagline[train]"')
+    directory = Path(package.origin).parent / "model"
+    hint = "install it anew: pip install --force-reinstall " + module.replace("_", "-")
+    present = {path.relative_to(directory).as_posix(): path for path in storage.files_below(directory)}
+    for file, sha256 in hashes.items():
+        if file not in present or storage.sha256(present[file]) != sha256:
+            raise PlaceError(f"{directory / file} is not the file that was published", hint=hint)
+    if added := sorted(file for file in present.keys() - hashes if not file.startswith(".")):
+        raise PlaceError(f"{directory / added[0]} is no file of the encoder {name}", hint=hint)
     return directory
 
 

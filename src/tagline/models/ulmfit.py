@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
-from tagline import batches, devices, tokens
+from tagline import batches, devices, model_files, tokens
 from tagline.errors import DataError, RunError, SpecError
 from tagline.models import Scores, Step, scores_of
 from tagline.models.fastai_text import PAD_ID, VOCABULARY, Lexicon, new_cutter
@@ -374,7 +374,10 @@ class Ulmfit:
     @classmethod
     def intake(cls, directory: Path) -> "LexiconIntake":
         """What reads texts for the graph."""
-        return LexiconIntake(json.loads((directory / "ulmfit.json").read_text("utf-8")), Lexicon.load(directory))
+        with model_files.reading(directory / VOCABULARY):
+            lexicon = Lexicon.load(directory)
+        with model_files.reading(directory / "ulmfit.json"):
+            return LexiconIntake(model_files.read_json(directory / "ulmfit.json"), lexicon)
 
     def save(self, directory: Path, *, resumable: bool = False) -> None:
         """The classifiers as safetensors, the vocabulary, what cuts texts into its tokens, and the rest as JSON."""
@@ -413,21 +416,24 @@ class Ulmfit:
 
         from tagline.models.awd_lstm import Shape
 
-        facts = json.loads((directory / "ulmfit.json").read_text("utf-8"))
-        training = Training(**facts.get("training", {}))
-        options = UlmfitOptions.model_validate_json(json.dumps(facts["options"]))
-        model = cls(options, training=training, task=facts["task"], labels=facts["labels"], pair=facts["pair"])
-        model._saved_shape = Shape(**facts["shape"])
+        with model_files.reading(directory / "ulmfit.json"):
+            facts = model_files.read_json(directory / "ulmfit.json")
+            training = Training(**facts.get("training", {}))
+            options = UlmfitOptions.model_validate_json(json.dumps(facts["options"]))
+            model = cls(options, training=training, task=facts["task"], labels=facts["labels"], pair=facts["pair"])
+            model._saved_shape = Shape(**facts["shape"])
         if (directory / VOCABULARY).is_file():
-            model.lexicon = Lexicon.load(directory)
-        networks = _nested(load_file(directory / "model.safetensors"))
-        if LANGUAGE_MODEL in networks:
-            model.language_model = model._new_language_model()
-            model.language_model.load_state_dict(networks[LANGUAGE_MODEL])
-        for direction in model.directions:
-            if direction in networks:
-                model.classifiers[direction] = model._new_classifier()
-                model.classifiers[direction].load_state_dict(networks[direction])
+            with model_files.reading(directory / VOCABULARY):
+                model.lexicon = Lexicon.load(directory)
+        with model_files.reading(directory / "model.safetensors"):
+            networks = _nested(load_file(directory / "model.safetensors"))
+            if LANGUAGE_MODEL in networks:
+                model.language_model = model._new_language_model()
+                model.language_model.load_state_dict(networks[LANGUAGE_MODEL])
+            for direction in model.directions:
+                if direction in networks:
+                    model.classifiers[direction] = model._new_classifier()
+                    model.classifiers[direction].load_state_dict(networks[direction])
         if "course" in facts:
             empty: dict[str, dict[str, Tensor]] = {"optimizer": {}, "carried": {}, "before": {}}
             tensors = empty | _nested(load_file(directory / "course.safetensors"))
