@@ -18,6 +18,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
 
+from tagline.rehearsal.access import keyed
+
 PARENT = "projects/demo/locations/us-central1"
 IMAGE = "us-docker.pkg.dev/demo/repository/tagline-train:1"
 ENDED = ("JOB_STATE_SUCCEEDED", "JOB_STATE_FAILED", "JOB_STATE_CANCELLED")
@@ -34,8 +36,38 @@ class Rehearsal:
 
     @property
     def address(self) -> str:
-        """Of HTTP."""
+        """Of HTTP; clients are given credentials too."""
         return str(self.facts["address"])
+
+    @property
+    def keyed_address(self) -> str:
+        """Of HTTP, with the token in it: for clients that send an emulator no credentials."""
+        return keyed(self.address, self.token)
+
+    @property
+    def token(self) -> str:
+        """What every client has to send; "" where it is open."""
+        return str(self.facts["token"])
+
+    @property
+    def bearer(self) -> dict[str, str]:
+        """The header of whoever has the token."""
+        return {"Authorization": f"Bearer {self.token}"} if self.token else {}
+
+    @property
+    def credentials(self) -> Any:
+        """What Google's packages for Python send the token with."""
+        from google.auth.credentials import AnonymousCredentials
+        from google.oauth2.credentials import Credentials
+
+        return Credentials(self.token) if self.token else AnonymousCredentials()
+
+    @property
+    def channel(self) -> Any:
+        """A gRPC channel whose calls carry the token."""
+        import grpc
+
+        return grpc.intercept_channel(grpc.insecure_channel(self.facts["grpc"]), _bearer_interceptor(self.token))
 
     @cached_property
     def rest(self) -> Any:
@@ -49,22 +81,20 @@ class Rehearsal:
 
     def client(self, name: str, transport: str = "rest", *, library: Any = None) -> Any:
         """One of aiplatform_v1's clients, or another library's, unmodified."""
-        import grpc
-        from google.auth.credentials import AnonymousCredentials
         from google.cloud import aiplatform_v1
 
         kind = getattr(library or aiplatform_v1, name)
         if transport == "rest":
             options = {"api_endpoint": self.address}
-            return kind(credentials=AnonymousCredentials(), transport="rest", client_options=options)
-        return kind(transport=kind.get_transport_class("grpc")(channel=grpc.insecure_channel(self.facts["grpc"])))
+            return kind(credentials=self.credentials, transport="rest", client_options=options)
+        return kind(transport=kind.get_transport_class("grpc")(channel=self.channel))
 
     def http(
         self, verb: str, path: str, body: Any = None, *, headers: dict[str, str] | None = None
     ) -> tuple[int, Any]:  # fmt: skip
         """The status and the JSON of an answer; a body of bytes is sent as it is."""
         content = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        given = {"Content-Type": "application/json"} | (headers or {})
+        given = {"Content-Type": "application/json"} | self.bearer | (headers or {})
         request = urllib.request.Request(self.address + path, content, given, method=verb)
         try:
             with urllib.request.urlopen(request, timeout=60) as response:
@@ -138,6 +168,23 @@ class Rehearsal:
         """SIGKILL, which it cannot see coming."""
         self.process.kill()
         self.process.wait()
+
+
+def _bearer_interceptor(token: str) -> Any:
+    """Adds the token to every call of a gRPC channel."""
+    import grpc
+
+    more = [("authorization", f"Bearer {token}")] if token else []
+
+    class Bearer(  # type: ignore[misc]
+        grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor, grpc.StreamStreamClientInterceptor
+    ):
+        def intercept_unary_unary(self, proceed: Callable[..., Any], details: Any, request: Any) -> Any:
+            return proceed(details._replace(metadata=[*(details.metadata or ()), *more]), request)
+
+        intercept_unary_stream = intercept_stream_stream = intercept_unary_unary
+
+    return Bearer()
 
 
 def until(found: Callable[[], Any], what: str, *, patience_s: float = 600.0) -> Any:

@@ -1,5 +1,6 @@
 """The rehearsal's page in a real browser, beside real jobs, logs and buckets."""
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,11 +29,12 @@ def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rehearsal]:
 @pytest.fixture
 def page(browser: Any, rehearsal: Rehearsal) -> Iterator[Any]:
     """A page as wide as a phone that must say nothing wrong and ask nobody else."""
-    yield from quiet_page(browser, width=390)
+    yield from quiet_page(browser, rehearsal, width=390)
 
 
-def quiet_page(browser: Any, *, width: int) -> Iterator[Any]:
+def quiet_page(browser: Any, rehearsal: Rehearsal, *, width: int) -> Iterator[Any]:
     context = browser.new_context(viewport={"width": width, "height": 844})
+    context.add_init_script(f"sessionStorage.setItem('rehearsal-token', {json.dumps(rehearsal.token)})")
     opened = context.new_page()
     said: list[str] = []
     asked: set[str] = set()
@@ -139,7 +141,7 @@ def test_every_view_fits_a_phone_and_says_something(page: Any, rehearsal: Rehear
 def test_a_long_log_shows_its_end_and_earlier_lines_when_asked(browser: Any, rehearsal: Rehearsal) -> None:
     name = rehearsal.submit(custom_job(python("for i in range(3000): print(f'line {i}.')"), name="talker"))
     rehearsal.wait(name)
-    pages = quiet_page(browser, width=1280)
+    pages = quiet_page(browser, rehearsal, width=1280)
     page = next(pages)
     page.goto(f"{rehearsal.address}/#resource?name={name}")
     log = page.get_by_role("log")
@@ -162,8 +164,8 @@ def sent(response: Any) -> str | None:
 
 
 def test_a_token_is_asked_for_once(browser: Any, tmp_path: Path) -> None:
-    with rehearsing(tmp_path / "here", "--token", TAGLINE_REHEARSAL_TOKEN="s3cret") as found:
-        assert found.http("GET", "/-/overview")[0] == 401
+    with rehearsing(tmp_path / "here", TAGLINE_REHEARSAL_TOKEN="s3cret") as found:
+        assert found.http("GET", "/-/overview", headers={"Authorization": ""})[0] == 401
         context = browser.new_context()
         page = context.new_page()
         refused: list[tuple[str | None, int]] = []
@@ -184,9 +186,8 @@ def test_a_token_is_asked_for_once(browser: Any, tmp_path: Path) -> None:
             late[0].continue_()
         page.reload()
         page.get_by_text("Nothing here yet.").wait_for()
-        bearer = {"Authorization": "Bearer s3cret"}
-        found.http("POST", "/storage/v1/b?project=demo", {"name": "shelf"}, headers=bearer)
-        found.http("POST", "/upload/storage/v1/b/shelf/o?uploadType=media&name=a.txt", b"hello", headers=bearer)
+        found.http("POST", "/storage/v1/b?project=demo", {"name": "shelf"})
+        found.http("POST", "/upload/storage/v1/b/shelf/o?uploadType=media&name=a.txt", b"hello")
         page.goto(found.address + "/#buckets?bucket=shelf")
         with page.expect_download() as download:
             page.get_by_role("link", name="a.txt").click()

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from rehearsing import IMAGE, PARENT, Rehearsal, custom_job, python, rehearsing, until
+from rehearsing import IMAGE, PARENT, Rehearsal, custom_job, pool, python, rehearsing, until
 
 SPEC = {
     "worker_pool_specs": [{
@@ -102,7 +103,7 @@ def test_every_method_over_grpc_is_answered_or_says_its_name(rehearsal: Rehearsa
 
     from tagline.rehearsal.services import programme
 
-    with grpc.insecure_channel(rehearsal.facts["grpc"]) as channel:
+    with rehearsal.channel as channel:
         for path, known in programme().items():
             if known.extent == "not" and known.method.kind == "unary_unary":
                 with pytest.raises(grpc.RpcError) as caught:
@@ -210,8 +211,13 @@ def test_the_async_clients(rehearsal: Rehearsal) -> None:
     import grpc
     from google.cloud import aiplatform_v1
 
+    class Bearer(grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[misc]
+        async def intercept_unary_unary(self, proceed: Any, details: Any, request: Any) -> Any:
+            more = [*(details.metadata or ()), ("authorization", f"Bearer {rehearsal.token}")]
+            return await proceed(details._replace(metadata=grpc.aio.Metadata(*more)), request)
+
     async def ask() -> Any:
-        channel = grpc.aio.insecure_channel(rehearsal.facts["grpc"])
+        channel = grpc.aio.insecure_channel(rehearsal.facts["grpc"], interceptors=[Bearer()])
         kind = aiplatform_v1.JobServiceAsyncClient
         client = kind(transport=kind.get_transport_class("grpc_asyncio")(channel=channel))
         created = await client.create_custom_job(parent=PARENT, custom_job={"display_name": "async", "job_spec": SPEC})
@@ -233,7 +239,28 @@ def test_pages_of_other_places_may_not_ask(rehearsal: Rehearsal) -> None:
     assert rehearsal.http("GET", path, headers={"Origin": "https://evil.example"})[0] == 403
     assert rehearsal.http("GET", path, headers={"Origin": "null"})[0] == 403
     assert rehearsal.http("GET", path, headers={"Host": "evil.example"})[0] == 403
+    for other in (
+        "http://localhost:3000",
+        "http://localhost",
+        f"{rehearsal.address}0",
+        "http://localhost.evil.example",
+    ):
+        for where in (path, "/", "/computeMetadata/v1/project/project-id", "/storage/v1/b?project=demo"):
+            assert rehearsal.http("GET", where, headers={"Origin": other})[0] == 403, (other, where)
     assert rehearsal.http("GET", path, headers={"Origin": rehearsal.address})[0] == 200
+    port = rehearsal.address.rpartition(":")[2]
+    forwarded = {"Host": "localhost:9000", "Origin": "http://localhost:9000"}  # ssh -L 9000:localhost:PORT
+    assert rehearsal.http("GET", path, headers=forwarded)[0] == 200
+    assert rehearsal.http("GET", path, headers={"Origin": f"http://127.0.0.1:{port}"})[0] == 403
+
+
+def test_an_object_is_no_page_of_ours(rehearsal: Rehearsal) -> None:
+    rehearsal.http("POST", "/storage/v1/b?project=demo", {"name": "pages"})
+    upload = "/upload/storage/v1/b/pages/o?uploadType=media&name=a.html"
+    rehearsal.http("POST", upload, b"<script>1</script>", headers={"Content-Type": "text/html"})
+    with urllib.request.urlopen(f"{rehearsal.keyed_address}/pages/a.html") as answer:
+        assert answer.headers["Content-Type"] == "text/html"
+        assert answer.headers["Content-Security-Policy"].startswith("sandbox;")
 
 
 def test_only_loopback_is_bound(rehearsal: Rehearsal) -> None:
@@ -253,6 +280,8 @@ def test_by_curl(rehearsal: Rehearsal) -> None:
     command = [
         "curl",
         "-sS",
+        "-H",
+        f"Authorization: Bearer {rehearsal.token}",
         f"{rehearsal.address}/v1/{PARENT}/customJobs",
         "-d",
         json.dumps(custom_job(python("pass"))),
@@ -262,14 +291,17 @@ def test_by_curl(rehearsal: Rehearsal) -> None:
 
 
 def test_a_token_and_tls(tmp_path: Path) -> None:
-    with rehearsing(tmp_path / "secret", "--token", "--tls") as rehearsal:
+    with rehearsing(tmp_path / "secret", "--tls") as rehearsal:
         path, token = f"/v1/{PARENT}/customJobs", rehearsal.facts["token"]
         assert len(token) > 20
         assert (tmp_path / "secret" / "rehearsal.json").stat().st_mode & 0o077 == 0
-        status, answer = rehearsal.http("GET", path)
-        assert (status, answer["error"]["status"]) == (401, "UNAUTHENTICATED")
-        assert rehearsal.http("GET", path, headers={"Authorization": "Bearer nonsense"})[0] == 401
-        bearer = {"Authorization": f"Bearer {token}"}
+        for wrong in ("", "Bearer", "Bearer nonsense", f"Basic {token}", token, f"Bearer {token[:-1]}"):
+            status, answer = rehearsal.http("GET", path, headers={"Authorization": wrong})
+            assert (status, answer["error"]["status"]) == (401, "UNAUTHENTICATED"), wrong
+        for prefix in ("/-/key/nonsense", "/-/key/", "/-/key", f"/-/key/{token[:-1]}", f"/x/-/key/{token}"):
+            assert rehearsal.http("GET", prefix + path, headers={"Authorization": ""})[0] == 401, prefix
+        assert rehearsal.http("GET", f"/-/key/{token}{path}", headers={"Authorization": ""}) == (200, {})
+        bearer = {"Authorization": f"bearer {token}"}
         assert rehearsal.http("GET", path, headers=bearer) == (200, {})
         code = """
 import sys
@@ -296,6 +328,64 @@ except Exception as error:
         assert job["state"] == "JOB_STATE_SUCCEEDED", job
 
 
+def test_the_metadata_server_gives_the_token_to_nobody_else(rehearsal: Rehearsal) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can be somebody else")
+    path = "/computeMetadata/v1/instance/service-accounts/default/token"
+    # Everything is imported before it becomes somebody else, who may not read where Python is installed.
+    ask = """
+import os, socket, sys
+os.setuid(int(sys.argv[1]))
+connection = socket.socket()
+connection.connect(("127.0.0.1", int(sys.argv[2])))
+lines = [f"GET {sys.argv[3]} HTTP/1.1", "Host: localhost", "Metadata-Flavor: Google", "Connection: close"]
+connection.sendall("".join(f"{line}\\r\\n" for line in [*lines, ""]).encode())
+print(b"".join(iter(lambda: connection.recv(65536), b"")).decode())
+"""
+
+    def asked(user: int, prefix: str = "") -> str:
+        port = rehearsal.address.rpartition(":")[2]
+        command = [sys.executable, "-S", "-c", ask, str(user), port, prefix + path]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    for prefix in ("", "/-/key/nonsense"):
+        answer = asked(65534, prefix)
+        assert answer.startswith("HTTP/1.1 403 ")
+        assert rehearsal.token not in answer
+    assert rehearsal.token in asked(0)
+    assert rehearsal.token in asked(65534, f"/-/key/{rehearsal.token}")
+
+
+def test_storage_without_credentials_by_the_address_that_holds_the_token(rehearsal: Rehearsal) -> None:
+    """Outside of a job and inside: the package sends an emulator none, and gcsfs neither."""
+    code = """
+import os, sys
+from google.cloud import storage
+client = storage.Client(project="demo")
+bucket = client.create_bucket(sys.argv[1])
+blob = bucket.blob("a/b c.bin", chunk_size=2**18)
+blob.upload_from_string(b"x" * 2**20)
+bucket.blob("small").upload_from_string("hello")
+assert bucket.get_blob("small").download_as_bytes() == b"hello"
+assert len(blob.download_as_bytes()) == 2**20
+with client.batch():
+    bucket.blob("small").patch()
+assert [found.name for found in client.list_blobs(bucket)] == ["a/b c.bin", "small"]
+bucket.delete_blobs(list(bucket.list_blobs()))
+import gcsfs
+files = gcsfs.GCSFileSystem(project="demo", token="anon", skip_instance_cache=True, use_listings_cache=False)
+files.pipe(f"{sys.argv[1]}/by gcsfs", b"y" * 1000)
+assert files.cat(f"{sys.argv[1]}/by gcsfs") == b"y" * 1000
+print("done")
+"""
+    environment = os.environ | {"STORAGE_EMULATOR_HOST": rehearsal.keyed_address}
+    command = [sys.executable, "-c", code, "keyed-outside"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.stdout == "done\n", done.stderr
+    name = rehearsal.submit(custom_job(pool("python", "-c", code, "keyed-inside")))
+    assert rehearsal.wait(name)["state"] == "JOB_STATE_SUCCEEDED", rehearsal.said(name)
+
+
 INSIDE = """
 import json, os, urllib.request
 host, address = os.environ["GCE_METADATA_HOST"], os.environ["REHEARSAL_ADDRESS"]
@@ -309,8 +399,6 @@ assert json.load(urllib.request.urlopen(request))["customJobs"]
 
 
 def test_default_credentials_inside_a_job(rehearsal: Rehearsal) -> None:
-    from rehearsing import pool
-
     code = """
 import google.auth, google.auth.transport.requests
 credentials, project = google.auth.default()

@@ -4,7 +4,7 @@ const {Storage} = require("@google-cloud/storage");
 const {JobServiceClient} = require("@google-cloud/aiplatform");
 const {grpc} = require("google-gax");
 
-const [address, grpcAddress, image] = process.argv.slice(2);
+const [address, grpcAddress, image, token] = process.argv.slice(2);
 const parent = "projects/demo/locations/us-central1";
 const refusal = async (what) => what.then(() => null, (error) => error.code);
 
@@ -23,21 +23,21 @@ async function objects() {
   };
 }
 
-async function jobs(client) {
+async function jobs(client, options = {}) {
   const containerSpec = {imageUri: image, command: ["python", "-S", "-c", "print('hello')"]};
   const pool = {machineSpec: {machineType: "n1-standard-4"}, replicaCount: 1, containerSpec};
   const customJob = {displayName: "from node", jobSpec: {workerPoolSpecs: [pool]}};
-  const [{name}] = await client.createCustomJob({parent, customJob});
+  const [{name}] = await client.createCustomJob({parent, customJob}, options);
   let job;
   do {
     await new Promise((done) => setTimeout(done, 50));
-    [job] = await client.getCustomJob({name});
+    [job] = await client.getCustomJob({name}, options);
   } while (!job.endTime);
-  const [listed] = await client.listCustomJobs({parent});
-  const unnamed = await refusal(client.createCustomJob({parent, customJob: {...customJob, displayName: ""}}));
-  const [operation] = await client.deleteCustomJob({name});
+  const [listed] = await client.listCustomJobs({parent}, options);
+  const unnamed = await refusal(client.createCustomJob({parent, customJob: {...customJob, displayName: ""}}, options));
+  const [operation] = await client.deleteCustomJob({name}, options);
   await operation.promise();
-  const found = {state: job.state, listed: listed.some((one) => one.name === name), unnamed, gone: await refusal(client.getCustomJob({name}))};
+  const found = {state: job.state, listed: listed.some((one) => one.name === name), unnamed, gone: await refusal(client.getCustomJob({name}, options))};
   await client.close();
   return found;
 }
@@ -46,5 +46,6 @@ async function jobs(client) {
   const http = new URL(address), [host, port] = grpcAddress.split(":");
   const rest = new JobServiceClient({fallback: true, protocol: "http", apiEndpoint: http.hostname, port: Number(http.port)});
   const overGrpc = new JobServiceClient({apiEndpoint: host, port: Number(port), sslCreds: grpc.credentials.createInsecure()});
-  console.log(JSON.stringify({objects: await objects(), rest: await jobs(rest), grpc: await jobs(overGrpc)}));
+  const bearer = {otherArgs: {headers: {authorization: `Bearer ${token}`}}};  // an insecure channel takes no credentials
+  console.log(JSON.stringify({objects: await objects(), rest: await jobs(rest), grpc: await jobs(overGrpc, bearer)}));
 })().catch((error) => { console.error(error); process.exitCode = 1; });

@@ -64,14 +64,13 @@ def predictions(found: dict[str, list[str]]) -> list[dict[str, Any]]:
 
 
 def test_the_package_predicts_a_file_and_reads_the_results(rehearsal: Rehearsal, model: str) -> None:
-    from google.auth.credentials import AnonymousCredentials
     from google.cloud import aiplatform
 
-    os.environ["STORAGE_EMULATOR_HOST"] = rehearsal.address
+    os.environ["STORAGE_EMULATOR_HOST"] = rehearsal.keyed_address
     try:
         aiplatform.init(
             project="demo", location="us-central1", api_endpoint=rehearsal.address, api_transport="rest",
-            credentials=AnonymousCredentials(),
+            credentials=rehearsal.credentials,
         )  # fmt: skip
         lines = "".join(json.dumps({"text": f"é {number}"}) + "\n" for number in range(300))
         source = write(rehearsal, "many.jsonl", lines)

@@ -39,12 +39,11 @@ def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rehearsal]:
 @pytest.fixture(scope="module")
 def aiplatform(rehearsal: Rehearsal) -> Any:
     """The high-level package, pointed at the rehearsal."""
-    from google.auth.credentials import AnonymousCredentials
     from google.cloud import aiplatform
 
     aiplatform.init(
         project="demo", location="us-central1", api_endpoint=rehearsal.address, api_transport="rest",
-        credentials=AnonymousCredentials(), staging_bucket="gs://staging",
+        credentials=rehearsal.credentials, staging_bucket="gs://staging",
     )  # fmt: skip
     return aiplatform
 
@@ -127,11 +126,10 @@ def test_a_training_job_of_a_container_that_fails(aiplatform: Any, rehearsal: Re
 def test_a_script_becomes_a_job(
     aiplatform: Any, rehearsal: Rehearsal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
-    from google.auth.credentials import AnonymousCredentials
     from google.cloud import storage
 
-    monkeypatch.setenv("STORAGE_EMULATOR_HOST", rehearsal.address)
-    storage.Client(project="demo", credentials=AnonymousCredentials()).create_bucket("scripts")
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", rehearsal.keyed_address)
+    storage.Client(project="demo", credentials=rehearsal.credentials).create_bucket("scripts")
     (tmp_path / "task.py").write_text("import sys\nprint('a script', sys.argv[1:])\n")
     job = aiplatform.CustomJob.from_local_script(
         display_name="script", script_path=str(tmp_path / "task.py"), container_uri=EXECUTOR, args=["--x", "1"],
@@ -218,20 +216,18 @@ def test_a_job_that_is_cancelled_while_its_package_is_installed(rehearsal: Rehea
 def logging_client(rehearsal: Rehearsal) -> Any:
     """google-cloud-logging's client, over HTTP."""
     import google.cloud.logging
-    from google.auth.credentials import AnonymousCredentials
 
     return google.cloud.logging.Client(
-        project="demo", credentials=AnonymousCredentials(), client_options={"api_endpoint": rehearsal.address},
+        project="demo", credentials=rehearsal.credentials, client_options={"api_endpoint": rehearsal.address},
         _use_grpc=False,
     )  # fmt: skip
 
 
 def grpc_logging(rehearsal: Rehearsal) -> Any:
-    import grpc
     from google.cloud.logging_v2.services.logging_service_v2 import LoggingServiceV2Client
 
     transport = LoggingServiceV2Client.get_transport_class("grpc")
-    return LoggingServiceV2Client(transport=transport(channel=grpc.insecure_channel(rehearsal.facts["grpc"])))
+    return LoggingServiceV2Client(transport=transport(channel=rehearsal.channel))
 
 
 MINE = 'logName="projects/demo/logs/mine" AND NOT jsonPayload."logging.googleapis.com/diagnostic":*'

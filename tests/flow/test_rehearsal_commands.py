@@ -3,6 +3,7 @@
 import json
 import socket
 import sys
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -92,4 +93,45 @@ def test_a_token_given_by_the_environment(tmp_path: Path) -> None:
         bearer = {"Authorization": "Bearer known to both"}
         status, _ = rehearsal.http("POST", f"/v1/{PARENT}/customJobs", custom_job(python("pass")), headers=bearer)
         assert status == 200
+        with urllib.request.urlopen(f"{rehearsal.keyed_address}/storage/v1/b?project=demo") as answer:
+            assert answer.status == 200, "in an address the token is quoted"
     assert (tmp_path / "here" / "rehearsal.sqlite").stat().st_size > 0
+
+
+def test_a_token_is_demanded_unless_it_is_open(tmp_path: Path, tagline: Callable[..., Any]) -> None:
+    directory, token = tmp_path / "rehearsal", ""
+    for expected in ("made", "kept"):
+        with rehearsing(directory) as rehearsal:
+            for path in ("/-/status", "/storage/v1/b?project=demo", f"/v1/{PARENT}/customJobs"):
+                assert rehearsal.http("GET", path, headers={"Authorization": ""})[0] == 401
+                assert rehearsal.http("GET", path)[0] == 200
+            if expected == "kept":
+                assert rehearsal.token == token, "clients that have it go on after a restart"
+            token = rehearsal.token
+            assert (directory / "token").read_text() == token
+            for file in ("token", "rehearsal.json"):
+                assert (directory / file).stat().st_mode & 0o777 == 0o600
+            assert directory.stat().st_mode & 0o077 == 0
+            assert tagline("rehearsal", "status", "--json").json["clients"] == rehearsal.facts["clients"]
+    (directory / "token").chmod(0o644)
+    with rehearsing(directory) as rehearsal:
+        assert rehearsal.token != token, "one that others could read is one no more"
+    with rehearsing(directory, "--open") as rehearsal:
+        assert rehearsal.token == ""
+        assert rehearsal.http("GET", f"/v1/{PARENT}/customJobs")[0] == 200
+    assert tagline("rehearsal", "start", "--open", "--token").code == 2
+
+
+def test_a_token_is_not_read_from_nor_written_to_where_a_link_leads(tmp_path: Path) -> None:
+    from tagline.rehearsal.access import keep_token
+
+    planted = tmp_path / "planted"
+    planted.write_text("known to somebody else")
+    planted.chmod(0o600)
+    here = tmp_path / "here"
+    here.mkdir()
+    (here / "token").symlink_to(planted)
+    assert keep_token(here) != "known to somebody else"
+    assert planted.read_text() == "known to somebody else"
+    assert not (here / "token").is_symlink()
+    assert keep_token(here) == (here / "token").read_text()

@@ -33,13 +33,12 @@ def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rehearsal]:
 @pytest.fixture(scope="module")
 def platform(rehearsal: Rehearsal) -> Any:
     """The high-level package over REST."""
-    from google.auth.credentials import AnonymousCredentials
     from google.cloud import aiplatform
 
-    os.environ["STORAGE_EMULATOR_HOST"] = rehearsal.address
+    os.environ["STORAGE_EMULATOR_HOST"] = rehearsal.keyed_address
     aiplatform.init(
         project="demo", location="us-central1", api_endpoint=rehearsal.address, api_transport="rest",
-        credentials=AnonymousCredentials(), staging_bucket="gs://files",
+        credentials=rehearsal.credentials, staging_bucket="gs://files",
     )  # fmt: skip
     yield aiplatform
     del os.environ["STORAGE_EMULATOR_HOST"]

@@ -15,7 +15,6 @@ from google.api_core.exceptions import (
     ServiceUnavailable,
     TooManyRequests,
 )
-from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -90,7 +89,12 @@ def test_a_connection_that_is_lost(rehearsal: Rehearsal) -> None:
     before = names(rehearsal)
     fail(rehearsal, "CreateCustomJob", drop=True, after_effect=True)
     with pytest.raises(requests.ConnectionError):
-        requests.post(f"{rehearsal.address}/v1/{PARENT}/customJobs", json=custom_job(python("pass")), timeout=30)
+        requests.post(
+            f"{rehearsal.address}/v1/{PARENT}/customJobs",
+            json=custom_job(python("pass")),
+            headers=rehearsal.bearer,
+            timeout=30,
+        )
     (made,) = names(rehearsal) - before
     rehearsal.wait(made)
     for path, method in (
@@ -99,8 +103,8 @@ def test_a_connection_that_is_lost(rehearsal: Rehearsal) -> None:
     ):
         fail(rehearsal, method, drop=True)
         with pytest.raises(requests.ConnectionError):
-            requests.get(f"{rehearsal.address}{path}", timeout=30)
-        assert requests.get(f"{rehearsal.address}{path}", timeout=30).status_code == 200
+            requests.get(f"{rehearsal.address}{path}", headers=rehearsal.bearer, timeout=30)
+        assert requests.get(f"{rehearsal.address}{path}", headers=rehearsal.bearer, timeout=30).status_code == 200
     fail(rehearsal, "GetCustomJob", drop=True)
     with pytest.raises(ServiceUnavailable, match="Socket closed"):
         rehearsal.grpc.get_custom_job(name=made, retry=None)
@@ -108,7 +112,7 @@ def test_a_connection_that_is_lost(rehearsal: Rehearsal) -> None:
 
 def test_cloud_storage_fails_and_its_client_tries_again(rehearsal: Rehearsal) -> None:
     options = {"api_endpoint": rehearsal.address}
-    client = storage.Client(project="demo", credentials=AnonymousCredentials(), client_options=options)
+    client = storage.Client(project="demo", credentials=rehearsal.credentials, client_options=options)
     bucket = client.create_bucket("faulty")
     fail(rehearsal, "storage.objects.insert", after_effect=True)
     with pytest.raises(ServiceUnavailable):

@@ -24,7 +24,7 @@ def test_storage_and_jobs_from_node(tmp_path: Path) -> None:
         metadata = rehearsal.address.removeprefix("http://")
         environment = os.environ | {"GCE_METADATA_HOST": metadata, "GCE_METADATA_IP": metadata}
         ended = subprocess.run(
-            ["node", "rehearsal_client.js", rehearsal.address, rehearsal.facts["grpc"], IMAGE],
+            ["node", "rehearsal_client.js", rehearsal.keyed_address, rehearsal.facts["grpc"], IMAGE, rehearsal.token],
             cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120,
         )  # fmt: skip
     assert ended.returncode == 0, ended.stderr

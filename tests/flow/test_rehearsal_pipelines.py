@@ -228,11 +228,10 @@ def test_a_pipeline_by_the_high_level_package(
     rehearsal: Rehearsal, compiled: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
     """Into a bucket that it makes, for an account that is named: else it asks Google itself, for a minute."""
-    from google.auth.credentials import AnonymousCredentials
     from google.cloud import aiplatform
 
-    monkeypatch.setenv("STORAGE_EMULATOR_HOST", rehearsal.address)
-    where = {"project": "demo", "location": "us-central1", "credentials": AnonymousCredentials()}
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", rehearsal.keyed_address)
+    where = {"project": "demo", "location": "us-central1", "credentials": rehearsal.credentials}
     aiplatform.init(api_endpoint=rehearsal.address, api_transport="rest", **where)
     (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump(compiled(boxes)))
     job = aiplatform.PipelineJob(

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from rehearsing import IMAGE, PARENT, Rehearsal, python, rehearsing, until
+from rehearsing import IMAGE, PARENT, Rehearsal, pool, python, rehearsing, until
+from tagline.runs import list_runs
 
 WORDS = "import json, os, sys, time\ngiven = dict(zip(sys.argv[1::2], sys.argv[2::2]))\n"
 REPORT = """
@@ -78,11 +79,10 @@ def score(trial: dict[str, Any]) -> float:
 def test_the_high_level_package_and_hypertune(
     rehearsal: Rehearsal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:  # fmt: skip
-    from google.auth.credentials import AnonymousCredentials
     from google.cloud import aiplatform
     from google.cloud.aiplatform import hyperparameter_tuning as hpt
 
-    options = {"project": "demo", "location": "us-central1", "credentials": AnonymousCredentials()}
+    options = {"project": "demo", "location": "us-central1", "credentials": rehearsal.credentials}
     aiplatform.init(
         api_endpoint=rehearsal.address, api_transport="rest", staging_bucket="gs://staging", **options
     )  # fmt: skip
@@ -125,6 +125,37 @@ for step in (1, 2):
     assert [found.name for found in listed] == [job.resource_name]
     job.delete()
     assert rehearsal.http("GET", f"/v1/{job.resource_name}")[0] == 404
+
+
+def test_tagline_is_a_trial_of_somebodys_own_job(rehearsal: Rehearsal) -> None:
+    """Its arguments are settings, and its metric is found."""
+    from google.cloud import aiplatform_v1
+
+    support = Path(__file__).parents[2] / "examples" / "support" / "messages.csv"
+    shelf = rehearsal.directory / "buckets" / "corpus"
+    rehearsal.http("POST", "/storage/v1/b?project=demo", {"name": "corpus"})
+    upload = "/upload/storage/v1/b/corpus/o?uploadType=media&name=messages.csv"
+    rehearsal.http("POST", upload, support.read_bytes(), headers={"Content-Type": "text/csv"})
+    settings = ("model.family=linear", "model.max_features=300", "data.fraction=0.3", "training.baseline=false")
+    words = ["train", "gs://corpus/messages.csv", *settings, "--runs", "gs://corpus/trials"]
+    job = tuning_job("", discrete("model.strength", 0.25, 4.0), trials=2, parallel=2)
+    job["studySpec"] |= {"metrics": [{"metricId": "macro_f1", "goal": "MAXIMIZE"}], "algorithm": "GRID_SEARCH"}
+    job["trialJobSpec"] = {"workerPoolSpecs": [pool(args=words)]}
+    asked = aiplatform_v1.HyperparameterTuningJob.from_json(json.dumps(job))
+    name = rehearsal.rest.create_hyperparameter_tuning_job(parent=PARENT, hyperparameter_tuning_job=asked).name
+    ended = rehearsal.wait(name)
+    assert [trial["state"] for trial in ended["trials"]] == ["SUCCEEDED"] * 2, [
+        entry.get("jsonPayload") for entry in rehearsal.entries(name)
+    ]
+    made = {run.spec().model.strength: run for run in list_runs(shelf / "trials")}  # type: ignore[attr-defined]
+    assert made.keys() == {0.25, 4.0}
+    for trial in ended["trials"]:
+        evaluations = [
+            event for event in made[values(trial)["model.strength"]].events() if event["event"] == "evaluation"
+        ]
+        best = max(event["value"] for event in evaluations)
+        assert score(trial) == pytest.approx(best)
+        assert len(trial["measurements"]) == len(evaluations) + 1
 
 
 def test_a_grid_is_tried_whole_and_ends_by_itself(rehearsal: Rehearsal) -> None:

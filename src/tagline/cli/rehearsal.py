@@ -1,7 +1,6 @@
 """`tagline rehearsal`: the local cloud, for any client."""
 
 import os
-import secrets
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,8 +9,11 @@ import typer
 
 from tagline.cli.options import Debug, Json
 from tagline.rehearsal import requirements
+from tagline.rehearsal.access import TOKEN_FILE
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tagline.rehearsal.finding import Facts
 
 app = typer.Typer(help="The local cloud, for any client.", no_args_is_help=True, rich_markup_mode=None)
@@ -25,7 +27,10 @@ def start(
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="For HTTP; 0: any that is free.")] = 8085,
     grpc_port: Annotated[int, typer.Option("--grpc-port", min=0, max=65535, help="For gRPC; 0: any.")] = 8086,
     tls: Annotated[bool, typer.Option("--tls", help="Speak TLS on the gRPC port, by an authority of its own.")] = False,
-    token: Annotated[bool, typer.Option("--token", help="Demand a random token of every client.")] = False,
+    is_open: Annotated[
+        bool, typer.Option("--open", help="Demand no token: every user of this machine may run commands as you.")
+    ] = False,
+    token: Annotated[bool, typer.Option("--token", hidden=True, help="Demand a token, as it does anyway.")] = False,
     at_once: Annotated[int, typer.Option("--at-once", min=1, help="Jobs that run at a time; others wait.")] = 5,
     strict: Annotated[bool, typer.Option("--strict", help="Hide this machine's packages from Python jobs.")] = False,
     grace: Annotated[float, typer.Option("--grace", min=0, help="Seconds from SIGTERM to SIGKILL.")] = 30.0,
@@ -36,20 +41,23 @@ def start(
 ) -> None:
     """Play Vertex AI, Cloud Storage and Cloud Logging on this machine until told to stop."""
     requirements.check_installed()
+    from tagline.errors import SpecError
     from tagline.rehearsal import finding, house
     from tagline.rehearsal.stage import Settings
 
-    secret = (os.environ.get("TAGLINE_REHEARSAL_TOKEN") or secrets.token_urlsafe(24)) if token else ""
+    if is_open and token:
+        raise SpecError("--open demands no token, --token does: one of them", hint="a token is the default")
     settings = Settings(
-        directory=directory.absolute(), port=port, grpc_port=grpc_port, tls=tls, token=secret, at_once=at_once,
+        directory=directory.absolute(), port=port, grpc_port=grpc_port, tls=tls, is_open=is_open, at_once=at_once,
         strict=strict, grace_s=grace, ready_s=ready,
     )  # fmt: skip
     if not detach:
+        os.umask(0o077)  # its buckets, tables and logs hold data: they are its owner's alone, and so is what jobs write
         house.serve(settings, ready=lambda facts: _show(facts, json))
         return
     words = ["--directory", str(directory.absolute()), "--port", str(port), "--grpc-port", str(grpc_port)]
     words += ["--at-once", str(at_once), "--grace", str(grace), "--ready", str(ready)]
-    words += [flag for flag, given in (("--tls", tls), ("--token", token), ("--strict", strict)) if given]
+    words += [flag for flag, given in (("--tls", tls), ("--open", is_open), ("--strict", strict)) if given]
     _show(finding.start_detached(settings.directory, words), json)
 
 
@@ -63,7 +71,7 @@ def status(directory: Directory = Path("rehearsal"), json: Json = False, debug: 
     facts = finding.find(directory)
     found = finding.ask(directory, "/-/status")
     if json:
-        console.out_json({**_described(facts), **found})
+        console.out_json({**_described(facts), "clients": dict(_directions(facts)), **found})
         return
     jobs = found["jobs"]
     console.out(f"{facts.address} and gRPC at localhost:{facts.grpc_port} (process {facts.pid})")
@@ -179,17 +187,30 @@ def _described(facts: "Facts") -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _directions(facts: "Facts") -> "Mapping[str, str]":
+    """How clients are pointed at a rehearsal."""
+    from tagline.rehearsal.directions import directions
+
+    return directions(
+        http_port=facts.http_port, grpc_port=facts.grpc_port, token=facts.token, ca=facts.ca,
+        token_file=str(Path(facts.directory) / TOKEN_FILE) if facts.token else "",
+    )  # fmt: skip
+
+
 def _show(facts: "Facts", as_json: bool) -> None:
     """Where it is, and how clients are pointed at it."""
     from tagline import console
-    from tagline.rehearsal.directions import directions
 
-    clients = directions(http_port=facts.http_port, grpc_port=facts.grpc_port, token=facts.token, ca=facts.ca)
+    clients = _directions(facts)
     if as_json:
         console.out_json({**_described(facts), "clients": dict(clients)}, indent=None)
     else:
         console.out(f"The rehearsal is at {facts.address} and, for gRPC, at localhost:{facts.grpc_port}.")
         console.out(f"Everything is kept in {facts.directory}; buckets are the directories in its buckets/.")
+        if facts.token:
+            console.out(f"Clients need a token, which is in {Path(facts.directory) / TOKEN_FILE}; with it they are:")
+        else:
+            console.out("It is open: every user of this machine may run commands as you.")
         for client, words in clients.items():
             console.out(f"\n{client}:\n  {words}")
     sys.stdout.flush()

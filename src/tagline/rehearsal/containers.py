@@ -86,6 +86,16 @@ def can_play(image: str) -> bool:
     return is_ours(image) or is_idle(image) or bool(engine())
 
 
+def explain_unplayable(image: str) -> str:
+    """Why no program of this image can run here; "" where it can."""
+    if can_play(image):
+        return ""
+    return (
+        f"{image} cannot run here: neither podman nor docker works on this machine, and only images "
+        "whose name begins with tagline- run without them."
+    )
+
+
 def are_made_of(image: str) -> bool:
     """Whether programs of an image run as containers: where it is on this machine, or is not one of ours."""
     return has_image(image) or not (is_ours(image) or is_idle(image))

@@ -1,11 +1,10 @@
 """The two doors to what is played: HTTP/JSON and gRPC, from one handler a method."""
 
-import hmac
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import anyio.to_thread
 import grpc
@@ -14,11 +13,12 @@ from starlette.concurrency import iterate_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tagline.rehearsal import beta, transcoding
+from tagline.rehearsal.access import LOOPBACK, TOKEN_FILE, has_token, is_own_origin, is_token, split_key
 from tagline.rehearsal.admission import Admission, Call
-from tagline.rehearsal.connections import Drop
+from tagline.rehearsal.connections import HAS_KEY, PREFIX, Drop
 from tagline.rehearsal.faults import Dropped
 from tagline.rehearsal.messages import message_class
 from tagline.rehearsal.methods import Method
@@ -36,8 +36,8 @@ LARGEST_MESSAGE = 64 * 2**20
 RPC_PATHS = re.compile(r"/(v1|v1beta1|v2|ui)/")
 STORAGE_PATHS = ("/storage", "/upload/storage", "/download/storage", "/batch/storage", "/resumable/upload/storage")
 """Of Cloud Storage's JSON API. Its XML API has every path that begins with a bucket's name."""
-LOOPBACK = re.compile(r"(localhost|[\w-]+\.localhost|127(\.\d+){3}|\[::1\])(:\d+)?")
 ENUMS_AS_NUMBERS = "enum-encoding=int"
+ISOLATION = ((b"content-security-policy", b"sandbox; default-src 'none'"), (b"x-content-type-options", b"nosniff"))
 
 
 class Doors:
@@ -144,7 +144,7 @@ def refusal(problem: Problem) -> Response:
 
 
 class Guard:
-    """Keeps out who has no business here: other machines' pages in this machine's browser, and who lacks the token."""
+    """Keeps out pages of other origins, and clients without the token: in a header, or in the address itself."""
 
     def __init__(self, app: ASGIApp, *, token: str, open_paths: tuple[str, ...]) -> None:
         self._app = app
@@ -153,30 +153,50 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request pass, or refuse it."""
-        if scope["type"] == "http" and (problem := self._problem(Request(scope))):
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        prefix, key, raw_path = split_key(scope["raw_path"].decode("latin-1"))
+        is_keyed = bool(self._token) and is_token(key, self._token)
+        extensions = {**scope.get("extensions", {}), PREFIX: prefix, HAS_KEY: is_keyed}
+        path = unquote(raw_path) if prefix else scope["path"]
+        scope = {**scope, "path": path, "raw_path": raw_path.encode("latin-1"), "extensions": extensions}
+        if problem := self._problem(Request(scope), is_keyed=is_keyed):
             await refusal(problem)(scope, receive, send)
         else:
             await self._app(scope, receive, send)
 
-    def _problem(self, request: Request) -> Problem | None:
+    def _problem(self, request: Request, *, is_keyed: bool) -> Problem | None:
         host, origin = request.headers.get("host", ""), request.headers.get("origin")
         if not LOOPBACK.fullmatch(host):
             return Problem("PERMISSION_DENIED", f'The rehearsal is at localhost alone, not at "{host}".')
-        if origin is not None and not LOOPBACK.fullmatch(urlsplit(origin).netloc):
+        if origin is not None and not is_own_origin(origin, host):
             return Problem("PERMISSION_DENIED", f'Pages of "{origin}" may not ask the rehearsal.')
-        if not self._token or request.url.path == "/" or request.url.path.startswith(self._open_paths):
+        path = request.scope["path"]
+        if not self._token or is_keyed or path == "/" or path.startswith(self._open_paths):
             return None
         return None if has_token(request.headers.get("authorization", ""), self._token) else _unauthenticated()
 
 
-def has_token(authorization: str, token: str) -> bool:
-    """Whether a header holds the token."""
-    return hmac.compare_digest(authorization.encode("utf-8", "replace"), f"Bearer {token}".encode())
+def isolated(app: ASGIApp) -> ASGIApp:
+    """What is kept for others, as nothing that a browser would run in our own page's name."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message.get("headers", ()), *ISOLATION]}
+            await send(message)
+
+        await app(scope, receive, sent)
+
+    return answer
 
 
 def _unauthenticated() -> Problem:
     return Problem(
-        "UNAUTHENTICATED", "Request had invalid authentication credentials: the rehearsal's token is needed."
+        "UNAUTHENTICATED",
+        "Request had invalid authentication credentials: the rehearsal's token is needed, which is in the file "
+        f"{TOKEN_FILE} in its directory; tagline rehearsal status --json says how clients pass it.",
     )
 
 
@@ -185,6 +205,7 @@ def application(
 ) -> ASGIApp:  # fmt: skip
     """Everything that is answered on the HTTP port. `storage` plays Cloud Storage, whose paths it gets unchanged."""
     door = HttpDoor(doors)
+    storage = isolated(storage) if storage else None
 
     async def unknown(request: Request) -> Response:
         return refusal(Problem("NOT_FOUND", f"{request.method} {request.url.path} is no method of a played API."))

@@ -18,10 +18,19 @@ from typing import IO, Any
 
 from tagline.errors import PlaceError, RunError, SpecError
 from tagline.processes import started
+from tagline.rehearsal.access import TOKEN_FILE
 
 FACTS = "rehearsal.json"
 LOCK = "rehearsal.lock"
-OWN_FILES = (FACTS, LOCK, "rehearsal.log", "rehearsal.sqlite", "rehearsal.sqlite-wal", "rehearsal.sqlite-shm")
+OWN_FILES = (
+    FACTS,
+    LOCK,
+    TOKEN_FILE,
+    "rehearsal.log",
+    "rehearsal.sqlite",
+    "rehearsal.sqlite-wal",
+    "rehearsal.sqlite-shm",
+)
 OWN_DIRECTORIES = ("buckets", "jobs", "endpoints", "builds", "certificates")
 PATIENCE_S = 60.0
 
@@ -65,7 +74,7 @@ def find(directory: Path) -> Facts:
 def alone_in(directory: Path) -> Iterator[None]:
     """One rehearsal a directory."""
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         file: IO[str] = (directory / LOCK).open("w")
     except OSError as error:
         raise PlaceError(f"cannot write to {directory}: {error.strerror}", hint="--directory takes another") from error
@@ -83,6 +92,7 @@ def start_detached(directory: Path, arguments: list[str]) -> Facts:
     with alone_in(directory):
         pass
     with (directory / "rehearsal.log").open("wb") as log:
+        os.fchmod(log.fileno(), 0o600)
         process = subprocess.Popen(
             [sys.executable, "-m", "tagline", "rehearsal", "start", *arguments],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True,

@@ -6,7 +6,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from starlette.types import ASGIApp
 
 from tagline.errors import PlaceError
 from tagline.processes import started
+from tagline.rehearsal.access import keep_token, write_private
 from tagline.rehearsal.finding import FACTS, Facts, alone_in
 from tagline.rehearsal.stage import Settings
 
@@ -31,6 +32,8 @@ def serve(settings: Settings, *, ready: Callable[[Facts], None]) -> None:
     """Play until told to stop; `ready` is called when every door is open."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what it would say about a port, our error says
     with alone_in(settings.directory), ExitStack() as closing:
+        if not settings.is_open:
+            settings = replace(settings, token=keep_token(settings.directory))
         _Evening(settings, closing).play(ready)
 
 
@@ -117,7 +120,7 @@ class _Evening:
             for part in self.parts:
                 if hasattr(part, "resume"):
                     part.resume()
-            _write_private(path, json.dumps(asdict(facts)))
+            write_private(path, json.dumps(asdict(facts)))
             ready(facts)
 
         self.grpc.start()
@@ -130,8 +133,8 @@ class _Evening:
         """What the rehearsal itself is asked, at paths that are no bucket's."""
 
         async def status(_: Request) -> Response:
-            faults = self.faults.planned()
-            return JSONResponse({"jobs": self.stage.jobs.counts(), "ended_at_start": self.ended, "faults": faults})
+            about = {"facts": str(self.settings.directory / FACTS), "ended_at_start": self.ended}
+            return JSONResponse({"jobs": self.stage.jobs.counts(), "faults": self.faults.planned(), **about})
 
         async def preempt(request: Request) -> Response:
             from tagline.rehearsal.doors import refusal
@@ -182,14 +185,6 @@ def _storage(buckets: Path) -> tuple[ASGIApp, "Store"]:
 
     store = Store(buckets)
     return application(store), store
-
-
-def _write_private(path: Path, text: str) -> None:
-    """Whole or not at all, and for nobody else: it may hold the token."""
-    part = path.with_name(f".{path.name}.part")
-    part.touch(mode=0o600)
-    part.write_text(text)
-    part.replace(path)
 
 
 class _Server(uvicorn.Server):

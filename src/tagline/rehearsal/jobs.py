@@ -29,13 +29,9 @@ def check_runnable(spec: Any, at: str) -> None:
     """Refuse a job whose images cannot run on this machine."""
     for number, pool in enumerate(spec.worker_pool_specs):
         image = pool.container_spec.image_uri
-        if pool.WhichOneof("task") == "container_spec" and not containers.can_play(image):
-            raise Problem(
-                "FAILED_PRECONDITION",
-                f"{image} cannot run here: neither podman nor docker works on this machine, and only images "
-                "whose name begins with tagline- run without them.",
-                f"{at}.worker_pool_specs[{number}].container_spec.image_uri",
-            )
+        if pool.WhichOneof("task") == "container_spec" and (reason := containers.explain_unplayable(image)):
+            field = f"{at}.worker_pool_specs[{number}].container_spec.image_uri"
+            raise Problem("FAILED_PRECONDITION", reason, field)
 
 
 class JobQueue:

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from tagline.rehearsal.access import TOKEN_FILE
 from tagline.rehearsal.browsing import Browsing
 from tagline.rehearsal.cloud_storage.refusals import Refused
 from tagline.rehearsal.directions import directions
@@ -114,7 +115,11 @@ class Page:
 
     def _clients(self, _: Asked) -> Any:
         stage = self._stage
-        return directions(http_port=stage.http_port, grpc_port=stage.grpc_port, token=stage.settings.token, ca=self._ca)
+        token = stage.settings.token
+        return directions(
+            http_port=stage.http_port, grpc_port=stage.grpc_port, token=token, ca=self._ca,
+            token_file=str(stage.settings.directory / TOKEN_FILE) if token else "",
+        )  # fmt: skip
 
     def _methods(self, _: Asked) -> Any:
         rows = listing(self._played)

@@ -118,8 +118,8 @@ def variables(stage: Stage, project: str, home: Path) -> dict[str, str]:
     """What every program is given: this machine's, and those by which Google's clients find the rehearsal."""
     return {
         **environments.inherited(), "HOME": str(home), "TMPDIR": str(home), "PYTHONUNBUFFERED": "1",
-        "GOOGLE_CLOUD_PROJECT": project, "STORAGE_EMULATOR_HOST": stage.address,
-        "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false", "GCE_METADATA_HOST": f"127.0.0.1:{stage.http_port}",
+        "GOOGLE_CLOUD_PROJECT": project, "STORAGE_EMULATOR_HOST": stage.keyed_address,
+        "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false", "GCE_METADATA_HOST": stage.keyed_address.removeprefix("http://"),
         "GCE_METADATA_IP": f"127.0.0.1:{stage.http_port}",
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM": f"{stage.address}/",
         "REHEARSAL_ADDRESS": stage.address, "REHEARSAL_GCS": str(stage.buckets),

@@ -4,7 +4,17 @@ from importlib.util import find_spec
 
 from tagline.errors import PlaceError
 
-MODULES = ("grpc", "google.cloud.aiplatform_v1", "google.cloud.logging_v2", "optuna", "yaml")
+MODULES = (
+    "grpc",
+    "google.cloud.aiplatform_v1",
+    "google.cloud.logging_v2",
+    "optuna",
+    "yaml",
+    "cryptography",
+    "google_crc32c",
+    "starlette",
+    "uvicorn",
+)
 
 
 def check_installed() -> None:

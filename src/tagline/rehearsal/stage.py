@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tagline.rehearsal.access import keyed
 from tagline.rehearsal.keeping import Keeping
 from tagline.rehearsal.logs import Logs
 from tagline.rehearsal.operations import Operations
@@ -29,7 +30,10 @@ class Settings:
     grpc_port: int = 0
     """0: any that is free."""
     tls: bool = False
+    is_open: bool = False
+    """Whether every process of this machine may ask, without a token."""
     token: str = ""
+    """Of this start; the house keeps it."""
     at_once: int = 5
     """Jobs that run at the same time; the others are queued."""
     strict: bool = False
@@ -69,6 +73,11 @@ class Stage:
     def address(self) -> str:
         """Where HTTP is answered."""
         return f"http://127.0.0.1:{self.http_port}"
+
+    @property
+    def keyed_address(self) -> str:
+        """The same with the token in it, for programs whose clients send an emulator no credentials."""
+        return keyed(self.address, self.settings.token)
 
     @property
     def buckets(self) -> Path:

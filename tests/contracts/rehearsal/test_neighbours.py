@@ -16,7 +16,6 @@ from typing import Any
 import google_crc32c
 import pytest
 from google.api_core.exceptions import AlreadyExists, Conflict, Forbidden, GoogleAPICallError, NotFound
-from google.auth.credentials import AnonymousCredentials
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from rehearsing import PARENT, Rehearsal, custom_job, python, rehearsing, until
@@ -56,7 +55,7 @@ def client(rehearsal: Rehearsal) -> Iterator[Callable[..., Any]]:
         def made(module: str, name: str, service: str) -> Any:
             kind = getattr(import_module(module), name)
             at = {"api_endpoint": f"{rehearsal.address}/-/{service}"}
-            return closing.enter_context(kind(credentials=AnonymousCredentials(), transport="rest", client_options=at))
+            return closing.enter_context(kind(credentials=rehearsal.credentials, transport="rest", client_options=at))
 
         yield made
 

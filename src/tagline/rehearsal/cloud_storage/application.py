@@ -23,6 +23,7 @@ from tagline.rehearsal.cloud_storage.json_api import JsonApi
 from tagline.rehearsal.cloud_storage.store import Store
 from tagline.rehearsal.cloud_storage.uploads import Uploads
 from tagline.rehearsal.cloud_storage.xml_api import XmlApi
+from tagline.rehearsal.connections import PREFIX
 
 MOST_AT_ONCE = 200
 """Requests that hold a thread each; more wait."""
@@ -66,8 +67,9 @@ class Door:
         path = scope["raw_path"].decode("ascii").removeprefix(scope.get("root_path", ""))
         try:
             request = Request.of(
-                scope["method"], path, scope["query_string"].decode("latin-1"), headers, body, scheme=scope["scheme"]
-            )
+                scope["method"], path, scope["query_string"].decode("latin-1"), headers, body, scheme=scope["scheme"],
+                prefix=scope.get("extensions", {}).get(PREFIX, ""),
+            )  # fmt: skip
             api = self._json if f"{path}/".startswith(JSON_PATHS) else self._xml
             return api.answer(request)
         except refusals.Refused as refused:

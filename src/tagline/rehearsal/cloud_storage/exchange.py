@@ -26,11 +26,13 @@ class Request:
     repeated: tuple[tuple[str, str], ...] = ()
     """The query once more, with parameters that come several times."""
     scheme: str = "http"
+    prefix: str = ""
+    """Of the path, before all that is ours: it carries a token."""
 
     @classmethod
     def of(
         cls, method: str, path: str, query: str, headers: Mapping[str, str], chunks: Iterable[bytes], *,
-        scheme: str = "http",
+        scheme: str = "http", prefix: str = "",
     ) -> "Request":  # fmt: skip
         """From the raw parts of an HTTP request."""
         try:
@@ -38,12 +40,12 @@ class Request:
             pairs = tuple(parse_qsl(query, keep_blank_values=True, errors="strict"))
         except UnicodeDecodeError as error:
             raise refusals.invalid("The address is not UTF-8.", code="InvalidURI") from error
-        return cls(method, segments, dict(reversed(pairs)), headers, chunks, pairs, scheme)
+        return cls(method, segments, dict(reversed(pairs)), headers, chunks, pairs, scheme, prefix)
 
     @property
     def base(self) -> str:
         """The address at which the client reached us."""
-        return f"{self.scheme}://{self.headers.get('host', 'localhost')}"
+        return f"{self.scheme}://{self.headers.get('host', 'localhost')}{self.prefix}"
 
     def document(self) -> bytes:
         """A body that is read whole."""

@@ -390,7 +390,8 @@ def _call(request: Request, part: mime.Part) -> Request:
     pairs = (field.partition(":") for field in fields)
     headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
     headers = {"host": request.headers.get("host", "localhost")} | headers
-    return Request.of(words[0].upper(), path, query, headers, [body], scheme=request.scheme)
+    path = path.removeprefix(request.prefix)
+    return Request.of(words[0].upper(), path, query, headers, [body], scheme=request.scheme, prefix=request.prefix)
 
 
 def _as_part(part: mime.Part, answer: Answer) -> bytes:

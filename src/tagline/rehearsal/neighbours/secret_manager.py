@@ -8,15 +8,19 @@ import google_crc32c
 
 from tagline.rehearsal.neighbours.contract import Asked, Method
 from tagline.rehearsal.problems import Problem
+from tagline.rehearsal.project import Secret
 
 if TYPE_CHECKING:
     from tagline.rehearsal.stage import Stage
 
 
 class SecretManager:
-    """The method of secretmanager.googleapis.com that gives a secret away."""
+    """The methods of secretmanager.googleapis.com that tell whether there is a secret, and give it away."""
 
     METHODS: Sequence[Method] = (
+        Method("secretmanager.projects.secrets.versions.get", "GET",
+               "v1/projects/{project}/secrets/{secret}/versions/{version}", "get", "secretmanager.versions.get",
+               "Secrets are those of project.json, the same in every project, in one version."),
         Method("secretmanager.projects.secrets.versions.access", "GET",
                "v1/projects/{project}/secrets/{secret}/versions/{version}:access", "access",
                "secretmanager.versions.access", "Secrets are those of project.json, the same in every project, in one "
@@ -26,15 +30,14 @@ class SecretManager:
     def __init__(self, stage: "Stage") -> None:
         self._stage = stage
 
+    def get(self, asked: Asked) -> Any:
+        """A version of a secret, without its value."""
+        name, _ = self._find(asked)
+        return {"name": f"{name}/versions/1", "state": "ENABLED"}
+
     def access(self, asked: Asked) -> Any:
         """A secret's value."""
-        number = self._stage.project_number(asked["project"])
-        name = f"projects/{number}/secrets/{asked['secret']}"
-        secret = self._stage.project.now().secrets.get(asked["secret"])
-        if secret is None:
-            raise Problem("NOT_FOUND", f"Secret [{name}] not found or has no versions.")
-        if asked["version"] not in ("latest", "1"):
-            raise Problem("NOT_FOUND", f"Secret Version [{name}/versions/{asked['version']}] not found.")
+        name, secret = self._find(asked)
         try:
             value = secret.read()
         except OSError as error:
@@ -43,3 +46,14 @@ class SecretManager:
         checksum = google_crc32c.value(value)
         payload = {"data": base64.b64encode(value).decode(), "dataCrc32c": str(checksum)}
         return {"name": f"{name}/versions/1", "payload": payload}
+
+    def _find(self, asked: Asked) -> tuple[str, Secret]:
+        """The full name of a secret, and the secret."""
+        number = self._stage.project_number(asked["project"])
+        name = f"projects/{number}/secrets/{asked['secret']}"
+        secret = self._stage.project.now().secrets.get(asked["secret"])
+        if secret is None:
+            raise Problem("NOT_FOUND", f"Secret [{name}] not found or has no versions.")
+        if asked["version"] not in ("latest", "1"):
+            raise Problem("NOT_FOUND", f"Secret Version [{name}/versions/{asked['version']}] not found.")
+        return name, secret
