@@ -60,5 +60,5 @@ def google(directory: Path, *arguments: str) -> Iterator[Rehearsal]:
         rehearsing(directory / "rehearsal", "--grace", "5", *arguments) as found,
     ):
         patch.setenv("XDG_CACHE_HOME", str(directory / "cache"))
-        with gcp.entered(found.address):
+        with gcp.entered(found.address, found.token):
             yield found

@@ -17,7 +17,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from tagline import errors
+from tagline import errors, gcp
 from tagline.devices import core_count, gpu_count
 from tagline.errors import Interrupted, PlaceError, RunError, SpecError, TaglineError, first_line
 from tagline.workers import JOINING, shared_store
@@ -27,6 +27,8 @@ WORDS = "TAGLINE_WORDS"
 """Names the directory where a worker that ends with an error leaves word of it: the launcher speaks for all of them."""
 JOB = "TAGLINE_JOB"
 """Names the job that workers belong to, however often they are started."""
+ACCELERATORS = "TAGLINE_ACCELERATORS"
+"""How many GPUs were asked for on this machine of a job, and are paid for."""
 TAKEN_OVER = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 QUIET = {"TORCH_CPP_LOG_LEVEL": "ERROR"}
 """torch, read when it is imported: without warnings such as that an address has no name."""
@@ -83,10 +85,29 @@ def are_needed(count: int | None, cluster: Cluster, *, can_share: bool) -> int:
     return count if count * cluster.machines > 1 else 0
 
 
+def check_accelerators(environment: Mapping[str, str], *, uses_device: bool) -> str:
+    """Refuse to compute on a processor what a job has asked for a GPU for; returns a warning, or "".
+
+    A rehearsal has the GPUs that this machine has, and goes on without.
+    """
+    asked = environment.get(ACCELERATORS, "")
+    if not uses_device or not asked.isdecimal() or int(asked) == 0 or gpu_count():
+        return ""
+    if gcp.rehearsal():
+        return "the job asks for a GPU, and this rehearsal has none: it computes on the processor"
+    wanted = "a GPU" if asked == "1" else f"{asked} GPUs"
+    hint = (
+        "vertex.image must hold a torch for CUDA; to train without a GPU: vertex.accelerators=0, or here "
+        f"vertex.environment.{ACCELERATORS}=0"
+    )
+    raise PlaceError(f"the job asked for {wanted} and torch finds none: it stops rather than pay for it", hint=hint)
+
+
 def job() -> str:
     """The name of the job this process belongs to, the same after every restart; empty if it belongs to none."""
-    if found := os.environ.get(JOB) or os.environ.get("CLOUD_ML_JOB_ID"):
-        return found
+    if found := os.environ.get(JOB) or os.environ.get(gcp.JOB_ID):
+        trial = os.environ.get("CLOUD_ML_TRIAL_ID", "")  # the trials of a tuning job have its id in common
+        return f"{found} trial {trial}" if trial else found
     run_id = os.environ.get("TORCHELASTIC_RUN_ID")
     return f"torchrun {run_id} {os.getppid()}" if run_id else ""
 
@@ -101,7 +122,7 @@ def launch(arguments: Sequence[str], *, count: int, cluster: Cluster) -> Iterato
         from torch.distributed.elastic.multiprocessing import SignalException
         from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
-    job_name = os.environ.get("CLOUD_ML_JOB_ID") or uuid.uuid4().hex
+    job_name = os.environ.get(gcp.JOB_ID) or uuid.uuid4().hex
     for attempt in range(RESTARTS + 1):
         with tempfile.TemporaryDirectory() as directory:
             words = Path(directory)

@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tagline import __version__, gcp, prices
+from tagline import __version__, cluster, gcp, prices
 from tagline.errors import SpecError
 from tagline.spec import Fallback, Spec, Vertex
 
 REDUCTION_IMAGE = "us-docker.pkg.dev/vertex-ai-restricted/training/reductionserver:latest"
+SPEC = "TAGLINE_SPEC"
+"""The spec of a run that is only planned so far, in JSON and without defaults: by it a job makes the run itself."""
 RUN_LABEL, SUBMISSION_LABEL, VERSION_LABEL = "tagline-run", "tagline-submission", "tagline-version"
 
 
@@ -22,6 +24,8 @@ class Code:
     image: str
     package: str = ""
     """The address of a Python package, for an image that lacks it."""
+    own_wheels: tuple[str, ...] = ()
+    """Addresses of wheels that are installed beside it."""
     is_ours: bool = True
     """Whether the image was made by Tagline, and starts it by itself."""
 
@@ -32,10 +36,18 @@ def moved(place: Vertex, other: Fallback) -> Vertex:
     return place.model_copy(update=named)
 
 
-def request(spec: Spec, *, run: str, name: str, submission: str, code: Code) -> dict[str, Any]:
-    """The custom job that does a run: every worker goes on with it, from wherever it stands."""
+def request(
+    spec: Spec, *, run: str, name: str, submission: str, code: Code, display_name: str = "",
+    is_there: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    """The custom job that does a run: every worker goes on with it, from wherever it stands.
+
+    Where the run is not there yet, the job can make it, whoever submits it.
+    """
     place = spec.vertex
-    task = _task(spec, code, ["train", "--resume", run])
+    task = _task(
+        spec, code, ["train", "--resume", run], {} if is_there else {SPEC: json.dumps(spec.without_defaults())}
+    )
     pools: list[dict[str, Any]] = [{**_machines(place, 1), **task}]
     if place.workers > 1:
         pools.append({**_machines(place, place.workers - 1), **task})
@@ -51,7 +63,8 @@ def request(spec: Spec, *, run: str, name: str, submission: str, code: Code) -> 
     if place.network:
         job["network"] = place.network
     job["baseOutputDirectory"] = {"outputUriPrefix": run}
-    return {"displayName": f"tagline-{name}", "labels": _labels(place, name, submission), "jobSpec": job}
+    shown = display_name or f"tagline-{name}"
+    return {"displayName": shown, "labels": _labels(place, name, submission), "jobSpec": job}
 
 
 def gcloud(job: Mapping[str, Any], *, project: str, region: str) -> str:
@@ -64,9 +77,11 @@ def gcloud(job: Mapping[str, Any], *, project: str, region: str) -> str:
     return f"{shlex.join(words)} <<'JSON'\n{json.dumps(job['jobSpec'], indent=2, ensure_ascii=False)}\nJSON"
 
 
-def _task(spec: Spec, code: Code, arguments: list[str]) -> dict[str, Any]:
+def _task(spec: Spec, code: Code, arguments: list[str], more: Mapping[str, str]) -> dict[str, Any]:
     place = spec.vertex
-    variables = dict(place.environment)
+    # The job is told, because its run's spec may name another machine than a fallback does.
+    asked = {cluster.ACCELERATORS: str(place.accelerators)} if place.accelerators else {}
+    variables = {**asked, **place.environment, **more}
     if place.secrets:
         variables[gcp.SECRETS] = json.dumps(place.secrets, sort_keys=True)
     if code.package:
@@ -74,7 +89,8 @@ def _task(spec: Spec, code: Code, arguments: list[str]) -> dict[str, Any]:
     env = [{"name": key, "value": value} for key, value in variables.items()]
     if code.package:
         task: dict[str, Any] = {
-            "executorImageUri": code.image, "packageUris": [code.package], "pythonModule": "tagline", "args": arguments,
+            "executorImageUri": code.image, "packageUris": [code.package, *code.own_wheels], "pythonModule": "tagline",
+            "args": arguments,
         }  # fmt: skip
     elif code.is_ours:
         task = {"imageUri": code.image, "args": arguments}

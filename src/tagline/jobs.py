@@ -1,18 +1,29 @@
 """Jobs: what a run remembers of the job that does it, how it is watched, why it failed, and where it goes next."""
 
-from collections.abc import Callable, Iterator
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
-from tagline import custom_jobs, failures, mirrors, registry, remedies
-from tagline.errors import RunError
+from pydantic import TypeAdapter, ValidationError
+
+from tagline import custom_jobs, failures, locks, machines, mirrors, registry, remedies, storage
+from tagline import spec as specs
+from tagline.errors import NameTaken, RunError
 from tagline.failures import Failure, Line
-from tagline.launchers import Job, Launcher, State
+from tagline.launchers import DescribesJobs, Job, JobDescription, Launcher, State
 from tagline.mirrors import MirroredRun
 from tagline.runs import JOB, Run
 
 NO_ROOM = ("quota", "capacity")
 """Why a job failed that may find room elsewhere."""
+BEGINNING_S = 60.0
+"""How long the workers of a job wait for the one that makes their run."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +37,8 @@ class Record:
     submitted: str
     rehearsal: str = ""
     """Where the rehearsal is, if it is there."""
+    rehearsal_facts: str = ""
+    """The file that tells where that rehearsal is, as long as it runs; records of earlier versions have none."""
 
     def launcher(self) -> Launcher:
         """Who knows about it."""
@@ -47,10 +60,59 @@ def recalled(run: Run) -> Record | None:
     """The job of a run; None if it was trained right here."""
     found = run.read_json(JOB)
     try:
-        return None if found is None else Record(**found)
-    except TypeError as error:
+        return None if found is None else TypeAdapter(Record).validate_json(json.dumps(found), strict=True)
+    except ValidationError as error:
         hint = "tagline jobs list --on vertex shows what runs"
-        raise RunError(f"{run.address}/{JOB} is damaged: {error}", hint=hint) from error
+        problem = f"{run.address}/{JOB} is damaged: {error.errors(include_url=False)[0]['msg']}"
+        raise RunError(problem, hint=hint) from error
+
+
+def page_of(launcher: Launcher, handle: str) -> str:
+    """The address of a job's page; "" where its place has none."""
+    return launcher.page(handle) if isinstance(launcher, DescribesJobs) else ""
+
+
+def cost_so_far(description: JobDescription, state: State, *, now: datetime) -> dict[str, Any]:
+    """What a job has cost by the table, from its start until its end or now; an estimate, like every price here."""
+    hours = 0.0
+    if state.started:
+        end = datetime.fromisoformat(state.ended) if state.ended else now
+        hours = max(0.0, (end - datetime.fromisoformat(state.started)).total_seconds() / 3600)
+    spent = None if description.per_hour is None else round(hours * description.per_hour, 4)
+    return {
+        "currency": "USD", "so_far": spent, "per_hour": description.per_hour and round(description.per_hour, 4),
+        "hours": round(hours, 4), "is_estimate": True, "remark": description.remark, "date": machines.PRICES_OF,
+        "region": machines.PRICED_REGION,
+    }  # fmt: skip
+
+
+def cost_sentence(cost: Mapping[str, Any], *, is_rehearsed: bool) -> str:
+    """What a job has cost, for a person."""
+    if cost["so_far"] is None:
+        return f"not known: {cost['remark']}"
+    remark = f"; {cost['remark']}" if cost["remark"] else ""
+    rested = f"an estimate, from {cost['region']}'s prices of {cost['date']}{remark}"
+    told = f"${cost['so_far']:,.2f} for {60 * cost['hours']:,.0f} minutes at ${cost['per_hour']:,.2f} an hour"
+    return f"nothing, at a rehearsal; on Vertex AI {told} ({rested})" if is_rehearsed else f"about {told} ({rested})"
+
+
+def find_or_begin(name: str, runs: str) -> Run:
+    """The run that a job goes on with; one that is only planned so far is made of the spec that the job brings."""
+    text = os.environ.get(custom_jobs.SPEC, "")
+    if not text or not storage.is_remote(name):
+        return mirrors.find_run(name, runs)
+    spec = specs.parse(json.loads(text), where=f"the variable {custom_jobs.SPEC}")
+    top, _, leaf = name.rstrip("/").rpartition("/")
+    until = time.monotonic() + BEGINNING_S
+    while True:
+        with suppress(RunError):
+            return MirroredRun.at(name)
+        try:
+            return mirrors.create(top, leaf, spec, locks.planned(spec, command=f"tagline train --resume {name}"))
+        except NameTaken:  # another worker of the job is making it
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.2)
 
 
 class Watch:

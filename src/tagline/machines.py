@@ -129,29 +129,51 @@ SPOT_ACCELERATORS = {"NVIDIA_TESLA_T4": 0.1905, "NVIDIA_L4": 0.336, "NVIDIA_TESL
 
 
 def hourly_price(machine: str, accelerator: str, count: int, *, spot: bool = False) -> float | None:
-    """US dollars an hour for a machine with its accelerators; None where the table does not say."""
+    """US dollars an hour for a machine with its accelerators; None where the table does not say.
+
+    A spot machine whose processors have no spot price in the table counts them at their full price, which is more than
+    they cost: `spot_remark` says so.
+    """
     if spot:
         return _spot_price(machine, accelerator, count)
     if machine in WHOLE:
         return WHOLE[machine]
     if count and accelerator not in ACCELERATORS:
         return None
-    extra = ACCELERATORS[accelerator] * count if count else 0.0
+    bare = _bare_price(machine)
+    return None if bare is None else bare + (ACCELERATORS[accelerator] * count if count else 0.0)
+
+
+def _bare_price(machine: str) -> float | None:
+    """The machine alone, without accelerators."""
+    if found := re.fullmatch(r"a2-highgpu-(\d+)g", machine):
+        return WHOLE[machine] - int(found[1]) * ACCELERATORS["NVIDIA_TESLA_A100"] if machine in WHOLE else None
     if found := re.fullmatch(r"g2-standard-(\d+)", machine):
-        return int(found[1]) * G2_PROCESSOR + extra
+        return int(found[1]) * G2_PROCESSOR
     found = re.fullmatch(r"(n1|n2|e2)-(standard|highmem|highcpu)-(\d+)", machine)
     if not found:
         return None
     processor, gib = BY_SIZE[found[1]]
-    return SURCHARGE * int(found[3]) * (processor + gib * MEMORY_GIB[found[1]][found[2]]) + extra
+    return SURCHARGE * int(found[3]) * (processor + gib * MEMORY_GIB[found[1]][found[2]])
 
 
 def _spot_price(machine: str, accelerator: str, count: int) -> float | None:
-    found = re.fullmatch(r"n1-standard-(\d+)", machine)
-    if not found or (count and accelerator not in SPOT_ACCELERATORS):
+    if count and accelerator not in SPOT_ACCELERATORS:
         return None
-    extra = SPOT_ACCELERATORS[accelerator] * count if count else 0.0
-    return SURCHARGE * (int(found[1]) * SPOT_PROCESSOR + extra)
+    found = re.fullmatch(r"n1-standard-(\d+)", machine)
+    bare = SURCHARGE * int(found[1]) * SPOT_PROCESSOR if found else _bare_price(machine)
+    return None if bare is None else bare + (SURCHARGE * SPOT_ACCELERATORS[accelerator] * count if count else 0.0)
+
+
+def spot_remark(machine: str, accelerator: str, count: int) -> str:
+    """What the price of a spot machine leaves open, in a sentence; "" where it is known to the end."""
+    if count and accelerator not in SPOT_ACCELERATORS:
+        return f"the spot price of {accelerator} is not known here"
+    if machine.startswith("n1-standard-"):
+        return ""
+    if _bare_price(machine) is None:
+        return f"the spot price of {machine} is not known here"
+    return f"the spot price of {machine}'s processors is not known here: they count in full, so that it will be less"
 
 
 def processors(machine: str) -> int:

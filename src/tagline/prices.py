@@ -1,6 +1,7 @@
 """What a job would cost: by the hour from the table of machines, and how many hours it may take."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,6 +55,8 @@ class Price:
     max_hours: float
     assumption: str
     parts: tuple[tuple[str, float | None], ...]
+    remark: str = ""
+    """What is not known of it."""
 
     @property
     def expected(self) -> float | None:
@@ -71,15 +74,17 @@ class Price:
             "currency": "USD", "per_hour": _cents(self.per_hour), "hours": _cents(self.hours),
             "expected": _cents(self.expected), "max_hours": self.max_hours, "most": _cents(self.most),
             "parts": {name: _cents(price) for name, price in self.parts}, "assumption": self.assumption,
-            "is_estimate": True, "date": machines.PRICES_OF, "region": machines.PRICED_REGION,
+            "remark": self.remark, "is_estimate": True, "date": machines.PRICES_OF, "region": machines.PRICED_REGION,
         }  # fmt: skip
 
     def sentence(self) -> str:
         """For a person who is about to pay."""
-        dated = f"an estimate, from {machines.PRICED_REGION}'s prices of {machines.PRICES_OF}"
+        remark = f"; {self.remark}" if self.remark else ""
+        dated = f"an estimate, from {machines.PRICED_REGION}'s prices of {machines.PRICES_OF}{remark}"
         if self.per_hour is None:
             unknown = ", ".join(name for name, price in self.parts if price is None)
-            return f"the price of {unknown} is not known here: see cloud.google.com/vertex-ai/pricing"
+            told = self.remark or f"the price of {unknown} is not known here"
+            return f"{told}: see cloud.google.com/vertex-ai/pricing"
         most = f"at most ${self.per_hour * self.max_hours:,.2f} in {self.max_hours:g} hours"
         if self.expected is None:
             return f"${self.per_hour:,.2f} an hour, {most} ({dated})"
@@ -100,7 +105,22 @@ def price_of(spec: Spec, *, training_rows: int | None = None, rate: Rate | None 
     hours, assumption = (
         (None, "the rows are not known here") if training_rows is None else _hours_of(spec, training_rows, rate)
     )
-    return Price(total, hours and min(hours, place.max_hours), place.max_hours, assumption, tuple(parts))
+    remark = machines.spot_remark(place.machine, place.accelerator, place.accelerators) if place.spot else ""
+    return Price(total, hours and min(hours, place.max_hours), place.max_hours, assumption, tuple(parts), remark)
+
+
+def hourly_price_of_pools(pools: Iterable[tuple[str, str, int, int]], *, spot: bool) -> tuple[float | None, str]:
+    """US dollars an hour for pools of machines, each a type, its accelerator, their number, and the number of machines;
+    None where the table does not say. And what is not known of it."""
+    total: float | None = 0.0
+    remarks: dict[str, None] = {}
+    for machine, accelerator, accelerators, count in pools:
+        price = machines.hourly_price(machine, accelerator, accelerators, spot=spot)
+        total = None if total is None or price is None else total + price * count
+        remark = machines.spot_remark(machine, accelerator, accelerators) if spot else ""
+        if remark or price is None:
+            remarks[remark or f"the price of {machine} is not known here"] = None
+    return total, "; ".join(remarks)
 
 
 def computing(place: Vertex) -> float:

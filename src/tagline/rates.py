@@ -20,7 +20,9 @@ def measured(spec: Spec, runs: str) -> Rate | None:
     wanted = _subject(spec)
     for run in reversed(list_runs(Path(runs))):
         with suppress(TaglineError, OSError, ValueError):  # a damaged run tells nothing
-            if _subject(run.spec()) == wanted and (found := _rate(run)):
+            with run.reading("events.jsonl"):
+                found = _rate(run) if _subject(run.spec()) == wanted else None
+            if found:
                 return found
     return None
 

@@ -53,6 +53,7 @@ RULES = (
         r"the provided PTX was compiled with an unsupported toolchain", r"CUDA error: invalid device function",
         sources=PROGRAM,
     ),
+    _rule("no-gpu", r"asked for (?:a GPU|\d+ GPUs) and torch finds none", sources=PROGRAM),
     _rule("disk-full", r"\[Errno 28\]", r"No space left on device", r"\[Errno 122\]", r"Disk quota exceeded"),
     _rule(
         "pip-conflict",
@@ -453,6 +454,14 @@ def _wrong_cuda(case: Case) -> tuple[str, str]:
     return f"{said}: name an image with a torch that fits as vertex.image", ""
 
 
+def _no_gpu(case: Case) -> tuple[str, str]:
+    wanted = case.vertex.accelerator if case.spec else "the GPU that it asked for"
+    if case.vertex.image:
+        said = f"{case.who} does not see {wanted}: the torch in {case.vertex.image} may be one for CPUs"
+        return f"{said}; let Tagline build an image, or train without a GPU", again("vertex.image=")
+    return f"{case.who} does not see {wanted}: try again, or train without a GPU", again("vertex.accelerators=0")
+
+
 def _import_error(case: Case) -> tuple[str, str]:
     name = case.find(
         r"No module named '?([\w.]+)", r"cannot import name '(\w+)'", r"ImportError: (\S+): cannot open shared"
@@ -529,6 +538,7 @@ ADVICE: dict[str, Callable[[Case], tuple[str, str]]] = {
     "gpu-memory": _gpu_memory, "host-memory": _host_memory, "quota": _quota, "capacity": _capacity,
     "image-pull": _image_pull, "pip-conflict": _pip, "permission": _permission, "not-found": _not_found, "nan": _nan,
     "preempted": _preempted, "timeout": _timeout, "disk-full": _disk_full, "wrong-cuda": _wrong_cuda,
+    "no-gpu": _no_gpu,
     "import-error": _import_error, "missing-column": _missing_column, "crash": _crash, "start": _start,
     "network": _network, "internal": _internal, "cancelled": _cancelled, "lost-worker": _lost_worker,
 }  # fmt: skip

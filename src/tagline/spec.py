@@ -17,16 +17,19 @@ from pydantic import (
     SerializeAsAny,
     Tag,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
 from pydantic.json_schema import models_json_schema
 from pydantic_core import ErrorDetails
 
-from tagline import registry
+from tagline import registry, secret_detection
 from tagline.errors import PlaceError, SpecError
 
 DEFAULT_FAMILY = "encoder"
+RECORDED = {"recorded": True}
+"""The validation context of a spec that an existing run was made with: later rules do not make it unreadable."""
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 Gate = Annotated[float, Field(ge=0, le=1)]
@@ -57,9 +60,20 @@ class Data(Section):
     labels: str | tuple[str, ...] = Field(
         "", description='a column; a list of 0/1 columns makes the task multi; "": guessed'
     )
-    label_separator: str = Field("", description='"|": several labels in one column, task multi')
+    label_separator: str = Field(
+        "", description='"|": several labels in one column, task multi; "list": each cell is a list, ["a", "b"]'
+    )
     none_label: str = Field("", description="task multi: the name given to a row with no label")
+    label_names: dict[str, str] | tuple[str, ...] = Field(
+        {}, description='{ "0" = "negative", "1" = "positive" }, or a list for labels 0, 1, 2, ...: the names to use'
+    )
+    unlabelled: Literal["auto"] | tuple[str, ...] = Field(
+        "auto", description='label values of rows to leave out; auto: "-" among words, -1 beside 0, 1, 2, ...; []: none'
+    )
     split: str = Field("", description="a column that says train, validation or test for each row")
+    split_values: dict[str, Literal["train", "validation", "test", "none"]] = Field(
+        {}, description='what other words in that column mean: { holdout = "test" }; none: left out'
+    )
     slices: tuple[str, ...] = Field((), description="columns by whose values the report looks for texts that do worse")
     format: Literal["auto", "csv", "tsv", "jsonl", "parquet", "lines", "automl"] = Field(
         "auto", description='or csv tsv jsonl parquet automl, or lines ("text<separator>label", split at the last one)'
@@ -70,7 +84,13 @@ class Data(Section):
     bad_rows: Literal["stop", "skip"] = Field("stop", description='or "skip": counted and named, never silent')
     validation_share: Share = Field(0.1, description="of train, where no validation data is given")
     test_share: Share = Field(0.1, description="of train, where no test data is given")
-    fraction: float = Field(1.0, gt=0, le=1, description="of the training rows, for a quick try")
+    fraction: float = Field(1.0, gt=0, le=1, description="of the rows of every split, for a quick try")
+    learning_fraction: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description="of the training and validation rows, test staying whole: a point of a learning curve",
+    )
     seed: Seed = Field(42, description="of the split and the fraction")
 
     @property
@@ -82,6 +102,14 @@ class Data(Section):
     def label_columns(self) -> tuple[str, ...]:
         """One column, or the 0/1 columns."""
         return (self.labels,) if isinstance(self.labels, str) else self.labels
+
+    @property
+    def names_by_value(self) -> dict[str, str]:
+        """`label_names` as a mapping from what the data says."""
+        if isinstance(self.label_names, dict):
+            return self.label_names
+        values = map(str, range(len(self.label_names))) if isinstance(self.labels, str) else self.labels
+        return dict(zip(values, self.label_names, strict=False))
 
     def addresses(self, split: Literal["train", "validation", "test"]) -> tuple[str, ...]:
         """What was given for this split, as a list."""
@@ -101,9 +129,26 @@ class Data(Section):
         wrong += [f'the column "{name}" is named twice' for name in dict.fromkeys(named) if named.count(name) > 1]
         if not self.addresses("train"):
             wrong.append("train names no file")
+        wrong += self._wrong_label_names()
         if wrong:
             raise ValueError("; ".join(wrong))
         return self
+
+    def _wrong_label_names(self) -> Iterator[str]:
+        """What can be said against `label_names` before any data is read."""
+        names = list(self.label_names.values() if isinstance(self.label_names, dict) else self.label_names)
+        twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+        if twice:
+            yield f"label_names gives {', '.join(map(_toml, twice))} to several labels"
+        if not all(name.strip() == name != "" for name in names):
+            yield "label_names has an empty name, or one with spaces around it"
+        if isinstance(self.labels, str) or not names:
+            return
+        if isinstance(self.label_names, dict):
+            if unknown := [key for key in self.label_names if key not in self.labels]:
+                yield f"label_names names {', '.join(map(_toml, unknown))}, which is no column of labels"
+        elif len(names) != len(self.labels):
+            yield f"label_names has {len(names)} names for {len(self.labels)} columns of labels"
 
 
 class Training(Section):
@@ -135,9 +180,9 @@ class Training(Section):
     export: bool = Field(True, description="make ONNX forms of a torch model too, so that it predicts without torch")
 
 
-def changed_settings(training: Training) -> list[str]:
-    """The keys of `[training]` that are not at their defaults."""
-    return [key for key, field in Training.model_fields.items() if getattr(training, key) != field.default]
+def changed_settings(section: Section) -> list[str]:
+    """The keys of a section that are not at their defaults."""
+    return [key for key, field in type(section).model_fields.items() if getattr(section, key) != field.default]
 
 
 class Goal(Section):
@@ -280,6 +325,9 @@ class Vertex(Section):
     builder: Literal["auto", "cloud-build", "docker", "podman", "buildah"] = Field(
         "auto", description='who builds it: "cloud-build", or what is here'
     )
+    packages: tuple[str, ...] = Field(
+        (), description='more for the job to install: "pandas>=2", or a wheel.whl of here'
+    )
     spot: bool = Field(False, description="cheaper, may be taken away; the run goes on by itself")
     flex_start: bool = Field(False, description="wait for a machine rather than fail")
     max_wait_hours: float = Field(24, gt=0, description="for a machine, with flex_start")
@@ -303,11 +351,37 @@ class Vertex(Section):
 
     @field_validator("environment")
     @classmethod
-    def _no_secrets(cls, environment: dict[str, str]) -> dict[str, str]:
-        for name in environment:
-            if re.search(r"(KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS?)$", name.upper()):
-                raise ValueError(f"{name} sounds like a secret: name it in vertex.secrets")
+    def _no_secrets(cls, environment: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+        if info.context == RECORDED:
+            return environment
+        if secrets := [name for name, value in environment.items() if secret_detection.is_secret(name, value)]:
+            way = f"vertex.secrets.{secrets[0]}=projects/PROJECT/secrets/NAME/versions/latest"
+            raise ValueError(
+                f"{' and '.join(secrets)} {'looks like a secret' if len(secrets) == 1 else 'look like secrets'}, "
+                f"and would stand in the job and its run: put it into Secret Manager, and name that: {way}"
+            )
         return environment
+
+    @field_validator("packages")
+    @classmethod
+    def _installable(cls, packages: tuple[str, ...]) -> tuple[str, ...]:
+        from packaging.requirements import InvalidRequirement, Requirement
+        from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+
+        for package in packages:
+            if secret_detection.has_secret_value(package):  # and is not repeated
+                raise ValueError("a package's address holds a password: give a wheel, or an index that asks for none")
+            try:
+                if package.endswith(".whl"):
+                    parse_wheel_filename(Path(package).name)
+                else:
+                    Requirement(package)
+            except (InvalidRequirement, InvalidWheelFilename) as error:
+                reason = str(error).splitlines()[0]
+                raise ValueError(
+                    f'"{package}" is no requirement such as "pandas>=2", and no wheel: {reason}'
+                ) from error
+        return packages
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
@@ -332,6 +406,12 @@ class Spec(Section):
         """Every `section.key` that can change the result, with its value as JSON has it."""
         parts = self.model_dump(mode="json", include={"data", "model", "training", "decisions"})
         return {f"{section}.{key}": value for section, part in parts.items() for key, value in part.items()}
+
+    def without_defaults(self) -> dict[str, Any]:
+        """The tables that `parse` makes the same spec of, as JSON has them: only what was set, and the family."""
+        parts: dict[str, Any] = self.model_dump(mode="json", exclude_defaults=True)
+        family: str = self.model.family  # type: ignore[attr-defined]
+        return {name: part for name, part in (parts | {"model": {"family": family} | parts["model"]}).items() if part}
 
     def fingerprint(self) -> str:
         """Changes with every setting that can change the result, and with no other."""
@@ -360,6 +440,14 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Spec:
 def loads(text: str, *, where: str) -> Spec:
     """The spec in a text, as `to_toml` writes it."""
     return parse(tomllib.loads(text), where=where)
+
+
+def load_recorded(path: Path) -> Spec:
+    """Read the spec of an existing run, which may hold what a new spec may not any more."""
+    spec, problems = examine(read(path), is_recorded=True)
+    if spec is None:
+        raise SpecError.listing(str(path), problems)
+    return spec
 
 
 def read(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
@@ -397,7 +485,7 @@ def override(raw: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
         if not isinstance(table, dict):
             raise SpecError(f'cannot set {key}: "{section}" is not a section')
         name, dot, label = leaf.partition(".")
-        if section in ("gates", "vertex") and dot:  # gates.per_label_recall.urgent=0.9, vertex.labels.team=search
+        if section in ("data", "gates", "vertex") and dot:  # gates.per_label_recall.urgent=0.9, data.label_names.0=bad
             by_label = table.get(name, {})
             table[name] = {
                 **(by_label if isinstance(by_label, Mapping) else {}),
@@ -421,11 +509,11 @@ def parse(raw: Mapping[str, Any], *, where: str) -> Spec:
     return spec
 
 
-def examine(raw: Mapping[str, Any]) -> tuple[Spec | None, list[str]]:
-    """The spec, or None and everything that is wrong with it."""
+def examine(raw: Mapping[str, Any], *, is_recorded: bool = False) -> tuple[Spec | None, list[str]]:
+    """The spec, or None and everything that is wrong with it; `is_recorded`: it is that of an existing run."""
     problems = [f"{name}: {_unknown(name, [*SECTIONS, 'model'], what='section')}" for name in raw
                 if name not in SECTIONS and name != "model"]  # fmt: skip
-    parts: dict[str, Any] = {name: check_section(name, raw, problems) for name in SECTIONS}
+    parts: dict[str, Any] = {name: check_section(name, raw, problems, is_recorded=is_recorded) for name in SECTIONS}
     parts["model"] = _check_model(raw.get("model", {}), problems)
     problems += _unsearchable(raw.get("tuning"), parts["model"])
     if problems:
@@ -433,9 +521,9 @@ def examine(raw: Mapping[str, Any]) -> tuple[Spec | None, list[str]]:
     return Spec(**parts), []
 
 
-def check_section(name: str, raw: Mapping[str, Any], problems: list[str]) -> Any:
+def check_section(name: str, raw: Mapping[str, Any], problems: list[str], *, is_recorded: bool = False) -> Any:
     """One section checked by itself; its problems are added to the list, and None returned where there are any."""
-    return _check(SECTIONS[name], raw.get(name, {}), name, problems)
+    return _check(SECTIONS[name], raw.get(name, {}), name, problems, context=RECORDED if is_recorded else None)
 
 
 def defaults(data: Mapping[str, Any]) -> Spec:
@@ -443,9 +531,10 @@ def defaults(data: Mapping[str, Any]) -> Spec:
     return parse({"data": data}, where="the spec")
 
 
-def to_toml(spec: Spec, *, comments: bool = False) -> str:
+def to_toml(spec: Spec, *, comments: bool = False, with_place: bool = True) -> str:
     """The spec as TOML, every default written out; with the meaning of each key beside it if asked."""
-    return "\n".join(_toml_section(name, getattr(spec, name), comments=comments) for name in type(spec).model_fields)
+    sections = [name for name in type(spec).model_fields if with_place or name != "vertex"]
+    return "\n".join(_toml_section(name, getattr(spec, name), comments=comments) for name in sections)
 
 
 def keys(spec: Spec) -> Iterator[tuple[str, Any]]:
@@ -487,9 +576,11 @@ def check_options(options: type[BaseModel], raw: Any, problems: list[str]) -> An
     return _check(options, raw, "model", problems)
 
 
-def _check(section: type[BaseModel], raw: Any, name: str, problems: list[str]) -> Any:
+def _check(
+    section: type[BaseModel], raw: Any, name: str, problems: list[str], *, context: Mapping[str, bool] | None = None
+) -> Any:
     try:
-        return section.model_validate(_tuples(raw))
+        return section.model_validate(_tuples(raw), context=context)
     except ValidationError as error:
         problems.extend(_explain(error.errors(include_url=False), section, name))
 

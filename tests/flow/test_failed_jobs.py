@@ -160,13 +160,12 @@ def test_jobs_that_fail_are_explained(tmp_path: Path) -> None:
 
 def explained(rehearsal: Rehearsal) -> dict[str, Failure]:
     """Why the job that was made for each cause failed, as Google's clients tell it."""
-    from google.auth.credentials import AnonymousCredentials
     from google.cloud import aiplatform_v1, logging
 
     data = Path(__file__).parents[2] / "examples" / "support" / "messages.csv"
     given = spec.defaults({"train": str(data), "text": "message", "labels": "topic"})
     log = logging.Client(
-        project="demo", credentials=AnonymousCredentials(), client_options={"api_endpoint": rehearsal.address},
+        project="demo", credentials=rehearsal.credentials, client_options={"api_endpoint": rehearsal.address},
         _use_grpc=False,
     )  # fmt: skip
     jobs = {}

@@ -2,30 +2,36 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from google.api_core.exceptions import Conflict, NotFound
 
 import tagline as product
-from tagline import gcp, runs, staging, training
+from tagline import custom_jobs, gcp, runs, staging, storage, training
+from tagline import spec as specs
 from tagline.errors import RunError
 from tagline.gcp import cloud_storage
-from tagline.jobs import launcher_of
+from tagline.jobs import Record, find_or_begin, launcher_of, remember
 from tagline.launchers import Job
+from tagline.mirrors import MirroredRun
+from tagline.rehearsal import containers
 from tagline.runs import Run
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from launching import BUCKET, LINEAR, TINY, command, google
-from rehearsing import Rehearsal, until
+from rehearsing import Rehearsal, rehearsing, until
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 EXAMPLES = Path(__file__).parents[2] / "examples" / "vertex"
@@ -79,10 +85,103 @@ def test_the_run_that_comes_home_is_the_one_that_would_be_made_here(rehearsal: R
     assert name in {each["run"] for each in command("jobs", "list", "--on", "rehearsal", "--json").json}
     shown = command("jobs", "show", "--json").json
     assert shown["run"] == f"gs://{BUCKET}/tagline/runs/{name}"
+    assert shown["machines"] == ["1 x n1-standard-8"]
+    assert shown["arguments"] == ["train", "--resume", shown["run"]]
+    assert shown["page"] == f"{rehearsal.address}/#resource?name={quote(shown['job'], safe='')}"
+    assert shown["cost"]["per_hour"] == pytest.approx(0.437, abs=0.001)
+    assert shown["cost"]["so_far"] == pytest.approx(0.437 * shown["cost"]["hours"], abs=0.001)
+    assert shown["cost"]["hours"] > 0
+    assert shown["usage"]["memory"]["most_bytes"] > 0
+    text = command("jobs", "show").out
+    assert "use       processor " in text
+    assert "machines  1 x n1-standard-8" in text
+    assert f"page      {shown['page']}" in text
+    assert f"arguments train --resume {shown['run']}" in text
+    assert "cost      nothing, at a rehearsal; on Vertex AI $0.0" in text
     assert "workerpool0-0 INFO: measuring" in command("jobs", "logs", name).out
+    cancelled = command("jobs", "cancel", name)
+    assert cancelled.code == 4
+    assert "the job has ended already, it succeeded" in cancelled.err
+    before = len(jobs(rehearsal))
+    resumed = command("train", "--resume", name, "--on", "rehearsal", "--detach")
+    assert (resumed.code, len(jobs(rehearsal))) == (4, before)
+    assert f"run {name} is complete" in resumed.err
+    Run.create(Path("runs"), Run(Path(done["run"])).spec(), {"spec_fingerprint": ""}, name="99990101-000000-here")
+    assert command("jobs", "show", "--json").json == shown, "a run that is no job is not the last job"
+    assert command("jobs", "show", "99990101-000000-here").code == 4
+    storage.remove_directory(Path("runs/99990101-000000-here"))
     again = command("train", SUPPORT / "messages.csv", *LINEAR, "--on", "rehearsal", "--detach")
     assert "uploaded" not in again.err
     assert command("jobs", "logs", "last", "--follow").code == 0
+
+
+@pytest.mark.parametrize("bucket", [BUCKET, "no-such-bucket"])
+def test_a_run_that_is_not_there_costs_no_job(rehearsal: Rehearsal, bucket: str) -> None:
+    cloud_storage.make_bucket(BUCKET, project="rehearsal", region="us-central1")
+    data = {"train": str(SUPPORT / "messages.csv"), "text": "message", "labels": "topic"}
+    run = Run.create(Path("runs"), specs.defaults(data), {"spec_fingerprint": ""})
+    handle = "projects/rehearsal/locations/us-central1/customJobs/1"
+    remember(run, Record("rehearsal", handle, f"gs://{bucket}/tagline/runs/{run.name}", "", rehearsal.address))
+    before = len(jobs(rehearsal))
+    ran = command("train", "--resume", run.name, "--on", "rehearsal", "--detach")
+    assert ran.code == 4, ran.err
+    assert f"there is no run to resume at gs://{bucket}/tagline/runs/{run.name}" in ran.err
+    assert "nothing was submitted" in ran.err
+    assert len(jobs(rehearsal)) == before
+
+
+def test_what_plan_prints_for_gcloud_needs_nothing_else(rehearsal: Rehearsal) -> None:
+    """The very command, as gcloud makes a request of it, in a bucket that holds the data and nothing else."""
+    from google.cloud import aiplatform_v1
+
+    cloud_storage.make_bucket("by-gcloud", project="rehearsal", region="us-central1")
+    cloud_storage.upload(SUPPORT / "messages.csv", "gs://by-gcloud/messages.csv")
+    data = {"train": "gs://by-gcloud/messages.csv", "text": "message", "labels": "topic"}
+    Path("tagline.toml").write_text(specs.to_toml(specs.defaults(data)))
+    image = "vertex.image=us-docker.pkg.dev/demo/repository/tagline-own:1"
+    settings = (*LINEAR, image, "vertex.bucket=by-gcloud")
+    plan = command("train", "tagline.toml", *settings, "--on", "rehearsal", "--plan", "--json").json
+    typed, _, config = plan["gcloud"].partition(" <<'JSON'\n")
+    flags = dict(word[2:].split("=", 1) for word in shlex.split(typed)[4:])
+    labels = dict(pair.split("=") for pair in flags["labels"].split(","))
+    spec = json.loads(config.removesuffix("\nJSON"))
+    asked = {"displayName": flags["display-name"], "labels": labels, "jobSpec": spec}
+    name = rehearsal.rest.create_custom_job(
+        parent=f"projects/{flags['project']}/locations/{flags['region']}",
+        custom_job=aiplatform_v1.CustomJob.from_json(json.dumps(asked)),
+    ).name
+    assert rehearsal.wait(name)["state"] == "JOB_STATE_SUCCEEDED", rehearsal.said(name)
+    made = MirroredRun.at(f"gs://by-gcloud/tagline/runs/{labels['tagline-run']}")
+    assert made.state().name == "succeeded"
+    assert made.spec() == specs.load(Path("tagline.toml"), [*settings, "vertex.project=rehearsal"])
+
+
+def test_the_workers_of_a_job_make_its_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    cloud_storage.make_bucket(BUCKET, project="rehearsal", region="us-central1")
+    spec = specs.defaults({"train": f"gs://{BUCKET}/none.csv", "text": "message", "labels": "topic"})
+    monkeypatch.setenv(custom_jobs.SPEC, json.dumps(spec.without_defaults()))
+    address = f"gs://{BUCKET}/tagline/runs/made-once"
+    with ThreadPoolExecutor(6) as pool:
+        found = list(pool.map(lambda _: find_or_begin(address, "runs"), range(6)))
+    assert {run.address for run in found} == {address}
+    assert {run.state().created for run in found} == {found[0].state().created}
+    assert all(run.spec() == spec for run in found)
+
+
+def test_a_run_whose_rehearsal_has_ended_waits_no_more(tmp_path: Path) -> None:
+    with rehearsing(tmp_path / "there", "--grace", "1") as first, gcp.entered(first.address, first.token):
+        ran = command("train", SUPPORT / "messages.csv", *LINEAR, "--on", "rehearsal", "--detach", "--json").json
+        assert command("runs", "list", "--json").json[0]["state"] in ("waiting", "running")
+    [listed] = command("runs", "list", "--json").json
+    assert listed["state"] == "failed"
+    assert listed["reason"] == f"its rehearsal in {tmp_path / 'there'} has ended"
+    assert [each["state"] for each in command("jobs", "list", "--json").json] == ["failed"]
+    shown = command("jobs", "show")
+    assert shown.code == 5
+    assert "does not run any more" in shown.err
+    with rehearsing(tmp_path / "there", "--grace", "1"):  # on other ports, and not in the directory that is looked in
+        assert command("jobs", "logs", Path(ran["run"]).name, "--follow").code in (0, 5), "it is found again"
+        assert command("jobs", "show", "--json").json["state"] in ("failed", "succeeded")
 
 
 def test_the_report_is_shown_once_and_the_log_has_its_first_line(rehearsal: Rehearsal) -> None:
@@ -95,7 +194,15 @@ def test_the_report_is_shown_once_and_the_log_has_its_first_line(rehearsal: Rehe
     name = Path(next(line for line in ran.out.splitlines() if line.startswith("bundle"))).parent.name
     said = [line.partition("INFO: ")[2] for line in command("jobs", "logs", name).out.splitlines()]
     at = said.index(first)
-    assert said[at - 1 : at + 2] == ["measuring", first, f"report   gs://{BUCKET}/tagline/runs/{name}/report.html"]
+    report = Run(Path("runs") / name).report() or {}
+    per_label = [f"label {label}: precision {f['precision']:.3f}, recall {f['recall']:.3f}, f1 {f['f1']:.3f}, "
+                 f"{f['support']} rows" for label, f in report["test"]["per_label"].items()]  # fmt: skip
+    assert len(per_label) == 6
+    address = f"report   gs://{BUCKET}/tagline/runs/{name}/report.html"
+    assert said[at : at + 8] == [first, *per_label, address]
+    assert said[at - 1].startswith("use: processor ")
+    assert said[at - 2] == "measuring"
+    assert any(line.endswith("; device cpu") for line in said)
 
 
 def test_on_this_machine_too_a_training_can_be_left_to_itself() -> None:
@@ -202,6 +309,32 @@ def test_a_name_that_somebody_takes_in_the_same_second_costs_nothing_but_the_nex
         left.append(Path(ran.json["run"]))
     assert [run.name for run in left] == ["20261118-034218-one", "20261118-034218-two"] * 2
     assert [command("jobs", "cancel", run.name, "--runs", run.parent).code for run in left] == [0] * 4
+
+
+def test_a_run_and_its_job_have_the_name_that_was_asked_for(rehearsal: Rehearsal, tmp_path: Path) -> None:
+    asked = ("train", SUPPORT / "messages.csv", *LINEAR, "--name", "baseline-v2")
+    here = command(*asked, "--json", "--runs", "here").json
+    assert Path(here["run"]) == Path("here/baseline-v2")
+    again = command(*asked, "--runs", "here")
+    assert again.code == 4
+    assert "there is a run baseline-v2 in here already" in again.err
+    assert command(*asked, "--runs", "here", "--detach").code == 4
+    left = command(*asked, "--on", "rehearsal", "--detach", "--json").json
+    assert Path(left["run"]).name == "baseline-v2"
+    assert rehearsal.job(left["job"])["displayName"] == "baseline-v2"
+    before = len(jobs(rehearsal))
+    for runs_here, where in (("runs", "runs"), ("other", f"gs://{BUCKET}/tagline/runs")):
+        taken = command(*asked, "--on", "rehearsal", "--runs", runs_here)
+        assert taken.code == 4, taken.err
+        assert f"there is a run baseline-v2 in {where} already" in taken.err
+    assert len(jobs(rehearsal)) == before
+    assert command("jobs", "cancel", "baseline-v2").code == 0
+    for wrong in (("--name", "Not This"), ("--resume", "last", "--name", "x")):
+        words = ("train", *wrong) if "--resume" in wrong else ("train", SUPPORT / "messages.csv", *wrong)
+        assert command(*words).code == 2
+    plan = command(*asked, "--on", "vertex", "--plan", "--json").json
+    assert plan["job"]["displayName"] == "baseline-v2"
+    assert "--display-name=baseline-v2 " in plan["gcloud"]
 
 
 def test_credentials_that_expire_on_the_way_cost_nothing_but_a_login(rehearsal: Rehearsal) -> None:
@@ -403,6 +536,40 @@ def test_secrets_are_nowhere_but_in_the_job(rehearsal: Rehearsal, monkeypatch: p
     refused = command("train", SUPPORT / "messages.csv", *LINEAR, f"vertex.secrets.KEY={value}", "--on", "rehearsal")
     assert refused.code == 2
     assert value not in refused.err
+
+
+def test_a_secret_that_does_not_exist_is_found_before_anything_is_submitted(rehearsal: Rehearsal) -> None:
+    (rehearsal.directory / "project.json").write_text(json.dumps({"secrets": {"wandb": "a-value"}}))
+    before = [job["name"] for job in jobs(rehearsal)]
+    there = "vertex.secrets.WANDB_API_KEY=projects/rehearsal/secrets/wandb/versions/latest"
+    assert command("check", SUPPORT / "messages.csv", *LINEAR, there, "--on", "rehearsal").code == 0
+    for missing in ("projects/rehearsal/secrets/wandbb/versions/latest", "projects/rehearsal/secrets/wandb/versions/7"):
+        settings = (SUPPORT / "messages.csv", *LINEAR, f"vertex.secrets.WANDB_API_KEY={missing}", "--on", "rehearsal")
+        checked = command("check", *settings)
+        assert checked.code == 1, checked.err
+        assert f"vertex.secrets: WANDB_API_KEY: there is no {missing}" in checked.err
+        refused = command("train", *settings)
+        assert refused.code == 5, refused.err
+        assert f"it would fail there:\n  vertex.secrets: WANDB_API_KEY: there is no {missing}" in refused.err
+    assert [job["name"] for job in jobs(rehearsal)] == before
+
+
+def test_a_check_refuses_the_image_that_a_training_at_a_rehearsal_would_refuse(
+    rehearsal: Rehearsal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(Path.cwd()))  # where there is no podman and no docker
+    containers.engine.cache_clear()
+    before = [job["name"] for job in jobs(rehearsal)]
+    own = ("vertex.image=europe-west4-docker.pkg.dev/me/images/own:1", "--on", "rehearsal")
+    said = "vertex.image: europe-west4-docker.pkg.dev/me/images/own:1 cannot run here: neither podman nor docker works"
+    checked = command("check", SUPPORT / "messages.csv", *LINEAR, *own)
+    trained = command("train", SUPPORT / "messages.csv", *LINEAR, *own)
+    monkeypatch.undo()
+    containers.engine.cache_clear()
+    assert (checked.code, trained.code) == (1, 5), checked.err + trained.err
+    assert said in checked.err
+    assert f"it would fail there:\n  {said}" in trained.err
+    assert [job["name"] for job in jobs(rehearsal)] == before
 
 
 PAIRS = ("data.validation=", "data.test=", 'data.text=["question", "answer"]', "data.labels=verdict")

@@ -1,13 +1,19 @@
 """The pure parts of how workers find each other."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tagline import cluster
+from tagline import cluster, devices, failures
 from tagline.cluster import Cluster
 from tagline.errors import PlaceError, SpecError
+from tagline.failures import Line
+
+SUPPORT = Path(__file__).parents[2] / "examples" / "support" / "messages.csv"
 
 POOLS = {"workerpool0": ["main:2222"], "workerpool1": ["a:2223", "b:2224"], "workerpool2": ["reducer:2225"]}
 
@@ -124,3 +130,42 @@ def test_no_heart_beats_where_no_other_machine_could_hear_it(
     monkeypatch.setattr(api, "elastic_launch", lambda config, _: lambda *_: started.append(config))
     assert list(cluster.launch(["info"], count=2, cluster=machines)) == []
     assert ("keep_alive_interval" in started[0].rdzv_configs) == is_alone
+
+
+@pytest.mark.parametrize(("asked", "uses_device", "rehearsal", "result"), [
+    ("1", True, "", "refused"), ("4", True, "", "refused"), ("1", True, "http://127.0.0.1:1", "warned"),
+    ("1", False, "", ""), ("0", True, "", ""), ("", True, "", ""), (None, True, "", ""),
+])  # fmt: skip
+def test_a_job_that_asked_for_a_gpu_and_finds_none_does_not_go_on(
+    asked: str | None, uses_device: bool, rehearsal: str, result: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "gpu_count", lambda: 0)
+    monkeypatch.setenv("REHEARSAL_ADDRESS", rehearsal)
+    environment = {} if asked is None else {"TAGLINE_ACCELERATORS": asked}
+    if result == "refused":
+        with pytest.raises(PlaceError, match="and torch finds none") as refused:
+            cluster.check_accelerators(environment, uses_device=uses_device)
+        assert "vertex.accelerators=0" in refused.value.hint
+    else:
+        warning = cluster.check_accelerators(environment, uses_device=uses_device)
+        assert bool(warning) == (result == "warned")
+
+
+def test_a_job_with_a_gpu_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "gpu_count", lambda: 1)
+    assert cluster.check_accelerators({"TAGLINE_ACCELERATORS": "4"}, uses_device=True) == ""
+
+
+@pytest.mark.skipif(devices.gpu_count() > 0, reason="there is a GPU here")
+def test_a_job_without_its_gpu_ends_with_exit_5_and_is_explained(tmp_path: Path) -> None:
+    environment = {**os.environ, "TAGLINE_ACCELERATORS": "1", "CLOUD_ML_JOB_ID": "7", "OMP_NUM_THREADS": "1"}
+    environment.pop("REHEARSAL_ADDRESS", None)
+    words = [sys.executable, "-m", "tagline", "train", str(SUPPORT), "model.family=lstm", "--runs", str(tmp_path)]
+    ran = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 5, ran.stderr
+    assert list(tmp_path.iterdir()) == []
+    lines = [Line(f"2026-11-18T12:00:{n:02}Z", "workerpool0-0", "ERROR", text)
+             for n, text in enumerate(ran.stderr.splitlines())]  # fmt: skip
+    found = failures.explain(lines, message="The replica workerpool0-0 exited with a non-zero status of 5.")
+    assert found.cause == "no-gpu"
+    assert "vertex.accelerators=0" in found.command

@@ -162,6 +162,10 @@ NAN = """
 error: the loss is nan at step 3
 next: lower training.learning_rate
 """
+NO_GPU = """
+error: the job asked for a GPU and torch finds none: it stops rather than pay for it
+next: vertex.image must hold a torch for CUDA
+"""
 NUMPY_MEMORY = """
 Traceback (most recent call last):
   File "numpy/_core/numeric.py", line 232, in ones
@@ -199,6 +203,7 @@ BY_LOG = [
     (KEY, "missing-column", 'no column "review"', "tagline check SPEC"),
     (NO_COLUMN, "missing-column", "it has: id, received", "tagline check SPEC data.text=message"),
     (NAN, "nan", "the loss is nan at step 3; lower training.learning_rate", "training.learning_rate=1e-05"),
+    (NO_GPU, "no-gpu", "asked for a GPU and torch finds none", "vertex.accelerators=0"),
     (NUMPY_MEMORY, "host-memory", "ran out of memory on n1-standard-8", "vertex.machine=n1-highmem-8"),
     (TORCH_MEMORY, "host-memory", "ran out of memory on n1-standard-8", "vertex.machine=n1-highmem-8"),
     ("Killed", "host-memory", "was killed", "vertex.machine=n1-highmem-8"),

@@ -29,7 +29,6 @@ def test_published_and_derived_prices(machine: str, accelerator: str, count: int
 def test_what_the_table_does_not_hold_has_no_price() -> None:
     assert machines.hourly_price("c3-highcpu-8", "", 0) is None
     assert machines.hourly_price("n1-standard-8", "NVIDIA_TESLA_P4", 1) is None
-    assert machines.hourly_price("g2-standard-8", "NVIDIA_L4", 1, spot=True) is None
     price = prices.price_of(job(machine="c3-highcpu-8", accelerators=0, budget=5.0), training_rows=100)
     assert price.most is None
     assert price.expected is None
@@ -43,6 +42,38 @@ def test_spot_machines_are_cheaper() -> None:
     assert whole is not None
     assert spot is not None
     assert 0.3 * whole < spot < 0.6 * whole
+
+
+@pytest.mark.parametrize(("machine", "accelerator", "price"), [
+    ("n1-standard-8", "NVIDIA_TESLA_T4", 1.15 * (2 * 0.089 + 0.1905)),
+    ("g2-standard-8", "NVIDIA_L4", 8 * 0.04225 + 1.15 * 0.336),
+    ("a2-highgpu-1g", "NVIDIA_TESLA_A100", 4.224 - 3.374 + 1.15 * 1.694),
+    ("n1-highmem-8", "NVIDIA_TESLA_T4", 0.5442 + 1.15 * 0.1905),
+])  # fmt: skip
+def test_spot_prices_of_more_than_one_accelerator(machine: str, accelerator: str, price: float) -> None:
+    found = prices.price_of(job(machine=machine, accelerator=accelerator, spot=True))
+    assert found.per_hour == pytest.approx(price, abs=0.001)
+    whole = machines.hourly_price(machine, accelerator, 1)
+    assert whole is not None
+    assert found.per_hour is not None
+    assert found.per_hour < whole
+    is_open = machine != "n1-standard-8"
+    assert ("processors is not known here: they count in full" in found.sentence()) == is_open
+    assert bool(found.to_dict()["remark"]) == is_open
+
+
+@pytest.mark.parametrize(("machine", "accelerator", "told"), [
+    ("n1-standard-8", "NVIDIA_TESLA_V100", "the spot price of NVIDIA_TESLA_V100 is not known here"),
+    ("a2-ultragpu-1g", "NVIDIA_A100_80GB", "the spot price of NVIDIA_A100_80GB is not known here"),
+    ("c3-highcpu-8", "", "the spot price of c3-highcpu-8 is not known here"),
+])  # fmt: skip
+def test_a_spot_price_that_nobody_has_written_down_is_said_to_be_unknown(
+    machine: str, accelerator: str, told: str
+) -> None:
+    count = 1 if accelerator else 0
+    found = prices.price_of(job(machine=machine, accelerator=accelerator, accelerators=count, spot=True))
+    assert found.per_hour is None
+    assert found.sentence() == f"{told}: see cloud.google.com/vertex-ai/pricing"
 
 
 def test_every_machine_of_a_job_counts() -> None:

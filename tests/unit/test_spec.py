@@ -131,7 +131,7 @@ def test_defaults_are_written_out_identically_after_reading_back() -> None:
         f"{section}.{key}" for section, table in tomllib.loads(text).items() for key in table
             } | {
         "tuning.search", "gates.per_label_precision", "gates.per_label_recall", "gates.per_label_f1",
-        "vertex.labels", "vertex.environment", "vertex.secrets",
+        "vertex.labels", "vertex.environment", "vertex.secrets", "data.label_names", "data.split_values",
     }  # fmt: skip
 
 

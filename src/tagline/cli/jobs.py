@@ -1,12 +1,15 @@
 """`tagline jobs`: what runs in a place."""
 
+import shlex
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tagline.cli import places
+from tagline.cli.notifying import Notify, notifying
 from tagline.cli.options import Debug, Json, Runs
 
 if TYPE_CHECKING:
@@ -44,9 +47,10 @@ def list_(
 
 @app.command()
 def show(name: JobName = "last", runs: Runs = "runs", json: Json = False, debug: Debug = False) -> None:
-    """One job: its state and, if it failed, why; a run that has ended is brought here."""
-    from tagline import console, jobs, storage
+    """One job: its state, machines, cost so far and, if it failed, why; a run that has ended is brought here."""
+    from tagline import console, jobs, resource_usage, storage
     from tagline.errors import TaglineError
+    from tagline.launchers import DescribesJobs
 
     with _known(name, runs) as (record, run):
         launcher = record.launcher()
@@ -57,17 +61,30 @@ def show(name: JobName = "last", runs: Runs = "runs", json: Json = False, debug:
             why = failure.sentence if failure else ""
             with suppress(*((TaglineError,) if failure else ())):  # the bucket itself may be what is gone
                 home = jobs.brought_home(record, state, storage.local(runs), reason=why)
+        description = launcher.describe(record.handle) if isinstance(launcher, DescribesJobs) else None
+        cost = jobs.cost_so_far(description, state, now=datetime.now(UTC)) if description else None
         facts: dict[str, Any] = {
             "job": record.handle, "place": record.place, "run": record.run, "state": state.name, "detail": state.detail,
             "message": state.message, "started": state.started, "ended": state.ended,
             "failure": asdict(failure) if failure else None, "directory": str(home.directory) if home else None,
+            "page": jobs.page_of(launcher, record.handle),
+            "machines": list(description.machines) if description else [],
+            "image": description.image if description else "",
+            "arguments": list(description.arguments) if description else [],
+            "cost": cost, "usage": _usage(record, home, run),
         }  # fmt: skip
     if json:
         console.out_json(facts)
         return
-    for key in ("job", "run", "state", "started", "ended", "directory"):
+    for key in ("job", "page", "run", "state", "started", "ended", "directory"):
         if facts[key]:
             console.out(f"{key:<9} {facts[key]}")
+    if description and cost:
+        console.out(f"machines  {', '.join(description.machines)}")
+        console.out(f"arguments {shlex.join(description.arguments)}")
+        console.out(f"cost      {jobs.cost_sentence(cost, is_rehearsed=bool(record.rehearsal))}")
+    if facts["usage"]:
+        console.out(f"use       {resource_usage.describe_summary(facts['usage'])}")
     if failure:
         console.out(f"why       {failure.sentence}")
         console.out(f"next      {failure.command}")
@@ -75,10 +92,22 @@ def show(name: JobName = "last", runs: Runs = "runs", json: Json = False, debug:
             console.out(f"  {line}")
 
 
+def _usage(record: "Record", home: "Run | None", run: "Run | None") -> dict[str, Any]:
+    """What the job's training has used of its machine so far, from the events that are in its run."""
+    from tagline import mirrors, resource_usage
+    from tagline.errors import TaglineError
+
+    with suppress(TaglineError):  # a bucket may be gone, and a run not have begun
+        found = home or (mirrors.MirroredRun.at(record.run) if record.run else run)
+        return resource_usage.summarize(found.events()) if found else {}
+    return {}
+
+
 @app.command()
 def logs(
     name: JobName = "last",
     follow: Annotated[bool, typer.Option("--follow", help="Stay until it has ended.")] = False,
+    notify: Notify = None,
     runs: Runs = "runs",
     json: Json = False,
     debug: Debug = False,
@@ -86,11 +115,15 @@ def logs(
     """What a job has said, by replica."""
     from tagline import console
     from tagline.cli import launching
+    from tagline.errors import SpecError
 
+    if notify and (json or not follow):
+        raise SpecError("--notify is for a command that stays to the end", hint="add --follow")
     with _known(name, runs) as (record, run):
         launcher = record.launcher()
         if follow and not json:
-            launching.stay(record, launcher, run, runs)
+            with notifying(notify, stays=True, what="the job") as outcome:
+                outcome.run = launching.stay(record, launcher, run, runs)
             return
         for line in launcher.logs(record.handle):
             if line is None:
@@ -103,15 +136,22 @@ def logs(
 
 @app.command()
 def cancel(name: JobName, runs: Runs = "runs", json: Json = False, debug: Debug = False) -> None:
-    """End a job; what it has saved can be resumed."""
+    """End a job; what it has saved can be resumed. One that has been cancelled before stays so."""
     from tagline import console
+    from tagline.errors import RunError
 
-    with _known(name, runs) as (record, _):
-        record.launcher().cancel(record.handle)
+    with _known(name, runs) as (record, run):
+        launcher = record.launcher()
+        state = launcher.state(record.handle)
+        if state.has_ended and state.name != "cancelled":
+            hint = f"tagline jobs show {run.name if run else record.handle}"
+            raise RunError(f"the job has ended already, it {state.name}: {record.handle}", hint=hint)
+        if not state.has_ended:
+            launcher.cancel(record.handle)
     if json:
         console.out_json({"cancelled": record.handle})
     else:
-        console.out(f"told to stop: {record.handle}")
+        console.out(f"{'cancelled already' if state.has_ended else 'told to stop'}: {record.handle}")
 
 
 @contextmanager
@@ -123,15 +163,27 @@ def _known(name: str, runs: str) -> "Iterator[tuple[Record, Run | None]]":
     from tagline.mirrors import find_run
 
     if "/customJobs/" in name:
-        place = places.REHEARSAL if gcp.rehearsal() else places.VERTEX
-        yield Record(place, name, "", "", gcp.rehearsal()), None
+        yield Record(gcp.place(), name, "", "", gcp.rehearsal()), None
         return
-    run = find_run(name, runs)
+    run = _last_with_job(runs) if name == "last" else find_run(name, runs)
     record = recalled(run)
     if record is None:
         raise RunError(f"run {run.name} was trained here, and is no job", hint=f"tagline runs show {run.name}")
     with places.of(record):
         yield record, run
+
+
+def _last_with_job(runs: str) -> "Run":
+    """The newest run that is a job: runs that were trained in the meantime, by a command that stayed, are none."""
+    from tagline.errors import RunError
+    from tagline.mirrors import list_runs
+    from tagline.runs import JOB
+
+    for run in reversed(list_runs(runs)):
+        with suppress(RunError):  # one whose files are damaged is not the one that is meant
+            if run.read_json(JOB) is not None:
+                return run
+    raise RunError(f"there is no job among the runs in {runs}", hint="tagline jobs list --on PLACE asks the place")
 
 
 def _from_here(runs: str) -> list[dict[str, Any]]:

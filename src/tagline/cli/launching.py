@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 NO_PROJECT, NO_BUCKET = "your-project", "your-bucket"
 """In a plan that was asked for without any."""
-SHOWN = ("job", "gcloud", "price", "parent", "uploads")
+SHOWN = ("job", "gcloud", "price", "parent", "uploads", "packages")
 """Of a plan; the rest follows from it."""
 
 
-def show_plan(found: "Resolved | Run", *, on: str, runs: str, as_json: bool) -> None:
+def show_plan(found: "Resolved | Run", *, on: str, runs: str, as_json: bool, name: str = "") -> None:
     """What would be done, and its price; nobody is asked, and nothing has to be there."""
     from tagline import console, jobs
 
-    job = _job_of(found, on=on, runs=runs)
+    job = _job_of(found, on=on, runs=runs, name=name)
     plan = jobs.launcher_of(on).plan(job)
     if as_json:
         console.out_json({key: plan[key] for key in SHOWN if key in plan})
@@ -46,6 +46,8 @@ def show_plan(found: "Resolved | Run", *, on: str, runs: str, as_json: bool) -> 
     console.out()
     for each in plan["uploads"]:
         console.out(f"upload   {each['from']} to {each['to']}")
+    if plan.get("packages"):
+        console.out(f"packages {', '.join(plan['packages'])}")
     console.out(f"price    {price_of(job).sentence()}")
 
 
@@ -62,14 +64,16 @@ def resolved(source: str, overrides: "Sequence[str]") -> "Resolved":
 
 
 def launch(
-    found: "Resolved | Run", *, on: str, runs: str, detach: bool, yes: bool, as_json: bool, stays: bool
-) -> None:  # fmt: skip
+    found: "Resolved | Run", *, on: str, runs: str, detach: bool, yes: bool, as_json: bool, stays: bool, name: str = ""
+) -> "Run | None":  # fmt: skip
     """Take a training to a place and, unless it is to be left there, stay with it to the end. The place is entered;
     `stays` says whether it outlives this command."""
-    from tagline import console, gcp, jobs
+    from tagline import console, gcp, jobs, mirrors
     from tagline.errors import NameTaken, PlaceError
 
-    job = _with_room(_job_of(found, on=on, runs=runs, is_for_real=True))
+    if name:
+        mirrors.check_free(name, runs)
+    job = _with_room(_job_of(found, on=on, runs=runs, is_for_real=True, name=name))
     launcher = jobs.launcher_of(on, console.say)
     console.say(price_of(job).sentence(), lead="price", colour=console.BOLD)
     if on == places.VERTEX and not yes:
@@ -78,6 +82,8 @@ def launch(
         try:
             record, run = _submitted(job, launcher, on=on, runs=runs)
         except NameTaken:
+            if job.is_named:
+                raise
             job = _renamed(job, runs)
             continue
         except PlaceError as error:
@@ -88,7 +94,7 @@ def launch(
             continue
         if detach:
             _leave(record, run, as_json=as_json)
-            return
+            return None
         failure = _followed(record, launcher, run, runs=runs, stays=stays)
         if failure is None:
             break
@@ -96,7 +102,7 @@ def launch(
         if other is None:
             _fail(failure, record, runs)
         job = _moved(other, failure.sentence)
-    _come_home(record, runs, as_json=as_json)
+    return _come_home(record, runs, as_json=as_json)
 
 
 def _with_room(job: "Job") -> "Job":
@@ -137,23 +143,27 @@ def _free_name(runs: str, *taken: str) -> str:
     return next_name([*here, *taken])
 
 
-def leave_here(found: "Resolved", *, runs: str, as_json: bool) -> None:
+def leave_here(found: "Resolved", *, runs: str, as_json: bool, name: str = "") -> None:
     """Start a training on this machine, in a process that outlives the command."""
-    from tagline import jobs, storage
+    from tagline import jobs, mirrors, storage
     from tagline.errors import NameTaken
     from tagline.launchers import Job
     from tagline.runs import Run
 
+    if name:
+        mirrors.check_free(name, runs)
     _said(found)
     _training_rows(found.spec, on=places.LOCAL, is_for_real=True)
     directory = storage.local(runs)
     launcher = jobs.launcher_of(places.LOCAL)
-    job = Job(_free_name(runs), found.spec, str(directory), command=_typed())
+    job = Job(name or _free_name(runs), found.spec, str(directory), command=_typed(), is_named=bool(name))
     while True:
         try:
             handle = launcher.submit(launcher.plan(job))
             break
         except NameTaken:
+            if job.is_named:
+                raise
             job = _renamed(job, runs)
     record = jobs.Record(places.LOCAL, handle, "", datetime.now(UTC).isoformat())
     run = Run(Path(handle))
@@ -161,12 +171,11 @@ def leave_here(found: "Resolved", *, runs: str, as_json: bool) -> None:
     _leave(record, run, as_json=as_json)
 
 
-def stay(record: "Record", launcher: "Launcher", run: "Run | None", runs: str) -> None:
+def stay(record: "Record", launcher: "Launcher", run: "Run | None", runs: str) -> "Run | None":
     """Come back to a job, and stay with it to the end; its run may not be known here."""
     if failure := _followed(record, launcher, run, runs=runs, stays=True):
         _fail(failure, record, runs)
-    if record.run:
-        _come_home(record, runs, as_json=False)
+    return _come_home(record, runs, as_json=False) if record.run else run
 
 
 def examined(job: "Job") -> "list[Finding]":
@@ -175,13 +184,28 @@ def examined(job: "Job") -> "list[Finding]":
     from tagline.gcp import cloud_storage
 
     place = job.spec.vertex
+    found = place_checks.by_the_tables(job.spec, price_of(job), today=datetime.now(UTC).date())
     if gcp.rehearsal():
         cloud_storage.make_bucket(place.bucket, project=job.project, region=place.region)
-    found = place_checks.by_the_tables(job.spec, price_of(job), today=datetime.now(UTC).date())
+        found += _unplayable_image(place.image)
     return [*found, *place_checks.by_asking(job.spec, project=job.project)]
 
 
-def _job_of(found: "Resolved | Run", *, on: str, runs: str, is_for_real: bool = False) -> "Job":
+def _unplayable_image(image: str) -> "list[Finding]":
+    """What the rehearsal will refuse of an image of the user's own."""
+    from tagline import prebuilt
+    from tagline.checks import Finding
+    from tagline.rehearsal import containers
+
+    if not image or prebuilt.is_prebuilt(image) or not (reason := containers.explain_unplayable(image)):
+        return []
+    advice = "install podman or docker, or rehearse with the image that Tagline makes: vertex.image="
+    return [Finding("image", "error", f"vertex.image: {reason}", advice)]
+
+
+def _job_of(
+    found: "Resolved | Run", *, on: str, runs: str, is_for_real: bool = False, name: str = ""
+) -> "Job":  # fmt: skip
     """The job of a new run, its data looked at; or of one that is in a bucket already."""
     from tagline import gcp, jobs
     from tagline.errors import RunError
@@ -194,13 +218,30 @@ def _job_of(found: "Resolved | Run", *, on: str, runs: str, is_for_real: bool = 
         if not address.startswith(gcp.SCHEME):
             hint = f"go on here: tagline train --resume {found.address}"
             raise RunError(f"run {found.name} is on this machine, where no job can reach it", hint=hint)
+        if is_for_real:
+            _insist_on_run(address)
         job = planned(found.spec(), name=found.name, on=on, is_for_real=is_for_real)
         return replace(job, is_resumed=True, runs=address.rpartition("/")[0], submission=submission)
     _said(found)
     looks = is_for_real or not _is_elsewhere(found.spec)
     rows = _training_rows(found.spec, on=on, is_for_real=is_for_real) if looks else None
-    job = planned(found.spec, name=_free_name(runs), on=on, rows=rows, runs=runs, is_for_real=is_for_real)
-    return replace(job, submission=submission)
+    called = name or _free_name(runs)
+    job = planned(found.spec, name=called, on=on, rows=rows, runs=runs, is_for_real=is_for_real)
+    return replace(job, submission=submission, is_named=bool(name))
+
+
+def _insist_on_run(address: str) -> None:
+    """Refuse to pay for a job that would find no run to go on with, or one that is complete."""
+    from tagline.errors import DataError, RunError
+    from tagline.mirrors import MirroredRun
+
+    hint = "nothing was submitted; tagline train SPEC --on PLACE begins a new run"
+    try:
+        run = MirroredRun.at(address)
+    except (RunError, DataError) as error:  # there may be no such bucket
+        raise RunError(f"there is no run to resume at {address}", hint=hint) from error
+    if run.state().name == "succeeded":
+        raise RunError(f"run {run.name} is complete", hint=f"nothing was submitted; tagline jobs show {run.name}")
 
 
 def _said(found: "Resolved") -> None:
@@ -211,7 +252,9 @@ def _said(found: "Resolved") -> None:
 
 
 def _typed() -> str:
-    return shlex.join(["tagline", *sys.argv[1:]])
+    from tagline.notifications import without_targets
+
+    return shlex.join(["tagline", *without_targets(sys.argv[1:])])
 
 
 def planned(
@@ -287,9 +330,11 @@ def _submitted(job: "Job", launcher: "Launcher", *, on: str, runs: str) -> "tupl
     """Submit a job; its run, which remembers it, is listed here from now on."""
     from tagline import console, gcp, jobs, mirrors, storage
 
+    facts = gcp.rehearsal_facts()  # asked before there is a job that would be forgotten if nobody answered
     handle = launcher.submit(launcher.plan(job))
     console.say(f"submitted {handle}")
-    record = jobs.Record(on, handle, job.run, datetime.now(UTC).isoformat(), gcp.rehearsal())
+    console.say(jobs.page_of(launcher, handle), lead="page")
+    record = jobs.Record(on, handle, job.run, datetime.now(UTC).isoformat(), gcp.rehearsal(), facts)
     jobs.remember(mirrors.MirroredRun.at(job.run), record)
     home = mirrors.bring_home(job.run, storage.local(runs))
     jobs.remember(home, record)
@@ -297,10 +342,11 @@ def _submitted(job: "Job", launcher: "Launcher", *, on: str, runs: str) -> "tupl
 
 
 def _leave(record: "Record", run: "Run", *, as_json: bool) -> None:
-    from tagline import console
+    from tagline import console, jobs
 
     if as_json:
-        console.out_json({"run": str(run.directory), "job": record.handle})
+        page = jobs.page_of(record.launcher(), record.handle)
+        console.out_json({"run": str(run.directory), "job": record.handle, "page": page})
         return
     console.out(f"run      {run.directory}")
     console.out(f"job      {record.handle}")
@@ -334,7 +380,7 @@ def _followed(
     if watch.state.name == "cancelled":
         if record.run:
             jobs.brought_home(record, watch.state, storage.local(runs))
-        hint = f"tagline train --resume {name} --on {record.place}"
+        hint = f"tagline train --resume {name} --on {record.place}" if run else "tagline jobs list shows the others"
         raise RunError(f"the job of {name} was cancelled", hint=hint)
     return None
 
@@ -354,7 +400,7 @@ def _fail(failure: "Failure", record: "Record", runs: str) -> NoReturn:
     raise PlaceError(f"the job failed{where}: {failure.sentence}", hint=failure.command)
 
 
-def _come_home(record: "Record", runs: str, *, as_json: bool) -> None:
+def _come_home(record: "Record", runs: str, *, as_json: bool) -> "Run":
     """Bring a finished run here, and show it as if it had been trained here."""
     from tagline import console, gates, mirrors, storage
     from tagline.cli.train import show
@@ -365,3 +411,4 @@ def _come_home(record: "Record", runs: str, *, as_json: bool) -> None:
         console.say(f"started again {count} times, with {minutes:.1f} minutes of work done twice")
     show(run, as_json=as_json)
     gates.insist((run.report() or {})["gates"], hint=f"everything is saved: {run.directory}")
+    return run

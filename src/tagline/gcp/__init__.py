@@ -20,6 +20,8 @@ SECRETS = "TAGLINE_SECRETS"
 REHEARSAL, TOKEN = "REHEARSAL_ADDRESS", "REHEARSAL_TOKEN"
 """Where a rehearsal answers, and what it demands of its clients: set inside its jobs, and by `entered`."""
 REHEARSED_PROJECT = "rehearsal"
+JOB_ID = "CLOUD_ML_JOB_ID"
+"""Set in every process of a job."""
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 PATIENCE_S = 60.0
 INSTALL = 'pip install "tagline[vertex]"'
@@ -42,6 +44,19 @@ LOG_IN = "log in: gcloud auth application-default login; or set GOOGLE_APPLICATI
 def rehearsal() -> str:
     """The address of the rehearsal that stands for Google here; "" where Google itself is meant."""
     return os.environ.get(REHEARSAL, "").rstrip("/")
+
+
+def place() -> str:
+    """The name of the place that Google is here, as `--on` takes it."""
+    return "rehearsal" if rehearsal() else "vertex"
+
+
+def rehearsal_facts() -> str:
+    """The file that tells where the rehearsal is, as long as it runs; "" of one that does not name it."""
+    if not rehearsal():
+        return ""
+    with errors("the rehearsal"):
+        return str(_asked("GET", f"{rehearsal()}/-/status", None).get("facts", ""))
 
 
 @contextmanager

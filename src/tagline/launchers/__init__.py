@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from tagline.failures import Line
 from tagline.prices import Rate
@@ -34,6 +34,8 @@ class Job:
     """Unlike that of any other command: by it a job is found whose creation was not answered."""
     is_resumed: bool = False
     """Whether the run is there already."""
+    is_named: bool = False
+    """Whether the user has chosen the name: then the job is displayed under it as it is."""
 
     @property
     def run(self) -> str:
@@ -57,6 +59,30 @@ class State:
     def has_ended(self) -> bool:
         """Whether nothing more will come of it."""
         return self.name in ENDED
+
+
+@dataclass(frozen=True)
+class JobDescription:
+    """What a job runs, on what, and for how much an hour."""
+
+    machines: tuple[str, ...]
+    arguments: tuple[str, ...]
+    image: str = ""
+    per_hour: float | None = None
+    """US dollars for all its machines, by the table; None where that does not say."""
+    remark: str = ""
+    """What is not known of the price."""
+
+
+@runtime_checkable
+class DescribesJobs(Protocol):
+    """A launcher that can tell more of a job than its state."""
+
+    def page(self, handle: str) -> str:
+        """The address of the job's page, for a browser."""
+
+    def describe(self, handle: str) -> JobDescription:
+        """What the job runs, and on what."""
 
 
 class Launcher(Protocol):

@@ -16,7 +16,7 @@ from tagline import spec as specs
 from tagline.errors import RunError
 from tagline.failures import Line
 from tagline.launchers import Job, State
-from tagline.processes import started
+from tagline.processes import alive_in, started
 from tagline.runs import Run
 
 LOG, PROCESS = "log.txt", "process.json"
@@ -99,5 +99,4 @@ def _lines(handle: str) -> list[str]:
 
 def _pid(handle: str) -> int:
     """The process that works on a run; 0 if it has ended."""
-    found = _run(handle).read_json(PROCESS) or {"pid": 0, "started": ""}
-    return int(found["pid"]) if found["pid"] and started(found["pid"]) == found["started"] != "" else 0
+    return alive_in(Path(handle) / PROCESS)

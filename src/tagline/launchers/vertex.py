@@ -1,9 +1,11 @@
 """Vertex AI: a run as a custom job. At a rehearsal it is the same code."""
 
+import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
+from urllib.parse import quote
 
 from tagline import custom_jobs, gcp, images, locks, mirrors, packages, prebuilt, prices, staging, storage, wheels
 from tagline import spec as specs
@@ -11,7 +13,7 @@ from tagline.custom_jobs import Code
 from tagline.errors import NameTaken, PlaceError, RunError
 from tagline.failures import Line, line_of
 from tagline.gcp import cloud_storage
-from tagline.launchers import Job, State, StateName
+from tagline.launchers import Job, JobDescription, State, StateName
 from tagline.packages import Package
 from tagline.spec import Spec
 
@@ -21,6 +23,7 @@ STATES: dict[str, StateName] = {
     "EXPIRED": "failed", "CANCELLED": "cancelled",
 }  # fmt: skip
 CLIENT = "JobServiceClient"
+CONSOLE = "https://console.cloud.google.com/agent-platform"
 POLL_S, REHEARSED_POLL_S = 5.0, 0.3
 LATE = timedelta(seconds=20)
 """How much later than its own time an entry may appear in Cloud Logging."""
@@ -38,7 +41,16 @@ class Vertex:
         place = job.spec.vertex
         project = job.project or place.project
         code = _code(job.spec, project)
-        request = custom_jobs.request(job.spec, run=job.run, name=job.name, submission=job.submission, code=code)
+        shown = job.name if job.is_named else ""
+        request = custom_jobs.request(
+            job.spec,
+            run=job.run,
+            name=job.name,
+            submission=job.submission,
+            code=code,
+            display_name=shown,
+            is_there=job.is_resumed,
+        )
         price = prices.price_of(job.spec, training_rows=job.training_rows, rate=job.rate)
         return {
             "job": request,
@@ -47,6 +59,7 @@ class Vertex:
             "parent": f"projects/{project}/locations/{place.region}",
             "uploads": [{"from": each.source, "to": each.address} for each in job.uploads],
             "code": {"package": code.package} if code.package else {"image": code.image},
+            **({"packages": list(place.packages)} if place.packages else {}),
             "run": {
                 "address": job.run, "name": job.name, "spec": specs.to_toml(job.spec), "command": job.command,
                 "is_there": job.is_resumed,
@@ -80,6 +93,18 @@ class Vertex:
         """As the service tells it."""
         client = gcp.vertex(CLIENT, _region(handle))
         return _state(gcp.persistent(handle, lambda: client.get_custom_job(name=handle)))
+
+    def page(self, handle: str) -> str:
+        """The job's page in the Cloud console, as Google's own client names it; at a rehearsal in its page."""
+        region, (_, project, *_, number) = _region(handle), handle.split("/")
+        if address := gcp.rehearsal():
+            return f"{address}/#resource?name={quote(handle, safe='')}"
+        return f"{CONSOLE}/locations/{region}/training/{number}?project={project}"
+
+    def describe(self, handle: str) -> JobDescription:
+        """As the service tells it, priced by the table."""
+        client = gcp.vertex(CLIENT, _region(handle))
+        return _description(gcp.persistent(handle, lambda: client.get_custom_job(name=handle)))
 
     def logs(self, handle: str) -> Iterator[Line | None]:
         """Polled from Cloud Logging until the job has ended and nothing more comes."""
@@ -123,8 +148,11 @@ class Vertex:
         """See to it that the image, or the package, is where the job will look for it."""
         _, project, _, region = plan["parent"].split("/")
         made = _made(spec, project)
-        if isinstance(made, Package) and cloud_storage.object_at(plan["code"]["package"]) is None:
-            storage.write_bytes(made.content, plan["code"]["package"])
+        if isinstance(made, Package):
+            wheels_there = _own_wheels(spec)
+            for address, content in {plan["code"]["package"]: made.content, **wheels_there}.items():
+                if cloud_storage.object_at(address) is None:
+                    storage.write_bytes(content, address)
         elif isinstance(made, images.Context):
             images.deliver(
                 made, project=project, region=region, bucket=spec.vertex.bucket, builder=spec.vertex.builder,
@@ -152,7 +180,8 @@ class Vertex:
                     raise
                 problem = error
         assert problem is not None
-        hint = f"is there a job all the same? tagline jobs list; then: tagline train --resume {plan['run']['address']}"
+        again = f"tagline train --resume {plan['run']['address']} --on {gcp.place()}"
+        hint = f"is there a job all the same? tagline jobs list --on {gcp.place()}; then: {again}"
         raise PlaceError(problem.message, hint=hint) from problem.__cause__
 
     def _found(self, plan: Mapping[str, Any]) -> str:
@@ -169,21 +198,32 @@ def _made(spec: Spec, project: str) -> Package | images.Context | None:
     place = spec.vertex
     family: str = spec.model.family  # type: ignore[attr-defined]
     extras = wheels.needed(family=family, trackers=spec.tracking.to)
-    if prebuilt.is_prebuilt(place.image):
-        return packages.sdist(extras)
-    if place.image:
+    if place.image and not prebuilt.is_prebuilt(place.image):
+        packages.refuse_in_own_image(place.packages, place.image)
         return None
+    extra = packages.ExtraPackages.read(place.packages)
+    if place.image:
+        return packages.sdist(extras, requirements=extra.requirements)
     return images.training(
         images.repository_of(project, place.region), extras=extras,
         accelerator=place.accelerator if place.accelerators else "", reduction_server=bool(place.reduction_servers),
+        extra=extra,
     )  # fmt: skip
+
+
+def _own_wheels(spec: Spec) -> dict[str, bytes]:
+    """The wheels of this machine that vertex.packages names, by where a job on one of Google's images finds them."""
+    top = f"{staging.folder(spec.vertex.bucket)}/packages"
+    found = packages.ExtraPackages.read(spec.vertex.packages).wheels
+    return {f"{top}/{hashlib.sha256(content).hexdigest()[:16]}/{name}": content for name, content in found}
 
 
 def _code(spec: Spec, project: str) -> Code:
     place = spec.vertex
     made = _made(spec, project)
     if isinstance(made, Package):
-        return Code(place.image, f"{staging.folder(place.bucket)}/packages/{made.file}")
+        package = f"{staging.folder(place.bucket)}/packages/{made.file}"
+        return Code(place.image, package, own_wheels=tuple(_own_wheels(spec)))
     return Code(place.image, is_ours=False) if made is None else Code(made.image)
 
 
@@ -193,6 +233,27 @@ def _region(handle: str) -> str:
         hint = "projects/PROJECT/locations/REGION/customJobs/NUMBER, or a run's name"
         raise RunError(f"{handle} is no job of Vertex AI", hint=hint)
     return parts[3]
+
+
+def _description(job: Any) -> JobDescription:
+    """Of a CustomJob."""
+    pools = [pool for pool in job.job_spec.worker_pool_specs if pool.machine_spec.machine_type]
+    facts = []
+    for pool in pools:
+        machine = pool.machine_spec
+        accelerator = machine.accelerator_type.name if machine.accelerator_count else ""
+        facts.append((machine.machine_type, accelerator, machine.accelerator_count, pool.replica_count))
+    spot = job.job_spec.scheduling.strategy.name == "SPOT"
+    per_hour, remark = prices.hourly_price_of_pools(facts, spot=spot)
+    named = [
+        f"{count} x {machine}{f' with {number} {accelerator}' if number else ''}{', spot' if spot else ''}"
+        for machine, accelerator, number, count in facts
+    ]
+    first = pools[0]
+    package = first.python_package_spec
+    image = package.executor_image_uri or first.container_spec.image_uri
+    arguments = package.args if package.executor_image_uri else first.container_spec.args
+    return JobDescription(tuple(named), tuple(arguments), image, per_hour, remark)
 
 
 def _state(job: Any) -> State:

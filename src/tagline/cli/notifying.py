@@ -1,0 +1,90 @@
+"""`--notify`: a word when a command that takes long has ended, however it ended."""
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from tagline.notifications import Notice
+    from tagline.runs import Run
+
+Notify = Annotated[
+    list[str] | None,
+    typer.Option("--notify", metavar="TARGET", help="Tell a command, a webhook's URL or an e-mail address at the end."),
+]
+
+
+@dataclass
+class Outcome:
+    """What a command has come to, for those who are told."""
+
+    run: "Run | None" = None
+
+
+@contextmanager
+def notifying(targets: Sequence[str] | None, *, stays: bool, what: str) -> Iterator[Outcome]:
+    """Tell the targets when what is done inside has ended; `stays` says whether the command stays to the end."""
+    from tagline.errors import SpecError
+
+    outcome = Outcome()
+    if not targets or "RANK" in os.environ:  # of several workers their launcher speaks
+        yield outcome
+        return
+    from tagline import notifications
+
+    if not stays:
+        hint = "leave it out; later: tagline jobs logs NAME --follow --notify TARGET"
+        raise SpecError("--notify is for a command that stays to the end", hint=hint)
+    notifications.check_targets(targets, os.environ)
+    begun = time.monotonic()
+    try:
+        yield outcome
+    except (SpecError, typer.Abort):  # nothing was begun
+        raise
+    except BaseException as error:
+        _tell(targets, _failed(error, what, time.monotonic() - begun))
+        raise
+    _tell(targets, _succeeded(outcome, what, time.monotonic() - begun))
+
+
+def _tell(targets: Sequence[str], notice: "Notice") -> None:
+    from tagline import console, notifications
+
+    for target in targets:
+        if problem := notifications.send(target, notice, os.environ):
+            console.say(f"warning: {problem}")
+
+
+def _succeeded(outcome: Outcome, what: str, seconds: float) -> "Notice":
+    from tagline.console import headline
+    from tagline.notifications import Notice
+
+    run = outcome.run
+    report = (run.report() if run else None) or {}
+    figures = dict(headline(report)) if report else {}
+    shown = "".join(f", {name} {value:.3f}" for name, value in figures.items())
+    name = f" {run.name}" if run else ""
+    text = f"Tagline: {what}{name} has ended after {_duration(seconds)}{shown}"
+    return Notice("succeeded", text, run.address if run else "", seconds=round(seconds, 1), figures=figures)
+
+
+def _failed(error: BaseException, what: str, seconds: float) -> "Notice":
+    from tagline.errors import Interrupted, TaglineError
+    from tagline.notifications import Notice
+
+    is_asked = isinstance(error, Interrupted | KeyboardInterrupt)
+    state: Literal["failed", "cancelled"] = "cancelled" if is_asked else "failed"
+    reason = error.message if isinstance(error, TaglineError) else f"{type(error).__name__}: {error}"
+    how = "was stopped" if is_asked else "has failed"
+    text = f"Tagline: {what} {how} after {_duration(seconds)}: {reason.splitlines()[0]}"
+    hint = error.hint if isinstance(error, TaglineError) else ""
+    return Notice(state, text, reason="\n".join(filter(None, [reason, hint])), seconds=round(seconds, 1))
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} seconds" if seconds < 120 else f"{seconds / 60:.0f} minutes"

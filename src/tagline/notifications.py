@@ -1,0 +1,168 @@
+"""A word when a training or job has ended: to a command, a webhook, or an e-mail address by the user's own server."""
+
+import json
+import re
+import shlex
+import shutil
+import smtplib
+import ssl
+import subprocess
+import urllib.request
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from email.message import EmailMessage
+from http.client import HTTPException
+from typing import Literal
+from urllib.parse import unquote, urlsplit
+
+from tagline.errors import SpecError, first_line
+
+Channel = Literal["command", "webhook", "e-mail"]
+SMTP, SENDER = "TAGLINE_SMTP", "TAGLINE_SMTP_FROM"
+"""The user's mail server, as smtp://[USER:PASSWORD@]HOST[:PORT] or smtps://..., and from whom mail comes."""
+PATIENCE_S = 20.0
+COMMAND_PATIENCE_S = 60.0
+EMAIL = re.compile(r"[^@\s/<>,;:]+@[^@\s/<>,;:]+")
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+@dataclass(frozen=True)
+class Notice:
+    """What is said of a training or job that has ended."""
+
+    state: Literal["succeeded", "failed", "cancelled"]
+    text: str
+    """One sentence, which is also the subject of a mail."""
+    run: str = ""
+    reason: str = ""
+    seconds: float = 0.0
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """As webhooks get it; `text` is what Slack, Google Chat and others show."""
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+
+def channel_of(target: str) -> Channel:
+    """How a target is reached, as its form tells."""
+    if target.startswith(("http://", "https://")):
+        return "webhook"
+    return "e-mail" if EMAIL.fullmatch(target) else "command"
+
+
+def check_targets(targets: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Refuse what could not be reached, before hours are spent."""
+    for target in targets:
+        channel = channel_of(target)
+        if channel == "webhook" and not urlsplit(target).hostname:
+            raise SpecError("--notify: that URL names no host", hint="--notify https://HOST/PATH")
+        if channel == "e-mail":
+            _server(environment, target)
+        if channel == "command":
+            try:
+                words = shlex.split(target)
+            except ValueError as error:
+                raise SpecError(f"--notify: cannot understand the command: {error}", hint="mind its quotes") from error
+            if not words or not shutil.which(words[0]):
+                hint = "a command, an https:// address, or an e-mail address"
+                raise SpecError(f'--notify: there is no program "{words[0] if words else ""}"', hint=hint)
+
+
+def send(target: str, notice: Notice, environment: Mapping[str, str]) -> str:
+    """Tell a target; returns why it could not be told, or "". It never raises what a network or program may do."""
+    channel = channel_of(target)
+    try:
+        match channel:
+            case "webhook":
+                _post(target, notice)
+            case "e-mail":
+                _mail(target, notice, environment)
+            case "command":
+                _run(target, notice, environment)
+    except SpecError as error:
+        return f"the {channel} of --notify was not told: {error.message}"
+    except (OSError, ValueError, HTTPException, smtplib.SMTPException, subprocess.SubprocessError) as error:
+        # A webhook's address may hold a secret, and is not repeated.
+        reason = first_line(error).replace(target, "it")
+        return f"the {channel} of --notify was not told: {type(error).__name__}: {reason}"
+    return ""
+
+
+def without_targets(arguments: Sequence[str]) -> list[str]:
+    """A command's arguments without --notify: a webhook's address is a secret, and a run keeps its command."""
+    kept, is_target = [], False
+    for word in arguments:
+        if is_target:
+            is_target = False
+        elif word == "--notify":
+            is_target = True
+        elif not word.startswith("--notify="):
+            kept.append(word)
+    return kept
+
+
+def _post(address: str, notice: Notice) -> None:
+    headers = {"Content-Type": "application/json; charset=utf-8"}
+    request = urllib.request.Request(address, notice.to_json().encode(), headers, method="POST")  # noqa: S310
+    with urllib.request.urlopen(request, timeout=PATIENCE_S):  # noqa: S310 - http or https, as channel_of says
+        pass
+
+
+def _run(command: str, notice: Notice, environment: Mapping[str, str]) -> None:
+    told = {"TAGLINE_STATE": notice.state, "TAGLINE_RUN": notice.run, "TAGLINE_MESSAGE": notice.text}
+    done = subprocess.run(
+        shlex.split(command), input=notice.to_json().encode(), env={**environment, **told}, capture_output=True,
+        timeout=COMMAND_PATIENCE_S, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise OSError(f"it ended with exit code {done.returncode}")
+
+
+@dataclass(frozen=True)
+class _Server:
+    host: str
+    port: int
+    is_secure: bool
+    user: str
+    password: str
+
+
+def _server(environment: Mapping[str, str], target: str) -> _Server:
+    """The mail server that the environment names."""
+    hint = f"export {SMTP}=smtps://USER:PASSWORD@HOST, or smtp://localhost"
+    given = environment.get(SMTP, "")
+    if not given:
+        raise SpecError(f"--notify {target}: {SMTP} names no mail server", hint=hint)
+    try:
+        parts = urlsplit(given)
+        port = parts.port or (465 if parts.scheme == "smtps" else 25)
+    except ValueError as error:
+        raise SpecError(f"{SMTP} is no address of a mail server", hint=hint) from error
+    if parts.scheme not in ("smtp", "smtps") or not parts.hostname:
+        raise SpecError(f"{SMTP} is no address of a mail server", hint=hint)
+    user, password = unquote(parts.username or ""), unquote(parts.password or "")
+    return _Server(parts.hostname, port, parts.scheme == "smtps", user, password)
+
+
+def _mail(target: str, notice: Notice, environment: Mapping[str, str]) -> None:
+    server = _server(environment, target)
+    message = EmailMessage()
+    sender = environment.get(SENDER) or (server.user if EMAIL.fullmatch(server.user) else target)
+    message["From"], message["To"], message["Subject"] = sender, target, " ".join(notice.text.split())[:200]
+    figures = "".join(f"{name} {value:.3f}\n" for name, value in notice.figures.items())
+    message.set_content("\n".join(filter(None, [notice.text, notice.reason, notice.run, figures])))
+    context = ssl.create_default_context()
+    if server.is_secure:
+        client: smtplib.SMTP = smtplib.SMTP_SSL(server.host, server.port, timeout=PATIENCE_S, context=context)
+    else:
+        client = smtplib.SMTP(server.host, server.port, timeout=PATIENCE_S)
+    with client:
+        client.ehlo()
+        if not server.is_secure and server.host not in LOOPBACK and client.has_extn("starttls"):
+            client.starttls(context=context)
+            client.ehlo()
+        elif server.user and not server.is_secure and server.host not in LOOPBACK:
+            raise OSError("the server offers no TLS, and a password is not sent without")
+        if server.user:
+            client.login(server.user, server.password)
+        client.send_message(message)

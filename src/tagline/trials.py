@@ -1,0 +1,76 @@
+"""A trial of somebody's own HyperparameterTuningJob: its figures, in the file that Vertex AI reads."""
+
+import json
+import os
+import time
+from collections.abc import Generator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tagline.spec import Spec
+
+TRIAL, METRIC_FILE = "CLOUD_ML_TRIAL_ID", "CLOUD_ML_HP_METRIC_FILE"
+USUAL_FILE = "/tmp/hypertune/output.metrics"  # noqa: S108 - Vertex AI's own
+MOST_LINES = 100
+"""As cloudml-hypertune keeps them."""
+
+
+@dataclass
+class MetricWriter:
+    """Writes the metric file, whole at each report, in the form of cloudml-hypertune."""
+
+    path: Path
+    trial: str
+    lines: list[str] = field(default_factory=list)
+
+    def report(self, metrics: Mapping[str, float], *, step: int) -> None:
+        """Add a line for each metric."""
+        for name, value in metrics.items():
+            line = {
+                name: str(value), "checkpoint_path": "", "global_step": str(step), "timestamp": time.time(),
+                "trial": self.trial,
+            }  # fmt: skip
+            self.lines.append(json.dumps(line) + "\n")
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.write_text("".join(self.lines[-MOST_LINES:]), "utf-8")
+
+
+def is_trial(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether this process is a trial of a tuning job."""
+    return bool(environment.get(TRIAL) or environment.get(METRIC_FILE))
+
+
+def reported(
+    events: Generator[dict[str, Any], None, None], *, spec: Spec, environment: Mapping[str, str] = os.environ
+) -> Generator[dict[str, Any], None, None]:  # fmt: skip
+    """The same events; in a trial each evaluation is reported on its way, and in the end the one that was kept."""
+    with closing(events):
+        if not is_trial(environment):
+            yield from events
+            return
+        writer = MetricWriter(Path(environment.get(METRIC_FILE) or USUAL_FILE), environment.get(TRIAL, "0"))
+        names: dict[str, None] = dict.fromkeys((spec.tuning.metric, spec.training.monitor))
+        kept: dict[str, float] = {}
+        step = 0
+        for event in events:
+            yield event
+            if event["event"] != "evaluation":
+                continue
+            step = event["step"]
+            found = {name: event["figures"][name] for name in names if name in event["figures"]}
+            kept = found if event["best"] else kept
+            yield from _written(writer, found, step)
+        # The last report is the one that counts, unless the study says otherwise.
+        yield from _written(writer, kept, step)
+        if not kept:
+            yield {"event": "warning", "message": f"the trial has no {' or '.join(names)} to report"}
+
+
+def _written(writer: MetricWriter, metrics: Mapping[str, float], step: int) -> Generator[dict[str, Any], None, None]:
+    """Report, or warn: a run is worth having all the same."""
+    try:
+        writer.report(metrics, step=step)
+    except OSError as error:
+        yield {"event": "warning", "message": f"cannot report to the tuning job: {writer.path}: {error.strerror}"}
