@@ -22,6 +22,9 @@ NEW_TEXTS = ("likeness", "unlike any training text")
 SUSPICIOUS = 0.02
 """Share of the held-out rows whose label is doubted from which on it is worth a sentence."""
 
+NEARLY_SURE = 0.999
+"""Scores from here on are shown with all their digits."""
+
 Report = Mapping[str, Any]
 
 
@@ -45,6 +48,12 @@ def verdict(report: Report) -> list[str]:
         said = f"Right {_hundredths(test[name])} times in 100 (95 % interval {_hundredths(low)} to {_hundredths(high)})"
     macro = "no F1 to measure" if test["macro_f1"] is None else f"macro-F1 {test['macro_f1']:.3f}"
     sentences = [f"{said}, {macro}, on {test['rows']:,} test rows."]
+    if answered := answered_sentence(report):
+        all_answered = f"{said[0].lower()}{said[1:]}, {macro}"
+        sentences = [answered, f"If it answered every text: {all_answered}."]
+    if unknown := test.get("unknown_label_rows"):
+        whose = "has a label" if unknown == 1 else "have labels"
+        sentences.append(f"{unknown:,} of them {whose} that it never learned: every answer to them counts as wrong.")
     known = {kind: figures for kind, figures in report["baselines"].items() if figures.get(name) is not None}
     sentences += [_against(report, kind, figures) for kind, figures in known.items()]
     results = report["gates"]
@@ -52,6 +61,19 @@ def verdict(report: Report) -> list[str]:
         sentences.append("Every gate is passed." if len(results) > 1 else "The gate is passed.")
     sentences += [f"Not good enough: {gates.sentence(result)}." for result in results if not result["passed"]]
     return sentences
+
+
+def answered_sentence(report: Report) -> str:
+    """Where it abstains: how many texts it answers, and how many of those answers are right; else nothing."""
+    test = report["test"]
+    if test.get("accuracy_of_answered") is None:
+        return ""
+    low, high = test["accuracy_of_answered_interval"]
+    return (
+        f"Answers {_hundredths(test['coverage'])} of 100 texts, and is right in "
+        f"{_hundredths(test['accuracy_of_answered'])} of 100 answers (95 % interval {_hundredths(low)} to "
+        f"{_hundredths(high)}), on {test['rows']:,} test rows."
+    )
 
 
 def calibration_sentence(report: Report) -> str:
@@ -73,12 +95,18 @@ def abstention_sentence(report: Report) -> str:
     if not below or not test.get("rows"):
         return ""
     if "coverage" not in test:
-        return f"It abstains below a score of {below:.3f}, which no test row has."
+        return f"It abstains below a score of {threshold_text(below)}, which no test row has."
     said, right = "", test["accuracy_of_answered"]
     if right is not None:
         low, high = test["accuracy_of_answered_interval"]
         said = f"; {right:.1%} of the answers it gives are right (95 % interval {low:.1%} to {high:.1%})"
-    return f"It abstains below a score of {below:.3f}: it answers {test['coverage']:.1%} of the test rows{said}."
+    score, coverage = threshold_text(below), test["coverage"]
+    return f"It abstains below a score of {score}: it answers {coverage:.1%} of the test rows{said}."
+
+
+def threshold_text(below: float) -> str:
+    """A score below which a bundle abstains, as every page and command shows it."""
+    return f"{below:.3f}" if below < NEARLY_SURE else f"{below:g}"
 
 
 def form_sentence(runtime: str, exports: Mapping[str, Mapping[str, float]]) -> str:
@@ -106,7 +134,8 @@ def next_steps(report: Report) -> list[str]:
     # What a model that knows nothing doubts, or does worst, says nothing of the data.
     labels = () if hopeless else (_suspects, _unanswered, _weak_labels)
     looked_at = (_linear, _rival, _leaks, _few_rows, *labels, _slices, _curve, _data)
-    found = [*_gates(report), *_unkept(report), *hopeless, *(step for look in looked_at for step in look(report))]
+    first = (*_gates(report), *_overanswered(report), *_unkept(report), *_fallbacks(report))
+    found = [*first, *hopeless, *(step for look in looked_at for step in look(report))]
     return found or ["Nothing stands out. Try it on texts of your own: tagline predict."]
 
 
@@ -135,6 +164,22 @@ def _named(labels: Sequence[str]) -> str:
 def _unkept(report: Report) -> Iterator[str]:
     for message in report["unkept"]:
         yield f"Ask for less, or collect more data: {message}."
+
+
+def _overanswered(report: Report) -> Iterator[str]:
+    found = report.get("overanswered", [])
+    if found:
+        shown = [f"{each['label']} ({each['answered']:.1%}, has it {each['expected']:.1%})" for each in found]
+        remedy = "decisions.thresholds=0.5 asks more of a score" if report["task"] == "multi" else _remedy(report)
+        yield (
+            f"Do not use it yet: it gives (nearly) every text the same label, {', '.join(shown[:MOST_NAMED])}. "
+            f"{remedy[0].upper()}{remedy[1:].removesuffix('.')}."
+        )
+
+
+def _fallbacks(report: Report) -> Iterator[str]:
+    for message in report.get("fallbacks", []):
+        yield f"Know which form was kept: {message}."
 
 
 def _gates(report: Report) -> Iterator[str]:
@@ -221,7 +266,7 @@ def _suspects(report: Report) -> Iterator[str]:
     rows = report["splits"]["test"] + report["splits"].get("validation", 0)
     if doubtful and doubtful >= SUSPICIOUS * rows:
         doubts = f"{doubtful:,} in {rows:,} held-out rows"
-        yield f"Read the labels that look wrong: {doubts}, at the top of the report's list."
+        yield f"Read the labels that look wrong: {doubts}, marked at the top of the report's errors."
 
 
 def _unanswered(report: Report) -> Iterator[str]:

@@ -29,10 +29,13 @@ class Series:
 def line_chart(
     series: Sequence[Series], *, title: str, description: str, x_label: str, y_label: str,
     x_range: Range | None = None, y_range: Range | None = None, marker: Point | None = None,
+    x_names: Sequence[str] = (),
 ) -> str:  # fmt: skip
-    """Lines over two axes; a marker is a point that the page's controls can move."""
+    """Lines over two axes; a marker is a point that the page's controls can move. Names stand at 1, 2, 3 across."""
     is_counted = all(isinstance(x, int) for each in series for x, _ in each.points)
-    axes = _Axes(x_range or _range_of(series, 0), y_range or _range_of(series, 1), is_counted=is_counted)
+    axes = _Axes(
+        x_range or _range_of(series, 0), y_range or _range_of(series, 1), is_counted=is_counted, x_names=x_names
+    )
     said = escape(f"{title}. {description}")
     drawn = [
         f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{said}">',
@@ -86,6 +89,8 @@ class _Axes:
     y: Range
     is_counted: bool = False
     """Whether there is nothing between two whole numbers across, as between two steps."""
+    x_names: Sequence[str] = ()
+    """What stands below 1, 2, 3 across, where places are not numbers."""
 
     def place(self, point: Point) -> Point:
         across = (point[0] - self.x[0]) / ((self.x[1] - self.x[0]) or 1)
@@ -94,12 +99,12 @@ class _Axes:
 
     def grid(self, x_label: str, y_label: str) -> list[str]:
         drawn = []
-        for value in _ticks(self.x, is_counted=self.is_counted):
+        numbered = {value: _number(value) for value in _ticks(self.x, is_counted=self.is_counted)}
+        ticks = {float(i): escape(name) for i, name in enumerate(self.x_names, start=1)} or numbered
+        for value, name in ticks.items():
             x, y = self.place((value, self.y[0]))
             drawn.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{y:.1f}"/>')
-            drawn.append(
-                f'<text class="tick" x="{x:.1f}" y="{y + 15:.1f}" text-anchor="middle">{_number(value)}</text>'
-            )
+            drawn.append(f'<text class="tick" x="{x:.1f}" y="{y + 15:.1f}" text-anchor="middle">{name}</text>')
         for value in _ticks(self.y):
             x, y = self.place((self.x[0], value))
             drawn.append(f'<line class="grid" x1="{x:.1f}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')

@@ -31,12 +31,13 @@ def compare(*names: str | Path, runs: str | Path = "runs") -> Comparison:
     for other in found[1:]:
         _check_same_rows(found[0], other)
     figure = "macro_f1"
+    rows = {each.run.name: each.row() for each in found}
     ordered = sorted(found, key=lambda each: -(each.report["test"][figure] or 0.0))
     best = ordered[0]
     return {
         "figure": figure,
         "rows": len(best.truth),
-        "runs": [each.row() for each in ordered],
+        "runs": [rows[each.run.name] for each in ordered],
         "differences": [_difference(best, other, figure) for other in ordered[1:]],
     }
 
@@ -89,16 +90,22 @@ class _Measured:
             raise RunError(
                 f"run {run.name} measured nothing: it has no test row", hint="give data.test and train again"
             )
-        return cls(run, report, run.predictions())
+        rows = run.predictions()
+        with run.reading("predictions.jsonl"):
+            return cls(run, report, rows)
 
     def row(self) -> dict[str, Any]:
         """What a table shows of it."""
         test = self.report["test"]
-        return {
-            "name": self.run.name, "directory": self.run.address, "family": self.report["family"],
-            "main": main_figure(self.report), "figures": {name: test[name] for name in SIDE_BY_SIDE},
-            "intervals": test["intervals"],
-        }  # fmt: skip
+        with self.run.reading("report.json"):
+            return {
+                "name": self.run.name,
+                "directory": self.run.address,
+                "family": self.report["family"],
+                "main": main_figure(self.report),
+                "figures": {name: test[name] for name in SIDE_BY_SIDE},
+                "intervals": test["intervals"],
+            }
 
 
 def _check_same_rows(first: _Measured, other: _Measured) -> None:

@@ -122,8 +122,24 @@ def show_figures(report: Mapping[str, Any]) -> None:
     if not test.get("rows", 0):
         out("nothing was measured: there is no test row")
         return
+    from tagline.advice import answered_sentence
+
+    answered = answered_sentence(report)
+    if answered:
+        out_sentence(answered)
     figures = [f"{name} {value:.3f}{_ends(test, name)}" for name, value in headline(report)]
-    out_sentence("  ".join(figures), lead=f"test, {test['rows']:,} rows:  ", between="  ")
+    which = "test, if all are answered" if answered else f"test, {test['rows']:,} rows"
+    out_sentence("  ".join(figures), lead=f"{which}:  ", between="  ")
+
+
+def show_label_figures(report: Mapping[str, Any]) -> None:
+    """The figures of each label, a line each, for a log that is read or searched line by line."""
+    per_label = report["test"].get("per_label", {})
+    for name, figures in list(per_label.items())[:MOST_LABEL_LINES]:
+        parts = ", ".join(f"{key} {figures[key]:.3f}" for key in ("precision", "recall", "f1"))
+        out(f"label {one_line(name)}: {parts}, {figures['support']:,} rows")
+    if len(per_label) > MOST_LABEL_LINES:
+        out(f"... and {len(per_label) - MOST_LABEL_LINES} labels more, in the report")
 
 
 def show_report(report: Mapping[str, Any]) -> None:
@@ -132,14 +148,12 @@ def show_report(report: Mapping[str, Any]) -> None:
     test = report["test"]
     if not test.get("rows", 0):
         return
-    from tagline.advice import verdict
+    from tagline.advice import answered_sentence, verdict
 
-    for sentence in verdict(report)[1:]:
+    for sentence in verdict(report)[2 if answered_sentence(report) else 1 :]:
         out_sentence(sentence)
-    if "coverage" in test:
-        of_answered = test["accuracy_of_answered"]
-        right = f", {of_answered:.1%} of those right" if of_answered is not None else ""
-        out(f"answers {test['coverage']:.1%} of the texts and abstains on the rest{right}")
+    if test.get("coverage") == 0:
+        out("answers none of the texts: it abstains on all")
     out()
     per_label = sorted(test["per_label"].items(), key=lambda item: -item[1]["support"])
     shown = [
@@ -282,6 +296,10 @@ def _rows_note(rows: int, before: int, total: int | None, *, seconds: float) -> 
     return f"{note}, {_duration(round(left_s))} left" if left_s >= 1 else note
 
 
+MOST_LABEL_LINES = 200
+"""Labels whose figures stand in a log."""
+
+
 class Progress:
     """A run's events as they happen: a bar on a terminal, plain lines elsewhere."""
 
@@ -406,9 +424,9 @@ def _event_line(event: Mapping[str, Any]) -> str:
         case "started":
             sizes = ", ".join(f"{rows:,} {name}" for name, rows in event["splits"].items())
             what = f"family {event['family']}, task {event['task']}, {event['labels']} labels"
-            return f"run {event['run']}\n    {what}; {sizes}"
+            return f"run {event['run']}\n    {what}; {sizes}{_computing(event)}"
         case "resumed":
-            return f"run {event['run']}: going on from step {int(event['checkpoint'])}"
+            return f"run {event['run']}: going on from step {int(event['checkpoint'] or 0)}{_computing(event)}"
         case "step":
             settings = "".join(f"  {name} {value:g}" for name, value in event["settings"].items())
             stage = f"  {event['stage']}" if "stage" in event else ""
@@ -419,9 +437,21 @@ def _event_line(event: Mapping[str, Any]) -> str:
             return said + (kept if event["best"] else "")
         case "warning":
             return f"warning: {event['message']}"
+        case "usage" if is_in_a_job():
+            from tagline.resource_usage import describe_sample
+
+            return f"use: {describe_sample(event)}"
         case "phase":
             return str(event["message"])
     return ""
+
+
+def _computing(event: Mapping[str, Any]) -> str:
+    """The device and precision that an event names."""
+    if "device" not in event:
+        return ""
+    precision = f", precision {event['precision']}" if "precision" in event else ""
+    return f"; device {event['device']}{precision}"
 
 
 def _folded(parts: Sequence[str], *, lead: str, between: str, stream: Any) -> list[str]:

@@ -62,10 +62,14 @@ def confused(dataset: Dataset, split: Split, answers: Answers) -> list[Shown]:
 def suspects(
     dataset: Dataset, held_out: dict[str, tuple[Split, Answers]], *, most: int = MOST_SUSPECTS
 ) -> list[Shown]:  # fmt: skip
-    """Rows of splits that the model did not learn from whose label it doubts, the most doubtful first."""
-    found: list[tuple[float, Shown]] = []
+    """Rows of splits that the model did not learn from whose label it doubts: the gravely doubted ones first, then the
+    most doubtful."""
+    found: list[tuple[bool, float, Shown]] = []
     for name, (split, answers) in held_out.items():
-        for suspect in label_errors.suspects(answers.scores, split.targets)[:most]:
+        doubted = label_errors.suspects(answers.scores, split.targets)
+        doubted.sort(key=lambda suspect: not _is_grave(suspect, split, answers))
+        for suspect in doubted[:most]:
+            is_grave = _is_grave(suspect, split, answers)
             row = shown(dataset, split, answers, suspect.row)
             if dataset.task == "single":
                 change = f"{_label(dataset, suspect.given)} → {_label(dataset, suspect.suggested)}"
@@ -73,20 +77,25 @@ def suspects(
                 change = f"+ {_label(dataset, suspect.suggested)}"
             else:
                 change = f"− {_label(dataset, suspect.given)}"
-            found.append((suspect.doubt, row | {"split": name, "change": change, "doubt": _share(suspect.doubt)}))
-    return [row for _, row in sorted(found, key=lambda each: -each[0])[:most]]
+            row |= {"split": name, "change": change, "doubt": _share(suspect.doubt), "is_grave": is_grave}
+            found.append((is_grave, suspect.doubt, row))
+    return [row for _, _, row in sorted(found, key=lambda each: (not each[0], -each[1]))[:most]]
 
 
 def gravely_doubted(held_out: dict[str, tuple[Split, Answers]]) -> int:
     """Rows whose label the model is nearly sure is not theirs, because it believes another one."""
     found = 0
     for split, answers in held_out.values():
-        grave = [each for each in label_errors.suspects(answers.scores, split.targets) if each.doubt >= GRAVE_DOUBT]
-        found += len({
-            each.row for each in grave
-            if split.targets.ndim == 2 or answers.scores[each.row, each.suggested] >= BELIEVED
-        })  # fmt: skip
+        doubted = label_errors.suspects(answers.scores, split.targets)
+        found += len({each.row for each in doubted if _is_grave(each, split, answers)})
     return found
+
+
+def _is_grave(suspect: label_errors.Suspect, split: Split, answers: Answers) -> bool:
+    """Whether the model is nearly sure that a row's label is not its own, because it believes another one."""
+    if suspect.doubt < GRAVE_DOUBT:
+        return False
+    return split.targets.ndim == 2 or bool(answers.scores[suspect.row, suspect.suggested] >= BELIEVED)
 
 
 def shown(dataset: Dataset, split: Split, answers: Answers, row: int) -> Shown:

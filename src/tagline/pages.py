@@ -1,6 +1,10 @@
 """Every page that a person sees, as HTML: reports, comparisons, the server's. None asks another computer anything."""
 
+import base64
+import hashlib
+import html
 import json
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -11,8 +15,10 @@ from tagline.charts import Series
 from tagline.errors import SpecError
 from tagline.intervals import share_interval
 from tagline.metrics import figures_beside
+from tagline.resource_usage import describe_summary, summarize
 from tagline.runs import Run
-from tagline.tables import OURS, answer_columns
+from tagline.secret_detection import mask_environment
+from tagline.tables import FORMULA, OURS, answer_columns
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -27,12 +33,19 @@ LEARNING = ("loss", "evaluations", "learning")
 """Charts of how the model came to be."""
 AT_THRESHOLD = ("threshold", "precision", "recall", "f1")
 
+POLICY = "default-src 'none'; base-uri 'none'; img-src data:"
+"""What every page may load: nothing that it does not bring along."""
+POLICY_MARK = "CONTENT-SECURITY-POLICY"
+"""Where a page's policy goes once its scripts and styles are known."""
+
 Report = Mapping[str, Any]
 
 
 def write_report(run: Run, report: Report) -> None:
     """The report of a run, for programs and for people."""
-    run.write_text("report.html", report_page(report, name=run.name, spec=run.spec_text(), lock=run.lock()))
+    usage = describe_summary(summarize(run.events()))
+    page = report_page(report, name=run.name, spec=run.spec_text(), lock=run.lock(), usage=usage)
+    run.write_text("report.html", page)
     run.write_json("report.json", report)
 
 
@@ -42,23 +55,27 @@ def check_form(output: str) -> None:
         raise SpecError(f"cannot write {output}: no such form of a report", hint=f"one of: {', '.join(FORMS)}")
 
 
-def save(report: Report, output: str, *, name: str, spec: str = "", lock: Mapping[str, Any] | None = None) -> None:
+def save(
+    report: Report, output: str, *, name: str, spec: str = "", lock: Mapping[str, Any] | None = None, usage: str = ""
+) -> None:  # fmt: skip
     """A report in a file of its own, as HTML, Markdown or JSON by its name."""
     check_form(output)
     match Path(output).suffix.lower():
         case ".html":
-            text = report_page(report, name=name, spec=spec, lock=lock)
+            text = report_page(report, name=name, spec=spec, lock=lock, usage=usage)
         case ".md":
             text = cards.report_markdown(report, name=name)
         case _:
             text = json.dumps(report, indent=2, ensure_ascii=False) + "\n"
     target = storage.staged(output)
-    storage.write_text(target, text)
+    storage.write_text(target, text, is_private=False)
     storage.deliver(target, output)
 
 
-def report_page(report: Report, *, name: str, spec: str = "", lock: Mapping[str, Any] | None = None) -> str:
-    """A report as one HTML file."""
+def report_page(
+    report: Report, *, name: str, spec: str = "", lock: Mapping[str, Any] | None = None, usage: str = ""
+) -> str:  # fmt: skip
+    """A report as one HTML file; `usage` is what the training used of its machine, in a sentence."""
     has_rows = bool(report["test"].get("rows"))
     parts = [("labels", "Labels"), ("confusions", "Confusions"), ("scores", "Scores")] if has_rows else []
     parts += [("thresholds", "Thresholds")] if report["thresholds"] else []
@@ -67,12 +84,10 @@ def report_page(report: Report, *, name: str, spec: str = "", lock: Mapping[str,
     parts += [("learning", "Learning")] if has_learning else []
     parts += [("errors", "Errors"), ("slices", "Groups")] if has_rows else []
     parts += [("data", "Data")] + ([("made", "Spec")] if spec else [])
-    errors = [_error(row, "mistake") for row in report["mistakes"]]
-    errors += [_error(row, "suspect") for row in report["suspects"]]
     confusions = [pair | {"examples": [_error(row, "mistake") for row in pair["examples"]]}
                   for pair in report["confusions"]]  # fmt: skip
-    page = _environment().get_template("report.html")
-    return page.render(
+    return _render(
+        "report.html", has_style_attributes=True,
         report={**report, "confusions": confusions}, name=name, version=__version__, parts=parts,
         verdict=advice.verdict(report), figure=_figure(report) if has_rows else None,
         bars=_bars(report) if has_rows else [],
@@ -81,22 +96,38 @@ def report_page(report: Report, *, name: str, spec: str = "", lock: Mapping[str,
         at_first=_answered_at_first(report),
         calibration_sentence=advice.calibration_sentence(report) if has_rows else "",
         form=advice.form_sentence(report["runtime"], report["exports"]),
-        charts={name: _markup(svg) for name, svg in drawn.items()}, errors=errors[:MOST_ERRORS], spec=spec,
-        lock=json.dumps(lock, indent=2, ensure_ascii=False) if lock else "", facts=_script_json(_facts(report)),
+        charts={name: _markup(svg) for name, svg in drawn.items()}, errors=_errors(report)[:MOST_ERRORS], spec=spec,
+        lock=_lock_text(lock) if lock else "", usage=usage, facts=_script_json(_facts(report)),
     )  # fmt: skip
+
+
+def _lock_text(lock: Mapping[str, Any]) -> str:
+    """A run's lock as the page shows it; values that its command gave to a job's variables are left out."""
+    shown = {**lock, "command": mask_environment(str(lock.get("command", "")))}
+    return json.dumps(shown, indent=2, ensure_ascii=False)
 
 
 def playground(info: Mapping[str, Any], *, predict_route: str, needs_token: bool, text: Sequence[str]) -> str:
     """A page on which a served bundle is tried out."""
     facts = {key: info[key] for key in ("pair", "labels", "thresholds", "abstain_below")}
     facts |= {"route": predict_route, "text": list(text), "ours": OURS, "answer": list(answer_columns(info["task"]))}
-    page = _environment().get_template("playground.html")
-    return page.render(info=info, needs_token=needs_token, version=__version__, facts=_script_json(facts))
+    facts["formula"] = f"^{FORMULA.pattern}".replace(r"\Z", "$")  # as JavaScript writes the end of a text
+    return _render(
+        "playground.html", connects=True, info=info, needs_token=needs_token, version=__version__,
+        facts=_script_json(facts),
+    )  # fmt: skip
 
 
 def api_page(document: Mapping[str, Any]) -> str:
     """OpenAPI's document for people, without a script from elsewhere."""
-    return _environment().get_template("api.html").render(document=document, version=__version__)
+    return _render("api.html", document=document, version=__version__)
+
+
+def content_policy(page: str) -> str:
+    """The policy of a page, for the header: only there it can say that no other page may frame this one."""
+    found = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
+    assert found, "a page of ours without a policy"
+    return f"{html.unescape(found[1])}; frame-ancestors 'none'"
 
 
 def save_comparison(found: Mapping[str, Any], output: str) -> None:
@@ -116,13 +147,37 @@ def save_comparison(found: Mapping[str, Any], output: str) -> None:
         points, title=figure, description=said, x_label="run, the best first", y_label=figure,
         x_range=(0.5, len(points) + 0.5),
     )  # fmt: skip
-    page = _environment().get_template("comparison.html")
-    text = page.render(
-        found=found, figures=figures_beside(found["runs"][0]["main"]), chart=_markup(chart), version=__version__
+    text = _render(
+        "comparison.html",
+        has_style_attributes=True,
+        found=found,
+        figures=figures_beside(found["runs"][0]["main"]),
+        chart=_markup(chart),
+        version=__version__,
     )
     target = storage.staged(output)
-    storage.write_text(target, text)
+    storage.write_text(target, text, is_private=False)
     storage.deliver(target, output)
+
+
+def _render(template: str, *, connects: bool = False, has_style_attributes: bool = False, **values: Any) -> str:
+    """A page that runs and is styled by nothing but what stands in its template, which its policy names by hash.
+
+    One with style attributes, which have no hash, needs them: widths of bars, strengths of colours.
+    """
+    page = _environment().get_template(template).render(policy=POLICY_MARK, **values)
+    policy = [POLICY, *(["connect-src 'self'"] if connects else [])]
+    for tag in ("style", "script"):
+        hashes = [_hash_source(text) for text in re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)]
+        policy.append(f"{tag}-src {' '.join(hashes)}" if hashes else f"{tag}-src 'none'")
+    if has_style_attributes:
+        policy.append("style-src-attr 'unsafe-inline'")
+    return page.replace(POLICY_MARK, "; ".join(policy), 1)
+
+
+def _hash_source(text: str) -> str:
+    """As a policy names a script or a style."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 @cache
@@ -153,17 +208,23 @@ def _script_json(value: Any) -> Any:
 
 
 def _figure(report: Report) -> dict[str, str]:
-    name = advice.main_figure(report)
-    low, high = report["test"]["intervals"][name]
-    return {
-        "name": name, "shown": f"{report['test'][name]:.1%}".replace("%", " %"), "low": f"{low:.3f}",
-        "high": f"{high:.3f}",
-    }  # fmt: skip
+    """The figure that stands largest: of a bundle that abstains, how many of the answers it gives are right."""
+    test, name = report["test"], advice.main_figure(report)
+    value, (low, high), beside = test[name], test["intervals"][name], ""
+    if test.get("accuracy_of_answered") is not None:
+        value, (low, high) = test["accuracy_of_answered"], test["accuracy_of_answered_interval"]
+        name, beside = "of its answers right", f"answers {_percent(test['coverage'])} of the texts"
+    return {"name": name, "shown": _percent(value), "low": f"{low:.3f}", "high": f"{high:.3f}", "beside": beside}
+
+
+def _percent(share: float) -> str:
+    return f"{share:.1%}".replace("%", " %")
 
 
 def _bars(report: Report) -> list[dict[str, Any]]:
     name = advice.main_figure(report)
-    known = {"this run" if report["history"] else "this bundle": report["test"]}
+    ours = "this run" if report["history"] else "this bundle"
+    known = {f"{ours}, answering all" if advice.answered_sentence(report) else ours: report["test"]}
     shown = {"linear": "linear baseline", "majority": "always the same answer"}
     easiest_last = sorted(report["baselines"].items(), key=lambda each: each[0] == "majority")
     known |= {shown.get(kind, f"family {kind}"): figures for kind, figures in easiest_last if figures}
@@ -214,6 +275,20 @@ def _matrix(report: Report) -> dict[str, Any] | None:
     return {"names": [labels[i] for i in kept], "rows": rows, "is_part": len(kept) < count}
 
 
+def _errors(report: Report) -> list[dict[str, Any]]:
+    """Rows worth reading: labels that look wrong, then confident mistakes, then labels that are doubted a little."""
+    mistakes = {(row["file"], row["line"]): row for row in report["mistakes"]}
+    grave = [row for row in report["suspects"] if row.get("is_grave")]
+    found = []
+    for row in grave:
+        as_mistake = mistakes.pop((row["file"], row["line"]), {})
+        found.append(
+            _error({"pushes": as_mistake.get("pushes", []), **row}, "suspect mistake" if as_mistake else "suspect")
+        )
+    found += [_error(row, "mistake") for row in mistakes.values()]
+    return found + [_error(row, "suspect") for row in report["suspects"] if not row.get("is_grave")]
+
+
 def _error(row: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """A row with its text cut into pieces, some of them marked."""
     sides = [row["text"]] if isinstance(row["text"], str) else list(row["text"])
@@ -221,7 +296,7 @@ def _error(row: Mapping[str, Any], kind: str) -> dict[str, Any]:
     strongest = max((abs(weight) for _, _, weight, _ in pushes), default=0.0)
     marked = [push for push in pushes if strongest and abs(push[2]) >= FAINTEST * strongest]
     pieces = [_pieces(text, [push for push in marked if push[3] == side], strongest) for side, text in enumerate(sides)]
-    return {**row, "kind": kind, "sides": pieces}
+    return {"is_grave": False, **row, "kind": kind, "sides": pieces}
 
 
 def _pieces(text: str, pushes: Sequence[Sequence[Any]], strongest: float) -> list[dict[str, Any]]:
@@ -246,7 +321,8 @@ def _facts(report: Report) -> dict[str, Any]:
         thresholds = {**thresholds, "chosen": chosen}
     low = _lowest_precision(report)
     return {
-        "coverage": report["coverage"], "thresholds": thresholds, "plot": charts.PLOT,
+        "coverage": report["coverage"], "abstainBelow": report["decisions"]["abstain_below"],
+        "thresholds": thresholds, "plot": charts.PLOT,
         "coveragePlaces": [
             [round(part, 1) for part in charts.place((point["coverage"], point["right"]), UNIT, (low, 1.0))]
             for point in report["coverage"]
@@ -259,7 +335,10 @@ def _lowest_precision(report: Report) -> float:
 
 
 def _answered_at_first(report: Report) -> int:
-    """The point of the coverage curve at which the bundle itself abstains; else the last, where all is answered."""
+    """The point of the coverage curve at which the bundle itself abstains; else the last, where all is answered.
+
+    A report of an earlier version has only points near it.
+    """
     below, last = report["decisions"]["abstain_below"], len(report["coverage"]) - 1
     return max((i for i, point in enumerate(report["coverage"]) if point["below"] >= below), default=last)
 
@@ -308,10 +387,30 @@ def _threshold_chart(report: Report) -> str:
     )  # fmt: skip
 
 
+def _tried_chart(report: Report, points: Sequence[Mapping[str, Any]], *, key: str, name: str, title: str) -> str:
+    """A figure of each model that was tried, over the value of the setting that they differ in."""
+    setting = report["history"]["tried"]
+    values = sorted({point["setting"] for point in points})
+    places = {value: number for number, value in enumerate(values, start=1)}
+    ordered = sorted(points, key=lambda point: float(point["setting"]))
+    kept = [point for point in ordered if point.get("kept")]
+    series = [Series(name, [(places[point["setting"]], point[key]) for point in ordered], "a", has_dots=True)]
+    if kept:
+        best = [(places[point["setting"]], point[key]) for point in kept[-1:]]
+        series.append(Series("the model that was kept", best, "c", has_dots=True))
+    return charts.line_chart(
+        series, title=title, x_label=f"{setting}, each tried by itself", y_label=name,
+        description="; ".join(f"{setting} {point['setting']:g}: {point[key]:.3f}" for point in ordered),
+        x_range=(0.5, len(values) + 0.5), x_names=[f"{value:g}" for value in values],
+    )  # fmt: skip
+
+
 def _loss_chart(report: Report) -> str:
     steps = report["history"].get("steps", [])
     if len(steps) < 2:
         return ""
+    if report["history"].get("tried"):
+        return _tried_chart(report, steps, key="loss", name="loss", title="Loss")
     stages = list(dict.fromkeys(step["stage"] for step in steps))
     series = [
         Series(stage or "loss", [(s["step"], s["loss"]) for s in steps if s["stage"] == stage], "abc"[number % 3])
@@ -327,6 +426,8 @@ def _evaluation_chart(report: Report) -> str:
     if len(found) < 2:
         return ""
     monitor = report["history"]["monitor"]
+    if report["history"].get("tried"):
+        return _tried_chart(report, found, key="value", name=monitor, title=f"{monitor} on validation")
     kept = [each for each in found if each["kept"]][-1:]
     series = [
         Series(monitor, [(each["step"], each["value"]) for each in found], "a", has_dots=True),

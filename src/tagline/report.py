@@ -1,16 +1,17 @@
 """The report: everything that was measured, as facts for programs and for the pages made of them."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tagline import advice, gates, intervals, metrics, mistakes, slices, words
+from tagline import advice, checks, gates, intervals, metrics, mistakes, slices, words
 from tagline.checks import Finding
 from tagline.dataset import SPLITS, Dataset, Split
-from tagline.decisions import AS_THEY_ARE, DIGITS, Answers, DecisionLayer, confidence
+from tagline.decisions import AS_THEY_ARE, DIGITS, Answers, DecisionLayer, label_shares, overanswered
 from tagline.metrics import REPORT_FORMAT, are_right
 from tagline.models import Scores
 from tagline.predictor import Predictor
@@ -51,6 +52,7 @@ def build(
     validation: Outcome | None = None,
     losses: Mapping[str, float] | None = None,
     unkept: Sequence[str] = (),
+    fallbacks: Sequence[str] = (),
     baselines: Mapping[str, Figures] | None = None,
     history: Mapping[str, Any] | None = None,
     runtime: str = "",
@@ -59,6 +61,8 @@ def build(
     """Everything measured on a dataset. The same spec, data and seed give the same report."""
     layer = predictor.decisions
     figures = measured(dataset, test.split, test.answers)
+    if unknown := _rows_of_unknown_labels(dataset, layer, test.split):
+        figures["unknown_label_rows"] = unknown
     if len(test.split):
         bounds = intervals.bootstrap(dataset.task, truth=test.split.targets, answers=test.answers.chosen)
         figures["intervals"] = {name: list(ends) for name, ends in bounds.items()}
@@ -75,12 +79,14 @@ def build(
         **({"validation": measured(dataset, validation.split, validation.answers)} if validation else {}),
         "baselines": dict(baselines or {}),
         "gates": gates.results(wanted, figures),
-        "decisions": layer.to_dict(),
+        "decisions": _decisions(layer, labels=len(dataset.labels)),
         "unkept": list(unkept),
+        "fallbacks": list(fallbacks),
+        "overanswered": _overanswered(dataset, outcomes),
         "calibration": _calibration(dataset, layer, test, losses or {}),
-        "coverage": _coverage(test),
+        "coverage": _coverage(layer, test),
         "sets": _sets(layer, test),
-        "thresholds": _threshold_curves(dataset, test),
+        "thresholds": _threshold_curves(dataset, layer, test),
         "history": dict(history or {}),
         "mistakes": _explained(predictor, mistakes.confident(dataset, test.split, test.answers)),
         "confusions": mistakes.confused(dataset, test.split, test.answers),
@@ -95,14 +101,45 @@ def build(
     return report | {"advice": advice.next_steps(report)}
 
 
+def _rows_of_unknown_labels(dataset: Dataset, layer: DecisionLayer, split: Split) -> int:
+    """Rows with a label that no training row has, or that a bundle measured on other data does not have."""
+    if len(dataset.splits["train"]):
+        return len(checks.rows_of_unknown_labels(dataset)["test"])
+    known = len(layer.labels)
+    return int(
+        (split.targets >= known).sum() if split.targets.ndim == 1 else split.targets[:, known:].any(axis=1).sum()
+    )
+
+
+def _decisions(layer: DecisionLayer, *, labels: int) -> dict[str, Any]:
+    """The decision layer as the manifest has it; a label that it does not know is never given."""
+    missing = (1.0,) * (labels - len(layer.labels)) if layer.thresholds else ()
+    return replace(layer, thresholds=(*layer.thresholds, *missing)).to_dict()
+
+
+def padded(answers: Answers, *, labels: int) -> Answers:
+    """The same answers among more labels, the last of which are never given."""
+    missing = labels - answers.scores.shape[1]
+    if not missing:
+        return answers
+    chosen = answers.chosen if answers.chosen.ndim == 1 else np.pad(answers.chosen, ((0, 0), (0, missing)))
+    return replace(answers, scores=np.pad(answers.scores, ((0, 0), (0, missing))), chosen=chosen)
+
+
 def with_learning_curve(report: Mapping[str, Any], curve: Mapping[str, Any]) -> dict[str, Any]:
     """The report of a run for which a learning curve was made after it."""
     added = {**report, "learning_curve": dict(curve)}
     return added | {"advice": advice.next_steps(added)}
 
 
-def history_of(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The losses and evaluations among a run's events, thinned to what a chart can show."""
+def history_of(events: Sequence[Mapping[str, Any]], *, refits: bool = False) -> dict[str, Any]:
+    """The losses and evaluations among a run's events, thinned to what a chart can show.
+
+    Of a family that refits with the setting that won, `tried` names that setting, if its steps differ in one alone:
+    they are models beside each other then, and not one model that learns.
+    """
+    if refits and (tried := _tried_setting(events)):
+        return _tried_history(events, tried)
     steps = [
         {"step": event["step"], "loss": event["loss"], "stage": event.get("stage", "")}
         for event in events
@@ -116,6 +153,37 @@ def history_of(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     ]
     monitor = next((event["monitor"] for event in events if event["event"] == "evaluation"), "")
     return {"steps": [steps[i] for i in kept] if steps else [], "evaluations": evaluations, "monitor": monitor}
+
+
+def _tried_setting(events: Sequence[Mapping[str, Any]]) -> str:
+    """The one setting that all steps state; empty where they state none or several, or go through stages."""
+    steps = [event for event in events if event["event"] == "step"]
+    names = {tuple(event["settings"]) for event in steps}
+    if any(event.get("stage") for event in steps) or len(names) != 1:
+        return ""
+    [stated] = names
+    return str(stated[0]) if len(stated) == 1 else ""
+
+
+def _tried_history(events: Sequence[Mapping[str, Any]], tried: str) -> dict[str, Any]:
+    """The last loss and the evaluation of each value of a setting that was tried."""
+    steps = {
+        event["settings"][tried]: {"step": event["step"], "loss": event["loss"], "stage": ""}
+        for event in events
+        if event["event"] == "step"
+    }
+    settings = {event["step"]: event["settings"][tried] for event in events if event["event"] == "step"}
+    evaluations = [event for event in events if event["event"] == "evaluation"]
+    return {
+        "steps": [facts | {"setting": value} for value, facts in steps.items()],
+        "evaluations": [
+            {"step": e["step"], "value": e["value"], "kept": e["best"], "setting": settings[e["step"]]}
+            for e in evaluations
+            if e["value"] is not None and e["step"] in settings
+        ],
+        "monitor": next((event["monitor"] for event in evaluations), ""),
+        "tried": tried,
+    }
 
 
 def listed(findings: Sequence[Finding]) -> list[dict[str, Any]]:
@@ -155,6 +223,8 @@ def described(dataset: Dataset) -> dict[str, Any]:
         "files": [{"file": s.name, "format": s.format, "encoding": s.encoding.name} for s in dataset.sources],
         "bad_rows": len(dataset.bad_rows),
         "leaked_rows": len(dataset.leaked),
+        "unlabelled_rows": sum(rows.count for rows in dataset.unlabelled.values()),
+        "split_totals": dict(dataset.split_totals),
     }
 
 
@@ -175,7 +245,7 @@ def _calibration(dataset: Dataset, layer: DecisionLayer, test: Outcome, losses: 
     """How far scores could be believed before and after, on test."""
     if not len(test.split):
         return {}
-    plain = replace(layer, calibration=AS_THEY_ARE).answers(test.raw)
+    plain = padded(replace(layer, calibration=AS_THEY_ARE).answers(test.raw), labels=len(dataset.labels))
     parts = {"before": plain, "after": test.answers}
     figures = {
         when: metrics.belief(dataset.task, truth=test.split.targets, answers=answers.chosen, scores=answers.scores)
@@ -202,24 +272,55 @@ def _reliability(split: Split, answers: Answers) -> list[dict[str, float]]:
     return metrics.reliability(answers.scores.max(axis=1), answers.chosen == split.targets)
 
 
-def _coverage(test: Outcome) -> list[dict[str, float]]:
-    """What abstaining below each of some scores would come to on test: texts answered, and how many of them right."""
+def _coverage(layer: DecisionLayer, test: Outcome) -> list[dict[str, float]]:
+    """What abstaining below each of some scores would come to on test: texts answered, and how many of them right.
+
+    The score below which the bundle itself abstains is one of them, so that pages show one figure for it.
+    """
     if not len(test.split):
         return []
-    sure = confidence(test.answers.scores.round(DIGITS), test.answers.chosen)
+    sure = layer.confidence(test.answers.scores.round(DIGITS), test.answers.chosen)
     order = np.argsort(-sure, kind="stable")
     right = np.cumsum(are_right(test.answers.chosen, test.split.targets)[order])
     rows = len(order)
     ends = np.unique(np.linspace(0, rows - 1, min(rows, COVERAGE_POINTS)).round().astype(int))
     # Equal scores are answered together: each point stands at the last row with its score.
     ends = np.unique(np.searchsorted(-sure[order], -sure[order][ends], side="right") - 1)
+    shown = {_shown_threshold(float(sure[order][end])) for end in ends}
+    at_ends = {below: int((sure >= below).sum()) for below in shown}
+    if own := int((sure >= layer.abstain_below).sum()) if layer.abstain_below else 0:
+        at_ends[layer.abstain_below] = own
     return [
         {
-            "below": round(float(sure[order][end]), DIGITS), "coverage": round(float(answered / rows), DIGITS),
-            "right": round(float(right[end] / answered), DIGITS),
+            "below": below, "coverage": round(answered / rows, DIGITS),
+            "right": round(float(right[answered - 1] / answered), DIGITS),
         }
-        for end, answered in zip(ends, ends + 1, strict=True)
+        for below, answered in sorted(at_ends.items(), reverse=True)
     ]  # fmt: skip
+
+
+def _shown_threshold(score: float) -> float:
+    """A score to abstain below that a page can show in full: rounded down, so that its own row is answered."""
+    return math.floor(score * 1000) / 1000 if score < advice.NEARLY_SURE else round(score, DIGITS)
+
+
+def _overanswered(dataset: Dataset, outcomes: Mapping[str, Outcome]) -> list[dict[str, Any]]:
+    """Labels given to far more test texts than have them in training; of a bundle measured on other data, than there.
+
+    Where there is hardly a test row, validation texts.
+    """
+    trained = dataset.splits["train"].targets
+    for outcome in outcomes.values():
+        shares = label_shares(trained if len(trained) else outcome.split.targets, len(dataset.labels))
+        if found := overanswered(outcome.answers.chosen, dataset.labels, shares=shares):
+            return found
+    return []
+
+
+def overanswer_sentence(found: Mapping[str, Any]) -> str:
+    """How often a label is given, and how often it is there."""
+    given, there = (f"{100 * found[key]:.3g} %" for key in ("answered", "expected"))
+    return f"{found['label']} is answered for {given} of the texts, though {there} of the training rows have it"
 
 
 def _sets(layer: DecisionLayer, test: Outcome) -> list[dict[str, float]]:
@@ -235,8 +336,8 @@ def _sets(layer: DecisionLayer, test: Outcome) -> list[dict[str, float]]:
     return found
 
 
-def _threshold_curves(dataset: Dataset, test: Outcome) -> dict[str, Any]:
-    """Task `multi`: precision, recall and F1 of each label on test over the threshold."""
+def _threshold_curves(dataset: Dataset, layer: DecisionLayer, test: Outcome) -> dict[str, Any]:
+    """Task `multi`: precision, recall and F1 on test over the threshold, of each label that has one."""
     if dataset.task == "single" or not len(test.split):
         return {}
     truth = test.split.targets.astype(bool)
@@ -254,6 +355,7 @@ def _threshold_curves(dataset: Dataset, test: Outcome) -> dict[str, Any]:
         "labels": {
             label: {name: [round(float(parts[k][i]), 3) for parts in by_threshold] for k, name in enumerate(names)}
             for i, label in enumerate(dataset.labels)
+            if label != layer.none_label
         },
     }
 

@@ -144,3 +144,25 @@ def test_everything_is_reached_with_the_keyboard(browser: Any, runs: dict[str, P
         reached.add(page.evaluate("document.activeElement.id || document.activeElement.tagName"))
     assert {"abstain", "threshold-label", "error-kind", "error-label", "error-text", "A", "SUMMARY"} <= reached
     page.close()
+
+
+def test_what_is_too_wide_has_a_shadow_at_the_side_on_which_it_goes_on(browser: Any, runs: dict[str, Path]) -> None:
+    page = browser.new_context(viewport={"width": 390, "height": 900}).new_page()
+    page.goto(runs["single"].as_uri())
+    wide = page.locator("#confusions .scroll")
+    assert wide.evaluate("each => each.scrollWidth > each.clientWidth")
+    wide.scroll_into_view_if_needed()
+    for place, sides in (("0", {"right"}), ("each.scrollWidth", {"left"})):
+        wide.evaluate(f"each => {{ each.scrollLeft = {place}; }}")
+        shaded = {side: _side_of(page, wide, side) for side in ("left", "right")}
+        wide.evaluate("each => { each.style.background = 'var(--card)'; }")
+        plain = {side: _side_of(page, wide, side) for side in ("left", "right")}
+        wide.evaluate("each => { each.style.background = ''; }")
+        assert {side for side in shaded if shaded[side] != plain[side]} == sides
+
+
+def _side_of(page: Any, wide: Any, side: str) -> bytes:
+    """A picture of the outermost pixels of an element."""
+    box = wide.bounding_box()
+    x = box["x"] + (2 if side == "left" else box["width"] - 12)
+    return bytes(page.screenshot(clip={"x": x, "y": box["y"] + 30, "width": 10, "height": box["height"] - 40}))

@@ -1,5 +1,6 @@
 """Reports as pages: whatever the data holds is shown as text, and nothing is asked of another computer."""
 
+import csv
 import json
 import re
 from html.parser import HTMLParser
@@ -98,7 +99,7 @@ def test_every_link_inside_leads_somewhere_and_every_control_has_a_name(several:
 def test_the_facts_of_a_page_are_json_inside_a_script(hostile: tagline.Run) -> None:
     [facts] = re.findall(r'<script type="application/json" id="facts">(.*?)</script>', page_of(hostile), flags=re.S)
     assert "<" not in facts
-    assert {"coverage", "thresholds", "plot", "coveragePlaces"} == set(json.loads(facts))
+    assert {"coverage", "abstainBelow", "thresholds", "plot", "coveragePlaces"} == set(json.loads(facts))
 
 
 def test_what_is_said_of_a_threshold_was_measured_there(several: tagline.Run) -> None:
@@ -304,7 +305,7 @@ def test_texts_to_measure_on_that_were_learned_from_come_before_other_faults_of_
     first, *others = advised(findings=found, gravely_doubted=100).split("\n")
     assert first.endswith("the figures may be too good, with 47 rows of test nearly the same.")
     assert others == [
-        "Read the labels that look wrong: 100 in 1,000 held-out rows, at the top of the report's list.",
+        "Read the labels that look wrong: 100 in 1,000 held-out rows, marked at the top of the report's errors.",
         "Mend the data: 3 copies.",
     ]
     new = {"by": "likeness", "name": "unlike any training text", "rows": 450, "accuracy": 0.844, "accuracy_of_rest": 1}
@@ -389,3 +390,107 @@ def test_the_page_for_programs_is_for_people_too() -> None:
     posted = {"summary": "Answers.", "requestBody": body, "responses": {"200": {"description": "answers"}}}
     page = pages.api_page({"paths": {"/predict": {"post": posted}}})
     assert "R&amp;D 🎉 &lt;b&gt;" in page
+
+
+@pytest.fixture(scope="module")
+def careful(tmp_path_factory: pytest.TempPathFactory) -> tagline.Run:
+    """A run that abstains so that most of its answers are right."""
+    return tagline.train(
+        SUPPORT / "messages.csv", "model.family=linear", "decisions.target_precision=0.95",
+        runs=tmp_path_factory.mktemp("careful"),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def mislabelled(tmp_path_factory: pytest.TempPathFactory) -> tagline.Run:
+    """A run on data whose every twelfth label is another one."""
+    directory = tmp_path_factory.mktemp("mislabelled")
+    with (SUPPORT / "messages.csv").open(newline="") as file:
+        rows = [(row["message"], row["topic"]) for row in csv.DictReader(file)]
+    topics = sorted({topic for _, topic in rows})
+    others = {topic: topics[(number + 1) % len(topics)] for number, topic in enumerate(topics)}
+    with (directory / "messages.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(("message", "topic"))
+        writer.writerows((text, topic if number % 12 else others[topic]) for number, (text, topic) in enumerate(rows))
+    return tagline.train(directory / "messages.csv", "model.family=linear", runs=directory / "runs")
+
+
+def facts_of(run: tagline.Run) -> dict[str, Any]:
+    report = run.report()
+    assert report is not None
+    return report
+
+
+def errors_listed(page: str) -> list[str]:
+    listed = page[page.index('id="error-list"') : page.index('id="slices"')]
+    return listed.split("<li data-kind")[1:]
+
+
+def test_labels_that_look_wrong_stand_first_and_are_marked(mislabelled: tagline.Run) -> None:
+    report, errors = facts_of(mislabelled), errors_listed(page_of(mislabelled))
+    doubted = report["gravely_doubted"]
+    rows = report["splits"]["test"] + report["splits"]["validation"]
+    assert f"{doubted} in {rows} held-out rows, marked at the top of the report's errors" in "".join(report["advice"])
+    assert doubted > 4
+    assert ["label looks wrong" in item for item in errors] == [number < doubted for number in range(len(errors))]
+    places = [f"{row['file']}:{row['line']}" for row in report["mistakes"]]
+    assert all(sum(place + "<" in item for item in errors if '="mistake"' in item) <= 1 for place in places)
+    both = [item for item in errors if '="suspect mistake"' in item]
+    assert both, "a row that is a mistake too is listed once, and found under both"
+    assert all("<mark" in item for item in both)
+
+
+def test_where_it_abstains_the_headline_is_about_the_answers_it_gives(careful: tagline.Run) -> None:
+    report, page = facts_of(careful), page_of(careful)
+    test = report["test"]
+    answered, right = f"{100 * test['coverage']:.1f}", f"{100 * test['accuracy_of_answered']:.1f}"
+    assert re.findall(r'<div class="figure">(.*?)</div>', page) == [f"{right} %"]
+    assert f"answers {answered} % of the texts" in page
+    first, second, *_ = advice.verdict(report)
+    assert first.startswith(f"Answers {answered} of 100 texts, and is right in {right} of 100 answers (95 % interval ")
+    assert second.startswith(f"If it answered every text: right {100 * test['accuracy']:.1f} times in 100")
+    assert "this run, answering all" in page
+    for written in (cards.report_markdown(report, name="x"), (careful.bundle / "README.md").read_text()):
+        assert first in written
+    always = {key: value for key, value in test.items() if "answered" not in key and key != "coverage"}
+    assert advice.verdict({**report, "test": always})[0].startswith("Right ")
+
+
+def test_there_is_one_score_below_which_it_abstains(careful: tagline.Run) -> None:
+    report, page = facts_of(careful), page_of(careful)
+    below = report["decisions"]["abstain_below"]
+    [at] = re.findall(r'id="abstain"[^>]*value="(\d+)"', page)
+    point = report["coverage"][int(at)]
+    assert point["below"] == below
+    assert point["coverage"] == pytest.approx(report["test"]["coverage"], abs=1e-6)
+    assert point["right"] == pytest.approx(report["test"]["accuracy_of_answered"], abs=1e-6)
+    assert f"It abstains below a score of {below:.3f}:" in page
+    others = [each["below"] for each in report["coverage"] if each["below"] < advice.NEARLY_SURE and each != point]
+    assert others == [round(each, 3) for each in others], "what is shown is what the shares are of"
+    scores = [row["score"] for row in careful.predictions()]
+    for each in report["coverage"]:
+        answered = sum(round(score, 6) >= each["below"] for score in scores) / len(scores)
+        assert each["coverage"] == pytest.approx(answered, abs=1e-6)
+
+
+def test_settings_that_were_tried_are_no_steps_of_learning(careful: tagline.Run) -> None:
+    report, page = facts_of(careful), page_of(careful)
+    assert report["history"]["tried"] == "strength"
+    assert [each["setting"] for each in report["history"]["evaluations"]] == [1.0, 4.0, 16.0]
+    learning = page[page.index('id="learning"') : page.index('id="errors"')]
+    assert learning.count(">strength, each tried by itself</text>") == 2
+    assert ">step<" not in learning
+    ticks = re.findall(r'text-anchor="middle">([\d.]+)</text>', learning)
+    assert ticks == ["1", "4", "16"] * 2
+
+
+def test_a_report_of_an_earlier_version_has_a_page(careful: tagline.Run) -> None:
+    report = facts_of(careful)
+    history = {key: value for key, value in report["history"].items() if key != "tried"}
+    suspects = [{key: value for key, value in row.items() if key != "is_grave"} for row in report["suspects"]]
+    coverage = [each for each in report["coverage"] if each["below"] != report["decisions"]["abstain_below"]]
+    earlier = {**report, "history": history, "suspects": suspects, "coverage": coverage}
+    page = pages.report_page(earlier, name="x")
+    assert "label looks wrong" not in page
+    assert ">step</text>" in page
