@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tagline.models import Prediction
     from tagline.predictor import Predictor, load
     from tagline.runs import Run
+    from tagline.signatures import sign, verify
     from tagline.spec import Spec
     from tagline.training import train
 
@@ -33,7 +34,9 @@ _PUBLIC = {
     "compare": "tagline.comparison:compare",
     "evaluate": "tagline.evaluation:evaluate",
     "load": "tagline.predictor:load",
+    "sign": "tagline.signatures:sign",
     "train": "tagline.training:train",
+    "verify": "tagline.signatures:verify",
 }
 __all__ = ["__version__", *_PUBLIC]
 
@@ -43,5 +46,10 @@ def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module 'tagline' has no attribute '{name}'")
     module, _, attribute = _PUBLIC[name].partition(":")
-    value = globals()[name] = getattr(import_module(module), attribute)
+    try:
+        value = globals()[name] = getattr(import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        from tagline import extras
+
+        raise extras.explain(error) or error from error
     return value

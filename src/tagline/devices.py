@@ -1,5 +1,6 @@
 """What torch computes on, and in which precision: chosen by pure functions from facts about the machine."""
 
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -91,8 +92,40 @@ def repeatable(device: Device) -> Iterator[None]:
 
 
 def core_count() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Cores that this process may use: those it is bound to where the system tells, within a container's share."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(int(min(cores, cpu_quota())), 1)
+
+
+def cpu_quota(system: Path = Path("/")) -> float:
+    """How many cores' worth of time the control groups of this process grant it on Linux; infinite where none does."""
+    quotas = [math.inf]
+    for line in _read_lines(system / "proc/self/cgroup"):
+        _, controllers, name = line.split(":", 2)
+        is_unified = controllers == ""
+        if not is_unified and "cpu" not in controllers.split(","):
+            continue
+        top = system / "sys/fs/cgroup" / controllers
+        group = top / name.strip("/")
+        # Inside a container the name is often the host's, and only the topmost directory is there.
+        for directory in (group, *group.parents):
+            if is_unified:
+                granted = " ".join(_read_lines(directory / "cpu.max")).split()
+            else:
+                granted = [*_read_lines(directory / "cpu.cfs_quota_us"), *_read_lines(directory / "cpu.cfs_period_us")]
+            if len(granted) == 2 and granted[0].isdecimal() and int(granted[1]) > 0:
+                quotas.append(int(granted[0]) / int(granted[1]))
+            if directory == top:
+                break
+    return min(quotas)
+
+
+def _read_lines(path: Path) -> list[str]:
+    """The lines of a file of the system; none where there is no such file."""
+    try:
+        return path.read_text("utf-8").splitlines()
+    except (OSError, ValueError):
+        return []
 
 
 def gpu_count() -> int:

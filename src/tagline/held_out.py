@@ -123,7 +123,7 @@ def suspects(data: Dataset, found: Sequence[Part]) -> list[dict[str, Any]]:
     rows, calibrated = scores(data, found)
     split = Split(data.texts(rows), data.targets[rows], rows)
     halves = (0.5,) * len(data.labels) if data.task == "multi" else ()
-    answers = DecisionLayer(data.task, data.labels, thresholds=halves).decided(calibrated)
+    answers = DecisionLayer(data.task, data.labels, thresholds=halves, none_label=data.none_label).decided(calibrated)
     return mistakes.suspects(data, {"data": (split, answers)}, most=len(rows))
 
 

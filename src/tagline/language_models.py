@@ -74,7 +74,7 @@ def learn(
     if is_remote:  # an upload that fails is tried again by the same command, without learning anew
         _keep(model, partial)
         storage.remove_directory(place)
-    with storage.writing_directory(place) as scratch:
+    with storage.writing_directory(place, is_private=False) as scratch:
         model.save_language_model(scratch)
     storage.deliver(place, output, last=LAST)
     storage.remove_directory(partial)

@@ -136,8 +136,10 @@ def _line(powers: Floats, errors: Floats) -> tuple[Floats, Floats]:
 
 
 def _part(spec: Spec, fraction: float) -> Spec:
-    """The same spec on a part of its training rows; nothing else that a curve does not need."""
-    data = spec.data.model_copy(update={"fraction": spec.data.fraction * fraction})
+    """The same spec on a part of its training and validation rows (some families learn from both), and on all of its
+    test rows; nothing else that a curve does not need.
+    """
+    data = spec.data.model_copy(update={"learning_fraction": spec.data.learning_fraction * fraction})
     training = spec.training.model_copy(update={"baseline": False})
     tracking = spec.tracking.model_copy(update={"to": ()})
     return spec.model_copy(update={"data": data, "training": training, "tracking": tracking})
@@ -170,4 +172,5 @@ def _known(run: Run, part: Spec) -> Run | None:
 def _point(run: Run) -> dict[str, Any]:
     found: Any = run.report()
     test = found["test"]
-    return {"rows": found["splits"]["train"], "value": test[FIGURE] or 0.0, "interval": test["intervals"][FIGURE]}
+    with run.reading("report.json"):
+        return {"rows": found["splits"]["train"], "value": test[FIGURE] or 0.0, "interval": test["intervals"][FIGURE]}

@@ -1,30 +1,35 @@
 """Bundle in, predictions out: what evaluation, command line, server and batch all use. Needs no torch."""
 
-import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from tagline import compiled, storage, words
+from tagline import compiled, devices, storage, words
 from tagline.bundle import Bundle
 from tagline.decisions import DecisionLayer
-from tagline.errors import DataError, RunError
+from tagline.errors import DataError, RunError, TaglineError, first_line
+from tagline.model_files import OF_THE_MACHINE
 from tagline.models import Prediction, Push, Scorer, Scores
 
 if TYPE_CHECKING:
     from tagline.texts import Text
 
 TEXTS_AT_ONCE = 2048
+SHOWN_COLUMNS = 5
+"""Of a table that was given in place of texts."""
 
 
 class Predictor:
     """Answers of one model under one decision layer."""
 
-    def __init__(self, classifier: Scorer, decisions: DecisionLayer, *, pair: bool) -> None:
+    def __init__(self, classifier: Scorer, decisions: DecisionLayer, *, pair: bool, place: Path | None = None) -> None:
+        """`place` is the bundle that the model is from: what it cannot do is then said of that."""
         self._classifier = classifier
+        self._place = place
         self.decisions = decisions
         self.pair = pair
 
@@ -36,7 +41,8 @@ class Predictor:
     @classmethod
     def of(cls, bundle: Bundle, *, threads: int = 0) -> Self:
         """A predictor of this bundle; `threads` work on a batch together where it can be told, 0: one a core."""
-        return cls(bundle.classifier(threads=threads), bundle.decisions, pair=bundle.manifest.pair)
+        classifier, place = bundle.classifier(threads=threads), bundle.directory
+        return cls(classifier, bundle.decisions, pair=bundle.manifest.pair, place=place)
 
     @property
     def stands_alone(self) -> bool:
@@ -48,11 +54,14 @@ class Predictor:
 
         `sets=0.95` adds to each a set of labels that holds the truth 95 times in 100.
         """
-        listed: Sequence[Text] = [texts] if isinstance(texts, str) or self._is_pair(texts) else list(texts)  # type: ignore[list-item]
-        return list(self._answered(listed, sets=sets, size=TEXTS_AT_ONCE))
+        if isinstance(texts, str) or self._is_pair(texts):
+            texts = [texts]  # type: ignore[list-item]
+        self._check_sequence(texts)
+        return list(self._answered(texts, sets=sets, size=TEXTS_AT_ONCE))
 
     def stream(self, texts: "Iterable[Text]", *, sets: float | None = None) -> Iterator[Prediction]:
         """Answers in the order of the texts, in memory that does not grow with them."""
+        self._check_sequence(texts)
         return self._answered(texts, sets=sets, size=1)  # a few at first: whoever waits for an answer gets it soon
 
     def _answered(self, texts: "Iterable[Text]", *, sets: float | None, size: int) -> Iterator[Prediction]:
@@ -65,14 +74,20 @@ class Predictor:
             self._check(some, first=number)
             number += len(some)
             size = min(2 * size, TEXTS_AT_ONCE)
-            scores = self._classifier.scores(some)
-            _insist_on_numbers(scores, hint="train the bundle anew")
+            with self._scoring_errors():
+                scores = self._classifier.scores(some)
+                _insist_on_numbers(scores, hint="train the bundle anew")
+                _check_shape(scores, texts=len(some), labels=len(self.decisions.labels))
             answers = self.decisions.answers(scores)
             yield from self.decisions.predictions(answers, coverage=sets)
 
     def scores(self, texts: "Sequence[Text]") -> Scores:
         """The model's own scores, before the decision layer, for measuring."""
-        return scored(self._classifier, texts, labels=len(self.decisions.labels))
+        self._check_sequence(texts)
+        with self._scoring_errors():
+            scores = scored(self._classifier, texts, labels=len(self.decisions.labels))
+            _check_shape(scores, texts=len(texts), labels=len(self.decisions.labels))
+        return scores
 
     def explain(self, text: "Text", label: str) -> list[Push]:
         """The pieces of a text and how far each moves the answer towards a label."""
@@ -80,7 +95,36 @@ class Predictor:
             known = ", ".join(self.decisions.labels)
             raise DataError(f'this bundle has no label "{label}"', hint=f"it has: {known}")
         self._check([text], first=1)
-        return words.pushes(self._classifier, text, self.decisions.labels.index(label))
+        with self._scoring_errors():
+            return words.pushes(self._classifier, text, self.decisions.labels.index(label))
+
+    @contextmanager
+    def _scoring_errors(self) -> Iterator[None]:
+        """Say which bundle's model cannot score, whatever its files made it raise."""
+        try:
+            yield
+        except (TaglineError, MemoryError):
+            raise
+        except Exception as error:
+            if self._place is None or type(error).__name__ in OF_THE_MACHINE:
+                raise
+            problem = f"the model cannot score texts: {type(error).__name__}: {first_line(error)}"
+            hint = f"make {self._place} again, or restore it; if it is as it was made, this is a bug in Tagline"
+            raise RunError(problem, hint=hint) from error
+
+    def _check_sequence(self, texts: object) -> None:
+        """Refuse what holds texts and gives something else, such as the names of its columns, when iterated over."""
+        kind = type(texts).__name__
+        example = '[("first", "second"), ...]' if self.pair else '["a text", "another"]'
+        if (columns := _column_names(texts)) is not None:
+            shown = ", ".join(map(str, columns[:SHOWN_COLUMNS])) + (", ..." if len(columns) > SHOWN_COLUMNS else "")
+            hint = 'zip(table["COLUMN"], table["COLUMN"])' if self.pair else 'table["COLUMN"]'
+            raise DataError(
+                f"texts are given as a list, not as {kind}: this is a table with the columns {shown}",
+                hint=f"give the texts of it: predict(list({hint}))",
+            )
+        if isinstance(texts, str | bytes | bytearray | Mapping | set | frozenset) or not _is_iterable(texts):
+            raise DataError(f"texts are given as a list, not as {kind}", hint=f"give a list: {example}")
 
     def _is_pair(self, texts: object) -> bool:
         return self.pair and isinstance(texts, tuple) and len(texts) == 2 and all(isinstance(t, str) for t in texts)
@@ -93,10 +137,29 @@ class Predictor:
                     f"text {number}: this bundle reads pairs of texts", hint='give two: ("first", "second")'
                 )
             if not self.pair and not isinstance(text, str):
-                raise DataError(f"text {number} is {type(text).__name__}, not a text")
+                hint = "each text is a str; leave out or fill in what is missing"
+                raise DataError(f"text {number} is {type(text).__name__}, not a text", hint=hint)
             sides = (text,) if isinstance(text, str) else text
             if not all(map(storage.is_utf8, sides)):  # tokenizers would call it no string
                 raise DataError(f"text {number} holds half a character (a lone surrogate)", hint="mend or replace it")
+
+
+def _column_names(texts: object) -> list[object] | None:
+    """The columns of a table, of whichever package it is; None for what is no table."""
+    for name in ("column_names", "columns"):  # pyarrow and datasets; pandas and polars
+        columns = getattr(texts, name, None)
+        if columns is not None and not callable(columns) and _is_iterable(columns):
+            return list(columns)
+    return None
+
+
+def _is_iterable(value: object) -> bool:
+    """Whether a value can be iterated over; an array without dimensions says that it can."""
+    try:
+        iter(value)  # type: ignore[call-overload]
+    except TypeError:
+        return False
+    return True
 
 
 def _as_pair(text: Any) -> Any:
@@ -113,6 +176,11 @@ def scored(classifier: Scorer, texts: "Sequence[Text]", *, labels: int) -> Score
     return scores
 
 
+def _check_shape(scores: Scores, *, texts: int, labels: int) -> None:
+    if scores.shape != (texts, labels):
+        raise ValueError(f"scores of the shape {scores.shape} are not those of {texts} texts and {labels} labels")
+
+
 def _insist_on_numbers(scores: Scores, *, hint: str) -> None:
     if not np.isfinite(scores).all():
         raise RunError("the model's scores are not numbers", hint=hint)
@@ -120,7 +188,7 @@ def _insist_on_numbers(scores: Scores, *, hint: str) -> None:
 
 def shared_out(bundle: Bundle, workers: int = 0) -> tuple[int, int]:
     """Into how many processes to share a bundle's work, unless told, and how many threads to give each."""
-    cores = len(os.sched_getaffinity(0))
+    cores = devices.core_count()
     if bundle.needs_torch:
         return workers or 1, 0
     together = compiled.threads_on_a_text(bundle.directory, bundle.manifest.runtime, cores=cores)

@@ -1,18 +1,17 @@
 """Texts as sequences of token ids, read with the tokenizers library alone and kept on disk while a model learns."""
 
-import json
 import tempfile
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tagline import storage
+from tagline import model_files, storage
 
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
@@ -39,6 +38,14 @@ class Reading:
     pad: int
     types: bool = False
     """Whether it is told which text of a pair a token is from."""
+
+    def __post_init__(self) -> None:
+        numbers = {"labels": (self.labels, 1), "max_tokens": (self.max_tokens, 1), "pad": (self.pad, 0)}
+        for name, (value, least) in numbers.items():
+            if type(value) is not int or value < least:
+                raise ValueError(f"reading.{name} is {value!r}")
+        if self.task not in ("single", "multi") or self.long_texts not in get_args(LongTexts):
+            raise ValueError(f"reading is for task {self.task!r} and long texts {self.long_texts!r}")
 
 
 class Reader:
@@ -205,8 +212,10 @@ class Intake:
         """From a family's files: its tokenizer, and the facts that it keeps beside it."""
         from tokenizers import Tokenizer
 
-        reading = Reading(**json.loads((directory / facts).read_text("utf-8"))["reading"])
-        return cls(Tokenizer.from_file(str(directory / "tokenizer.json")), reading)
+        with model_files.reading(directory / facts):
+            reading = Reading(**model_files.read_json(directory / facts)["reading"])
+        with model_files.reading(directory / "tokenizer.json"):
+            return cls(Tokenizer.from_file(str(directory / "tokenizer.json")), reading)
 
     def read(self, texts: "Sequence[Text]") -> Padded:
         """Some texts, in memory."""

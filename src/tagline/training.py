@@ -1,16 +1,18 @@
 """train(spec): consumes a model's steps, decides what to keep and when to stop, and measures what came out."""
 
 import math
+import os
 import tempfile
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from pydantic import BaseModel
 
 from tagline import (
@@ -20,8 +22,12 @@ from tagline import (
     cards,
     checks,
     compiled,
+    cross_fitting,
     dataset,
+    extras,
     gates,
+    gcp,
+    intervals,
     locks,
     metrics,
     mirrors,
@@ -30,20 +36,22 @@ from tagline import (
     report,
     storage,
     trackers,
+    trials,
     workers,
 )
 from tagline.bundle import load_classifier, new_classifier
 from tagline.checks import Finding, Severity
 from tagline.columns import complete, resolve
-from tagline.dataset import Dataset, Task
-from tagline.decisions import DecisionLayer, Tuned, tune
+from tagline.dataset import Dataset, Split, Task
+from tagline.decisions import Answers, DecisionLayer, Tuned, label_shares, overanswered, tune
 from tagline.errors import Conflict, DataError, Interrupted, PlaceError, RunError, SpecError, TaglineError
 from tagline.exporting import Forms, Measured, add_forms
 from tagline.models import Choosy, Classifier, Portable, Scorer, Scores, Step
 from tagline.predictor import Predictor, scored
-from tagline.runs import Run, StateName
+from tagline.resource_usage import UsageSampler
+from tagline.runs import Progress, Run, StateName
 from tagline.signals import Stop
-from tagline.spec import Decisions, Goal, Spec, Training, changed_settings, override
+from tagline.spec import Decisions, Goal, Spec, Training, Tuning, changed_settings, override
 from tagline.texts import Text
 from tagline.workers import join, world
 
@@ -54,15 +62,26 @@ USES = frozenset({"monitor", "patience", "max_minutes", "log_every", "seed", "ba
 """What is read of `[training]` whatever the family."""
 CHECKPOINT_EVERY_S = 300.0
 """Where evaluations are further apart, so that a machine taken away costs minutes and not an epoch."""
+SAID = ("fraction", "split-words")
+"""Notes of the checks that a training says too: what is learned from follows from them."""
 LOOKED_AT = 500
 """Training texts for which a model may be doubtful."""
+MOST_REFITTED = 20_000
+"""Rows of train and validation up to which a family that refits does so: of more, a tenth is hardly missed."""
+MOST_REFITTED_BY_NETWORK = 2_000
+"""The same for a family that computes on a device: what others learn in seconds takes it minutes."""
 
 
+@extras.explain_missing_packages()
 def train(
-    source: Spec | Mapping[str, Any] | str | Path, *overrides: str, runs: str | Path = "runs", resume: bool = False
-) -> Run:
-    """Train on a spec, a spec file or a data file; with `resume`, go on with the run `source`. Returns the run."""
+    source: Spec | Mapping[str, Any] | str | Path, *overrides: str, runs: str | Path = "runs", resume: bool = False,
+    name: str = "",
+) -> Run:  # fmt: skip
+    """Train on a spec, a spec file or a data file; with `resume`, go on with the run `source`. Returns the run, which
+    is called `name` if one is given."""
     if resume:
+        if name:
+            raise SpecError("a resumed run keeps its name", hint="leave out the name")
         if overrides:
             raise SpecError("a resumed run takes its spec from the run", hint="start anew to change a setting")
         run = mirrors.find_run(str(source), runs)
@@ -70,7 +89,7 @@ def train(
             pass
         return run
     spec = spec_of(source, overrides)
-    events = start(spec, runs=runs, command="tagline.train")
+    events = start(spec, runs=runs, command="tagline.train", name=name)
     address = next(events)["run"]
     for _ in events:
         pass
@@ -87,23 +106,34 @@ def spec_of(source: Spec | Mapping[str, Any] | str | Path, overrides: Sequence[s
     return resolve(str(source), overrides).spec
 
 
-def start(spec: Spec, *, runs: str | Path, command: str, job: str = "") -> Iterator[Event]:
+def start(spec: Spec, *, runs: str | Path, command: str, job: str = "", name: str = "") -> Iterator[Event]:
     """A new run, as its events; the first names it. A job that was started again goes on with the run it has begun."""
     here = join()
     if begun := here.share(_begun(runs, job, spec) if job and here.is_main else ""):
         yield from go_on(mirrors.find_run(begun, runs) if here.is_main else mirrors.run_at(begun), job=job)
         return
+    if name and here.is_main:
+        mirrors.check_free(name, runs)
     chosen = trackers.chosen(spec.tracking.to) if here.is_main else {}
     if here.size > 1:
         check_sharing(spec)
     data, findings, given = _prepared(spec)
     lock = locks.lock_of(spec, data, command=command, job=job)
     _check_same_data(data, here.share(lock))
-    with (
-        nullcontext(mirrors.new_run(runs, spec, lock)) if here.is_main else _scratch(spec, lock) as run,
-        run.worked_on(),
-    ):
-        yield from trackers.tracked(_attempt(run, spec, data, findings, given), run=run, trackers=chosen)
+    with nullcontext(mirrors.new_run(runs, spec, lock, name=name)) if here.is_main else _scratch(spec, lock) as run:
+        has_learned = False
+        try:
+            tracked = trackers.tracked(_attempt(run, spec, data, findings, given), run=run, trackers=chosen)
+            with run.worked_on(), closing(tracked):
+                for event in trials.reported(tracked, spec=spec) if here.is_main else tracked:
+                    has_learned = has_learned or event["event"] in ("step", "tick")
+                    yield event
+        except Exception:
+            # Nobody planned this run but the process that tells why it cannot begin; a job's run is read elsewhere.
+            if here.is_main and not has_learned and not job:
+                with suppress(TaglineError):
+                    run.delete()
+            raise
 
 
 def go_on(run: Run, *, job: str = "") -> Iterator[Event]:
@@ -134,7 +164,8 @@ def go_on(run: Run, *, job: str = "") -> Iterator[Event]:
     filled = lock if is_new else None
     with nullcontext(run) if here.is_main else _scratch(spec, lock) as own, own.worked_on():
         attempt = _attempt(own, spec, data, findings, given, lock=filled)
-        yield from trackers.tracked(attempt, run=own, trackers=chosen)
+        events = trackers.tracked(attempt, run=own, trackers=chosen)
+        yield from trials.reported(events, spec=spec) if here.is_main else events
 
 
 def _prepared(spec: Spec) -> tuple[Dataset, list[Finding], list[Classifier]]:
@@ -167,6 +198,9 @@ def _same_data(run: Run, spec: Spec, lock: Mapping[str, Any]) -> Dataset:
         files = ", ".join(source.name for source in data.sources)
         hint = f"put it back as it was, or start anew: tagline train {run.address}/spec.toml"
         raise RunError(f"the data ({files}) has changed since run {run.name} was started", hint=hint)
+    if why := locks.split_changes(lock, spec, data):
+        hint = f"start anew: tagline train {run.address}/spec.toml"
+        raise RunError(f"run {run.name} cannot be resumed: {why}", hint=hint)
     return data
 
 
@@ -254,6 +288,16 @@ def _doubts(spec: Spec, data: Dataset) -> list[Finding]:
     return list(family.doubts(spec.model, islice(data.splits["train"].texts, LOOKED_AT)))
 
 
+def find_unused(spec: Spec, task: Task) -> list[str]:
+    """Settings that were changed and have no effect on a training of this task."""
+    family = spec.model.family  # type: ignore[attr-defined]
+    return [
+        *unused_settings(spec.training, family),
+        *unused_decisions(spec.decisions, task),
+        *unused_tuning(spec.tuning),
+    ]
+
+
 def unused_settings(training: Training, family: str) -> list[str]:
     """Settings of `[training]` that were changed and that this family does not read."""
     uses = registry.find("models", family).uses | USES
@@ -265,6 +309,12 @@ def unused_decisions(decisions: Decisions, task: Task) -> list[str]:
     if task == "multi" or decisions.thresholds == "tuned":
         return []
     return ["decisions.thresholds has no effect on task single: the likeliest label is the answer"]
+
+
+def unused_tuning(tuning: Tuning) -> list[str]:
+    """Settings of `[tuning]` that were changed and that nothing reads: a trial of a tuning job reports its metric."""
+    changed = [key for key in changed_settings(tuning) if key != "metric" or not trials.is_trial()]
+    return [f"tuning.{key} has no effect: this version trains once and tunes nothing" for key in changed]
 
 
 def insist_on_sound(data: Dataset) -> list[Finding]:
@@ -281,17 +331,18 @@ def _attempt(
     lock: dict[str, Any] | None = None,
 ) -> Generator[Event, None, None]:  # fmt: skip
     """Learn, keep the best, measure, and leave the run in a state that tells what happened; `lock` is a new one."""
-    hint = f"tagline train --resume {run.address}" if world().is_main else ""
-    with run.held(), Stop(hint=hint) as stop:
-        run.begin_attempt()
+    again = _resume_command(run)
+    with run.held(), Stop(hint=again if world().is_main else "") as stop:
+        progress, damage = run.intact_progress()
+        run.begin_attempt(progress)
         if lock is not None:
             run.write_json("lock.json", lock)
         run.set_state("running")
         try:
-            yield from _Attempt(run, spec, data, findings, stop, given).events()
+            yield from _Attempt(run, spec, data, findings, stop, given, progress=progress, damage=damage).events()
         except (Interrupted, KeyboardInterrupt, GeneratorExit) as asked:
             reason = asked.message if isinstance(asked, Interrupted) else "interrupted"
-            _try_state(run, "cancelled", f"{reason}; go on with: tagline train --resume {run.address}")
+            _try_state(run, "cancelled", f"{reason}; go on with: {again}")
             raise
         except Conflict:  # the run is another's
             raise
@@ -299,6 +350,12 @@ def _attempt(
             _try_state(run, "failed", error.message if isinstance(error, TaglineError) else repr(error))
             raise
         run.set_state("succeeded")
+
+
+def _resume_command(run: Run) -> str:
+    """What goes on with a run: in the place where this process is a job, or right here."""
+    place = f" --on {gcp.place()}" if gcp.JOB_ID in os.environ and storage.is_remote(run.address) else ""
+    return f"tagline train --resume {run.address}{place}"
 
 
 def _try_state(run: Run, name: StateName, reason: str) -> None:
@@ -312,7 +369,7 @@ class _Attempt:
 
     def __init__(
         self, run: Run, spec: Spec, data: Dataset, findings: Sequence[Finding], stop: Stop,
-        given: list[Classifier] | None = None,
+        given: list[Classifier] | None = None, *, progress: Progress | None = None, damage: str = "",
     ) -> None:  # fmt: skip
         self.run = run
         self.stop = stop
@@ -321,24 +378,31 @@ class _Attempt:
         self.findings = findings
         self.family: str = spec.model.family  # type: ignore[attr-defined]
         self.world = world()
-        self.progress = self.world.share(run.progress())
+        self.progress, self.damage = self.world.share((progress or Progress(), damage))
+        self.written = self.progress
+        """The progress of the last checkpoint; `progress` may be ahead of it."""
         # Whoever made it must not hold it too: it is let go before the best one is loaded.
         self.model = given.pop() if given else self._model()
+        self.usage = UsageSampler()
 
     def events(self) -> Iterator[Event]:
         """Everything that happens, each event written down before it is shown."""
         sizes = {name: len(split) for name, split in self.data.splits.items()}
         if self.progress.last:
             self.run.rewind_events(self.progress.events)
-            yield {"event": "resumed", "run": self.run.address, "checkpoint": self.progress.last}
+            resumed = {"event": "resumed", "run": self.run.address, "checkpoint": self.progress.last}
+            yield resumed | locks.computing(self.spec)
         else:
             self.run.rewind_events(0)
             yield self._event(
                 "started", run=self.run.address, family=self.family, task=self.data.task,
-                labels=len(self.data.labels), splits=sizes,
+                labels=len(self.data.labels), splits=sizes, **locks.computing(self.spec),
             )  # fmt: skip
             for message in self._warnings():
                 yield self._event("warning", message=message)
+        if self.damage:
+            where = f"checkpoint {self.progress.last}" if self.progress.last else "the beginning: no checkpoint is left"
+            yield self._event("warning", message=f"{self.damage}; going on from {where}")
         yield from self._learn()
         workers.leave()
         # It may have come while the last step was measured and kept: no step follows that would look for it. Workers do
@@ -358,9 +422,9 @@ class _Attempt:
     def _warnings(self) -> list[str]:
         findings = [*self.findings, *_doubts(self.spec, self.data)]
         return [
-            *unused_settings(self.spec.training, self.family), *unused_decisions(self.spec.decisions, self.data.task),
-            *(finding.message for finding in findings if finding.severity == "warning"),
-        ]  # fmt: skip
+            *find_unused(self.spec, self.data.task),
+            *(finding.message for finding in findings if finding.severity == "warning" or finding.code in SAID),
+        ]
 
     def _learn(self) -> Iterator[Event]:
         """Consume the model's steps until they end, the budget is spent, patience runs out, or a signal says stop."""
@@ -385,6 +449,8 @@ class _Attempt:
             )
             if step.evaluate or (is_over and not self.progress.best):
                 yield self._evaluate(step)
+            if self.world.is_main and self.usage.is_due(at_evaluation=step.evaluate):
+                yield self._event("usage", step=step.number, **self.usage.take())
             if reason := self._enough(is_over=is_over):
                 yield self._event("warning", message=reason)
             if step.evaluate or reason or is_due or is_asked:
@@ -427,7 +493,7 @@ class _Attempt:
         value, is_gain, is_kept = None, True, True
         if len(split):
             scores = self._scores(split.texts)
-            figures = report.measured(self.data, split, self._tuned(scores, is_quick=True).answers)
+            figures = report.measured(self.data, split, self._tuned(scores, split, is_quick=True).answers)
             value = figures.get(monitor)
             if value is None:
                 hint = "set another training.monitor"
@@ -455,85 +521,159 @@ class _Attempt:
         storage.remove_directory(directory)
         with storage.writing_directory(directory) as scratch:
             self.model.save(scratch, resumable=True)
+            files = storage.sha256_below(scratch)
         events = self.run.event_count()
         now = datetime.now(UTC).isoformat()
         self.progress = replace(
-            self.progress, last=name, events=events, seconds=clock.seconds(), stopped=stopped, time=now
-        )
+            self.progress,
+            last=name,
+            events=events,
+            seconds=clock.seconds(),
+            stopped=stopped,
+            time=now,
+            files=files,
+        ).after(self.written)
         self.run.write_progress(self.progress)
+        self.written = self.progress
 
-    def _tuned(self, scores: Scores, *, is_quick: bool = False) -> Tuned:
-        """The decision layer that these scores of the validation rows come to."""
+    def _tuned(self, scores: Scores, split: Split, *, is_quick: bool = False) -> Tuned:
+        """The decision layer that these scores of a split's rows come to."""
         return tune(
-            self.spec.decisions, task=self.data.task, labels=self.data.labels, scores=scores,
-            truth=self.data.splits["validation"].targets, is_quick=is_quick,
+            self.spec.decisions, task=self.data.task, labels=self.data.labels, none_label=self.data.none_label,
+            scores=scores, truth=split.targets, is_quick=is_quick,
         )  # fmt: skip
 
-    def _unkept_promises(self, tuned: Tuned) -> Iterator[str]:
-        """What the spec asks of the decision layer and the validation rows do not allow."""
-        decisions, validation = self.spec.decisions, self.data.splits["validation"]
-        figures = report.measured(self.data, validation, tuned.answers)
+    def _unkept_promises(self, candidate: "_Candidate") -> Iterator[str]:
+        """What the spec asks of the decision layer and the rows that it was tuned on do not allow."""
+        decisions = self.spec.decisions
+        figures = report.measured(self.data, candidate.tuned_on, candidate.tuned.answers)
         if target := decisions.target_precision:
             reached = figures.get("accuracy_of_answered", figures.get("accuracy"))
             if reached is None or reached < target:
                 shown = "cannot be measured" if reached is None else f"is {reached:.2f}"
-                yield f"decisions.target_precision = {target:g} was not reached: on validation it {shown}"
+                yield f"decisions.target_precision = {target:g} was not reached: on held-out rows it {shown}"
         if isinstance(goal := decisions.thresholds, Goal) and self.data.task == "multi":
             name, wanted = ("precision", goal.precision) if goal.precision else ("recall", goal.recall)
             missed = [
-                label for label, f in figures.get("per_label", {}).items() if f["support"] and f[name] < wanted - 1e-9
+                label
+                for label, f in figures.get("per_label", {}).items()
+                if f["support"] and f[name] < wanted - 1e-9 and label != self.data.none_label
             ]
             if missed:
                 labels = ", ".join(missed)
-                yield f"decisions.thresholds: a {name} of {wanted:g} was not reached on validation by: {labels}"
+                yield f"decisions.thresholds: a {name} of {wanted:g} was not reached on held-out rows by: {labels}"
 
     def _finish(self) -> Iterator[Event]:
         """Bundle the best model, and measure what was saved rather than what was in memory."""
         del self.model  # with its optimizer it holds three times what the best needs, which is loaded now
+        if damage := self.run.checkpoint_damage(self.progress, self.progress.best):
+            hint = f"go on from an earlier checkpoint: tagline train --resume {self.run.address}"
+            raise RunError(damage, hint=hint)
         best = load_classifier(self.family, self.run.checkpoint(self.progress.best))
         validation, test = self.data.splits["validation"], self.data.splits["test"]
-        held_out = scored(best, validation.texts, labels=len(self.data.labels))
-        tuned = self._tuned(held_out)
-        has_time = not 0 < 60 * self.spec.training.max_minutes <= self.progress.seconds
-        unkept = list(self._unkept_promises(tuned))
-        for message in unkept:
-            yield self._event("warning", message=message)
-        final = best
-        if best.refits and len(validation) and has_time:
+        raw = scored(best, validation.texts, labels=len(self.data.labels))
+        tuned = self._tuned(raw, validation)
+        kept = _Candidate(best, tuned, validation, raw, tuned.answers)
+        clock = _Clock(self.progress.seconds, budget_s=60 * self.spec.training.max_minutes)
+        fallbacks: list[str] = []
+        if best.refits and len(validation) and not clock.is_over() and self._is_worth_refitting(best):
             yield {"event": "phase", "message": "learning once more, with the validation rows too"}
-            final = self._refitted()
+            refitted = self._refit(clock)
+            problem = self._problem_of(refitted, before=kept) if refitted else ""
+            kept = kept if problem or refitted is None else refitted
+            fallbacks += [problem] if problem else []
+        unkept = list(self._unkept_promises(kept))
+        for message in (*unkept, *fallbacks):
+            yield self._event("warning", message=message)
         others = {"majority": baselines.majority(self.data)}
-        if self.spec.training.baseline and len(test) and has_time:
+        if self.spec.training.baseline and len(test) and not clock.is_over():
             yield from self._compared(others)
         yield {"event": "phase", "message": "measuring"}
         made: dict[str, Any] = {}
         warnings: list[str] = []
+        with self.run.reading("events.jsonl"):
+            history = report.history_of(self.run.events(), refits=best.refits)
+        announced, layer = len(fallbacks), kept.tuned.layer
 
         def fill(directory: Path) -> dict[str, Any]:
-            final.save(directory)
-            scorer, raw, forms = self._in_best_form(directory, tuned.layer, warnings)
-            predictor = Predictor(scorer, tuned.layer, pair=self.data.pair)
-            outcome = report.Outcome(test, raw, tuned.layer.answers(raw))
+            kept.model.save(directory)
+            scorer, raw, forms = self._in_best_form(directory, layer, warnings, fallbacks)
+            predictor = Predictor(scorer, layer, pair=self.data.pair)
+            outcome = report.Outcome(test, raw, layer.answers(raw))
             made["report"] = report.build(
                 self.data, predictor, family=self.family, findings=self.findings, wanted=self.spec.gates, test=outcome,
-                validation=report.Outcome(validation, held_out, tuned.answers), losses=tuned.losses,
-                unkept=unkept, baselines=others, history=report.history_of(self.run.events()),
+                validation=report.Outcome(validation, kept.raw, kept.answers), losses=kept.tuned.losses,
+                unkept=unkept, fallbacks=fallbacks, baselines=others, history=history,
                 runtime=forms.runtime, exports=forms.found,
             )  # fmt: skip
-            made["predictions"] = report.predictions(self.data, outcome, tuned.layer)
+            made["predictions"] = report.predictions(self.data, outcome, layer)
             return {
                 "tagline": __version__, "task": self.data.task, "pair": self.data.pair, "labels": self.data.labels,
                 "family": self.family, "spec": self.spec.model_dump(mode="json"),
-                "fingerprint": self.data.fingerprint, "decisions": tuned.layer.to_dict(),
+                "fingerprint": self.data.fingerprint, "decisions": layer.to_dict(),
                 "figures": _plain(made["report"]["test"]), "exports": forms.found, "runtime": forms.runtime,
             }  # fmt: skip
 
+        yield self._event("usage", step=int(self.progress.last), **self.usage.take())
         bundle.write(self.run.bundle, fill=fill, card=lambda manifest: cards.model_card(manifest, made["report"]))
-        for message in warnings:
+        warnings += [report.overanswer_sentence(each) for each in made["report"]["overanswered"]]
+        for message in (*warnings, *fallbacks[announced:]):
             yield self._event("warning", message=message)
         self.run.write_lines("predictions.jsonl", made["predictions"])
         pages.write_report(self.run, made["report"])
         yield self._event("finished", run=self.run.address, figures=_plain(made["report"]["test"]))
+
+    def _is_worth_refitting(self, model: Classifier) -> bool:
+        """Whether the validation rows would be missed by what learned without them, and there is time to learn more."""
+        rows = len(self.data.splits["train"]) + len(self.data.splits["validation"])
+        return rows <= (MOST_REFITTED_BY_NETWORK if model.uses_device else MOST_REFITTED)
+
+    def _refit(self, clock: "_Clock") -> "_Candidate | None":
+        """The model that won, learned again with the validation rows too; none where that takes too long.
+
+        Its decision layer is tuned on scores of models that have learned nearly as much: those of a model without the
+        validation rows are lower for labels that stand in few others, and one such label was answered for every text.
+        """
+        options = self.spec.model.model_copy(update=self.progress.best_settings)
+        seed, both = self.spec.training.seed, self.data.select("train", "validation")
+
+        def create() -> Classifier:
+            return _new_model(self.spec, self.data, options)
+
+        scores = cross_fitting.out_of_fold_scores(self.data, both.rows, create=create, seed=seed, is_over=clock.is_over)
+        if scores is None or clock.is_over():
+            return None
+        tuned = self._tuned(scores, both)
+        in_validation = np.isin(both.rows, self.data.splits["validation"].rows)
+        model = cross_fitting.learn(self.data, both.rows, create=create, seed=seed)
+        return _Candidate(model, tuned, both, scores[in_validation], tuned.answers.select(in_validation))
+
+    def _problem_of(self, refitted: "_Candidate", *, before: "_Candidate") -> str:
+        """Why a refitted model must not take the place of the one before it; nothing where it may."""
+        layer, validation = refitted.tuned.layer, self.data.splits["validation"]
+        own = layer.answers(scored(refitted.model, validation.texts, labels=len(layer.labels)))
+        stays = "the model that learned without the validation rows is kept"
+        for answers in (refitted.answers, own):
+            lost = self._loss_on_validation(answers, before=before.answers)
+            if lost:
+                return f"learned once more with the validation rows, it does worse on them ({lost}): {stays}"
+        shares = label_shares(self.data.splits["train"].targets, len(layer.labels))
+        known = {each["label"] for each in overanswered(before.answers.chosen, layer.labels, shares=shares)}
+        for each in overanswered(own.chosen, layer.labels, shares=shares):
+            if each["label"] not in known:
+                return f"learned once more, {report.overanswer_sentence(each)}: {stays}"
+        return ""
+
+    def _loss_on_validation(self, answers: Answers, *, before: Answers) -> str:
+        """By how much answers to the validation rows are worse than others, where that is no chance."""
+        figure = "accuracy" if self.data.task == "single" else "micro_f1"
+        truth = self.data.splits["validation"].targets
+        if not len(truth):
+            return ""
+        found = intervals.difference(
+            self.data.task, truth=truth, first=before.chosen, second=answers.chosen, figure=figure
+        )
+        return f"{figure} falls by {found.gain:.3f}" if found.gain > 0 and found.is_real else ""
 
     def _compared(self, others: dict[str, baselines.Figures]) -> Iterator[Event]:
         """Add what other families reach; one that cannot learn from this data is no reason for the run to fail."""
@@ -549,7 +689,7 @@ class _Attempt:
                 yield self._event("warning", message=f"not compared with family {family}: {error.message}")
 
     def _in_best_form(
-        self, directory: Path, layer: DecisionLayer, warnings: list[str]
+        self, directory: Path, layer: DecisionLayer, warnings: list[str], fallbacks: list[str]
     ) -> tuple[Scorer, Scores, Forms]:  # fmt: skip
         """What was saved, in the form that will predict, and its scores of the test rows.
 
@@ -573,23 +713,45 @@ class _Attempt:
             except TaglineError as error:
                 storage.remove_directory(directory / compiled.DIRECTORY)
                 warnings.append(f"the bundle needs torch to predict: {error.message}")
+        forms = self._without_worse_form(own, forms, layer, fallbacks)
         if forms.runtime:
             return forms.scorers[forms.runtime], forms.scores[forms.runtime][: len(test)], forms
         return own, raw[: len(test)], forms
 
-    def _refitted(self) -> Classifier:
-        """The model that won, learned again with the validation rows too: they have done their work by now."""
-        options = self.spec.model.model_copy(update=self.progress.best_settings)
-        model = _new_model(self.spec, self.data, options)
-        both = self.data.select("train", "validation")
-        for _ in model.fit(both, self.data.select(), seed=self.spec.training.seed):
-            pass
-        return model
+    def _without_worse_form(self, own: Classifier, forms: Forms, layer: DecisionLayer, fallbacks: list[str]) -> Forms:
+        """The forms, none of them predicting that does worse on validation than the model's own."""
+        texts, labels = self.data.splits["validation"].texts, len(layer.labels)
+        tried = [name for name in (forms.runtime, "float32") if forms.runtime and name in forms.scorers]
+        if not tried or not len(texts):
+            return forms
+        before = layer.answers(scored(own, texts, labels=labels))
+        for name in dict.fromkeys(tried):
+            lost = self._loss_on_validation(
+                layer.answers(scored(forms.scorers[name], texts, labels=labels)), before=before
+            )
+            if not lost:
+                return replace(forms, runtime=name)
+            fallbacks.append(f"its form {name} does worse on validation than its own ({lost}): that form is not used")
+        return replace(forms, runtime="")
 
     def _event(self, kind: str, **details: Any) -> Event:
         event = {"event": kind, "time": datetime.now(UTC).isoformat(), **details}
         self.run.append_event(event)
         return event
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A model that may become the bundle, with its decision layer."""
+
+    model: Classifier
+    tuned: Tuned
+    tuned_on: Split
+    """The rows that the layer was tuned on, by scores of models that had not learned from them."""
+    raw: Scores
+    """Such scores of the validation rows, before the layer."""
+    answers: Answers
+    """And what the layer makes of them."""
 
 
 def _plain(figures: Mapping[str, Any]) -> dict[str, Any]:

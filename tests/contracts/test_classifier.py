@@ -71,7 +71,7 @@ SMALL = {
     "ulmfit": Family(
         "ulmfit",
         options={"embedding_size": 48, "hidden_size": 64, "layers": 2, "lm_epochs": 1, "drop_mult": 0.1},
-        training={"epochs": 8, "learning_rate": 0.03},
+        training={"epochs": 12, "learning_rate": 0.02},
     ),
 }
 

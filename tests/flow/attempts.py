@@ -159,6 +159,7 @@ def contents(run: Run) -> dict[str, bytes]:
 
 
 def events(run: Run) -> list[dict[str, Any]]:
-    """What happened, without when and where."""
+    """What happened, without when and where, and without what it took of the machine."""
     without = ("time", "run")
-    return [{key: value for key, value in event.items() if key not in without} for event in run.events()]
+    kept = [event for event in run.events() if event["event"] != "usage"]
+    return [{key: value for key, value in event.items() if key not in without} for event in kept]

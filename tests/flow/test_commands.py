@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from tagline import batch, registry
+from tagline.mirrors import list_runs
+from tagline.runs import Run
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 QUICK = ("model.family=linear", "model.max_features=800", "model.strength=4.0")
@@ -62,8 +64,9 @@ def test_with_json_standard_output_is_one_document(tagline: Command) -> None:
         (["train", SUPPORT / "pairs.csv", "training.epochs=0"], 2, "training.epochs: must be at least 1 or"),
         (["train", SUPPORT / "pairs.csv", "model.family=oracle"], 2, 'no family "oracle"; there are: encoder'),
         (["train", "--resume", "nothing"], 4, "there is no run nothing"),
-        (["predict", "nothing", "text"], 4, "nothing is not a bundle"),
-        (["evaluate", "nothing", "data.csv"], 4, "nothing is not a bundle"),
+        (["predict", "nothing", "text"], 4, "there is no run or bundle nothing"),
+        (["evaluate", "nothing", "data.csv"], 4, "there is no run or bundle nothing"),
+        (["predict", "lasst", "text"], 4, "there is no run or bundle lasst; did you mean last?"),
         (["runs", "show", "last"], 4, "there is no run in runs"),
         (["train", "gs://bucket/data.csv"], 5, "needs Google credentials"),
         (["check", "hf://glue/mnli"], 5, "the package datasets"),
@@ -238,11 +241,16 @@ def test_answers_come_as_texts_come(place: Path) -> None:
                 assert process.stdout.readline().startswith("delivery")
 
 
-def test_evaluate_names_a_label_that_the_bundle_does_not_have(place: Path, tagline: Command, tmp_path: Path) -> None:
+def test_evaluate_names_labels_that_the_bundle_does_not_have(place: Path, tagline: Command, tmp_path: Path) -> None:
     (tmp_path / "odd.csv").write_text("message,topic\nhello,praise\nhi,weather\n")
     done = tagline("evaluate", "last", tmp_path / "odd.csv", "--runs", "messages.csv", cwd=place)
+    assert done.code == 0
+    assert 'the bundle has no label "weather": no answer to 1 row (' in done.err
+    assert "odd.csv:3) can be right" in done.err
+    (tmp_path / "odd.csv").write_text("message,topic\nhello,sun\nhi,weather\n")
+    done = tagline("evaluate", "last", tmp_path / "odd.csv", "--runs", "messages.csv", cwd=place)
     assert done.code == 3
-    assert 'odd.csv:3: the bundle has no label "weather"' in done.err
+    assert "odd.csv is one of the bundle: it has sun, weather; the bundle has" in done.err
 
 
 def test_runs_are_listed_shown_and_deleted(tagline: Command) -> None:
@@ -260,6 +268,21 @@ def test_runs_are_listed_shown_and_deleted(tagline: Command) -> None:
     assert "add --yes" in refused.err
     assert tagline("runs", "delete", entry["name"], "--yes").code == 0
     assert tagline("runs", "list", "--json").json == []
+
+
+def test_last_is_the_newest_run_with_a_bundle_and_it_is_said(tagline: Command, tmp_path: Path) -> None:
+    tagline("train", SUPPORT / "messages.csv", *QUICK)
+    [trained] = list_runs(tmp_path / "runs")
+    quiet = tagline("predict", "last", "Where is my parcel?")
+    assert (quiet.code, quiet.err) == (0, "")
+    failed = Run.create(tmp_path / "runs", trained.spec(), trained.lock())
+    failed.set_state("failed", reason="the disk is full")
+    answered = tagline("predict", "last", "Where is my parcel?")
+    assert (answered.code, answered.out) == (0, quiet.out)
+    assert answered.err == (
+        f"last is {trained.name}, the newest run with a bundle; newer ones have none: {failed.name} (failed)\n"
+    )
+    assert failed.name in tagline("runs", "show", "last").out
 
 
 def test_info_is_for_a_bug_report(tagline: Command) -> None:

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from tagline.mirrors import list_runs
+
 ROOT = Path(__file__).parents[2]
 PAGES = (
     "README.md",
     "docs/tutorial.md",
-    *(f"docs/how-to/{page}.md" for page in ("python", "tracking", "encoders", "families", "reports")),
+    *(f"docs/how-to/{page}.md" for page in ("python", "tracking", "encoders", "families", "reports", "signatures")),
 )
 NUMBER = re.compile(r"-?\d+\.\d+")
 RUN_NAME = re.compile(r"\d{8}-\d{6}-\w+")
@@ -92,13 +94,19 @@ def same(shown: list[str], printed: list[str], command: str) -> None:
 
 
 def test_the_demo_runs(place: Path) -> None:
+    settings = "data.learning_fraction=0.3 training.epochs=1 training.baseline=false"
     done = subprocess.run(
-        ["sh", str(place / "examples" / "demo.sh")], capture_output=True, text=True, check=False,
-        env=environment(place) | {"DEMO_SETTINGS": "data.fraction=0.3 training.epochs=1 training.baseline=false"},
-    )  # fmt: skip
+        ["sh", str(place / "examples" / "demo.sh")],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(place) | {"DEMO_SETTINGS": settings},
+    )
     assert done.returncode == 0, done.stderr
     assert "macro_f1" in done.stdout
-    assert (place / "runs" / "new-messages.csv").exists()
+    assert (place / "demo" / "new-messages.csv").exists()
+    known = [run.directory for run in list_runs(place / "runs")]
+    assert sorted(known) == sorted((place / "runs").iterdir()), "what is no run makes the README's `compare` fail"
 
 
 def test_links_between_pages_lead_somewhere() -> None:

@@ -55,7 +55,7 @@ def rehearsal(tmp_path: Path, tools: Path) -> Iterator[Rehearsal]:
     """One for each test: what was built, asked and pushed before is part of what they look at."""
     path = f"{tools}:{os.environ['PATH']}"
     with (
-        rehearsing(tmp_path / "rehearsal", PATH=path) as running,
+        rehearsing(tmp_path / "rehearsal", PATH=path, TAGLINE_REHEARSAL_TOKEN="token-4711") as running,
         gcp.entered(running.address, "token-4711"),
     ):
         running.http("POST", "/storage/v1/b?project=demo", {"name": "demo-images"})

@@ -184,10 +184,13 @@ def test_a_monitor_of_the_other_task_is_refused_before_anything_is_spent(tmp_pat
 
 
 def test_a_setting_without_effect_is_said(tmp_path: Path) -> None:
-    run = library.train(SUPPORT / "pairs.csv", LINEAR, "training.epochs=9", "decisions.thresholds=0.3", runs=tmp_path)
+    unread = ("training.epochs=9", "decisions.thresholds=0.3", "tuning.trials=3")
+    run = library.train(SUPPORT / "pairs.csv", LINEAR, *unread, runs=tmp_path)
     said = [event.get("message") for event in run.events()]
     assert "training.epochs has no effect on family linear" in said
     assert "decisions.thresholds has no effect on task single: the likeliest label is the answer" in said
+    assert "tuning.trials has no effect: this version trains once and tunes nothing" in said
+    assert not any(line and line.startswith("tuning.search") for line in said)
 
 
 def test_data_that_cannot_be_trained_on_makes_no_run(tmp_path: Path) -> None:
@@ -195,6 +198,18 @@ def test_data_that_cannot_be_trained_on_makes_no_run(tmp_path: Path) -> None:
     with pytest.raises(DataError, match='every row has the label "a"'):
         library.train(tmp_path / "one.csv", runs=tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_run_that_cannot_begin_leaves_none_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tagline.models.linear import Linear
+
+    def refuse(*_: object, **__: object) -> None:
+        raise DataError("no word stands in enough training texts")
+
+    monkeypatch.setattr(Linear, "fit", refuse)
+    with pytest.raises(DataError, match="no word stands in enough training texts"):
+        library.train(SUPPORT / "messages.csv", LINEAR, runs=tmp_path / "runs")
+    assert list((tmp_path / "runs").iterdir()) == []
 
 
 def test_a_label_seen_only_in_test_is_warned_of_and_measured(tmp_path: Path) -> None:

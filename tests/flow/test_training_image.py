@@ -38,7 +38,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rehearsal]:
-    with rehearsing(tmp_path_factory.mktemp("rehearsal")) as running, gcp.entered(running.address):
+    with rehearsing(tmp_path_factory.mktemp("rehearsal")) as running, gcp.entered(running.address, running.token):
         running.http("POST", "/storage/v1/b?project=demo", {"name": "demo-data"})
         cloud_storage.upload(SUPPORT / "messages.csv", "gs://demo-data/messages.csv")
         yield running

@@ -1,5 +1,8 @@
 """Which device and which precision, from facts about the machine."""
 
+import math
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -123,3 +126,59 @@ def test_without_its_tiles_such_a_processor_computes_in_float32(machine: Any, mo
 def test_a_product_in_bfloat16_does_not_end_the_process() -> None:
     ones = torch.ones(64, 64, dtype=torch.bfloat16)
     assert float((ones @ ones).float().sum()) == 64**3
+
+
+def test_cores_are_counted_where_the_system_does_not_bind_processes_to_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """macOS has no such call."""
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: 10)
+    monkeypatch.setattr(devices, "cpu_quota", lambda: math.inf)
+    assert devices.core_count() == 10
+
+
+@pytest.mark.parametrize(("quota", "cores"), [(math.inf, 8), (16.0, 8), (2.0, 2), (1.5, 1), (0.25, 1)])
+def test_cores_are_those_of_the_container(quota: float, cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+    monkeypatch.setattr(devices, "cpu_quota", lambda: quota)
+    assert devices.core_count() == cores
+
+
+@pytest.mark.parametrize(
+    ("files", "quota"),
+    [
+        ({}, math.inf),
+        ({"proc/self/cgroup": "0::/"}, math.inf),
+        ({"proc/self/cgroup": "0::/", "sys/fs/cgroup/cpu.max": "max 100000"}, math.inf),
+        ({"proc/self/cgroup": "0::/", "sys/fs/cgroup/cpu.max": "150000 100000"}, 1.5),
+        ({"proc/self/cgroup": "0::/host/name", "sys/fs/cgroup/cpu.max": "150000 100000"}, 1.5),
+        (
+            {
+                "proc/self/cgroup": "0::/outer/inner",
+                "sys/fs/cgroup/outer/cpu.max": "200000 100000",
+                "sys/fs/cgroup/outer/inner/cpu.max": "800000 100000",
+            },
+            2.0,
+        ),
+        (
+            {
+                "proc/self/cgroup": "2:memory:/a\n3:cpu,cpuacct:/a",
+                "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "50000",
+                "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000",
+            },
+            0.5,
+        ),
+        (
+            {
+                "proc/self/cgroup": "3:cpu:/",
+                "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1",
+                "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000",
+            },
+            math.inf,
+        ),
+    ],
+)
+def test_a_control_group_s_quota_is_read(files: dict[str, str], quota: float, tmp_path: Path) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"{text}\n")
+    assert devices.cpu_quota(tmp_path) == quota

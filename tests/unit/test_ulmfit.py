@@ -359,7 +359,7 @@ def test_what_is_nothing_to_go_on_from_is_named(tmp_path: Path, content: str | N
     (tmp_path / "model.partial").mkdir()
     if content is not None:
         (tmp_path / "model.partial" / "ulmfit.json").write_text(content)
-    with pytest.raises(RunError, match=r"model\.partial is damaged") as error:
+    with pytest.raises(RunError, match=r"model\.partial/ulmfit\.json is damaged") as error:
         lm(tmp_path)
     assert "remove it" in error.value.hint
 

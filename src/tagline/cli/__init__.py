@@ -11,7 +11,25 @@ from typing import Annotated
 
 import typer
 
-from tagline.cli import check, compare, evaluate, export, info, init, jobs, lm, predict, rehearsal, runs, serve, train
+from tagline import extras
+from tagline.cli import (
+    check,
+    compare,
+    evaluate,
+    export,
+    info,
+    init,
+    jobs,
+    lm,
+    predict,
+    rehearsal,
+    runs,
+    serve,
+    sign,
+    train,
+    unknown_options,
+)
+from tagline.cli.options import understand_settings
 from tagline.errors import CheckFailed, Interrupted, PlaceError, SpecError
 
 app = typer.Typer(
@@ -34,7 +52,7 @@ def tagline(version: Annotated[bool, typer.Option("--version", help="Show the ve
 
 for command in (
     init.init, check.check, train.train, evaluate.evaluate, compare.compare, predict.predict, export.export,
-    serve.serve, lm.lm, info.info,
+    serve.serve, sign.sign, sign.verify, lm.lm, info.info,
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(runs.app, name="runs")
@@ -56,7 +74,7 @@ def run(arguments: Sequence[str]) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):  # a text that this terminal cannot show is no reason to stop
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        code = app(args=list(arguments), prog_name="tagline", standalone_mode=False)
+        code = app(args=understand_settings(arguments), prog_name="tagline", standalone_mode=False)
         if sys.stdout is not None:  # closed by whoever called us
             sys.stdout.flush()
     except (BrokenPipeError, SystemExit):  # the reader of our output has seen enough; typer makes an exit of it
@@ -70,11 +88,14 @@ def run(arguments: Sequence[str]) -> int:
         from tagline import console
 
         if hasattr(error, "format_message"):  # wrong usage, as typer puts it
-            error = SpecError(error.format_message(), hint="tagline --help, or --help after any command")
+            meant = unknown_options.explain(error, ours) if hasattr(error, "option_name") else None
+            error = meant or SpecError(error.format_message(), hint="tagline --help, or --help after any command")
         elif isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EIO, errno.EBADF):
             _discard_output()
             hint = "free some space, or send it elsewhere"
             error = PlaceError(f"cannot write the output: {error.strerror}", hint=hint)
+        elif isinstance(error, ModuleNotFoundError):
+            error = extras.explain(error) or error
         is_after_result = isinstance(error, CheckFailed)  # standard output holds one document, and it is there
         return console.show_error(error, as_json=as_json and not is_after_result, debug=debug)
     return code if isinstance(code, int) else 0

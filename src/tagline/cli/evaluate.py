@@ -20,11 +20,11 @@ def evaluate(
 ) -> None:
     """Measure a bundle on every row of a file. Columns are those it was trained on, or given as data.KEY=VALUE."""
     from tagline import console, evaluation, gates, pages
-    from tagline.mirrors import find_bundle
+    from tagline.cli.bundles import fetch_bundle
 
     if output:
         pages.check_form(output)
-    report = evaluation.evaluate(find_bundle(bundle, runs), data, *(overrides or ()))
+    report = evaluation.evaluate(fetch_bundle(bundle, runs), data, *(overrides or ()))
     for finding in report["findings"]:
         console.say(finding["message"], lead=f"! {finding['severity']} ")
     if output:

@@ -76,11 +76,13 @@ def of(record: "Record") -> Iterator[None]:
     if not record.rehearsal or gcp.rehearsal() == record.rehearsal:
         yield
         return
+    directory = Path(record.rehearsal_facts).parent if record.rehearsal_facts else Path("rehearsal")
     try:
-        facts = finding.find(Path("rehearsal"))
+        facts = finding.find(directory)
     except PlaceError:
         facts = None
-    if facts is None or facts.address != record.rehearsal:
+    # A restart may have changed its ports; where only an address is known, it has to be that one.
+    if facts is None or (not record.rehearsal_facts and facts.address != record.rehearsal):
         hint = "a run that has ended is here all the same: tagline runs list"
         raise PlaceError(f"the rehearsal at {record.rehearsal} does not run any more", hint=hint)
     with gcp.entered(facts.address, facts.token):

@@ -1,0 +1,96 @@
+"""What was meant by an option that a command does not have: most often a setting of the spec."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from difflib import get_close_matches
+from typing import Any
+
+from tagline.errors import SpecError, TaglineError
+
+CLOSE = 0.8
+"""How alike an option and a setting are (as difflib measures it) for one to be a slip of the other."""
+ELSEWHERE_CALLED = {
+    "model": "model.pretrained", "model_name": "model.pretrained", "model_name_or_path": "model.pretrained",
+    "max_len": "model.max_tokens", "max_length": "model.max_tokens", "max_seq_length": "model.max_tokens",
+    "test_size": "data.test_share", "validation_size": "data.validation_share",
+}  # fmt: skip
+"""Settings that other trainers' options name by words that ours have not."""
+DEVICE = frozenset({"device", "cuda", "gpu", "cpu"})
+
+
+def explain(error: Any, arguments: Sequence[str]) -> SpecError | None:
+    """The error for an unknown option that stands for a setting, or that no setting is needed for; else None."""
+    takes_settings = error.ctx is not None and any(param.name == "overrides" for param in error.ctx.command.params)
+    option: str = error.option_name
+    name = _normalize(option)
+    if not takes_settings or _is_slip(name, {_normalize(each) for each in error.possibilities or ()}):
+        return None
+    if name in DEVICE:
+        hint = "CUDA_VISIBLE_DEVICES= before the command computes without a GPU; CUDA_VISIBLE_DEVICES=1 on the second"
+        return SpecError(f"there is no option {option}: the best device that is there is taken", hint=hint)
+    value = shlex.quote(_value_of(option, arguments))
+    settings = " or ".join(f"{setting}={value}" for setting in find_settings(name))
+    if not settings:
+        return None
+    hint = f"settings of the spec are given as section.key=value: {settings}"
+    return SpecError(f"there is no option {option}", hint=hint)
+
+
+def find_settings(name: str) -> list[str]:
+    """The settings that an option names: exactly, by other trainers' words, by their first letters, or nearly."""
+    known = list(_settings())
+    if found := [f"{section}.{key}" for section, key in known if key == name]:
+        return found
+    if name in ELSEWHERE_CALLED:
+        return [ELSEWHERE_CALLED[name]]
+    if found := [f"{section}.{key}" for section, key in known if "_" in key and name == _initials(key)]:
+        return found[:1]
+    words = set(name.split("_"))
+    within = [(section, key) for section, key in known if words.issuperset(key.split("_"))]
+    if within:
+        longest = max(within, key=lambda setting: len(setting[1]))
+        return [".".join(longest)]
+    close = get_close_matches(name, [key for _, key in known], n=1, cutoff=CLOSE)
+    return [f"{section}.{key}" for section, key in known if key in close][:1]
+
+
+def _settings() -> Iterator[tuple[str, str]]:
+    """Section and key of every setting, those of training and of the families first."""
+    from tagline import registry, spec
+
+    yield from (("training", key) for key in spec.SECTIONS["training"].model_fields)
+    of_families: dict[str, None] = {}
+    for family in registry.names("models"):
+        with suppress(TaglineError):  # a family of others that cannot be loaded
+            of_families |= dict.fromkeys(spec.options_of(family).model_fields)
+    yield from (("model", key) for key in of_families)
+    for section, kind in spec.SECTIONS.items():
+        if section != "training":
+            yield from ((section, key) for key in kind.model_fields)
+
+
+def _normalize(option: str) -> str:
+    return option.lstrip("-").replace("-", "_").lower()
+
+
+def _is_slip(name: str, options: set[str]) -> bool:
+    """Whether it is a slip of an option that there is, rather than of a setting."""
+    nearest = get_close_matches(name, [*options, *(key for _, key in _settings())], n=1, cutoff=CLOSE)
+    return bool(nearest) and nearest[0] in options
+
+
+def _initials(key: str) -> str:
+    return "".join(word[0] for word in key.split("_"))
+
+
+def _value_of(option: str, arguments: Sequence[str]) -> str:
+    """What was given with an option, after it or after its equals sign."""
+    for number, argument in enumerate(arguments):
+        given, equals, value = argument.partition("=")
+        if given == option and equals:
+            return value
+        following = arguments[number + 1 :]
+        if given == option and following and not following[0].startswith("--"):
+            return following[0]
+    return "VALUE"
