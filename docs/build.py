@@ -9,10 +9,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import typer
 
 import tagline
 from tagline import checks, registry
 from tagline import spec as specs
+from tagline.cli import app
 from tagline.rehearsal import services
 from tagline.rehearsal.neighbours import door
 from tagline.spec import SECTIONS
@@ -20,11 +24,6 @@ from tagline.spec import SECTIONS
 ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "tagline"
 REFERENCE = ROOT / "docs" / "reference"
-COMMANDS = (
-    "init", "check", "train", "evaluate", "compare", "predict", "export", "serve", "lm", "runs",
-    "runs list", "runs show", "runs report", "runs delete", "rehearsal", "rehearsal start", "rehearsal status",
-    "rehearsal stop", "rehearsal reset", "rehearsal preempt", "rehearsal fail", "rehearsal methods", "info",
-)  # fmt: skip
 
 
 def main() -> None:
@@ -118,10 +117,17 @@ bug of ours, 130 interrupted, 143 told to stop.
 """
 
 
+def command_names(command: Any, name: str = "") -> Iterator[str]:
+    """A command and all below it, as they are typed after `tagline`, in the order that they were added in."""
+    yield name
+    for part, below in getattr(command, "commands", {}).items():
+        yield from command_names(below, f"{name} {part}".strip())
+
+
 def commands_page() -> str:
     """The help of every command, as the command prints it."""
     lines = [COMMANDS_PREFACE]
-    for command in ("", *COMMANDS):
+    for command in command_names(typer.main.get_command(app)):
         arguments = [sys.executable, "-m", "tagline", *command.split(), "--help"]
         text = subprocess.run(arguments, capture_output=True, text=True, check=True, env={"COLUMNS": "100"}).stdout
         lines += [f"## `tagline {command}".rstrip() + "`", "", "```", text.strip(), "```", ""]

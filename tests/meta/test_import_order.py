@@ -9,15 +9,17 @@ import pytest
 SRC = Path(__file__).parents[2] / "src" / "tagline"
 
 ORDER = (
-    "errors", "signals", "registry", "processes", "machines", "spec", "prices", "gcp", "storage", "devices", "workers",
-    "cluster", "encoding", "readers", "splits", "texts", "dataset", "columns", "unlabelled", "near_duplicates",
-    "checks", "languages", "tracebacks", "remedies", "failures", "tokens", "batches", "models", "metrics",
-    "intervals", "calibration", "decisions", "words", "compiled", "bundle", "language_models", "predictor", "tables",
-    "batch", "baselines", "wire", "wheels", "prebuilt", "packages", "registries", "builders", "builds", "images",
-    "custom_jobs", "staging", "exports", "label_errors", "mistakes", "held_out", "slices", "gates", "advice",
-    "report", "cards", "exporting", "packing", "charts", "evaluation", "runs", "mirrors", "pages", "comparison",
-    "queueing", "prometheus", "prefork", "connections", "server", "locks", "trackers", "training", "launchers", "jobs",
-    "rates", "place_checks", "learning_curve", "rehearsal", "console", "cli",
+    "errors", "signals", "notifications", "extras", "registry", "processes", "machines", "secret_detection", "spec",
+    "prices", "gcp", "storage", "devices", "resource_usage", "workers", "cluster", "encoding", "profiles",
+    "readers", "splits", "texts", "dataset", "columns", "unlabelled", "near_duplicates", "checks", "languages",
+    "tracebacks", "remedies", "failures", "model_files", "tokens", "batches", "models", "metrics", "intervals",
+    "calibration", "decisions", "words", "compiled", "bundle", "signatures", "language_models", "predictor",
+    "cross_fitting", "tables", "batch", "baselines", "wire", "wheels", "prebuilt", "packages", "registries",
+    "builders", "builds", "images", "custom_jobs", "staging", "exports", "label_errors", "mistakes", "held_out",
+    "slices", "gates", "advice", "report", "cards", "exporting", "packing", "charts", "evaluation", "run_formats",
+    "runs", "mirrors", "pages", "comparison", "queueing", "prometheus", "server_log", "prefork", "connections",
+    "server", "locks", "trackers", "trials", "training", "launchers", "jobs", "rates", "place_checks",
+    "learning_curve", "rehearsal", "console", "cli",
 )  # fmt: skip
 READERS = ("delimited", "jsonlines", "lines", "automl", "parquet", "hub")
 """Inside readers/: a file imports only the contract and what stands before it."""

@@ -1,21 +1,25 @@
 """Promises that nobody would notice being broken: what is imported, what is read, what is printed, what is named."""
 
 import ast
+import pydoc
 import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import typer
+from packaging.utils import canonicalize_name
 from pydantic import BaseModel
 
 import tagline
 from tagline import dataset, locks, registry, training
 from tagline import spec as specs
+from tagline.cli import app
 from tagline.columns import complete
 from tagline.runs import Run
 from tagline.signals import Stop
@@ -102,7 +106,7 @@ from tagline import server
 from tagline.bundle import Bundle
 served = server.Served(Bundle.load({str(run.bundle)!r}), threads=1)
 settings = server.Settings()
-server.Routes(served, settings, server.Metrics(served.manifest, settings, processes=1))
+server.Routes(served, settings, server.Metrics(served.manifest, settings, processes=1), write_log=print)
 assert served.predictor.explain("my parcel", "delivery")
 print(served.predict(["Where is my parcel?"], 0.9)[0].label)
 """)
@@ -136,7 +140,7 @@ def read_by_a_run(spec: specs.Spec, runs: Path) -> set[str]:
     spies: dict[str, Any] = {name: Spy(getattr(spec, name), name, seen) for name in SPIED}
     data = dataset.load(spies["data"])
     run = Run.create(runs, spec, locks.lock_of(spec, data, command="a test"))
-    spied: Any = SimpleNamespace(**spies, model=spec.model, model_dump=spec.model_dump)
+    spied: Any = SimpleNamespace(**spies, model=spec.model, tuning=spec.tuning, model_dump=spec.model_dump)
     list(training._Attempt(run, spied, data, [], Stop(hint=""), None).events())
     return seen
 
@@ -203,19 +207,59 @@ def test_a_name_that_is_not_public_is_an_attribute_error() -> None:
         _ = tagline.nonsense  # type: ignore[attr-defined]
 
 
-def test_the_extras_are_those_of_the_design_and_one_for_ulmfit() -> None:
+def test_the_extras_are_those_of_the_design_and_two_more() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     design = {"train", "vertex", "rehearsal", "track", "pipelines", "dev", "all"}
-    assert set(project["optional-dependencies"]) == {*design, "ulmfit"}
+    assert set(project["optional-dependencies"]) == {*design, "sign", "ulmfit"}
     assert not any(package.startswith(("torch", "scikit-learn", "pyarrow")) for package in project["dependencies"])
     assert any(package.startswith("torch") for package in project["optional-dependencies"]["train"])
 
 
-def test_the_version_tested_is_pinned() -> None:
-    pins = (ROOT / "constraints.txt").read_text().splitlines()
-    assert "torch==2.13.0" in pins
+def test_every_pinned_package_is_installed_by_version_and_hash() -> None:
+    pins = {canonicalize_name(name): version for name, version in read_pins(ROOT / "constraints.txt")}
+    assert pins.pop("torch") == "2.13.0"  # whose builds (CPU, CUDA) have no one hash
+    locked: dict[str, str] = {}
+    for file in ("train.txt", "dev.txt"):
+        text = (ROOT / "requirements" / file).read_text().replace("\\\n", " ")
+        for line in text.splitlines()[1:]:
+            requirement, *hashes = line.split()
+            assert hashes, requirement
+            assert all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", each) for each in hashes), requirement
+            name, version = requirement.split("==")
+            assert locked.setdefault(name, version) == version
+    assert locked == pins, "run: make lock"
+
+
+def test_the_build_backend_is_the_pinned_one() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    pins = dict(read_pins(ROOT / "constraints.txt"))
+    assert project["build-system"]["requires"] == [f"hatchling=={pins['hatchling']}"]
+
+
+def read_pins(path: Path) -> list[list[str]]:
+    return [line.split("==") for line in path.read_text().splitlines() if not line.startswith("#")]
 
 
 def test_a_finished_run_can_be_opened_as_a_run(support: Path, tmp_path: Path) -> None:
     run = tagline.train(str(support / "pairs.csv"), *QUICK, runs=tmp_path)
     assert Run.open(run.directory).state().name == "succeeded"
+
+
+def command_names(command: Any, name: str = "tagline") -> Iterator[str]:
+    """Every command that can be typed."""
+    yield name
+    for part, below in getattr(command, "commands", {}).items():
+        yield from command_names(below, f"{name} {part}")
+
+
+def test_the_reference_has_every_command() -> None:
+    page = (ROOT / "docs" / "reference" / "commands.md").read_text()
+    assert re.findall(r"^## `(.+)`$", page, flags=re.M) == list(command_names(typer.main.get_command(app)))
+
+
+def test_the_python_page_names_every_command_and_only_functions_that_there_are() -> None:
+    page = (ROOT / "docs" / "how-to" / "python.md").read_text()
+    for name in typer.main.get_command(app).commands:  # type: ignore[attr-defined]
+        assert f"`{name}`" in page
+    for named in set(re.findall(r"`(tagline\.[\w.]+)`", page)):
+        assert callable(pydoc.locate(named)), named
