@@ -21,10 +21,11 @@ from families import CORPORA, DATA, Corpus, _renamed, _table, _write
 from measure import earlier, write
 
 import tagline
-from tagline import dataset, intervals, metrics
-from tagline.bundle import load_classifier
-from tagline.decisions import DecisionLayer, are_right, tune
-from tagline.predictor import scored
+from tagline.data import dataset
+from tagline.evaluation import intervals, metrics
+from tagline.prediction.bundle import load_classifier
+from tagline.prediction.decisions import DecisionLayer, are_right, tune
+from tagline.prediction.predictor import scored
 from tagline.spec import Decisions
 
 SETS = {name: CORPORA[name] for name in ("financial_phrasebank", "happydb", "goemotions")} | {

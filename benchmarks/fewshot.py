@@ -69,7 +69,7 @@ tell([labels[int(i)] for i in model.predict([text for text, _ in test], as_numpy
 """
 TAGLINE = """
 from pathlib import Path
-from tagline import dataset, registry
+from tagline.data import dataset; from tagline import registry
 from tagline import spec as specs
 from tagline.spec import Data, Training
 

@@ -25,8 +25,10 @@ import numpy as np
 from families import DATA, _renamed, _table, _write
 from measure import earlier, write
 
-from tagline import dataset, held_out, label_errors
-from tagline.columns import resolve
+from tagline.data import dataset
+from tagline.data.columns import resolve
+from tagline.evaluation import label_errors
+from tagline.training import cross_validation
 
 SETS = {
     "banking77": lambda: _renamed(_table("banking77/train.csv"), text="text", label="category"),
@@ -72,15 +74,15 @@ def measured(name: str, family: str, *, most: int, settings: list[str]) -> dict[
             ["data.text=text", "data.labels=label", f"model.family={family}", "training.baseline=false", *settings],
         )  # fmt: skip
         data = dataset.load(found.spec.data)
-        parts = list(held_out.parts(found.spec, data))
+        parts = list(cross_validation.parts(found.spec, data))
         return figures(data, parts, planted)
 
 
-def figures(data: Any, parts: list[held_out.Part], planted: set[int]) -> dict[str, Any]:
+def figures(data: Any, parts: list[cross_validation.Part], planted: set[int]) -> dict[str, Any]:
     """Of both orders of the rows, Tagline's and cleanlab's: how many of the first n are wrong."""
-    rows, scores = held_out.scores(data, parts)
+    rows, scores = cross_validation.scores(data, parts)
     given = data.targets[rows]
-    alone = held_out.scores(
+    alone = cross_validation.scores(
         data, [replace(part, opinions=part.opinions[:1], learned=part.rows[:0], said=part.said[:0]) for part in parts]
     )[1]
     ranked = {

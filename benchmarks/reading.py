@@ -18,7 +18,7 @@ PEER = (
 )
 PYTHON = "import csv\ndef work(path):\n    return sum(1 for _ in csv.reader(open(path, newline='')))"
 OURS = (
-    "from tagline import dataset\nfrom tagline.spec import Data\n"
+    "from tagline.data import dataset\nfrom tagline.spec import Data\n"
     "def work(path):\n    return dataset.load(Data(train=path, text='text', labels='label'))"
 )
 

@@ -24,10 +24,12 @@ import numpy as np
 from families import CORPORA, DATA, Corpus, Row, _halves, _renamed, _table, _write
 from measure import earlier, write
 
-from tagline import cross_fitting, dataset, metrics, training
-from tagline.bundle import load_classifier, new_classifier
-from tagline.decisions import DecisionLayer, tune
-from tagline.predictor import scored
+from tagline import training
+from tagline.data import dataset
+from tagline.evaluation import cross_fitting, metrics
+from tagline.prediction.bundle import load_classifier, new_classifier
+from tagline.prediction.decisions import DecisionLayer, tune
+from tagline.prediction.predictor import scored
 
 LABELS, TAIL = 90, 1.6
 MOST_TEST_ROWS = 2000

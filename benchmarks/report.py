@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 from measure import write
 
-from tagline import checks, dataset, pages, report
 from tagline import spec as specs
-from tagline.decisions import tune
-from tagline.predictor import Predictor
+from tagline.data import checks, dataset
+from tagline.prediction.decisions import tune
+from tagline.prediction.predictor import Predictor
+from tagline.reports import html, report
 from tagline.spec import Gates
 
 
@@ -76,7 +77,7 @@ def main() -> None:
             test=report.Outcome(test, found, tuned.layer.answers(found)),
             validation=report.Outcome(validation, held_out, tuned.answers),
         )  # fmt: skip
-        page = pages.report_page(made, name="benchmark")
+        page = html.report_page(made, name="benchmark")
         seconds = time.perf_counter() - begun
     size = len(page.encode()) / 2**20
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

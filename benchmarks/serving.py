@@ -45,8 +45,10 @@ import numpy as np
 from measure import in_turns, show, write
 
 import tagline
-from tagline import devices, exporting, wheels
-from tagline.bundle import Bundle
+from tagline.exports import export
+from tagline.images import wheels
+from tagline.models.nn import devices
+from tagline.prediction.bundle import Bundle
 
 HERE = Path(__file__).parent
 PEERS = HERE / "peers"
@@ -542,7 +544,7 @@ def served_bundle(scratch: Path, chosen: argparse.Namespace) -> Path:
     else:
         run = tagline.train(SUPPORT / "messages.csv", *common, runs=scratch / "runs")
     if not Bundle.load(run.bundle).manifest.runtime:
-        exporting.export(run.bundle, "onnx", measured=run.predictions())
+        export.export(run.bundle, "onnx", measured=run.predictions())
     return run.bundle
 
 

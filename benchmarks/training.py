@@ -39,7 +39,7 @@ from transformers import (
 )
 
 import tagline
-from tagline import dataset
+from tagline.data import dataset
 from tagline.models.encoder import Encoder, EncoderOptions
 from tagline.spec import Data, Training
 

@@ -14,9 +14,10 @@ from typing import Any
 import typer
 
 import tagline
-from tagline import checks, registry
+from tagline import registry
 from tagline import spec as specs
 from tagline.cli import app
+from tagline.data import checks
 from tagline.rehearsal import services
 from tagline.rehearsal.neighbours import door
 from tagline.spec import SECTIONS

@@ -21,7 +21,7 @@ from packaging.utils import (
 from packaging.version import Version
 from pip._internal.models.index import PyPI  # where pip itself looks unless it is told otherwise
 
-from tagline import wheels
+from tagline.images import wheels
 
 HERE = Path(__file__).parent
 PYTHON = (3, 11)

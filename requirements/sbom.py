@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tagline import images, wheels
+from tagline.images import dockerfiles, wheels
 
 ROOT = Path(__file__).parents[1]
 DIST = ROOT / "dist"
@@ -48,13 +48,18 @@ def list_packages(python: Path) -> dict[str, Any]:
 
 def describe_image(listed: dict[str, Any]) -> dict[str, Any]:
     """The same packages inside the serving image, on its base."""
-    name, _, digest = images.BASE.partition("@")
-    base: dict[str, Any] = {"type": "container", "bom-ref": images.BASE, "name": name}
+    name, _, digest = dockerfiles.BASE.partition("@")
+    base: dict[str, Any] = {"type": "container", "bom-ref": dockerfiles.BASE, "name": name}
     if digest:
         base["hashes"] = [{"alg": "SHA-256", "content": digest.removeprefix("sha256:")}]
-    image = {"type": "container", "bom-ref": images.NAME, "name": images.NAME, "version": wheels.wheel().version}
+    image = {
+        "type": "container",
+        "bom-ref": dockerfiles.NAME,
+        "name": dockerfiles.NAME,
+        "version": wheels.wheel().version,
+    }
     wheel = listed["metadata"]["component"]
-    depends = {"ref": images.NAME, "dependsOn": [images.BASE, wheel["bom-ref"]]}
+    depends = {"ref": dockerfiles.NAME, "dependsOn": [dockerfiles.BASE, wheel["bom-ref"]]}
     return listed | {
         "metadata": listed["metadata"] | {"component": image},
         "components": [*listed["components"], wheel, base],

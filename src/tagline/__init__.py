@@ -9,34 +9,34 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tagline.bundle import Bundle
-    from tagline.comparison import compare
-    from tagline.dataset import Dataset
+    from tagline.data.dataset import Dataset
     from tagline.errors import TaglineError
-    from tagline.evaluation import evaluate
     from tagline.models import Prediction
-    from tagline.predictor import Predictor, load
-    from tagline.runs import Run
-    from tagline.signatures import sign, verify
+    from tagline.prediction.bundle import Bundle
+    from tagline.prediction.predictor import Predictor, load
+    from tagline.prediction.signatures import sign, verify
+    from tagline.reports.compare import compare
+    from tagline.reports.evaluate import evaluate
+    from tagline.runs.run import Run
     from tagline.spec import Spec
     from tagline.training import train
 
 __version__ = "0.1.0"
 
 _PUBLIC = {
-    "Bundle": "tagline.bundle:Bundle",
-    "Dataset": "tagline.dataset:Dataset",
+    "Bundle": "tagline.prediction.bundle:Bundle",
+    "Dataset": "tagline.data.dataset:Dataset",
     "Prediction": "tagline.models:Prediction",
-    "Predictor": "tagline.predictor:Predictor",
-    "Run": "tagline.runs:Run",
+    "Predictor": "tagline.prediction.predictor:Predictor",
+    "Run": "tagline.runs.run:Run",
     "Spec": "tagline.spec:Spec",
     "TaglineError": "tagline.errors:TaglineError",
-    "compare": "tagline.comparison:compare",
-    "evaluate": "tagline.evaluation:evaluate",
-    "load": "tagline.predictor:load",
-    "sign": "tagline.signatures:sign",
+    "compare": "tagline.reports.compare:compare",
+    "evaluate": "tagline.reports.evaluate:evaluate",
+    "load": "tagline.prediction.predictor:load",
+    "sign": "tagline.prediction.signatures:sign",
     "train": "tagline.training:train",
-    "verify": "tagline.signatures:verify",
+    "verify": "tagline.prediction.signatures:verify",
 }
 __all__ = ["__version__", *_PUBLIC]
 
@@ -49,7 +49,7 @@ def __getattr__(name: str) -> Any:
     try:
         value = globals()[name] = getattr(import_module(module), attribute)
     except ModuleNotFoundError as error:
-        from tagline import extras
+        from tagline.system import extras
 
         raise extras.explain(error) or error from error
     return value

@@ -6,8 +6,8 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
-from tagline import extras
 from tagline.errors import PlaceError, SpecError
+from tagline.system import extras
 
 BUILT_IN: dict[str, dict[str, str]] = {
     "models": {
@@ -18,10 +18,10 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "ulmfit": "tagline.models.ulmfit:Ulmfit",
     },
     "trackers": {
-        "mlflow": "tagline.trackers.mlflow:MLflow",
-        "tensorboard": "tagline.trackers.tensorboard:TensorBoard",
-        "vertex": "tagline.trackers.vertex:VertexExperiments",
-        "wandb": "tagline.trackers.wandb:WeightsAndBiases",
+        "mlflow": "tagline.runs.trackers.mlflow:MLflow",
+        "tensorboard": "tagline.runs.trackers.tensorboard:TensorBoard",
+        "vertex": "tagline.runs.trackers.vertex:VertexExperiments",
+        "wandb": "tagline.runs.trackers.wandb:WeightsAndBiases",
     },
     "exports": {
         "image": "tagline.exports.image:Image",
@@ -30,8 +30,8 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "transformers": "tagline.exports.transformers:Transformers",
     },
     "launchers": {
-        "local": "tagline.launchers.local:Local",
-        "vertex": "tagline.launchers.vertex:Vertex",
+        "local": "tagline.jobs.launchers.local:Local",
+        "vertex": "tagline.jobs.launchers.vertex:Vertex",
     },
 }
 PACKAGED = {

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import tagline
-from tagline import comparison, pages
+from tagline.reports import compare, html
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 WIDTHS = (390, 820, 1280)
@@ -40,8 +40,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     weaker = tagline.train(SUPPORT / "messages.csv", "model.family=linear", "model.words=0", "model.characters=1",
                            runs=directory / "single")  # fmt: skip
     found["comparison"] = directory / "comparison.html"
-    both = comparison.compare(made["single"].name, weaker.name, runs=directory / "single")
-    pages.save_comparison(both, str(found["comparison"]))
+    both = compare.compare(made["single"].name, weaker.name, runs=directory / "single")
+    html.save_comparison(both, str(found["comparison"]))
     return found
 
 

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tagline import dataset, registry
+from tagline import registry
 from tagline import spec as specs
-from tagline.dataset import Dataset, Split
+from tagline.data import dataset
+from tagline.data.dataset import Dataset, Split
 from tagline.models import Classifier, Step
 from tagline.spec import Data, Training
 

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from tagline import gcp, trackers
-from tagline.columns import complete
+from tagline import gcp
+from tagline.data.columns import complete
 from tagline.errors import PlaceError
-from tagline.runs import Run
-from tagline.trackers import Point
-from tagline.trackers import vertex as tracker_module
+from tagline.runs import trackers
+from tagline.runs.run import Run
+from tagline.runs.trackers import Point
+from tagline.runs.trackers import vertex as tracker_module
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from rehearsing import PARENT, Rehearsal, custom_job, pool, python, rehearsing
@@ -25,7 +26,7 @@ from reports import make_label_figures, make_report
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 STORE = f"{PARENT}/metadataStores/default"
 PATIENT = (
-    "import sys; from tagline import trackers; trackers.END_TIMEOUT_S = 900.0; "
+    "import sys; from tagline.runs.run import trackers; trackers.END_TIMEOUT_S = 900.0; "
     "from tagline.cli import run; sys.exit(run(sys.argv[1:]))"
 )
 """A command that waits for its trackers, however long their packages take to be loaded on a busy machine."""

@@ -15,14 +15,15 @@ import pytest
 import torch
 
 import tagline
-from tagline import exporting, packing, predictor
-from tagline.bundle import Bundle, load_classifier
-from tagline.compiled import FILES, Compiled, Precision
 from tagline.errors import BundleError, RunError, SpecError
+from tagline.exports import export, pack
 from tagline.exports.onnx import Onnx
 from tagline.models.encoder import Encoder, EncoderOptions
-from tagline.models.fastai_text import Lexicon, Words
 from tagline.models.ulmfit import Ulmfit, UlmfitOptions
+from tagline.models.ulmfit.tokenizer import Lexicon, Words
+from tagline.prediction import predictor
+from tagline.prediction.bundle import Bundle, load_classifier
+from tagline.prediction.onnx_runtime import FILES, Compiled, Precision
 from tagline.spec import Training
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -78,7 +79,7 @@ def linear(trained: tagline.Run, tmp_path: Path) -> tagline.Run:
 def test_what_is_served_without_torch_is_what_was_measured(run: tagline.Run) -> None:
     """Training makes the forms; `linear` predicts with numpy already, and gets them when asked to."""
     if run.report()["family"] == "linear":  # type: ignore[index]
-        exporting.export(run.bundle, "onnx", measured=run.predictions())
+        export.export(run.bundle, "onnx", measured=run.predictions())
     manifest = Bundle.load(run.bundle).manifest
     assert set(manifest.exports) == {"float32", "int8"}
     assert manifest.exports["float32"]["equal_answers"] == 1.0
@@ -103,7 +104,7 @@ print(json.dumps([prediction.to_dict() for prediction in predictor.predict(texts
 def test_a_text_is_answered_alike_alone_and_in_company(run: tagline.Run, precision: Precision) -> None:
     report = run.report()
     if not (run.bundle / "onnx").exists():
-        exporting.export(run.bundle, "onnx", measured=run.predictions())
+        export.export(run.bundle, "onnx", measured=run.predictions())
     texts: list[Any] = [(text, "an answer") for text in TEXTS] if report["pair"] else TEXTS  # type: ignore[index]
     compiled = Compiled(run.bundle, str(report["family"]), precision)  # type: ignore[index]
     together = compiled.scores(texts)
@@ -176,11 +177,11 @@ def test_without_test_rows_forms_are_checked_on_others_or_not_made(
 def test_what_cannot_be_exported_or_checked_is_said_and_the_bundle_stays(linear: tagline.Run, tmp_path: Path) -> None:
     before = (linear.bundle / "tagline.json").read_bytes()
     with pytest.raises(RunError, match="could not be checked"):
-        exporting.export(linear.bundle, "onnx", measured=[])
+        export.export(linear.bundle, "onnx", measured=[])
     with pytest.raises(SpecError, match='no export "onx"; did you mean onnx'):
-        exporting.export(linear.bundle, "onx", measured=linear.predictions())
+        export.export(linear.bundle, "onx", measured=linear.predictions())
     with pytest.raises(BundleError, match="is not a bundle"):
-        exporting.export(tmp_path / "nowhere", "onnx", measured=[])
+        export.export(tmp_path / "nowhere", "onnx", measured=[])
     assert (linear.bundle / "tagline.json").read_bytes() == before
     assert sorted(path.name for path in linear.directory.iterdir() if path.name.startswith("bundle")) == ["bundle"]
 
@@ -205,12 +206,12 @@ def test_a_network_without_a_graph_still_becomes_a_bundle(
     ("int8", "float32", "used"), [(-0.002, 0.0, "int8"), (-0.004, 0.0, "float32"), (-0.1, -0.01, "")]
 )
 def test_the_form_that_loses_next_to_nothing_is_used(int8: float, float32: float, used: str) -> None:
-    assert exporting.best({"int8": {"macro_f1": int8}, "float32": {"macro_f1": float32}}) == used
+    assert export.best({"int8": {"macro_f1": int8}, "float32": {"macro_f1": float32}}) == used
 
 
 def test_family_linear_has_no_form_in_transformers(linear: tagline.Run) -> None:
     with pytest.raises(SpecError, match="family linear has no form in transformers"):
-        packing.pack(linear.bundle, "transformers")
+        pack.pack(linear.bundle, "transformers")
     assert sorted(path.name for path in linear.directory.iterdir() if path.name.startswith("bundle")) == ["bundle"]
 
 
@@ -218,7 +219,7 @@ def test_the_card_says_which_form_predicts(linear: tagline.Run) -> None:
     card = (linear.bundle / "README.md").read_text()
     assert "It predicts in its own form." in card
     for _ in range(2):
-        exporting.export(linear.bundle, "onnx", measured=linear.predictions())
+        export.export(linear.bundle, "onnx", measured=linear.predictions())
     exported = (linear.bundle / "README.md").read_text()
     assert exported.count("## In which form it predicts") == exported.count("| int8 |") == 1
     assert exported.partition("## How to use it")[2] == card.partition("## How to use it")[2]
@@ -226,8 +227,8 @@ def test_the_card_says_which_form_predicts(linear: tagline.Run) -> None:
 
 def test_onnxruntime_tells_nobody(linear: tagline.Run, tmp_path: Path) -> None:
     """Its telemetry would keep an identifier in the home directory, and complain where it cannot."""
-    exporting.export(linear.bundle, "onnx", measured=linear.predictions())
-    code = "import sys; from pathlib import Path; from tagline.compiled import Compiled; "
+    export.export(linear.bundle, "onnx", measured=linear.predictions())
+    code = "import sys; from pathlib import Path; from tagline.prediction.onnx_runtime import Compiled; "
     code += "Compiled(Path(sys.argv[1]), 'linear', 'int8')"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ORT_")}
     home = tmp_path / "home"
@@ -251,7 +252,7 @@ def test_it_predicts_where_processes_are_not_bound_to_cores(
     linear: tagline.Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on macOS, where `os` has no such function."""
-    exporting.export(linear.bundle, "onnx", measured=linear.predictions())
+    export.export(linear.bundle, "onnx", measured=linear.predictions())
     monkeypatch.delattr(os, "sched_getaffinity")
     assert Compiled(linear.bundle, "linear", "float32").scores(["where is my parcel"]).shape[0] == 1
     assert predictor.shared_out(Bundle.load(linear.bundle))[0] >= 1

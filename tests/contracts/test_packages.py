@@ -14,15 +14,17 @@ from typing import Any
 import pytest
 
 import tagline
-from tagline import cli, exporting, packing, registry, wheels
-from tagline.bundle import Bundle
+from tagline import cli, registry
 from tagline.errors import SpecError
+from tagline.exports import export, pack
+from tagline.images import wheels
+from tagline.prediction.bundle import Bundle
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 PACKAGES = [
     name
     for name in registry.BUILT_IN["exports"]
-    if packing.is_package(name) and not getattr(registry.find("exports", name), "needs_weights", False)
+    if pack.is_package(name) and not getattr(registry.find("exports", name), "needs_weights", False)
 ]
 """Those that carry the bundle; one made of its weights alone is in test_transformers_export.py."""
 OPTIONS: dict[str, dict[str, Any]] = {"image": {"build": False}}
@@ -88,7 +90,7 @@ def test_an_archive_for_torchserve_gives_the_answers_that_were_measured(
     runs: dict[str, tagline.Run], tmp_path: Path, task: str
 ) -> None:
     measured = runs[task].predictions()
-    found = packing.pack(runs[task].bundle, "torchserve", output=tmp_path / "out", measured=measured)
+    found = pack.pack(runs[task].bundle, "torchserve", output=tmp_path / "out", measured=measured)
     handler, context = unpacked(Path(found["archive"]), tmp_path / "unpacked")
     halves = [measured[:10], measured[10:]]
     bodies = [{"instances": [row["text"] for row in rows]} for rows in halves]
@@ -100,7 +102,7 @@ def test_an_archive_for_torchserve_gives_the_answers_that_were_measured(
 
 
 def test_a_request_that_is_refused_does_no_harm_to_its_batch(runs: dict[str, tagline.Run], tmp_path: Path) -> None:
-    found = packing.pack(runs["single"].bundle, "torchserve", output=tmp_path / "out")
+    found = pack.pack(runs["single"].bundle, "torchserve", output=tmp_path / "out")
     handler, context = unpacked(Path(found["archive"]), tmp_path / "unpacked")
     text = "where is my parcel"
     encoded = {"b64": base64.b64encode(text.encode()).decode()}
@@ -125,7 +127,7 @@ def test_an_archive_is_the_same_bytes_each_time_and_holds_what_it_needs(
     runs: dict[str, tagline.Run], tmp_path: Path
 ) -> None:
     archives = [
-        Path(packing.pack(runs["single"].bundle, "torchserve", output=tmp_path / name)["archive"])
+        Path(pack.pack(runs["single"].bundle, "torchserve", output=tmp_path / name)["archive"])
         for name in ("one", "two")
     ]
     assert archives[0].read_bytes() == archives[1].read_bytes()
@@ -167,11 +169,11 @@ def test_a_network_is_packed_in_the_form_that_predicts_and_in_no_other(
     shutil.copytree(network.bundle, copy)
     if not Bundle.load(copy).manifest.runtime:
         with pytest.raises(SpecError, match="needs torch to predict") as caught:
-            packing.pack(copy, to, **OPTIONS.get(to, {}))
+            pack.pack(copy, to, **OPTIONS.get(to, {}))
         assert "--to onnx" in caught.value.hint
         assert [path.name for path in tmp_path.iterdir()] == ["bundle"]
-        exporting.export(copy, "onnx", measured=network.predictions())
-    packing.pack(copy, to, measured=network.predictions(), **OPTIONS.get(to, {}))
+        export.export(copy, "onnx", measured=network.predictions())
+    pack.pack(copy, to, measured=network.predictions(), **OPTIONS.get(to, {}))
     place = tmp_path / f"bundle-{to}"
     if to == "torchserve":
         unpacked(place / "tagline.mar", place / "unpacked")
@@ -192,13 +194,13 @@ def test_only_an_earlier_export_is_replaced(runs: dict[str, tagline.Run], tmp_pa
     (tmp_path / "file").write_text("x")
     for name in ("mine", "file"):
         with pytest.raises(SpecError, match="is there already"):
-            packing.pack(bundle, to, output=tmp_path / name, **options)
+            pack.pack(bundle, to, output=tmp_path / name, **options)
     for inside in (bundle, bundle / "onnx"):
         with pytest.raises(SpecError, match="in the bundle itself"):
-            packing.pack(bundle, to, output=inside, **options)
+            pack.pack(bundle, to, output=inside, **options)
     (tmp_path / "empty").mkdir()
-    first = packing.pack(bundle, to, output=tmp_path / "empty", **options)
-    assert packing.pack(bundle, to, output=tmp_path / "empty", **options) == first
+    first = pack.pack(bundle, to, output=tmp_path / "empty", **options)
+    assert pack.pack(bundle, to, output=tmp_path / "empty", **options) == first
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "file", "mine"]
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import tagline
-from tagline import exporting
+from tagline.exports import export
 from tagline.exports.torchserve_handler import TaglineHandler
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -158,7 +158,7 @@ def test_an_answer_says_that_no_label_is_there_and_never_beside_another(
     run = runs["none"]
     bundle = Path(shutil.copytree(run.bundle, tmp_path / "bundle"))
     if form == "onnx":
-        exporting.export(bundle, "onnx", measured=run.predictions())
+        export.export(bundle, "onnx", measured=run.predictions())
     texts = [row["text"] for row in run.predictions()]
     answers = tagline.load(bundle).predict([*texts, "", "zzz"])
     given = [answer.labels for answer in answers]

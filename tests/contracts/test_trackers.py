@@ -17,11 +17,12 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from tagline import gcp, registry, trackers
-from tagline.columns import complete
+from tagline import gcp, registry
+from tagline.data.columns import complete
 from tagline.errors import Interrupted, PlaceError
-from tagline.runs import Run
-from tagline.trackers import Point, Tracker, parameters, shown, tracked
+from tagline.runs import trackers
+from tagline.runs.run import Run
+from tagline.runs.trackers import Point, Tracker, parameters, shown, tracked
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from rehearsing import Rehearsal, rehearsing

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from tagline import bundle, packing
-from tagline.decisions import DecisionLayer
 from tagline.errors import SpecError
+from tagline.exports import pack
 from tagline.models import scores_of
 from tagline.models.encoder import Encoder, EncoderOptions
+from tagline.prediction import bundle
+from tagline.prediction.decisions import DecisionLayer
 from tagline.spec import Training
 
 LABELS = ("billing", "delivery", "praise")
@@ -53,7 +54,7 @@ def test_transformers_computes_the_scores_of_the_bundle(kind: str, checkpoint: C
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
     model = encoder(checkpoint(kind), pooling="first")
-    made = packing.pack(bundle_of(model, tmp_path / "bundle"), "transformers", output=tmp_path / "out")
+    made = pack.pack(bundle_of(model, tmp_path / "bundle"), "transformers", output=tmp_path / "out")
     assert Path(made["output"]) == tmp_path / "out"
     theirs = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out").eval()
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
@@ -64,14 +65,14 @@ def test_transformers_computes_the_scores_of_the_bundle(kind: str, checkpoint: C
     assert scores.std() > 0.01
     assert np.abs(scores_of(logits, task="single") - scores).max() < 1e-4
     assert not (tmp_path / "out" / "bundle").exists()
-    assert packing.pack(tmp_path / "bundle", "transformers", output=tmp_path / "out")["files"]["model.safetensors"]
+    assert pack.pack(tmp_path / "bundle", "transformers", output=tmp_path / "out")["files"]["model.safetensors"]
 
 
 def test_pairs_and_several_labels_are_exported_too(checkpoint: Checkpoint, tmp_path: Path) -> None:
     model = encoder(checkpoint("bert"), pooling="first", task="multi", pair=True)
     place = bundle_of(model, tmp_path / "bundle", task="multi", pair=True)
     rows = [{"text": [text, "an answer " * 20]} for text in TEXTS]
-    packing.pack(place, "transformers", output=tmp_path / "out", measured=rows)
+    pack.pack(place, "transformers", output=tmp_path / "out", measured=rows)
     written = json.loads((tmp_path / "out" / "config.json").read_text())
     assert written["problem_type"] == "multi_label_classification"
     assert "checked on 4 texts" in (tmp_path / "out" / "README.md").read_text()
@@ -90,7 +91,7 @@ def test_what_transformers_cannot_compute_is_refused(
 ) -> None:
     place = bundle_of(encoder(checkpoint("bert"), **options), tmp_path / "bundle")
     with pytest.raises(SpecError, match=problem):
-        packing.pack(place, "transformers", output=tmp_path / "out")
+        pack.pack(place, "transformers", output=tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -99,14 +100,14 @@ def test_only_an_earlier_export_is_replaced(checkpoint: Checkpoint, tmp_path: Pa
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
     with pytest.raises(SpecError, match="is there already"):
-        packing.pack(place, "transformers", output=tmp_path / "mine")
+        pack.pack(place, "transformers", output=tmp_path / "mine")
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
 
 
 def test_modernbert_has_no_such_form(checkpoint: Checkpoint, tmp_path: Path) -> None:
     place = bundle_of(encoder(checkpoint("modernbert"), pooling="first"), tmp_path / "modern")
     with pytest.raises(SpecError, match="computes something else between encoder and logits"):
-        packing.pack(place, "transformers", output=tmp_path / "out")
+        pack.pack(place, "transformers", output=tmp_path / "out")
 
 
 def test_a_bundle_is_not_mistaken_for_a_model_of_transformers(checkpoint: Checkpoint, tmp_path: Path) -> None:

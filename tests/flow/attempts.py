@@ -10,7 +10,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
-from tagline.runs import Run, list_runs
+from tagline.runs.run import Run, list_runs
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from rehearsing import free_port
@@ -44,7 +44,7 @@ sys.exit(run(sys.argv[1:]))
 _nursery = multiprocessing.get_context("forkserver")
 _nursery.set_forkserver_preload([
     "google.cloud.storage", "peft", "pyarrow.csv", "sklearn.metrics", "tagline.cli", "tagline.models.encoder",
-    "tagline.models.loop", "tagline.models.networks", "tagline.models.pretrained", "tagline.training",
+    "tagline.models.nn.loop", "tagline.models.nn.networks", "tagline.models.nn.pretrained", "tagline.training",
     "torch.distributed", "transformers.models.bert.modeling_bert",
 ])  # fmt: skip
 

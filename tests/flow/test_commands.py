@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from tagline import batch, registry
-from tagline.mirrors import list_runs
-from tagline.runs import Run
+from tagline import registry
+from tagline.prediction import files
+from tagline.runs.remote import list_runs
+from tagline.runs.run import Run
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 QUICK = ("model.family=linear", "model.max_features=800", "model.strength=4.0")
@@ -96,7 +97,7 @@ def test_debug_shows_the_traceback(tmp_path: Path) -> None:
 
 def test_a_bug_of_ours_is_called_one(tmp_path: Path) -> None:
     code = (
-        "import sys, tagline.columns; tagline.columns.resolve = lambda *_: 1 / 0;"
+        "import sys, tagline.data.columns; tagline.data.columns.resolve = lambda *_: 1 / 0;"
         "from tagline.cli import run; sys.exit(run(['train', 'x.csv']))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -320,7 +321,7 @@ def test_on_a_terminal_there_is_a_bar_and_elsewhere_plain_lines(tmp_path: Path) 
 
 KILLED = """
 import os, signal, sys
-from tagline import console
+from tagline.cli import console
 from tagline.cli import run
 show, parts = console.RowProgress.show, 0
 def show_and_die(progress, event):
@@ -338,7 +339,7 @@ sys.exit(run(sys.argv[1:]))
 def test_predict_killed_goes_on_without_losing_or_repeating_a_row(
     tagline: Command, place: Path, tmp_path: Path
 ) -> None:
-    rows = 12 * batch.ROWS_A_PART
+    rows = 12 * files.ROWS_A_PART
     source, output = tmp_path / "in.csv", tmp_path / "out.csv"
     source.write_text("id,message\n" + "".join(f"{n},where is parcel {n % 1000}\n" for n in range(rows)))
     bundle = next((place / "messages.csv").glob("*/bundle"))

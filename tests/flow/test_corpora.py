@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tagline import checks, dataset
-from tagline.columns import resolve
-from tagline.dataset import SPLITS, Dataset, normalised
+from tagline.data import checks, dataset
+from tagline.data.columns import resolve
+from tagline.data.dataset import SPLITS, Dataset, normalised
 
 pytestmark = pytest.mark.corpora
 

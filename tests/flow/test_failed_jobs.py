@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from rehearsing import ENDED, PARENT, Rehearsal, custom_job, pool, python, rehearsing, until
-from tagline import failures, spec
-from tagline.failures import Failure
+from tagline import spec
+from tagline.jobs.diagnosis import log as failures
+from tagline.jobs.diagnosis.log import Failure
 
 EXECUTOR = "us-docker.pkg.dev/vertex-ai/training/pytorch-gpu.2-4.py310:latest"
 T4 = {"machineType": "n1-standard-8", "acceleratorType": "NVIDIA_TESLA_T4", "acceleratorCount": 1}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import tagline as library
-from tagline.runs import Run, list_runs
+from tagline.runs.run import Run, list_runs
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 TRAIN = (

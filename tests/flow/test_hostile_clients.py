@@ -151,7 +151,7 @@ def measure_memory(server: Server) -> list[float]:
 
 IMPATIENT = """
 import os, sys
-from tagline import connections, server
+from tagline.serving import http as connections; from tagline.serving import app as server
 class Patience(dict):
     def __getitem__(self, phase):
         return 0.3 if phase == "head" and not os.path.exists(sys.argv[3]) else 60.0
@@ -352,7 +352,7 @@ def test_processes_that_die_or_stop_are_replaced_however_often(runs: dict[str, t
 FAILING = """
 import os, re, sys, time
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
-from tagline import predictor, prefork, server
+from tagline.prediction import predictor; from tagline.serving import prefork; from tagline.serving import app as server
 prefork.FROZEN_S = 3.0
 tokenizer = Tokenizer(models.WordLevel({"a": 0}, unk_token="a"))
 tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("(x+x+)+y"), "isolated")

@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from tagline import builders, builds, gcp, images, registries
+from tagline import gcp
 from tagline.errors import PlaceError, SpecError
 from tagline.gcp import cloud_storage
+from tagline.images import cloud_build, dockerfiles, image_builders, image_registries
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from rehearsing import Rehearsal, rehearsing
@@ -67,28 +68,28 @@ def mood(tools: Path) -> Path:
     return tools / "mood"
 
 
-def context(**more: Any) -> images.Context:
-    return images.training(images.repository_of("demo", "us-central1"), extras=("train", "vertex"), **more)
+def context(**more: Any) -> dockerfiles.Context:
+    return dockerfiles.training(dockerfiles.repository_of("demo", "us-central1"), extras=("train", "vertex"), **more)
 
 
 def test_cloud_build_builds_what_is_not_there_and_nothing_else(rehearsal: Rehearsal, tools: Path) -> None:
     made = context()
     said: list[str] = []
-    assert not registries.has(made.image)
-    assert images.deliver(made, **PLACE, builder="cloud-build", say=said.append) == "cloud-build"
+    assert not image_registries.has(made.image)
+    assert dockerfiles.deliver(made, **PLACE, builder="cloud-build", say=said.append) == "cloud-build"
     assert said[:2] == [
         f"building {made.image}: there is no {made.image} yet",
         "made the repository us-central1-docker.pkg.dev/demo/tagline",
     ]
     assert said[2].startswith("Cloud Build makes it: http")
-    assert registries.has(made.image)
+    assert image_registries.has(made.image)
     (asked,) = [line for line in (tools / "calls").read_text().splitlines() if line.startswith("build ")]
     assert asked.endswith(f"--tag {made.image} --build-arg BUILDKIT_INLINE_CACHE=1 .")
     said.clear()
-    assert images.deliver(made, **PLACE, builder="cloud-build", say=said.append) == ""
+    assert dockerfiles.deliver(made, **PLACE, builder="cloud-build", say=said.append) == ""
     assert said == []
     newer = context(accelerator="NVIDIA_L4")
-    assert images.deliver(newer, **PLACE, builder="cloud-build", say=said.append) == "cloud-build"
+    assert dockerfiles.deliver(newer, **PLACE, builder="cloud-build", say=said.append) == "cloud-build"
     version = made.facts["torch"].partition("+")[0]
     assert f"torch changed {version}+cpu -> {version}+cu126" in said[0]
     assert not any("made the repository" in line for line in said)
@@ -99,11 +100,11 @@ def test_cloud_build_builds_what_is_not_there_and_nothing_else(rehearsal: Rehear
 
 
 def test_a_build_that_fails_is_explained_by_the_end_of_its_log(rehearsal: Rehearsal, mood: Path) -> None:
-    images.deliver(built := context(), **PLACE, builder="cloud-build", say=lambda _: None)
+    dockerfiles.deliver(built := context(), **PLACE, builder="cloud-build", say=lambda _: None)
     mood.write_text("fail")
     made = context(base="python:3.13-slim")
     with pytest.raises(PlaceError, match=r"Cloud Build could not build \S+: a step of the build failed") as caught:
-        images.deliver(made, **PLACE, builder="cloud-build", say=lambda _: None)
+        dockerfiles.deliver(made, **PLACE, builder="cloud-build", say=lambda _: None)
     assert "\n  No matching distribution found for numpy==9" in caught.value.message
     assert caught.value.hint.startswith("the whole log: http")
     last = json.loads(Path(rehearsal.directory / "buckets" / "demo-images/tagline/images/last.json").read_text())
@@ -118,7 +119,7 @@ def test_a_build_that_nobody_waits_for_is_cancelled(rehearsal: Rehearsal, mood: 
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        images.deliver(context(base="python:3.14-slim"), **PLACE, builder="cloud-build", say=interrupt)
+        dockerfiles.deliver(context(base="python:3.14-slim"), **PLACE, builder="cloud-build", say=interrupt)
     found = gcp.rest("cloudbuild", "GET", "v1/projects/demo/locations/us-central1/builds")["builds"]
     assert found[0]["status"] == "CANCELLED"
 
@@ -126,7 +127,7 @@ def test_a_build_that_nobody_waits_for_is_cancelled(rehearsal: Rehearsal, mood: 
 def test_every_end_of_a_build_is_known() -> None:
     from tagline.rehearsal.neighbours.cloud_build import ENDED
 
-    assert set(builds.ENDED) == set(ENDED)
+    assert set(cloud_build.ENDED) == set(ENDED)
 
 
 def test_at_a_rehearsal_nothing_is_built_unless_a_builder_is_named(
@@ -135,22 +136,22 @@ def test_at_a_rehearsal_nothing_is_built_unless_a_builder_is_named(
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
     made = context(accelerator="NVIDIA_B200")
     said: list[str] = []
-    assert images.deliver(made, **PLACE, say=said.append) == ""
-    assert images.deliver(made, **PLACE, builder="podman", say=said.append) == "podman"
+    assert dockerfiles.deliver(made, **PLACE, say=said.append) == ""
+    assert dockerfiles.deliver(made, **PLACE, builder="podman", say=said.append) == "podman"
     assert said == [f"building {made.image} with podman"]
-    assert images.deliver(made, **PLACE, builder="podman", say=said.append) == ""
+    assert dockerfiles.deliver(made, **PLACE, builder="podman", say=said.append) == ""
     (asked,) = [line for line in (tools / "calls").read_text().splitlines() if f"--tag {made.image}" in line]
     assert asked.startswith("build --format docker --platform linux/amd64 --tag ")
     assert not any(line.startswith("push") for line in (tools / "calls").read_text().splitlines())
     with pytest.raises(SpecError, match='no builder "kaniko"; there are: auto, cloud-build, docker'):
-        images.deliver(made, **PLACE, builder="kaniko", say=said.append)
+        dockerfiles.deliver(made, **PLACE, builder="kaniko", say=said.append)
 
 
 def test_a_push_logs_in_with_a_file_that_is_gone_afterwards(
     rehearsal: Rehearsal, tools: Path, mood: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
-    builders.push("podman", context().image)
+    image_builders.push("podman", context().image)
     asked = (tools / "calls").read_text().splitlines()[-1].split()
     assert not Path(asked[2]).exists()
     assert "token-4711" not in " ".join(asked)
@@ -158,7 +159,7 @@ def test_a_push_logs_in_with_a_file_that_is_gone_afterwards(
     assert auth == ("us-central1-docker.pkg.dev", {"auth": "b2F1dGgyYWNjZXNzdG9rZW46dG9rZW4tNDcxMQ=="})
     mood.write_text("fail")
     with pytest.raises(PlaceError, match=r"podman could not push \S+ \(exit code 1\)"):
-        builders.push("podman", context().image)
+        image_builders.push("podman", context().image)
 
 
 class Registry(BaseHTTPRequestHandler):
@@ -179,17 +180,17 @@ def test_another_registry_is_asked_by_its_own_protocol() -> None:
         thread.start()
         try:
             host = f"127.0.0.1:{server.server_port}"
-            assert registries.has(f"{host}/team/mine:1")
-            assert not registries.has(f"{host}/team/mine:2")
+            assert image_registries.has(f"{host}/team/mine:1")
+            assert not image_registries.has(f"{host}/team/mine:2")
             with pytest.raises(PlaceError, match=r"does not say whether it has .*: 401 Unauthorized"):
-                registries.has(f"{host}/team/secret:1")
+                image_registries.has(f"{host}/team/secret:1")
         finally:
             server.shutdown()
             thread.join()
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))  # it does not listen, and nobody else can
         with pytest.raises(PlaceError, match="cannot be asked for"):
-            registries.has(f"127.0.0.1:{deaf.getsockname()[1]}/team/mine:1")
+            image_registries.has(f"127.0.0.1:{deaf.getsockname()[1]}/team/mine:1")
 
 
 @pytest.mark.parametrize(
@@ -203,11 +204,11 @@ def test_another_registry_is_asked_by_its_own_protocol() -> None:
     ],
 )
 def test_names_are_read_as_docker_reads_them(image: str, parts: tuple[str, str, str]) -> None:
-    found = registries.Name.of(image)
+    found = image_registries.Name.of(image)
     assert (found.host, found.path, found.version) == parts
 
 
 @pytest.mark.parametrize("image", ["", "My/Image:1", "a b", "x:t:u", "host.dev/"])
 def test_what_is_no_name_is_refused(image: str) -> None:
     with pytest.raises(SpecError, match="names no image"):
-        registries.Name.of(image)
+        image_registries.Name.of(image)

@@ -19,15 +19,18 @@ import pytest
 from google.api_core.exceptions import Conflict, NotFound
 
 import tagline as product
-from tagline import custom_jobs, gcp, runs, staging, storage, training
+from tagline import gcp, storage, training
 from tagline import spec as specs
 from tagline.errors import RunError
 from tagline.gcp import cloud_storage
-from tagline.jobs import Record, find_or_begin, launcher_of, remember
-from tagline.launchers import Job
-from tagline.mirrors import MirroredRun
+from tagline.jobs import custom_job
+from tagline.jobs import uploads as staging
+from tagline.jobs.launchers import Job
+from tagline.jobs.records import Record, find_or_begin, launcher_of, remember
 from tagline.rehearsal import containers
-from tagline.runs import Run
+from tagline.runs import run as runs
+from tagline.runs.remote import MirroredRun
+from tagline.runs.run import Run
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from launching import BUCKET, LINEAR, TINY, command, google
@@ -159,7 +162,7 @@ def test_what_plan_prints_for_gcloud_needs_nothing_else(rehearsal: Rehearsal) ->
 def test_the_workers_of_a_job_make_its_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
     cloud_storage.make_bucket(BUCKET, project="rehearsal", region="us-central1")
     spec = specs.defaults({"train": f"gs://{BUCKET}/none.csv", "text": "message", "labels": "topic"})
-    monkeypatch.setenv(custom_jobs.SPEC, json.dumps(spec.without_defaults()))
+    monkeypatch.setenv(custom_job.SPEC, json.dumps(spec.without_defaults()))
     address = f"gs://{BUCKET}/tagline/runs/made-once"
     with ThreadPoolExecutor(6) as pool:
         found = list(pool.map(lambda _: find_or_begin(address, "runs"), range(6)))

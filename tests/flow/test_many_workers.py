@@ -18,7 +18,7 @@ from safetensors.numpy import load_file
 from rehearsing import free_port
 from tagline import training
 from tagline.errors import SpecError
-from tagline.runs import Run, list_runs
+from tagline.runs.run import Run, list_runs
 
 Checkpoints = Callable[[str], Path]
 MESSAGES, MULTI = SUPPORT / "messages.csv", SUPPORT / "messages-multi.csv"

@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 
 import tagline
-from tagline import exporting, packing
-from tagline.bundle import Bundle
+from tagline.exports import export, pack
+from tagline.prediction.bundle import Bundle
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 TORCHSERVE = os.environ.get("TAGLINE_TORCHSERVE", "")
@@ -38,20 +38,20 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tagline.Run:
         runs=tmp_path_factory.mktemp("runs"),
     )  # fmt: skip
     if not Bundle.load(made.bundle).manifest.runtime:
-        exporting.export(made.bundle, "onnx", measured=made.predictions())
+        export.export(made.bundle, "onnx", measured=made.predictions())
     return made
 
 
 @pytest.mark.skipif(not TORCHSERVE, reason="TAGLINE_TORCHSERVE names no Python with TorchServe")
 def test_torchserve_gives_the_answers_that_were_measured(run: tagline.Run, tmp_path: Path) -> None:
-    packing.pack(run.bundle, "torchserve", output=tmp_path / "out", measured=run.predictions())
+    pack.pack(run.bundle, "torchserve", output=tmp_path / "out", measured=run.predictions())
     with torchserve(tmp_path / "out") as address:
         check(run, f"{address}/predictions/tagline")
 
 
 @pytest.mark.skipif(not IMAGE_BASE, reason="TAGLINE_IMAGE_BASE names no image to build on")
 def test_a_container_of_the_image_gives_the_answers_that_were_measured(run: tagline.Run, tmp_path: Path) -> None:
-    found = packing.pack(run.bundle, "image", output=tmp_path / "out", base=IMAGE_BASE)
+    found = pack.pack(run.bundle, "image", output=tmp_path / "out", base=IMAGE_BASE)
     assert found["built_by"]
     with container(found["image"]) as (address, name):
         check(run, f"{address}/predict")

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 import tagline
-from tagline import cross_fitting, exporting, training
-from tagline.dataset import Dataset
+from tagline import training
+from tagline.data.dataset import Dataset
+from tagline.evaluation import cross_fitting
+from tagline.exports import export
 from tagline.models import Classifier
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
@@ -96,9 +98,9 @@ def test_a_form_that_does_worse_on_validation_does_not_predict(tmp_path: Path, m
     """Of family linear, as if it needed a form that needs no torch."""
     from tagline.models.linear import Linear
 
-    add_forms = exporting.add_forms
+    add_forms = export.add_forms
 
-    def add_damaged_form(*arguments: Any, **options: Any) -> exporting.Forms:
+    def add_damaged_form(*arguments: Any, **options: Any) -> export.Forms:
         forms = add_forms(*arguments, **options)
         whole = forms.scorers["int8"].scores
         monkeypatch.setattr(forms.scorers["int8"], "scores", lambda texts: whole(texts)[:, ::-1])
@@ -106,7 +108,7 @@ def test_a_form_that_does_worse_on_validation_does_not_predict(tmp_path: Path, m
 
     monkeypatch.setattr(Linear, "uses_device", True)
     monkeypatch.setattr(training, "add_forms", add_damaged_form)
-    monkeypatch.setattr(exporting, "MOST_LOST", 1.0)
+    monkeypatch.setattr(export, "MOST_LOST", 1.0)
     run = tagline.train(SUPPORT / "messages.csv", *QUICK, "data.validation_share=0.3", runs=tmp_path)
     report = report_of(run)
     assert report["runtime"] == "float32"

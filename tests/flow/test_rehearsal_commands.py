@@ -11,7 +11,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from bare import run_bare
 from rehearsing import PARENT, custom_job, python, rehearsing
-from tagline.processes import started
+from tagline.system.processes import started
 
 
 def test_from_start_to_reset(tagline: Callable[..., Any], tmp_path: Path) -> None:

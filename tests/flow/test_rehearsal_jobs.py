@@ -16,13 +16,13 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from rehearsing import ENDED, IMAGE, PARENT, Rehearsal, custom_job, pool, python, rehearsing, until
-from tagline.processes import started
 from tagline.rehearsal import processes
 from tagline.rehearsal.jobs import JobQueue, state_of
 from tagline.rehearsal.messages import v1
 from tagline.rehearsal.methods import table
 from tagline.rehearsal.programs import HELD, Program
 from tagline.rehearsal.stage import Settings, Stage
+from tagline.system.processes import started
 
 MEET = """
 import json, os, socket

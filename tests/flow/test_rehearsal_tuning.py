@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from rehearsing import IMAGE, PARENT, Rehearsal, pool, python, rehearsing, until
-from tagline.runs import list_runs
+from tagline.runs.run import list_runs
 
 WORDS = "import json, os, sys, time\ngiven = dict(zip(sys.argv[1::2], sys.argv[2::2]))\n"
 REPORT = """

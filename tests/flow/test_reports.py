@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import tagline as library
-from tagline.runs import Run
+from tagline.runs.run import Run
 
 MESSAGES = str(Path(__file__).parents[2] / "examples" / "support" / "messages.csv")
 LINEAR = "model.family=linear"

@@ -16,7 +16,7 @@ import tagline as library
 from tagline import training
 from tagline.errors import Interrupted
 from tagline.models import Step
-from tagline.runs import list_runs
+from tagline.runs.run import list_runs
 
 KILLS = int(os.environ.get("TAGLINE_KILLS", "4"))
 Checkpoints = Callable[[str], Path]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from attempts import SUPPORT, Attempt, contents, events, start, touched
 
-from tagline.runs import list_runs
+from tagline.runs.run import list_runs
 
 Checkpoints = Callable[[str], Path]
 SMALL = (

@@ -16,11 +16,13 @@ from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage as google_storage
 
 import tagline as library
-from tagline import cli, gcp, locks, mirrors, training
+from tagline import cli, gcp, training
 from tagline.errors import Conflict, PlaceError, RunError, SpecError
 from tagline.gcp import cloud_storage
-from tagline.mirrors import MirroredRun
-from tagline.runs import PROGRESS, Progress, Run
+from tagline.runs import lock as locks
+from tagline.runs import remote
+from tagline.runs.remote import MirroredRun
+from tagline.runs.run import PROGRESS, Progress, Run
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from rehearsing import rehearsing
@@ -104,14 +106,14 @@ def on_machine(cwd: Path, *arguments: str, dies_at: int = 0, sends: int = 0) -> 
 
 
 def only(runs: str) -> MirroredRun:
-    [run] = mirrors.list_runs(runs)
+    [run] = remote.list_runs(runs)
     assert isinstance(run, MirroredRun)
     return run
 
 
 def is_the_same(run: Run, whole: Run, home: Path) -> None:
     """A run in a bucket has come to the same end as one that was never stopped."""
-    brought = mirrors.bring_home(run.address, home)
+    brought = remote.bring_home(run.address, home)
     assert contents(brought) == contents(whole)
     assert events(brought) == events(whole)
     assert brought.state().name == "succeeded"
@@ -159,7 +161,7 @@ def test_every_command_takes_a_run_in_a_bucket(
         result = tagline(*refused, code=code)
         assert said in result.err
     tagline("runs", "delete", run.name, "--runs", runs, "--yes")
-    assert mirrors.list_runs(runs) == []
+    assert remote.list_runs(runs) == []
     assert not [name for name in names(client, runs) if name.startswith(run.name)]
     assert "is not a run" in tagline("runs", "show", address, code=4).err
 
@@ -227,12 +229,12 @@ def test_a_planned_run_is_begun_and_gone_on_with_by_two_workers(
     runs: str, undisturbed: Attempt, tmp_path: Path
 ) -> None:
     spec = training.spec_of(MESSAGES, LSTM)
-    planned = mirrors.create(runs, "support-1", spec, locks.planned(spec, command="a test"))
+    planned = remote.create(runs, "support-1", spec, locks.planned(spec, command="a test"))
     assert planned.state().name == "waiting"
     with pytest.raises(RunError, match="there is a run support-1"):
-        mirrors.create(runs, "support-1", spec, {})
+        remote.create(runs, "support-1", spec, {})
     with pytest.raises(SpecError, match="cannot name a run"):
-        mirrors.create(runs, "Support/1", spec, {})
+        remote.create(runs, "Support/1", spec, {})
     job = {**elsewhere(tmp_path / "a"), "CLOUD_ML_JOB_ID": "17"}
     command = ("train", "--resume", planned.address)
     main, other = start_workers(*command, cwd=tmp_path / "a", environment=job, dies_at=touched(undisturbed) // 2)
@@ -257,7 +259,7 @@ def test_a_planned_run_that_cannot_begin_says_why(runs: str, tmp_path: Path) -> 
     data = tmp_path / "data.csv"
     data.write_text(Path(MESSAGES).read_text())
     spec = training.spec_of(str(data), LINEAR)
-    planned = mirrors.create(runs, "no-data", spec, locks.planned(spec, command="a test"))
+    planned = remote.create(runs, "no-data", spec, locks.planned(spec, command="a test"))
     data.unlink()
     refused = on_machine(tmp_path / "a", "train", "--resume", planned.address)
     assert refused.end() == 3
@@ -310,7 +312,7 @@ def test_the_earlier_of_two_processes_damages_nothing_while_the_later_one_works(
 
 def test_of_two_processes_that_take_a_run_over_at_once_one_goes_on(runs: str, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = training.spec_of(MESSAGES, STEPS)
-    first = mirrors.create(runs, "contested", spec, locks.planned(spec, command="a test"))
+    first = remote.create(runs, "contested", spec, locks.planned(spec, command="a test"))
     second = MirroredRun.at(first.address)
     really = cloud_storage.object_at
     taken = ExitStack()
@@ -345,14 +347,14 @@ def test_a_bucket_that_is_removed_midway_is_said(runs: str, begun: Iterator[Any]
 def test_a_run_comes_home_whole_and_again_once_it_has_gone_on(runs: str, begun: Iterator[Any], tmp_path: Path) -> None:
     run = only(runs)
     begun.close()  # type: ignore[attr-defined]
-    home = mirrors.bring_home(run.address, tmp_path)
+    home = remote.bring_home(run.address, tmp_path)
     assert home.state().name == "cancelled"
     assert not (home.directory / "checkpoints").exists()
     inode = home.directory.stat().st_ino
-    assert mirrors.bring_home(run.address, tmp_path).directory.stat().st_ino == inode, "it was there already"
+    assert remote.bring_home(run.address, tmp_path).directory.stat().st_ino == inode, "it was there already"
     library.train(run.address, resume=True)
-    assert mirrors.bring_home(run.address, tmp_path).state().name == "succeeded"
+    assert remote.bring_home(run.address, tmp_path).state().name == "succeeded"
     assert [path.name for path in tmp_path.iterdir()] == [run.name]
     (home.directory / "state.json").write_text(json.dumps({"name": "succeeded", "created": "another"}))
     with pytest.raises(RunError, match="is another run"):
-        mirrors.bring_home(run.address, tmp_path)
+        remote.bring_home(run.address, tmp_path)

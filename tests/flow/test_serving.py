@@ -18,7 +18,7 @@ import pytest
 
 import tagline
 from tagline.errors import SpecError
-from tagline.server import Settings
+from tagline.serving.app import Settings
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from rehearsing import until

@@ -16,7 +16,7 @@ from attempts import SUPPORT, contents, events, told
 
 import tagline as library
 from tagline.errors import DataError, Interrupted, PlaceError, RunError, SpecError
-from tagline.runs import Run, list_runs
+from tagline.runs.run import Run, list_runs
 
 Command = Callable[..., Any]
 LINEAR = "model.family=linear"
@@ -139,7 +139,7 @@ def test_patience_and_a_budget_stop_early_and_say_so(tmp_path: Path) -> None:
 def test_stopped_early_and_then_killed_it_goes_on_to_the_same_end(
     tmp_path: Path, setting: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tagline import bundle
+    from tagline.prediction import bundle
 
     settings = (LINEAR, setting, "training.monitor=log_loss")
     whole = library.train(SUPPORT / "pairs.csv", *settings, runs=tmp_path / "whole")

@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 import tagline as library
-from tagline import cli, devices, report
-from tagline.runs import Run, list_runs
+from tagline import cli
+from tagline.models.nn import devices
+from tagline.reports import report
+from tagline.runs.run import Run, list_runs
 from tagline.storage import files_below
 
 ROWS = [("where is my parcel", "delivery"), ("you charged me twice", "billing")]

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tagline import gcp, images
+from tagline import gcp
 from tagline.gcp import cloud_storage
+from tagline.images import dockerfiles
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from rehearsing import ENDED, PARENT, Rehearsal, rehearsing, until
@@ -47,15 +48,15 @@ def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rehearsal]:
 @pytest.fixture(scope="module")
 def image(rehearsal: Rehearsal) -> Iterator[str]:
     """Built by the Cloud Build of the rehearsal, from an archive in a bucket."""
-    context = images.training(
-        images.repository_of("demo", "us-central1"), extras=("train", "vertex"), base=BASE, index=INDEX
+    context = dockerfiles.training(
+        dockerfiles.repository_of("demo", "us-central1"), extras=("train", "vertex"), base=BASE, index=INDEX
     )
     said: list[str] = []
     place = {"project": "demo", "region": "us-central1", "bucket": "demo-data"}
-    assert images.deliver(context, **place, builder="cloud-build", say=said.append, poll_s=0.2) == "cloud-build"
+    assert dockerfiles.deliver(context, **place, builder="cloud-build", say=said.append, poll_s=0.2) == "cloud-build"
     assert said[0] == f"building {context.image}: there is no {context.image} yet"
-    assert images.deliver(context, **place, builder="cloud-build", say=said.append) == ""  # it is there
-    assert images.deliver(context, **place, builder=ENGINE, say=said.append) == ""
+    assert dockerfiles.deliver(context, **place, builder="cloud-build", say=said.append) == ""  # it is there
+    assert dockerfiles.deliver(context, **place, builder=ENGINE, say=said.append) == ""
     yield context.image
     subprocess.run([ENGINE, "rmi", context.image], check=True, stdout=subprocess.DEVNULL)
 

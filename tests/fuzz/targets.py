@@ -11,12 +11,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tagline import encoding, readers, wire
-from tagline.bundle import Bundle, Manifest
-from tagline.connections import Clients, Connection, Request, Response
+from tagline.data import readers
+from tagline.data.readers import BadRows, Layout, batches, encoding, inspect
 from tagline.errors import DataError, SpecError, TaglineError
-from tagline.readers import BadRows, Layout, batches, inspect
-from tagline.wire import Limits, Refused
+from tagline.prediction.bundle import Bundle, Manifest
+from tagline.serving import protocol
+from tagline.serving.http import Clients, Connection, Request, Response
+from tagline.serving.protocol import Limits, Refused
 
 
 class RecordingTransport(asyncio.Transport):
@@ -80,7 +81,7 @@ def fuzz_wire(data: bytes) -> None:
     """A body asks for something, or is refused with a status of the client's."""
     for pair in (False, True):
         try:
-            wire.parse(data, pair=pair, limits=Limits(body_bytes=1000, instances=10, characters=100))
+            protocol.parse(data, pair=pair, limits=Limits(body_bytes=1000, instances=10, characters=100))
         except Refused as refused:
             assert 400 <= refused.status < 500
             assert refused.message

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 import tagline
-from tagline import images, packing, wheels
 from tagline.errors import PlaceError
+from tagline.exports import pack
+from tagline.images import dockerfiles, wheels
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 BASE = "python:3.12-slim"
@@ -45,7 +46,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pa
 
 
 def test_the_context_holds_what_the_dockerfile_names(golden: Golden, bundle: Path, tmp_path: Path) -> None:
-    found = packing.pack(bundle, "image", output=tmp_path / "out", base=BASE, build=False)
+    found = pack.pack(bundle, "image", output=tmp_path / "out", base=BASE, build=False)
     wheel = wheels.wheel().file
     text = (tmp_path / "out" / "Dockerfile").read_text()
     golden("Dockerfile.txt", text.replace(wheel, "WHEEL"))
@@ -57,25 +58,25 @@ def test_the_context_holds_what_the_dockerfile_names(golden: Golden, bundle: Pat
 
 
 def test_the_base_image_is_named_by_its_digest_where_one_is_known() -> None:
-    assert images.pin_base("3.11").startswith("python:3.11-slim@sha256:")
-    assert images.pin_base("3.99") == "python:3.99-slim"
-    assert images.pin_base(images.PYTHON) == images.BASE
-    for digest in images.DIGESTS.values():
+    assert dockerfiles.pin_base("3.11").startswith("python:3.11-slim@sha256:")
+    assert dockerfiles.pin_base("3.99") == "python:3.99-slim"
+    assert dockerfiles.pin_base(dockerfiles.PYTHON) == dockerfiles.BASE
+    for digest in dockerfiles.DIGESTS.values():
         assert re.fullmatch(r"sha256:[0-9a-f]{64}", digest)
 
 
 def test_the_tag_changes_with_what_goes_in_and_with_nothing_else(bundle: Path, tmp_path: Path) -> None:
     packed = [
-        packing.pack(bundle, "image", output=tmp_path / name, base=base, build=False)
+        pack.pack(bundle, "image", output=tmp_path / name, base=base, build=False)
         for name, base in (("one", BASE), ("two", BASE), ("three", "python:3.13-slim"))
     ]
     tags = [found["image"] for found in packed]
-    assert tags[0] == tags[1] == images.tag(tmp_path / "one")
+    assert tags[0] == tags[1] == dockerfiles.tag(tmp_path / "one")
     assert tags[2] != tags[0]
     (tmp_path / "one" / "requirements.txt").write_text("numpy==1.26\n")
-    assert images.tag(tmp_path / "one") != tags[0]
+    assert dockerfiles.tag(tmp_path / "one") != tags[0]
     name, _, digest = tags[0].partition(":")
-    assert (name, len(digest)) == (images.NAME, 16)
+    assert (name, len(digest)) == (dockerfiles.NAME, 16)
 
 
 def test_it_is_built_by_the_first_builder_that_works(
@@ -83,7 +84,7 @@ def test_it_is_built_by_the_first_builder_that_works(
 ) -> None:
     install("docker", info=1)  # a client without its server
     calls = install("podman")
-    found = packing.pack(bundle, "image", output=tmp_path / "out")
+    found = pack.pack(bundle, "image", output=tmp_path / "out")
     assert found["built_by"] == "podman"
     assert found["next"] == f"podman run --publish 8080:8080 {found['image']}"
     asked = [line.partition("/bin/")[2] for line in calls.read_text().splitlines()]
@@ -98,7 +99,7 @@ def test_a_build_that_fails_leaves_the_context_and_the_command(
 ) -> None:
     install("buildah", build=125)
     with pytest.raises(PlaceError, match=r"buildah could not build tagline-serving:\w+ \(exit code 125\)") as caught:
-        packing.pack(bundle, "image", output=tmp_path / "out")
+        pack.pack(bundle, "image", output=tmp_path / "out")
     assert "buildah build --format docker" in caught.value.hint
     assert (tmp_path / "out" / "Dockerfile").exists()
 
@@ -106,5 +107,5 @@ def test_a_build_that_fails_leaves_the_context_and_the_command(
 def test_without_a_builder_the_command_is_said(
     bundle: Path, tmp_path: Path, install: Callable[..., Path]
 ) -> None:  # fmt: skip
-    found = packing.pack(bundle, "image", output=tmp_path / "out")
+    found = pack.pack(bundle, "image", output=tmp_path / "out")
     assert (found["built_by"], found["next"].startswith("docker build")) == ("", True)

@@ -5,18 +5,18 @@ from collections.abc import Callable
 
 import pytest
 
-from tagline import images, wheels
 from tagline.errors import SpecError
-from tagline.packages import ExtraPackages
+from tagline.images import dockerfiles, wheels
+from tagline.images.sdist import ExtraPackages
 
-REPOSITORY = images.repository_of("demo", "us-central1")
+REPOSITORY = dockerfiles.repository_of("demo", "us-central1")
 BASE = "python:3.12-slim"
 EXTRA = ExtraPackages(("nltk>=3.9",), (("own-1.0-py3-none-any.whl", b"a wheel"),))
 Golden = Callable[[str, str], None]
 
 
-def context(**more: object) -> images.Context:
-    return images.training(REPOSITORY, extras=("train", "vertex"), **({"base": BASE} | more))  # type: ignore[arg-type]
+def context(**more: object) -> dockerfiles.Context:
+    return dockerfiles.training(REPOSITORY, extras=("train", "vertex"), **({"base": BASE} | more))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -60,13 +60,15 @@ def test_the_tag_changes_with_what_goes_in_and_with_nothing_else() -> None:
     assert context().archive() == made.archive()
     others = [
         context(accelerator="NVIDIA_L4"), context(reduction_server=True), context(base="python:3.13-slim"),
-        context(index=""), images.training(REPOSITORY, extras=("train", "vertex", "ulmfit"), base=BASE),
+        context(index=""), dockerfiles.training(REPOSITORY, extras=("train", "vertex", "ulmfit"), base=BASE),
         context(extra=EXTRA), context(extra=ExtraPackages(EXTRA.requirements, ((EXTRA.wheels[0][0], b"another"),))),
     ]  # fmt: skip
     assert len({made.image, *(each.image for each in others)}) == 8
     assert context(extra=ExtraPackages()) == made
     assert context(extra=EXTRA).files["packages.txt"] == b"nltk>=3.9\n/opt/packages/own-1.0-py3-none-any.whl\n"
-    elsewhere = images.training(images.repository_of("example.com:other", "europe-west4"), extras=("train", "vertex"))
+    elsewhere = dockerfiles.training(
+        dockerfiles.repository_of("example.com:other", "europe-west4"), extras=("train", "vertex")
+    )
     assert elsewhere.image.startswith("europe-west4-docker.pkg.dev/example.com/other/tagline/tagline-training:")
 
 
@@ -78,22 +80,22 @@ def test_the_tag_changes_with_what_goes_in_and_with_nothing_else() -> None:
     ],
 )  # fmt: skip
 def test_torch_is_built_for_the_accelerator(accelerator: str, version: str, variant: str) -> None:
-    assert images.torch_variant(accelerator, version) == variant
+    assert dockerfiles.torch_variant(accelerator, version) == variant
 
 
 def test_an_accelerator_that_torch_has_left_behind_is_refused() -> None:
     with pytest.raises(SpecError, match=r"torch 2\.15\.0 has no build for NVIDIA_TESLA_V100"):
-        images.torch_variant("NVIDIA_TESLA_V100", "2.15.0")
+        dockerfiles.torch_variant("NVIDIA_TESLA_V100", "2.15.0")
 
 
 def test_why_it_is_built_is_a_sentence() -> None:
     made = context()
     facts = dict(made.facts)
-    assert images.reason(made, {}) == f"there is no {made.image} yet"
-    assert images.reason(made, facts) == f"{made.image} has been built before, and is gone"
+    assert dockerfiles.reason(made, {}) == f"there is no {made.image} yet"
+    assert dockerfiles.reason(made, facts) == f"{made.image} has been built before, and is gone"
     before = facts | {"numpy": "2.1", "wandb": "0.31.0"}
     del before["torch"]
     changes = f"numpy changed 2.1 -> {facts['numpy']}, torch {facts['torch']} is new, wandb is gone"
-    assert images.reason(made, before) == f"no image has this tag: {changes}"
+    assert dockerfiles.reason(made, before) == f"no image has this tag: {changes}"
     many = dict.fromkeys(facts, "0")
-    assert images.reason(made, many).endswith(f"and {len(facts) - 5} more")
+    assert dockerfiles.reason(made, many).endswith(f"and {len(facts) - 5} more")

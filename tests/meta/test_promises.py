@@ -17,12 +17,14 @@ from packaging.utils import canonicalize_name
 from pydantic import BaseModel
 
 import tagline
-from tagline import dataset, locks, registry, training
+from tagline import registry, training
 from tagline import spec as specs
 from tagline.cli import app
-from tagline.columns import complete
-from tagline.runs import Run
-from tagline.signals import Stop
+from tagline.data import dataset
+from tagline.data.columns import complete
+from tagline.runs import lock
+from tagline.runs.run import Run
+from tagline.system.signals import Stop
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from bare import run_bare
@@ -102,8 +104,8 @@ sys.exit(run(["predict", {str(run.bundle)!r}, "--input", source, "--output", out
 def test_a_bundle_is_served_where_only_the_base_install_is(support: Path, tmp_path: Path) -> None:
     run = tagline.train(str(support / "messages.csv"), *QUICK, runs=tmp_path)
     printed = run_bare(f"""
-from tagline import server
-from tagline.bundle import Bundle
+from tagline.serving import app as server
+from tagline.prediction.bundle import Bundle
 served = server.Served(Bundle.load({str(run.bundle)!r}), threads=1)
 settings = server.Settings()
 server.Routes(served, settings, server.Metrics(served.manifest, settings, processes=1), write_log=print)
@@ -139,7 +141,7 @@ def read_by_a_run(spec: specs.Spec, runs: Path) -> set[str]:
     seen: set[str] = set()
     spies: dict[str, Any] = {name: Spy(getattr(spec, name), name, seen) for name in SPIED}
     data = dataset.load(spies["data"])
-    run = Run.create(runs, spec, locks.lock_of(spec, data, command="a test"))
+    run = Run.create(runs, spec, lock.lock_of(spec, data, command="a test"))
     spied: Any = SimpleNamespace(**spies, model=spec.model, tuning=spec.tuning, model_dump=spec.model_dump)
     list(training._Attempt(run, spied, data, [], Stop(hint=""), None).events())
     return seen

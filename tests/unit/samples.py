@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from safetensors.torch import load_file
 
-from tagline.dataset import Dataset
+from tagline.data.dataset import Dataset
 from tagline.models import Classifier
 from tagline.spec import Data
 

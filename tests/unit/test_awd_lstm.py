@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy, linear
 
-from tagline.models import awd_lstm
-from tagline.models.awd_lstm import AwdLstm, Classifier, LanguageModel, Shape
+from tagline.models.ulmfit import awd_lstm
+from tagline.models.ulmfit.awd_lstm import AwdLstm, Classifier, LanguageModel, Shape
 
 TOKENS = 400
 FOLLOWING = torch.arange(60).reshape(3, 20) % 50

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 import tagline
-from tagline import advice, baselines, checks, comparison, dataset
+from tagline.data import checks, dataset
 from tagline.errors import RunError
-from tagline.runs import Run
+from tagline.evaluation import baselines
+from tagline.reports import advice, compare
+from tagline.runs.run import Run
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 QUICK = ("model.max_tokens=24", "training.epochs=1", "training.export=false")
@@ -48,16 +50,16 @@ def test_check_tells_what_a_run_on_the_same_data_has_measured(run: tuple[Run, st
     here, runs = run[0], run[0].directory.parent
     data = dataset.load(here.spec().data)
     assert checks.has_few_shots(data)
-    found = comparison.with_few_rows(data, runs=runs)
+    found = compare.with_few_rows(data, runs=runs)
     assert found is not None
     assert f"run {here.name} measured" in found.message
     damaged = runs / "29990101-000000-odd"  # the newest, so that it is looked at first
     shutil.copytree(here.directory, damaged)
     (damaged / "lock.json").write_text("{")
-    assert comparison.with_few_rows(data, runs=runs) == found
+    assert compare.with_few_rows(data, runs=runs) == found
     shutil.rmtree(damaged)
     other = dataset.load(here.spec().data.model_copy(update={"fraction": 0.4}))
-    assert comparison.with_few_rows(other, runs=runs) is None, "that run was on other rows"
+    assert compare.with_few_rows(other, runs=runs) is None, "that run was on other rows"
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,10 @@ import pytest
 from pyarrow import parquet
 
 import tagline
-from tagline import batch, tables
-from tagline.bundle import Bundle
+from tagline.data import writers
 from tagline.errors import DataError, PlaceError, RunError, SpecError
+from tagline.prediction import files
+from tagline.prediction.bundle import Bundle
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 FORMATS = ["jsonl", "csv", "tsv", "parquet"]
@@ -62,7 +63,7 @@ def written(directory: Path, content: str, name: str = "in.csv") -> str:
 
 
 def answers(bundle: Bundle, source: str, output: Path, **options: Any) -> list[dict[str, Any]]:
-    batch.predict_file(bundle, source, output, **options)
+    files.predict_file(bundle, source, output, **options)
     return read_back(output)
 
 
@@ -119,7 +120,7 @@ def test_hard_texts_come_back_as_they_were(suffix: str, bundle: Bundle, tmp_path
 def test_written_tables_are_read_by_us_again(suffix: str, bundle: Bundle, tmp_path: Path) -> None:
     lines = "".join(json.dumps({"message": text}) + "\n" for text in ['say "hi"', "two\nlines", "a\rb", "plain"])
     first = tmp_path / f"first.{suffix}"
-    batch.predict_file(bundle, written(tmp_path, lines, "in.jsonl"), first)
+    files.predict_file(bundle, written(tmp_path, lines, "in.jsonl"), first)
     rows = answers(bundle, str(first), tmp_path / "second.jsonl")
     assert [row["message"] for row in rows] == ['say "hi"', "two\nlines", "a\rb", "plain"]
     assert [row["label"] for row in rows] == [row["input_label"] for row in rows]
@@ -136,51 +137,51 @@ def test_half_a_character_does_not_stop_the_writing(suffix: str, bundle: Bundle,
 def test_bad_rows_are_listed_beside_the_answers_of_the_others(suffix: str, bundle: Bundle, tmp_path: Path) -> None:
     source = written(tmp_path, "id,message\n" + "1,fine\n" * 3000 + "only one field\n" + "2,good\n")
     output = tmp_path / "out" / f"out.{suffix}"
-    found = batch.predict_file(bundle, source, output)
+    found = files.predict_file(bundle, source, output)
     assert (found["rows"], found["bad_rows"]) == (3001, 1)
     assert [row["id"] for row in read_back(output)] == ["1"] * 3000 + ["2"]
     bad = [json.loads(line) for line in Path(found["bad_rows_in"]).read_text().splitlines()]
     assert bad == [{"file": source, "line": 3002, "reason": "1 field where 2 are expected"}]
     assert sorted(path.name for path in output.parent.iterdir()) == [output.name, f"{output.name}.bad.jsonl"]
-    batch.predict_file(bundle, written(tmp_path, "message\nfine\n", "good.csv"), output)
+    files.predict_file(bundle, written(tmp_path, "message\nfine\n", "good.csv"), output)
     assert [path.name for path in output.parent.iterdir()] == [output.name], "what is no longer true is gone"
 
 
 def test_columns_that_only_later_rows_have_are_named(bundle: Bundle, tmp_path: Path) -> None:
     lines = ['{"message": "fine"}'] * 5000 + ['{"message": "late", "note": 1, "more": {"of": "it"}}']
-    found = batch.predict_file(bundle, written(tmp_path, "\n".join(lines) + "\n", "in.jsonl"), tmp_path / "out.csv")
+    found = files.predict_file(bundle, written(tmp_path, "\n".join(lines) + "\n", "in.jsonl"), tmp_path / "out.csv")
     assert found["left_out"] == ["more.of", "note"]
-    found = batch.predict_file(bundle, written(tmp_path, lines[-1] + "\n", "few.jsonl"), tmp_path / "few.csv")
+    found = files.predict_file(bundle, written(tmp_path, lines[-1] + "\n", "few.jsonl"), tmp_path / "few.csv")
     assert "left_out" not in found
 
 
 def test_an_encoding_in_doubt_is_said_at_the_end(bundle: Bundle, tmp_path: Path) -> None:
     source = tmp_path / "in.csv"
     source.write_bytes("message\nhow naïve\n".encode("latin-1"))
-    found = batch.predict_file(bundle, str(source), tmp_path / "out.csv")
+    found = files.predict_file(bundle, str(source), tmp_path / "out.csv")
     assert found["encoding"].startswith("is read as latin-1 (how naïve); it could be cp1250 (how naďve) or ")
     source.write_text("message\nhow naïve\n", "utf-8")
-    assert "encoding" not in batch.predict_file(bundle, str(source), tmp_path / "out.csv")
+    assert "encoding" not in files.predict_file(bundle, str(source), tmp_path / "out.csv")
 
 
 def test_on_standard_output_a_bad_row_stops_it(bundle: Bundle, tmp_path: Path) -> None:
     source = written(tmp_path, "id,message\n" + "1,fine\n" * 9 + "only one field\n")
     with pytest.raises(DataError, match=r"in\.csv:11: 1 field where 2 are expected") as error:
-        list(batch.answered(bundle, source))
+        list(files.answered(bundle, source))
     assert "--output" in error.value.hint
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
 def test_a_file_without_rows_is_an_error_and_writes_nothing(suffix: str, bundle: Bundle, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no row to answer"):
-        batch.predict_file(bundle, written(tmp_path, "id,message\n"), tmp_path / f"out.{suffix}")
+        files.predict_file(bundle, written(tmp_path, "id,message\n"), tmp_path / f"out.{suffix}")
     assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
 
 
 def test_where_every_row_is_bad_their_reasons_are_said(bundle: Bundle, tmp_path: Path) -> None:
     source = written(tmp_path, 'id,message\n1,"never closed\n2,and on it goes\n')
     with pytest.raises(DataError, match=r"in\.csv:2: .*quote") as error:
-        batch.predict_file(bundle, source, tmp_path / "out.csv")
+        files.predict_file(bundle, source, tmp_path / "out.csv")
     assert "mend them" in error.value.hint
     assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
 
@@ -188,13 +189,13 @@ def test_where_every_row_is_bad_their_reasons_are_said(bundle: Bundle, tmp_path:
 def test_the_output_does_not_take_the_place_of_the_input(bundle: Bundle, tmp_path: Path) -> None:
     source = written(tmp_path, "message\nwhere is it?\n")
     with pytest.raises(SpecError, match="is also the input"):
-        batch.predict_file(bundle, source, source)
+        files.predict_file(bundle, source, source)
     assert Path(source).read_text() == "message\nwhere is it?\n"
 
 
 def test_a_text_taken_for_a_header_is_not_lost_in_silence(bundle: Bundle, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="it has: Where is my parcel"):
-        batch.predict_file(bundle, written(tmp_path, "Where is my parcel\nI was charged\n"), tmp_path / "out.csv")
+        files.predict_file(bundle, written(tmp_path, "Where is my parcel\nI was charged\n"), tmp_path / "out.csv")
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
@@ -230,7 +231,7 @@ def test_numbers_and_truth_values_stay_what_they_are(bundle: Bundle, tmp_path: P
         {"message": "hello", "id": None, "price": None, "is_new": False, "day": "2026-01-02", "tags": []},
     ]
     assert answers(bundle, str(tmp_path / "out.jsonl"), tmp_path / "again.jsonl")[0]["input_score"] == lines[0]["score"]
-    batch.predict_file(bundle, str(tmp_path / "in.parquet"), tmp_path / "out.parquet")
+    files.predict_file(bundle, str(tmp_path / "in.parquet"), tmp_path / "out.parquet")
     types = {field.name: str(field.type) for field in parquet.read_schema(tmp_path / "out.parquet")}
     assert types == {
         "message": "string", "id": "int64", "price": "double", "is_new": "bool", "day": "string", "tags": "string",
@@ -247,7 +248,7 @@ def test_parquet_may_be_packed(bundle: Bundle, tmp_path: Path) -> None:
 
 
 def test_parquet_goes_in_and_out_over_several_row_groups(bundle: Bundle, tmp_path: Path) -> None:
-    count = batch.ROWS_A_PART + 1
+    count = files.ROWS_A_PART + 1
     parquet.write_table(pa.table({"n": list(range(count)), "message": ["hello"] * count}), tmp_path / "in.parquet")
     rows = answers(bundle, str(tmp_path / "in.parquet"), tmp_path / "out.parquet")
     assert [row["n"] for row in rows] == list(range(count))
@@ -258,7 +259,7 @@ def test_parquet_goes_in_and_out_over_several_row_groups(bundle: Bundle, tmp_pat
 def test_pairs_are_read_from_two_columns(pair_bundle: Bundle, tmp_path: Path) -> None:
     source = written(tmp_path, "b,a\nIt is open until six.,When do you close?\n")
     with pytest.raises(SpecError, match='no column "question"'):
-        batch.predict_file(pair_bundle, written(tmp_path, "a,b,c\nx,y,z\n", "three.csv"), tmp_path / "out.jsonl")
+        files.predict_file(pair_bundle, written(tmp_path, "a,b,c\nx,y,z\n", "three.csv"), tmp_path / "out.jsonl")
     named = answers(pair_bundle, source, tmp_path / "named.jsonl", text=["a", "b"])
     expected = tagline.load(pair_bundle.directory).predict([("When do you close?", "It is open until six.")])
     assert named[0]["label"] == expected[0].label
@@ -299,14 +300,14 @@ def test_a_missing_text_column_is_named_with_those_there_are(
     text: tuple[str, ...], bundle: Bundle, tmp_path: Path
 ) -> None:  # fmt: skip
     with pytest.raises(SpecError, match="it has: id, body") as error:
-        batch.predict_file(bundle, written(tmp_path, "id,body\n1,x\n"), tmp_path / "out.csv", text=text)
+        files.predict_file(bundle, written(tmp_path, "id,body\n1,x\n"), tmp_path / "out.csv", text=text)
     assert "--text" in error.value.hint
 
 
 @pytest.mark.parametrize("name", ["out.xlsx", "out", "out.json", "out.csv.gz"])
 def test_an_unknown_format_is_refused_with_those_there_are(name: str, bundle: Bundle, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="no such format") as error:
-        batch.predict_file(bundle, written(tmp_path, "message\nx\n"), tmp_path / name)
+        files.predict_file(bundle, written(tmp_path, "message\nx\n"), tmp_path / name)
     assert ".jsonl, .csv, .tsv, .parquet" in error.value.hint
 
 
@@ -315,13 +316,13 @@ def test_an_output_that_cannot_be_written_is_an_error_of_the_place(bundle: Bundl
     (tmp_path / "taken.csv").mkdir()
     for output in (Path(source) / "below.csv", tmp_path / "taken.csv"):
         with pytest.raises(PlaceError, match="cannot write"):
-            batch.predict_file(bundle, source, output)
+            files.predict_file(bundle, source, output)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.csv", "taken.csv"]
 
 
 def test_a_file_that_changes_while_it_is_answered_writes_nothing(bundle: Bundle, tmp_path: Path) -> None:
     source = written(tmp_path, "message\n" + "hello\n" * 9000)
-    rows: Iterator[dict[str, Any]] = batch.answered(bundle, source)
+    rows: Iterator[dict[str, Any]] = files.answered(bundle, source)
     next(rows)
     with Path(source).open("a") as file:
         file.write("late\n")
@@ -330,24 +331,24 @@ def test_a_file_that_changes_while_it_is_answered_writes_nothing(bundle: Bundle,
 
 
 def test_several_processes_give_what_one_gives(bundle: Bundle, tmp_path: Path) -> None:
-    rows = "".join(f"{n},where is parcel {n}\n" for n in range(2 * batch.ROWS_A_PART + 5))
+    rows = "".join(f"{n},where is parcel {n}\n" for n in range(2 * files.ROWS_A_PART + 5))
     source = written(tmp_path, "id,message\n" + rows + "bad\n")
     outputs = [tmp_path / "one.jsonl", tmp_path / "three.jsonl"]
     for output, workers in zip(outputs, (1, 3), strict=True):
-        assert batch.predict_file(bundle, source, output, workers=workers)["bad_rows"] == 1
+        assert files.predict_file(bundle, source, output, workers=workers)["bad_rows"] == 1
     assert outputs[0].read_bytes() == outputs[1].read_bytes()
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
 def test_stopped_it_goes_on_with_the_parts_that_are_missing(suffix: str, bundle: Bundle, tmp_path: Path) -> None:
-    source = written(tmp_path, "id,message\n" + "".join(f"{n},parcel {n}\n" for n in range(3 * batch.ROWS_A_PART)))
+    source = written(tmp_path, "id,message\n" + "".join(f"{n},parcel {n}\n" for n in range(3 * files.ROWS_A_PART)))
     whole, output = tmp_path / f"whole.{suffix}", tmp_path / f"out.{suffix}"
-    batch.predict_file(bundle, source, whole)
-    events = batch.answering(bundle, source, output)
+    files.predict_file(bundle, source, whole)
+    events = files.answering(bundle, source, output)
     assert [next(events)["event"] for _ in range(2)] == ["started", "part"]
     events.close()
     assert not output.exists()
-    events = batch.answering(bundle, source, output)
+    events = files.answering(bundle, source, output)
     assert next(events)["done_before"] == 1
     assert [event["part"] for event in events if event["event"] == "part"] == [1, 2]
     assert read_back(output) == read_back(whole)
@@ -355,13 +356,13 @@ def test_stopped_it_goes_on_with_the_parts_that_are_missing(suffix: str, bundle:
 
 
 def test_parts_of_other_work_are_not_used(bundle: Bundle, tmp_path: Path) -> None:
-    source = written(tmp_path, "message\n" + "hello\n" * (2 * batch.ROWS_A_PART))
+    source = written(tmp_path, "message\n" + "hello\n" * (2 * files.ROWS_A_PART))
     output = tmp_path / "out.jsonl"
-    events = batch.answering(bundle, source, output)
+    events = files.answering(bundle, source, output)
     assert [next(events)["event"] for _ in range(2)] == ["started", "part"]
     events.close()
-    written(tmp_path, "message\n" + "goodbye\n" * (2 * batch.ROWS_A_PART))
-    events = batch.answering(bundle, source, output)
+    written(tmp_path, "message\n" + "goodbye\n" * (2 * files.ROWS_A_PART))
+    events = files.answering(bundle, source, output)
     assert next(events)["done_before"] == 0
     for _ in events:
         pass
@@ -369,14 +370,14 @@ def test_parts_of_other_work_are_not_used(bundle: Bundle, tmp_path: Path) -> Non
 
 
 def test_two_cannot_answer_into_the_same_file_at_once(bundle: Bundle, tmp_path: Path) -> None:
-    source = written(tmp_path, "message\n" + "hello\n" * (2 * batch.ROWS_A_PART))
-    events = batch.answering(bundle, source, tmp_path / "out.jsonl")
+    source = written(tmp_path, "message\n" + "hello\n" * (2 * files.ROWS_A_PART))
+    events = files.answering(bundle, source, tmp_path / "out.jsonl")
     assert [next(events)["event"] for _ in range(2)] == ["started", "part"]
     with pytest.raises(RunError, match="in use by process"):
-        batch.predict_file(bundle, source, tmp_path / "out.jsonl")
+        files.predict_file(bundle, source, tmp_path / "out.jsonl")
     for _ in events:
         pass
-    assert len(read_back(tmp_path / "out.jsonl")) == 2 * batch.ROWS_A_PART
+    assert len(read_back(tmp_path / "out.jsonl")) == 2 * files.ROWS_A_PART
 
 
 FORMULAS = ["=cmd()", "@x", "+x", "-2+3", "\tx", "\rx", "＝1", "'=cmd()", "''+x"]
@@ -385,10 +386,10 @@ PLAIN = ["-1", "+1.5", "-", "a=b", "", "'x", "12", "-1.5e3"]
 
 @pytest.mark.parametrize("cell", FORMULAS + PLAIN)
 def test_an_escaped_cell_is_no_formula_and_comes_back(cell: str) -> None:
-    escaped = tables.escape_formula(cell)
+    escaped = writers.escape_formula(cell)
     assert (escaped == cell) == (cell in PLAIN)
     assert escaped[:1] not in set("=@+\t\r＝") or cell in PLAIN
-    assert tables.unescape_formula(escaped) == cell
+    assert writers.unescape_formula(escaped) == cell
 
 
 @pytest.fixture(scope="module")
@@ -425,8 +426,8 @@ def test_other_formula_options_do_not_go_on_with_parts_written_before(
     formula_bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, output = written(tmp_path, "text,note\nrefund card,=1+1\n"), tmp_path / "out.csv"
-    monkeypatch.setattr(batch._Work, "finish", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(files._Work, "finish", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
-        batch.predict_file(formula_bundle, source, output)
+        files.predict_file(formula_bundle, source, output)
     monkeypatch.undo()
     assert answers(formula_bundle, source, output, escape_formulas="all")[0]["note"] == "'=1+1"

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tagline import batches
-from tagline.batches import BATCHES_A_POOL
-from tagline.tokens import Ints
+from tagline.models.nn import batches
+from tagline.models.nn.batches import BATCHES_A_POOL
+from tagline.models.nn.tokens import Ints
 
 lengths_of_texts = st.lists(st.integers(1, 300), max_size=200).map(lambda found: np.array(found, np.int64))
 

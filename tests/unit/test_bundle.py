@@ -8,10 +8,10 @@ import pytest
 
 import tagline
 from bare import run_bare
-from tagline.bundle import FORMAT, Bundle, Manifest
 from tagline.errors import BundleError, DataError, PlaceError
 from tagline.models.linear import Linear
-from tagline.runs import Run
+from tagline.prediction.bundle import FORMAT, Bundle, Manifest
+from tagline.runs.run import Run
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 QUICK = ("model.family=linear", "model.max_features=500", "model.strength=4.0")
@@ -237,7 +237,7 @@ def test_the_same_spec_and_data_give_the_same_bundle_to_the_byte(run: Run, tmp_p
 def test_a_family_that_lacks_its_library_says_what_to_install() -> None:
     printed = run_bare(
         """
-from tagline.bundle import new_classifier
+from tagline.prediction.bundle import new_classifier
 from tagline.errors import PlaceError
 from tagline.spec import defaults
 spec = defaults({"train": "rows.csv", "text": "text", "labels": "label"})

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tagline import calibration
-from tagline.calibration import Calibration, _Form
-from tagline.metrics import expected_error, reliability
+from tagline.evaluation.metrics import expected_error, reliability
+from tagline.prediction import calibration
+from tagline.prediction.calibration import Calibration, _Form
 
 RANDOM = np.random.default_rng(5)
 START = RANDOM.bit_generator.state

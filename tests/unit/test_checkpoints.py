@@ -10,7 +10,7 @@ import pytest
 import tagline
 from tagline import training
 from tagline.errors import RunError
-from tagline.runs import PROGRESS, Progress, Run, list_runs
+from tagline.runs.run import PROGRESS, Progress, Run, list_runs
 
 DATA = Path(__file__).parents[2] / "examples" / "support" / "messages.csv"
 SETTINGS = (

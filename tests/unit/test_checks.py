@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tagline import checks, dataset
 from tagline import spec as specs
-from tagline.checks import Finding
+from tagline.data import checks, dataset
+from tagline.data.checks import Finding
 
 CLEAN = [(f"a clear message about matter number {row}", f"label {'abc'[row % 3]}") for row in range(60)]
 

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tagline import cluster, devices, failures
-from tagline.cluster import Cluster
 from tagline.errors import PlaceError, SpecError
-from tagline.failures import Line
+from tagline.jobs.diagnosis import log
+from tagline.jobs.diagnosis.log import Line
+from tagline.models.nn import devices
+from tagline.training import cluster
+from tagline.training.cluster import Cluster
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support" / "messages.csv"
 
@@ -166,6 +168,6 @@ def test_a_job_without_its_gpu_ends_with_exit_5_and_is_explained(tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
     lines = [Line(f"2026-11-18T12:00:{n:02}Z", "workerpool0-0", "ERROR", text)
              for n, text in enumerate(ran.stderr.splitlines())]  # fmt: skip
-    found = failures.explain(lines, message="The replica workerpool0-0 exited with a non-zero status of 5.")
+    found = log.explain(lines, message="The replica workerpool0-0 exited with a non-zero status of 5.")
     assert found.cause == "no-gpu"
     assert "vertex.accelerators=0" in found.command

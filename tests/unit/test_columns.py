@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tagline.columns import Resolved, resolve
+from tagline.data.column_profiles import parse_list
+from tagline.data.columns import Resolved, resolve
 from tagline.errors import DataError, SpecError
-from tagline.profiles import parse_list
 
 Write = Callable[..., str]
 

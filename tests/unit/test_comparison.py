@@ -7,7 +7,7 @@ import pytest
 
 import tagline
 from tagline.errors import RunError, SpecError
-from tagline.runs import Run
+from tagline.runs.run import Run
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 LINEAR = "model.family=linear"

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import uvloop
 
-from tagline import connections
-from tagline.connections import Clients, Request, Response
+from tagline.serving import http
+from tagline.serving.http import Clients, Request, Response
 
 HANGS_S = 60
 """What has not come by then never will."""
@@ -156,7 +156,7 @@ def test_who_waits_to_be_told_to_send_its_body_is_told() -> None:
 
 
 def test_a_body_that_is_too_large_is_read_and_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "DISCARDED_BYTES", 10_000)
+    monkeypatch.setattr(http, "DISCARDED_BYTES", 10_000)
 
     async def story(_: Desk, connect: Any) -> None:
         reader, writer = await connect()
@@ -174,7 +174,7 @@ def test_a_body_that_is_too_large_is_read_and_refused(monkeypatch: pytest.Monkey
 def test_nobody_is_waited_for_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     def lose_patience_in(short: str) -> None:
         for phase in ("head", "body", "idle"):
-            monkeypatch.setitem(connections.PATIENCE_S, phase, 0.1 if phase == short else HANGS_S)
+            monkeypatch.setitem(http.PATIENCE_S, phase, 0.1 if phase == short else HANGS_S)
 
     async def story(desk: Desk, connect: Any) -> None:
         lose_patience_in("head")
@@ -206,7 +206,7 @@ def test_nobody_is_waited_for_without_an_end(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_head_that_comes_in_small_pieces_is_not_waited_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(connections.PATIENCE_S, "head", 0.3)
+    monkeypatch.setitem(http.PATIENCE_S, "head", 0.3)
 
     async def story(_: Desk, connect: Any) -> None:
         reader, writer = await connect()
@@ -244,7 +244,7 @@ def test_what_is_no_request_is_refused_after_what_was_one(sent: bytes) -> None:
 
 
 def test_who_keeps_sending_what_is_not_wanted_is_not_listened_to_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(connections.PATIENCE_S, "rest", 0.1)
+    monkeypatch.setitem(http.PATIENCE_S, "rest", 0.1)
 
     async def story(desk: Desk, connect: Any) -> None:
         reader, writer = await connect()
@@ -345,7 +345,7 @@ def test_who_goes_away_before_its_body_is_there_is_no_riddle() -> None:
 
 
 def test_who_does_not_take_its_answers_is_not_read_from(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(connections.PATIENCE_S, "idle", 0.2)
+    monkeypatch.setitem(http.PATIENCE_S, "idle", 0.2)
 
     async def story(desk: Desk, connect: Any) -> None:
         del connect
@@ -436,7 +436,7 @@ def test_all_that_surrounds_a_body_has_a_bound(begun: bytes, more: bytes) -> Non
         answer = asyncio.create_task(read(reader))
         sent = 0
         while not answer.done():
-            assert sent < 50 * connections.FRAMING_BYTES, "it is read without a limit"
+            assert sent < 50 * http.FRAMING_BYTES, "it is read without a limit"
             writer.write(more)
             sent += len(more)
             with suppress(ConnectionError):

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tagline import console
-from tagline.cli import run
+from tagline.cli import console, run
 from tagline.errors import DataError, Interrupted
 
 OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")

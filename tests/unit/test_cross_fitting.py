@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from samples import DATA
 
-from tagline import dataset
-from tagline.cross_fitting import assign_folds, out_of_fold_scores
-from tagline.dataset import Split
+from tagline.data import dataset
+from tagline.data.dataset import Split
+from tagline.evaluation.cross_fitting import assign_folds, out_of_fold_scores
 from tagline.models import Scores, Step
 
 

@@ -17,10 +17,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tagline import checks, readers
-from tagline import dataset as datasets
 from tagline import spec as specs
-from tagline.dataset import SPLITS, Dataset, normalised
+from tagline.data import checks, readers
+from tagline.data import dataset as datasets
+from tagline.data.dataset import SPLITS, Dataset, normalised
 from tagline.errors import DataError, SpecError
 
 Rows = Sequence[Sequence[object]]
@@ -246,7 +246,7 @@ def test_the_seed_decides_the_splits(save: Any) -> None:
 def test_the_splits_are_the_same_in_every_process(save: Any) -> None:
     path = save(csv_of(*plain(200), *([f"Text  Number {row}", f"label {row % 3}"] for row in range(0, 200, 7))))
     code = (
-        "import sys; from tagline import dataset, spec; "
+        "import sys; from tagline.data import dataset; from tagline import spec; "
         "d = dataset.load(spec.defaults({'train': sys.argv[1], 'text': 'text', 'labels': 'label'}).data); "
         "print(d.fingerprint, {n: s.rows.tolist() for n, s in d.splits.items()})"
     )

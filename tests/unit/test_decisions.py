@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score
 
-from tagline.decisions import COVERAGES, DecisionLayer, label_shares, overanswered, tune
 from tagline.errors import SpecError
+from tagline.prediction.decisions import COVERAGES, DecisionLayer, label_shares, overanswered, tune
 from tagline.spec import Decisions, Goal
 
 LABELS = ("calm", "cross")

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from tagline import devices
-from tagline.devices import Device
+from tagline.models.nn import devices
+from tagline.models.nn.devices import Device
 
 CPU = Device("cpu", "CPU")
 

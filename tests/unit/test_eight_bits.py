@@ -9,8 +9,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnxruntime import InferenceSession
 
-from tagline.compiled import FIXED_SCALES
-from tagline.exports import eight_bits
+from tagline.exports import int8
+from tagline.prediction.onnx_runtime import FIXED_SCALES
 
 CHANNELS, LABELS = 16, 3
 OUTLIER = 5
@@ -63,10 +63,10 @@ def test_an_outlying_channel_does_not_take_the_steps_of_the_others(
     x = values(random, 200)
     expected = answers(graph, x)
     errors = []
-    for outlying in (eight_bits.OUTLYING, 1e9):
-        monkeypatch.setattr(eight_bits, "OUTLYING", outlying)
+    for outlying in (int8.OUTLYING, 1e9):
+        monkeypatch.setattr(int8, "OUTLYING", outlying)
         target = graph.with_suffix(f".{outlying}.onnx")
-        eight_bits.write(graph, target, samples)
+        int8.write(graph, target, samples)
         errors.append(float(np.abs(answers(target, x) - expected).mean()))
     evened, not_evened = errors
     assert evened < not_evened / 3
@@ -76,13 +76,13 @@ def test_scales_are_fixed_the_bias_is_inside_and_the_scores_product_stays(
     graph: Path, random: np.random.Generator
 ) -> None:
     target = graph.with_suffix(".int8.onnx")
-    eight_bits.write(graph, target, [{"x": values(random, 20)} for _ in range(5)])
+    int8.write(graph, target, [{"x": values(random, 20)} for _ in range(5)])
     model = onnx.load(target)
     assert FIXED_SCALES in {each.key for each in model.metadata_props}
     kinds = [node.op_type for node in model.graph.node]
     assert kinds == ["Mul", "QuantizeLinear", "MatMulIntegerToFloat", "Tanh", "MatMul", "Add"]
     (in_bytes,) = [each for each in model.graph.initializer if each.data_type == TensorProto.INT8]
-    assert abs(numpy_helper.to_array(in_bytes).astype(int)).max() == eight_bits.LARGEST_WEIGHT
+    assert abs(numpy_helper.to_array(in_bytes).astype(int)).max() == int8.LARGEST_WEIGHT
     assert "wide" not in {each.name for each in model.graph.initializer}
     rows = values(random, 30)
     company = np.concatenate([rows, 100 * rows])
@@ -100,7 +100,7 @@ def test_weights_that_two_products_share_are_kept_once_and_as_they_are(
     model.graph.node[4].input[0] = "both"
     onnx.save(model, graph)
     target = graph.with_suffix(".int8.onnx")
-    eight_bits.write(graph, target, [{"x": values(random, 20)} for _ in range(5)])
+    int8.write(graph, target, [{"x": values(random, 20)} for _ in range(5)])
     found = onnx.load(target).graph
     assert sum(each.data_type == TensorProto.INT8 for each in found.initializer) == 1
     assert "Mul" not in {node.op_type for node in found.node}
@@ -122,9 +122,9 @@ def test_channels_that_are_never_used_and_products_without_a_name_do_no_harm(
         return found
 
     target = graph.with_suffix(".int8.onnx")
-    eight_bits.write(graph, target, [{"x": sparse(20)} for _ in range(5)])
+    int8.write(graph, target, [{"x": sparse(20)} for _ in range(5)])
     x = sparse(50)
     assert np.abs(answers(target, x) - answers(graph, x)).mean() < 0.1
-    eight_bits.write(graph, target, [{"x": np.zeros((1, 3, CHANNELS), np.float32)}])
+    int8.write(graph, target, [{"x": np.zeros((1, 3, CHANNELS), np.float32)}])
     zeros = np.zeros((2, 5, CHANNELS), np.float32)
     assert answers(target, zeros) == pytest.approx(answers(graph, zeros), abs=1e-6)

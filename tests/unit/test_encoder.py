@@ -13,11 +13,11 @@ from pydantic import ValidationError
 from safetensors.torch import load_file
 from samples import ARCHITECTURES, DATA, LONG, bundle, distance, go_on, weights
 
-from tagline import dataset
-from tagline.dataset import Dataset
+from tagline.data import dataset
+from tagline.data.dataset import Dataset
 from tagline.errors import PlaceError, SpecError
-from tagline.models import networks, pretrained
 from tagline.models.encoder import Encoder, EncoderOptions, auto_rate
+from tagline.models.nn import networks, pretrained
 from tagline.spec import Training
 
 Checkpoint = Callable[[str], Path]

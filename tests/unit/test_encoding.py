@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from encoded_texts import WRITTEN_IN, write_table
 
-from tagline.encoding import Encoding, detected, named
+from tagline.data.readers.encoding import Encoding, detected, named
 from tagline.errors import SpecError
 
 SENTENCES = {

@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 
 import tagline
-from tagline import baselines, dataset, evaluation, pages, training
-from tagline.dataset import Split
+from tagline import training
+from tagline.data import dataset
+from tagline.data.dataset import Split
 from tagline.errors import DataError, RunError
+from tagline.evaluation import baselines
 from tagline.models import Step
 from tagline.models.linear import Linear
-from tagline.runs import Run
+from tagline.reports import evaluate, html
+from tagline.runs.run import Run
 
 QUICK = ("model.family=linear", "model.max_features=500", "model.strength=4.0", "training.baseline=false")
 WORDS = (("parcel", "courier", "door"), ("refund", "invoice", "card"), ("login", "password", "account"))
@@ -49,33 +52,33 @@ def test_a_file_is_measured_by_values_or_by_names(named: Run, tmp_path: Path) ->
     by_value = write(tmp_path / "values.csv", [("parcel courier", 0), ("login password", 2)])
     by_name = write(tmp_path / "names.csv", [("parcel courier", "delivery"), ("login password", "access")])
     for path in (by_value, by_name):
-        assert evaluation.evaluate(named.bundle, path)["test"]["accuracy"] == 1.0
+        assert evaluate.evaluate(named.bundle, path)["test"]["accuracy"] == 1.0
 
 
 def test_rows_of_unknown_labels_are_named_and_count_as_wrong(named: Run, tmp_path: Path) -> None:
     rows = [("parcel courier", "0"), ("rain and sun", "weather"), ("more rain", "weather"), ("login password", "2")]
     path = write(tmp_path / "odd.csv", rows)
-    report = evaluation.evaluate(named.bundle, path)
+    report = evaluate.evaluate(named.bundle, path)
     [finding] = [each for each in report["findings"] if each["code"] == "unknown-label"]
     assert f'no label "weather": no answer to 2 rows ({path}:3, {path}:4) can be right' in finding["message"]
     assert report["test"]["accuracy"] == 0.5
     assert report["test"]["unknown_label_rows"] == 2
     assert report["test"]["per_label"]["weather"]["recall"] == 0
     assert "2 of them have labels that it never learned" in " ".join(report["advice"] + tagline.advice.verdict(report))
-    pages.save(report, str(tmp_path / "report.html"), name="odd")
+    html.save(report, str(tmp_path / "report.html"), name="odd")
     assert "weather" in (tmp_path / "report.html").read_text()
 
 
 def test_a_file_without_one_known_label_is_refused(named: Run, tmp_path: Path) -> None:
     path = write(tmp_path / "odd.csv", [("rain", "weather"), ("goal", "sport")])
     with pytest.raises(DataError) as caught:
-        evaluation.evaluate(named.bundle, path)
+        evaluate.evaluate(named.bundle, path)
     assert f"no label of {path} is one of the bundle: it has sport, weather; the bundle has" in caught.value.message
 
 
 def test_rows_without_a_label_are_left_out_of_an_evaluation(named: Run, tmp_path: Path) -> None:
     path = write(tmp_path / "some.csv", [("parcel courier", "0"), ("who knows", "-"), ("who knows better", "-1")])
-    report = evaluation.evaluate(named.bundle, path)
+    report = evaluate.evaluate(named.bundle, path)
     assert report["test"]["rows"] == 1
     assert [each["code"] for each in report["findings"]] == ["unlabelled-values"]
 
@@ -85,10 +88,10 @@ def test_several_labels_a_text_some_of_them_unknown(tmp_path: Path) -> None:
     path = write(tmp_path / "train.csv", rows)
     run = tagline.train(path, "data.label_separator=|", *QUICK, runs=tmp_path / "runs")
     odd = write(tmp_path / "odd.csv", [("parcel courier", "0|spam"), ("login password", "2")])
-    report = evaluation.evaluate(run.bundle, odd)
+    report = evaluate.evaluate(run.bundle, odd)
     assert report["labels"] == ["0", "1", "2", "urgent", "spam"]
     assert report["test"]["unknown_label_rows"] == 1
-    pages.save(report, str(tmp_path / "report.html"), name="odd")
+    html.save(report, str(tmp_path / "report.html"), name="odd")
 
 
 def test_a_test_file_of_other_labels_is_refused_before_anything_is_learned(tmp_path: Path) -> None:

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from tagline import packages, place_checks, prices
 from tagline import spec as specs
 from tagline.errors import SpecError
-from tagline.launchers import Job
-from tagline.launchers.vertex import Vertex
+from tagline.images import sdist
+from tagline.jobs import preflight, prices
+from tagline.jobs.launchers import Job
+from tagline.jobs.launchers.vertex import Vertex
 
 PREBUILT = "us-docker.pkg.dev/vertex-ai/training/pytorch-gpu.2-4.py310:latest"
 OWN = "europe-west4-docker.pkg.dev/me/images/own:1"
@@ -54,7 +55,7 @@ def test_on_an_image_of_googles_they_come_with_the_package(wheel: str) -> None:
     _, own = plan["job"]["jobSpec"]["workerPoolSpecs"][0]["pythonPackageSpec"]["packageUris"]
     assert own.startswith("gs://b/tagline/packages/")
     assert own.endswith(f"/{wheel}")
-    assert "nltk>=3.9" in packages.sdist(("train",), requirements=("nltk>=3.9",)).requirements
+    assert "nltk>=3.9" in sdist.sdist(("train",), requirements=("nltk>=3.9",)).requirements
     assert json.dumps(plan)  # no bytes in it
 
 
@@ -65,9 +66,9 @@ def test_what_cannot_be_installed_is_found_before(wheel: str) -> None:
     ):
         with pytest.raises(SpecError, match=told):
             Vertex().plan(Job("name", spec, "gs://b/tagline/runs", "p"))
-        found = place_checks.by_the_tables(spec, prices.price_of(spec), today=place_checks.date(2026, 11, 18))
+        found = preflight.by_the_tables(spec, prices.price_of(spec), today=preflight.date(2026, 11, 18))
         assert [each.severity for each in found if each.code == "packages" and told in each.message] == ["error"]
     sound = spec_of("nltk", wheel)
-    found = place_checks.by_the_tables(sound, prices.price_of(sound), today=place_checks.date(2026, 11, 18))
+    found = preflight.by_the_tables(sound, prices.price_of(sound), today=preflight.date(2026, 11, 18))
     assert [each for each in found if each.code == "packages"] == []
-    assert packages.missing_here(("no-such-thing>=1", "pydantic", wheel)) == ["no-such-thing", "own"]
+    assert sdist.missing_here(("no-such-thing>=1", "pydantic", wheel)) == ["no-such-thing", "own"]

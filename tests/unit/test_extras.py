@@ -10,8 +10,8 @@ import pytest
 from packaging.requirements import Requirement
 
 import tagline
-from tagline import extras
 from tagline.errors import PlaceError
+from tagline.system import extras
 
 EXTRAS = [name for name in metadata.metadata("tagline").get_all("Provides-Extra") or [] if name not in ("all", "dev")]
 INSTALLED_BY_THE_USER = {"datasets"}

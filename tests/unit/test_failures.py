@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tagline import machines, remedies
 from tagline import spec as specs
-from tagline.failures import Failure, Line, explain, line_of
+from tagline.gcp import machines
+from tagline.jobs.diagnosis import causes
+from tagline.jobs.diagnosis.log import Failure, Line, explain, line_of
 from tagline.spec import Spec
 
 BEGIN = datetime(2026, 9, 1, 12, tzinfo=UTC)
@@ -267,9 +268,9 @@ def test_a_cause_that_the_service_names(message: str, cause: str, words: str, co
 
 
 def test_every_cause_has_its_advice_and_is_tried_here() -> None:
-    assert {rule.cause for rule in remedies.RULES} | set(remedies.BY_STATUS.values()) <= set(remedies.ADVICE)
+    assert {rule.cause for rule in causes.RULES} | set(causes.BY_STATUS.values()) <= set(causes.ADVICE)
     tried = {cause for _, cause, *_ in BY_LOG + BY_MESSAGE} | {"not-found", "network", "lost-worker"}
-    assert tried == set(remedies.ADVICE)
+    assert tried == set(causes.ADVICE)
 
 
 CLOSED = (
@@ -735,6 +736,6 @@ entries = st.builds(
 def test_it_always_answers(lines: list[Line], message: str, given_spec: Spec | None) -> None:
     found = explain(lines, message=message, spec=given_spec)
     assert isinstance(found, Failure)
-    assert found.cause in {*remedies.ADVICE, *remedies.TAGLINE_STATUS.values(), "unknown"}
+    assert found.cause in {*causes.ADVICE, *causes.TAGLINE_STATUS.values(), "unknown"}
     assert found.sentence
     assert all(isinstance(line, str) for line in found.traceback)

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from tagline.errors import SpecError
-from tagline.models import fastai_files
-from tagline.models.awd_lstm import AwdLstm, Classifier, LanguageModel, Shape, layer_groups
-from tagline.models.course import regularisation
-from tagline.models.one_cycle import Cycle, one_cycle, range_test, smoothed, spread, suggested, valley
+from tagline.models.ulmfit import checkpoints
+from tagline.models.ulmfit.awd_lstm import AwdLstm, Classifier, LanguageModel, Shape, layer_groups
+from tagline.models.ulmfit.one_cycle import Cycle, one_cycle, range_test, smoothed, spread, suggested, valley
+from tagline.models.ulmfit.stages import regularisation
 
 Fixture = Callable[[str], Path]
 MODELS = ("en_forward", "en_backward", "ja_forward")
@@ -23,7 +23,7 @@ CLOSE = 1e-4
 
 
 def model_in(directory: Path) -> LanguageModel:
-    found = fastai_files.read(str(directory))
+    found = checkpoints.read(str(directory))
     model = LanguageModel(found.shape, tokens=len(found.lexicon))
     model.load_state_dict(dict(found.weights))
     return model.eval()
@@ -57,8 +57,8 @@ def test_fastai_computes_the_same(fastai: Fixture, name: str) -> None:
 @pytest.mark.parametrize("name", ["en_forward", "ja_forward"])
 def test_another_vocabulary_is_matched_as_fastai_does(fastai: Fixture, name: str) -> None:
     vocabulary = json.loads((fastai(name) / "vocab_match.json").read_text("utf-8"))["new_vocab"]
-    expected, found = np.load(fastai(name) / "vocab_match.npz"), fastai_files.read(str(fastai(name)))
-    weights = fastai_files.extended(found, vocabulary)
+    expected, found = np.load(fastai(name) / "vocab_match.npz"), checkpoints.read(str(fastai(name)))
+    weights = checkpoints.extended(found, vocabulary)
     assert np.allclose(weights["encoder.embedding.weight"], expected["emb"], atol=1e-6)
     assert np.allclose(weights["bias"], expected["bias"], atol=1e-6)
     model = LanguageModel(found.shape, tokens=len(vocabulary)).eval()
@@ -143,7 +143,7 @@ def test_a_language_model_learns_step_by_step_as_fastai_has_it(fastai: Fixture, 
 
 
 def renamed(path: Path) -> dict[str, torch.Tensor]:
-    return fastai_files._renamed(torch.load(path, weights_only=True), path, tied=True)
+    return checkpoints._renamed(torch.load(path, weights_only=True), path, tied=True)
 
 
 def test_rates_and_momentum_follow_fastais_one_cycle(fastai: Fixture) -> None:
@@ -213,7 +213,7 @@ def test_every_layout_is_read(fastai: Fixture, variant: Callable[[str], Path], n
 
 def test_weights_with_their_optimizer_are_refused_with_how_to_save_them(variant: Callable[[str], Path]) -> None:
     with pytest.raises(SpecError, match="holds its optimizer too") as error:
-        fastai_files.read(str(variant("with_opt.pth")))
+        checkpoints.read(str(variant("with_opt.pth")))
     assert "with_opt=False" in error.value.hint
 
 
@@ -239,7 +239,7 @@ def test_a_file_that_would_run_a_command_is_refused_and_runs_none(
     else:
         torch.save({"0.encoder.weight": Command(trace)}, directory / victim)
     with pytest.raises(SpecError, match=victim):
-        fastai_files.read(str(directory))
+        checkpoints.read(str(directory))
     assert not trace.exists()
 
 
@@ -259,7 +259,7 @@ def test_a_damaged_file_is_named(variant: Callable[[str], Path], name: str) -> N
     directory = variant("plain.pth")
     broken(directory, name)
     with pytest.raises(SpecError, match=name):
-        fastai_files.read(str(directory))
+        checkpoints.read(str(directory))
 
 
 @pytest.mark.parametrize("name", ["vocab.pkl", "weights.pth", "config.json"])
@@ -267,7 +267,7 @@ def test_a_missing_file_is_named(variant: Callable[[str], Path], name: str) -> N
     directory = variant("plain.pth")
     (directory / name).unlink()
     with pytest.raises(SpecError, match=r"config\.json|vocabulary|weights\.pth") as error:
-        fastai_files.read(str(directory))
+        checkpoints.read(str(directory))
     assert "holds config.json" in error.value.hint
 
 
@@ -275,7 +275,7 @@ def test_a_vocabulary_of_another_size_is_named(variant: Callable[[str], Path]) -
     directory = variant("plain.pth")
     (directory / "vocab.pkl").write_bytes(pickle.dumps(["xxunk", *(f"word{number}" for number in range(89))]))
     with pytest.raises(SpecError, match="bias is 80, and should be 90"):
-        fastai_files.read(str(directory))
+        checkpoints.read(str(directory))
 
 
 def test_a_vocabulary_in_another_order_is_named(variant: Callable[[str], Path]) -> None:
@@ -284,14 +284,14 @@ def test_a_vocabulary_in_another_order_is_named(variant: Callable[[str], Path]) 
     words = pickle.loads((directory / "vocab.pkl").read_bytes())
     (directory / "vocab.pkl").write_bytes(pickle.dumps(sorted(words)))
     with pytest.raises(SpecError, match=r"vocab\.pkl begins with .*xxunk"):
-        fastai_files.read(str(directory))
+        checkpoints.read(str(directory))
 
 
 def test_pieces_without_what_cuts_texts_into_them_are_refused(fastai: Fixture, tmp_path: Path) -> None:
     for name in ("config.json", "vocab.pkl", "weights.pth"):
         shutil.copyfile(fastai("ja_forward") / name, tmp_path / name)
     with pytest.raises(SpecError, match=r"has a vocabulary of pieces, and no spm\.model"):
-        fastai_files.read(str(tmp_path))
+        checkpoints.read(str(tmp_path))
 
 
 def test_a_vocabulary_that_would_fill_the_memory_is_refused(variant: Callable[[str], Path]) -> None:
@@ -299,7 +299,7 @@ def test_a_vocabulary_that_would_fill_the_memory_is_refused(variant: Callable[[s
     directory = variant("plain.pth")
     (directory / "vocab.pkl").write_bytes(b"\x80\x02]r" + (4_000_000_000).to_bytes(4, "little") + b".")
     with pytest.raises(SpecError, match=r"vocab\.pkl was not read: it numbers more objects"):
-        fastai_files.read(str(directory))
+        checkpoints.read(str(directory))
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ def test_a_size_that_no_model_has_is_named(variant: Callable[[str], Path], key: 
     config = json.loads((directory / "config.json").read_text())
     (directory / "config.json").write_text(json.dumps(config | {key: value}))
     with pytest.raises(SpecError, match=rf"config\.json: {key} cannot be"):
-        fastai_files.read(str(directory))
+        checkpoints.read(str(directory))
 
 
 @pytest.mark.parametrize(
@@ -333,13 +333,13 @@ def test_a_file_that_is_something_else_is_named(
     directory = variant("plain.pth")
     (directory / name).write_text(content, "utf-8")
     with pytest.raises(SpecError, match=f"{name}.*{complaint}") as error:
-        fastai_files.read(str(directory))
-    assert ("git lfs pull" in error.value.hint) == (name in fastai_files.WEIGHTS)
+        checkpoints.read(str(directory))
+    assert ("git lfs pull" in error.value.hint) == (name in checkpoints.WEIGHTS)
 
 
 def test_a_name_that_no_directory_can_have_is_refused() -> None:
     with pytest.raises(SpecError, match=r"model\.pretrained: there is no directory"):
-        fastai_files.read("x" * 300)
+        checkpoints.read("x" * 300)
 
 
 @pytest.mark.parametrize("name", ["0.encoder.weight", "1.decoder.bias"])
@@ -349,7 +349,7 @@ def test_weights_that_are_no_numbers_are_named(variant: Callable[[str], Path], n
     weights[name].flatten()[3] = float("nan")
     torch.save(weights, directory / "weights.pth")
     with pytest.raises(SpecError, match=r"weights\.pth: .* not finite"):
-        fastai_files.read(str(directory))
+        checkpoints.read(str(directory))
 
 
 def test_a_decoder_of_its_own_may_equal_the_embedding(variant: Callable[[str], Path]) -> None:
@@ -357,7 +357,7 @@ def test_a_decoder_of_its_own_may_equal_the_embedding(variant: Callable[[str], P
     weights = torch.load(directory / "weights.pth", weights_only=True)
     weights["1.decoder.weight"] = weights["0.encoder.weight"].clone()
     torch.save(weights, directory / "weights.pth")
-    found = fastai_files.read(str(directory)).weights
+    found = checkpoints.read(str(directory)).weights
     assert torch.equal(found["matrix"], found["encoder.embedding.weight"])
 
 
@@ -365,7 +365,7 @@ def test_an_object_in_place_of_the_words_is_refused_with_how_to_save_them(fastai
     shutil.copytree(fastai("layout_variants"), tmp_path / "copy")
     shutil.copyfile(fastai("clf_multilabel") / "vocab_fastai.pkl", tmp_path / "copy" / "vocab.pkl")
     with pytest.raises(SpecError, match="fastcore") as error:
-        fastai_files.read(str(tmp_path / "copy"))
+        checkpoints.read(str(tmp_path / "copy"))
     assert "list(dls.vocab)" in error.value.hint
 
 
@@ -375,4 +375,4 @@ def test_bidirectional_and_qrnn_models_are_refused(variant: Callable[[str], Path
     for key in ("bidir", "qrnn"):
         (directory / "config.json").write_text(json.dumps(config | {key: True}))
         with pytest.raises(SpecError, match="no bidirectional ones and no QRNN"):
-            fastai_files.read(str(directory))
+            checkpoints.read(str(directory))

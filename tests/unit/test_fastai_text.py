@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tagline.errors import SpecError
-from tagline.models import fastai_text
-from tagline.models.fastai_files import read
-from tagline.models.fastai_text import SPECIAL, Lexicon, Pieces, Words, marked
+from tagline.models.ulmfit import tokenizer as fastai_text
+from tagline.models.ulmfit.checkpoints import read
+from tagline.models.ulmfit.tokenizer import SPECIAL, Lexicon, Pieces, Words, marked
 
 Fixture = Callable[[str], Path]
 MODELS = ("en_forward", "en_backward", "ja_forward")

@@ -12,14 +12,14 @@ from safetensors.torch import load_file
 from samples import ARCHITECTURES, DATA, bundle, distance, go_on, weights
 from sklearn.linear_model import LogisticRegression
 
-from tagline import dataset
-from tagline.dataset import Dataset
+from tagline.data import dataset
+from tagline.data.dataset import Dataset
 from tagline.errors import SpecError
-from tagline.models.contrast import Shots, contrast, fitted
 from tagline.models.fewshot import FewShot, FewShotOptions
-from tagline.models.loop import Loss
+from tagline.models.fewshot.contrastive import Shots, contrast, fitted
+from tagline.models.nn.loop import Loss
+from tagline.models.nn.tokens import Sequences
 from tagline.spec import Training
-from tagline.tokens import Sequences
 
 Checkpoint = Callable[[str], Path]
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tagline import gates
 from tagline import spec as specs
 from tagline.errors import CheckFailed, SpecError
+from tagline.evaluation import gates
 from tagline.spec import Gates
 
 FIGURES = {

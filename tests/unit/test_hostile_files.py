@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from samples import SUPPORT
 
 import tagline
-from tagline import exporting, storage
-from tagline.bundle import Bundle, Manifest
+from tagline import storage
 from tagline.cli import run as run_command
 from tagline.errors import TaglineError
-from tagline.predictor import Predictor
-from tagline.runs import ATTEMPTS, PROGRESS, Run
+from tagline.exports import export
+from tagline.prediction.bundle import Bundle, Manifest
+from tagline.prediction.predictor import Predictor
+from tagline.runs.run import ATTEMPTS, PROGRESS, Run
 
 QUICK = (
     "model.family=linear",
@@ -80,7 +81,7 @@ def hostile_json(draw: st.DrawFn, value: Any) -> bytes:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A finished run, whose bundle has its ONNX forms too."""
     made = tagline.train(SUPPORT / "messages.csv", *QUICK, runs=tmp_path_factory.mktemp("runs"))
-    exporting.export(made.bundle, "onnx", measured=made.predictions())
+    export.export(made.bundle, "onnx", measured=made.predictions())
     return made
 
 

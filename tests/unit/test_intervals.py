@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from sklearn.metrics import accuracy_score, f1_score
 
-from tagline import intervals
+from tagline.evaluation import intervals
 
 RANDOM = np.random.default_rng(7)
 START = RANDOM.bit_generator.state

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tagline.label_errors import suspects
+from tagline.evaluation.label_errors import suspects
 
 
 def test_planted_errors_come_first() -> None:

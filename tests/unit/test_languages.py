@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from samples import SUPPORT
 
-from tagline.languages import are_english, doubts
+from tagline.data.language_check import are_english, doubts
 from tagline.models import Choosy
 from tagline.models.encoder import Encoder, EncoderOptions
 from tagline.models.fewshot import FewShot, FewShotOptions

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import tagline
-from tagline import learning_curve
-from tagline.runs import list_runs
+from tagline.runs.run import list_runs
+from tagline.training import learning_curve
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 

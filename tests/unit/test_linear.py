@@ -10,8 +10,8 @@ from sklearn.linear_model import LogisticRegression
 from tagline.errors import BundleError, DataError
 from tagline.models import linear
 from tagline.models.linear import Linear, LinearOptions
-from tagline.models.regression import Problem, descend
-from tagline.models.tfidf import Features, Scope
+from tagline.models.linear.regression import Problem, descend
+from tagline.models.linear.tfidf import Features, Scope
 
 TEXTS = [
     "The parcel never arrived.", "Where is my parcel?", "I was charged twice!", "Please refund the charge, please.",

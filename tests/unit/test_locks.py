@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from huggingface_hub import constants
 
-from tagline import console, locks, registry
+from tagline import registry
 from tagline import spec as specs
+from tagline.cli import console
+from tagline.runs import lock
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -26,7 +28,7 @@ def write_weights(directory: Path) -> str:
 
 
 def test_the_packaged_encoder_is_locked_by_its_hash() -> None:
-    found = locks.pretrained_weights(spec_of(family="encoder").model)
+    found = lock.pretrained_weights(spec_of(family="encoder").model)
     assert found == {
         "model.pretrained": {"name": "minilm", "sha256": registry.PACKAGED["minilm"][1]["model.safetensors"]}
     }
@@ -35,10 +37,10 @@ def test_the_packaged_encoder_is_locked_by_its_hash() -> None:
 def test_an_encoder_in_a_directory_is_locked_by_the_hash_of_its_weights(tmp_path: Path) -> None:
     expected = write_weights(tmp_path / "own")
     model = spec_of(family="encoder", pretrained=str(tmp_path / "own")).model
-    [found] = locks.pretrained_weights(model).values()
+    [found] = lock.pretrained_weights(model).values()
     assert found["sha256"] == expected
     (tmp_path / "own" / "model-2.safetensors").write_bytes(b"more")
-    [changed] = locks.pretrained_weights(model).values()
+    [changed] = lock.pretrained_weights(model).values()
     assert changed["sha256"] != expected
 
 
@@ -48,17 +50,17 @@ def test_an_encoder_of_the_hub_is_locked_by_its_revision(tmp_path: Path, monkeyp
     (repository / "refs").mkdir()
     (repository / "refs" / "main").write_text(COMMIT)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-    found = locks.pretrained_weights(spec_of(family="encoder", pretrained="somebody/bert").model)
+    found = lock.pretrained_weights(spec_of(family="encoder", pretrained="somebody/bert").model)
     assert found == {"model.pretrained": {"name": "somebody/bert", "revision": COMMIT, "sha256": expected}}
 
 
 def test_a_family_that_begins_from_nothing_locks_nothing() -> None:
-    assert locks.pretrained_weights(spec_of(family="linear").model) == {}
+    assert lock.pretrained_weights(spec_of(family="linear").model) == {}
 
 
 def test_device_and_precision_are_told_where_torch_computes() -> None:
-    assert locks.computing(spec_of(family="linear")) == {"device": "cpu"}
-    found = locks.computing(spec_of(family="lstm"))
+    assert lock.computing(spec_of(family="linear")) == {"device": "cpu"}
+    found = lock.computing(spec_of(family="lstm"))
     assert found["precision"] == "float16"
     event = {"event": "resumed", "run": "runs/x", "checkpoint": "000012", **found}
     assert (

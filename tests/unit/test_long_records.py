@@ -11,9 +11,9 @@ import pytest
 from pyarrow import parquet
 
 from tagline.cli import predict
+from tagline.data.readers import BATCH_CHARACTERS, LONGEST_RECORD, BadRows, batches, in_blocks, inspect
+from tagline.data.readers import parquet as parquet_reader
 from tagline.errors import DataError
-from tagline.readers import BATCH_CHARACTERS, LONGEST_RECORD, BadRows, batches, in_blocks, inspect
-from tagline.readers import parquet as parquet_reader
 
 LONG = LONGEST_RECORD + (1 << 20)
 PART = 1 << 24
@@ -21,7 +21,7 @@ MANY = 8
 MEASURE = """
 import resource, sys
 from tagline.errors import DataError
-from tagline.readers import BadRows, batches, inspect
+from tagline.data.readers import BadRows, batches, inspect
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
-from tagline import tokens
-from tagline.devices import Device
-from tagline.models.loop import Examples, Group, Loop, Loss, rate_at
+from tagline.models.nn import tokens
+from tagline.models.nn.devices import Device
+from tagline.models.nn.loop import Examples, Group, Loop, Loss, rate_at
+from tagline.models.nn.workers import Seat, World
 from tagline.spec import Training
-from tagline.workers import Seat, World
 
 ROWS, LABELS = 50, 3
 

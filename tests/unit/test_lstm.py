@@ -15,13 +15,14 @@ from safetensors.torch import load_file
 from samples import DATA, LONG, SUPPORT, bundle, contents, go_on
 from tokenizers import Tokenizer
 
-from tagline import dataset, storage
-from tagline.bundle import load_classifier
-from tagline.dataset import Dataset, Split
+from tagline import storage
+from tagline.data import dataset
+from tagline.data.dataset import Dataset, Split
 from tagline.errors import BundleError, SpecError
-from tagline.models import vectors, vocabulary
 from tagline.models.lstm import Lstm, LstmOptions, usual_epochs
-from tagline.models.recurrent import BothWays, Pool, Recurrent, seeded
+from tagline.models.nn import vocabulary, word_vectors
+from tagline.models.nn.recurrent import BothWays, Pool, Recurrent, seeded
+from tagline.prediction.bundle import load_classifier
 from tagline.spec import Training
 
 POOLINGS = ["max", "mean", "max+mean", "attention"]
@@ -356,7 +357,9 @@ def test_another_size_than_that_of_the_vectors_is_refused(single: Dataset, tmp_p
 def test_of_a_file_of_vectors_only_the_words_asked_for_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "x.vec"
     path.write_text("".join(f"word{number} {number} 1\n" for number in range(1000)))
-    assert {word: values.tolist() for word, values in vectors.read(path, {"word7", "no"}).items()} == {"word7": [7, 1]}
+    assert {word: values.tolist() for word, values in word_vectors.read(path, {"word7", "no"}).items()} == {
+        "word7": [7, 1]
+    }
 
 
 def test_the_rate_can_be_the_users_own(single: Dataset) -> None:
@@ -386,14 +389,14 @@ def test_vectors_that_are_something_else_are_named(
     if content is not None:
         (tmp_path / name).write_bytes(content)
     with pytest.raises(SpecError, match=complaint):
-        vectors.read(tmp_path / name, {"parcel"})
+        word_vectors.read(tmp_path / name, {"parcel"})
 
 
 def test_an_archive_of_arrays_is_no_array(tmp_path: Path) -> None:
     np.savez(tmp_path / "v.npz", a=np.ones((2, 3)))
     (tmp_path / "v.npz").rename(tmp_path / "v.npy")
     with pytest.raises(SpecError, match="is not a table of numbers"):
-        vectors.width(tmp_path / "v.npy")
+        word_vectors.width(tmp_path / "v.npy")
 
 
 def test_a_checkpoint_without_its_words_is_damaged(single: Dataset, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn import metrics as reference
 
-from tagline import metrics
+from tagline.evaluation import metrics
 from tagline.spec import Monitor
 
 LABELS = ("a", "b", "c", "d")

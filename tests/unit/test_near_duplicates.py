@@ -2,7 +2,7 @@
 
 import random
 
-from tagline import near_duplicates
+from tagline.data import near_duplicates
 
 WORDS = [
     f"{first}{second}"

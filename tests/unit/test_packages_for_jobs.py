@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from tagline import images, packages, registry, wheels
+from tagline import registry
 from tagline.errors import PlaceError, SpecError
+from tagline.images import dockerfiles, sdist, wheels
 
 KEY = "-----BEGIN PRIVATE KEY-----\nplanted-4711\n-----END PRIVATE KEY-----\n"
 ACCOUNT = '{"type": "service_account", "private_key": "planted-4711"}'
@@ -27,16 +28,16 @@ def unpacked(archive: bytes) -> dict[str, bytes]:
 
 
 def test_equal_contents_are_equal_bytes_and_any_change_is_another_name() -> None:
-    made = packages.sdist(("train", "vertex"))
-    assert packages.sdist(("train", "vertex")) == made
-    other = packages.sdist(("train", "vertex"), project_files={"my_rules.py": b"RULES = 1\n"})
+    made = sdist.sdist(("train", "vertex"))
+    assert sdist.sdist(("train", "vertex")) == made
+    other = sdist.sdist(("train", "vertex"), project_files={"my_rules.py": b"RULES = 1\n"})
     assert other.file != made.file
     assert made.file.startswith("tagline-")
     assert f"{other.file.removesuffix('.tar.gz')}/wheel/my_rules.py" in unpacked(other.content)
 
 
 def test_it_needs_what_the_job_needs_in_the_versions_of_here_and_leaves_torch_to_the_image() -> None:
-    made = packages.sdist(("train", "vertex"))
+    made = sdist.sdist(("train", "vertex"))
     place = made.file.removesuffix(".tar.gz")
     about = message_from_bytes(unpacked(made.content)[f"{place}/PKG-INFO"])
     assert tuple(about.get_all("Requires-Dist", ())) == made.requirements
@@ -45,7 +46,7 @@ def test_it_needs_what_the_job_needs_in_the_versions_of_here_and_leaves_torch_to
     }  # fmt: skip
     assert about["Requires-Python"] == wheels.distribution().metadata["Requires-Python"]
     assert f"tagline-{about['Version']}.tar.gz" == made.file
-    base = packages.sdist(())
+    base = sdist.sdist(())
     assert not any(need.startswith("torch") for need in base.requirements)
 
 
@@ -53,7 +54,7 @@ def test_it_needs_what_the_job_needs_in_the_versions_of_here_and_leaves_torch_to
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fresh environment into which pip has built and installed the package, with no index to ask."""
     directory = tmp_path_factory.mktemp("environment")
-    made = packages.sdist(("train", "vertex"), project_files={"my_rules.py": b"RULES = 1\n"})
+    made = sdist.sdist(("train", "vertex"), project_files={"my_rules.py": b"RULES = 1\n"})
     (directory / made.file).write_bytes(made.content)
     venv.EnvBuilder(symlinks=True).create(directory / "venv")
     python = directory / "venv" / "bin" / "python"
@@ -79,9 +80,9 @@ def test_pip_builds_it_in_isolation_with_no_network_and_it_runs(installed: Path)
 def test_plug_ins_of_others_are_not_taken_along_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     known = registry.known("models") | {"theirs": "their_package.models:Theirs"}
     monkeypatch.setattr(registry, "known", lambda kind: known if kind == "models" else registry.BUILT_IN[kind])
-    (said,) = packages.left_out(family="theirs", trackers=["wandb"])
+    (said,) = sdist.left_out(family="theirs", trackers=["wandb"])
     assert said.startswith("family theirs is not Tagline's own (their_package.models:Theirs) and not taken along;")
-    assert packages.left_out(family="encoder", trackers=["wandb"]) == []
+    assert sdist.left_out(family="encoder", trackers=["wandb"]) == []
 
 
 def test_the_extras_follow_from_family_and_trackers() -> None:
@@ -96,13 +97,13 @@ def test_the_extras_follow_from_family_and_trackers() -> None:
 )
 def test_a_secret_is_no_file_of_a_project(name: str, content: bytes) -> None:
     with pytest.raises(SpecError, match="looks like a secret"):
-        packages.sdist((), project_files={name: content})
+        sdist.sdist((), project_files={name: content})
 
 
 @pytest.mark.parametrize("name", ["/etc/x.py", "../x.py", "tagline/spec.py", ""])
 def test_a_file_that_would_lie_elsewhere_is_refused(name: str) -> None:
     with pytest.raises(SpecError, match="cannot be put beside the package"):
-        packages.sdist((), project_files={name: b""})
+        sdist.sdist((), project_files={name: b""})
 
 
 def test_no_secret_of_here_is_in_a_package_or_an_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,8 +116,8 @@ def test_no_secret_of_here_is_in_a_package_or_an_image(tmp_path: Path, monkeypat
     (tmp_path / "account.json").write_text(ACCOUNT)
     (tmp_path / ".env").write_text(f"WANDB_API_KEY={planted.decode()}")
     monkeypatch.chdir(tmp_path)
-    context = images.training("x/y", extras=("train", "vertex"), accelerator="NVIDIA_L4", reduction_server=True)
-    package = packages.sdist(("train", "vertex", "track"))
+    context = dockerfiles.training("x/y", extras=("train", "vertex"), accelerator="NVIDIA_L4", reduction_server=True)
+    package = sdist.sdist(("train", "vertex", "track"))
     wheel = next(content for name, content in context.files.items() if name.endswith(".whl"))
     with zipfile.ZipFile(io.BytesIO(wheel)) as opened:
         inside = {name: opened.read(name) for name in opened.namelist()}
@@ -148,31 +149,31 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_installs_together_is_known_with_its_versions(index: None) -> None:
-    assert packages.resolved(["red"]) == packages.Resolved(("paint==1.0", "red==1.0"))
+    assert sdist.resolved(["red"]) == sdist.Resolved(("paint==1.0", "red==1.0"))
 
 
 def test_a_conflict_names_the_packages(index: None) -> None:
     with pytest.raises(PlaceError, match="do not install together") as caught:
-        packages.resolved(["red", "blue"])
+        sdist.resolved(["red", "blue"])
     assert "red 1.0 depends on paint<2" in caught.value.message
     assert "blue 1.0 depends on paint>=2" in caught.value.message
 
 
 def test_a_package_that_nobody_has_is_named(index: None) -> None:
     with pytest.raises(PlaceError, match=r"No matching distribution found for green==3"):
-        packages.resolved(["green==3"])
+        sdist.resolved(["green==3"])
 
 
 def test_without_a_network_nobody_knows_and_that_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
-    found = packages.resolved(["red"])
+    found = sdist.resolved(["red"])
     assert (found.pins, found.warning.endswith("pip's index cannot be reached")) == ((), True)
 
 
 def test_an_index_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = packages.resolved(["red"], patience_s=0.01)
+    found = sdist.resolved(["red"], patience_s=0.01)
     assert (found.pins, "was not known after 0.01 seconds" in found.warning) == ((), True)
 
 

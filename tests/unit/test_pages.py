@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 import tagline
-from tagline import advice, cards, charts, mistakes, pages
-from tagline.charts import Series
-from tagline.dataset import Split
-from tagline.decisions import DecisionLayer
+from tagline.data.dataset import Split
 from tagline.errors import SpecError
+from tagline.evaluation import error_analysis
+from tagline.prediction.decisions import DecisionLayer
+from tagline.reports import advice, charts, html, markdown
+from tagline.reports.charts import Series
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 HOSTILE = ('<script>alert("x")</script>', "שלום עולם 🎉", "a label with spaces & <b>", "'\"</pre></style>{{ 7 * 7 }}")
@@ -115,7 +116,7 @@ def test_what_is_said_of_a_threshold_was_measured_there(several: tagline.Run) ->
 
 def test_the_words_that_pushed_are_marked_and_the_text_is_whole() -> None:
     row = {"text": "the refund never came", "pushes": [[4, 10, 2.0, 0], [11, 16, -1.0, 0], [0, 3, 0.01, 0]]}
-    [pieces] = pages._error(row, "mistake")["sides"]
+    [pieces] = html._error(row, "mistake")["sides"]
     assert "".join(piece["text"] for piece in pieces) == "the refund never came"
     assert [(piece["text"], piece["kind"]) for piece in pieces if piece["kind"]] == [
         ("refund", "for"),
@@ -129,8 +130,8 @@ def test_many_labels_are_shown_for_those_with_the_most_errors() -> None:
     for number in range(300):
         confusion[number][number] = 5
     confusion[7][9] = 3
-    found: Any = pages._matrix({"labels": labels, "test": {"confusion": confusion}})
-    assert len(found["names"]) == pages.MOST_IN_MATRIX
+    found: Any = html._matrix({"labels": labels, "test": {"confusion": confusion}})
+    assert len(found["names"]) == html.MOST_IN_MATRIX
     assert {"label 7", "label 9"} <= set(found["names"])
     assert found["is_part"]
 
@@ -138,7 +139,7 @@ def test_many_labels_are_shown_for_those_with_the_most_errors() -> None:
 def test_of_many_labels_without_an_error_there_is_no_matrix() -> None:
     labels = [f"label {number}" for number in range(30)]
     confusion = [[5 * (i == j) for j in range(30)] for i in range(30)]
-    assert pages._matrix({"labels": labels, "test": {"confusion": confusion}}) is None
+    assert html._matrix({"labels": labels, "test": {"confusion": confusion}}) is None
 
 
 def test_the_page_says_when_it_abstains_and_its_slider_starts_there(several: tagline.Run) -> None:
@@ -179,7 +180,7 @@ def test_evaluations_are_shown_where_a_training_was_too_short_for_a_curve_of_its
     report = several.report()
     assert report is not None
     short = {**report, "history": {**report["history"], "steps": []}}
-    page = pages.report_page(short, name="x")
+    page = html.report_page(short, name="x")
     assert "macro_f1 on validation" in page
     assert 'href="#learning"' in page
 
@@ -191,7 +192,7 @@ def test_a_table_of_many_labels_does_not_push_the_rest_away(several: tagline.Run
     figures = next(iter(report["test"]["per_label"].values()))
     decisions = {**report["decisions"], "thresholds": [0.5] * 40}
     test = {**report["test"], "per_label": dict.fromkeys(names, figures)}
-    page = pages.report_page(
+    page = html.report_page(
         {**report, "labels": names, "test": test, "decisions": decisions, "thresholds": {}}, name="x"
     )
     assert 'class="scroll tall" tabindex="0" role="region" aria-label="Figures of every label"' in page
@@ -286,7 +287,7 @@ def test_a_label_is_gravely_doubted_only_for_another_that_is_believed() -> None:
     scores = np.array([[0.02, 0.96, 0.02], [0.05, 0.48, 0.47], [0.9, 0.05, 0.05], [0.3, 0.6, 0.1]])
     split = Split(["a"] * 4, np.zeros(4, int), np.arange(4))
     single = {"test": (split, DecisionLayer("single", ("x", "y", "z")).decided(scores))}
-    assert mistakes.gravely_doubted(single) == 1
+    assert error_analysis.gravely_doubted(single) == 1
     truth = np.zeros((100, 2), bool)
     truth[:50, 0] = truth[:2, 1] = True
     several = np.where(truth, [0.97, 0.001], [0.03, 0.001])
@@ -294,7 +295,7 @@ def test_a_label_is_gravely_doubted_only_for_another_that_is_believed() -> None:
     several[61, 0] = 0.99  # one that is missing, and the second label is never found
     rows = Split(["a"] * 100, truth, np.arange(100))
     answers = DecisionLayer("multi", ("x", "y"), thresholds=(0.5, 0.5)).decided(several)
-    assert mistakes.gravely_doubted({"test": (rows, answers)}) == 1
+    assert error_analysis.gravely_doubted({"test": (rows, answers)}) == 1
 
 
 def test_texts_to_measure_on_that_were_learned_from_come_before_other_faults_of_the_data() -> None:
@@ -323,7 +324,7 @@ def test_texts_to_measure_on_that_were_learned_from_come_before_other_faults_of_
 def test_a_report_is_saved_in_each_form(several: tagline.Run, tmp_path: Path, form: str) -> None:
     report = several.report()
     assert report is not None
-    pages.save(report, str(tmp_path / f"out.{form}"), name="a | name")
+    html.save(report, str(tmp_path / f"out.{form}"), name="a | name")
     text = (tmp_path / f"out.{form}").read_text("utf-8")
     assert f"{report['test']['micro_f1']:.3f}"[:4] in text
     if form == "json":
@@ -332,13 +333,13 @@ def test_a_report_is_saved_in_each_form(several: tagline.Run, tmp_path: Path, fo
 
 def test_an_unknown_form_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="no such form"):
-        pages.check_form(str(tmp_path / "report.pdf"))
+        html.check_form(str(tmp_path / "report.pdf"))
 
 
 def test_markdown_keeps_the_data_from_being_markup(hostile: tagline.Run) -> None:
     report = hostile.report()
     assert report is not None
-    text = cards.report_markdown(report, name="x")
+    text = markdown.report_markdown(report, name="x")
     assert not re.search(r"(?<!\\)<", text)
     assert all(line.count(" | ") in (0, 2, 4) for line in text.splitlines() if line.startswith("|"))
 
@@ -388,7 +389,7 @@ def test_the_page_for_programs_is_for_people_too() -> None:
     example = {"instances": ["a text"], "label": "R&D 🎉 <b>"}
     body = {"content": {"application/json": {"schema": {}, "example": example}}}
     posted = {"summary": "Answers.", "requestBody": body, "responses": {"200": {"description": "answers"}}}
-    page = pages.api_page({"paths": {"/predict": {"post": posted}}})
+    page = html.api_page({"paths": {"/predict": {"post": posted}}})
     assert "R&amp;D 🎉 &lt;b&gt;" in page
 
 
@@ -451,7 +452,7 @@ def test_where_it_abstains_the_headline_is_about_the_answers_it_gives(careful: t
     assert first.startswith(f"Answers {answered} of 100 texts, and is right in {right} of 100 answers (95 % interval ")
     assert second.startswith(f"If it answered every text: right {100 * test['accuracy']:.1f} times in 100")
     assert "this run, answering all" in page
-    for written in (cards.report_markdown(report, name="x"), (careful.bundle / "README.md").read_text()):
+    for written in (markdown.report_markdown(report, name="x"), (careful.bundle / "README.md").read_text()):
         assert first in written
     always = {key: value for key, value in test.items() if "answered" not in key and key != "coverage"}
     assert advice.verdict({**report, "test": always})[0].startswith("Right ")
@@ -491,6 +492,6 @@ def test_a_report_of_an_earlier_version_has_a_page(careful: tagline.Run) -> None
     suspects = [{key: value for key, value in row.items() if key != "is_grave"} for row in report["suspects"]]
     coverage = [each for each in report["coverage"] if each["below"] != report["decisions"]["abstain_below"]]
     earlier = {**report, "history": history, "suspects": suspects, "coverage": coverage}
-    page = pages.report_page(earlier, name="x")
+    page = html.report_page(earlier, name="x")
     assert "label looks wrong" not in page
     assert ">step</text>" in page

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tagline import place_checks, prices
 from tagline import spec as specs
-from tagline.checks import Finding
+from tagline.data.checks import Finding
+from tagline.jobs import preflight, prices
 
 TODAY = date(2026, 11, 16)
 PREBUILT = "us-docker.pkg.dev/vertex-ai/training/pytorch-gpu.2-4.py310:latest"
@@ -23,7 +23,7 @@ def found(*, model: dict[str, Any] | None = None, tracking: tuple[str, ...] = ()
         "tracking": {"to": tracking}, "vertex": {"bucket": "b", **vertex},
     }  # fmt: skip
     spec = specs.parse(raw, where="a test")
-    return place_checks.by_the_tables(spec, prices.price_of(spec, training_rows=1000), today=TODAY)
+    return preflight.by_the_tables(spec, prices.price_of(spec, training_rows=1000), today=TODAY)
 
 
 def test_the_defaults_are_sound() -> None:
@@ -61,7 +61,7 @@ def test_what_only_costs_is_a_warning() -> None:
 @pytest.mark.usefixtures("signed_out")
 def test_without_credentials_nothing_else_is_asked() -> None:
     spec = specs.parse({"data": {"train": "a.csv", "text": "t", "labels": "l"}}, where="a test")
-    [only] = place_checks.by_asking(spec, project="p")
+    [only] = preflight.by_asking(spec, project="p")
     assert (only.code, only.severity) == ("credentials", "error")
     assert "gcloud auth application-default login" in only.advice
 
@@ -102,7 +102,7 @@ def test_credentials_that_have_expired_are_said_before_anything_else(
     (tmp_path / "account.json").write_text(json.dumps(account))
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "account.json"))
     spec = specs.parse({"data": {"train": "a.csv", "text": "t", "labels": "l"}}, where="a test")
-    [only] = place_checks.by_asking(spec, project="p")
+    [only] = preflight.by_asking(spec, project="p")
     server.shutdown()
     server.server_close()
     assert (only.code, only.severity) == ("credentials", "error")
@@ -119,4 +119,4 @@ def test_credentials_that_have_expired_are_said_before_anything_else(
     ("service-1@gcp-sa-aiplatform-cc.example", "-"),
 ])  # fmt: skip
 def test_the_project_of_a_service_account(email: str, project: str) -> None:
-    assert place_checks._owner(email) == project
+    assert preflight._owner(email) == project

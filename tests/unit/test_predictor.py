@@ -12,14 +12,14 @@ import pytest
 from samples import SUPPORT
 
 import tagline
-from tagline import server
-from tagline.bundle import Bundle
-from tagline.connections import Request, Response
-from tagline.decisions import DecisionLayer
 from tagline.errors import DataError, RunError
 from tagline.models import Scores
-from tagline.predictor import Predictor
-from tagline.server import Metrics, Routes, Served, Settings
+from tagline.prediction.bundle import Bundle
+from tagline.prediction.decisions import DecisionLayer
+from tagline.prediction.predictor import Predictor
+from tagline.serving import app
+from tagline.serving.app import Metrics, Routes, Served, Settings
+from tagline.serving.http import Request, Response
 
 
 class Broken:
@@ -55,7 +55,7 @@ def test_a_process_that_never_ends_explaining_says_that_it_cannot_answer(
 ) -> None:
     quick = ("model.family=linear", "model.max_features=500", "model.strength=4.0")
     run = tagline.train(SUPPORT / "messages.csv", *quick, runs=tmp_path)
-    monkeypatch.setattr(server, "STUCK_S", 0.1)
+    monkeypatch.setattr(app, "STUCK_S", 0.1)
     settings, served, may = Settings(timeout_s=0.1), Served(Bundle.load(run.bundle), threads=1), threading.Event()
     monkeypatch.setattr(served.predictor, "explain", lambda *_: may.wait(60))
     routes = Routes(served, settings, Metrics(served.manifest, settings, processes=1), write_log=lambda *_, **__: None)

@@ -17,10 +17,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModel, LlamaConfig, LlamaModel
 
-from tagline import dataset
+from tagline.data import dataset
 from tagline.errors import PlaceError, SpecError
-from tagline.models import pretrained
 from tagline.models.encoder import Encoder, EncoderOptions
+from tagline.models.nn import pretrained
 from tagline.spec import Data, Training
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"

@@ -2,9 +2,10 @@
 
 import pytest
 
-from tagline import machines, prices
 from tagline import spec as specs
-from tagline.prices import Rate
+from tagline.gcp import machines
+from tagline.jobs import prices
+from tagline.jobs.prices import Rate
 from tagline.spec import Spec
 
 

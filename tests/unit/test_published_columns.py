@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from published_files import HELD_OUT, PUBLISHED, WRITTEN_LAST, WRITTEN_LATER, Published
 
-from tagline.columns import Resolved, resolve
+from tagline.data.columns import Resolved, resolve
+from tagline.data.readers import inspect
 from tagline.errors import SpecError
-from tagline.readers import inspect
 
 FILES = (*PUBLISHED, *WRITTEN_LATER, *WRITTEN_LAST)
 ASKED = frozenset((

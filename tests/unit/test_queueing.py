@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tagline.queueing import Batcher, ComputeError, Full, Unanswerable
+from tagline.serving.batching import Batcher, ComputeError, Full, Unanswerable
 
 
 class Panic(BaseException):

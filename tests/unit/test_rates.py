@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tagline import jobs, prices, rates
 from tagline import spec as specs
 from tagline.cli import run as tagline
-from tagline.runs import ATTEMPTS, Attempt, Run
+from tagline.jobs import prices, records, throughput
+from tagline.runs.run import ATTEMPTS, Attempt, Run
 from tagline.spec import Spec
 
 BEGIN = datetime(2026, 11, 1, tzinfo=UTC)
@@ -40,9 +40,9 @@ def learned(runs: Path, spec: Spec, *, lock: dict[str, Any] = CPU, starts: tuple
 
 
 def test_a_run_of_the_same_tells_its_rate(tmp_path: Path) -> None:
-    assert rates.measured(spec_of(), str(tmp_path / "nowhere")) is None
+    assert throughput.measured(spec_of(), str(tmp_path / "nowhere")) is None
     run = learned(tmp_path, spec_of(fraction=0.1))
-    found = rates.measured(spec_of(vertex={"region": "us-east1"}), str(tmp_path))
+    found = throughput.measured(spec_of(vertex={"region": "us-east1"}), str(tmp_path))
     assert found == prices.Rate(10.0, prices.computing_of_processors(4), run.name, "4 processors")
 
 
@@ -51,7 +51,7 @@ def test_a_run_of_the_same_tells_its_rate(tmp_path: Path) -> None:
 ])  # fmt: skip
 def test_a_run_of_something_else_does_not(tmp_path: Path, other: Spec) -> None:
     learned(tmp_path, other)
-    assert rates.measured(spec_of(), str(tmp_path)) is None
+    assert throughput.measured(spec_of(), str(tmp_path)) is None
 
 
 def test_what_was_taken_to_a_bucket_is_the_same(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_what_was_taken_to_a_bucket_is_the_same(tmp_path: Path) -> None:
         "gs://b/tagline/data/0123456789abcdef/a.csv", pretrained="gs://b/tagline/pretrained/hub/google-bert/bert-base"
     )
     learned(tmp_path, there)
-    assert rates.measured(spec_of("data/a.csv", pretrained="google-bert/bert-base"), str(tmp_path)) is not None
+    assert throughput.measured(spec_of("data/a.csv", pretrained="google-bert/bert-base"), str(tmp_path)) is not None
 
 
 def test_the_newest_run_that_tells_is_taken(tmp_path: Path) -> None:
@@ -68,14 +68,14 @@ def test_the_newest_run_that_tells_is_taken(tmp_path: Path) -> None:
     learned(tmp_path, spec_of(), name="20260103-000000-oak", steps=((10, 100),))
     damaged = learned(tmp_path, spec_of(), name="20260104-000000-oak")
     (damaged.directory / "spec.toml").write_text("[data")
-    found = rates.measured(spec_of(), str(tmp_path))
+    found = throughput.measured(spec_of(), str(tmp_path))
     assert found is not None
     assert (found.run, found.rows_per_s) == ("20260102-000000-oak", 10.0)
 
 
 def test_the_time_in_which_nobody_worked_does_not_count(tmp_path: Path) -> None:
     learned(tmp_path, spec_of(), starts=(0, 3000), steps=((10, 100), (20, 200), (3010, 300), (3020, 400)))
-    found = rates.measured(spec_of(), str(tmp_path))
+    found = throughput.measured(spec_of(), str(tmp_path))
     assert found is not None
     assert found.rows_per_s == 10.0
 
@@ -91,15 +91,15 @@ def test_what_it_ran_on_is_known_from_its_lock(
     tmp_path: Path, lock: dict[str, Any], flops: float, machine: str
 ) -> None:
     learned(tmp_path, spec_of(), lock=lock)
-    found = rates.measured(spec_of(), str(tmp_path))
+    found = throughput.measured(spec_of(), str(tmp_path))
     assert (found.flops, found.machine) == (flops, machine) if found else flops == 0
 
 
 def test_a_run_of_the_cloud_ran_on_the_machines_it_asked_for(tmp_path: Path) -> None:
     place = {"machine": "n1-standard-16", "accelerators": 0, "workers": 2}
     run = learned(tmp_path, spec_of(vertex=place))
-    jobs.remember(run, jobs.Record("vertex", "projects/p/locations/r/customJobs/1", "gs://b/tagline/runs/x", ""))
-    found = rates.measured(spec_of(), str(tmp_path))
+    records.remember(run, records.Record("vertex", "projects/p/locations/r/customJobs/1", "gs://b/tagline/runs/x", ""))
+    found = throughput.measured(spec_of(), str(tmp_path))
     assert found is not None
     assert (found.flops, found.machine) == (prices.computing_of_processors(32), "32 processors")
 
@@ -107,7 +107,7 @@ def test_a_run_of_the_cloud_ran_on_the_machines_it_asked_for(tmp_path: Path) -> 
 def test_steps_that_are_not_made_of_rows_tell_nothing(tmp_path: Path) -> None:
     learned(tmp_path, spec_of(), steps=((10, 0), (20, 0)))
     learned(tmp_path, spec_of(), stage="language model")
-    assert rates.measured(spec_of(), str(tmp_path)) is None
+    assert throughput.measured(spec_of(), str(tmp_path)) is None
 
 
 def test_a_plan_rests_on_what_was_measured_here_and_still_asks_nobody(

@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from tagline import dataset
+from tagline.data import dataset
+from tagline.data.readers import BadRow, BadRows, Batch, Layout, Source, batches, cell, inspect, sampled
 from tagline.errors import DataError, TaglineError
-from tagline.readers import BadRow, BadRows, Batch, Layout, Source, batches, cell, inspect, sampled
 from tagline.spec import Data
 
 AUTO = Layout()

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tagline import dataset
+from tagline.data import dataset
+from tagline.data.readers import BadRows, Layout, Source, batches, inspect
 from tagline.errors import DataError
-from tagline.readers import BadRows, Layout, Source, batches, inspect
 from tagline.spec import Data
 
 ML_USE = "aiplatform.googleapis.com/ml_use"

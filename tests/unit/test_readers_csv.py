@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tagline.data.readers import BadRow, BadRows, Layout, Source, batches, inspect
 from tagline.errors import DataError, SpecError
-from tagline.readers import BadRow, BadRows, Layout, Source, batches, inspect
 
 
 def written(directory: Path, content: str | bytes, name: str = "data.csv") -> Path:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from tagline.data.readers import BadRows, batches, hub, inspect
 from tagline.errors import DataError, PlaceError
-from tagline.readers import BadRows, batches, hub, inspect
 
 
 @dataclass

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tagline.machines import misfit
+from tagline.gcp.machines import misfit
 from tagline.rehearsal import refusals
 from tagline.rehearsal.messages import fill, v1
 from tagline.rehearsal.methods import table

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 import tagline
-from tagline import console, resource_usage
+from tagline.cli import console
 from tagline.cli import run as run_command
-from tagline.resource_usage import UsageSampler
+from tagline.runs import resource_usage
+from tagline.runs.resource_usage import UsageSampler
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support" / "messages.csv"
 GIB = 2**30

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tagline import runs
 from tagline import spec as specs
-from tagline.bundle import MANIFEST
 from tagline.errors import NameTaken, RunError, SpecError
-from tagline.mirrors import check_free, find_bundle, find_last_with_bundle, find_run
-from tagline.runs import Progress, Run, list_runs
+from tagline.prediction.bundle import MANIFEST
+from tagline.runs import run as runs
+from tagline.runs.remote import check_free, find_bundle, find_last_with_bundle, find_run
+from tagline.runs.run import Progress, Run, list_runs
 
 SPEC = specs.defaults({"train": "data.csv", "text": "text", "labels": "label"})
 
@@ -91,7 +91,7 @@ def test_two_processes_cannot_write_one_run(run: Run) -> None:
     code = f"""
 from datetime import datetime, timedelta
 from pathlib import Path
-from tagline.runs import Run
+from tagline.runs.run import Run
 with Run(Path({str(run.directory)!r})).held():
     print("held", flush=True)
     input()
@@ -288,7 +288,7 @@ def test_what_restarts_cost_is_the_work_that_was_done_again(run: Run) -> None:
 def test_advice_to_resume_names_the_place_where_this_process_is_a_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
-    from tagline.mirrors import MirroredRun
+    from tagline.runs.remote import MirroredRun
     from tagline.training import _resume_command
 
     there, here = MirroredRun("gs://bucket/tagline/runs/a"), Run(tmp_path / "a")
@@ -304,7 +304,7 @@ def test_advice_to_resume_names_the_place_where_this_process_is_a_job(
 def test_a_process_named_by_a_file_is_known_again(tmp_path: Path) -> None:
     import os
 
-    from tagline.processes import alive_in, started
+    from tagline.system.processes import alive_in, started
 
     path = tmp_path / "process.json"
     assert alive_in(path) == 0

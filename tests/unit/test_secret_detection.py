@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 import tagline
-from tagline import secret_detection
 from tagline import spec as specs
-from tagline.bundle import Bundle
 from tagline.cli import run as run_command
 from tagline.errors import SpecError
-from tagline.runs import Run
+from tagline.prediction.bundle import Bundle
+from tagline.runs.run import Run
+from tagline.spec import secret_detection
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support" / "messages.csv"
 DATA = {"train": "a.csv", "text": "t", "labels": "l"}

@@ -21,10 +21,10 @@ from samples import SUPPORT
 
 import tagline
 from bare import run_bare
-from tagline.bundle import SIGNATURE, Bundle, Manifest
 from tagline.cli import run as run_command
 from tagline.errors import BundleError, SpecError
-from tagline.predictor import Predictor
+from tagline.prediction.bundle import SIGNATURE, Bundle, Manifest
+from tagline.prediction.predictor import Predictor
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from serving import serving

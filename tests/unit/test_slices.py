@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from scipy.stats import fisher_exact
 
-from tagline import dataset, slices
 from tagline import spec as specs
-from tagline.dataset import Dataset
+from tagline.data import dataset
+from tagline.data.dataset import Dataset
+from tagline.evaluation import slices
 
 
 def loaded(path: Path, rows: list[str], **data: object) -> Dataset:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tagline.splits import deal, group_ids, strata_of
+from tagline.data.splits import deal, group_ids, strata_of
 
 SHARES = st.tuples(st.sampled_from([0.0, 0.05, 0.1, 0.2, 0.4]), st.sampled_from([0.0, 0.05, 0.1, 0.3, 0.5]))
 

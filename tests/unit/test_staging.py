@@ -8,7 +8,7 @@ import pytest
 
 from tagline import spec as specs
 from tagline.errors import DataError
-from tagline.staging import staged
+from tagline.jobs.uploads import staged
 
 
 def spec_of(data: Path, **model: Any) -> specs.Spec:

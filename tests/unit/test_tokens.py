@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from tagline import tokens
 from tagline.errors import PlaceError
-from tagline.tokens import Reader
+from tagline.models.nn import tokens
+from tagline.models.nn.tokens import Reader
 
 BERT_CLS, BERT_SEP = 2, 3
 ROBERTA_CLS, ROBERTA_SEP = 0, 2

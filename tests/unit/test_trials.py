@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from tagline import cluster, spec, trials
+from tagline import spec
 from tagline.cli.options import understand_settings
 from tagline.errors import SpecError
+from tagline.training import cluster, trials
 
 SPEC = spec.defaults({"train": "a.csv", "text": "text", "labels": "label"})
 

@@ -15,15 +15,16 @@ import pytest
 from pydantic import ValidationError
 from samples import SUPPORT, bundle, contents, go_on
 
-from tagline import dataset, language_models
 from tagline.cli.lm import _is_setting
-from tagline.dataset import Dataset
+from tagline.data import dataset
+from tagline.data.dataset import Dataset
 from tagline.errors import DataError, Interrupted, RunError, SpecError, TaglineError
-from tagline.models.awd_lstm import Shape
-from tagline.models.course import MOST_RATE, NextToken, stages
-from tagline.models.fastai_text import Pieces, Words, new_cutter
 from tagline.models.ulmfit import Ulmfit, UlmfitOptions
+from tagline.models.ulmfit.awd_lstm import Shape
+from tagline.models.ulmfit.stages import MOST_RATE, NextToken, stages
+from tagline.models.ulmfit.tokenizer import Pieces, Words, new_cutter
 from tagline.spec import Data, Training
+from tagline.training import language_models
 
 SMALL = {"embedding_size": 12, "hidden_size": 16, "layers": 2, "lm_epochs": 1, "drop_mult": 0.3}
 Fixture = Callable[[str], Path]
@@ -131,7 +132,7 @@ def test_it_starts_from_what_fastai_wrote(fastai: Fixture, data: Dataset, direct
 
 
 def json_vocabulary(directory: Path) -> list[str]:
-    from tagline.models.fastai_files import read
+    from tagline.models.ulmfit.checkpoints import read
 
     return read(str(directory)).lexicon.vocabulary
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tagline import workers
-from tagline.workers import World
+from tagline.models.nn import workers
+from tagline.models.nn.workers import World
 
 
 @pytest.mark.parametrize("total", [0, 1, 2, 5, 6])

@@ -11,7 +11,6 @@ from typing import Annotated
 
 import typer
 
-from tagline import extras
 from tagline.cli import (
     check,
     compare,
@@ -31,6 +30,7 @@ from tagline.cli import (
 )
 from tagline.cli.options import understand_settings
 from tagline.errors import CheckFailed, Interrupted, PlaceError, SpecError
+from tagline.system import extras
 
 app = typer.Typer(
     name="tagline",
@@ -44,7 +44,8 @@ app = typer.Typer(
 def tagline(version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False) -> None:
     """Labelled text to a trained and measured text classifier."""
     if version:
-        from tagline import __version__, console
+        from tagline import __version__
+        from tagline.cli import console
 
         console.out(f"tagline {__version__}")
         raise typer.Exit
@@ -85,7 +86,7 @@ def run(arguments: Sequence[str]) -> int:
     except typer.Abort:  # answered no
         return 1
     except BaseException as error:
-        from tagline import console
+        from tagline.cli import console
 
         if hasattr(error, "format_message"):  # wrong usage, as typer puts it
             meant = unknown_options.explain(error, ours) if hasattr(error, "option_name") else None

@@ -9,9 +9,9 @@ from tagline.cli import places
 from tagline.cli.options import Debug, Json, Overrides, Runs, Source
 
 if TYPE_CHECKING:
-    from tagline.checks import Finding
-    from tagline.dataset import Dataset
-    from tagline.prices import Price
+    from tagline.data.checks import Finding
+    from tagline.data.dataset import Dataset
+    from tagline.jobs.prices import Price
     from tagline.spec import Data, Spec
 
 
@@ -28,9 +28,13 @@ def check(
     debug: Debug = False,
 ) -> None:
     """Say all that is wrong with spec, data and place before anything is spent. Exit code 1 if it cannot be trained."""
-    from tagline import checks, comparison, console, dataset, gates, metrics, report, training
-    from tagline.columns import resolve
+    from tagline import training
+    from tagline.cli import console
+    from tagline.data import checks, dataset
+    from tagline.data.columns import resolve
     from tagline.errors import DataError
+    from tagline.evaluation import gates, metrics
+    from tagline.reports import compare, report
 
     resolved = resolve(source, overrides or ())
     for guess in resolved.guesses:
@@ -44,7 +48,7 @@ def check(
     metrics.check_monitor(resolved.spec.training.monitor, data.task)
     gates.check_names(resolved.spec.gates, task=data.task, labels=data.labels)
     findings = checks.examine(data)
-    if checks.has_few_shots(data) and (measured := comparison.with_few_rows(data, runs=runs)):
+    if checks.has_few_shots(data) and (measured := compare.with_few_rows(data, runs=runs)):
         findings = [measured if finding.code == measured.code else finding for finding in findings]
     unused = training.find_unused(resolved.spec, data.task)
     findings += [checks.Finding("unused-setting", "warning", message, "leave it out") for message in unused]
@@ -89,18 +93,20 @@ def _examined(spec: "Spec", data: "Dataset", *, on: str, runs: str) -> "tuple[Pr
 
 def _suspects(spec: "Spec", data: "Dataset") -> list[dict[str, Any]]:
     """Rows whose label looks wrong to models that did not learn from them."""
-    from tagline import console, held_out
+    from tagline.cli import console
+    from tagline.training import cross_validation
 
     found = []
-    for number, part in enumerate(held_out.parts(spec, data), start=1):
-        console.say(f"part {number} of {held_out.FOLDS}: {len(part.rows):,} rows looked at")
+    for number, part in enumerate(cross_validation.parts(spec, data), start=1):
+        console.say(f"part {number} of {cross_validation.FOLDS}: {len(part.rows):,} rows looked at")
         found.append(part)
-    return held_out.suspects(data, found)
+    return cross_validation.suspects(data, found)
 
 
 def _show_the_rest(data: "Data") -> None:
     """What else is wrong with data that has bad rows."""
-    from tagline import checks, console, dataset
+    from tagline.cli import console
+    from tagline.data import checks, dataset
     from tagline.errors import DataError
 
     with suppress(DataError):

@@ -15,7 +15,9 @@ def compare(
     debug: Debug = False,
 ) -> None:
     """Compare runs on their test rows, which must be the same: a table, and whether the best is really better."""
-    from tagline import comparison, console, pages
+    from tagline.cli import console
+    from tagline.reports import compare as comparison
+    from tagline.reports import html as pages
 
     found = comparison.compare(*names, runs=runs)
     if html:

@@ -19,16 +19,19 @@ def evaluate(
     debug: Debug = False,
 ) -> None:
     """Measure a bundle on every row of a file. Columns are those it was trained on, or given as data.KEY=VALUE."""
-    from tagline import console, evaluation, gates, pages
+    from tagline.cli import console
     from tagline.cli.bundles import fetch_bundle
+    from tagline.evaluation import gates
+    from tagline.reports import evaluate as evaluation
+    from tagline.reports import html
 
     if output:
-        pages.check_form(output)
+        html.check_form(output)
     report = evaluation.evaluate(fetch_bundle(bundle, runs), data, *(overrides or ()))
     for finding in report["findings"]:
         console.say(finding["message"], lead=f"! {finding['severity']} ")
     if output:
-        pages.save(report, output, name=f"{bundle} on {data}")
+        html.save(report, output, name=f"{bundle} on {data}")
     if json:
         console.out_json(report)
     else:

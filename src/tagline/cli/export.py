@@ -38,17 +38,20 @@ def export(
 
     onnx is added to the bundle; predict and serve use it from then on. The others are written beside it.
     """
-    from tagline import console, exporting, packing, storage
+    from tagline import storage
+    from tagline.cli import console
     from tagline.cli.bundles import fetch_bundle
     from tagline.errors import SpecError
-    from tagline.runs import Run, is_run
+    from tagline.exports import export as exporting
+    from tagline.exports import pack
+    from tagline.runs.run import Run, is_run
 
     options: dict[str, Any] = {
         name: value for name, value in (("base", base), ("build", build)) if value is not None
     }  # fmt: skip
     if options and to != "image":
         raise SpecError("--base and --build go with --to image")
-    is_package = packing.is_package(to)
+    is_package = pack.is_package(to)
     if output and not is_package:
         raise SpecError(f"--output goes with torchserve, image and transformers: {to} is added to the bundle")
     directory = fetch_bundle(bundle, runs)
@@ -58,7 +61,7 @@ def export(
         raise SpecError(f"a bundle in Cloud Storage is not changed, and {problem}", hint=hint)
     measured = Run(directory.parent).predictions() if is_run(directory.parent) else []
     if is_package:
-        found = packing.pack(directory, to, output=output, measured=measured, **options)
+        found = pack.pack(directory, to, output=output, measured=measured, **options)
         show = console.show_package
     else:
         found = exporting.export(directory, to, measured=measured)

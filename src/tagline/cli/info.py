@@ -7,7 +7,7 @@ def _devices() -> list[str]:
     """What torch can compute on, if it is installed."""
     from importlib.util import find_spec
 
-    from tagline import devices
+    from tagline.models.nn import devices
 
     if find_spec("torch") is None:
         return []
@@ -22,8 +22,10 @@ def info(json: Json = False, debug: Debug = False) -> None:
     import platform
     import shutil
 
-    from tagline import console, devices, registry
-    from tagline.locks import versions
+    from tagline import registry
+    from tagline.cli import console
+    from tagline.models.nn import devices
+    from tagline.runs.lock import versions
 
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     lacking = {family: registry.missing_for_training(family) for family in registry.names("models")}

@@ -19,8 +19,9 @@ def init(
     debug: Debug = False,
 ) -> None:
     """Write a complete, commented spec for this file, saying what was guessed."""
-    from tagline import console, storage
-    from tagline.columns import resolve
+    from tagline import storage
+    from tagline.cli import console
+    from tagline.data.columns import resolve
     from tagline.errors import SpecError
     from tagline.gcp import cloud_storage
     from tagline.spec import to_toml

@@ -15,8 +15,8 @@ from tagline.cli.options import Debug, Json, Runs
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tagline.jobs import Record
-    from tagline.runs import Run
+    from tagline.jobs.records import Record
+    from tagline.runs.run import Run
 
 app = typer.Typer(help="What runs in a place.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -33,7 +33,7 @@ def list_(
     debug: Debug = False,
 ) -> None:
     """The jobs that were submitted from here, or every job of Tagline in a place."""
-    from tagline import console
+    from tagline.cli import console
 
     found = _from_here(runs) if on in ("", places.LOCAL) else _in_place(on, project, region)
     if json:
@@ -48,26 +48,29 @@ def list_(
 @app.command()
 def show(name: JobName = "last", runs: Runs = "runs", json: Json = False, debug: Debug = False) -> None:
     """One job: its state, machines, cost so far and, if it failed, why; a run that has ended is brought here."""
-    from tagline import console, jobs, resource_usage, storage
+    from tagline import storage
+    from tagline.cli import console
     from tagline.errors import TaglineError
-    from tagline.launchers import DescribesJobs
+    from tagline.jobs import records
+    from tagline.jobs.launchers import DescribesJobs
+    from tagline.runs import resource_usage
 
     with _known(name, runs) as (record, run):
         launcher = record.launcher()
         state = launcher.state(record.handle)
-        failure = jobs.explained(launcher, record.handle, run) if state.name == "failed" else None
+        failure = records.explained(launcher, record.handle, run) if state.name == "failed" else None
         home = None
         if record.run and state.has_ended:
             why = failure.sentence if failure else ""
             with suppress(*((TaglineError,) if failure else ())):  # the bucket itself may be what is gone
-                home = jobs.brought_home(record, state, storage.local(runs), reason=why)
+                home = records.brought_home(record, state, storage.local(runs), reason=why)
         description = launcher.describe(record.handle) if isinstance(launcher, DescribesJobs) else None
-        cost = jobs.cost_so_far(description, state, now=datetime.now(UTC)) if description else None
+        cost = records.cost_so_far(description, state, now=datetime.now(UTC)) if description else None
         facts: dict[str, Any] = {
             "job": record.handle, "place": record.place, "run": record.run, "state": state.name, "detail": state.detail,
             "message": state.message, "started": state.started, "ended": state.ended,
             "failure": asdict(failure) if failure else None, "directory": str(home.directory) if home else None,
-            "page": jobs.page_of(launcher, record.handle),
+            "page": records.page_of(launcher, record.handle),
             "machines": list(description.machines) if description else [],
             "image": description.image if description else "",
             "arguments": list(description.arguments) if description else [],
@@ -82,7 +85,7 @@ def show(name: JobName = "last", runs: Runs = "runs", json: Json = False, debug:
     if description and cost:
         console.out(f"machines  {', '.join(description.machines)}")
         console.out(f"arguments {shlex.join(description.arguments)}")
-        console.out(f"cost      {jobs.cost_sentence(cost, is_rehearsed=bool(record.rehearsal))}")
+        console.out(f"cost      {records.cost_sentence(cost, is_rehearsed=bool(record.rehearsal))}")
     if facts["usage"]:
         console.out(f"use       {resource_usage.describe_summary(facts['usage'])}")
     if failure:
@@ -94,11 +97,11 @@ def show(name: JobName = "last", runs: Runs = "runs", json: Json = False, debug:
 
 def _usage(record: "Record", home: "Run | None", run: "Run | None") -> dict[str, Any]:
     """What the job's training has used of its machine so far, from the events that are in its run."""
-    from tagline import mirrors, resource_usage
     from tagline.errors import TaglineError
+    from tagline.runs import remote, resource_usage
 
     with suppress(TaglineError):  # a bucket may be gone, and a run not have begun
-        found = home or (mirrors.MirroredRun.at(record.run) if record.run else run)
+        found = home or (remote.MirroredRun.at(record.run) if record.run else run)
         return resource_usage.summarize(found.events()) if found else {}
     return {}
 
@@ -113,8 +116,7 @@ def logs(
     debug: Debug = False,
 ) -> None:
     """What a job has said, by replica."""
-    from tagline import console
-    from tagline.cli import launching
+    from tagline.cli import console, launching
     from tagline.errors import SpecError
 
     if notify and (json or not follow):
@@ -137,7 +139,7 @@ def logs(
 @app.command()
 def cancel(name: JobName, runs: Runs = "runs", json: Json = False, debug: Debug = False) -> None:
     """End a job; what it has saved can be resumed. One that has been cancelled before stays so."""
-    from tagline import console
+    from tagline.cli import console
     from tagline.errors import RunError
 
     with _known(name, runs) as (record, run):
@@ -159,8 +161,8 @@ def _known(name: str, runs: str) -> "Iterator[tuple[Record, Run | None]]":
     """A job by the name of its run, which is given too, or by its own; its place is entered."""
     from tagline import gcp
     from tagline.errors import RunError
-    from tagline.jobs import Record, recalled
-    from tagline.mirrors import find_run
+    from tagline.jobs.records import Record, recalled
+    from tagline.runs.remote import find_run
 
     if "/customJobs/" in name:
         yield Record(gcp.place(), name, "", "", gcp.rehearsal()), None
@@ -176,8 +178,8 @@ def _known(name: str, runs: str) -> "Iterator[tuple[Record, Run | None]]":
 def _last_with_job(runs: str) -> "Run":
     """The newest run that is a job: runs that were trained in the meantime, by a command that stayed, are none."""
     from tagline.errors import RunError
-    from tagline.mirrors import list_runs
-    from tagline.runs import JOB
+    from tagline.runs.remote import list_runs
+    from tagline.runs.run import JOB
 
     for run in reversed(list_runs(runs)):
         with suppress(RunError):  # one whose files are damaged is not the one that is meant
@@ -189,8 +191,8 @@ def _last_with_job(runs: str) -> "Run":
 def _from_here(runs: str) -> list[dict[str, Any]]:
     """The jobs of the runs that are listed here, each asked where it stands."""
     from tagline.errors import TaglineError
-    from tagline.jobs import recalled
-    from tagline.mirrors import list_runs
+    from tagline.jobs.records import recalled
+    from tagline.runs.remote import list_runs
 
     found = []
     for run in list_runs(runs):
@@ -207,11 +209,12 @@ def _from_here(runs: str) -> list[dict[str, Any]]:
 
 
 def _in_place(on: str, project: str, region: str) -> list[dict[str, Any]]:
-    from tagline import gcp, jobs
+    from tagline import gcp
+    from tagline.jobs import records
 
     places.check(on)
     with places.entered(on, stays=True):
-        found = jobs.launcher_of(on).list(gcp.project(project), region)
+        found = records.launcher_of(on).list(gcp.project(project), region)
     return [
         {"run": run, "place": on, "job": handle, "state": state.name, "message": state.message}
         for handle, run, state in found

@@ -16,13 +16,13 @@ from tagline.cli import places
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tagline.checks import Finding
-    from tagline.columns import Resolved
-    from tagline.failures import Failure
-    from tagline.jobs import Record
-    from tagline.launchers import Job, Launcher
-    from tagline.prices import Price
-    from tagline.runs import Run
+    from tagline.data.checks import Finding
+    from tagline.data.columns import Resolved
+    from tagline.jobs.diagnosis.log import Failure
+    from tagline.jobs.launchers import Job, Launcher
+    from tagline.jobs.prices import Price
+    from tagline.jobs.records import Record
+    from tagline.runs.run import Run
     from tagline.spec import Spec
 
 NO_PROJECT, NO_BUCKET = "your-project", "your-bucket"
@@ -33,10 +33,11 @@ SHOWN = ("job", "gcloud", "price", "parent", "uploads", "packages")
 
 def show_plan(found: "Resolved | Run", *, on: str, runs: str, as_json: bool, name: str = "") -> None:
     """What would be done, and its price; nobody is asked, and nothing has to be there."""
-    from tagline import console, jobs
+    from tagline.cli import console
+    from tagline.jobs import records
 
     job = _job_of(found, on=on, runs=runs, name=name)
-    plan = jobs.launcher_of(on).plan(job)
+    plan = records.launcher_of(on).plan(job)
     if as_json:
         console.out_json({key: plan[key] for key in SHOWN if key in plan})
         return
@@ -53,8 +54,8 @@ def show_plan(found: "Resolved | Run", *, on: str, runs: str, as_json: bool, nam
 
 def resolved(source: str, overrides: "Sequence[str]") -> "Resolved":
     """A spec to plan with: data that is elsewhere is not looked at."""
-    from tagline import columns
     from tagline import spec as specs
+    from tagline.data import columns
 
     if source.endswith(".toml"):
         spec, _ = specs.examine(specs.read(Path(source), overrides))
@@ -68,13 +69,16 @@ def launch(
 ) -> "Run | None":  # fmt: skip
     """Take a training to a place and, unless it is to be left there, stay with it to the end. The place is entered;
     `stays` says whether it outlives this command."""
-    from tagline import console, gcp, jobs, mirrors
+    from tagline import gcp
+    from tagline.cli import console
     from tagline.errors import NameTaken, PlaceError
+    from tagline.jobs import records
+    from tagline.runs import remote
 
     if name:
-        mirrors.check_free(name, runs)
+        remote.check_free(name, runs)
     job = _with_room(_job_of(found, on=on, runs=runs, is_for_real=True, name=name))
-    launcher = jobs.launcher_of(on, console.say)
+    launcher = records.launcher_of(on, console.say)
     console.say(price_of(job).sentence(), lead="price", colour=console.BOLD)
     if on == places.VERTEX and not yes:
         _ask()
@@ -87,7 +91,7 @@ def launch(
             job = _renamed(job, runs)
             continue
         except PlaceError as error:
-            other = jobs.elsewhere(job) if gcp.is_exhausted(error) else None
+            other = records.elsewhere(job) if gcp.is_exhausted(error) else None
             if other is None:
                 raise
             job = _moved(other, error.message)
@@ -98,7 +102,7 @@ def launch(
         failure = _followed(record, launcher, run, runs=runs, stays=stays)
         if failure is None:
             break
-        other = jobs.elsewhere(job) if failure.cause in jobs.NO_ROOM else None
+        other = records.elsewhere(job) if failure.cause in records.NO_ROOM else None
         if other is None:
             _fail(failure, record, runs)
         job = _moved(other, failure.sentence)
@@ -107,12 +111,12 @@ def launch(
 
 def _with_room(job: "Job") -> "Job":
     """The job where everything is right but, maybe, details; one that lacks nothing but quota goes to its fallback."""
-    from tagline import jobs
+    from tagline.jobs import records
 
     while True:
         findings = examined(job)
         wrong = [each for each in findings if each.severity == "error"]
-        other = jobs.elsewhere(job) if wrong and all(each.code == "quota" for each in wrong) else None
+        other = records.elsewhere(job) if wrong and all(each.code == "quota" for each in wrong) else None
         if other is None:
             _insist(findings)
             return job
@@ -121,7 +125,7 @@ def _with_room(job: "Job") -> "Job":
 
 def _moved(job: "Job", reason: str) -> "Job":
     """A job on its way to a fallback."""
-    from tagline import console
+    from tagline.cli import console
 
     place = job.spec.vertex
     console.say(f"{reason.rstrip('.')}: going on in {place.region} on {place.machine}")
@@ -136,7 +140,7 @@ def _renamed(job: "Job", runs: str) -> "Job":
 def _free_name(runs: str, *taken: str) -> str:
     """A name for a run that will also come to these runs; what is taken elsewhere turns out when it is submitted."""
     from tagline import storage
-    from tagline.runs import names_in, next_name
+    from tagline.runs.run import names_in, next_name
 
     # A plan may name any place, and asks nobody.
     here = [] if storage.is_remote(runs) else names_in(storage.local(runs))
@@ -145,17 +149,19 @@ def _free_name(runs: str, *taken: str) -> str:
 
 def leave_here(found: "Resolved", *, runs: str, as_json: bool, name: str = "") -> None:
     """Start a training on this machine, in a process that outlives the command."""
-    from tagline import jobs, mirrors, storage
+    from tagline import storage
     from tagline.errors import NameTaken
-    from tagline.launchers import Job
-    from tagline.runs import Run
+    from tagline.jobs import records
+    from tagline.jobs.launchers import Job
+    from tagline.runs import remote
+    from tagline.runs.run import Run
 
     if name:
-        mirrors.check_free(name, runs)
+        remote.check_free(name, runs)
     _said(found)
     _training_rows(found.spec, on=places.LOCAL, is_for_real=True)
     directory = storage.local(runs)
-    launcher = jobs.launcher_of(places.LOCAL)
+    launcher = records.launcher_of(places.LOCAL)
     job = Job(name or _free_name(runs), found.spec, str(directory), command=_typed(), is_named=bool(name))
     while True:
         try:
@@ -165,9 +171,9 @@ def leave_here(found: "Resolved", *, runs: str, as_json: bool, name: str = "") -
             if job.is_named:
                 raise
             job = _renamed(job, runs)
-    record = jobs.Record(places.LOCAL, handle, "", datetime.now(UTC).isoformat())
+    record = records.Record(places.LOCAL, handle, "", datetime.now(UTC).isoformat())
     run = Run(Path(handle))
-    jobs.remember(run, record)
+    records.remember(run, record)
     _leave(record, run, as_json=as_json)
 
 
@@ -180,24 +186,25 @@ def stay(record: "Record", launcher: "Launcher", run: "Run | None", runs: str) -
 
 def examined(job: "Job") -> "list[Finding]":
     """All that is wrong with the place a job would go to, which is entered."""
-    from tagline import gcp, place_checks
+    from tagline import gcp
     from tagline.gcp import cloud_storage
+    from tagline.jobs import preflight
 
     place = job.spec.vertex
-    found = place_checks.by_the_tables(job.spec, price_of(job), today=datetime.now(UTC).date())
+    found = preflight.by_the_tables(job.spec, price_of(job), today=datetime.now(UTC).date())
     if gcp.rehearsal():
         cloud_storage.make_bucket(place.bucket, project=job.project, region=place.region)
         found += _unplayable_image(place.image)
-    return [*found, *place_checks.by_asking(job.spec, project=job.project)]
+    return [*found, *preflight.by_asking(job.spec, project=job.project)]
 
 
 def _unplayable_image(image: str) -> "list[Finding]":
     """What the rehearsal will refuse of an image of the user's own."""
-    from tagline import prebuilt
-    from tagline.checks import Finding
+    from tagline.data.checks import Finding
+    from tagline.images import google_images
     from tagline.rehearsal import containers
 
-    if not image or prebuilt.is_prebuilt(image) or not (reason := containers.explain_unplayable(image)):
+    if not image or google_images.is_prebuilt(image) or not (reason := containers.explain_unplayable(image)):
         return []
     advice = "install podman or docker, or rehearse with the image that Tagline makes: vertex.image="
     return [Finding("image", "error", f"vertex.image: {reason}", advice)]
@@ -207,13 +214,14 @@ def _job_of(
     found: "Resolved | Run", *, on: str, runs: str, is_for_real: bool = False, name: str = ""
 ) -> "Job":  # fmt: skip
     """The job of a new run, its data looked at; or of one that is in a bucket already."""
-    from tagline import gcp, jobs
+    from tagline import gcp
     from tagline.errors import RunError
-    from tagline.runs import Run
+    from tagline.jobs import records
+    from tagline.runs.run import Run
 
     submission = secrets.token_hex(6)
     if isinstance(found, Run):
-        record = jobs.recalled(found)
+        record = records.recalled(found)
         address = record.run if record else found.address
         if not address.startswith(gcp.SCHEME):
             hint = f"go on here: tagline train --resume {found.address}"
@@ -233,7 +241,7 @@ def _job_of(
 def _insist_on_run(address: str) -> None:
     """Refuse to pay for a job that would find no run to go on with, or one that is complete."""
     from tagline.errors import DataError, RunError
-    from tagline.mirrors import MirroredRun
+    from tagline.runs.remote import MirroredRun
 
     hint = "nothing was submitted; tagline train SPEC --on PLACE begins a new run"
     try:
@@ -245,14 +253,14 @@ def _insist_on_run(address: str) -> None:
 
 
 def _said(found: "Resolved") -> None:
-    from tagline import console
+    from tagline.cli import console
 
     for guess in found.guesses:
         console.say(f"guessed {guess}")
 
 
 def _typed() -> str:
-    from tagline.notifications import without_targets
+    from tagline.runs.notifications import without_targets
 
     return shlex.join(["tagline", *without_targets(sys.argv[1:])])
 
@@ -261,9 +269,11 @@ def planned(
     spec: "Spec", *, name: str, on: str, rows: int | None = None, runs: str = "", is_for_real: bool = False
 ) -> "Job":  # fmt: skip
     """The job that a spec makes, with everything of this machine that it needs; how long it takes is told by `runs`."""
-    from tagline import gcp, rates, staging
+    from tagline import gcp
     from tagline.errors import SpecError
-    from tagline.launchers import Job
+    from tagline.jobs import throughput
+    from tagline.jobs import uploads as staging
+    from tagline.jobs.launchers import Job
 
     usual = places.BUCKET if on == places.REHEARSAL else "" if is_for_real else NO_BUCKET
     bucket = (spec.vertex.bucket or usual).removeprefix(gcp.SCHEME)
@@ -275,7 +285,7 @@ def planned(
     there, uploads = staging.staged(spec.model_copy(update={"vertex": place}), place.bucket)
     return Job(
         name, there, f"{staging.folder(place.bucket)}/runs", project=project, uploads=uploads, training_rows=rows,
-        rate=rates.measured(spec, runs) if rows else None, command=_typed(),
+        rate=throughput.measured(spec, runs) if rows else None, command=_typed(),
     )  # fmt: skip
 
 
@@ -289,7 +299,8 @@ def _is_elsewhere(spec: "Spec") -> bool:
 
 def _training_rows(spec: "Spec", *, on: str, is_for_real: bool) -> int:
     """How many rows there are to learn from; data that cannot be trained on is an error, and so is a model."""
-    from tagline import dataset, training
+    from tagline import training
+    from tagline.data import dataset
 
     data = dataset.load(spec.data)
     training.insist_on_sound(data)
@@ -300,7 +311,7 @@ def _training_rows(spec: "Spec", *, on: str, is_for_real: bool) -> int:
 
 def _insist(findings: "Sequence[Finding]") -> None:
     """Show what was found; what would only fail there ends here."""
-    from tagline import console
+    from tagline.cli import console
     from tagline.errors import PlaceError
 
     console.show_findings(findings, with_rows=True)
@@ -321,31 +332,35 @@ def _ask() -> None:
 
 def price_of(job: "Job") -> "Price":
     """What a job would cost."""
-    from tagline import prices
+    from tagline.jobs import prices
 
     return prices.price_of(job.spec, training_rows=job.training_rows, rate=job.rate)
 
 
 def _submitted(job: "Job", launcher: "Launcher", *, on: str, runs: str) -> "tuple[Record, Run]":
     """Submit a job; its run, which remembers it, is listed here from now on."""
-    from tagline import console, gcp, jobs, mirrors, storage
+    from tagline import gcp, storage
+    from tagline.cli import console
+    from tagline.jobs import records
+    from tagline.runs import remote
 
     facts = gcp.rehearsal_facts()  # asked before there is a job that would be forgotten if nobody answered
     handle = launcher.submit(launcher.plan(job))
     console.say(f"submitted {handle}")
-    console.say(jobs.page_of(launcher, handle), lead="page")
-    record = jobs.Record(on, handle, job.run, datetime.now(UTC).isoformat(), gcp.rehearsal(), facts)
-    jobs.remember(mirrors.MirroredRun.at(job.run), record)
-    home = mirrors.bring_home(job.run, storage.local(runs))
-    jobs.remember(home, record)
+    console.say(records.page_of(launcher, handle), lead="page")
+    record = records.Record(on, handle, job.run, datetime.now(UTC).isoformat(), gcp.rehearsal(), facts)
+    records.remember(remote.MirroredRun.at(job.run), record)
+    home = remote.bring_home(job.run, storage.local(runs))
+    records.remember(home, record)
     return record, home
 
 
 def _leave(record: "Record", run: "Run", *, as_json: bool) -> None:
-    from tagline import console, jobs
+    from tagline.cli import console
+    from tagline.jobs import records
 
     if as_json:
-        page = jobs.page_of(record.launcher(), record.handle)
+        page = records.page_of(record.launcher(), record.handle)
         console.out_json({"run": str(run.directory), "job": record.handle, "page": page})
         return
     console.out(f"run      {run.directory}")
@@ -358,11 +373,13 @@ def _followed(
     record: "Record", launcher: "Launcher", run: "Run | None", *, runs: str, stays: bool
 ) -> "Failure | None":  # fmt: skip
     """Stay with a job to its end; returns why it failed. Ctrl-C leaves it to itself."""
-    from tagline import console, jobs, storage
+    from tagline import storage
+    from tagline.cli import console
     from tagline.errors import Interrupted, PlaceError, RunError
+    from tagline.jobs import records
 
     name = run.name if run else record.handle
-    watch = jobs.Watch(launcher, record.handle)
+    watch = records.Watch(launcher, record.handle)
     try:
         with console.JobLog() as log:
             for event in watch.events():
@@ -376,10 +393,10 @@ def _followed(
         hint = f"the job goes on without you; come back: tagline jobs logs {name} --follow"
         raise PlaceError(error.message, hint=f"{error.hint}; {hint}" if error.hint else hint) from error
     if watch.state.name == "failed":
-        return jobs.explained(launcher, record.handle, run)
+        return records.explained(launcher, record.handle, run)
     if watch.state.name == "cancelled":
         if record.run:
-            jobs.brought_home(record, watch.state, storage.local(runs))
+            records.brought_home(record, watch.state, storage.local(runs))
         hint = f"tagline train --resume {name} --on {record.place}" if run else "tagline jobs list shows the others"
         raise RunError(f"the job of {name} was cancelled", hint=hint)
     return None
@@ -387,13 +404,15 @@ def _followed(
 
 def _fail(failure: "Failure", record: "Record", runs: str) -> NoReturn:
     """Say why a job failed; what its run has come to is here too."""
-    from tagline import console, jobs, storage
+    from tagline import storage
+    from tagline.cli import console
     from tagline.errors import PlaceError, TaglineError
-    from tagline.launchers import State
+    from tagline.jobs import records
+    from tagline.jobs.launchers import State
 
     if record.run:
         with suppress(TaglineError):  # the bucket itself may be what is gone
-            jobs.brought_home(record, State("failed"), storage.local(runs), reason=failure.sentence)
+            records.brought_home(record, State("failed"), storage.local(runs), reason=failure.sentence)
     for line in failure.traceback:
         console.say(line)
     where = f" ({failure.replica})" if failure.replica else ""
@@ -402,10 +421,13 @@ def _fail(failure: "Failure", record: "Record", runs: str) -> NoReturn:
 
 def _come_home(record: "Record", runs: str, *, as_json: bool) -> "Run":
     """Bring a finished run here, and show it as if it had been trained here."""
-    from tagline import console, gates, mirrors, storage
+    from tagline import storage
+    from tagline.cli import console
     from tagline.cli.train import show
+    from tagline.evaluation import gates
+    from tagline.runs import remote
 
-    run = mirrors.bring_home(record.run, storage.local(runs))
+    run = remote.bring_home(record.run, storage.local(runs))
     count, minutes = run.restarts()
     if count:
         console.say(f"started again {count} times, with {minutes:.1f} minutes of work done twice")

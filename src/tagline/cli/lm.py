@@ -18,8 +18,9 @@ def lm(
     debug: Debug = False,
 ) -> None:
     """Learn a language model of texts without labels, for family ulmfit: model.pretrained=DIR."""
-    from tagline import console, language_models
+    from tagline.cli import console
     from tagline.errors import SpecError
+    from tagline.training import language_models
 
     files, settings = [[text for text in texts if _is_setting(text) == wanted] for wanted in (False, True)]
     if not files:

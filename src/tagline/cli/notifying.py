@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 if TYPE_CHECKING:
-    from tagline.notifications import Notice
-    from tagline.runs import Run
+    from tagline.runs.notifications import Notice
+    from tagline.runs.run import Run
 
 Notify = Annotated[
     list[str] | None,
@@ -35,7 +35,7 @@ def notifying(targets: Sequence[str] | None, *, stays: bool, what: str) -> Itera
     if not targets or "RANK" in os.environ:  # of several workers their launcher speaks
         yield outcome
         return
-    from tagline import notifications
+    from tagline.runs import notifications
 
     if not stays:
         hint = "leave it out; later: tagline jobs logs NAME --follow --notify TARGET"
@@ -53,7 +53,8 @@ def notifying(targets: Sequence[str] | None, *, stays: bool, what: str) -> Itera
 
 
 def _tell(targets: Sequence[str], notice: "Notice") -> None:
-    from tagline import console, notifications
+    from tagline.cli import console
+    from tagline.runs import notifications
 
     for target in targets:
         if problem := notifications.send(target, notice, os.environ):
@@ -61,8 +62,8 @@ def _tell(targets: Sequence[str], notice: "Notice") -> None:
 
 
 def _succeeded(outcome: Outcome, what: str, seconds: float) -> "Notice":
-    from tagline.console import headline
-    from tagline.notifications import Notice
+    from tagline.cli.console import headline
+    from tagline.runs.notifications import Notice
 
     run = outcome.run
     report = (run.report() if run else None) or {}
@@ -75,7 +76,7 @@ def _succeeded(outcome: Outcome, what: str, seconds: float) -> "Notice":
 
 def _failed(error: BaseException, what: str, seconds: float) -> "Notice":
     from tagline.errors import Interrupted, TaglineError
-    from tagline.notifications import Notice
+    from tagline.runs.notifications import Notice
 
     is_asked = isinstance(error, Interrupted | KeyboardInterrupt)
     state: Literal["failed", "cancelled"] = "cancelled" if is_asked else "failed"

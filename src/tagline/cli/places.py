@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from tagline.jobs import Record
+    from tagline.jobs.records import Record
 
 LOCAL, REHEARSAL, VERTEX = "local", "rehearsal", "vertex"
 BUCKET = "tagline-rehearsal"
@@ -37,7 +37,8 @@ def entered(place: str, *, stays: bool = False) -> Iterator[bool]:
     if place != REHEARSAL:
         yield True
         return
-    from tagline import console, gcp
+    from tagline import gcp
+    from tagline.cli import console
     from tagline.errors import PlaceError, SpecError
     from tagline.rehearsal import finding, requirements
 

@@ -10,8 +10,8 @@ import typer
 from tagline.cli.options import BundleName, Debug, Json, Runs
 
 if TYPE_CHECKING:
-    from tagline.bundle import Bundle
     from tagline.models import Prediction
+    from tagline.prediction.bundle import Bundle
 
 SHOWN_KEYS = 5
 
@@ -49,11 +49,12 @@ def predict(
     debug: Debug = False,
 ) -> None:
     """Answer texts given as arguments, lines of standard input, or rows of a file."""
-    from tagline import batch, console
-    from tagline.bundle import Bundle
+    from tagline.cli import console
     from tagline.cli.bundles import fetch_bundle
+    from tagline.data.writers import ESCAPE_FORMULAS
     from tagline.errors import SpecError
-    from tagline.tables import ESCAPE_FORMULAS
+    from tagline.prediction import files
+    from tagline.prediction.bundle import Bundle
 
     if source and texts:
         raise SpecError("predict takes texts or --input, not both")
@@ -66,7 +67,7 @@ def predict(
         options = {"text": text or [], "sets": sets, "workers": workers or 0, "escape_formulas": escape_formulas}
         _answer_file(opened, source, output, as_json=json, **options)
     elif source:
-        answered = batch.answered(opened, source, text=text or (), sets=sets)
+        answered = files.answered(opened, source, text=text or (), sets=sets)
         if json:
             console.out_json(list(answered))
         else:
@@ -78,11 +79,12 @@ def predict(
 
 def _answer_file(bundle: "Bundle", source: str, output: str, *, as_json: bool, **options: Any) -> None:
     """Answer the rows of a file into another, saying how far it has come."""
-    from tagline import batch, console
+    from tagline.cli import console
+    from tagline.prediction import files
 
     event: dict[str, Any] = {}
     with console.RowProgress() as progress:
-        for event in batch.answering(bundle, source, output, **options):
+        for event in files.answering(bundle, source, output, **options):
             progress.show(event)
     if as_json:
         console.out_json({key: value for key, value in event.items() if key != "event"})
@@ -100,8 +102,8 @@ def _answer_file(bundle: "Bundle", source: str, output: str, *, as_json: bool, *
 
 def _answer(bundle: "Bundle", texts: list[str] | None, *, sets: float | None, as_json: bool) -> None:
     """Answer each text as soon as it is known."""
-    from tagline import console
-    from tagline.predictor import Predictor
+    from tagline.cli import console
+    from tagline.prediction.predictor import Predictor
 
     predictor = Predictor.of(bundle)
     shown, asked = tee(_given(texts, pair=predictor.pair))
@@ -138,7 +140,7 @@ def _as_utf8(text: str) -> str:
 
 
 def _lines() -> Iterator[str]:
-    from tagline.readers import LONGEST_RECORD, too_long
+    from tagline.data.readers import LONGEST_RECORD, too_long
 
     sys.stdin.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
     number = 0
@@ -150,7 +152,7 @@ def _lines() -> Iterator[str]:
 
 
 def _line(text: Any, prediction: "Prediction") -> str:
-    from tagline import console
+    from tagline.cli import console
 
     shown = text if isinstance(text, str) else " ⇄ ".join(text)
     if prediction.labels is not None:

@@ -65,7 +65,7 @@ def start(
 def status(directory: Directory = Path("rehearsal"), json: Json = False, debug: Debug = False) -> None:
     """Where it is found, and what it is doing."""
     requirements.check_installed()
-    from tagline import console
+    from tagline.cli import console
     from tagline.rehearsal import finding
 
     facts = finding.find(directory)
@@ -82,7 +82,7 @@ def status(directory: Directory = Path("rehearsal"), json: Json = False, debug: 
 def stop(directory: Directory = Path("rehearsal"), json: Json = False, debug: Debug = False) -> None:
     """End it, with every job that runs; what it keeps stays."""
     requirements.check_installed()
-    from tagline import console
+    from tagline.cli import console
     from tagline.rehearsal import finding
 
     facts = finding.stop(directory)
@@ -101,7 +101,7 @@ def reset(
 ) -> None:
     """Forget everything that it keeps: jobs, buckets, logs."""
     requirements.check_installed()
-    from tagline import console
+    from tagline.cli import console
     from tagline.errors import SpecError
     from tagline.rehearsal import finding
 
@@ -126,7 +126,7 @@ def preempt(
 ) -> None:
     """Take a job's spot machines away: SIGTERM, the grace period, SIGKILL, and a restart."""
     requirements.check_installed()
-    from tagline import console
+    from tagline.cli import console
     from tagline.rehearsal import finding
 
     found = finding.ask(directory, "/-/preempt", {"job": job, "replica": replica})
@@ -151,7 +151,7 @@ def fail(
 ) -> None:
     """Let the next calls of a method fail, to see what a client makes of it."""
     requirements.check_installed()
-    from tagline import console
+    from tagline.cli import console
     from tagline.rehearsal import finding
 
     asked = {"method": method, "status": status, "times": times, "after_effect": after_effect, "drop": drop}
@@ -170,7 +170,7 @@ def methods(
 ) -> None:
     """Every method of the played APIs: played, partly, or not."""
     requirements.check_installed()
-    from tagline import console
+    from tagline.cli import console
     from tagline.rehearsal.services import listing
 
     found = [row for row in listing() if name.lower() in row[0].lower()]
@@ -199,7 +199,7 @@ def _directions(facts: "Facts") -> "Mapping[str, str]":
 
 def _show(facts: "Facts", as_json: bool) -> None:
     """Where it is, and how clients are pointed at it."""
-    from tagline import console
+    from tagline.cli import console
 
     clients = _directions(facts)
     if as_json:

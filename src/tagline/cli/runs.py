@@ -11,7 +11,7 @@ import typer
 from tagline.cli.options import Debug, Json, RunName, Runs
 
 if TYPE_CHECKING:
-    from tagline.runs import Run, State
+    from tagline.runs.run import Run, State
 
 app = typer.Typer(help="What has run here.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -19,8 +19,9 @@ app = typer.Typer(help="What has run here.", no_args_is_help=True, rich_markup_m
 @app.command("list")
 def list_(runs: Runs = "runs", json: Json = False, debug: Debug = False) -> None:
     """Every run, oldest first."""
-    from tagline import console, storage
-    from tagline.mirrors import list_runs
+    from tagline import storage
+    from tagline.cli import console
+    from tagline.runs.remote import list_runs
 
     known = list_runs(runs)
     found = [(run, *seen) for run, seen in zip(known, storage.together(_looked_at, known), strict=True)]
@@ -51,8 +52,9 @@ def list_(runs: Runs = "runs", json: Json = False, debug: Debug = False) -> None
 @app.command()
 def show(run: RunName = "last", runs: Runs = "runs", json: Json = False, debug: Debug = False) -> None:
     """One run: its state, figures and files."""
-    from tagline import console, resource_usage
-    from tagline.mirrors import find_run
+    from tagline.cli import console
+    from tagline.runs import resource_usage
+    from tagline.runs.remote import find_run
 
     found = find_run(run, runs)
     state, report = found.state(), found.report()
@@ -90,9 +92,12 @@ def report(
     debug: Debug = False,
 ) -> None:
     """Open a run's report in a browser; without one, say where it is."""
-    from tagline import console, pages, resource_usage, storage
+    from tagline import storage
+    from tagline.cli import console
     from tagline.errors import RunError
-    from tagline.mirrors import find_run
+    from tagline.reports import html
+    from tagline.runs import resource_usage
+    from tagline.runs.remote import find_run
 
     found = find_run(run, runs)
     facts = found.report()
@@ -104,7 +109,7 @@ def report(
         with found.reading("events.jsonl"):
             usage = resource_usage.describe_summary(resource_usage.summarize(found.events()))
         with found.reading("report.json"):
-            pages.save(facts, output, name=found.name, spec=spec, lock=lock, usage=usage)
+            html.save(facts, output, name=found.name, spec=spec, lock=lock, usage=usage)
     path = output or f"{found.address}/report.html"
     if json:
         console.out_json(facts)
@@ -124,9 +129,9 @@ def delete(
     debug: Debug = False,
 ) -> None:
     """Remove runs."""
-    from tagline import console
+    from tagline.cli import console
     from tagline.errors import SpecError
-    from tagline.mirrors import find_run
+    from tagline.runs.remote import find_run
 
     found = [find_run(name, runs) for name in names]
     listed = ", ".join(run.name for run in found)
@@ -145,9 +150,9 @@ def delete(
 def _looked_at(run: "Run") -> "tuple[State, str, list[tuple[str, float]]]":
     """A run's state, family and figures; one whose files are damaged has failed, and the others are listed all the
     same."""
-    from tagline import console
+    from tagline.cli import console
     from tagline.errors import RunError
-    from tagline.runs import State
+    from tagline.runs.run import State
 
     try:
         state, report = run.state(), run.report()

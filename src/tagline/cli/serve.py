@@ -29,14 +29,14 @@ def serve(
     debug: Debug = False,
 ) -> None:
     """Serve a bundle over HTTP until told to stop. SIGHUP loads it anew; a token in TAGLINE_TOKEN is asked for."""
-    from tagline import server
     from tagline.cli.bundles import locate_bundle
     from tagline.errors import SpecError
+    from tagline.serving import app
 
     name = bundle or os.environ.get("AIP_STORAGE_URI", "")
     if not name:
         raise SpecError("no bundle to serve", hint="tagline serve BUNDLE, or AIP_STORAGE_URI")
-    settings = server.Settings.of(
+    settings = app.Settings.of(
         os.environ,
         host=host,
         port=port,
@@ -45,4 +45,4 @@ def serve(
         allowed_hosts=tuple(allow_host or ()),
         signed_by=tuple(require_signature or ()),
     )
-    server.serve(locate_bundle(name, runs), settings)
+    app.serve(locate_bundle(name, runs), settings)

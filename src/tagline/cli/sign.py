@@ -15,8 +15,9 @@ def sign(
     debug: Debug = False,
 ) -> None:
     """Sign a bundle, so that others can verify who made it. A key's password is read from TAGLINE_KEY_PASSWORD."""
-    from tagline import console, signatures
-    from tagline.mirrors import bundle_place
+    from tagline.cli import console
+    from tagline.prediction import signatures
+    from tagline.runs.remote import bundle_place
 
     place = bundle_place(bundle, runs)
     signature = signatures.sign(place, key=key)
@@ -37,8 +38,9 @@ def verify(
     debug: Debug = False,
 ) -> None:
     """Check that a bundle is as the holder of a key has signed it."""
-    from tagline import console, signatures
-    from tagline.mirrors import bundle_place
+    from tagline.cli import console
+    from tagline.prediction import signatures
+    from tagline.runs.remote import bundle_place
 
     place = bundle_place(bundle, runs)
     verified = signatures.verify(place, key=key)

@@ -14,8 +14,8 @@ from tagline.cli.options import Debug, Json, Overrides, Runs
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tagline.columns import Resolved
-    from tagline.runs import Run
+    from tagline.data.columns import Resolved
+    from tagline.runs.run import Run
     from tagline.training import Event
 
 
@@ -56,11 +56,14 @@ def _train(
     workers: int | None, on: str, plan: bool, detach: bool, yes: bool, runs: str, json: bool, debug: bool,
 ) -> "Run | None":  # fmt: skip
     """The run that was trained, where this command stays to its end and trains it by itself."""
-    from tagline import cluster, console, extras, gcp, registry, training
-    from tagline.columns import resolve
+    from tagline import gcp, registry, training
+    from tagline.cli import console
+    from tagline.data.columns import resolve
     from tagline.errors import BUG_EXIT_CODE, SpecError, TaglineError
-    from tagline.jobs import find_or_begin
-    from tagline.runs import Run
+    from tagline.jobs.records import find_or_begin
+    from tagline.runs.run import Run
+    from tagline.system import extras
+    from tagline.training import cluster
 
     if (source is None) == (resume is None):
         hint = "tagline train DATA, tagline train SPEC, or tagline train --resume RUN"
@@ -104,9 +107,9 @@ def _elsewhere(
 ) -> "Run | None":  # fmt: skip
     """Take the training to a place, or say how that would be done."""
     from tagline.cli import launching
-    from tagline.columns import resolve
+    from tagline.data.columns import resolve
     from tagline.errors import SpecError
-    from tagline.mirrors import find_run
+    from tagline.runs.remote import find_run
 
     if not is_alone:
         hint = "vertex.workers says how many machines; a learning curve is made here, without --detach"
@@ -132,7 +135,7 @@ def _elsewhere(
 def _check_name(name: str, *, is_resumed: bool) -> None:
     """Refuse a name that no run can have, and one for a run that has a name."""
     from tagline.errors import SpecError
-    from tagline.runs import check_name
+    from tagline.runs.run import check_name
 
     check_name(name)
     if is_resumed:
@@ -141,12 +144,15 @@ def _check_name(name: str, *, is_resumed: bool) -> None:
 
 def _work(found: "Run | Resolved", *, runs: str, with_curve: bool, as_json: bool, name: str) -> "Run | None":
     """Train in this process, alone or as one of several workers; the main one speaks."""
-    from tagline import console, gates, learning_curve, training
-    from tagline.cluster import job
-    from tagline.mirrors import find_run
-    from tagline.notifications import without_targets
-    from tagline.runs import Run
-    from tagline.workers import join
+    from tagline import training
+    from tagline.cli import console
+    from tagline.evaluation import gates
+    from tagline.models.nn.workers import join
+    from tagline.runs.notifications import without_targets
+    from tagline.runs.remote import find_run
+    from tagline.runs.run import Run
+    from tagline.training import learning_curve
+    from tagline.training.cluster import job
 
     here = join()
     _refuse_curve(with_curve and here.size > 1)
@@ -189,7 +195,7 @@ def _refuse_curve(is_asked: bool) -> None:
 def show(run: Any, *, as_json: bool, is_brief: bool = False) -> None:
     """A finished run: its figures, where it is, and what to do with it; in a job's log only the first of that, because
     the rest is shown where the run comes home."""
-    from tagline import console
+    from tagline.cli import console
 
     report = run.report()
     if as_json:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 from tagline.models import Classifier, Scorer
 
 if TYPE_CHECKING:
-    from tagline.bundle import Bundle
-    from tagline.texts import Text
+    from tagline.data.texts import Text
+    from tagline.prediction.bundle import Bundle
 
 SIGNATURE = "# Made by `tagline export`"
 """How a packed export's `signed` file begins: what bears it may be replaced by the next one."""

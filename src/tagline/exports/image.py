@@ -4,8 +4,8 @@ import shlex
 from pathlib import Path
 from typing import ClassVar
 
-from tagline import builders, images, wheels
 from tagline.exports import SIGNATURE
+from tagline.images import dockerfiles, image_builders, wheels
 
 DOCKERFILE = "Dockerfile"
 
@@ -15,8 +15,8 @@ class Image:
 
     signed: ClassVar[str] = DOCKERFILE
 
-    def __init__(self, *, base: str = images.BASE, build: bool = True) -> None:
-        images.check_base(base)
+    def __init__(self, *, base: str = dockerfiles.BASE, build: bool = True) -> None:
+        dockerfiles.check_base(base)
         self._base = base
         self._build = build
 
@@ -25,15 +25,23 @@ class Image:
         wheel = wheels.wheel()
         (directory / wheel.file).write_bytes(wheel.content)
         (directory / "requirements.txt").write_text("".join(f"{line}\n" for line in wheels.pins()), "utf-8")
-        text = images.dockerfile(wheel.file, base=self._base, signature=SIGNATURE)
+        text = dockerfiles.dockerfile(wheel.file, base=self._base, signature=SIGNATURE)
         (directory / DOCKERFILE).write_text(text, "utf-8")
 
     def deliver(self, directory: Path) -> dict[str, str]:
         """The image's name and who built it, or the command that does."""
-        image = images.tag(directory)
-        name = builders.first() if self._build else ""
+        image = dockerfiles.tag(directory)
+        name = image_builders.first() if self._build else ""
         if not name:
-            return {"image": image, "built_by": "", "next": shlex.join(builders.command("docker", directory, image))}
-        builders.build(name, directory, image)
+            return {
+                "image": image,
+                "built_by": "",
+                "next": shlex.join(image_builders.command("docker", directory, image)),
+            }
+        image_builders.build(name, directory, image)
         run = "podman" if name == "buildah" else name
-        return {"image": image, "built_by": name, "next": f"{run} run --publish {images.PORT}:{images.PORT} {image}"}
+        return {
+            "image": image,
+            "built_by": name,
+            "next": f"{run} run --publish {dockerfiles.PORT}:{dockerfiles.PORT} {image}",
+        }

@@ -11,15 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tagline import registry
-from tagline.compiled import DIRECTORY, FILES, Compiled
 from tagline.errors import PlaceError, RunError, SpecError, first_line
-from tagline.exports import eight_bits
+from tagline.exports import int8
 from tagline.models import Classifier, Intake, Portable, Scorer
+from tagline.prediction.onnx_runtime import DIRECTORY, FILES, Compiled
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from tagline.texts import Text
+    from tagline.data.texts import Text
 
 OPSET = 17
 EXAMPLES = ("a short text", "a text that is somewhat longer than the short one")
@@ -47,7 +47,7 @@ class Onnx:
                 expected = _traced(network, inputs, place / FILES["float32"])
                 _fused(place / FILES["float32"], inputs, expected, **_attention(network))
                 alone = _alone(intake, samples if len(samples) else examples)
-                eight_bits.write(place / FILES["float32"], place / FILES["int8"], alone)
+                int8.write(place / FILES["float32"], place / FILES["int8"], alone)
             except ImportError as error:
                 hint = 'pip install "tagline[train]"'
                 raise PlaceError(f"an ONNX export needs {error.name}, which is not installed", hint=hint) from error

@@ -5,9 +5,10 @@ from pathlib import Path
 from shlex import quote
 from typing import ClassVar
 
-from tagline import storage, wheels
+from tagline import storage
 from tagline.exports import SIGNATURE
-from tagline.wire import Limits
+from tagline.images import wheels
+from tagline.serving.protocol import Limits
 
 MODEL = "tagline"
 ARCHIVE = f"{MODEL}.mar"

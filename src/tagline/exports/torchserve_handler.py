@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tagline import wire
 from tagline.errors import TaglineError
 from tagline.models import Prediction
-from tagline.predictor import Predictor
-from tagline.wire import Asked, Limits, Refused
+from tagline.prediction.predictor import Predictor
+from tagline.serving import protocol
+from tagline.serving.protocol import Asked, Limits, Refused
 
 
 class TaglineHandler:
@@ -28,7 +28,7 @@ class TaglineHandler:
             context.set_response_content_type(number, "application/json")
             try:
                 document = _plain(_document(request))
-                asked[number] = wire.read(document, pair=self._predictor.pair, limits=Limits())
+                asked[number] = protocol.read(document, pair=self._predictor.pair, limits=Limits())
             except Refused as refused:
                 context.set_response_status(refused.status, "", number)
                 answers[number] = {"error": refused.message}
@@ -43,7 +43,7 @@ class TaglineHandler:
                 continue
             for number, each in together.items():
                 some: list[Prediction] = [next(found) for _ in each.texts]
-                answers[number] = wire.answer(each, some)
+                answers[number] = protocol.answer(each, some)
         return [json.dumps(answer, ensure_ascii=False).encode() for answer in answers]
 
 
@@ -51,7 +51,7 @@ def _document(request: dict[str, Any]) -> dict[str, Any]:
     """The body: TorchServe has read it already where its type is JSON; a form's field is called data."""
     body = request.get("body", request.get("data", request))
     if isinstance(body, bytes | bytearray | str):
-        return wire.document(bytes(body) if isinstance(body, bytearray) else body)
+        return protocol.document(bytes(body) if isinstance(body, bytearray) else body)
     if not isinstance(body, dict):
         raise Refused(400, 'the body must be an object: {"instances": [...]}')
     return body

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from tagline import storage
-from tagline.bundle import Bundle, load_classifier
 from tagline.errors import PlaceError, RunError, SpecError
 from tagline.exports import SIGNATURE
 from tagline.models import scores_of
+from tagline.prediction.bundle import Bundle, load_classifier
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from tagline.texts import Text
+    from tagline.data.texts import Text
 
 CARD = "README.md"
 FAMILIES = ("encoder", "fewshot")

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
     from torch import nn
 
-    from tagline.checks import Finding
-    from tagline.dataset import Split, Task
+    from tagline.data.checks import Finding
+    from tagline.data.dataset import Split, Task
+    from tagline.data.texts import Text
     from tagline.spec import Training
-    from tagline.texts import Text
 
 Scores = NDArray[np.float32]
 """A row a text, a column a label, each between 0 and 1; for task `single` a row adds up to 1."""

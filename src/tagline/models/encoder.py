@@ -9,21 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import Field, model_validator
 
-from tagline import model_files
 from tagline.errors import PlaceError, SpecError, first_line
-from tagline.models import Scores, Step
-from tagline.models.learner import USES, Learner, smoothing_of, write
+from tagline.models import Scores, Step, model_files
+from tagline.models.nn.learner import USES, Learner, smoothing_of, write
+from tagline.models.nn.tokens import Intake, LongTexts, Reading
 from tagline.spec import Section, Training
-from tagline.tokens import Intake, LongTexts, Reading
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from tagline.checks import Finding
-    from tagline.dataset import Split, Task
-    from tagline.models.networks import Network
-    from tagline.models.pretrained import Pooling
-    from tagline.texts import Text
+    from tagline.data.checks import Finding
+    from tagline.data.dataset import Split, Task
+    from tagline.data.texts import Text
+    from tagline.models.nn.networks import Network
+    from tagline.models.nn.pretrained import Pooling
 
 SMALLEST = 10_600_000
 """Parameters of MiniLM without its embeddings; one that is smaller still learns at the same rate."""
@@ -81,8 +80,8 @@ class Encoder:
         cls, options: EncoderOptions, *, training: Training, task: "Task", labels: Sequence[str], pair: bool
     ) -> Self:  # fmt: skip
         """The pretrained encoder with a head that has learned nothing yet."""
-        from tagline.models import pretrained
-        from tagline.models.networks import Network, with_lora
+        from tagline.models.nn import pretrained
+        from tagline.models.nn.networks import Network, with_lora
 
         if pair and options.long_texts != "start":
             raise SpecError(f'model.long_texts: "{options.long_texts}" is for single texts; leave it at "start"')
@@ -108,13 +107,13 @@ class Encoder:
     @classmethod
     def doubts(cls, options: EncoderOptions, texts: Iterable["Text"]) -> "Iterator[Finding]":
         """Whether the encoder has read the language of the texts, where that is known."""
-        from tagline import languages
+        from tagline.data import language_check
 
-        return languages.doubts(options.pretrained, texts)
+        return language_check.doubts(options.pretrained, texts)
 
     def fit(self, train: "Split", validation: "Split", *, seed: int) -> Iterator[Step]:  # noqa: ARG002 - nobody looks
         """Learn from batches of similar length, epoch by epoch."""
-        from tagline.models.networks import groups
+        from tagline.models.nn.networks import groups
 
         options, training = self.options, self.learner.training
         if options.gradient_checkpointing:
@@ -134,7 +133,7 @@ class Encoder:
         With the first third frozen it did better and was a third faster. An encoder of single texts has to learn from
         the bottom how the two of a pair belong together.
         """
-        from tagline.models.networks import layer_count
+        from tagline.models.nn.networks import layer_count
 
         if isinstance(self.options.freeze, int):
             return self.options.freeze
@@ -154,7 +153,7 @@ class Encoder:
 
     def graph(self) -> "nn.Module":
         """The encoder with its head, for those who compute it without torch."""
-        from tagline.models.networks import traceable
+        from tagline.models.nn.networks import traceable
 
         return traceable(self.network)
 
@@ -165,8 +164,8 @@ class Encoder:
 
     def save(self, directory: Path, *, resumable: bool = False) -> None:
         """Weights as safetensors under the names that transformers gives them, the tokenizer, and the rest as JSON."""
-        from tagline.models.networks import as_transformers, merged
-        from tagline.models.pretrained import write_config
+        from tagline.models.nn.networks import as_transformers, merged
+        from tagline.models.nn.pretrained import write_config
 
         network, weights = self.network, self.learner.weights()
         kept = self.learner.keep(directory) if resumable else {}
@@ -191,8 +190,8 @@ class Encoder:
         from safetensors.torch import load_file
         from tokenizers import Tokenizer
 
-        from tagline.models import pretrained
-        from tagline.models.networks import Network, as_network, with_lora
+        from tagline.models.nn import pretrained
+        from tagline.models.nn.networks import Network, as_network, with_lora
 
         with model_files.reading(directory / "encoder.json"):
             facts = model_files.read_json(directory / "encoder.json")

@@ -9,23 +9,22 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import Field
 
-from tagline import model_files
 from tagline.errors import SpecError
-from tagline.models import Scores, Step
-from tagline.models import vectors as word_vectors
-from tagline.models import vocabulary as vocabularies
-from tagline.models.learner import USES, Learner, smoothing_of, write
+from tagline.models import Scores, Step, model_files
+from tagline.models.nn import vocabulary as vocabularies
+from tagline.models.nn import word_vectors
+from tagline.models.nn.learner import USES, Learner, smoothing_of, write
+from tagline.models.nn.tokens import Intake, LongTexts, Reading
 from tagline.spec import Section, Training
-from tagline.tokens import Intake, LongTexts, Reading
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from torch import nn
 
-    from tagline.dataset import Split, Task
-    from tagline.models.loop import Group
-    from tagline.models.recurrent import TokenNetwork
-    from tagline.texts import Text
+    from tagline.data.dataset import Split, Task
+    from tagline.data.texts import Text
+    from tagline.models.nn.loop import Group
+    from tagline.models.nn.recurrent import TokenNetwork
 
 STEPS, FEWEST_EPOCHS, MOST_EPOCHS = 1200, 5, 40
 LEARNING_RATE = 2e-3
@@ -121,7 +120,7 @@ class Lstm:
         return learner
 
     def _learner_of(self, tokenizer: "Tokenizer") -> Learner:
-        from tagline.models.recurrent import TokenNetwork, seeded
+        from tagline.models.nn.recurrent import TokenNetwork, seeded
 
         options, reading = self.options, self.reading
         with seeded(self.training.seed):
@@ -195,7 +194,7 @@ def usual_epochs(rows: int, *, batch_size: int) -> int:
 
 def _groups(network: "nn.Module") -> "list[Group]":
     """All learn at the same rate; what is added rather than multiplied is not pulled towards zero."""
-    from tagline.models.loop import Group
+    from tagline.models.nn.loop import Group
 
     named = list(network.named_parameters())
     return [

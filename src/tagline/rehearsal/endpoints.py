@@ -5,7 +5,7 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tagline.machines import misfit
+from tagline.gcp.machines import misfit
 from tagline.rehearsal import models, refusals
 from tagline.rehearsal.messages import protobuf, v1
 from tagline.rehearsal.operations import new_id

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from tagline.errors import PlaceError, RunError, SpecError
-from tagline.processes import started
 from tagline.rehearsal.access import TOKEN_FILE
+from tagline.system.processes import started
 
 FACTS = "rehearsal.json"
 LOCK = "rehearsal.lock"

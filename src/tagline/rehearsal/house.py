@@ -17,10 +17,10 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from tagline.errors import PlaceError
-from tagline.processes import started
 from tagline.rehearsal.access import keep_token, write_private
 from tagline.rehearsal.finding import FACTS, Facts, alone_in
 from tagline.rehearsal.stage import Settings
+from tagline.system.processes import started
 
 if TYPE_CHECKING:
     from tagline.rehearsal.cloud_storage.store import Store

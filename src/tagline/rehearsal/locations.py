@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from tagline.machines import REGIONS
+from tagline.gcp.machines import REGIONS
 from tagline.rehearsal.messages import location
 from tagline.rehearsal.problems import not_found
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from signal import SIGTERM
 from typing import IO
 
-from tagline.processes import started
 from tagline.rehearsal import containers, environments, processes
 from tagline.rehearsal.stage import Stage
+from tagline.system.processes import started
 
 Say = Callable[[Sequence[str], str], None]
 """Writes (lines, severity) to a log."""

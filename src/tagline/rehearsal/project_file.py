@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from tagline import machines
 from tagline.errors import SpecError
+from tagline.gcp import machines
 from tagline.rehearsal import quotas
 from tagline.rehearsal.problems import Problem
 from tagline.rehearsal.project import EVERYWHERE, SERVICES, Project, Secret

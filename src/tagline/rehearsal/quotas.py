@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Any
 
-from tagline import machines
+from tagline.gcp import machines
 from tagline.rehearsal.messages import v1
 
 SERVICE = "aiplatform.googleapis.com"

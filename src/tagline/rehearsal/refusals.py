@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from tagline.machines import REGIONS, misfit
+from tagline.gcp.machines import REGIONS, misfit
 from tagline.rehearsal.messages import v1
 from tagline.rehearsal.problems import Problem, invalid
 from tagline.rehearsal.project import Project

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from tagline.machines import REGIONS
+from tagline.gcp.machines import REGIONS
 from tagline.rehearsal import containers
 from tagline.rehearsal.neighbours.contract import Asked, Method
 from tagline.rehearsal.neighbours.documents import Documents

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from tagline.machines import REGIONS
+from tagline.gcp.machines import REGIONS
 from tagline.rehearsal import quotas
 from tagline.rehearsal.neighbours.contract import Asked, Method
 from tagline.rehearsal.problems import Cause, Problem, invalid

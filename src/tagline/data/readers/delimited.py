@@ -1,0 +1,306 @@
+"""CSV and TSV: fields between separators, line breaks inside quotes, with or without a header."""
+
+import csv
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from itertools import chain, islice
+from typing import Any
+
+from tagline.data.column_profiles import COLUMN_WORDS, split_name
+from tagline.data.readers import (
+    LONGEST_RECORD,
+    BadRows,
+    Block,
+    Cell,
+    Layout,
+    LineReader,
+    Source,
+    in_blocks,
+    lines_of,
+    name_columns,
+    text_of,
+    too_long,
+    undecodable,
+)
+from tagline.errors import DataError, SpecError
+
+csv.field_size_limit(sys.maxsize)  # how long a row may be is LONGEST_RECORD, whatever its fields
+
+SEPARATORS = (",", ";", "\t", "|")
+SAMPLE_ROWS = 200
+IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+UNCLOSED = "a quote opened here is never closed"
+MOST_LINES_A_RECORD = 10_000
+RENAME = "rename one of them in the first line; if that is no header: data.header=false"
+LEFT_OPEN = "it runs to line {}: is a quote left open?"
+
+
+def inspect(name: str, layout: Layout, sample: str) -> dict[str, Any]:
+    """Separator, quoting, header and columns, from the user's word or the first rows."""
+    separator = layout.separator or ("\t" if layout.format == "tsv" else _separator(sample, name))
+    if len(separator) != 1 or separator in '"\r\n':
+        hint = 'it must be one character; for "text<separator>label" lines use data.format = "lines"'
+        raise SpecError(f"data.separator: {separator!r} cannot separate the fields of {name}", hint=hint)
+    rows = _sample_rows(sample, separator)
+    if not rows:
+        raise DataError(f"{name} has no row")
+    header = looks_like_header(rows[0], rows[1:]) if layout.header == "auto" else layout.header
+    numbered = tuple(f"column_{i + 1}" for i in range(len(rows[0])))
+    columns = name_columns(rows[0], of=name, hint=RENAME) if header else numbered
+    return {"separator": separator, "header": header, "columns": columns}
+
+
+Record = tuple[int, int, list[str], str]
+"""First line, last line, cells, and what is wrong with its quotes."""
+
+
+def blocks(source: Source, bad: BadRows) -> Iterator[Block]:
+    """The rows after the header, many at once where all is well and one by one where something is wrong."""
+    quoted = source.separator != "\t" or _quotes_are_quotes(source)
+    with text_of(source) as text:
+        first, header = 1, source.header
+        while lines := _whole_records(text, quoted=quoted):
+            parsed = None if source.encoding.damaged else _parsed(lines, source, quoted=quoted)
+            if parsed is not None:
+                starts, rows = parsed
+                yield [first + start for start in starts[header:]], rows[header:]
+            else:
+                found = _records(chain(lines, text), source, first=first, quoted=quoted)
+                yield from in_blocks(_checked(islice(found, int(header), None), source, bad))
+                return
+            first, header = first + len(lines), False
+
+
+def records(source: Source, *, quoted: bool) -> Iterator[Record]:
+    """Each record of a file, blank lines left out."""
+    with text_of(source) as text:
+        yield from _records(text, source, first=1, quoted=quoted)
+
+
+def _whole_records(text: LineReader, *, quoted: bool) -> list[str]:
+    """The next lines, no record of them cut in two unless its quotes are odd for very long."""
+    lines = text.readlines()
+    if quoted and sum(line.count('"') for line in lines) % 2:
+        characters = 0
+        for line in islice(text, MOST_LINES_A_RECORD):
+            lines.append(line)
+            characters += len(line)
+            if line.count('"') % 2 or characters > LONGEST_RECORD:
+                break
+    return lines
+
+
+def _parsed(lines: list[str], source: Source, *, quoted: bool) -> tuple[list[int], list[list[str]]] | None:
+    """Where each row starts among the lines, and its cells; None where a row needs a closer look."""
+    reader = csv.reader(lines, delimiter=source.separator, quoting=_quoting(quoted), strict=True)
+    try:
+        rows, ends = [], [0]
+        for cells in reader:
+            rows.append(cells)
+            ends.append(reader.line_num)
+    except csv.Error:
+        return None
+    lengths = set(map(len, rows))
+    if lengths == {len(source.columns)}:
+        return ends[:-1], rows
+    if lengths == {len(source.columns), 0}:  # blank lines
+        kept = [(start, cells) for start, cells in zip(ends, rows, strict=False) if cells]
+        return [start for start, _ in kept], [cells for _, cells in kept]
+    return None
+
+
+def _checked(found: Iterable[Record], source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cell]]]:
+    """The records that are rows, with the line each starts on; the others are bad."""
+    wanted, damaged = len(source.columns), source.encoding.damaged
+    for line, last, cells, fault in found:
+        if len(cells) != wanted:
+            bad.add(source.name, line, _miscounted(len(cells), wanted, line, last, fault))
+        elif fault:
+            bad.add(source.name, line, fault)
+        elif damaged and (why := undecodable(cells, source.encoding)):
+            bad.add(source.name, line, why)
+        else:
+            yield line, cells
+
+
+def _records(text: Iterable[str], source: Source, *, first: int, quoted: bool) -> Iterator[Record]:
+    """Each record of some lines, the first of which has this number."""
+    separator = source.separator
+    pending: list[str] = []
+    exhausted: list[bool] = []
+    line = first
+
+    def lines() -> Iterator[str]:
+        characters = 0
+        for each in text:  # not `yield from`, which would close the file behind our back
+            characters = characters + len(each) if pending else len(each)
+            if characters > LONGEST_RECORD:
+                raise too_long(source.name, line)
+            pending.append(each)
+            yield each
+        exhausted.append(True)  # the reader wants more than there is: it is inside a quote, or done
+
+    reader = csv.reader(lines(), delimiter=separator, quoting=_quoting(quoted))
+    for cells in reader:
+        last = first + reader.line_num - 1
+        if exhausted:
+            yield line, last, cells, UNCLOSED
+        elif cells:
+            joined = last > line and not _is_strict(pending, separator)
+            yield line, last, cells, LEFT_OPEN.format(last) if joined else ""
+        line = last + 1
+        pending.clear()
+
+
+def _is_strict(lines: Iterable[str], separator: str) -> bool:
+    """Whether every quote that opens a field closes it just before the next separator."""
+    try:
+        return all(True for _ in csv.reader(lines, delimiter=separator, strict=True))
+    except csv.Error:
+        return False
+
+
+def recognises(sample: str, *, name: str) -> bool:
+    """Whether a separator cuts nearly all sample rows into the same number of fields, at least two."""
+    for separator in ("\t",) if name == "tsv" else (",", ";"):
+        rows = _sample_rows(sample, separator)
+        if _evenness(rows) > 0.95 and len(rows[0]) > 1:
+            return True
+    return False
+
+
+def looks_like_header(first: Sequence[str], rest: Sequence[Sequence[str]]) -> bool:
+    """Whether the first row names the columns rather than being a row like the others.
+
+    Each column is a witness: one name may well occur as a value, as spam does below spam.
+    """
+    if any(_is_number(cell) or len(cell) > 60 or len(cell.split()) > 6 for cell in first):
+        return False
+    if not rest:
+        return True
+    votes = [_judge_header_cell(cell, [row[i] for row in rest if i < len(row)]) for i, cell in enumerate(first)]
+    return sum(votes) > 0 if min(votes) < 0 else True
+
+
+def _judge_header_cell(cell: str, below: Sequence[str]) -> int:
+    """Whether a cell of the first row stands out from those below it (more than 0) or is one of them (less)."""
+    values = [value for value in below if value]
+    if not cell or not values:
+        return 0
+    if all(map(_is_number, values)):
+        return 3
+    if any(map(str.isdigit, cell)) and sum(_shape(value) == _shape(cell) for value in values) > len(values) / 2:
+        return -2  # an id among ids
+    if sum(len(value.split()) for value in values) >= 4 * len(values):  # texts
+        is_usual = split_name(cell)[-1:] and split_name(cell)[-1] in COLUMN_WORDS and len(cell.split()) <= 3
+        is_word = IDENTIFIER.fullmatch(cell) is not None
+        return 3 if is_usual and is_word else 2 if is_usual or is_word else 0
+    count = values.count(cell)
+    if count == 0:  # where nearly every value is new, one more says nothing
+        return 1 if len(set(values)) <= len(values) / 2 else 0
+    # One value of few that come back is a value; one that is there once or twice may be a coincidence.
+    return -2 if count >= 0.1 * len(values) else -1 if count > 1 else 0
+
+
+def _shape(value: str) -> str:
+    """A value with its digits and its letters made equal: T-123 and T-9 are of one shape."""
+    return re.sub(r"[^\W\d_]+", "a", re.sub(r"\d+", "0", value))
+
+
+def parse_excerpt(source: Source, lines: Sequence[str]) -> list[list[str]]:
+    """The rows in some lines from the middle of a file, which may begin or end inside a quoted field."""
+    readings = [_read_excerpt(source, lines, quoted=True), _read_excerpt(source, ['"', *lines], quoted=True)[1:]]
+    if source.separator == "\t":
+        readings.append(_read_excerpt(source, lines, quoted=False))
+    rows = max(readings, key=lambda rows: sum(1 if _is_whole(row, source) else -2 for row in rows))
+    whole = [row for row in rows if _is_whole(row, source)]
+    return whole if not source.header or not whole or tuple(map(str.strip, whole[0])) != source.columns else whole[1:]
+
+
+def _read_excerpt(source: Source, lines: Sequence[str], *, quoted: bool) -> list[list[str]]:
+    """The rows but for the last, which may be cut off."""
+    reader = csv.reader(lines, delimiter=source.separator, quoting=_quoting(quoted))
+    return [row for row in reader if row][:-1]
+
+
+def _is_whole(row: Sequence[str], source: Source) -> bool:
+    """Whether a row has its fields; an odd quote in one is the end of a text that began before the excerpt."""
+    return len(row) == len(source.columns) and not any(cell.count('"') % 2 for cell in row)
+
+
+def _quoting(quoted: bool) -> Any:
+    return csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
+
+
+@cache
+def _quotes_are_quotes(source: Source) -> bool:
+    """Whether quotes in this TSV enclose fields. Many TSVs have none: there, a quote is only a character."""
+    with text_of(source) as text:
+        if not any('"' in line for line in text):
+            return False
+    wanted = len(source.columns)
+    plain, uneven = _counted(records(source, quoted=False), wanted)
+    enclosed, uneven_enclosed = _counted(records(source, quoted=True), wanted)
+    if uneven:  # a line break or a tab inside quotes, or rows that are bad either way
+        return uneven_enclosed < uneven
+    # Every line is a row by itself: quotes may be taken off, but must not join lines.
+    with text_of(source) as text:
+        return enclosed == plain and not uneven_enclosed and _is_strict(text, source.separator)
+
+
+def _counted(found: Iterator[Record], wanted: int) -> tuple[int, int]:
+    """How many records there are, and how many of them have not the fields that they should."""
+    total = uneven = 0
+    for _, _, cells, fault in found:
+        total += 1
+        uneven += len(cells) != wanted or bool(fault)
+    return total, uneven
+
+
+def _separator(sample: str, name: str) -> str:
+    """The separator that cuts the sample most evenly; by its name a .tsv has tabs."""
+    if name.removesuffix(".gz").endswith((".tsv", ".tab")):
+        return "\t"
+    best, best_score = ",", (0.0, 1)
+    for separator in SEPARATORS:
+        rows = _sample_rows(sample, separator)
+        score = (round(_evenness(rows), 1), len(rows[0]) if rows else 0)
+        if score[1] > 1 and score > best_score:
+            best, best_score = separator, score
+    return best
+
+
+def _sample_rows(sample: str, separator: str) -> list[list[str]]:
+    """The sample's first rows; in a TSV a quote is only a character where rows are more even so."""
+    enclosed = _read_sample(sample, separator, quoted=True)
+    if separator != "\t" or '"' not in sample:
+        return enclosed
+    plain = _read_sample(sample, separator, quoted=False)
+    return max(enclosed, plain, key=lambda rows: (_evenness(rows), len(rows[0]) if rows else 0))
+
+
+def _read_sample(sample: str, separator: str, *, quoted: bool) -> list[list[str]]:
+    reader = csv.reader(lines_of(sample), delimiter=separator, quoting=_quoting(quoted))
+    return [row for row in islice(reader, SAMPLE_ROWS) if row]
+
+
+def _evenness(rows: Sequence[Sequence[str]]) -> float:
+    if not rows:
+        return 0.0
+    return sum(len(row) == len(rows[0]) for row in rows) / len(rows)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _miscounted(found: int, wanted: int, line: int, last: int, fault: str) -> str:
+    reason = f"{found} field{'s' * (found != 1)} where {wanted} {'are' if wanted != 1 else 'is'} expected"
+    fault = fault or (LEFT_OPEN.format(last) if last > line else "")
+    return f"{reason}; {fault}" if fault else reason

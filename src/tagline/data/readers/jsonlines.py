@@ -1,0 +1,101 @@
+"""JSON lines: one object a line."""
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tagline.data.readers import BadRows, Block, Cell, Layout, Source, cell, in_blocks, lines_of, text_of, undecodable
+from tagline.errors import DataError
+
+TOO_DEEP = "JSON nested too deeply"
+LONE_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+ALIKE = 'one object a line; to turn a JSON array into that: jq -c ".[]" in.json > out.jsonl'
+
+
+def recognises(sample: str, *, name: str) -> bool:  # noqa: ARG001 - the contract's signature
+    """Whether the first line is a JSON object."""
+    return parsed(next(lines_of(sample.lstrip()), ""))[0] is not None
+
+
+def inspect(name: str, layout: Layout, sample: str) -> dict[str, Any]:  # noqa: ARG001 - the contract's signature
+    """The keys of the first objects, in the order in which they appear."""
+    if sample.lstrip().startswith("["):
+        raise DataError(f"{name} is a JSON array, not JSON lines", hint=ALIKE)
+    columns: dict[str, None] = {}
+    reasons: list[str] = []
+    for line in filter(str.strip, lines_of(sample)):
+        row, why = parsed(line)
+        columns |= dict.fromkeys(flat(row or {}))
+        reasons.append(why or "an empty object")
+    if not columns:
+        raise DataError(f"{name} does not begin with a JSON object: {reasons[0]}", hint=ALIKE)
+    return {"columns": tuple(columns)}
+
+
+def blocks(source: Source, bad: BadRows) -> Iterator[Block]:
+    """The rows of a file, many at once."""
+    return in_blocks(_rows(source, bad))
+
+
+def _rows(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cell]]]:
+    """Each object's values as cells; a key it lacks is an empty cell."""
+    known = frozenset(source.columns)
+    for number, row in objects(source, bad):
+        values = flat(row)
+        bad.unread |= values.keys() - known
+        try:
+            cells = [source.as_read(values.get(column)) for column in source.columns]
+        except RecursionError:
+            bad.add(source.name, number, TOO_DEEP)
+        else:
+            yield number, cells
+
+
+def parse_excerpt(source: Source, lines: Sequence[str]) -> list[list[Cell]]:
+    """The rows in some lines from the middle of a file."""
+    rows = (flat(row) for line in lines if (row := parsed(line)[0]) is not None)
+    return [[cell(row.get(column)) for column in source.columns] for row in rows]
+
+
+def objects(source: Source, bad: BadRows) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Each line's object."""
+    with text_of(source) as text:
+        for number, line in enumerate(text, start=1):
+            if not line.strip():
+                continue
+            row, why = parsed(line)
+            if source.encoding.damaged and (odd := undecodable((line,), source.encoding)):
+                bad.add(source.name, number, odd)
+            elif row is None:
+                bad.add(source.name, number, why)
+            else:
+                yield number, row
+
+
+def flat(row: Mapping[str, Any], *, prefix: str = "", levels: int = 8) -> dict[str, Any]:
+    """An object's values by key; those of an object inside it as `outer.inner`."""
+    found: dict[str, Any] = {}
+    for key, value in row.items():
+        if isinstance(value, dict) and value and levels:
+            found |= flat(value, prefix=f"{prefix}{key}.", levels=levels - 1)
+        else:
+            found[prefix + key] = value
+    return found
+
+
+def parsed(line: str) -> tuple[dict[str, Any] | None, str]:
+    """The object on a line, or None and why it is none."""
+    try:
+        row = json.loads(line)
+        if LONE_SURROGATE.search(line):  # half a character, as left by tools that cut texts: no file can hold it
+            halves = json.dumps(row, ensure_ascii=False).encode("utf-16", "surrogatepass")
+            row = json.loads(halves.decode("utf-16", "replace"))
+    except json.JSONDecodeError as error:
+        return None, f"not JSON: {error.msg} at character {error.pos + 1}"
+    except ValueError:  # more digits than Python converts
+        return None, f"a number of more than {sys.get_int_max_str_digits():,} digits"
+    except RecursionError:
+        return None, TOO_DEEP
+    return (row, "") if isinstance(row, dict) else (None, "not a JSON object")

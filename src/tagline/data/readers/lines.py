@@ -1,0 +1,60 @@
+"""Plain lines, `text<separator>label` split at the last separator, or one text a line."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tagline.data.readers import BadRows, Block, Cell, Layout, Source, in_blocks, lines_of, text_of, undecodable
+
+SEPARATORS = ("@", "\t", "|", ";", ",")
+LONGEST_LABEL = 40
+
+
+def inspect(name: str, layout: Layout, sample: str) -> dict[str, Any]:  # noqa: ARG001 - the contract's signature
+    """The separator, named or found; without one every line is a text."""
+    separator = layout.separator or _separator(sample)
+    return {"separator": separator, "columns": ("text", "label") if separator else ("text",)}
+
+
+def blocks(source: Source, bad: BadRows) -> Iterator[Block]:
+    """The rows of a file, many at once."""
+    return in_blocks(_rows(source, bad))
+
+
+def parse_excerpt(source: Source, lines: Sequence[str]) -> list[tuple[str, ...]]:
+    """The rows in some lines from the middle of a file."""
+    stripped = [line.rstrip("\r\n") for line in lines if line.strip()]
+    if not source.separator:
+        return [(line,) for line in stripped]
+    parts = (line.rpartition(source.separator) for line in stripped)
+    return [(before, label) for before, found, label in parts if found]
+
+
+def _rows(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cell]]]:
+    """Each line that is not blank."""
+    with text_of(source) as text:
+        for number, line in enumerate(text, start=1):
+            line = line.rstrip("\r\n")
+            if not line.strip():
+                continue
+            if source.encoding.damaged and (why := undecodable((line,), source.encoding)):
+                bad.add(source.name, number, why)
+            elif not source.separator:
+                yield number, (line,)
+            else:
+                before, found, label = line.rpartition(source.separator)
+                if found:
+                    yield number, (before, label)
+                else:
+                    bad.add(source.name, number, f'no "{source.separator}" between text and label')
+
+
+def _separator(sample: str) -> str:
+    """The separator after which every sample line has one of a few short labels."""
+    lines = [line for line in lines_of(sample) if line.strip()]
+    for separator in SEPARATORS:
+        labels = {line.rpartition(separator)[2].strip() for line in lines if separator in line}
+        everywhere = all(separator in line for line in lines)
+        few = len(labels) <= max(2, len(lines) // 10)
+        if everywhere and few and all(0 < len(label) <= LONGEST_LABEL for label in labels):
+            return separator
+    return ""

@@ -1,0 +1,60 @@
+"""Texts without labels, from any file the readers know, or from one with a text on each line."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import PurePath
+
+from tagline import storage
+from tagline.data.columns import choose_text_column
+from tagline.data.readers import BadRows, Layout, Source, batches, inspect
+from tagline.errors import DataError
+
+LINES = Layout(format="lines")
+LINE = "text"
+"""The one column of such a file."""
+HINT = "mend them, or take them out of the file"
+
+
+def texts_in(addresses: Iterable[str], *, column: str = "") -> Iterator[str]:
+    """Every text of these files that is not blank; in a table those of this column, or of the one that holds texts."""
+    for address in storage.expand(tuple(addresses)):
+        count = 0
+        for text in _cells(address, column):
+            if text.strip():
+                count += 1
+                yield text
+        if not count:
+            raise DataError(f"{address} holds no text")
+
+
+def look_at(addresses: Iterable[str]) -> None:
+    """Refuse files that cannot be read, before anyone waits for their texts."""
+    for address in storage.expand(tuple(addresses)):
+        _column_of(_inspected(address), "")
+
+
+def _inspected(address: str) -> Source:
+    """Of plain text every line is one, whatever may look like a label at its end."""
+    if PurePath(address.removesuffix(".gz")).suffix != ".txt":
+        return inspect(address)
+    return replace(inspect(address, LINES), separator="", columns=(LINE,))
+
+
+def _cells(address: str, column: str) -> Iterator[str]:
+    source = _inspected(address)
+    name = _column_of(source, column)
+    bad = BadRows(hint=HINT)
+    for batch in batches(source, bad=bad):
+        for cell in batch.columns[name]:
+            yield cell if isinstance(cell, str) else " ".join(cell or ())
+    bad.settle()
+
+
+def _column_of(source: Source, column: str) -> str:
+    """The column that holds the texts; whole lines have no other."""
+    if source.format == "lines" and source.columns == (LINE,):
+        return LINE
+    name = column or choose_text_column(source)
+    if name not in source.columns:
+        raise DataError(f'{source.name} has no column "{name}"; it has: {", ".join(source.columns)}')
+    return name

@@ -1,0 +1,61 @@
+"""Out-of-fold scores, on which a refitted model's decision layer is tuned: each row by a model that did not see it."""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tagline.data.dataset import Dataset, Split
+from tagline.data.splits import Ints
+from tagline.models import Classifier, Scores
+from tagline.prediction.predictor import scored
+
+FOLDS = 3
+
+
+def out_of_fold_scores(
+    data: Dataset,
+    rows: Ints,
+    *,
+    create: Callable[[], Classifier],
+    seed: int,
+    is_over: Callable[[], bool],
+    folds: int = FOLDS,
+) -> Scores | None:
+    """The scores of these rows, those of each fold by a new model that learned from the others; none if time is up."""
+    fold_of_row = assign_folds(data.targets[rows], data.groups[rows], folds=folds, seed=seed)
+    scores = np.zeros((len(rows), len(data.labels)), dtype=np.float32)
+    for fold in range(folds):
+        if is_over():
+            return None
+        is_inside = fold_of_row == fold
+        if is_inside.any():
+            model = learn(data, rows[~is_inside], create=create, seed=seed)
+            scores[is_inside] = scored(model, data.texts(rows[is_inside]), labels=len(data.labels))
+    return scores
+
+
+def learn(data: Dataset, rows: Ints, *, create: Callable[[], Classifier], seed: int) -> Classifier:
+    """A new model that has learned from these rows, with nothing held out."""
+    model = create()
+    for step in model.fit(Split(data.texts(rows), data.targets[rows], rows), data.select(), seed=seed):
+        step.insist_on_loss()
+    return model
+
+
+def assign_folds(targets: NDArray[np.generic], groups: Ints, *, folds: int, seed: int) -> Ints:
+    """A fold for each row: every label, the rarest of a row's first, spread over all folds; equal texts together."""
+    _, first_rows, group_of_row = np.unique(groups, return_index=True, return_inverse=True)
+    labelled = targets[first_rows]
+    strata = labelled.astype(np.int64) if labelled.ndim == 1 else _rarest_labels(labelled)
+    order = np.lexsort((np.random.default_rng(seed).random(len(strata)), strata))
+    fold_of_group = np.empty(len(strata), dtype=np.int64)
+    fold_of_group[order] = np.arange(len(strata)) % folds
+    return np.asarray(fold_of_group[group_of_row])
+
+
+def _rarest_labels(targets: NDArray[np.generic]) -> Ints:
+    """The rarest label of each row; of a row with none, a number beyond all labels."""
+    has_it = targets.astype(bool)
+    counts = np.where(has_it, has_it.sum(axis=0), np.inf)
+    return np.asarray(np.where(has_it.any(axis=1), counts.argmin(axis=1), targets.shape[1]), dtype=np.int64)

@@ -1,0 +1,245 @@
+"""Scores against truth."""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tagline.errors import SpecError
+
+if TYPE_CHECKING:
+    from tagline.data.dataset import Task
+
+LOWER_IS_BETTER = {"log_loss", "brier", "ece"}
+HEADLINE = {
+    "single": ("accuracy", "macro_f1", "weighted_f1", "mcc", "log_loss"),
+    "multi": ("micro_f1", "macro_f1", "subset_accuracy", "average_precision", "log_loss"),
+}
+"""The figures to show first."""
+SIDE_BY_SIDE = ("accuracy", "macro_f1", "micro_f1", "ece")
+"""The figures in which runs are compared."""
+REPORT_FORMAT = 4
+"""Of the figures and all else that a report holds."""
+RANGES = 15
+"""Of scores, in which they are compared with how often they are true; as most papers have it."""
+CHANCE_DRAWS = 20
+ONE_TASK_ONLY = {
+    "balanced_accuracy": "single", "mcc": "single",
+    "subset_accuracy": "multi", "jaccard": "multi", "average_precision": "multi",
+}  # fmt: skip
+"""Figures that only one task has."""
+
+
+def measure(
+    task: "Task", labels: Sequence[str], *, truth: NDArray[Any], answers: NDArray[Any], scores: NDArray[Any]
+) -> dict[str, Any]:
+    """Every figure of these answers. A figure that the rows cannot give (one label only, no row) is None."""
+    if len(truth) == 0:
+        return {"rows": 0}
+    measured = _single(labels, truth, answers, scores) if task == "single" else _multi(labels, truth, answers, scores)
+    return {"rows": len(truth), **measured}
+
+
+def figures_beside(main: str) -> list[str]:
+    """The figures that a table of runs shows; where accuracy is the main one, micro-F1 is the same number."""
+    return [name for name in SIDE_BY_SIDE if name != "micro_f1" or main != "accuracy"]
+
+
+def targets(labels: Sequence[Any], names: Sequence[str]) -> NDArray[Any]:
+    """Labels by name, one a row or several, as a split's targets are: numbers, or for task `multi` rows of booleans."""
+    numbers = {name: number for number, name in enumerate(names)}
+    if labels and isinstance(labels[0], str):
+        return np.array([numbers[label] for label in labels])
+    flags = np.zeros((len(labels), len(numbers)), dtype=bool)
+    for row, given in enumerate(labels):
+        flags[row, [numbers[label] for label in given]] = True
+    return flags
+
+
+def are_right(answers: NDArray[Any], truth: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which answers are right; of several labels, when all of them are and none is missing."""
+    return np.asarray(answers == truth if truth.ndim == 1 else (answers == truth).all(axis=1))
+
+
+def check_monitor(monitor: str, task: "Task") -> None:
+    """Refuse a figure that this task does not have."""
+    if ONE_TASK_ONLY.get(monitor, task) != task:
+        problem = f"training.monitor: {monitor} is a figure of task {ONE_TASK_ONLY[monitor]}; this data is {task}"
+        raise SpecError(problem, hint="macro_f1 is one that both have", problems=[problem])
+
+
+def is_better(monitor: str, value: float, than: float | None) -> bool:
+    """Whether a figure is a gain over the best so far."""
+    if than is None:
+        return not math.isnan(value)
+    return value < than if monitor in LOWER_IS_BETTER else value > than
+
+
+def is_close(monitor: str, value: float, best: float | None, *, rows: int) -> bool:
+    """Whether a share, measured on so many rows, is within one standard error of the best so far."""
+    if best is None or monitor in LOWER_IS_BETTER:
+        return False
+    return value >= best - math.sqrt(max(best * (1 - best), 0) / rows)
+
+
+def _single(labels: Sequence[str], truth: NDArray[Any], answers: NDArray[Any], scores: NDArray[Any]) -> dict[str, Any]:
+    rows = len(truth)
+    confusion = np.zeros((len(labels), len(labels)), dtype=np.int64)
+    np.add.at(confusion, (truth, answers), 1)
+    hits, supports, answered = confusion.diagonal(), confusion.sum(axis=1), confusion.sum(axis=0)
+    one_hot = np.eye(len(labels), dtype=bool)[truth]
+    recalls = hits[supports > 0] / supports[supports > 0]
+    return {
+        "accuracy": float(hits.sum() / rows),
+        **_averages(hits, supports, answered, micro=float(hits.sum() / rows)),
+        "balanced_accuracy": float(recalls.mean()),
+        "mcc": _mcc(int(hits.sum()), supports, answered) if (supports + answered > 0).sum() > 1 else None,
+        **belief("single", truth=truth, answers=answers, scores=scores),
+        "auroc": _auroc(one_hot, scores),
+        "per_label": _per_label(labels, hits, supports, answered, rows),
+        "confusion": confusion.tolist(),
+    }
+
+
+def _multi(labels: Sequence[str], truth: NDArray[Any], answers: NDArray[Any], scores: NDArray[Any]) -> dict[str, Any]:
+    truth, answers = truth.astype(bool), answers.astype(bool)
+    hits, supports, answered = (truth & answers).sum(axis=0), truth.sum(axis=0), answers.sum(axis=0)
+    micro = 2 * hits.sum() / max(1, supports.sum() + answered.sum())
+    subset = float((truth == answers).all(axis=1).mean())
+    union = (truth | answers).sum(axis=1)
+    overlap = np.where(union > 0, (truth & answers).sum(axis=1) / np.maximum(union, 1), 1.0)
+    return {
+        "accuracy": subset,
+        "subset_accuracy": subset,
+        **_averages(hits, supports, answered, micro=float(micro)),
+        "jaccard": float(overlap.mean()),
+        **belief("multi", truth=truth, answers=answers, scores=scores),
+        "average_precision": _average_precision(truth, scores),
+        "auroc": _auroc(truth, scores),
+        "per_label": _per_label(labels, hits, supports, answered, len(truth)),
+    }
+
+
+def belief(
+    task: "Task", *, truth: NDArray[Any], answers: NDArray[Any], scores: NDArray[Any]
+) -> dict[str, float]:  # fmt: skip
+    """How far scores can be believed: log loss, Brier score and expected calibration error."""
+    if task == "multi":
+        clipped = np.clip(scores, 1e-15, 1 - 1e-7)
+        by_label = [expected_error(reliability(*label)) for label in zip(scores.T, truth.T, strict=True)]
+        return {
+            "log_loss": abs(float(np.where(truth, np.log(clipped), np.log(1 - clipped)).mean())),
+            "brier": float(((scores - truth) ** 2).mean()),
+            "ece": float(np.mean(by_label)),
+        }
+    of_truth = scores[np.arange(len(truth)), truth]
+    return {
+        "log_loss": abs(float(np.log(np.clip(of_truth, 1e-15, 1)).mean())),
+        "brier": float(((scores**2).sum(axis=1) - 2 * of_truth + 1).mean()),
+        "ece": expected_error(reliability(scores.max(axis=1), answers == truth)),
+    }
+
+
+def per_label_parts(
+    hits: NDArray[Any], supports: NDArray[Any], answered: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Precision, recall and F1 of each label; 0 where there is nothing to divide by."""
+    precision = hits / np.maximum(answered, 1)
+    recall = hits / np.maximum(supports, 1)
+    return precision, recall, 2 * hits / np.maximum(supports + answered, 1)
+
+
+def label_averages(hits: NDArray[Any], supports: NDArray[Any], answered: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    """Means over the labels that stand in the truth or the answers; labels are the last axis."""
+    precision, recall, f1 = per_label_parts(hits, supports, answered)
+    present = supports + answered > 0
+    count = np.maximum(present.sum(axis=-1), 1)
+    return {
+        "macro_f1": (f1 * present).sum(axis=-1) / count,
+        "weighted_f1": (f1 * supports).sum(axis=-1) / np.maximum(supports.sum(axis=-1), 1),
+        "macro_precision": (precision * present).sum(axis=-1) / count,
+        "macro_recall": (recall * present).sum(axis=-1) / count,
+    }
+
+
+def _averages(
+    hits: NDArray[Any], supports: NDArray[Any], answered: NDArray[Any], *, micro: float
+) -> dict[str, float | None]:  # fmt: skip
+    averages: dict[str, Any] = {"micro_f1": micro, **label_averages(hits, supports, answered)}
+    has_any = bool((supports + answered).any())
+    return {name: float(value) if has_any else None for name, value in averages.items()}
+
+
+def _per_label(
+    labels: Sequence[str], hits: NDArray[Any], supports: NDArray[Any], answered: NDArray[Any], rows: int
+) -> dict[str, dict[str, float]]:
+    precision, recall, f1 = per_label_parts(hits, supports, answered)
+    accuracy = 1 - (supports + answered - 2 * hits) / rows
+    return {
+        label: {
+            "precision": float(precision[i]), "recall": float(recall[i]), "f1": float(f1[i]),
+            "support": int(supports[i]), "accuracy": float(accuracy[i]),
+        }
+        for i, label in enumerate(labels)
+    }  # fmt: skip
+
+
+def _auroc(truth: NDArray[Any], scores: NDArray[Any]) -> float | None:
+    """How often a row that has a label is scored above one that has not, as the mean over labels; from ranks."""
+    having = truth.sum(axis=0)
+    usable = (having > 0) & (having < len(truth))
+    if not usable.any():
+        return None
+    above = [float(_ranks(scores[:, i])[truth[:, i]].sum()) for i in np.flatnonzero(usable)]
+    pairs = having[usable] * (len(truth) - having[usable])
+    return float(((above - having[usable] * (having[usable] + 1) / 2) / pairs).mean())
+
+
+def _ranks(values: NDArray[Any]) -> NDArray[Any]:
+    """The place of each value among all, from 1; equal ones share the mean of theirs."""
+    _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return np.asarray((counts.cumsum() - (counts - 1) / 2)[which])
+
+
+def _average_precision(truth: NDArray[Any], scores: NDArray[Any]) -> float | None:
+    """The precision down to each row that has a label, as the mean over rows and then over labels."""
+    usable = [i for i in range(truth.shape[1]) if truth[:, i].any() and not truth[:, i].all()]
+    means = []
+    for i in usable:
+        which = np.unique(-scores[:, i], return_inverse=True)[1]  # rows of one score count together
+        hits = np.bincount(which, truth[:, i])
+        means.append((hits * hits.cumsum() / np.bincount(which).cumsum()).sum() / hits.sum())
+    return float(np.mean(means)) if means else None
+
+
+def _mcc(hits: int, supports: NDArray[Any], answered: NDArray[Any]) -> float:
+    """Matthews' correlation of answers and truth, as Gorodkin has it for any number of labels."""
+    rows = int(supports.sum())
+    apart = [float(rows**2 - int(counts @ counts)) for counts in (supports, answered)]
+    return (hits * rows - int(supports @ answered)) / math.sqrt(apart[0] * apart[1]) if all(apart) else 0.0
+
+
+def reliability(confidence: NDArray[Any], is_true: NDArray[Any]) -> list[dict[str, float]]:
+    """Scores in fifteen ranges of equal width: how high they are there, and how often what they say is true."""
+    place = np.clip((confidence * RANGES).astype(np.int64), 0, RANGES - 1)
+    rows = np.bincount(place, minlength=RANGES)
+    said, true = np.bincount(place, confidence, RANGES), np.bincount(place, is_true, RANGES)
+    return [
+        {"rows": int(rows[i]), "score": float(said[i] / rows[i]), "true": float(true[i] / rows[i])}
+        for i in np.flatnonzero(rows)
+    ]
+
+
+def chance_error(confidence: NDArray[Any]) -> float:
+    """The calibration error that scores which are true as often as they say would show on as many rows, by chance."""
+    random = np.random.default_rng(0)
+    drawn = (random.random(len(confidence)) < confidence for _ in range(CHANCE_DRAWS))
+    return float(np.mean([expected_error(reliability(confidence, is_true)) for is_true in drawn]))
+
+
+def expected_error(ranges: Sequence[dict[str, float]]) -> float:
+    """The expected calibration error: how far scores are from how often they are true, over all rows."""
+    total = sum(each["rows"] for each in ranges)
+    return float(sum(each["rows"] * abs(each["score"] - each["true"]) for each in ranges) / max(1, total))

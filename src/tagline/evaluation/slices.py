@@ -1,0 +1,164 @@
+"""Slices of a test split that do worse than the rest: by length, words, likeness, script, file, or any column."""
+
+import math
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tagline.data import near_duplicates
+from tagline.data.dataset import Dataset, Split
+from tagline.prediction import attribution
+
+if TYPE_CHECKING:
+    from tagline.data.texts import Text, Texts
+
+WORD = re.compile(r"\w+")
+UNSPACED = re.compile(f"[{attribution.UNSPACED}]")
+FEWEST_ROWS = 20
+MOST_VALUES = 50
+TRAIN_ROWS_READ = 50_000
+"""Enough to know which words are known, and most of the texts."""
+MOST_COMPARED = 10_000
+"""Test rows for which a training text that is nearly the same is looked for: a few seconds' work."""
+LEVEL = 0.05
+
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Some rows that have something in common, and how they do compared with all others."""
+
+    by: str
+    name: str
+    rows: int
+    accuracy: float
+    accuracy_of_rest: float
+    p_value: float
+    """How often rows drawn at random would do as badly; corrected for the number of slices looked at."""
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether it does worse, and chance does not explain it."""
+        return self.p_value < LEVEL and self.accuracy < self.accuracy_of_rest
+
+
+def find(dataset: Dataset, split: Split, right: Flags) -> list[Slice]:
+    """Every slice that is large enough to say something about, the worst first; the same rows are named once."""
+    candidates = list(_candidates(dataset, split))
+    found = [
+        (by, name, inside)
+        for by, name, inside in {inside.tobytes(): (by, name, inside) for by, name, inside in candidates}.values()
+        if inside.sum() >= FEWEST_ROWS and (~inside).sum() >= FEWEST_ROWS
+    ]
+    p_values = _corrected([_p_value(inside, right) for _, _, inside in found])
+    slices = [
+        Slice(by, name, int(inside.sum()), float(right[inside].mean()), float(right[~inside].mean()), p_value)
+        for (by, name, inside), p_value in zip(found, p_values, strict=True)
+    ]
+    return sorted(slices, key=lambda each: (each.p_value, each.accuracy - each.accuracy_of_rest))
+
+
+def _candidates(dataset: Dataset, split: Split) -> Iterator[tuple[str, str, Flags]]:
+    yield from _by_length(np.array([len(_joined(text)) for text in split.texts]))
+    train = _train_texts(dataset)
+    yield from _by_unknown_words(train, split)
+    yield from _by_likeness(train, split)
+    yield from _by_value("script", [main_script(_joined(text)) for text in split.texts])
+    if len(dataset.sources) > 1:
+        yield from _by_value("file", [dataset.place(int(row))[0] for row in split.rows])
+    for column, content in dataset.columns.items():
+        yield from _by_value(column, [content.values[i] for i in content.numbers[split.rows]])
+
+
+def _by_length(lengths: NDArray[np.int64]) -> Iterator[tuple[str, str, Flags]]:
+    if len(lengths) == 0:
+        return
+    short, long = np.quantile(lengths, [0.25, 0.75])
+    yield "length", f"short: up to {int(short):,} characters", lengths <= short
+    yield "length", f"long: {math.ceil(long):,} characters or more", lengths >= long
+
+
+def _train_texts(dataset: Dataset) -> "Texts":
+    rows = dataset.splits["train"].rows
+    if len(rows) > TRAIN_ROWS_READ:
+        rows = np.sort(np.random.default_rng(0).choice(rows, TRAIN_ROWS_READ, replace=False))
+    return dataset.texts(rows)
+
+
+def _by_unknown_words(train: "Texts", split: Split) -> Iterator[tuple[str, str, Flags]]:
+    """Texts with words that no training text has; nothing for scripts without spaces, whose words are not cut here."""
+    known: set[str] = set()
+    for text in train:
+        known.update(WORD.findall(_joined(text).casefold()))
+    if not known:
+        return
+    unknown = np.array([_share_unknown(WORD.findall(_joined(text).casefold()), known) for text in split.texts])
+    yield "words", "with words that no training text has", unknown > 0
+    yield "words", "a fifth or more of the words in no training text", unknown >= 0.2
+
+
+def _by_likeness(train: "Texts", split: Split) -> Iterator[tuple[str, str, Flags]]:
+    """Texts that are new; of those that have nearly the same text in training the answer may only be remembered."""
+    if len(split) <= MOST_COMPARED:
+        unlike = np.ones(len(split), dtype=np.bool_)
+        unlike[[mine for mine, _, _ in near_duplicates.pairs(split.texts, train)]] = False
+        yield "likeness", "unlike any training text", unlike
+
+
+def _share_unknown(found: list[str], known: set[str]) -> float:
+    spaced = [word for word in found if not UNSPACED.search(word)]
+    return sum(word not in known for word in spaced) / len(spaced) if spaced else 0.0
+
+
+def _by_value(by: str, values: list[str]) -> Iterator[tuple[str, str, Flags]]:
+    column = np.array(values, dtype=object)
+    most_frequent = Counter(values).most_common(MOST_VALUES)
+    if len(most_frequent) > 1:
+        for value, _ in most_frequent:
+            yield by, value or "(empty)", column == value
+
+
+def main_script(text: str) -> str:
+    """The script most letters of a text are written in, by its Unicode name: LATIN, CYRILLIC, HANGUL."""
+    counts = Counter(script for character in text[:500] if (script := _script(character)))
+    return counts.most_common(1)[0][0] if counts else "no letters"
+
+
+@lru_cache(maxsize=10_000)
+def _script(character: str) -> str:
+    return unicodedata.name(character, "").split(" ")[0].split("-")[0] if character.isalpha() else ""
+
+
+def _p_value(inside: Flags, right: Flags) -> float:
+    """Fisher's exact test: how often as few of these rows, or fewer, would be right if which rows are were chance."""
+    rows, drawn, hits = len(right), int(inside.sum()), int(right.sum())
+    factorials = np.concatenate([[0.0], np.log(np.arange(1, rows + 1)).cumsum()])  # their logarithms
+
+    def ways(many: int, some: Any) -> Any:
+        return factorials[many] - factorials[some] - factorials[many - some]
+
+    as_few = np.arange(max(0, drawn + hits - rows), int(right[inside].sum()) + 1)
+    chances = np.exp(ways(hits, as_few) + ways(rows - hits, drawn - as_few) - ways(rows, drawn))
+    return min(1.0, float(chances.sum()))
+
+
+def _corrected(p_values: Iterable[float]) -> list[float]:
+    """Benjamini and Hochberg's: of the slices named at a level, at most that share is named by chance."""
+    given = np.array(list(p_values))
+    order = np.argsort(given)
+    steps = given[order] * len(given) / np.arange(1, len(given) + 1)
+    corrected = np.empty_like(given)
+    corrected[order] = np.minimum.accumulate(steps[::-1])[::-1]
+    return [float(min(1.0, value)) for value in corrected]
+
+
+def _joined(text: "Text") -> Any:
+    return text if isinstance(text, str) else " ".join(text)

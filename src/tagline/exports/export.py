@@ -1,0 +1,126 @@
+"""A bundle given another form, which is checked on the rows that it was measured on before anyone uses it."""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tagline import registry
+from tagline.errors import RunError
+from tagline.evaluation import metrics
+from tagline.models import Classifier, Scorer, Scores
+from tagline.prediction import bundle
+from tagline.prediction.bundle import CARD, Bundle, load_classifier
+from tagline.prediction.decisions import DecisionLayer
+from tagline.prediction.predictor import scored
+from tagline.reports import markdown
+
+if TYPE_CHECKING:
+    from tagline.data.texts import Text
+
+MOST_LOST = 0.003
+"""Of macro-F1, up to which the smaller and faster form is used."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Rows with their truth, and what the form that was measured answered."""
+
+    texts: "Sequence[Text]"
+    truth: Any
+    chosen: Any
+    scores: NDArray[np.floating[Any]]
+    """Calibrated."""
+
+    @classmethod
+    def of_rows(cls, rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> "Measured":
+        """From the lines of a run's predictions.jsonl."""
+        try:
+            return cls(
+                [row["text"] if isinstance(row["text"], str) else tuple(row["text"]) for row in rows],
+                metrics.targets([row["truth"] for row in rows], labels),
+                metrics.targets([row.get("label", row.get("labels")) for row in rows], labels),
+                np.array([[row["scores"][label] for label in labels] for row in rows], np.float64),
+            )
+        except (LookupError, TypeError, ValueError) as error:
+            hint = "name the run that made the bundle, or train it again"
+            problem = f"predictions.jsonl does not belong to this bundle: {type(error).__name__}: {error}"
+            raise RunError(problem, hint=hint) from error
+
+
+@dataclass(frozen=True)
+class Forms:
+    """Forms of a model beside its own, by name, with their raw scores of the measured rows and how they compare."""
+
+    scorers: Mapping[str, Scorer] = field(default_factory=dict)
+    scores: Mapping[str, Scores] = field(default_factory=dict)
+    found: dict[str, dict[str, float]] = field(default_factory=dict)
+    runtime: Literal["", "float32", "int8"] = ""
+    """The form that predicts; none: the model's own."""
+
+
+def add_forms(
+    classifier: Classifier, directory: Path, *, to: str, family: str, layer: DecisionLayer, measured: Measured,
+    samples: "Sequence[Text]",
+) -> Forms:  # fmt: skip
+    """Write a model's other forms beside it, made with sample texts, and check each on the measured rows."""
+    exporter = registry.find("exports", to)()
+    exporter.write(classifier, directory, family=family, samples=samples)
+    scorers: Mapping[str, Scorer] = exporter.forms(directory, family=family)
+    scores = {name: scored(each, measured.texts, labels=len(layer.labels)) for name, each in scorers.items()}
+    found = {name: _compared(each, layer, measured) for name, each in scores.items()}
+    return Forms(scorers, scores, found, best(found) if classifier.uses_device else "")
+
+
+def export(directory: Path, to: str, *, measured: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Add a form to a bundle, in place and all at once; returns what the check found and which form is used now.
+
+    `measured` are the test rows of the run that made the bundle, with truth and answer.
+    """
+    opened = Bundle.load(directory)
+    if not measured:
+        hint = "name the run that made it: its predictions.jsonl holds the rows to check with"
+        raise RunError(f"{directory} has no test rows beside it, so that an export could not be checked", hint=hint)
+    family, layer = opened.manifest.family, opened.decisions
+    made: list[Forms] = []
+
+    def fill(scratch: Path) -> dict[str, Any]:
+        for name in opened.manifest.files:
+            if name != CARD:
+                (scratch / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(directory / name, scratch / name)
+        rows = Measured.of_rows(measured, layer.labels)
+        own = load_classifier(family, directory)
+        # The training texts are not at hand; of these no label is looked at.
+        forms = add_forms(own, scratch, to=to, family=family, layer=layer, measured=rows, samples=rows.texts)
+        made.append(forms)
+        fields = opened.manifest.model_dump(exclude={"format", "files", "sha256"})
+        return fields | {"exports": forms.found, "runtime": forms.runtime}
+
+    card = (directory / CARD).read_text("utf-8")
+    bundle.replace(directory, fill=fill, card=lambda manifest: markdown.with_form(card, manifest))
+    return {"bundle": str(directory), "exports": made[0].found, "runtime": made[0].runtime}
+
+
+def best(found: Mapping[str, Mapping[str, float]]) -> Literal["", "float32", "int8"]:
+    """The form of eight bits where it loses next to nothing, else that of full precision, else none."""
+    lossless = [name for name, check in found.items() if check["macro_f1"] >= -MOST_LOST]
+    return "int8" if "int8" in lossless else "float32" if "float32" in lossless else ""
+
+
+def _compared(scores: Scores, layer: DecisionLayer, measured: Measured) -> dict[str, float]:
+    """How a form's answers compare with those that were measured."""
+    answers = layer.answers(scores)
+    before, after = (
+        metrics.measure(layer.task, layer.labels, truth=measured.truth, answers=said, scores=by)
+        for said, by in ((measured.chosen, measured.scores), (answers.chosen, answers.scores))
+    )
+    changes = {name: (after[name] or 0.0) - (before[name] or 0.0) for name in metrics.SIDE_BY_SIDE}
+    return {
+        "rows": len(measured.texts), "equal_answers": float(metrics.are_right(answers.chosen, measured.chosen).mean()),
+        "largest_difference": float(np.abs(answers.scores - measured.scores).max()), **changes,
+    }  # fmt: skip

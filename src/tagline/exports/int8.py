@@ -1,0 +1,174 @@
+"""A graph whose products are in eight bits: weights, and what they multiply at scales that sample texts have shown."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tagline.prediction.onnx_runtime import FIXED_SCALES
+
+if TYPE_CHECKING:
+    import onnx
+
+FLOAT = 1
+"""ONNX's number of the type; the fused operations do not tell theirs."""
+LARGEST_WEIGHT = 63
+"""Of a byte's 127. A processor without instructions for eight-bit products (VNNI) adds two of them in 16 bits, where
+those of full-range weights may not fit and are cut off in silence: what one processor has measured another would not
+serve."""
+OUTLYING = 3.0
+"""Times the usual channel, beyond which a channel is divided before a product."""
+MOST_DIVIDED = 32.0
+"""By this at most: weights that are multiplied by more would leave the others of their column no steps."""
+MARGIN = 1.1
+"""What is a little larger than any sample showed is not cut off."""
+RECURRENT = ("LSTM", "GRU", "RNN")
+Inputs = Mapping[str, NDArray[Any]]
+
+
+def write(source: Path, target: Path, samples: Sequence[Inputs]) -> None:
+    """Write the graph in eight bits. Each sample is one text's inputs.
+
+    A recurrent network finds its scales anew for each call, so that its texts have to be computed one by one.
+    """
+    import onnx
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    kinds = {node.op_type for node in onnx.load(source, load_external_data=False).graph.node}
+    is_recurrent = bool(kinds & set(RECURRENT))
+    quantize_dynamic(
+        source, target, weight_type=QuantType.QInt8, per_channel=True, reduce_range=True,
+        op_types_to_quantize=None if is_recurrent else ["EmbedLayerNormalization", "Gather"],
+        extra_options={"DefaultTensorType": FLOAT},
+    )  # fmt: skip
+    if not is_recurrent:
+        model = onnx.load(target)
+        _Graph(model, samples).quantise()
+        model.metadata_props.add(key=FIXED_SCALES, value="fixed")
+        onnx.save(model, target)
+
+
+class _Graph:
+    """The products of a graph with weights, and the sizes of what they multiply."""
+
+    def __init__(self, model: "onnx.ModelProto", samples: Sequence[Inputs]) -> None:
+        self.model, self.graph = model, model.graph
+        self.weights = {each.name: each for each in self.graph.initializer}
+        self.uses = Counter(name for node in self.graph.node for name in node.input)
+        found = [
+            node for node in self.graph.node
+            if node.op_type in ("MatMul", "Attention") and node.input[1] in self.weights
+            and len(self.weights[node.input[1]].dims) == 2
+        ]  # fmt: skip
+        self.products = found[:-1] or found  # the last one makes the scores: there is no time to be won
+        self.seen = _seen(model, sorted({node.input[0] for node in self.products}), samples)
+
+    def quantise(self) -> None:
+        """Replace each product by one in eight bits."""
+        from onnx import helper
+
+        for node in self.products:
+            name = node.output[0]
+            lowest, highest = self._evened(node)
+            scale = max(MARGIN * (highest - lowest) / 255, 1e-9)
+            at = self._kept(f"{name}.scale", np.array(scale, np.float32))
+            zero = self._kept(f"{name}.zero", np.array(round(-MARGIN * lowest / scale), np.uint8))
+            self._before(node, helper.make_node("QuantizeLinear", [node.input[0], at, zero], [f"{name}.input"]))
+            weight, weight_scale = self._in_bytes(node.input[1])
+            if node.op_type == "Attention":
+                rest = [*node.input[2:4], ""][:2]  # bias, and a mask where there is one
+                inputs = [f"{name}.input", weight, rest[0], at, weight_scale, rest[1], zero]
+                node.op_type = "QAttention"
+                for attribute in [each for each in node.attribute if each.name == "qkv_hidden_sizes"]:
+                    node.attribute.remove(attribute)
+            else:
+                inputs = [f"{name}.input", weight, at, weight_scale, zero, "", self._bias(node)]
+                node.op_type, node.domain = "MatMulIntegerToFloat", "com.microsoft"
+            del node.input[:]
+            node.input.extend(inputs)
+        used = {name for node in self.graph.node for name in node.input}
+        for each in [each for each in self.graph.initializer if each.name not in used]:
+            self.graph.initializer.remove(each)
+        if not any(each.domain == "com.microsoft" for each in self.model.opset_import):
+            self.model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+
+    def _evened(self, node: "onnx.NodeProto") -> tuple[float, float]:
+        """Divide outlying channels of a product, and multiply the weights that meet them; returns the range then.
+
+        Encoders have a few channels that are ten times as large as the others, whatever the text. In eight bits they
+        leave the others a handful of steps (SmoothQuant, Xiao and others 2023).
+        """
+        from onnx import helper, numpy_helper
+
+        name = node.output[0]
+        lowest, highest = self.seen[node.input[0]]
+        sizes = np.maximum(-lowest, highest)
+        usual = np.median(sizes[sizes > 0]) if sizes.any() else 1.0
+        by = np.clip(sizes / (OUTLYING * usual), 1, MOST_DIVIDED).astype(np.float32)
+        # Attention errs little, and a division takes time.
+        if node.op_type == "MatMul" and by.max() > 1 and self.uses[node.input[1]] == 1:
+            weight = self.weights[node.input[1]]
+            weight.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weight) * by[:, None], weight.name))
+            share = self._kept(f"{name}.share", 1 / by)
+            self._before(node, helper.make_node("Mul", [node.input[0], share], [f"{name}.evened"]))
+            node.input[0] = f"{name}.evened"
+            lowest, highest = lowest / by, highest / by
+        return min(float(lowest.min()), 0.0), max(float(highest.max()), 0.0)
+
+    def _in_bytes(self, name: str) -> tuple[str, str]:
+        """A weight's bytes, and the scale of each of its columns."""
+        from onnx import numpy_helper
+
+        weight = numpy_helper.to_array(self.weights[name])
+        scale = np.maximum(np.abs(weight).max(axis=0) / LARGEST_WEIGHT, 1e-12).astype(np.float32)
+        return self._kept(f"{name}.bytes", np.round(weight / scale).astype(np.int8)), self._kept(f"{name}.scale", scale)
+
+    def _bias(self, node: "onnx.NodeProto") -> str:
+        """The bias that is added to a product and to nothing else: the product in eight bits adds it on its way."""
+        after = [each for each in self.graph.node if node.output[0] in each.input]
+        if len(after) != 1 or after[0].op_type != "Add":
+            return ""
+        other: str = next((name for name in after[0].input if name != node.output[0]), "")
+        if other not in self.weights or len(self.weights[other].dims) != 1:
+            return ""
+        node.output[0] = after[0].output[0]
+        self.graph.node.remove(after[0])
+        return other
+
+    def _kept(self, name: str, value: NDArray[Any]) -> str:
+        from onnx import numpy_helper
+
+        if name not in self.weights:
+            self.weights[name] = numpy_helper.from_array(value, name)
+            self.graph.initializer.append(self.weights[name])
+        return name
+
+    def _before(self, node: "onnx.NodeProto", new: "onnx.NodeProto") -> None:
+        self.graph.node.insert(list(self.graph.node).index(node), new)
+
+
+def _seen(
+    model: "onnx.ModelProto", names: Sequence[str], samples: Sequence[Inputs]
+) -> dict[str, tuple[NDArray[np.float32], NDArray[np.float32]]]:
+    """The lowest and the highest of each channel of some values in a graph, over the samples."""
+    import onnx
+    from onnxruntime import InferenceSession
+
+    if not names:
+        return {}
+    shown = onnx.ModelProto()
+    shown.CopyFrom(model)
+    del shown.graph.output[:]
+    shown.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in names)
+    session = InferenceSession(shown.SerializeToString(), providers=["CPUExecutionProvider"])
+    lowest: dict[str, list[NDArray[np.float32]]] = {name: [] for name in names}
+    highest: dict[str, list[NDArray[np.float32]]] = {name: [] for name in names}
+    for sample in samples:
+        for name, value in zip(names, session.run(None, dict(sample)), strict=True):
+            rows = value.reshape(-1, value.shape[-1])
+            lowest[name].append(rows.min(axis=0))
+            highest[name].append(rows.max(axis=0))
+    return {name: (np.min(lowest[name], axis=0), np.max(highest[name], axis=0)) for name in names}

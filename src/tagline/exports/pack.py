@@ -1,0 +1,108 @@
+"""A bundle packed for another runtime, in a directory of its own, with no more of it than answers need."""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tagline import registry, storage
+from tagline.errors import BundleError, SpecError
+from tagline.exports import SIGNATURE, Checkable, Package
+from tagline.gcp import cloud_storage
+from tagline.prediction import bundle
+from tagline.prediction.bundle import CARD, Bundle
+from tagline.prediction.onnx_runtime import DIRECTORY, FILES
+from tagline.prediction.predictor import Predictor
+
+if TYPE_CHECKING:
+    from tagline.data.texts import Text
+
+WITHOUT_TORCH = ("linear",)
+"""Families whose own form predicts with the base install."""
+MOST_CHECKED = 200
+"""Test rows that what was packed answers before anyone else asks it."""
+
+
+def is_package(to: str) -> bool:
+    """Whether an export goes to a directory of its own, rather than into the bundle."""
+    return hasattr(registry.find("exports", to), "pack")
+
+
+def pack(
+    directory: Path, to: str, *, output: str | Path | None = None, measured: Sequence[Mapping[str, Any]] = (),
+    **options: Any,
+) -> dict[str, Any]:  # fmt: skip
+    """Pack a bundle; `output` is beside it where none is named, and may be in Cloud Storage.
+
+    `measured` are rows to check the answers with.
+    """
+    package: Package = registry.find("exports", to)(**options)
+    opened = Bundle.load(directory)
+    manifest = opened.manifest
+    needs_weights = getattr(package, "needs_weights", False)
+    if not needs_weights and not manifest.runtime and manifest.family not in WITHOUT_TORCH:
+        hint = f"give it a form that does not: tagline export {directory} --to onnx"
+        raise SpecError(f"{directory} needs torch to predict (family {manifest.family})", hint=hint)
+    place = directory.resolve()
+    target = storage.staged(output).resolve() if output else place.with_name(f"{place.name}-{to}")
+    is_remote = output is not None and storage.is_remote(output)
+    if is_remote and cloud_storage.objects(f"{output}/"):
+        raise SpecError(f"{output} is there already", hint="name another place with --output DIR")
+    _check_place(target, place, package)
+    with storage.writing_directory(target, is_private=False) as scratch:
+        texts = _texts_to_check(opened, measured)
+        _check_answers(opened, _served(opened, scratch / "bundle", has_weights=needs_weights), texts)
+        package.pack(scratch)
+        if isinstance(package, Checkable):
+            package.check(scratch, opened, texts)
+        storage.remove_directory(target)
+    files = {path.relative_to(target).as_posix(): path.stat().st_size for path in storage.files_below(target)}
+    made = package.deliver(target)
+    if is_remote:
+        storage.deliver(target, str(output), last=package.signed)
+        made = {name: value.replace(str(target), str(output)) for name, value in made.items()}
+        made["next"] = f"gcloud storage cp --recursive {output} ."
+    return {"bundle": str(directory), "output": str(output if is_remote else target), "files": files, **made}
+
+
+def _served(whole: Bundle, directory: Path, *, has_weights: bool) -> Bundle:
+    """The bundle without the forms of the model that do not predict: the same answers, a fraction of the size."""
+    runtime = whole.manifest.runtime
+    others = {f"{DIRECTORY}/{name}" for precision, name in FILES.items() if precision != runtime}
+
+    def fill(scratch: Path) -> dict[str, Any]:
+        for name in whole.manifest.files:
+            if name == CARD or (runtime and (name in others or (name.endswith(".safetensors") and not has_weights))):
+                continue
+            (scratch / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(whole.directory / name, scratch / name)
+        return whole.manifest.model_dump(exclude={"format", "files", "sha256"}, exclude_unset=True)
+
+    card = (whole.directory / CARD).read_text("utf-8")
+    return bundle.write(directory, fill=fill, card=lambda _: card)
+
+
+def _check_place(target: Path, place: Path, package: Package) -> None:
+    """Nothing is replaced but an earlier export."""
+    if target == place or place in target.parents:
+        raise SpecError(f"{target} is in the bundle itself", hint="name another place with --output DIR")
+    if not target.exists():
+        return
+    if target.is_dir():
+        sign = target / package.signed
+        is_ours = sign.is_file() and sign.read_text("utf-8", errors="replace").startswith(SIGNATURE)
+        if is_ours or not any(target.iterdir()):
+            return
+    raise SpecError(f"{target} is there already, and is no such export", hint="name another place with --output DIR")
+
+
+def _texts_to_check(whole: Bundle, measured: Sequence[Mapping[str, Any]]) -> "list[Text]":
+    texts = [row["text"] if isinstance(row["text"], str) else tuple(row["text"]) for row in measured[:MOST_CHECKED]]
+    return texts or [("a first text", "a second text") if whole.manifest.pair else "a text"]
+
+
+def _check_answers(whole: Bundle, served: Bundle, texts: "Sequence[Text]") -> None:
+    if Predictor.of(served).predict(texts) != Predictor.of(whole).predict(texts):
+        raise BundleError(
+            f"what was packed of {whole.directory} does not give its answers", hint="make the bundle again"
+        )

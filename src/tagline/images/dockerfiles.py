@@ -1,0 +1,302 @@
+"""Container images: what a Dockerfile says, a tag that names the contents, and how one gets to where jobs find it."""
+
+import hashlib
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tagline import gcp, storage
+from tagline.errors import SpecError
+from tagline.gcp import cloud_storage
+from tagline.images import cloud_build, image_builders, image_registries, wheels
+from tagline.images.sdist import ExtraPackages
+
+NAME = "tagline-serving"
+TRAINING = "tagline-training"
+REPOSITORY = "tagline"
+"""Of Artifact Registry, where training images go."""
+PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+DIGESTS = {
+    "3.11": "sha256:e41613d42d4891e4930f79523f93f81bbc7632584ec65e36ab055f41a800b41e",
+    "3.13": "sha256:9d2e5553305c7c7b0097999bb17187c69b921ccd6bc9d40e4bb5ebe652c00285",
+    "3.14": "sha256:51dafde81dbdb6ebde285137a295cf18a47ca95234fe388a343719cb97305b3d",
+}
+"""Of Docker's official images `python:VERSION-slim` (Debian 13, for every platform), as published in September 2026."""
+
+
+def pin_base(python: str) -> str:
+    """The base image for a version of Python: by digest, so that a tag that moves changes nothing; else by tag."""
+    tagged = f"python:{python}-slim"
+    return f"{tagged}@{DIGESTS[python]}" if python in DIGESTS else tagged
+
+
+BASE = pin_base(PYTHON)
+"""Any image with this Python, its module venv, and useradd will do; of Debian, where there are reduction servers."""
+PLATFORM = "linux/amd64"
+"""Of Vertex AI's machines, whatever this one is."""
+CLOUD_BUILD = "cloud-build"
+CHOICES = ("auto", CLOUD_BUILD, *image_builders.COMMANDS)
+"""Who may build a training image; `auto` is Cloud Build, and at a rehearsal nobody."""
+PORT = 8080
+HEALTHY = (
+    "import os, urllib.request as r; e = os.environ; "
+    "r.urlopen('http://127.0.0.1:' + e['AIP_HTTP_PORT'] + e.get('AIP_HEALTH_ROUTE', '/health'), timeout=4)"
+)
+WHEELS = "https://download.pytorch.org/whl"
+OLD_CUDA, NO_OLD_CUDA = "cu126", "2.15"
+"""CUDA 12.6 runs on drivers since 525 and on every GPU but Blackwell's; torch has no build for it from this version on
+(https://github.com/pytorch/pytorch/issues/190385, July 2026). PyPI's builds are for CUDA 13, which wants driver 580."""
+BEFORE_TURING = ("NVIDIA_TESLA_P4", "NVIDIA_TESLA_P100", "NVIDIA_TESLA_V100")
+"""Accelerators that CUDA 13 has left behind."""
+BLACKWELL = ("NVIDIA_B200", "NVIDIA_GB200", "NVIDIA_RTX_PRO_6000")
+"""Accelerators that CUDA 12.6 does not know."""
+DRIVER = """ENV LD_LIBRARY_PATH=/usr/local/nvidia/lib64 \\
+    NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
+"""
+"""Where Google's machines put a GPU's driver, and what is asked of NVIDIA's runtime: as NVIDIA's own images have it."""
+GOOGLE_APT = "https://packages.cloud.google.com/apt"
+KEYRING = "/usr/share/keyrings/google-fast-socket.gpg"
+REDUCTION_SERVER = f"""RUN apt-get update \\
+ && apt-get install --yes --no-install-recommends ca-certificates curl gnupg \\
+ && curl --fail --silent --show-error --location --output /tmp/key {GOOGLE_APT}/doc/apt-key.gpg \\
+ && gpg --dearmor --output {KEYRING} /tmp/key \\
+ && echo "deb [signed-by={KEYRING}] {GOOGLE_APT} google-fast-socket main" > /etc/apt/sources.list.d/google.list \\
+ && apt-get update \\
+ && apt-get install --yes --no-install-recommends google-reduction-server \\
+ && rm -rf /var/lib/apt/lists/* /tmp/key
+"""
+"""NCCL's plug-in, as https://docs.cloud.google.com/vertex-ai/docs/training/distributed-training says (2026)."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """All that an image is built from, and the name that follows from it."""
+
+    image: str
+    files: Mapping[str, bytes]
+    facts: Mapping[str, str]
+    """What is in it, by name: packages and their versions, and what it is built on."""
+
+    def write(self, directory: Path) -> None:
+        """Into a directory, for a builder."""
+        for name, content in self.files.items():
+            (directory / name).write_bytes(content)
+
+    def archive(self) -> bytes:
+        """As a tar.gz: equal contents are equal bytes."""
+        return wheels.tarball(self.files)
+
+
+def dockerfile(wheel: str, *, base: str, signature: str) -> str:
+    """The image of a server; what changes least comes first, so that its layers are used again."""
+    check_base(base)
+    return f"""{signature}: a server of the bundle beside this file. There is no torch in it.
+FROM {base}
+RUN useradd --system --no-create-home --uid 10001 tagline
+COPY requirements.txt /opt/
+RUN python3 -m venv /opt/tagline && /opt/tagline/bin/pip install --no-cache-dir --requirement /opt/requirements.txt
+COPY {wheel} /opt/
+RUN /opt/tagline/bin/pip install --no-cache-dir --no-deps --no-index /opt/{wheel}
+COPY bundle /bundle
+ENV PATH=/opt/tagline/bin:/usr/local/bin:/usr/bin:/bin AIP_HTTP_PORT={PORT} PYTHONUNBUFFERED=1
+EXPOSE {PORT}
+USER 10001
+HEALTHCHECK --interval=10s --timeout=5s --start-period=10s CMD {json.dumps(["python3", "-c", HEALTHY])}
+CMD ["tagline", "serve", "/bundle"]
+"""
+
+
+def training(
+    repository: str, *, extras: tuple[str, ...], accelerator: str = "", reduction_server: bool = False,
+    base: str = BASE, index: str | None = None, extra: ExtraPackages | None = None,
+) -> Context:  # fmt: skip
+    """What a training image is built from; nothing is asked of anybody.
+
+    `repository` is where it goes, as `repository_of` says. `accelerator` is as the API names it, or "" for CPUs; it
+    chooses the build of torch, unless `index` names another source of it ("": what pip is set to in the base image).
+    `extra` is installed beside what Tagline needs, whose versions it cannot change.
+    """
+    check_base(base)
+    wheel = wheels.wheel()
+    learning = wheels.pins(of="torch")
+    others = [pin for pin in wheels.pins(*extras) if pin not in learning]
+    torch = next(pin for pin in learning if pin.startswith("torch=="))
+    variant = "" if index is not None else torch_variant(accelerator, torch.removeprefix("torch=="))
+    where = f"{WHEELS}/{variant}" if variant else index
+    first = [f"--extra-index-url {where}"] if where else []
+    first += [f"{pin}+{variant}" if pin == torch and variant else pin for pin in learning]
+    files = {
+        "torch.txt": "".join(f"{line}\n" for line in first).encode(),
+        "requirements.txt": "".join(f"{line}\n" for line in others).encode(),
+        wheel.file: wheel.content,
+    }
+    own_wheels = dict(extra.wheels) if extra else {}
+    if extra and (extra.requirements or own_wheels):
+        lines = [*extra.requirements, *(f"/opt/packages/{name}" for name in own_wheels)]
+        files |= {"packages.txt": "".join(f"{line}\n" for line in lines).encode(), **own_wheels}
+    text = training_dockerfile(
+        wheel.file, base=base, gpu=bool(accelerator), reduction_server=reduction_server,
+        packages=["packages.txt", *own_wheels] if "packages.txt" in files else (),
+    )  # fmt: skip
+    files["Dockerfile"] = text.encode()
+    hashes = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    facts = dict(line.split("==") for line in (*first, *others) if "==" in line)
+    if "packages.txt" in files:
+        facts["vertex.packages"] = hashlib.sha256(b"".join([files["packages.txt"], *own_wheels.values()])).hexdigest()[
+            :12
+        ]
+    facts |= {
+        "tagline": wheel.version, "the base image": base, "the source of torch": where or "",
+        "the Dockerfile": hashlib.sha256(text.replace(wheel.file, "").encode()).hexdigest()[:12],
+    }  # fmt: skip
+    return Context(f"{repository}/{TRAINING}:{wheels.digest(hashes)[:16]}", files, dict(sorted(facts.items())))
+
+
+def repository_of(project: str, region: str) -> str:
+    """Where a project's training images are; the projects of a domain have its name in front."""
+    return f"{region}-docker.pkg.dev/{project.replace(':', '/')}/{REPOSITORY}"
+
+
+def torch_variant(accelerator: str, version: str) -> str:
+    """Which of torch's builds an accelerator wants: cpu, cu126, or "" for PyPI's own."""
+    from packaging.version import Version
+
+    if not accelerator:
+        return "cpu"
+    if Version(version) < Version(NO_OLD_CUDA):
+        return "" if accelerator in BLACKWELL else OLD_CUDA
+    if accelerator in BEFORE_TURING:
+        hint = f'install an older one here: pip install "torch<{NO_OLD_CUDA}"; or name another vertex.accelerator'
+        raise SpecError(f"torch {version} has no build for {accelerator}", hint=hint)
+    return ""
+
+
+def training_dockerfile(
+    wheel: str, *, base: str, gpu: bool, reduction_server: bool, packages: Sequence[str] = ()
+) -> str:  # fmt: skip
+    """The image of a training; what changes least comes first, so that its layers are used again. `packages` are the
+    files of what else is installed, the list of it first."""
+    pip = "/opt/tagline/bin/pip install --no-cache-dir"
+    more = "".join(f"COPY {name} /opt/packages/\n" for name in packages)
+    if packages:
+        more += f"RUN {pip} --constraint /opt/requirements.txt --requirement /opt/packages/packages.txt\n"
+    return f"""# Made by `tagline train`: what runs as a job. CUDA comes with torch, the driver with the machine.
+FROM {base}
+{REDUCTION_SERVER if reduction_server else ""}\
+RUN useradd --system --create-home --home-dir /var/lib/tagline --uid 10001 tagline && python3 -m venv /opt/tagline
+COPY torch.txt /opt/
+RUN {pip} --requirement /opt/torch.txt
+COPY requirements.txt /opt/
+RUN {pip} --requirement /opt/requirements.txt
+{more}\
+COPY {wheel} /opt/
+RUN {pip} --no-deps --no-index /opt/{wheel}
+{DRIVER if gpu else ""}\
+ENV PATH=/opt/tagline/bin:/usr/local/bin:/usr/bin:/bin PYTHONUNBUFFERED=1 USE_TORCH_XLA=0
+USER 10001
+WORKDIR /var/lib/tagline
+ENTRYPOINT ["python3", "-m", "tagline"]
+"""
+
+
+def reason(context: Context, before: Mapping[str, str]) -> str:
+    """Why an image is built, in a sentence; `before` are the facts of the one that was built last, if any was."""
+    if not before:
+        return f"there is no {context.image} yet"
+    if before == context.facts:
+        return f"{context.image} has been built before, and is gone"
+    changed = []
+    for name in sorted({*before, *context.facts}):
+        old, new = before.get(name), context.facts.get(name)
+        if old != new:
+            came, went = f"{name} {new} is new", f"{name} is gone"
+            changed.append(came if old is None else went if new is None else f"{name} changed {old} -> {new}")
+    more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
+    return f"no image has this tag: {', '.join(changed[:5])}{more}"
+
+
+def deliver(
+    context: Context, *, project: str, region: str, bucket: str, builder: str = "auto",
+    say: Callable[[str], None], poll_s: float = cloud_build.POLL_S,
+) -> str:  # fmt: skip
+    """See to it that the image is where jobs find it; returns who built it, or "" where nobody had to.
+
+    At a rehearsal images of ours run as processes: one is built there, and not pushed, when a builder is named.
+    """
+    if builder not in CHOICES:
+        raise SpecError(f'no builder "{builder}"; there are: {", ".join(CHOICES)}')
+    if builder in image_builders.COMMANDS and gcp.rehearsal():
+        return _build_here(builder, context, say)
+    if builder == "auto" and gcp.rehearsal():
+        return ""
+    if image_registries.has(context.image):
+        return ""
+    last = f"{gcp.SCHEME}{bucket.removeprefix(gcp.SCHEME)}/tagline/images"
+    before = _remembered(last)
+    say(f"building {context.image}: {reason(context, before.get('facts', {}))}")
+    if image_registries.make_repository(context.image):
+        say(f"made the repository {context.image.rpartition('/')[0]}")
+    if builder in image_builders.COMMANDS:
+        _build_here(builder, context, say)
+        image_builders.push(builder, context.image)
+    else:
+        source = f"{last}/{context.image.rpartition(':')[2]}.tar.gz"
+        _upload(context.archive(), source)
+        cloud_build.build(
+            context.image, source, project=project, region=region, logs=f"{last}/logs", before=before.get("image", ""),
+            say=say, poll_s=poll_s,
+        )  # fmt: skip
+    _upload(json.dumps({"image": context.image, "facts": dict(context.facts)}).encode(), f"{last}/last.json")
+    return builder if builder in image_builders.COMMANDS else CLOUD_BUILD
+
+
+def _build_here(name: str, context: Context, say: Callable[[str], None]) -> str:
+    if image_builders.has(name, context.image):
+        return ""
+    say(f"building {context.image} with {name}")
+    with tempfile.TemporaryDirectory() as directory:
+        context.write(Path(directory))
+        image_builders.build(name, Path(directory), context.image, platform=PLATFORM)
+    return name
+
+
+def check_base(base: str) -> None:
+    """An image's name goes into a line of its own."""
+    if (
+        not base
+        or not storage.is_utf8(base)
+        or any(not character.isprintable() or character == " " for character in base)
+    ):
+        raise SpecError(f"{base!r} names no image", hint=f"such as {BASE}")
+
+
+def tag(context: Path) -> str:
+    """A name that changes when anything does that goes into the image."""
+    files = storage.files_below(context)
+    hashes = {path.relative_to(context).as_posix(): storage.sha256(path) for path in files}
+    return f"{NAME}:{wheels.digest(hashes)[:16]}"
+
+
+def _remembered(place: str) -> dict[str, Any]:
+    """The image that was built last and its facts; nothing where none was."""
+    found = cloud_storage.objects(f"{place}/last.json")
+    if not found:
+        return {}
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "last.json"
+        cloud_storage.download(found[0], path)
+        try:
+            return dict(json.loads(path.read_text("utf-8")))
+        except ValueError:  # somebody else's
+            return {}
+
+
+def _upload(content: bytes, address: str) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "content"
+        path.write_bytes(content)
+        cloud_storage.upload(path, address)

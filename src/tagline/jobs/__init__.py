@@ -1,0 +1,1 @@
+"""A run as a job elsewhere: planned, checked, priced, submitted, followed and explained."""

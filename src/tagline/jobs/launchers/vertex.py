@@ -1,0 +1,265 @@
+"""Vertex AI: a run as a custom job. At a rehearsal it is the same code."""
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+from urllib.parse import quote
+
+from tagline import gcp, storage
+from tagline import spec as specs
+from tagline.errors import NameTaken, PlaceError, RunError
+from tagline.gcp import cloud_storage
+from tagline.images import dockerfiles, google_images, sdist, wheels
+from tagline.images.sdist import Package
+from tagline.jobs import custom_job, prices, uploads
+from tagline.jobs.custom_job import Code
+from tagline.jobs.diagnosis.log import Line, line_of
+from tagline.jobs.launchers import Job, JobDescription, State, StateName
+from tagline.runs import lock, remote
+from tagline.spec import Spec
+
+STATES: dict[str, StateName] = {
+    "QUEUED": "waiting", "PENDING": "waiting", "PAUSED": "waiting", "RUNNING": "running", "UPDATING": "running",
+    "CANCELLING": "running", "SUCCEEDED": "succeeded", "PARTIALLY_SUCCEEDED": "failed", "FAILED": "failed",
+    "EXPIRED": "failed", "CANCELLED": "cancelled",
+}  # fmt: skip
+CLIENT = "JobServiceClient"
+CONSOLE = "https://console.cloud.google.com/agent-platform"
+POLL_S, REHEARSED_POLL_S = 5.0, 0.3
+LATE = timedelta(seconds=20)
+"""How much later than its own time an entry may appear in Cloud Logging."""
+ATTEMPTS = 4
+
+
+class Vertex:
+    """Plans, submits and watches custom jobs; what it does on the way is said by `say`."""
+
+    def __init__(self, say: Callable[[str], None] = lambda _: None) -> None:
+        self._say = say
+
+    def plan(self, job: Job) -> dict[str, Any]:
+        """The request, its equivalent for gcloud, its price, and all that has to be there before it is sent."""
+        place = job.spec.vertex
+        project = job.project or place.project
+        code = _code(job.spec, project)
+        shown = job.name if job.is_named else ""
+        request = custom_job.request(
+            job.spec,
+            run=job.run,
+            name=job.name,
+            submission=job.submission,
+            code=code,
+            display_name=shown,
+            is_there=job.is_resumed,
+        )
+        price = prices.price_of(job.spec, training_rows=job.training_rows, rate=job.rate)
+        return {
+            "job": request,
+            "gcloud": custom_job.gcloud(request, project=project, region=place.region),
+            "price": price.to_dict(),
+            "parent": f"projects/{project}/locations/{place.region}",
+            "uploads": [{"from": each.source, "to": each.address} for each in job.uploads],
+            "code": {"package": code.package} if code.package else {"image": code.image},
+            **({"packages": list(place.packages)} if place.packages else {}),
+            "run": {
+                "address": job.run, "name": job.name, "spec": specs.to_toml(job.spec), "command": job.command,
+                "is_there": job.is_resumed,
+            },
+        }  # fmt: skip
+
+    def submit(self, plan: Mapping[str, Any]) -> str:
+        """Build, upload, make the run, and create the job, once."""
+        run = plan["run"]
+        spec = specs.loads(run["spec"], where=run["address"])
+        for each in plan["uploads"]:
+            if uploads.deliver(uploads.Upload(each["from"], each["to"])):
+                self._say(f"uploaded {each['from']} to {each['to']}")
+        self._deliver_code(plan, spec)
+        if not run["is_there"]:
+            runs = run["address"].rpartition("/")[0]
+            try:
+                remote.create(runs, run["name"], spec, lock.planned(spec, command=run["command"]))
+            except NameTaken as error:
+                if found := self._found(plan):  # this very plan was submitted before
+                    return found
+                raise NameTaken(error.message, hint="nothing was submitted; try again, under another name") from error
+        try:
+            return self._create(plan)
+        except PlaceError as error:
+            if not gcp.is_transient(error):  # else there may be a job all the same
+                remote.MirroredRun.at(run["address"]).set_state("failed", reason=error.message)
+            raise
+
+    def state(self, handle: str) -> State:
+        """As the service tells it."""
+        client = gcp.vertex(CLIENT, _region(handle))
+        return _state(gcp.persistent(handle, lambda: client.get_custom_job(name=handle)))
+
+    def page(self, handle: str) -> str:
+        """The job's page in the Cloud console, as Google's own client names it; at a rehearsal in its page."""
+        region, (_, project, *_, number) = _region(handle), handle.split("/")
+        if address := gcp.rehearsal():
+            return f"{address}/#resource?name={quote(handle, safe='')}"
+        return f"{CONSOLE}/locations/{region}/training/{number}?project={project}"
+
+    def describe(self, handle: str) -> JobDescription:
+        """As the service tells it, priced by the table."""
+        client = gcp.vertex(CLIENT, _region(handle))
+        return _description(gcp.persistent(handle, lambda: client.get_custom_job(name=handle)))
+
+    def logs(self, handle: str) -> Iterator[Line | None]:
+        """Polled from Cloud Logging until the job has ended and nothing more comes."""
+        project, number = handle.split("/")[1], handle.rpartition("/")[2]
+        seen: dict[str, datetime] = {}
+        since = ""
+        has_ended = False
+        while True:
+            query = f'resource.type="ml_job" AND resource.labels.job_id="{number}"'
+            query += f' AND timestamp>="{since}"' if since else ""
+            for entry in gcp.log_entries(project, query):
+                if entry["insertId"] in seen:
+                    continue
+                moment = datetime.fromisoformat(entry["timestamp"])
+                seen[entry["insertId"]] = moment
+                yield line_of(entry)
+            if seen:
+                newest = max(seen.values())
+                seen = {key: moment for key, moment in seen.items() if moment >= newest - LATE}
+                since = (newest - LATE).isoformat()
+            if has_ended:
+                return
+            has_ended = self.state(handle).has_ended
+            yield None
+            time.sleep(REHEARSED_POLL_S if gcp.rehearsal() else POLL_S)
+
+    def cancel(self, handle: str) -> None:
+        """It is told to stop, and saves first."""
+        client = gcp.vertex(CLIENT, _region(handle))
+        gcp.persistent(handle, lambda: client.cancel_custom_job(name=handle))
+
+    def list(self, project: str, region: str) -> list[tuple[str, str, State]]:
+        """Jobs that have Tagline's label, newest first."""
+        parent = f"projects/{project}/locations/{region}"
+        asked = {"parent": parent, "filter": f"labels.{custom_job.RUN_LABEL}:*"}
+        client = gcp.vertex(CLIENT, region)
+        found = gcp.persistent(parent, lambda: list(client.list_custom_jobs(request=asked)))
+        return [(job.name, job.labels[custom_job.RUN_LABEL], _state(job)) for job in found]
+
+    def _deliver_code(self, plan: Mapping[str, Any], spec: Spec) -> None:
+        """See to it that the image, or the package, is where the job will look for it."""
+        _, project, _, region = plan["parent"].split("/")
+        made = _made(spec, project)
+        if isinstance(made, Package):
+            wheels_there = _own_wheels(spec)
+            for address, content in {plan["code"]["package"]: made.content, **wheels_there}.items():
+                if cloud_storage.object_at(address) is None:
+                    storage.write_bytes(content, address)
+        elif isinstance(made, dockerfiles.Context):
+            dockerfiles.deliver(
+                made, project=project, region=region, bucket=spec.vertex.bucket, builder=spec.vertex.builder,
+                say=self._say,
+            )  # fmt: skip
+
+    def _create(self, plan: Mapping[str, Any]) -> str:
+        """Create the job, exactly once: nobody knows whether an earlier request got through, so look before each."""
+        region = plan["parent"].rpartition("/")[2]
+        problem: PlaceError | None = None
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                time.sleep(2.0**attempt if not gcp.rehearsal() else 0.1)
+            try:
+                if found := self._found(plan):
+                    return found
+                with gcp.errors("Vertex AI"):
+                    job = gcp.message("CustomJob", plan["job"])
+                    made = gcp.vertex(CLIENT, region).create_custom_job(
+                        parent=plan["parent"], custom_job=job, timeout=gcp.PATIENCE_S
+                    )
+                    return str(made.name)
+            except PlaceError as error:
+                if not gcp.is_transient(error):
+                    raise
+                problem = error
+        assert problem is not None
+        again = f"tagline train --resume {plan['run']['address']} --on {gcp.place()}"
+        hint = f"is there a job all the same? tagline jobs list --on {gcp.place()}; then: {again}"
+        raise PlaceError(problem.message, hint=hint) from problem.__cause__
+
+    def _found(self, plan: Mapping[str, Any]) -> str:
+        """The job that an earlier request has made of this plan; "" if there is none."""
+        region = plan["parent"].rpartition("/")[2]
+        label = custom_job.SUBMISSION_LABEL
+        asked = {"parent": plan["parent"], "filter": f'labels.{label}="{plan["job"]["labels"][label]}"'}
+        with gcp.errors(plan["parent"]):
+            return next((str(job.name) for job in gcp.vertex(CLIENT, region).list_custom_jobs(request=asked)), "")
+
+
+def _made(spec: Spec, project: str) -> Package | dockerfiles.Context | None:
+    """What is made of the code that runs here; nothing, where the user's own image has it."""
+    place = spec.vertex
+    family: str = spec.model.family  # type: ignore[attr-defined]
+    extras = wheels.needed(family=family, trackers=spec.tracking.to)
+    if place.image and not google_images.is_prebuilt(place.image):
+        sdist.refuse_in_own_image(place.packages, place.image)
+        return None
+    extra = sdist.ExtraPackages.read(place.packages)
+    if place.image:
+        return sdist.sdist(extras, requirements=extra.requirements)
+    return dockerfiles.training(
+        dockerfiles.repository_of(project, place.region), extras=extras,
+        accelerator=place.accelerator if place.accelerators else "", reduction_server=bool(place.reduction_servers),
+        extra=extra,
+    )  # fmt: skip
+
+
+def _own_wheels(spec: Spec) -> dict[str, bytes]:
+    """The wheels of this machine that vertex.packages names, by where a job on one of Google's images finds them."""
+    top = f"{uploads.folder(spec.vertex.bucket)}/packages"
+    found = sdist.ExtraPackages.read(spec.vertex.packages).wheels
+    return {f"{top}/{hashlib.sha256(content).hexdigest()[:16]}/{name}": content for name, content in found}
+
+
+def _code(spec: Spec, project: str) -> Code:
+    place = spec.vertex
+    made = _made(spec, project)
+    if isinstance(made, Package):
+        package = f"{uploads.folder(place.bucket)}/packages/{made.file}"
+        return Code(place.image, package, own_wheels=tuple(_own_wheels(spec)))
+    return Code(place.image, is_ours=False) if made is None else Code(made.image)
+
+
+def _region(handle: str) -> str:
+    parts = handle.split("/")
+    if len(parts) != 6 or parts[0] != "projects" or parts[4] != "customJobs":
+        hint = "projects/PROJECT/locations/REGION/customJobs/NUMBER, or a run's name"
+        raise RunError(f"{handle} is no job of Vertex AI", hint=hint)
+    return parts[3]
+
+
+def _description(job: Any) -> JobDescription:
+    """Of a CustomJob."""
+    pools = [pool for pool in job.job_spec.worker_pool_specs if pool.machine_spec.machine_type]
+    facts = []
+    for pool in pools:
+        machine = pool.machine_spec
+        accelerator = machine.accelerator_type.name if machine.accelerator_count else ""
+        facts.append((machine.machine_type, accelerator, machine.accelerator_count, pool.replica_count))
+    spot = job.job_spec.scheduling.strategy.name == "SPOT"
+    per_hour, remark = prices.hourly_price_of_pools(facts, spot=spot)
+    named = [
+        f"{count} x {machine}{f' with {number} {accelerator}' if number else ''}{', spot' if spot else ''}"
+        for machine, accelerator, number, count in facts
+    ]
+    first = pools[0]
+    package = first.python_package_spec
+    image = package.executor_image_uri or first.container_spec.image_uri
+    arguments = package.args if package.executor_image_uri else first.container_spec.args
+    return JobDescription(tuple(named), tuple(arguments), image, per_hour, remark)
+
+
+def _state(job: Any) -> State:
+    detail = job.state.name.removeprefix("JOB_STATE_")
+    started, ended = (moment.isoformat() if moment else "" for moment in (job.start_time, job.end_time))
+    return State(STATES.get(detail, "waiting"), detail, job.error.message, started, ended)

@@ -1,0 +1,328 @@
+"""What is wrong with the place a job would go to, before anything is spent there: by the tables, then by asking."""
+
+import re
+from collections.abc import Callable, Iterator
+from datetime import date
+from functools import partial
+from typing import Any
+
+from tagline import gcp, registry, training
+from tagline.data.checks import SEVERITIES, Finding, Severity
+from tagline.errors import PlaceError, SpecError
+from tagline.gcp import cloud_storage, machines
+from tagline.images import google_images, sdist, wheels
+from tagline.jobs import custom_job, prices
+from tagline.jobs.prices import Price
+from tagline.spec import Spec
+
+APIS = {
+    "aiplatform.googleapis.com": "jobs", "storage.googleapis.com": "buckets", "logging.googleapis.com": "log lines",
+}  # fmt: skip
+IMAGE_APIS = {"artifactregistry.googleapis.com": "the image"}
+BUILD_APIS = {"cloudbuild.googleapis.com": "building the image"}
+SECRET_APIS = {"secretmanager.googleapis.com": "vertex.secrets"}
+PERMISSIONS = {
+    "aiplatform.customJobs.create": "roles/aiplatform.user",
+    "aiplatform.customJobs.get": "roles/aiplatform.user",
+    "logging.logEntries.list": "roles/logging.viewer",
+}
+ACT_AS = "iam.serviceAccounts.actAs"
+ACCOUNTS = (
+    re.compile(r"[^@]+@([a-z0-9-]+)\.iam\.gserviceaccount\.com"),
+    re.compile(r"(\d+)-compute@developer\.gserviceaccount\.com"),
+    re.compile(r"([^@]+)@appspot\.gserviceaccount\.com"),
+)
+"""Addresses of service accounts, each with its project: those that people make, and those that come with a project."""
+BUCKET_PERMISSIONS = ("storage.objects.create", "storage.objects.get", "storage.objects.list", "storage.objects.delete")
+MULTI_REGIONS = {"US": "us-", "EU": "europe-", "ASIA": "asia-"}
+UNLIMITED = -1
+
+
+def by_the_tables(spec: Spec, price: Price, *, today: date) -> list[Finding]:
+    """What can be known without asking anybody."""
+    return _sorted(finding for check in TABLES for finding in check(spec, price, today))
+
+
+def by_asking(spec: Spec, *, project: str) -> Iterator[Finding]:
+    """What the project, its bucket and its quotas say. A question that nobody answers is a warning."""
+    try:
+        gcp.sign_in()
+    except PlaceError as error:
+        yield Finding("credentials", "error", error.message, error.hint)
+        return
+    questions: list[tuple[str, Callable[[], Iterator[Finding]]]] = [
+        ("the APIs that are enabled", partial(_apis, spec, project)),
+        ("the permissions", partial(_permissions, project)),
+        ("the service account", partial(_account, spec, project)),
+        ("the secrets", partial(_stored_secrets, spec)),
+        ("the bucket", partial(_bucket, spec)),
+        ("the quota", partial(_quota, spec, project)),
+        ("the packages", partial(_installable, spec)),
+    ]
+    for what, asked in questions:
+        try:
+            yield from asked()
+        except PlaceError as error:
+            yield Finding("unanswered", "warning", f"{what}: {error.message}", error.hint or "it is not known")
+
+
+def _sorted(found: Iterator[Finding]) -> list[Finding]:
+    return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
+
+
+def _machine(spec: Spec, _price: Price, _today: date) -> Iterator[Finding]:
+    place = spec.vertex
+    if place.region not in machines.REGIONS:
+        yield Finding(
+            "region", "error", f'vertex.region: Vertex AI has no region "{place.region}"', "us-central1 has most"
+        )
+    accelerator = place.accelerator if place.accelerators else ""
+    _, wrong = machines.misfit(place.machine, accelerator, place.accelerators)
+    if wrong:
+        yield Finding("machine", "error", f"vertex.machine: {wrong}", _fitting(place.machine, place.accelerator))
+    for number, other in enumerate(place.fallbacks, 1):
+        moved = custom_job.moved(place, other)
+        accelerator = moved.accelerator if moved.accelerators else ""
+        _, wrong = machines.misfit(moved.machine, accelerator, moved.accelerators)
+        if wrong or moved.region not in machines.REGIONS:
+            told = wrong or f'Vertex AI has no region "{moved.region}"'
+            yield Finding("fallback", "error", f"vertex.fallbacks, number {number}: {told}", "mend or remove it")
+
+
+def _fitting(machine: str, accelerator: str) -> str:
+    """A machine that takes this accelerator."""
+    with_own = next((name for name, (kind, _) in machines.WITH_THEIR_OWN.items() if kind == accelerator), "")
+    if with_own:
+        count = machines.WITH_THEIR_OWN[with_own][1]
+        return f"vertex.machine={with_own} vertex.accelerators={count}"
+    if machine in machines.WITHOUT:
+        return f"vertex.accelerators=0 for {machine}, or vertex.machine=n1-standard-8 for a T4"
+    numbers = machines.WITH_CHOICE.get(machine, {}).get(accelerator, ())
+    return (
+        f"vertex.accelerators={numbers[0]}"
+        if numbers
+        else "vertex.machine=n1-standard-8 vertex.accelerator=NVIDIA_TESLA_T4"
+    )
+
+
+def _workers(spec: Spec, _price: Price, _today: date) -> Iterator[Finding]:
+    place = spec.vertex
+    if place.workers > 1 and not training.can_share(spec):
+        family: str = spec.model.family  # type: ignore[attr-defined]
+        told = f"vertex.workers: family {family} learns in one process"
+        yield Finding("workers", "error", told, "vertex.workers=1")
+    if place.reduction_servers and (place.workers < 2 or not place.accelerators):
+        told = "vertex.reduction_servers add up the gradients of several machines with GPUs"
+        yield Finding("reduction", "error", told, "vertex.reduction_servers=0, or more vertex.workers")
+
+
+def _image(spec: Spec, _price: Price, today: date) -> Iterator[Finding]:
+    image = spec.vertex.image
+    if not google_images.is_prebuilt(image):
+        return
+    # A rehearsal runs the package with this machine's Python, so that it can go on; the cloud could not.
+    severity: Severity = "warning" if gcp.rehearsal() else "error"
+    for wrong in google_images.misfits(image, today, gpu=bool(spec.vertex.accelerators)):
+        yield Finding("image", severity, f"vertex.image: {wrong}", google_images.INSTEAD)
+
+
+def _money(spec: Spec, price: Price, _today: date) -> Iterator[Finding]:
+    if wrong := prices.over_budget(spec.vertex, price):
+        yield Finding("budget", "error", wrong, "lower vertex.max_hours, or raise vertex.budget")
+    if price.hours and price.hours >= spec.vertex.max_hours:
+        told = f"the training may take longer than vertex.max_hours = {spec.vertex.max_hours:g} ({price.assumption})"
+        yield Finding("hours", "warning", told, "raise it, or take a faster machine; what is saved can be resumed")
+
+
+def _secrets(spec: Spec, _price: Price, _today: date) -> Iterator[Finding]:
+    place = spec.vertex
+    has_key = "WANDB_API_KEY" in place.secrets or place.environment.get("WANDB_MODE") in ("offline", "disabled")
+    if "wandb" in spec.tracking.to and not has_key:
+        told = "tracker wandb has no key there: it is asked for in vertex.secrets"
+        advice = "vertex.secrets.WANDB_API_KEY=projects/PROJECT/secrets/NAME/versions/latest"
+        yield Finding("wandb", "warning", told, advice)
+
+
+def _where(spec: Spec, _price: Price, _today: date) -> Iterator[Finding]:
+    if not spec.vertex.bucket:
+        yield Finding("bucket", "error", "vertex.bucket: needed, for data and run", "vertex.bucket=NAME")
+
+
+def _device(spec: Spec, _price: Price, _today: date) -> Iterator[Finding]:
+    family: str = spec.model.family  # type: ignore[attr-defined]
+    if spec.vertex.accelerators and not registry.find("models", family).uses_device:
+        told = f"family {family} makes no use of {spec.vertex.accelerator}, which costs all the same"
+        yield Finding("device", "warning", told, "vertex.accelerators=0")
+
+
+def _extra_packages(spec: Spec, _price: Price, _today: date) -> Iterator[Finding]:
+    place = spec.vertex
+    try:
+        if place.image and not google_images.is_prebuilt(place.image):
+            sdist.refuse_in_own_image(place.packages, place.image)
+        sdist.ExtraPackages.read(place.packages)
+    except SpecError as error:
+        yield Finding("packages", "error", error.message, error.hint)
+    if gcp.rehearsal() and (missing := sdist.missing_here(place.packages)):
+        told = f"vertex.packages: a rehearsal has the packages of this machine, which lacks {', '.join(missing)}"
+        yield Finding("packages", "warning", told, f"pip install {' '.join(missing)}")
+
+
+TABLES = (_where, _machine, _device, _workers, _image, _extra_packages, _money, _secrets)
+
+
+def _apis(spec: Spec, project: str) -> Iterator[Finding]:
+    place = spec.vertex
+    wanted = dict(APIS)
+    if not place.image:
+        wanted |= IMAGE_APIS | (BUILD_APIS if place.builder in ("auto", "cloud-build") else {})
+    if place.secrets:
+        wanted |= SECRET_APIS
+    for name, use in wanted.items():
+        answer = gcp.rest("serviceusage", "GET", f"v1/projects/{project}/services/{name}")
+        if answer.get("state") != "ENABLED":
+            told = f"{name} is not enabled in project {project}: needed for {use}"
+            yield Finding("api", "error", told, f"gcloud services enable {name} --project {project}")
+
+
+def _permissions(project: str) -> Iterator[Finding]:
+    asked = {"permissions": list(PERMISSIONS)}
+    answer = gcp.rest("cloudresourcemanager", "POST", f"v1/projects/{project}:testIamPermissions", asked)
+    missing = [name for name in PERMISSIONS if name not in answer.get("permissions", ())]
+    for role in dict.fromkeys(PERMISSIONS[name] for name in missing):
+        told = ", ".join(name for name in missing if PERMISSIONS[name] == role)
+        advice = f"gcloud projects add-iam-policy-binding {project} --member=user:YOU --role={role}"
+        yield Finding("permission", "error", f"you lack {told} in project {project}", advice)
+
+
+def _account(spec: Spec, project: str) -> Iterator[Finding]:
+    """Whether there is the account that the job is to run as, and whether whoever submits it may let it."""
+    if not (email := spec.vertex.service_account):
+        return
+    # Of an account that is not there IAM says so only where its project is named; else it speaks of permissions.
+    path = f"v1/projects/{_owner(email)}/serviceAccounts/{email}"
+    asked = {"permissions": [ACT_AS]}
+    held = gcp.found(email, partial(gcp.rest, "iam", "POST", f"{path}:testIamPermissions", asked))
+    if held is not None and ACT_AS in held.get("permissions", ()):
+        return
+    try:
+        is_there = held is not None and gcp.found(email, partial(gcp.rest, "iam", "GET", path)) is not None
+    except PlaceError:  # whoever may not look at it may not act as it either, as far as anybody can tell
+        is_there = True
+    if is_there:
+        told = f"you lack {ACT_AS} on {email}, which vertex.service_account names"
+        advice = (
+            f"gcloud iam service-accounts add-iam-policy-binding {email} --member=user:YOU "
+            f"--role=roles/iam.serviceAccountUser --project={_owner(email, project)}"
+        )
+        yield Finding("act-as", "error", told, advice)
+    else:
+        advice = f"gcloud iam service-accounts list --project={_owner(email, project)} shows those that are there"
+        yield Finding("account", "error", f"vertex.service_account: there is no account {email}", advice)
+
+
+def _owner(email: str, other: str = "-") -> str:
+    """The project that a service account belongs to, as its address tells."""
+    for form in ACCOUNTS:
+        if found := form.fullmatch(email):
+            return found[1]
+    return other
+
+
+def _stored_secrets(spec: Spec) -> Iterator[Finding]:
+    """Whether Secret Manager has every version that vertex.secrets names; no value is read for that."""
+    for name, version in spec.vertex.secrets.items():
+        _, project, _, secret, _, number = version.split("/")
+        found = gcp.found(version, partial(gcp.rest, "secretmanager", "GET", f"v1/{version}"))
+        if found is None:
+            advice = (
+                f"gcloud secrets create {secret} --project={project} --data-file=FILE, "
+                f"or gcloud secrets list --project={project} shows those that are there"
+            )
+            yield Finding("secret", "error", f"vertex.secrets: {name}: there is no {version}", advice)
+        elif (state := found.get("state", "ENABLED")) != "ENABLED":
+            advice = f"gcloud secrets versions enable {number} --secret={secret} --project={project}"
+            yield Finding("secret", "error", f"vertex.secrets: {name}: {version} is {state.lower()}", advice)
+
+
+def _bucket(spec: Spec) -> Iterator[Finding]:
+    place = spec.vertex
+    if not place.bucket:
+        return
+    if (found := cloud_storage.bucket(place.bucket)) is None:
+        advice = f"gcloud storage buckets create gs://{place.bucket} --location={place.region}"
+        yield Finding("bucket", "error", f"there is no bucket {place.bucket}", advice)
+        return
+    where = found.location.upper()
+    start = MULTI_REGIONS.get(where)
+    if where != place.region.upper() and not (start and place.region.startswith(start)):
+        told = (
+            f"the bucket {place.bucket} is in {found.location}, the job in {place.region}: data would be slow, and cost"
+        )
+        yield Finding("bucket-region", "warning", told, f"a bucket in {place.region}, or vertex.region={where.lower()}")
+    if missing := cloud_storage.missing_permissions(place.bucket, BUCKET_PERMISSIONS):
+        told = f"you lack {', '.join(missing)} on the bucket {place.bucket}"
+        advice = (
+            f"gcloud storage buckets add-iam-policy-binding gs://{place.bucket} --member=user:YOU "
+            "--role=roles/storage.objectUser"
+        )
+        yield Finding("bucket-permission", "error", told, advice)
+
+
+def _quota(spec: Spec, project: str) -> Iterator[Finding]:
+    place = spec.vertex
+    metric = machines.quota_metric(place.accelerator, spot=place.spot) if place.accelerators else ""
+    if not metric:
+        return
+    limit = _limit(project, metric, place.region)
+    wanted = place.accelerators * place.workers
+    if limit is None:
+        told = f"no quota of {metric.rpartition('/')[2]} is told for {place.region}"
+        yield Finding("quota", "warning", told, "look at the page of quotas in the Cloud console")
+    elif limit != UNLIMITED and limit < wanted:
+        told = f"the quota of {place.accelerator} in {place.region} is {limit}; the job wants {wanted}"
+        advice = f"ask for more ({metric.rpartition('/')[2]}), or another vertex.region or vertex.accelerator"
+        yield Finding("quota", "error", told, advice)
+
+
+def _limit(project: str, metric: str, region: str) -> int | None:
+    """How many of something a project may have in a region; -1: any number."""
+    path = f"v1beta1/projects/{project}/services/aiplatform.googleapis.com/consumerQuotaMetrics"
+    token = ""
+    while True:
+        page = gcp.rest(
+            "serviceusage", "GET", path, params={"pageSize": "500", **({"pageToken": token} if token else {})}
+        )
+        for found in page.get("metrics", ()):
+            if found.get("metric") == metric:
+                return _regional(found, region)
+        token = page.get("nextPageToken", "")
+        if not token:
+            return None
+
+
+def _regional(metric: dict[str, Any], region: str) -> int | None:
+    buckets = [each for limit in metric.get("consumerQuotaLimits", ()) for each in limit.get("quotaBuckets", ())]
+    own = [each for each in buckets if each.get("dimensions", {}).get("region") == region]
+    everywhere = [each for each in buckets if not each.get("dimensions")]
+    found = [int(each.get("effectiveLimit", 0)) for each in own or everywhere]  # Google's JSON leaves out a 0
+    return min(found) if found else None
+
+
+def _installable(spec: Spec) -> Iterator[Finding]:
+    """Whether what would be installed there goes together, which pip knows."""
+    own = spec.vertex.image and not google_images.is_prebuilt(spec.vertex.image)
+    if own or gcp.rehearsal():  # where this machine's packages stand behind the job's
+        return
+    family: str = spec.model.family  # type: ignore[attr-defined]
+    extras = wheels.needed(family=family, trackers=spec.tracking.to)
+    for told in sdist.left_out(family=family, trackers=spec.tracking.to, packages=spec.vertex.packages):
+        yield Finding("plug-in", "error", told, "vertex.image=IMAGE")
+    try:
+        more = [name for name in spec.vertex.packages if not name.endswith(".whl")]
+        answer = sdist.resolved([*wheels.pins(*extras), *more])
+    except PlaceError as error:
+        yield Finding("packages", "error", error.message, error.hint)
+    else:
+        if answer.warning:
+            yield Finding("packages", "note", answer.warning, "it is found out when the image is built")

@@ -1,0 +1,275 @@
+"""A pretrained encoder for few examples a label: tuned by contrast, then a linear head on its sentence embeddings."""
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast
+
+import numpy as np
+from pydantic import Field
+
+from tagline.errors import SpecError
+from tagline.models import Scores, Step, model_files
+from tagline.models.nn import tokens
+from tagline.models.nn.learner import Learner, computing, write
+from tagline.models.nn.tokens import Intake, Reading
+from tagline.spec import Section, Training
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from tagline.data.checks import Finding
+    from tagline.data.dataset import Split, Task
+    from tagline.data.texts import Text
+    from tagline.models.fewshot.contrastive import Shots, Tuning
+    from tagline.models.nn.loop import Kept
+    from tagline.models.nn.networks import Network
+    from tagline.models.nn.pretrained import Pooling
+
+LEARNING_RATE = 1e-4
+"""Of the contrastive steps; tried with MiniLM alone, where 2e-4 did no better."""
+PASSES, FEWEST_STEPS, MOST_STEPS = 4, 20, 300
+"""Contrastive steps see every row about so often. With 16 and 40 rows of SST, 40 steps did no better than 20."""
+MANY_ROWS = 64
+"""With more rows a label (the median) the encoder stays as it is: beyond what the family is for, and not measured."""
+
+
+class FewShotOptions(Section):
+    """What `[model]` may hold for family `fewshot`."""
+
+    family: Literal["fewshot"] = Field("fewshot", description="a pretrained encoder for 8 to 64 examples a label")
+    pretrained: str = Field(
+        "minilm", min_length=1, description="packaged, offline; or a name on the Hugging Face hub, a directory, gs://"
+    )
+    max_tokens: int = Field(256, ge=8, description="of a text that are read; what follows is not")
+    pooling: Literal["auto", "mean", "first"] = Field(
+        "auto", description="of the tokens' states: mean or first; auto: as the encoder was made for"
+    )
+    tuning_steps: Annotated[int, Field(ge=0)] | Literal["auto"] = Field(
+        "auto", description="before the head is fitted; 0: the encoder stays as it is; auto: the better of both"
+    )
+    freeze: Literal["none", "embeddings"] | Annotated[int, Field(ge=1)] = Field(
+        "embeddings", description='what is not tuned; "none", or 4: the embeddings and the first 4 layers'
+    )
+    temperature: float = Field(0.1, gt=0, description="of the contrast; the lower, the more the nearest texts count")
+    strength: float = Field(16.0, gt=0, description="of the head: trust in the data against smoothness (C)")
+    max_batch_tokens: int = Field(8192, ge=8, description="embedded at once")
+
+
+class FewShot:
+    """Family `fewshot`."""
+
+    Options: ClassVar = FewShotOptions
+    uses: ClassVar[frozenset[str]] = frozenset({
+        "batch_size", "learning_rate", "weight_decay", "warmup_share", "class_weights",
+    })  # fmt: skip
+    uses_device: ClassVar[bool] = True
+    refits: ClassVar[bool] = True  # with eight rows a label, one held out is an eighth of all there is to learn
+
+    def __init__(self, options: FewShotOptions, embedder: "Network", learner: Learner, *, pooling: "Pooling") -> None:
+        self.options = options
+        self.pooling = pooling
+        self.embedder = embedder
+        self.learner = learner
+        self.done = 0
+        self.has_head = False
+        """Whether the head is that of the encoder as it is now."""
+        self._shots: Shots | None = None
+        self._tuning: Tuning | None = None
+        self._kept: Kept | None = None
+
+    @classmethod
+    def create(
+        cls, options: FewShotOptions, *, training: Training, task: "Task", labels: Sequence[str], pair: bool
+    ) -> Self:  # fmt: skip
+        """The pretrained encoder with a head that has learned nothing yet."""
+        from tagline.models.nn import pretrained
+        from tagline.models.nn.networks import layer_count
+
+        found = pretrained.load(options.pretrained, dropout=0.0, max_tokens=options.max_tokens)
+        layers = layer_count(found.encoder)
+        if isinstance(options.freeze, int) and options.freeze >= layers and options.tuning_steps != 0:
+            problem = f"model.freeze: the encoder has {layers} layers, and with all of them frozen none is tuned"
+            raise SpecError(problem, hint="lower it; or, to leave the encoder as it is, model.tuning_steps=0")
+        types = pair and found.has_types
+        reading = Reading(task, len(labels), pair, options.max_tokens, "start", found.pad, types)
+        pooling = found.pooling if options.pooling == "auto" else options.pooling
+        return cls._of(options, found.encoder, found.tokenizer, reading, training=training, pooling=pooling)
+
+    @classmethod
+    def _of(
+        cls, options: FewShotOptions, encoder: Any, tokenizer: Any, reading: Reading, *,
+        training: Training, pooling: "Pooling",
+    ) -> Self:  # fmt: skip
+        from tagline.models.fewshot.contrastive import views
+
+        embedder, classifier = views(encoder, labels=reading.labels, pooling=pooling)
+        learner = Learner(classifier, tokenizer, reading, training=training, most_tokens=options.max_batch_tokens)
+        return cls(options, embedder, learner, pooling=pooling)
+
+    @classmethod
+    def doubts(cls, options: FewShotOptions, texts: Iterable["Text"]) -> "Iterator[Finding]":
+        """Whether the encoder has read the language of the texts, where that is known."""
+        from tagline.data import language_check
+
+        return language_check.doubts(options.pretrained, texts)
+
+    def fit(self, train: "Split", validation: "Split", *, seed: int) -> Iterator[Step]:
+        """Bring texts of one label together, step by step, and end with a head.
+
+        Where it is left to the family whether to tune, a head on the encoder as it is comes first: the validation rows
+        say which of the two is kept.
+        """
+        steps = self._steps(train)
+        tries_both = self.options.tuning_steps == "auto" and steps > 0 and len(validation) > 0
+        total = steps + 1 + tries_both
+        if self.done == total:
+            return
+        hint = "start anew with a lower training.batch_size or model.max_tokens"
+        with computing(self.learner.seat.device, hint=hint):
+            self._shots = self._read(train)
+            if tries_both and not self.done:
+                yield self._head_step(self._shots, number=1, total=total, tuned=0)
+            if steps:
+                self._tuning = self._tuning_of(self._shots, steps=steps, seed=seed)
+                for loss in self._tuning.losses():
+                    self.done, self.has_head = tries_both + self._tuning.done, False
+                    yield Step(self.done, total, loss, stage="contrast")
+            yield self._head_step(self._shots, number=total, total=total, tuned=steps)
+
+    def _head_step(self, shots: "Shots", *, number: int, total: int, tuned: int) -> Step:
+        loss = self._fit_head(shots)
+        self.done = number
+        return Step(number, total, loss, evaluate=True, settings={"tuning_steps": tuned}, stage="head")
+
+    def _steps(self, train: "Split") -> int:
+        """Contrastive steps for so many rows; none where no two rows can be brought together, or kept apart."""
+        setting, task = self.options.tuning_steps, self.learner.reading.task
+        if setting != "auto":
+            return setting
+        counts = train.targets.sum(axis=0) if task == "multi" else np.bincount(train.targets)
+        if (counts > 0).sum() < 2 or counts.max() < 2 or np.median(counts[counts > 0]) > MANY_ROWS:
+            return 0
+        return min(max(FEWEST_STEPS, math.ceil(PASSES * len(train) / self.learner.training.batch_size)), MOST_STEPS)
+
+    def _read(self, train: "Split") -> "Shots":
+        """The training texts as tokens on disk, with what they are to be told apart by."""
+        from tagline.models.fewshot.contrastive import Shots
+        from tagline.models.nn.loop import Loss
+
+        reading, learner = self.learner.reading, self.learner
+        sequences = tokens.on_disk(
+            learner.intake.reader.read(train.texts),
+            with_types=reading.types,
+            vocabulary=learner.tokenizer.get_vocab_size(),
+        )
+        loss = Loss(
+            train.targets, task=reading.task, labels=reading.labels, smoothing=0.0,
+            balanced=learner.training.class_weights == "balanced",
+        )  # fmt: skip
+        return Shots(sequences, train.targets, loss, reading.pad)
+
+    def _tuning_of(self, shots: "Shots", *, steps: int, seed: int) -> "Tuning":
+        """The contrastive steps, from where they stood if the model was loaded."""
+        from tagline.models.fewshot.contrastive import Tuning
+        from tagline.models.nn.networks import groups
+
+        training, freeze = self.learner.training, self.options.freeze
+        frozen = {"none": -1, "embeddings": 0}[freeze] if isinstance(freeze, str) else freeze
+        rate = LEARNING_RATE if training.learning_rate == "auto" else training.learning_rate
+        tuning = Tuning(
+            self.embedder, groups(self.embedder, frozen=frozen, layer_decay=1.0), shots, seat=self.learner.seat,
+            steps=steps, learning_rate=rate, temperature=self.options.temperature, training=training, seed=seed,
+        )  # fmt: skip
+        if self._kept:
+            tuning.restore(self._kept)
+            self._kept = None
+        return tuning
+
+    def _fit_head(self, shots: "Shots") -> float:
+        """Fit the head to the embeddings of all rows; returns its loss."""
+        from tagline.models.fewshot.contrastive import fitted, set_head
+
+        embeddings = shots.embedded(self.embedder, self.learner.seat)
+        weights, constants, loss = fitted(embeddings, shots, strength=self.options.strength)
+        set_head(self.network, weights, constants)
+        self.has_head = True
+        return loss
+
+    @property
+    def network(self) -> "Network":
+        """The encoder with its head."""
+        return cast("Network", self.learner.network)
+
+    def scores(self, texts: Sequence["Text"]) -> Scores:
+        """The score of every label for every text; between two contrastive steps a head is fitted for it."""
+        self._ensure_head()
+        return self.learner.scores(texts)
+
+    def _ensure_head(self) -> None:
+        if self.has_head:
+            return
+        if self._shots is None:
+            raise RuntimeError("scores of a model whose head was not fitted")
+        self._fit_head(self._shots)
+
+    def graph(self) -> "nn.Module":
+        """The encoder with its head, for those who compute it without torch."""
+        from tagline.models.nn.networks import traceable
+
+        self._ensure_head()
+        return traceable(self.network)
+
+    @classmethod
+    def intake(cls, directory: Path) -> Intake:
+        """What reads texts for the graph."""
+        return Intake.load(directory, "fewshot.json")
+
+    def save(self, directory: Path, *, resumable: bool = False) -> None:
+        """Weights as safetensors under the names that transformers gives them, the tokenizer, and the rest as JSON."""
+        from tagline.models.nn.networks import as_transformers
+        from tagline.models.nn.pretrained import write_config
+
+        facts: dict[str, Any] = {
+            "options": self.options.model_dump(), "reading": asdict(self.learner.reading), "pooling": self.pooling,
+        }  # fmt: skip
+        if self._shots is not None or not resumable:  # a checkpoint may be all that there will be, if time is over
+            self._ensure_head()
+        if resumable:
+            facts |= {"training": self.learner.training.model_dump(), "done": self.done, "has_head": self.has_head}
+            if self._tuning is not None:
+                tensors, facts["tuning"] = self._tuning.state()
+                write(tensors, directory / "optimizer.safetensors")
+        weights = self.network.state_dict()
+        write(as_transformers(weights), directory / "model.safetensors")
+        write_config(self.network.encoder, directory)
+        (directory / "tokenizer.json").write_text(self.learner.tokenizer.to_str(pretty=True), "utf-8")
+        (directory / "fewshot.json").write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
+
+    @classmethod
+    def load(cls, directory: Path) -> Self:
+        """Read what `save` wrote."""
+        from safetensors.torch import load_file
+        from tokenizers import Tokenizer
+
+        from tagline.models.nn import pretrained
+        from tagline.models.nn.networks import as_network
+
+        with model_files.reading(directory / "fewshot.json"):
+            facts = model_files.read_json(directory / "fewshot.json")
+            options, reading = FewShotOptions(**facts["options"]), Reading(**facts["reading"])
+            training, pooling = Training(**facts.get("training", {})), facts["pooling"]
+        with model_files.reading(directory / "config.json"):
+            encoder = pretrained.from_config(directory)
+        with model_files.reading(directory / "tokenizer.json"):
+            tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
+            model = cls._of(options, encoder, tokenizer, reading, training=training, pooling=pooling)
+        with model_files.reading(directory / "model.safetensors"):
+            model.network.load_state_dict(as_network(load_file(directory / "model.safetensors")))
+        model.done, model.has_head = facts.get("done", 0), facts.get("has_head", True)
+        if "tuning" in facts:
+            with model_files.reading(directory / "optimizer.safetensors"):
+                model._kept = load_file(directory / "optimizer.safetensors"), facts["tuning"]
+        return model

@@ -1,0 +1,1 @@
+"""What the torch families share: devices, tokens, batches, networks, the training loop."""

@@ -1,0 +1,130 @@
+"""The torch modules of the families: an encoder with its head, which of its layers learn, and low-rank updates."""
+
+import copy
+from collections.abc import Mapping
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from tagline.models.nn.loop import Group
+from tagline.models.nn.pretrained import Pooling
+from tagline.models.nn.recurrent import Recurrent, seeded
+
+HEAD_SCALE = 10.0
+"""The head starts from nothing, so it learns faster than what is pretrained."""
+
+
+class Network(nn.Module):
+    """An encoder and a head that makes logits of its states: of one that they are pooled into, or of all."""
+
+    def __init__(self, encoder: Any, *, head: str, labels: int, pooling: Pooling, seed: int) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.head = HEADS[head](encoder.config.hidden_size, labels, seed=seed)
+        self.pooling = pooling
+
+    @property
+    def output(self) -> nn.Linear:
+        """The layer whose outputs are the logits."""
+        return cast("nn.Linear", self.head.output if isinstance(self.head, Recurrent) else self.head)
+
+    def forward(self, **inputs: Tensor) -> Tensor:
+        """The logits of a batch."""
+        states, mask = self.encoder(**inputs).last_hidden_state, inputs["attention_mask"]
+        logits: Tensor
+        if isinstance(self.head, Recurrent):
+            logits = self.head(states, mask)
+        elif self.pooling == "first":
+            logits = self.head(states[:, 0])
+        else:
+            mask = mask.unsqueeze(-1).to(states.dtype)
+            logits = self.head((states * mask).sum(dim=1) / mask.sum(dim=1))
+        return logits
+
+
+def _linear(size: int, labels: int, *, seed: int) -> nn.Linear:
+    head = nn.Linear(size, labels)
+    nn.init.normal_(head.weight, std=0.02, generator=torch.Generator().manual_seed(seed))
+    nn.init.zeros_(head.bias)
+    return head
+
+
+def _lstm(size: int, labels: int, *, seed: int) -> Recurrent:
+    with seeded(seed):
+        return Recurrent(size, labels, hidden=size // 2)
+
+
+HEADS = {"linear": _linear, "lstm": _lstm}
+
+
+def as_transformers(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Weights of a network under the names that transformers gives those of the encoder."""
+    return {name.removeprefix("encoder."): tensor for name, tensor in weights.items()}
+
+
+def as_network(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The same under the network's own names."""
+    return {name if name.startswith("head.") else f"encoder.{name}": tensor for name, tensor in weights.items()}
+
+
+def groups(network: Network, *, frozen: int, layer_decay: float) -> list[Group]:
+    """Parameters by the learning rate that suits their layer; those up to the frozen one stay as they are."""
+    depths = _depths(network.encoder)
+    last = max(depths.values())
+    by_kind: dict[tuple[float, bool], list[str]] = {}
+    for name, parameter in network.named_parameters():
+        depth = depths.get(name.removeprefix("encoder."))
+        if depth is not None and depth <= frozen:
+            parameter.requires_grad_(False)
+        if parameter.requires_grad:
+            scale = HEAD_SCALE if depth is None else layer_decay ** (last - depth)
+            by_kind.setdefault((scale, parameter.ndim > 1), []).append(name)
+    return [Group(names, scale, decays) for (scale, decays), names in by_kind.items()]
+
+
+def _depths(encoder: nn.Module) -> dict[str, int]:
+    """For each parameter how far up it stands: 0 the embeddings, then the layers, what follows them with the last."""
+    layers_name, layers = _layers(encoder)
+    depths = {}
+    for name, _ in encoder.named_parameters():
+        if name.startswith(f"{layers_name}."):
+            depths[name] = 1 + int(name.removeprefix(f"{layers_name}.").split(".")[0])
+        else:
+            depths[name] = 0 if "embed" in name else len(layers)
+    return depths
+
+
+def layer_count(encoder: nn.Module) -> int:
+    """Layers that can be frozen one by one: of an encoder that runs through one of them many times, that one."""
+    return len(_layers(encoder)[1])
+
+
+def _layers(encoder: nn.Module) -> tuple[str, nn.ModuleList]:
+    lists = [(name, part) for name, part in encoder.named_modules() if isinstance(part, nn.ModuleList)]
+    return max(lists, key=lambda item: sum(p.numel() for p in item[1].parameters()))
+
+
+def with_lora(encoder: nn.Module, *, rank: int, seed: int) -> nn.Module:
+    """The encoder with low-rank updates beside its linear layers; nothing else of it learns."""
+    from peft import LoraConfig, get_peft_model
+
+    config = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", lora_dropout=0.0)
+    with torch.random.fork_rng():  # peft draws the updates from torch's own generator
+        torch.manual_seed(seed)
+        return get_peft_model(encoder, config)
+
+
+def traceable(network: Network) -> Network:
+    """A copy whose attention is spelled out, as those who fuse its operations into one expect to find it."""
+    copied = copy.deepcopy(network).cpu()
+    copied.encoder.set_attn_implementation("eager")
+    return copied
+
+
+def merged(network: Network, weights: dict[str, Tensor]) -> Network:
+    """The network with its low-rank updates added into the layers, as if they had learned themselves."""
+    whole = copy.deepcopy(network).cpu()
+    whole.load_state_dict(weights)
+    whole.encoder = whole.encoder.merge_and_unload()
+    return whole

@@ -1,0 +1,503 @@
+"""ULMFiT: a language model of AWD-LSTM layers is fine-tuned on the texts, and becomes a classifier."""
+
+import copy
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, field_validator
+
+from tagline.errors import DataError, RunError, SpecError
+from tagline.models import Scores, Step, model_files, scores_of
+from tagline.models.nn import batches, devices, tokens
+from tagline.models.nn.learner import computing, smoothing_of, write
+from tagline.models.nn.workers import world
+from tagline.models.ulmfit.tokenizer import PAD_ID, VOCABULARY, Lexicon, new_cutter
+from tagline.spec import Section, Training
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from tagline.data.checks import Finding
+    from tagline.data.dataset import Split, Task
+    from tagline.data.texts import Text
+    from tagline.models.nn.tokens import Ints, Sequences
+    from tagline.models.ulmfit.awd_lstm import Classifier, LanguageModel, Shape
+    from tagline.models.ulmfit.checkpoints import Pretrained
+    from tagline.models.ulmfit.stages import Course, Direction, Network, Stage, Work
+
+LANGUAGE_MODEL, CLASSIFIER = "language model", "classifier"
+KEYS = {"forward": "pretrained", "backward": "pretrained_backward"}
+FIRST_STEPS = 50
+"""Of a classifier, for each group that is unfrozen: an epoch, or more where there are few rows."""
+LM_EPOCHS = 4
+"""Of a pretrained language model."""
+STEPS, FEWEST_EPOCHS, MOST_EPOCHS = 1000, 4, 25
+"""Of a classifier, and of a language model from nothing: as many epochs as make enough steps, within reason."""
+SURE = 0.9
+"""A model that reads the other way is that much less surprised by texts turned round, and more."""
+KNOWN_SHARE = 0.65
+"""Of the tokens of a text. 2,000 words of another subject know 0.65 to 0.8 of English, those of another language 0.4 at
+most; pieces know more, and of another script 0.2 to 0.6."""
+MOST_READ = 10
+"""Times `max_tokens`: of a longer text, its end."""
+TOKENS_AT_ONCE = 16_384
+CODE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]+)*")
+"""Of a language, as BCP 47 has them."""
+
+
+class UlmfitOptions(Section):
+    """What `[model]` may hold for family `ulmfit`."""
+
+    family: Literal["ulmfit"] = Field("ulmfit", description="a language model, then a classifier")
+    pretrained: str = Field("", description="directory of a language model that reads forward; else one is learned")
+    pretrained_backward: str = Field("", description="directory of one that reads backward")
+    direction: Literal["forward", "backward", "both"] = Field("forward", description="both: the mean of two models")
+    unlabelled: tuple[str, ...] = Field((), description="files of more texts for the language model, globs too")
+    language: str = Field("auto", description="en: words; any other: pieces of words, as fr, ja, ko, zh")
+    lm_epochs: Annotated[int, Field(ge=0)] | Literal["auto"] = Field(
+        "auto", description="of the language model; auto: 4, or more if it is learned anew"
+    )
+    drop_mult: float = Field(0.5, ge=0, le=2, description="factor of every dropout")
+    embedding_size: int = Field(256, ge=4, description="of a language model that is learned anew")
+    hidden_size: int = Field(512, ge=4, description="of its layers")
+    layers: int = Field(3, ge=1, le=8, description="of a language model that is learned anew")
+    max_tokens: int = Field(1440, ge=72, description="at the end of a text that count; more are read")
+
+    @field_validator("language")
+    @classmethod
+    def _is_a_code(cls, value: str) -> str:
+        if value != "auto" and not CODE.fullmatch(value):
+            raise ValueError('must be "auto" or a code such as en, fr, ja')
+        return value
+
+
+class Ulmfit:
+    """Family `ulmfit`."""
+
+    Options: ClassVar = UlmfitOptions
+    uses: ClassVar[frozenset[str]] = frozenset({
+        "epochs", "batch_size", "learning_rate", "weight_decay", "class_weights", "label_smoothing",
+    })  # fmt: skip
+    refits: ClassVar[bool] = False
+    uses_device: ClassVar[bool] = True
+
+    def __init__(self, options: UlmfitOptions, *, training: Training, task: "Task", labels: int, pair: bool) -> None:
+        self.options, self.training = options, training
+        self.task, self.labels, self.pair = task, labels, pair
+        self.device = devices.choose(devices.found(), local_rank=world().local_rank)
+        self.lexicon: Lexicon | None = None
+        self.classifiers: dict[Direction, Classifier] = {}
+        self.language_model: LanguageModel | None = None
+        self.directions = _directions(options.direction)
+        self._given: dict[Direction, Pretrained] = {}
+        self._saved_shape: Shape | None = None
+        self._course: Course | None = None
+        self._kept: dict[str, Any] = {}
+        self._digest = ""
+
+    @classmethod
+    def create(
+        cls, options: UlmfitOptions, *, training: Training, task: "Task", labels: Sequence[str], pair: bool
+    ) -> Self:  # fmt: skip
+        """A model that has learned nothing yet; the language models it starts from are read, and refused, here.
+
+        So is the beginning of every file of more texts.
+        """
+        from tagline.data import unlabelled
+
+        if training.batch_size < 2:
+            raise SpecError("training.batch_size: family ulmfit normalises over a batch, and needs 2 rows at least")
+        model = cls(options, training=training, task=task, labels=len(labels), pair=pair)
+        model._read_pretrained()
+        unlabelled.look_at(options.unlabelled)
+        return model
+
+    def _read_pretrained(self) -> None:
+        from tagline.models.ulmfit import checkpoints
+
+        options = self.options
+        addresses: dict[Direction, str] = {"forward": options.pretrained, "backward": options.pretrained_backward}
+        for direction, address in addresses.items():
+            if address and direction not in self.directions:
+                reads = self.directions[0]
+                hint = f"set model.direction={direction} or both; one that reads {reads} is model.{KEYS[reads]}"
+                raise SpecError(f"model.{KEYS[direction]} is not used: the model reads {reads}", hint=hint)
+            if not address:
+                continue
+            found = checkpoints.read(address, key=f"model.{KEYS[direction]}")
+            if found.backwards is not None and found.backwards != (direction == "backward"):
+                reads = "backward" if found.backwards else "forward"
+                hint = f"name it as model.{KEYS[reads]}, with model.direction={reads} or both"
+                raise SpecError(f"model.{KEYS[direction]}: the model in {address} reads {reads}", hint=hint)
+            self._given[direction] = found
+        both = list(self._given.values())
+        if len(both) == 2 and both[0].lexicon.vocabulary != both[1].lexicon.vocabulary:
+            hint = "the two read the same tokens: make them from the same texts"
+            raise SpecError("model.pretrained and model.pretrained_backward have different vocabularies", hint=hint)
+
+    @classmethod
+    def doubts(cls, options: UlmfitOptions, texts: "Iterable[Text]") -> "Iterator[Finding]":
+        """Whether the pretrained language model knows what these texts are made of."""
+        from tagline.data.checks import Finding
+        from tagline.data.language_check import beginnings
+        from tagline.models.ulmfit import checkpoints
+
+        for key in KEYS.values():  # the two have the same vocabulary
+            if address := getattr(options, key):
+                share = checkpoints.lexicon_of(address, key=f"model.{key}").known_share(beginnings(texts))
+                if share < KNOWN_SHARE:
+                    yield Finding(
+                        "language", "warning", f"model.{key} knows {share:.0%} of the tokens of these texts",
+                        "is it of their language? what it does not know is learned from these texts alone",
+                    )  # fmt: skip
+                return
+
+    def fit(self, train: "Split", validation: "Split", *, seed: int) -> Iterator[Step]:  # noqa: ARG002 - nobody looks
+        """Fine-tune the language model on the texts, then the classifier on their labels."""
+        from tagline.data.unlabelled import texts_in
+        from tagline.models.ulmfit.stages import steps_an_epoch, windows
+
+        if len(train) < 2:
+            raise DataError("family ulmfit needs two training rows at least")
+        every = self._read(lambda: chain(train.texts, texts_in(self.options.unlabelled)))
+        labelled, batch_size = every.first(len(train)), self.training.batch_size
+        steps = {
+            LANGUAGE_MODEL: windows(every, rows=batch_size),
+            CLASSIFIER: steps_an_epoch(len(train), batch_size=batch_size),
+        }
+        yield from self._learn(self._plan(steps), steps, seed=seed, work=lambda stage, network: (
+            self._words(network, every, stage, seed=seed) if stage.part == LANGUAGE_MODEL
+            else self._labels(network, labelled, train.targets, stage, seed=seed)
+        ))  # fmt: skip
+
+    def fit_language_model(self, texts: "Callable[[], Iterable[Text]]", *, seed: int) -> Iterator[Step]:
+        """Learn a language model and no classifier."""
+        from tagline.models.ulmfit.stages import windows
+
+        every = self._read(texts)
+        steps = {LANGUAGE_MODEL: windows(every, rows=self.training.batch_size)}
+        plan = [stage for stage in self._plan(steps) if stage.part == LANGUAGE_MODEL]
+        yield from self._learn(
+            plan, steps, seed=seed, work=lambda stage, network: self._words(network, every, stage, seed=seed)
+        )  # fmt: skip
+
+    def _read(self, texts: "Callable[[], Iterable[Text]]") -> "Sequences":
+        """The texts as tokens on disk; the first time a vocabulary is made of them."""
+        if self._kept:  # it may still have to start in another direction
+            self._read_pretrained()
+        if self.lexicon is None:
+            self.lexicon = self._new_lexicon(texts)
+        read = self.lexicon.read(texts(), most=MOST_READ * self.options.max_tokens)
+        sequences = tokens.on_disk(read, with_types=False, vocabulary=len(self.lexicon))
+        if sequences.starts[-1] < 2:
+            raise DataError("the texts are too short for a language model: no token follows another")
+        digest = hashlib.sha256(sequences.starts.data)
+        digest.update(sequences.ids.data)
+        if self._kept and self._kept["texts"] != digest.hexdigest():
+            hint = "put the files of texts back as they were, or start anew"
+            raise RunError("the texts of the language model have changed since the run was started", hint=hint)
+        self._digest = digest.hexdigest()
+        self._check_directions(sequences)
+        return sequences
+
+    def _new_lexicon(self, texts: "Callable[[], Iterable[Text]]") -> Lexicon:
+        """What a pretrained model knows and what is frequent in the texts."""
+        given = next(iter(self._given.values()), None)
+        cutter = given.lexicon.cutter if given else new_cutter(texts, language=self.options.language)
+        found = Lexicon.learn(texts(), cutter)
+        if given is None:
+            return found
+        known = set(given.lexicon.vocabulary)
+        return Lexicon(cutter, [*given.lexicon.vocabulary, *(each for each in found.vocabulary if each not in known)])
+
+    def _check_directions(self, sequences: "Sequences") -> None:
+        """Refuse a model that reads the other way: fastai's files do not say which way theirs do, so it is tried."""
+        from tagline.models.ulmfit.stages import surprise
+
+        for direction in self._given:
+            model = self._new_language_model(direction)
+            there, back = (surprise(model, sequences, backwards=turned) for turned in (False, True))
+            as_named, other = (back, there) if direction == "backward" else (there, back)
+            if other < SURE * as_named:
+                reads = "forward" if direction == "backward" else "backward"
+                problem = f"model.{KEYS[direction]}: the model there reads {reads}: it expects these texts that way"
+                raise SpecError(problem, hint=f"name it as model.{KEYS[reads]}, with model.direction={reads} or both")
+
+    def _learn(
+        self, plan: "list[Stage]", steps: dict[str, int], *, seed: int, work: "Callable[[Stage, Any], Work]"
+    ) -> Iterator[Step]:  # fmt: skip
+        from tagline.models.ulmfit.stages import Course
+
+        rate = None if self.training.learning_rate == "auto" else self.training.learning_rate
+        self._course = Course(
+            plan, steps=steps, rate=rate, weight_decay=self.training.weight_decay, seed=seed,
+            network=lambda stage: self._network(stage, seed=seed), work=work,
+        )  # fmt: skip
+        if self._kept:
+            self._course.restore(self._kept["tensors"], self._kept["course"])
+            self._kept = {}
+        with computing(self.device, hint="start anew with a lower training.batch_size"):
+            yield from self._course.steps()
+
+    def _plan(self, steps: Mapping[str, int]) -> "list[Stage]":
+        """The stages of every direction, by how many steps an epoch of each part has."""
+        from tagline.models.ulmfit.stages import stages
+
+        plan: list[Stage] = []
+        for direction in self.directions:
+            is_given = direction in self._given
+            lm_epochs = self.options.lm_epochs
+            if lm_epochs == "auto":
+                lm_epochs = LM_EPOCHS if is_given else _enough_epochs(steps[LANGUAGE_MODEL])
+            epochs = self.training.epochs
+            if epochs == "auto":
+                epochs = _enough_epochs(steps.get(CLASSIFIER, 1))
+            plan += stages(
+                direction, pretrained=is_given, groups=self._shape().n_layers + 2, lm_epochs=lm_epochs,
+                first_epochs=max(1, round(FIRST_STEPS / steps.get(CLASSIFIER, FIRST_STEPS))), epochs=epochs,
+                search=self.training.learning_rate == "auto",
+            )  # fmt: skip
+        return plan
+
+    def _words(self, network: Any, sequences: "Sequences", stage: "Stage", *, seed: int) -> "Work":
+        from tagline.models.ulmfit.stages import NextToken
+
+        backwards = stage.direction == "backward"
+        return NextToken(network, sequences, backwards=backwards, rows=self.training.batch_size, seed=seed)
+
+    def _labels(self, network: Any, sequences: "Sequences", targets: Any, stage: "Stage", *, seed: int) -> "Work":
+        from tagline.models.nn.loop import Loss
+        from tagline.models.ulmfit.stages import Labelling
+
+        loss = Loss(
+            targets, task=self.task, labels=self.labels, balanced=self.training.class_weights == "balanced",
+            smoothing=smoothing_of(self.training, task=self.task),
+        )  # fmt: skip
+        if self.task == "multi":  # most labels are rare: logits that begin at 0 have to learn that first
+            network.usual.copy_(loss.best_constant())
+        return Labelling(
+            network, sequences, targets, loss, backwards=stage.direction == "backward", pad=PAD_ID,
+            batch_size=self.training.batch_size, seed=seed,
+        )  # fmt: skip
+
+    def _shape(self) -> "Shape":
+        """The sizes of the layers: those of a pretrained model, or those of the options."""
+        from tagline.models.ulmfit.awd_lstm import Shape
+
+        options = self.options
+        given = next((found.shape for found in self._given.values()), self._saved_shape)
+        return given or Shape(emb_sz=options.embedding_size, n_hid=options.hidden_size, n_layers=options.layers)
+
+    def _network(self, stage: "Stage", *, seed: int) -> "Network":
+        """The network of a stage; the first stage of a classifier makes it of the language model before it."""
+        import torch
+
+        direction = stage.direction
+        with torch.random.fork_rng():  # where it learns, each step sets the generator itself
+            torch.manual_seed(seed + (direction == "backward"))
+            if stage.part == LANGUAGE_MODEL:
+                self.language_model = self.language_model or self._new_language_model(direction)
+                return self.language_model
+            if direction not in self.classifiers:
+                model = self.language_model or self._new_language_model(direction)
+                self.classifiers[direction] = self._new_classifier(weights=model.encoder.state_dict())
+                self.language_model = None
+            return self.classifiers[direction]
+
+    def _new_language_model(self, direction: "Direction | None" = None) -> "LanguageModel":
+        from tagline.models.ulmfit.awd_lstm import LanguageModel
+        from tagline.models.ulmfit.checkpoints import extended
+
+        assert self.lexicon is not None
+        model = LanguageModel(self._shape().dropping(self.options.drop_mult), tokens=len(self.lexicon))
+        if direction in self._given:
+            model.load_state_dict(extended(self._given[direction], self.lexicon.vocabulary))
+        return model.to(self.device.address)
+
+    def _new_classifier(self, *, weights: "dict[str, Tensor] | None" = None) -> "Classifier":
+        """A classifier that has learned nothing yet, on layers that have."""
+        from tagline.models.ulmfit.awd_lstm import AwdLstm, Classifier
+        from tagline.models.ulmfit.stages import WINDOW
+
+        assert self.lexicon is not None
+        shape = self._shape().dropping(self.options.drop_mult)
+        encoder = AwdLstm(shape, tokens=len(self.lexicon))
+        if weights:
+            encoder.load_state_dict(weights)
+        classifier = Classifier(
+            encoder, labels=self.labels, drop=shape.output_p, window=WINDOW, most=self.options.max_tokens
+        )
+        return classifier.to(self.device.address)
+
+    def scores(self, texts: Sequence["Text"]) -> Scores:
+        """The score of every label for every text: of two models, that read in both directions, the mean."""
+        self._insist_on_classifiers()
+        assert self.lexicon is not None
+        read = self.lexicon.read(texts, most=MOST_READ * self.options.max_tokens)
+        sequences = tokens.in_memory(read, with_types=False)
+        found = [self._scores(direction, sequences) for direction in self.directions]
+        return np.asarray(np.mean(found, axis=0), np.float32)
+
+    def _insist_on_classifiers(self) -> None:
+        if self.lexicon is None or list(self.classifiers) != self.directions:
+            problem = "there is no classifier yet: the time was over while the language model learned"
+            raise RunError(problem, hint="raise training.max_minutes, or lower model.lm_epochs")
+
+    def _scores(self, direction: "Direction", sequences: "Sequences") -> Scores:
+        import torch
+
+        from tagline.models.ulmfit.stages import inputs_of
+
+        network = self.classifiers[direction].eval()
+        logits = np.zeros((len(sequences), self.labels), np.float32)
+        with torch.inference_mode():
+            parts = batches.within_budget(np.arange(len(sequences)), sequences.lengths, most_tokens=TOKENS_AT_ONCE)
+            for part in parts:
+                inputs = inputs_of(sequences, part, pad=PAD_ID, backwards=direction == "backward")
+                logits[part] = network(**{name: each.to(self.device.address) for name, each in inputs.items()})[0].cpu()
+        return scores_of(logits, task=self.task)
+
+    def graph(self) -> "nn.Module":
+        """The classifiers of its directions, for those who compute them without torch."""
+        from tagline.models.ulmfit.awd_lstm import Readers
+
+        return Readers({str(direction): copy.deepcopy(each) for direction, each in self.classifiers.items()}).cpu()
+
+    @classmethod
+    def intake(cls, directory: Path) -> "LexiconIntake":
+        """What reads texts for the graph."""
+        with model_files.reading(directory / VOCABULARY):
+            lexicon = Lexicon.load(directory)
+        with model_files.reading(directory / "ulmfit.json"):
+            return LexiconIntake(model_files.read_json(directory / "ulmfit.json"), lexicon)
+
+    def save(self, directory: Path, *, resumable: bool = False) -> None:
+        """The classifiers as safetensors, the vocabulary, what cuts texts into its tokens, and the rest as JSON."""
+        facts: dict[str, Any] = {
+            "options": self.options.model_dump(), "task": self.task, "labels": self.labels, "pair": self.pair,
+            "shape": asdict(self._shape()),
+        }  # fmt: skip
+        networks: dict[str, Any] = {str(direction): each for direction, each in self.classifiers.items()}
+        if resumable:
+            facts["training"] = self.training.model_dump()
+            networks |= {LANGUAGE_MODEL: self.language_model} if self.language_model else {}
+            if self._course:
+                kept, facts["course"] = self._course.state()
+                facts["texts"] = self._digest
+                write(_flat(kept), directory / "course.safetensors")
+        else:
+            self._insist_on_classifiers()
+        write(_flat({name: each.state_dict() for name, each in networks.items()}), directory / "model.safetensors")
+        if self.lexicon:
+            self.lexicon.save(directory)
+        (directory / "ulmfit.json").write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
+
+    def save_language_model(self, directory: Path) -> None:
+        """The language model alone, to be shared; with dropouts as they are before `drop_mult`."""
+        from tagline.models.ulmfit import checkpoints
+
+        assert self.language_model is not None
+        assert self.lexicon is not None
+        backwards = self.directions[0] == "backward"
+        checkpoints.save(directory, self.language_model, self.lexicon, shape=self._shape(), backwards=backwards)
+
+    @classmethod
+    def load(cls, directory: Path) -> Self:
+        """Read what `save` wrote."""
+        from safetensors.torch import load_file
+
+        from tagline.models.ulmfit.awd_lstm import Shape
+
+        with model_files.reading(directory / "ulmfit.json"):
+            facts = model_files.read_json(directory / "ulmfit.json")
+            training = Training(**facts.get("training", {}))
+            options = UlmfitOptions.model_validate_json(json.dumps(facts["options"]))
+            model = cls(options, training=training, task=facts["task"], labels=facts["labels"], pair=facts["pair"])
+            model._saved_shape = Shape(**facts["shape"])
+        if (directory / VOCABULARY).is_file():
+            with model_files.reading(directory / VOCABULARY):
+                model.lexicon = Lexicon.load(directory)
+        with model_files.reading(directory / "model.safetensors"):
+            networks = _nested(load_file(directory / "model.safetensors"))
+            if LANGUAGE_MODEL in networks:
+                model.language_model = model._new_language_model()
+                model.language_model.load_state_dict(networks[LANGUAGE_MODEL])
+            for direction in model.directions:
+                if direction in networks:
+                    model.classifiers[direction] = model._new_classifier()
+                    model.classifiers[direction].load_state_dict(networks[direction])
+        if "course" in facts:
+            empty: dict[str, dict[str, Tensor]] = {"optimizer": {}, "carried": {}, "before": {}}
+            tensors = empty | _nested(load_file(directory / "course.safetensors"))
+            model._kept = {"tensors": tensors, "course": facts["course"], "texts": facts["texts"]}
+        return model
+
+
+@dataclass(frozen=True)
+class Turned:
+    """Texts as each direction reads them."""
+
+    sequences: "Sequences"
+    directions: "list[Direction]"
+
+    @property
+    def lengths(self) -> NDArray[np.int32]:
+        """Tokens of each text."""
+        return self.sequences.lengths
+
+    def arrays(self, numbers: "Ints") -> "dict[str, Ints]":
+        """What the graph takes for these texts."""
+        arrays = {}
+        for direction in self.directions:
+            padded = self.sequences.padded(numbers, pad=PAD_ID, backwards=direction == "backward")
+            arrays[f"{direction}_ids"] = padded["input_ids"]
+            arrays["attention_mask"] = padded["attention_mask"]
+        return arrays
+
+    def pooled(self, scores: Scores, *, texts: int) -> Scores:  # noqa: ARG002 - a text is one sequence
+        """The scores of the texts: a text is one sequence."""
+        return scores
+
+
+class LexiconIntake:
+    """Reads texts for the graph of an `ulmfit` bundle, as fastai does."""
+
+    def __init__(self, facts: Mapping[str, Any], lexicon: Lexicon) -> None:
+        self.task: Task = facts["task"]
+        self.labels, self.pair = facts["labels"], facts["pair"]
+        self._directions = _directions(facts["options"]["direction"])
+        self._most = MOST_READ * facts["options"]["max_tokens"]
+        self._lexicon = lexicon
+
+    def read(self, texts: Sequence["Text"]) -> Turned:
+        """Some texts, in memory."""
+        read = self._lexicon.read(texts, most=self._most)
+        return Turned(tokens.in_memory(read, with_types=False), self._directions)
+
+
+def _directions(setting: str) -> "list[Direction]":
+    return ["forward", "backward"] if setting == "both" else [setting]  # type: ignore[list-item]
+
+
+def _flat(tensors: "Mapping[str, Mapping[str, Tensor]]") -> "dict[str, Tensor]":
+    return {f"{kind}/{name}": tensor for kind, some in tensors.items() for name, tensor in some.items()}
+
+
+def _nested(tensors: "Mapping[str, Tensor]") -> "dict[str, dict[str, Tensor]]":
+    found: dict[str, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        kind, _, rest = name.partition("/")
+        found.setdefault(kind, {})[rest] = tensor
+    return found
+
+
+def _enough_epochs(steps_each: int) -> int:
+    return min(max(round(STEPS / steps_each), FEWEST_EPOCHS), MOST_EPOCHS)

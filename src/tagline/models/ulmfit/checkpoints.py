@@ -1,0 +1,236 @@
+"""Language models in directories: ours, and those that fastai wrote, read without running anything of theirs."""
+
+import io
+import json
+import pickle
+import pickletools
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from tagline import storage
+from tagline.errors import SpecError, first_line
+from tagline.models.nn.learner import write
+from tagline.models.ulmfit.awd_lstm import LanguageModel, Shape
+from tagline.models.ulmfit.tokenizer import SPACE, START, UNKNOWN, VOCABULARY, Lexicon, Pieces, Words, cutter_in
+
+WEIGHTS = ("model.safetensors", "weights.pth")
+TORCH_STARTS = (b"PK\x03\x04", b"\x80")
+"""Of a zip file, and of a pickle as torch wrote it before."""
+VOCABULARIES = (VOCABULARY, "vocab.pkl")
+AGAIN = "copy it again; if it is a Git LFS pointer: git lfs pull"
+LARGEST = 100_000
+"""Of the sizes in a config.json."""
+HINT = "a language model's directory holds config.json, vocab.pkl or vocab.json, and weights.pth or model.safetensors"
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """A language model as it was read: its sizes, its weights under our names, and what it reads texts with."""
+
+    shape: Shape
+    weights: Mapping[str, Tensor]
+    lexicon: Lexicon
+    backwards: bool | None
+    """The direction it was trained in, where its directory says so; fastai's files do not."""
+
+
+def read(address: str, *, key: str = "model.pretrained") -> Pretrained:
+    """The language model in the directory that this setting names."""
+    directory = _directory(address, key=key)
+    config = _config(directory)
+    lexicon = _lexicon(directory)
+    known = {name.name for name in fields(Shape)}
+    shape = Shape(**{key: value for key, value in config.items() if key in known})
+    path = next((directory / name for name in WEIGHTS if (directory / name).is_file()), None)
+    if path is None:
+        raise SpecError(f"{directory} has no weights.pth or model.safetensors", hint=HINT)
+    weights = _weights(path, tied=shape.tie_weights)
+    if problem := _mismatch(shape, weights, tokens=len(lexicon)):
+        raise SpecError(f"{path} does not fit its config.json and vocabulary: {problem}", hint=HINT)
+    return Pretrained(shape, weights, lexicon, config.get("backwards"))
+
+
+def lexicon_of(address: str, *, key: str) -> Lexicon:
+    """What the language model in the directory that this setting names reads texts with."""
+    return _lexicon(_directory(address, key=key))
+
+
+def save(directory: Path, model: LanguageModel, lexicon: Lexicon, *, shape: Shape, backwards: bool) -> None:
+    """A language model to be shared: JSON, safetensors, and the cutter's own file."""
+    write(model.state_dict(), directory / "model.safetensors")
+    config = asdict(shape) | {"backwards": backwards}
+    (directory / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
+    lexicon.save(directory)
+
+
+def extended(found: Pretrained, vocabulary: Sequence[str]) -> dict[str, Tensor]:
+    """The weights for another vocabulary: a token that was known keeps its vector, any other starts as their mean."""
+    place = {token: number for number, token in enumerate(found.lexicon.vocabulary)}  # the last, where it stands twice
+    places = torch.tensor([place.get(token, -1) for token in vocabulary])
+    weights = dict(found.weights)
+    for name in ("encoder.embedding.weight", "matrix", "bias"):
+        if name in weights:
+            old = weights[name]
+            new = old[places.clamp(min=0)].clone()
+            new[places < 0] = old.mean(dim=0)
+            weights[name] = new
+    return weights
+
+
+def _directory(address: str, *, key: str) -> Path:
+    problem = f"{key}: there is no directory {address}"
+    directory = storage.fetched(address).expanduser()
+    try:
+        if directory.is_dir():
+            return directory
+    except OSError as error:  # a name that no file can have
+        raise SpecError(problem, hint=HINT) from error
+    raise SpecError(problem, hint=HINT)
+
+
+def _config(directory: Path) -> dict[str, Any]:
+    path = directory / "config.json"
+    try:
+        config = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError as error:
+        raise SpecError(f"{directory} has no config.json", hint=HINT) from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise SpecError(f"{path} is not JSON: {first_line(error)}", hint=HINT) from error
+    if not isinstance(config, dict):
+        raise SpecError(f"{path} is no table of names and values", hint=HINT)
+    for name, default in asdict(Shape()).items():
+        value = config.get(name, default)
+        least, most = (0, 1) if isinstance(default, bool | float) else (1, LARGEST)
+        is_number = isinstance(value, int | float if isinstance(default, float) else type(default))
+        if not is_number or not least <= value <= most:
+            raise SpecError(f"{path}: {name} cannot be {value!r}", hint=HINT)
+    if config.get("bidir") or config.get("qrnn"):
+        raise SpecError(f"{path}: only one-way LSTM models are read, no bidirectional ones and no QRNN")
+    return config
+
+
+def _lexicon(directory: Path) -> Lexicon:
+    vocabulary, cutter = _vocabulary(directory), cutter_in(directory)
+    if isinstance(cutter, Words) and SPACE + START in vocabulary:
+        hint = f"copy {Pieces.FILE} there, with which SentencePiece cuts texts into them"
+        raise SpecError(f"{directory} has a vocabulary of pieces, and no {Pieces.FILE}", hint=hint)
+    return Lexicon(cutter, vocabulary)
+
+
+class _Strings(pickle.Unpickler):
+    """Admits what needs no class: a list of strings, and no object that could run anything."""
+
+    def __init__(self, content: bytes) -> None:
+        for opcode, argument, _ in pickletools.genops(content):
+            if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT") and int(argument) > len(content):  # type: ignore[arg-type]
+                raise pickle.UnpicklingError("it numbers more objects than it can hold")  # gigabytes for a number
+        super().__init__(io.BytesIO(content))
+
+    def find_class(self, module: str, name: str) -> Any:
+        raise pickle.UnpicklingError(f"it wants {module}.{name}")
+
+
+def _vocabulary(directory: Path) -> list[str]:
+    path = next((directory / name for name in VOCABULARIES if (directory / name).is_file()), None)
+    if path is None:
+        raise SpecError(f"{directory} has no vocabulary", hint=HINT)
+    hint = "save it as plain words: pickle.dump(list(dls.vocab), file), or json.dump(list(dls.vocab), file)"
+    try:
+        content = path.read_bytes()
+        found = json.loads(content) if path.suffix == ".json" else _Strings(content).load()
+    except Exception as error:  # a hostile pickle can raise anything
+        raise SpecError(f"{path} was not read: {first_line(error)}", hint=hint) from error
+    if not isinstance(found, list) or not found or not all(isinstance(token, str) for token in found):
+        raise SpecError(f"{path} is no list of words", hint=hint)
+    if found[0] != UNKNOWN:
+        raise SpecError(f"{path} begins with {found[0]!r:.40}, and a vocabulary of fastai 2 with {UNKNOWN}", hint=hint)
+    return found
+
+
+def _weights(path: Path, *, tied: bool) -> dict[str, Tensor]:
+    """Weights under our names, whichever file holds them."""
+    if path.suffix == ".safetensors":
+        try:
+            weights = load_file(path)
+        except (SafetensorError, OSError) as error:
+            raise SpecError(f"{path} is damaged: {first_line(error)}", hint=AGAIN) from error
+    else:
+        weights = _renamed(_torch_file(path), path, tied=tied)
+    for name, tensor in weights.items():
+        if not tensor.isfinite().all():
+            hint = "it was saved after its training had failed: save it anew"
+            raise SpecError(f"{path}: {name} holds numbers that are not finite", hint=hint)
+    return weights
+
+
+def _torch_file(path: Path) -> Mapping[str, Any]:
+    """A file of `torch.save` that holds tensors and nothing that could run."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(24)
+        if not start.startswith(TORCH_STARTS):
+            raise SpecError(f"{path} is no file of torch.save: it begins with {start!r}", hint=AGAIN)
+        found = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        if "fastcore" in str(error):
+            hint = "save it without: learn.save(NAME, with_opt=False)"
+            raise SpecError(f"{path} holds its optimizer too, as objects that are not read", hint=hint) from error
+        problem = f"{path} holds more than weights, which could run anything, and is not read"
+        raise SpecError(problem, hint="save the weights alone: torch.save(model.state_dict(), FILE)") from error
+    except (RuntimeError, OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
+        problem = f"{path} is damaged, or no file of torch.save: {first_line(error)}"
+        raise SpecError(problem, hint=AGAIN) from error
+    found = found.get("model", found) if isinstance(found, Mapping) else found
+    if not isinstance(found, Mapping) or not all(isinstance(value, Tensor) for value in found.values()):
+        raise SpecError(f"{path} holds no weights by name", hint=HINT)
+    return found
+
+
+def _renamed(found: Mapping[str, Tensor], path: Path, *, tied: bool) -> dict[str, Tensor]:
+    """fastai's names as ours. What it stores a second time is left out: the tied embedding, and of old versions the
+    recurrent weights as they were last dropped."""
+    renamed: dict[str, Tensor] = {}
+    for name, tensor in found.items():
+        parts = name.split(".")
+        if parts[:2] == ["0", "rnns"]:
+            leaf = parts[-1].removesuffix("_raw")
+            if leaf == "weight_hh_l0" and not parts[-1].endswith("_raw"):
+                continue
+            renamed[f"encoder.layers.{parts[2]}.lstm.{leaf}"] = tensor
+    if "0.encoder.weight" not in found or not any(name.endswith("weight_hh_l0") for name in renamed):
+        raise SpecError(f"{path} is no AWD-LSTM language model of fastai's", hint=HINT)
+    renamed["encoder.embedding.weight"] = found["0.encoder.weight"]
+    for old, new in (("1.decoder.weight", "matrix"), ("1.decoder.bias", "bias")):
+        if old in found:
+            renamed[new] = found[old]
+    if tied and "matrix" in renamed and torch.equal(renamed["matrix"], renamed["encoder.embedding.weight"]):
+        del renamed["matrix"]
+    return {name: tensor.float() for name, tensor in renamed.items()}
+
+
+def _mismatch(shape: Shape, weights: Mapping[str, Tensor], *, tokens: int) -> str:
+    """What does not fit, or nothing."""
+    with torch.device("meta"):
+        right = LanguageModel(shape, tokens=tokens).state_dict()
+    expected = {name: tuple(tensor.shape) for name, tensor in right.items()}
+    there = {name: tuple(tensor.shape) for name, tensor in weights.items()}
+    for name, size in expected.items():
+        if name not in there:
+            return f"there is no {name}"
+        if there[name] != size:
+            return f"{name} is {_size(there[name])}, and should be {_size(size)}"
+    if extra := sorted(there.keys() - expected.keys()):
+        return f"there is also {extra[0]}"
+    return ""
+
+
+def _size(numbers: Sequence[int]) -> str:
+    return " x ".join(map(str, numbers))

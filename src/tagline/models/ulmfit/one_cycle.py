@@ -1,0 +1,152 @@
+"""One-cycle training as fastai does it: rates and momentum by the step, groups frozen or at rates of their own."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from tagline.models.nn.loop import optimizer_tensors, restore_optimizer
+
+RISING = 0.25
+"""The share of the steps in which the rate rises."""
+LOWEST_RATE, LAST_RATE = 1 / 25, 1e-5
+HIGHEST_MOMENTUM, LOWEST_MOMENTUM = 0.8, 0.7
+SQUARES, EPSILON = 0.99, 1e-5
+RANGE_STEPS, RANGE_FROM, RANGE_FACTOR = 100, 1e-7, 1e8
+RANGE_MOMENTUM, RANGE_SMOOTHING, RANGE_TOO_HIGH = 0.9, 0.98, 4.0
+RANGE_IGNORED = 10, 5
+"""Points at the start and the end of a range test that say nothing yet, or nothing any more."""
+Schedule = Callable[[float], tuple[float, float]]
+"""How far it has come, from 0 to 1, to the factor of the rate and the momentum."""
+
+
+def one_cycle(place: float) -> tuple[float, float]:
+    """The rate as a share of the highest, up and down again, and the momentum, down and up again."""
+    if place < RISING:
+        part = place / RISING
+        return _between(LOWEST_RATE, 1.0, part), _between(HIGHEST_MOMENTUM, LOWEST_MOMENTUM, part)
+    part = (place - RISING) / (1 - RISING)
+    return _between(1.0, LAST_RATE, part), _between(LOWEST_MOMENTUM, HIGHEST_MOMENTUM, part)
+
+
+def _between(first: float, last: float, part: float) -> float:
+    return last + (first - last) * (1 + math.cos(math.pi * part)) / 2
+
+
+def range_test(place: float) -> tuple[float, float]:
+    """The rate itself, from far too low to far too high."""
+    return RANGE_FROM * RANGE_FACTOR**place, RANGE_MOMENTUM
+
+
+class Cycle:
+    """So many steps down for the last groups of a network's parameters; the others are frozen."""
+
+    def __init__(
+        self, network: nn.Module, groups: Sequence[Sequence[str]], *, rates: Sequence[float], learning: int, steps: int,
+        weight_decay: float, schedule: Schedule = one_cycle,
+    ) -> None:  # fmt: skip
+        self.steps = steps
+        self.done = 0
+        self._schedule = schedule
+        named = dict(network.named_parameters())
+        for group in groups[: len(groups) - learning]:
+            for name in group:
+                named[name].requires_grad_(False)
+        self._rates: list[float] = []
+        parts = []
+        for group, rate in list(zip(groups, rates, strict=True))[len(groups) - learning :]:
+            for decays in (True, False):
+                names = [name for name in group if _decays(network, name) == decays]
+                for name in names:
+                    named[name].requires_grad_(True)
+                if names:
+                    self._rates.append(rate)
+                    decay = weight_decay if decays else 0.0
+                    parts.append({"params": [named[name] for name in names], "weight_decay": decay})
+        self.optimizer = torch.optim.AdamW(parts, lr=1.0, betas=(HIGHEST_MOMENTUM, SQUARES), eps=EPSILON)
+
+    @property
+    def rate(self) -> float:
+        """The rate of the last group at the step to come."""
+        return self._schedule(self.done / self.steps)[0] * self._rates[-1]
+
+    def step(self, loss: Tensor) -> None:
+        """One step down from this loss."""
+        factor, momentum = self._schedule(self.done / self.steps)
+        for group, rate in zip(self.optimizer.param_groups, self._rates, strict=True):
+            group["lr"] = factor * rate
+            group["betas"] = (momentum, SQUARES)
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.done += 1
+
+    def state(self) -> dict[str, Tensor]:
+        """What is needed to go on, beside the network's weights and the number of steps done."""
+        return optimizer_tensors(self.optimizer)
+
+    def restore(self, kept: Mapping[str, Tensor], *, done: int) -> None:
+        """Go on from there."""
+        restore_optimizer(self.optimizer, kept)
+        self.done = done
+
+
+def _decays(network: nn.Module, name: str) -> bool:
+    """The biases of the last layer and batch normalisation are not pulled towards zero; those of LSTM layers are."""
+    owner = network.get_submodule(name.rpartition(".")[0])
+    return name != "bias" and not isinstance(owner, nn.BatchNorm1d)
+
+
+def spread(rate: float, *, groups: int, factor: float = 2.6) -> list[float]:
+    """Rates from the first group to the last, which has this one; each is so many times the one before it."""
+    return [rate / factor ** (groups - 1 - number) for number in range(groups)]
+
+
+def smoothed(losses: Sequence[float]) -> list[float]:
+    """A running mean of the losses, as each of them came in."""
+    found, mean = [], 0.0
+    for number, loss in enumerate(losses, start=1):
+        mean = mean * RANGE_SMOOTHING + loss * (1 - RANGE_SMOOTHING)
+        found.append(mean / (1 - RANGE_SMOOTHING**number))
+    return found
+
+
+def is_too_high(losses: Sequence[float]) -> bool:
+    """Whether a range test has seen enough: the loss has left its valley, or is no number."""
+    if not math.isfinite(losses[-1]):
+        return True
+    means = smoothed(losses)
+    return means[-1] > RANGE_TOO_HIGH * min(means)
+
+
+def suggested(losses: Sequence[float], *, boldly: bool) -> float:
+    """The learning rate after a range test with these losses: fastai's, or boldly half of what is midway from there to
+    the rate of the least loss.
+
+    A language model learned far more at such a rate: docs/decisions/0010-ulmfit-without-fastai.md has the figures. A
+    classifier might forget what that knew.
+    """
+    first, last = RANGE_IGNORED
+    means = smoothed([loss for loss in losses if math.isfinite(loss)])
+    if not means:
+        return RANGE_FROM
+    skipped = first if len(means) > first + last else 0
+    means = means[skipped:-last] if skipped else means
+    rates = [range_test((skipped + number) / RANGE_STEPS)[0] for number in range(len(means))]
+    careful = rates[valley(means)]
+    return max(careful, math.sqrt(careful * rates[means.index(min(means))]) / 2) if boldly else careful
+
+
+def valley(losses: Sequence[float]) -> int:
+    """The place in the longest valley of a curve (its longest strictly falling subsequence) that fastai chooses."""
+    lengths = [1] * len(losses)
+    for place in range(1, len(losses)):
+        longer = [lengths[before] + 1 for before in range(place) if losses[before] > losses[place]]
+        lengths[place] = max(longer, default=1)
+    longest = max(lengths, default=1)
+    if longest == 1:
+        return 0
+    end = lengths.index(longest)
+    third = longest / 3
+    return max(end - longest + int(third) + int(third / 2), 0)

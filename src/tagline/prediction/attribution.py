@@ -1,0 +1,53 @@
+"""Which words push an answer: exactly where a classifier can tell, else by leaving each of them out."""
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tagline.models import Push, Scorer, Transparent
+
+if TYPE_CHECKING:
+    from tagline.data.texts import Text
+
+# Scripts that put no space between words are cut into two characters at a time.
+UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+PIECE = re.compile(rf"[{UNSPACED}]{{1,2}}|[^\W{UNSPACED}]+|[^\w\s]+")
+MOST_PIECES = 48
+"""A longer text is cut into this many, of several words each: every piece is one more text to score."""
+TINY = 1e-7
+
+
+def pushes(classifier: Scorer, text: "Text", label: int) -> list[Push]:
+    """How far each piece of a text moves the answer towards a label, in log-odds."""
+    sides = (text,) if isinstance(text, str) else text
+    if isinstance(classifier, Transparent):
+        return [
+            Push(*match.span(), float(added[slice(*match.span())].sum()), side)
+            for side, added in enumerate(classifier.added(text, label))
+            for match in PIECE.finditer(sides[side], 0, len(added))
+        ]
+    pieces = [(side, start, end) for side, part in enumerate(sides) for start, end in _pieces(part, len(sides))]
+    without = [_without(text, *piece) for piece in pieces]
+    scores = np.clip(classifier.scores([text, *without])[:, label].astype(np.float64), TINY, 1 - TINY)
+    log_odds = np.log(scores / (1 - scores))
+    return [
+        Push(start, end, float(log_odds[0] - left_out), side)
+        for (side, start, end), left_out in zip(pieces, log_odds[1:], strict=True)
+    ]
+
+
+def _pieces(text: str, sides: int) -> Iterator[tuple[int, int]]:
+    """Where the pieces of a text begin and end."""
+    found = [match.span() for match in PIECE.finditer(text)]
+    at_once = -(-len(found) * sides // MOST_PIECES) or 1
+    for first in range(0, len(found), at_once):
+        some = found[first : first + at_once]
+        yield some[0][0], some[-1][1]
+
+
+def _without(text: "Text", side: int, start: int, end: int) -> Any:
+    if isinstance(text, str):
+        return text[:start] + text[end:]
+    return tuple(part[:start] + part[end:] if number == side else part for number, part in enumerate(text))

@@ -1,0 +1,358 @@
+"""A file of texts in, the same rows with answers out: in parts, by several processes, and from where it was stopped."""
+
+import json
+import multiprocessing
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tagline import storage
+from tagline.data import readers
+from tagline.data.readers import SHOWN_BAD_ROWS, BadRow, BadRows, Batch, Layout, Source, batches, cell, inspect
+from tagline.data.writers import OURS, SUFFIXES, EscapeFormulas, Row, answer_columns, check_parquet, table_for
+from tagline.errors import DataError, PlaceError, SpecError
+from tagline.prediction.bundle import Bundle
+from tagline.prediction.predictor import Predictor, shared_out
+from tagline.system.processes import end_with_parent
+
+ROWS_A_PART = 1024
+"""Enough for batches of similar length (HappyDB: 0.8 % of padding), and few to wait for where others have none left."""
+FEWEST_ROWS = 8 * ROWS_A_PART
+"""For which it pays to start other processes."""
+
+Event = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some rows that follow each other, and which of all parts they are."""
+
+    number: int
+    rows: Batch
+
+
+def predict_file(
+    bundle: Bundle, source: str, output: str | Path, *, text: Sequence[str] = (), sets: float | None = None,
+    workers: int = 0, escape_formulas: EscapeFormulas = "ours",
+) -> Event:  # fmt: skip
+    """Answer every row of a file into another; returns how many there were."""
+    *_, last = answering(bundle, source, output, text=text, sets=sets, workers=workers, escape_formulas=escape_formulas)
+    return last
+
+
+def answering(
+    bundle: Bundle, source: str, output: str | Path, *, text: Sequence[str] = (), sets: float | None = None,
+    workers: int = 0, escape_formulas: EscapeFormulas = "ours",
+) -> Iterator[Event]:  # fmt: skip
+    """Answer every row of a file into another, whole or not at all, as events that tell how far it has come.
+
+    Parts that are answered wait in a directory beside the output, so that the same command goes on where it was
+    stopped. Rows that cannot be read are listed with their reasons in a file of their own. In a CSV or TSV, labels that
+    look like formulas are escaped, and with `escape_formulas="all"` the input's own cells too.
+    """
+    target = _checked(source, output)
+    found = _looked_at(source)
+    columns = text_columns(bundle, found, text)
+    work = _Work(
+        bundle, found, target, address=str(output), columns=columns, sets=sets, escape_formulas=escape_formulas
+    )
+    processes, threads = shared_out(bundle, workers)
+    estimate = readers.estimated_rows(found)
+    if not workers and (estimate or 0) < FEWEST_ROWS:
+        processes, threads = 1, 0
+    with work.begun() as is_done:
+        yield {"event": "started", "rows": 0, "total": estimate, "done_before": len(is_done)}
+        answers = work.alone(threads) if processes == 1 else work.together(processes, threads)
+        rows, before = 0, list[int]()
+        for part, more in answers(work.missing(is_done, before)):
+            rows += more
+            yield {"event": "part", "part": part, "rows": rows, "total": estimate, "rows_before": sum(before)}
+        doubt = {"encoding": found.encoding.describe_readings()} if found.encoding.readings else {}
+        yield {"event": "finished", "output": str(output), **work.finish(), **doubt}
+
+
+def answered(
+    bundle: Bundle, address: str, *, text: Sequence[str] = (), sets: float | None = None
+) -> Iterator[Row]:  # fmt: skip
+    """Each row of a file with its own columns and its answer, as soon as it is known; a bad row stops it."""
+    source = _looked_at(address)
+    answer = _Answer(Predictor.of(bundle), source, text_columns(bundle, source, text), sets)
+    bad = BadRows("stop", hint="mend them, or give --output: bad rows are listed beside it, and the others answered")
+    rows = 0
+    for batch in batches(source, bad=bad):
+        rows += len(batch.lines)
+        yield from answer(batch)
+    bad.settle()
+    if not rows:
+        raise _no_row(source.name)
+
+
+def text_columns(bundle: Bundle, source: Source, named: Sequence[str] = ()) -> tuple[str, ...]:
+    """The columns to read: those named, those of the training data, or the only one that there is."""
+    trained = bundle.manifest.spec["data"]["text"]
+    wanted = tuple(named) or ((trained,) if isinstance(trained, str) else tuple(trained))
+    if len(wanted) != 1 + bundle.manifest.pair:
+        kind = "pairs of texts" if bundle.manifest.pair else "one text a row"
+        raise SpecError(f"this bundle reads {kind}; {len(wanted)} columns are named", hint="give --text once for each")
+    if set(wanted) <= set(source.columns):
+        return wanted
+    # The only column there is will do, unless what was taken for its name may be the first text. Of two columns
+    # nobody knows which is which, or whether one is a label.
+    if not named and len(source.columns) == len(wanted) == 1 and source.columns[0].isidentifier():
+        return source.columns
+    missing = next(name for name in wanted if name not in source.columns)
+    hint = "say which column holds the text: --text COLUMN" + (", twice for a pair" if len(wanted) > 1 else "")
+    raise SpecError(f'{source.name} has no column "{missing}"; it has: {", ".join(source.columns)}', hint=hint)
+
+
+class _Answer:
+    """Rows in, rows with answers out."""
+
+    def __init__(self, predictor: Predictor, source: Source, columns: Sequence[str], sets: float | None) -> None:
+        self._predictor, self._columns, self._sets = predictor, columns, sets
+        self._names = own_names(source.columns)
+
+    def __call__(self, batch: Batch) -> Iterator[Row]:
+        predictions = self._predictor.predict(list(_texts(batch, self._columns)), sets=self._sets)
+        for index, prediction in enumerate(predictions):
+            yield _own_columns(batch, index, self._names) | prediction.to_dict()
+
+
+class _Work:
+    """One file to answer, and the directory in which its answered parts wait."""
+
+    def __init__(
+        self, bundle: Bundle, source: Source, target: Path, *, address: str, columns: Sequence[str],
+        sets: float | None, escape_formulas: EscapeFormulas,
+    ) -> None:  # fmt: skip
+        self._address = address
+        self._bundle, self._source, self._target = bundle, source, target
+        self._columns, self._sets = columns, sets
+        self._table = table_for(target.suffix.lower(), escape_formulas=escape_formulas)
+        manifest = bundle.manifest
+        types = source.types or ("",) * len(source.columns)
+        names = own_names(source.columns)
+        self._header = {names[name]: kind for name, kind in zip(source.columns, types, strict=True)}
+        self._header |= answer_columns(manifest.task) | ({"set": ""} if sets else {})
+        self.parts = target.with_name(f"{target.name}.parts")
+        self._side = target.with_name(f"{target.name}.bad.jsonl")
+        self._facts = {
+            "bundle": manifest.sha256, "input": source.name, "stamp": list(source.stamp), "columns": list(columns),
+            "sets": sets, "rows": ROWS_A_PART, "escape_formulas": escape_formulas,
+        }  # fmt: skip
+        self._rows = self._bad = self._count = 0
+        self._unread: list[str] = []
+        self._first_bad: list[BadRow] = []
+        """To be shown where there is no good one."""
+
+    def begun(self) -> "_Begun":
+        """The directory of the parts, held while it is used."""
+        can_resume = self._source.name != storage.STANDARD_INPUT
+        return _Begun(self.parts, self._facts, can_resume=can_resume)
+
+    def missing(self, is_done: set[int], skipped: list[int]) -> Iterator[Part]:
+        """The parts that are not answered yet; bad rows are listed on the way, and rows that are answered counted."""
+        bad = BadRows("skip")
+        with storage.writing(self.parts / "bad", is_private=False) as side:
+            for number, rows in enumerate(_in_parts(batches(self._source, bad=bad))):
+                self._rows += len(rows.lines)
+                self._count = number + 1
+                self._list(bad, side)
+                if number in is_done:
+                    skipped.append(len(rows.lines))
+                else:
+                    yield Part(number, rows)
+            self._list(bad, side)
+        self._unread = sorted(bad.unread)
+        if not self._rows:
+            BadRows(rows=self._first_bad, hint="mend them; nothing was written").settle()
+            raise _no_row(self._source.name)
+
+    def _list(self, bad: BadRows, side: Any) -> None:
+        for row in bad.rows:
+            line = {"file": row.file, "line": row.line, "reason": row.reason}
+            side.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
+        self._bad += len(bad.rows)
+        self._first_bad += bad.rows[: SHOWN_BAD_ROWS - len(self._first_bad)]
+        bad.rows.clear()
+
+    def alone(self, threads: int) -> Any:
+        """Answer parts in this process."""
+        return lambda parts: map(_Desk(self, threads), parts)
+
+    def together(self, processes: int, threads: int) -> Any:
+        """Answer parts in so many processes; a few wait for each, so that memory does not grow with the file."""
+
+        def answers(parts: Iterator[Part]) -> Iterator[tuple[int, int]]:
+            context = multiprocessing.get_context("spawn")
+            with ProcessPoolExecutor(processes, context, _sit_down, (self, threads, os.getpid())) as pool:
+                running: set[Future[tuple[int, int]]] = set()
+                try:
+                    for part in parts:
+                        running.add(pool.submit(_answer_part, part))
+                        if len(running) >= 2 * processes:
+                            done, running = wait(running, return_when=FIRST_COMPLETED)
+                            yield from (each.result() for each in done)
+                    while running:
+                        done, running = wait(running, return_when=FIRST_COMPLETED)
+                        yield from (each.result() for each in done)
+                except BrokenProcessPool as error:
+                    hint = "run the same command again: it goes on from here; --workers 1 needs less memory"
+                    raise PlaceError("a process that predicts was ended from outside", hint=hint) from error
+                finally:
+                    pool.shutdown(wait=True, cancel_futures=True)
+
+        return answers
+
+    def answer(self, predictor: Predictor) -> _Answer:
+        """What answers a part's rows."""
+        return _Answer(predictor, self._source, self._columns, self._sets)
+
+    def predictor(self, threads: int) -> Predictor:
+        """The bundle, loaded."""
+        return Predictor.of(self._bundle, threads=threads)
+
+    def write(self, part: Part, rows: Iterator[Row]) -> None:
+        """Keep a part, whole or not at all."""
+        with storage.writing(self.parts / f"{part.number:08d}") as file:
+            self._table.write(rows, self._header, file)
+
+    def finish(self) -> dict[str, Any]:
+        """Join the parts to the output, and say how many rows there were."""
+        with storage.writing(self._target, is_private=False) as file:
+            self._table.join([self.parts / f"{n:08d}" for n in range(self._count)], self._header, file)
+        side = f"{self._address}.bad.jsonl"
+        if self._bad:
+            (self.parts / "bad").replace(self._side)
+            storage.deliver(self._side, side)
+        else:
+            self._side.unlink(missing_ok=True)
+        storage.deliver(self._target, self._address)
+        storage.remove_directory(self.parts)
+        said = {"bad_rows_in": side} if self._bad else {}
+        left_out = {"left_out": self._unread} if self._unread else {}
+        return {"rows": self._rows, "bad_rows": self._bad, **said, **left_out}
+
+
+class _Begun:
+    """A directory of parts, held by one process; what is in it counts if it is of the same work."""
+
+    def __init__(self, directory: Path, facts: Mapping[str, Any], *, can_resume: bool) -> None:
+        self._directory, self._facts, self._can_resume = directory, facts, can_resume
+        self._held = ExitStack()
+
+    def __enter__(self) -> set[int]:
+        with storage.disk_errors(self._directory):
+            storage.make_directory(self._directory)
+        self._held.enter_context(storage.held(self._directory))
+        facts = self._directory / "work.json"
+        kept = json.loads(facts.read_text("utf-8")) if facts.is_file() else None
+        if kept != self._facts or not self._can_resume:
+            for old in self._directory.glob("[0-9]*"):
+                old.unlink()
+            storage.write_text(facts, json.dumps(self._facts))
+        return {int(path.name) for path in self._directory.glob("[0-9]*")}
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Parts stay for the next time, unless there is nothing to go on with."""
+        with self._held:
+            is_hopeless = kind is not None and issubclass(kind, DataError | SpecError)
+            if self._directory.exists() and (is_hopeless or not self._can_resume or not self._has_parts()):
+                storage.remove_directory(self._directory)
+
+    def _has_parts(self) -> bool:
+        return any(self._directory.glob("[0-9]*"))
+
+
+class _Desk:
+    """Where parts are answered: a work, and its bundle loaded."""
+
+    def __init__(self, work: _Work, threads: int) -> None:
+        self._work = work
+        self._answer = work.answer(work.predictor(threads))
+
+    def __call__(self, part: Part) -> tuple[int, int]:
+        """Answer a part and keep it; returns its number and its rows."""
+        self._work.write(part, self._answer(part.rows))
+        return part.number, len(part.rows.lines)
+
+
+_desk: list[_Desk] = []
+"""Of a process that was started to predict."""
+
+
+def _sit_down(work: _Work, threads: int, parent: int) -> None:
+    end_with_parent(parent)
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # there is a process for each core already
+    _desk.append(_Desk(work, threads))
+
+
+def _answer_part(part: Part) -> tuple[int, int]:
+    return _desk[0](part)
+
+
+def _checked(source: str, output: str | Path) -> Path:
+    """The path to write to; refused before anything is read."""
+    suffix = Path(output).suffix.lower()
+    if suffix not in SUFFIXES:
+        raise SpecError(f"cannot write {output}: no such format", hint=f"one of: {', '.join(SUFFIXES)}")
+    if suffix == ".parquet":
+        check_parquet()
+    if not storage.is_utf8(str(output)):
+        raise SpecError("the output's name is not UTF-8", hint="name another")
+    is_there = source != storage.STANDARD_INPUT and Path(output).exists() and Path(source).exists()
+    if source == str(output) or (is_there and Path(output).samefile(source)):
+        raise SpecError(f"{output} is also the input", hint="write the answers to another file")
+    target = storage.staged(output)
+    if target.is_dir():
+        raise PlaceError(f"cannot write {target}: it is a directory")
+    return target
+
+
+def _looked_at(address: str) -> Source:
+    """A file whose numbers and truth values stay what they are."""
+    return replace(inspect(address, Layout()), keeps_types=True)
+
+
+def _no_row(address: str) -> DataError:
+    return DataError(f"{address} has no row to answer", hint="is it the right file?")
+
+
+def _in_parts(found: Iterator[Batch]) -> Iterator[Batch]:
+    for batch in found:
+        for first in range(0, len(batch.lines), ROWS_A_PART):
+            some = slice(first, first + ROWS_A_PART)
+            yield Batch(batch.lines[some], {name: cells[some] for name, cells in batch.columns.items()})
+
+
+def _texts(batch: Batch, columns: Sequence[str]) -> Iterator[Any]:
+    cells = [[_as_text(value) for value in batch.columns[column]] for column in columns]
+    return iter(cells[0]) if len(cells) == 1 else zip(*cells, strict=True)
+
+
+def _as_text(value: Any) -> str:
+    found = cell(value)
+    return found if isinstance(found, str) else " ".join(found or ())
+
+
+def own_names(columns: Sequence[str]) -> dict[str, str]:
+    """Under which name each input column is kept."""
+    names = {name: name for name in columns if name not in OURS}
+    for name in columns:
+        if name in OURS:
+            kept = f"input_{name}"
+            while kept in names.values():
+                kept = f"input_{kept}"
+            names[name] = kept
+    return names
+
+
+def _own_columns(batch: Batch, index: int, names: Mapping[str, str]) -> Row:
+    return {
+        names[name]: list(c) if isinstance(c := cells[index], tuple) else c for name, cells in batch.columns.items()
+    }

@@ -1,0 +1,203 @@
+"""Bundle in, predictions out: what evaluation, command line, server and batch all use. Needs no torch."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from tagline import storage
+from tagline.errors import DataError, RunError, TaglineError, first_line
+from tagline.models import Prediction, Push, Scorer, Scores
+from tagline.models.model_files import OF_THE_MACHINE
+from tagline.models.nn import devices
+from tagline.prediction import attribution, onnx_runtime
+from tagline.prediction.bundle import Bundle
+from tagline.prediction.decisions import DecisionLayer
+
+if TYPE_CHECKING:
+    from tagline.data.texts import Text
+
+TEXTS_AT_ONCE = 2048
+SHOWN_COLUMNS = 5
+"""Of a table that was given in place of texts."""
+
+
+class Predictor:
+    """Answers of one model under one decision layer."""
+
+    def __init__(self, classifier: Scorer, decisions: DecisionLayer, *, pair: bool, place: Path | None = None) -> None:
+        """`place` is the bundle that the model is from: what it cannot do is then said of that."""
+        self._classifier = classifier
+        self._place = place
+        self.decisions = decisions
+        self.pair = pair
+
+    @classmethod
+    def load(cls, directory: str | Path) -> Self:
+        """A predictor of the bundle in this directory."""
+        return cls.of(Bundle.load(directory))
+
+    @classmethod
+    def of(cls, bundle: Bundle, *, threads: int = 0) -> Self:
+        """A predictor of this bundle; `threads` work on a batch together where it can be told, 0: one a core."""
+        classifier, place = bundle.classifier(threads=threads), bundle.directory
+        return cls(classifier, bundle.decisions, pair=bundle.manifest.pair, place=place)
+
+    @property
+    def stands_alone(self) -> bool:
+        """Whether each text is computed by itself, so that there is nothing to gain from several at once."""
+        return getattr(self._classifier, "stands_alone", False)
+
+    def predict(self, texts: "Sequence[Text] | Text", *, sets: float | None = None) -> list[Prediction]:
+        """An answer for each text; a text by itself is a list of one.
+
+        `sets=0.95` adds to each a set of labels that holds the truth 95 times in 100.
+        """
+        if isinstance(texts, str) or self._is_pair(texts):
+            texts = [texts]  # type: ignore[list-item]
+        self._check_sequence(texts)
+        return list(self._answered(texts, sets=sets, size=TEXTS_AT_ONCE))
+
+    def stream(self, texts: "Iterable[Text]", *, sets: float | None = None) -> Iterator[Prediction]:
+        """Answers in the order of the texts, in memory that does not grow with them."""
+        self._check_sequence(texts)
+        return self._answered(texts, sets=sets, size=1)  # a few at first: whoever waits for an answer gets it soon
+
+    def _answered(self, texts: "Iterable[Text]", *, sets: float | None, size: int) -> Iterator[Prediction]:
+        """Answers to so many texts first, then to twice as many, up to what is computed at once."""
+        remaining = iter(texts)
+        number = 1
+        while some := list(islice(remaining, size)):
+            if self.pair:
+                some = [_as_pair(text) for text in some]
+            self._check(some, first=number)
+            number += len(some)
+            size = min(2 * size, TEXTS_AT_ONCE)
+            with self._scoring_errors():
+                scores = self._classifier.scores(some)
+                _insist_on_numbers(scores, hint="train the bundle anew")
+                _check_shape(scores, texts=len(some), labels=len(self.decisions.labels))
+            answers = self.decisions.answers(scores)
+            yield from self.decisions.predictions(answers, coverage=sets)
+
+    def scores(self, texts: "Sequence[Text]") -> Scores:
+        """The model's own scores, before the decision layer, for measuring."""
+        self._check_sequence(texts)
+        with self._scoring_errors():
+            scores = scored(self._classifier, texts, labels=len(self.decisions.labels))
+            _check_shape(scores, texts=len(texts), labels=len(self.decisions.labels))
+        return scores
+
+    def explain(self, text: "Text", label: str) -> list[Push]:
+        """The pieces of a text and how far each moves the answer towards a label."""
+        if label not in self.decisions.labels:
+            known = ", ".join(self.decisions.labels)
+            raise DataError(f'this bundle has no label "{label}"', hint=f"it has: {known}")
+        self._check([text], first=1)
+        with self._scoring_errors():
+            return attribution.pushes(self._classifier, text, self.decisions.labels.index(label))
+
+    @contextmanager
+    def _scoring_errors(self) -> Iterator[None]:
+        """Say which bundle's model cannot score, whatever its files made it raise."""
+        try:
+            yield
+        except (TaglineError, MemoryError):
+            raise
+        except Exception as error:
+            if self._place is None or type(error).__name__ in OF_THE_MACHINE:
+                raise
+            problem = f"the model cannot score texts: {type(error).__name__}: {first_line(error)}"
+            hint = f"make {self._place} again, or restore it; if it is as it was made, this is a bug in Tagline"
+            raise RunError(problem, hint=hint) from error
+
+    def _check_sequence(self, texts: object) -> None:
+        """Refuse what holds texts and gives something else, such as the names of its columns, when iterated over."""
+        kind = type(texts).__name__
+        example = '[("first", "second"), ...]' if self.pair else '["a text", "another"]'
+        if (columns := _column_names(texts)) is not None:
+            shown = ", ".join(map(str, columns[:SHOWN_COLUMNS])) + (", ..." if len(columns) > SHOWN_COLUMNS else "")
+            hint = 'zip(table["COLUMN"], table["COLUMN"])' if self.pair else 'table["COLUMN"]'
+            raise DataError(
+                f"texts are given as a list, not as {kind}: this is a table with the columns {shown}",
+                hint=f"give the texts of it: predict(list({hint}))",
+            )
+        if isinstance(texts, str | bytes | bytearray | Mapping | set | frozenset) or not _is_iterable(texts):
+            raise DataError(f"texts are given as a list, not as {kind}", hint=f"give a list: {example}")
+
+    def _is_pair(self, texts: object) -> bool:
+        return self.pair and isinstance(texts, tuple) and len(texts) == 2 and all(isinstance(t, str) for t in texts)
+
+    def _check(self, texts: "Sequence[Text]", *, first: int) -> None:
+        """Refuse what the model has not learned to read."""
+        for number, text in enumerate(texts, start=first):
+            if self.pair and not self._is_pair(text):
+                raise DataError(
+                    f"text {number}: this bundle reads pairs of texts", hint='give two: ("first", "second")'
+                )
+            if not self.pair and not isinstance(text, str):
+                hint = "each text is a str; leave out or fill in what is missing"
+                raise DataError(f"text {number} is {type(text).__name__}, not a text", hint=hint)
+            sides = (text,) if isinstance(text, str) else text
+            if not all(map(storage.is_utf8, sides)):  # tokenizers would call it no string
+                raise DataError(f"text {number} holds half a character (a lone surrogate)", hint="mend or replace it")
+
+
+def _column_names(texts: object) -> list[object] | None:
+    """The columns of a table, of whichever package it is; None for what is no table."""
+    for name in ("column_names", "columns"):  # pyarrow and datasets; pandas and polars
+        columns = getattr(texts, name, None)
+        if columns is not None and not callable(columns) and _is_iterable(columns):
+            return list(columns)
+    return None
+
+
+def _is_iterable(value: object) -> bool:
+    """Whether a value can be iterated over; an array without dimensions says that it can."""
+    try:
+        iter(value)  # type: ignore[call-overload]
+    except TypeError:
+        return False
+    return True
+
+
+def _as_pair(text: Any) -> Any:
+    """A pair as it comes from JSON, which knows no tuples: predictions.jsonl holds such."""
+    return tuple(text) if isinstance(text, list) else text
+
+
+def scored(classifier: Scorer, texts: "Sequence[Text]", *, labels: int) -> Scores:
+    """The model's own scores of any number of texts, before the decision layer."""
+    remaining = iter(texts)
+    parts = [classifier.scores(some) for some in iter(lambda: list(islice(remaining, TEXTS_AT_ONCE)), [])]
+    scores = np.concatenate(parts) if parts else np.zeros((0, labels), dtype=np.float32)
+    _insist_on_numbers(scores, hint="lower training.learning_rate")
+    return scores
+
+
+def _check_shape(scores: Scores, *, texts: int, labels: int) -> None:
+    if scores.shape != (texts, labels):
+        raise ValueError(f"scores of the shape {scores.shape} are not those of {texts} texts and {labels} labels")
+
+
+def _insist_on_numbers(scores: Scores, *, hint: str) -> None:
+    if not np.isfinite(scores).all():
+        raise RunError("the model's scores are not numbers", hint=hint)
+
+
+def shared_out(bundle: Bundle, workers: int = 0) -> tuple[int, int]:
+    """Into how many processes to share a bundle's work, unless told, and how many threads to give each."""
+    cores = devices.core_count()
+    if bundle.needs_torch:
+        return workers or 1, 0
+    together = onnx_runtime.threads_on_a_text(bundle.directory, bundle.manifest.runtime, cores=cores)
+    processes = workers or max(cores // together, 1)
+    return processes, max(min(together, cores // processes), 1)
+
+
+def load(bundle: str | Path) -> Predictor:
+    """A predictor of a bundle, given its directory."""
+    return Predictor.load(bundle)

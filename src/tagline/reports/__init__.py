@@ -1,0 +1,1 @@
+"""Reports for programs and people: evaluation and comparison, as JSON, Markdown and HTML."""

@@ -1,0 +1,149 @@
+"""Runs compared on the same test rows: how much better one is, and whether chance explains it."""
+
+import json
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tagline.data.checks import Finding
+from tagline.data.dataset import Dataset
+from tagline.errors import RunError, SpecError
+from tagline.evaluation import intervals, metrics
+from tagline.evaluation.baselines import RIVALS
+from tagline.evaluation.intervals import Difference
+from tagline.evaluation.metrics import SIDE_BY_SIDE
+from tagline.reports.advice import main_figure
+from tagline.runs.remote import find_run, list_runs
+from tagline.runs.run import Run
+
+Comparison = dict[str, Any]
+
+
+def compare(*names: str | Path, runs: str | Path = "runs") -> Comparison:
+    """A table of runs, the best first, and for each of the others whether the best is really better."""
+    if len(names) < 2:
+        raise SpecError("compare takes two runs or more", hint="tagline runs list shows them")
+    found = [_Measured.of(find_run(str(name), runs)) for name in names]
+    names_found = [each.run.name for each in found]
+    if twice := [name for name in names_found if names_found.count(name) > 1]:
+        raise SpecError(f"run {twice[0]} is named twice")
+    for other in found[1:]:
+        _check_same_rows(found[0], other)
+    figure = "macro_f1"
+    rows = {each.run.name: each.row() for each in found}
+    ordered = sorted(found, key=lambda each: -(each.report["test"][figure] or 0.0))
+    best = ordered[0]
+    return {
+        "figure": figure,
+        "rows": len(best.truth),
+        "runs": [rows[each.run.name] for each in ordered],
+        "differences": [_difference(best, other, figure) for other in ordered[1:]],
+    }
+
+
+def with_few_rows(data: Dataset, *, runs: str | Path = "runs") -> Finding | None:
+    """What the newest run on this very data measured of fine-tuning and family fewshot; none where none did."""
+    for run in reversed(list_runs(runs)):
+        report = None
+        with suppress(RunError):  # of another version, or damaged: it tells nothing
+            found = run.report()
+            report = found if found and _is_of(run, found, data) else None
+        if not report:
+            continue
+        family, name = report["family"], main_figure(report)
+        rival, _ = RIVALS.get(family, ("", {}))
+        if rival in report["baselines"]:
+            figures = {family: report["test"][name], rival: report["baselines"][rival][name]}
+            best = max(figures, key=lambda each: figures[each])
+            advice = f"use model.family={best}" if min(figures.values()) < figures[best] else "either will do"
+            said = " and ".join(f"{each} {figure:.3f}" for each, figure in figures.items())
+            problem = f"few rows a label: on this data run {run.name} measured {said} ({name}, test)"
+            return Finding("few-shots", "note", problem, advice)
+    return None
+
+
+def _is_of(run: Run, report: dict[str, Any], data: Dataset) -> bool:
+    """Whether a run has learned from these rows, and was measured on those."""
+    sizes = {name: len(split) for name, split in data.splits.items()}
+    return run.lock().get("data_fingerprint") == data.fingerprint and bool(report["splits"] == sizes)
+
+
+class _Measured:
+    """A run with its answers on test as arrays."""
+
+    def __init__(self, run: Run, report: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+        self.run = run
+        self.report = report
+        self.keys = [(json.dumps(row["text"], ensure_ascii=False), json.dumps(row["truth"])) for row in rows]
+        self.truth = metrics.targets([row["truth"] for row in rows], report["labels"])
+        self.answers = metrics.targets([row.get("label", row.get("labels")) for row in rows], report["labels"])
+
+    @classmethod
+    def of(cls, run: Run) -> "_Measured":
+        """Read what a run has measured."""
+        report = run.report()
+        if report is None:
+            state = run.state()
+            raise RunError(f"run {run.name} has no report: it is {state.name}", hint=state.reason)
+        if not report["test"].get("rows"):
+            raise RunError(
+                f"run {run.name} measured nothing: it has no test row", hint="give data.test and train again"
+            )
+        rows = run.predictions()
+        with run.reading("predictions.jsonl"):
+            return cls(run, report, rows)
+
+    def row(self) -> dict[str, Any]:
+        """What a table shows of it."""
+        test = self.report["test"]
+        with self.run.reading("report.json"):
+            return {
+                "name": self.run.name,
+                "directory": self.run.address,
+                "family": self.report["family"],
+                "main": main_figure(self.report),
+                "figures": {name: test[name] for name in SIDE_BY_SIDE},
+                "intervals": test["intervals"],
+            }
+
+
+def _check_same_rows(first: _Measured, other: _Measured) -> None:
+    """Refuse to compare figures of different rows: the difference may be the rows'."""
+    if first.report["labels"] != other.report["labels"]:
+        hint = "train both on the same data"
+        raise RunError(f"runs {first.run.name} and {other.run.name} have different labels", hint=hint)
+    if first.keys == other.keys:
+        return
+    common = len(set(first.keys) & set(other.keys))
+    raise RunError(
+        f"runs {first.run.name} and {other.run.name} were measured on different test rows "
+        f"({len(first.keys):,} and {len(other.keys):,}, {common:,} in common), so their figures cannot be compared",
+        hint="keep data.test, or data.seed and the shares, the same for both",
+    )
+
+
+def _difference(best: _Measured, other: _Measured, figure: str) -> dict[str, Any]:
+    task = best.report["task"]
+    found = intervals.difference(task, truth=best.truth, first=best.answers, second=other.answers, figure=figure)
+    said = _sentence(found, best.run.name, other.run.name)
+    return {"best": best.run.name, "other": other.run.name, **asdict(found), "is_real": found.is_real, "sentence": said}
+
+
+def _sentence(found: Difference, best: str, other: str) -> str:
+    """Whether the difference is real, plainly."""
+    low, high = found.interval
+    measured = f"{found.figure} {found.gain:+.3f} (95 % interval {low:+.3f} to {high:+.3f})"
+    alone = (
+        f"{found.only_first} rows only the first gets right, {found.only_second} only the second; "
+        f"McNemar's p = {found.p_value:.2g}"
+    )
+    if found.is_real:
+        said = f"{best} is better than {other}"
+    elif found.is_divided and found.p_value < 1 - intervals.LEVEL:
+        said = f"{best} has the better {found.figure}, but {other} gets more rows right"
+    elif found.leaves_out_zero or found.p_value < 1 - intervals.LEVEL:
+        said = f"{best} may be better than {other}, but only one of two tests says so"
+    else:
+        said = f"{best} and {other} cannot be told apart on these rows"
+    return f"{said}: {measured}; {alone}."

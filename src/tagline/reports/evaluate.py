@@ -1,0 +1,138 @@
+"""A bundle measured on other data."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tagline import spec as specs
+from tagline.data import dataset
+from tagline.data.checks import SHOWN_ROWS, Finding, skipped_rows, unlabelled_values
+from tagline.data.columns import missing_columns
+from tagline.data.dataset import Dataset, Split
+from tagline.errors import DataError, SpecError
+from tagline.evaluation import gates
+from tagline.prediction.bundle import Bundle
+from tagline.prediction.predictor import Predictor
+from tagline.reports import report
+from tagline.spec import Data, Gates
+from tagline.system import extras
+
+MOST_NAMED = 20
+HOW_FILES_ARE_READ = ("format", "separator", "header", "encoding", "split")
+
+
+@extras.explain_missing_packages()
+def evaluate(bundle: str | Path, data: str | Path, *overrides: str) -> dict[str, Any]:
+    """A report of this bundle on that data, every row of it; columns are those the bundle was trained on."""
+    opened = Bundle.load(bundle)
+    predictor, manifest = Predictor.of(opened), opened.manifest
+    settings, wanted = settings_for(opened, str(data), overrides)
+    if problems := missing_columns(settings):
+        raise SpecError.listing("the evaluation", problems)
+    found = dataset.load(settings, every_label_named=False)
+    measured = _in_terms_of(found, manifest.labels, manifest.task)
+    gates.check_names(wanted, task=measured.task, labels=measured.labels)
+    split = measured.splits["test"]
+    raw = predictor.scores(split.texts)
+    findings = [
+        *skipped_rows(measured),
+        *unlabelled_values(measured),
+        *_unknown_labels(measured, manifest.labels),
+        *_seen_before(measured, manifest.fingerprint),
+    ]
+    answers = report.padded(predictor.decisions.answers(raw), labels=len(measured.labels))
+    return report.build(
+        measured, predictor, family=manifest.family, wanted=wanted, findings=findings,
+        test=report.Outcome(split, raw, answers), runtime=manifest.runtime, exports=manifest.exports,
+    )  # fmt: skip
+
+
+def _seen_before(measured: Dataset, trained_on: str) -> Iterator[Finding]:
+    """A warning where this is the very data that the bundle was trained on."""
+    if measured.fingerprint == trained_on:
+        message = "this is the data that the bundle was trained on: most of its rows are no test"
+        yield Finding("trained-on", "warning", message, "measure it on other rows; the run's report has its test split")
+
+
+def settings_for(bundle: Bundle, address: str, overrides: Sequence[str]) -> tuple[Data, Gates]:
+    """How to read another file for this bundle, its formats and encodings looked at anew, and the bundle's gates."""
+    trained = {k: v for k, v in bundle.manifest.spec["data"].items() if k not in HOW_FILES_ARE_READ}
+    whole = {
+        "train": address,
+        "validation": "",
+        "test": "",
+        "validation_share": 0.0,
+        "test_share": 0.0,
+        "fraction": 1.0,
+        "learning_fraction": 1.0,
+        "slices": [],
+    }
+    raw = specs.override({"data": trained | whole, "gates": bundle.manifest.spec.get("gates", {})}, overrides)
+    if unknown := sorted(set(raw) - {"data", "gates"}):
+        raise SpecError(f"only data.* and gates.* settings can be changed here, not {unknown[0]}.*")
+    problems: list[str] = []
+    settings, wanted = (specs.check_section(name, raw, problems) for name in ("data", "gates"))
+    if problems:
+        raise SpecError.listing("the evaluation", problems)
+    return settings.model_copy(update={"unlabelled": _unlabelled(settings, bundle.manifest.labels)}), wanted
+
+
+def _unlabelled(settings: Data, labels: Sequence[str]) -> tuple[str, ...]:
+    """The values that mean no label, by the labels of the bundle: this file may lack some of them."""
+    if settings.unlabelled != "auto":
+        return settings.unlabelled
+    values = set(settings.names_by_value or labels)
+    if settings.label_separator:
+        return ()
+    found = dataset.unlabelled_among({*values, dataset.NO_AGREEMENT, dataset.HIDDEN})
+    return tuple(value for value in found if value not in values)
+
+
+def _in_terms_of(found: Dataset, labels: tuple[str, ...], task: str) -> Dataset:
+    """The same rows with the bundle's labels, as one test split."""
+    used = [name for number, name in enumerate(found.labels) if _has_label(found, number).any()]
+    unknown = [name for name in used if name not in labels]
+    if unknown and len(unknown) == len(used):
+        files = ", ".join(source.name for source in found.sources)
+        raise DataError(
+            f"no label of {files} is one of the bundle: it has {_listed(used)}; the bundle has {_listed(labels)}",
+            hint="is data.labels the right column? data.label_names gives values the names that the bundle knows",
+        )
+    labels = (*labels, *unknown)
+    position = np.array([labels.index(name) if name in labels else -1 for name in found.labels], dtype=np.int64)
+    rows = np.arange(len(found))  # every row, whatever split the file or its format deals it to
+    if task == "multi":
+        targets = np.zeros((len(rows), len(labels)), dtype=bool)
+        truth = found.targets if found.task == "multi" else np.eye(len(found.labels), dtype=bool)[found.targets]
+        targets[:, position[position >= 0]] = truth[:, position >= 0]
+    elif found.task == "multi":
+        raise DataError("the bundle gives one label a text; this data has several", hint="see data.labels")
+    else:
+        targets = position[found.targets[rows]]
+    splits = {"train": found.select(), "validation": found.select(), "test": Split(found.texts(rows), targets, rows)}
+    return replace(found, task=task, labels=labels, splits=splits)  # type: ignore[arg-type]
+
+
+def _unknown_labels(measured: Dataset, known: Sequence[str]) -> Iterator[Finding]:
+    """A warning for rows whose label the bundle does not have: they are measured, and no answer to them is right."""
+    for number in range(len(known), len(measured.labels)):
+        targets = measured.splits["test"].targets
+        rows = np.flatnonzero(targets[:, number] if targets.ndim == 2 else targets == number)
+        places = ", ".join(f"{file}:{line}" for file, line in map(measured.place, map(int, rows[:SHOWN_ROWS])))
+        more = ", ..." if len(rows) > SHOWN_ROWS else ""
+        count = "1 row" if len(rows) == 1 else f"{len(rows):,} rows"
+        message = f'the bundle has no label "{measured.labels[number]}"'
+        message += f": no answer to {count} ({places}{more}) can be right"
+        yield Finding("unknown-label", "warning", message, "rename the label in the data, or train on it")
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more
+
+
+def _has_label(found: Dataset, label: int) -> Any:
+    return found.targets[:, label] if found.targets.ndim == 2 else found.targets == label

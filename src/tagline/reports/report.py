@@ -1,0 +1,387 @@
+"""The report: everything that was measured, as facts for programs and for the pages made of them."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tagline.data import checks
+from tagline.data.checks import Finding
+from tagline.data.dataset import SPLITS, Dataset, Split
+from tagline.evaluation import error_analysis, gates, intervals, metrics, slices
+from tagline.evaluation.metrics import REPORT_FORMAT, are_right
+from tagline.models import Scores
+from tagline.models.nn.tokens import length_of
+from tagline.prediction import attribution
+from tagline.prediction.decisions import AS_THEY_ARE, DIGITS, Answers, DecisionLayer, label_shares, overanswered
+from tagline.prediction.predictor import Predictor
+from tagline.reports import advice
+
+if TYPE_CHECKING:
+    from tagline.spec import Gates
+
+SET_COVERAGES = (0.8, 0.9, 0.95, 0.99)
+THRESHOLDS = tuple(round(number / 50, 2) for number in range(1, 50))
+COVERAGE_POINTS = 100
+EXPLAINED = 24
+EXPLAINED_CHARACTERS = 200_000
+"""To be scored for explanations, so that long texts do not take minutes."""
+MOST_POINTS = 400
+"""Of the loss curve."""
+
+Figures = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a model said about a split: its own scores, and the answers made of them."""
+
+    split: Split
+    raw: Scores
+    answers: Answers
+
+
+def build(
+    dataset: Dataset,
+    predictor: Predictor,
+    *,
+    family: str,
+    findings: Sequence[Finding],
+    wanted: "Gates",
+    test: Outcome,
+    validation: Outcome | None = None,
+    losses: Mapping[str, float] | None = None,
+    unkept: Sequence[str] = (),
+    fallbacks: Sequence[str] = (),
+    baselines: Mapping[str, Figures] | None = None,
+    history: Mapping[str, Any] | None = None,
+    runtime: str = "",
+    exports: Mapping[str, Mapping[str, float]] | None = None,
+) -> dict[str, Any]:
+    """Everything measured on a dataset. The same spec, data and seed give the same report."""
+    layer = predictor.decisions
+    figures = measured(dataset, test.split, test.answers)
+    if unknown := _rows_of_unknown_labels(dataset, layer, test.split):
+        figures["unknown_label_rows"] = unknown
+    if len(test.split):
+        bounds = intervals.bootstrap(dataset.task, truth=test.split.targets, answers=test.answers.chosen)
+        figures["intervals"] = {name: list(ends) for name, ends in bounds.items()}
+    outcomes = {"test": test} | ({"validation": validation} if validation else {})
+    held_out = {name: (each.split, each.answers) for name, each in outcomes.items()}
+    report: dict[str, Any] = {
+        "format": REPORT_FORMAT,
+        "task": dataset.task,
+        "pair": dataset.pair,
+        "labels": list(dataset.labels),
+        "family": family,
+        "splits": {name: len(dataset.splits[name]) for name in SPLITS} if validation else {"test": len(test.split)},
+        "test": figures,
+        **({"validation": measured(dataset, validation.split, validation.answers)} if validation else {}),
+        "baselines": dict(baselines or {}),
+        "gates": gates.results(wanted, figures),
+        "decisions": _decisions(layer, labels=len(dataset.labels)),
+        "unkept": list(unkept),
+        "fallbacks": list(fallbacks),
+        "overanswered": _overanswered(dataset, outcomes),
+        "calibration": _calibration(dataset, layer, test, losses or {}),
+        "coverage": _coverage(layer, test),
+        "sets": _sets(layer, test),
+        "thresholds": _threshold_curves(dataset, layer, test),
+        "history": dict(history or {}),
+        "mistakes": _explained(predictor, error_analysis.confident(dataset, test.split, test.answers)),
+        "confusions": error_analysis.confused(dataset, test.split, test.answers),
+        "suspects": error_analysis.suspects(dataset, held_out),
+        "gravely_doubted": error_analysis.gravely_doubted(held_out),
+        "slices": _slices(dataset, test),
+        "runtime": runtime,
+        "exports": dict(exports or {}),
+        "data": described(dataset),
+        "findings": listed(findings),
+    }
+    return report | {"advice": advice.next_steps(report)}
+
+
+def _rows_of_unknown_labels(dataset: Dataset, layer: DecisionLayer, split: Split) -> int:
+    """Rows with a label that no training row has, or that a bundle measured on other data does not have."""
+    if len(dataset.splits["train"]):
+        return len(checks.rows_of_unknown_labels(dataset)["test"])
+    known = len(layer.labels)
+    return int(
+        (split.targets >= known).sum() if split.targets.ndim == 1 else split.targets[:, known:].any(axis=1).sum()
+    )
+
+
+def _decisions(layer: DecisionLayer, *, labels: int) -> dict[str, Any]:
+    """The decision layer as the manifest has it; a label that it does not know is never given."""
+    missing = (1.0,) * (labels - len(layer.labels)) if layer.thresholds else ()
+    return replace(layer, thresholds=(*layer.thresholds, *missing)).to_dict()
+
+
+def padded(answers: Answers, *, labels: int) -> Answers:
+    """The same answers among more labels, the last of which are never given."""
+    missing = labels - answers.scores.shape[1]
+    if not missing:
+        return answers
+    chosen = answers.chosen if answers.chosen.ndim == 1 else np.pad(answers.chosen, ((0, 0), (0, missing)))
+    return replace(answers, scores=np.pad(answers.scores, ((0, 0), (0, missing))), chosen=chosen)
+
+
+def with_learning_curve(report: Mapping[str, Any], curve: Mapping[str, Any]) -> dict[str, Any]:
+    """The report of a run for which a learning curve was made after it."""
+    added = {**report, "learning_curve": dict(curve)}
+    return added | {"advice": advice.next_steps(added)}
+
+
+def history_of(events: Sequence[Mapping[str, Any]], *, refits: bool = False) -> dict[str, Any]:
+    """The losses and evaluations among a run's events, thinned to what a chart can show.
+
+    Of a family that refits with the setting that won, `tried` names that setting, if its steps differ in one alone:
+    they are models beside each other then, and not one model that learns.
+    """
+    if refits and (tried := _tried_setting(events)):
+        return _tried_history(events, tried)
+    steps = [
+        {"step": event["step"], "loss": event["loss"], "stage": event.get("stage", "")}
+        for event in events
+        if event["event"] == "step"
+    ]
+    kept = np.unique(np.linspace(0, len(steps) - 1, min(len(steps), MOST_POINTS)).round().astype(int))
+    evaluations = [
+        {"step": event["step"], "value": event["value"], "kept": event["best"]}
+        for event in events
+        if event["event"] == "evaluation" and event["value"] is not None
+    ]
+    monitor = next((event["monitor"] for event in events if event["event"] == "evaluation"), "")
+    return {"steps": [steps[i] for i in kept] if steps else [], "evaluations": evaluations, "monitor": monitor}
+
+
+def _tried_setting(events: Sequence[Mapping[str, Any]]) -> str:
+    """The one setting that all steps state; empty where they state none or several, or go through stages."""
+    steps = [event for event in events if event["event"] == "step"]
+    names = {tuple(event["settings"]) for event in steps}
+    if any(event.get("stage") for event in steps) or len(names) != 1:
+        return ""
+    [stated] = names
+    return str(stated[0]) if len(stated) == 1 else ""
+
+
+def _tried_history(events: Sequence[Mapping[str, Any]], tried: str) -> dict[str, Any]:
+    """The last loss and the evaluation of each value of a setting that was tried."""
+    steps = {
+        event["settings"][tried]: {"step": event["step"], "loss": event["loss"], "stage": ""}
+        for event in events
+        if event["event"] == "step"
+    }
+    settings = {event["step"]: event["settings"][tried] for event in events if event["event"] == "step"}
+    evaluations = [event for event in events if event["event"] == "evaluation"]
+    return {
+        "steps": [facts | {"setting": value} for value, facts in steps.items()],
+        "evaluations": [
+            {"step": e["step"], "value": e["value"], "kept": e["best"], "setting": settings[e["step"]]}
+            for e in evaluations
+            if e["value"] is not None and e["step"] in settings
+        ],
+        "monitor": next((event["monitor"] for event in evaluations), ""),
+        "tried": tried,
+    }
+
+
+def listed(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+    """What the checks found, each with a few places to look at."""
+    return [
+        {
+            "code": finding.code, "severity": finding.severity, "message": finding.message, "advice": finding.advice,
+            "places": [f"{row.file}:{row.line}" for row in finding.rows],
+        }
+        for finding in findings
+    ]  # fmt: skip
+
+
+def measured(dataset: Dataset, split: Split, answers: Answers) -> Figures:
+    """The figures of one split, and with abstention how many answers were given and how good those are."""
+    figures = metrics.measure(
+        dataset.task, dataset.labels, truth=split.targets, answers=answers.chosen, scores=answers.scores
+    )  # fmt: skip
+    if len(split) and answers.abstained.any():
+        given = ~answers.abstained
+        right = are_right(answers.chosen, split.targets)[given]
+        figures["coverage"] = float(given.mean())
+        figures["accuracy_of_answered"] = float(right.mean()) if given.any() else None
+        ends = intervals.share_interval(int(right.sum()), len(right))
+        figures["accuracy_of_answered_interval"] = list(ends) if given.any() else None
+        for number, label in enumerate(dataset.labels):
+            has_it = split.targets[:, number].astype(bool) if split.targets.ndim == 2 else split.targets == number
+            figures["per_label"][label]["coverage"] = float(given[has_it].mean()) if has_it.any() else None
+    return figures
+
+
+def described(dataset: Dataset) -> dict[str, Any]:
+    """The data as it was read."""
+    return {
+        "fingerprint": dataset.fingerprint,
+        "rows": len(dataset),
+        "files": [{"file": s.name, "format": s.format, "encoding": s.encoding.name} for s in dataset.sources],
+        "bad_rows": len(dataset.bad_rows),
+        "leaked_rows": len(dataset.leaked),
+        "unlabelled_rows": sum(rows.count for rows in dataset.unlabelled.values()),
+        "split_totals": dict(dataset.split_totals),
+    }
+
+
+def predictions(dataset: Dataset, outcome: Outcome, decisions: DecisionLayer) -> list[str]:
+    """Each row of a split as a JSON line: text, truth, and the answer as `predict` gives it."""
+    lines = []
+    answers = decisions.predictions(outcome.answers)
+    for row, text, answer in zip(outcome.split.rows, outcome.split.texts, answers, strict=True):
+        truth = dataset.label_names(int(row))
+        labelled = {"truth": truth[0]} if dataset.task == "single" else {"truth": list(truth)}
+        file, line = dataset.place(int(row))
+        found = {"text": text, **labelled, **answer.to_dict(), "file": file, "line": line}
+        lines.append(json.dumps(found, ensure_ascii=False))
+    return lines
+
+
+def _calibration(dataset: Dataset, layer: DecisionLayer, test: Outcome, losses: Mapping[str, float]) -> Figures:
+    """How far scores could be believed before and after, on test."""
+    if not len(test.split):
+        return {}
+    plain = padded(replace(layer, calibration=AS_THEY_ARE).answers(test.raw), labels=len(dataset.labels))
+    parts = {"before": plain, "after": test.answers}
+    figures = {
+        when: metrics.belief(dataset.task, truth=test.split.targets, answers=answers.chosen, scores=answers.scores)
+        for when, answers in parts.items()
+    }
+    return {
+        "method": layer.calibration.method,
+        "losses": dict(losses),
+        "ece_by_chance": _chance_error(test.answers),
+        **figures,
+        "reliability": {when: _reliability(test.split, answers) for when, answers in parts.items()},
+    }
+
+
+def _chance_error(answers: Answers) -> float:
+    if answers.chosen.ndim == 1:
+        return metrics.chance_error(answers.scores.max(axis=1))
+    return float(np.mean([metrics.chance_error(of_label) for of_label in answers.scores.T]))
+
+
+def _reliability(split: Split, answers: Answers) -> list[dict[str, float]]:
+    if split.targets.ndim == 2:
+        return metrics.reliability(answers.scores.ravel(), split.targets.ravel())
+    return metrics.reliability(answers.scores.max(axis=1), answers.chosen == split.targets)
+
+
+def _coverage(layer: DecisionLayer, test: Outcome) -> list[dict[str, float]]:
+    """What abstaining below each of some scores would come to on test: texts answered, and how many of them right.
+
+    The score below which the bundle itself abstains is one of them, so that pages show one figure for it.
+    """
+    if not len(test.split):
+        return []
+    sure = layer.confidence(test.answers.scores.round(DIGITS), test.answers.chosen)
+    order = np.argsort(-sure, kind="stable")
+    right = np.cumsum(are_right(test.answers.chosen, test.split.targets)[order])
+    rows = len(order)
+    ends = np.unique(np.linspace(0, rows - 1, min(rows, COVERAGE_POINTS)).round().astype(int))
+    # Equal scores are answered together: each point stands at the last row with its score.
+    ends = np.unique(np.searchsorted(-sure[order], -sure[order][ends], side="right") - 1)
+    shown = {_shown_threshold(float(sure[order][end])) for end in ends}
+    at_ends = {below: int((sure >= below).sum()) for below in shown}
+    if own := int((sure >= layer.abstain_below).sum()) if layer.abstain_below else 0:
+        at_ends[layer.abstain_below] = own
+    return [
+        {
+            "below": below, "coverage": round(answered / rows, DIGITS),
+            "right": round(float(right[answered - 1] / answered), DIGITS),
+        }
+        for below, answered in sorted(at_ends.items(), reverse=True)
+    ]  # fmt: skip
+
+
+def _shown_threshold(score: float) -> float:
+    """A score to abstain below that a page can show in full: rounded down, so that its own row is answered."""
+    return math.floor(score * 1000) / 1000 if score < advice.NEARLY_SURE else round(score, DIGITS)
+
+
+def _overanswered(dataset: Dataset, outcomes: Mapping[str, Outcome]) -> list[dict[str, Any]]:
+    """Labels given to far more test texts than have them in training; of a bundle measured on other data, than there.
+
+    Where there is hardly a test row, validation texts.
+    """
+    trained = dataset.splits["train"].targets
+    for outcome in outcomes.values():
+        shares = label_shares(trained if len(trained) else outcome.split.targets, len(dataset.labels))
+        if found := overanswered(outcome.answers.chosen, dataset.labels, shares=shares):
+            return found
+    return []
+
+
+def overanswer_sentence(found: Mapping[str, Any]) -> str:
+    """How often a label is given, and how often it is there."""
+    given, there = (f"{100 * found[key]:.3g} %" for key in ("answered", "expected"))
+    return f"{found['label']} is answered for {given} of the texts, though {there} of the training rows have it"
+
+
+def _sets(layer: DecisionLayer, test: Outcome) -> list[dict[str, float]]:
+    """For some promises of coverage what was kept on test, and how many labels it took."""
+    if not layer.floors or not len(test.split):
+        return []
+    found = []
+    for promised in SET_COVERAGES:
+        sets = layer.sets(test.answers, coverage=promised)
+        truth = test.split.targets
+        covered = sets[np.arange(len(truth)), truth] if truth.ndim == 1 else (sets | ~truth.astype(bool)).all(axis=1)
+        found.append({"promised": promised, "reached": float(covered.mean()), "labels": float(sets.sum(axis=1).mean())})
+    return found
+
+
+def _threshold_curves(dataset: Dataset, layer: DecisionLayer, test: Outcome) -> dict[str, Any]:
+    """Task `multi`: precision, recall and F1 on test over the threshold, of each label that has one."""
+    if dataset.task == "single" or not len(test.split):
+        return {}
+    truth = test.split.targets.astype(bool)
+    by_threshold = [
+        metrics.per_label_parts(
+            (truth & (test.answers.scores >= at)).sum(axis=0),
+            truth.sum(axis=0),
+            (test.answers.scores >= at).sum(axis=0),
+        )
+        for at in THRESHOLDS
+    ]
+    names = ("precision", "recall", "f1")
+    return {
+        "at": list(THRESHOLDS),
+        "labels": {
+            label: {name: [round(float(parts[k][i]), 3) for parts in by_threshold] for k, name in enumerate(names)}
+            for i, label in enumerate(dataset.labels)
+            if label != layer.none_label
+        },
+    }
+
+
+def _slices(dataset: Dataset, test: Outcome) -> list[dict[str, Any]]:
+    if not len(test.split):
+        return []
+    found = slices.find(dataset, test.split, are_right(test.answers.chosen, test.split.targets))
+    return [asdict(each) | {"is_worse": each.is_worse} for each in found]
+
+
+def _explained(predictor: Predictor, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same rows, the first of them with the words that pushed the wrong answer."""
+    left = EXPLAINED_CHARACTERS
+    for row in rows[:EXPLAINED]:
+        text = row["text"] if isinstance(row["text"], str) else (row["text"][0], row["text"][1])
+        size = length_of(text)
+        left -= size * min(size // 5 + 1, attribution.MOST_PIECES)
+        if left < 0:
+            break
+        if label := next((name for name in row["answer"] if name not in row["truth"]), None):
+            row["pushed_to"] = label
+            row["pushes"] = [
+                [push.start, push.end, round(push.weight, 3), push.side] for push in predictor.explain(text, label)
+            ]
+    return rows

@@ -1,0 +1,516 @@
+"""MirroredRun: a run in Cloud Storage, worked on in a scratch directory; and runs found wherever they are."""
+
+import json
+import shutil
+import tempfile
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Self
+
+from tagline.runs import run as runs
+from tagline import storage
+from tagline.prediction.bundle import MANIFEST
+from tagline.errors import Conflict, DataError, NameTaken, PlaceError, RunError, TaglineError
+from tagline.gcp import cloud_storage
+from tagline.gcp.cloud_storage import Object
+from tagline.runs.run import ATTEMPTS, NEEDED, PROGRESS, Progress, Run, State, StateName, is_run, next_name
+from tagline.spec import Spec
+
+EVENTS, STATE = "events.jsonl", "state.json"
+EVENTS_EVERY_S = 5.0
+PATIENCE_S = 600.0
+"""How long a run waits for a network or a service that is away, rather than lose what it has learned."""
+SILENT = timedelta(minutes=10)
+"""A run that has not been heard of for so long may be removed, whatever its state says."""
+TRIES = 8
+
+
+class MirroredRun(Run):
+    """A run in Cloud Storage. Files are here once they are asked for; what is written goes there at once.
+
+    Whoever holds it has taken it over: any other process that still works on it ends with a `Conflict` at its next
+    write that counts, and has damaged nothing until then.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address.rstrip("/")
+        with storage.disk_errors(Path(tempfile.gettempdir())):
+            scratch = Path(tempfile.mkdtemp(prefix=storage.SCRATCH_PREFIX))
+            weakref.finalize(self, shutil.rmtree, scratch, ignore_errors=True)
+            super().__init__(scratch / "runs" / self._address.rpartition("/")[2])
+            self.directory.mkdir(parents=True)
+        self._there: dict[str, Object] = {}
+        """What is in the bucket, as it was last seen or written from here."""
+        self._sent: dict[str, tuple[int, ...]] = {}
+        """The files here that are the same as there."""
+        self._is_held_here = False
+        self._is_lost = False
+        self._events_due = 0.0
+
+    @classmethod
+    def at(cls, address: str) -> Self:
+        """A run that is there."""
+        run = cls(address)
+        run.refresh()
+        if not run._is_run():
+            hint = f"tagline runs list --runs {run.address.rpartition('/')[0]} shows those that are there"
+            raise RunError(f"{run.address} is not a run", hint=hint)
+        return run
+
+    @property
+    def address(self) -> str:
+        """Where the run is."""
+        return self._address
+
+    @property
+    def bundle(self) -> Path:
+        """A copy of the bundle that is there; while the run is worked on here, where it will be."""
+        here = self.directory / "bundle"
+        if not self._is_held_here and not here.is_dir() and f"bundle/{MANIFEST}" in self._there:
+            self._bring(lambda name: name.startswith("bundle/"))
+        return here
+
+    @property
+    def bundle_address(self) -> str:
+        """Where the bundle is, for those who are elsewhere."""
+        return f"{self.address}/bundle"
+
+    @property
+    def shelf(self) -> Path:
+        """In the run itself: other processes have scratch directories of their own."""
+        return self.directory
+
+    def refresh(self) -> None:
+        """See what is there now; what was read from here before is read anew if it has changed."""
+        found = {self._name(each): each for each in cloud_storage.objects(f"{self.address}/")}
+        for name, known in self._there.items():
+            if name not in found or found[name].generation != known.generation:
+                (self.directory / name).unlink(missing_ok=True)
+                self._sent.pop(name, None)
+        self._there = found
+
+    def state(self) -> State:
+        """Where the run stands; of one that runs elsewhere, also when it was last heard of."""
+        state = super().state()
+        if state.name == "running" and not self._is_held_here and (heard := self._heard()):
+            return replace(state, reason=f"last heard of at {heard:%Y-%m-%d %H:%M:%S} UTC")
+        return state
+
+    def set_state(self, name: StateName, reason: str = "") -> None:
+        """Write down where the run stands now; one that succeeded has its bundle there first."""
+        if name == "succeeded":
+            self._push_all()
+        self._push(EVENTS)
+        super().set_state(name, reason)
+
+    def write_text(self, name: str, text: str) -> None:
+        """A text file of the run, whole, here and there."""
+        super().write_text(name, text)
+        self._push(name)
+
+    def append_event(self, event: dict[str, Any]) -> None:
+        """One line at the end of events.jsonl; it is there after some seconds."""
+        super().append_event(event)
+        if time.monotonic() < self._events_due:
+            return
+        with suppress(PlaceError):  # it goes with the next one, or with the checkpoint, which waits for the network
+            self._push(EVENTS, patience_s=EVENTS_EVERY_S)
+        self._events_due = time.monotonic() + EVENTS_EVERY_S
+
+    def write_progress(self, progress: Progress) -> None:
+        """Make a checkpoint count once all of it is there, and remove the ones that no longer do."""
+        kept = tuple(f"checkpoints/{name}/" for name in progress.checkpoints)
+        self._push_some(name for name in self._files() if name.startswith(kept))
+        self._push(EVENTS)
+        super().write_progress(progress)
+        self._push(PROGRESS)
+        # Only what was written or found here: another process may have taken over just now, and have others.
+        self._remove(name for name in self._there if name.startswith("checkpoints/") and not name.startswith(kept))
+
+    def _bring_checkpoint(self, name: str) -> None:
+        """Have a checkpoint's files on this machine."""
+        self._bring(lambda each: each.startswith(f"checkpoints/{name}/"))
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Take the run over from whoever worked on it, with its last and its best checkpoint."""
+        self._is_held_here = True
+        try:
+            self._take_over()
+            yield
+        finally:
+            self._is_held_here = False
+
+    @contextmanager
+    def worked_on(self) -> Iterator[None]:
+        """Have here what trackers and others have added to the run, and take there what they add now."""
+        self.refresh()
+        self._bring(lambda name: not name.startswith(("checkpoints/", "bundle/")))
+        try:
+            yield
+        except BaseException:
+            with suppress(TaglineError):  # what has happened says more
+                self._push_all()
+            raise
+        self._push_all()
+
+    def entries(self) -> list[str]:
+        """What is in the run, by its addresses; a directory's ends with a slash."""
+        tops = {"".join(name.partition("/")[:2]) for name in self._there}
+        return [f"{self.address}/{top}" for top in sorted(tops)]
+
+    def delete(self) -> None:
+        """Remove the run and everything in it, unless it is running; a process that still works on it then ends."""
+        self.refresh()
+        heard = self._heard()
+        if super().state().name == "running" and heard and datetime.now(UTC) - heard < SILENT:
+            hint = f"stop it first, or wait until it has been silent for {SILENT.seconds // 60} minutes"
+            raise RunError(f"{self.address} is in use: last heard of at {heard:%H:%M:%S} UTC", hint=hint)
+        cloud_storage.delete(self._there[STATE])  # from here on it is no run
+        storage.remove(self.address)
+
+    def _take_over(self) -> None:
+        """Write the state anew, as it is, then the progress: what another process knows of them is then out of date.
+
+        Whoever has the state has the run. Who still has it after writing the progress can be sure that no checkpoint
+        counts, and none is removed, but from here; so the rest is read then.
+        """
+        self._rewritten(STATE, "")
+        if super().state().name == "succeeded":
+            raise RunError(f"run {self.name} is complete", hint=f"tagline runs show {self.address}")
+        self._rewritten(PROGRESS, "{}")
+        self._insist()
+        self.refresh()
+        progress = self.progress()
+        needed = tuple(f"checkpoints/{name}/" for name in (progress.last, progress.best) if name)
+        kept = tuple(f"checkpoints/{name}/" for name in progress.checkpoints)
+        self._bring(lambda name: name in (*NEEDED, ATTEMPTS) or name.startswith(needed))
+        left = [each for each in cloud_storage.objects(f"{self.address}/checkpoints/", unfinished=True)
+                if self._name(each) != PROGRESS and not self._name(each).startswith(kept)]  # fmt: skip
+        storage.together(cloud_storage.delete, left)
+
+    def _rewritten(self, name: str, first: str) -> None:
+        """A file of the run here as it is there, in a generation that is ours; where there is none, a first one."""
+        path = self.directory / name
+        for _ in range(TRIES):
+            found = cloud_storage.object_at(f"{self.address}/{name}")
+            if found is None and not first:
+                raise self._gone()
+            with suppress(Conflict):  # it was written between the look and the reading, or the writing: look again
+                storage.write_text(path, cloud_storage.read_bytes(found).decode() if found else first)
+                self._there[name] = cloud_storage.upload(
+                    path, f"{self.address}/{name}", if_generation=found.generation if found else 0
+                )
+                self._sent[name] = _stamp(path)
+                return
+            if name != STATE:
+                self._insist()
+        raise Conflict(f"{self.address} is being taken over by other processes", hint="leave it to one of them")
+
+    def _push(self, name: str, *, patience_s: float = PATIENCE_S) -> None:
+        """Take a file there, if it is not there as it is here."""
+        if self._is_lost:
+            raise self._lost()
+        path, address = self.directory / name, f"{self.address}/{name}"
+        if not path.is_file() or self._sent.get(name) == (stamp := _stamp(path)):
+            return
+        known = self._there.get(name)
+        for _ in range(TRIES):
+            try:
+                made = cloud_storage.upload(
+                    path, address, if_generation=known.generation if known else 0, patience_s=patience_s
+                )
+            except Conflict:
+                self._insist()
+                # The run is ours: a process that lost it wrote this before it knew. What we have is what counts.
+                known = cloud_storage.object_at(address)
+                continue
+            self._there[name], self._sent[name] = made, stamp
+            return
+        raise Conflict(f"{address} is written by others all the time", hint="who else writes there?")
+
+    def _push_some(self, names: Iterable[str]) -> None:
+        storage.together(self._push, list(names), size=lambda name: (self.directory / name).stat().st_size)
+
+    def _push_all(self) -> None:
+        """Everything that is not there as it is here, a bundle's manifest after its other files."""
+        names = [name for name in self._files() if not name.startswith("checkpoints/") and name != STATE]
+        last = [name for name in names if name.endswith(f"/{MANIFEST}")]
+        self._push_some(name for name in names if name not in last)
+        self._push_some(last)
+
+    def _files(self) -> list[str]:
+        """The files of the run that are here and finished."""
+        found = (path.relative_to(self.directory) for path in storage.files_below(self.directory))
+        return [path.as_posix() for path in found if not any(part.startswith(".") for part in path.parts)]
+
+    def _bring(self, is_wanted: Callable[[str], bool]) -> None:
+        """Have these files here as they are there."""
+        for _ in range(TRIES):
+            missing = [name for name in self._there if is_wanted(name) and not (self.directory / name).is_file()]
+            if not missing:
+                return
+            try:
+                self._copy_down([self._there[name] for name in missing])
+            except Conflict:
+                self.refresh()
+        raise Conflict(f"{self.address} changes faster than it can be read", hint="try again")
+
+    def _copy_down(self, found: list[Object]) -> None:
+        """Files appear whole: another part of this process may be reading."""
+        with (
+            storage.disk_errors(self.directory),
+            tempfile.TemporaryDirectory(prefix=storage.SCRATCH_PREFIX, dir=self.directory) as scratch,
+        ):
+            storage.copy_down(found, Path(scratch), below=self.address)
+            for each in found:
+                path = self.directory / self._name(each)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                shutil.move(Path(scratch) / self._name(each), path)
+                self._sent[self._name(each)] = _stamp(path)
+
+    def _remove(self, names: Iterable[str]) -> None:
+        gone = [name for name in list(names) if name != PROGRESS]
+        storage.together(cloud_storage.delete, [self._there.pop(name) for name in gone])
+        for name in gone:
+            self._sent.pop(name, None)
+
+    def _path(self, name: str) -> Path:
+        """A file of the run, to be read; it is brought here, unless all of it is here."""
+        path = self.directory / name
+        if not self._is_held_here and name in self._there and not path.is_file():
+            self._bring(lambda each: each == name)
+        return path
+
+    def _insist(self) -> None:
+        """End here if another process has taken the run over."""
+        there, known = cloud_storage.object_at(f"{self.address}/{STATE}"), self._there.get(STATE)
+        if there is None:
+            raise self._gone()
+        if known is None or there.generation != known.generation:
+            raise self._lost()
+
+    def _lost(self) -> Conflict:
+        """What to say when another process has taken the run over; nothing is written from here any more."""
+        self._is_lost = True
+        who = "another process"
+        with suppress(TaglineError, ValueError, KeyError, IndexError):
+            found = cloud_storage.object_at(f"{self.address}/{ATTEMPTS}")
+            last = json.loads(cloud_storage.read_bytes(found).splitlines()[-1]) if found else {}
+            who = f"a process on {last['host']}, started at {last['time']},"
+        hint = "this one has ended and changed nothing since; tagline runs show " + self.address
+        return Conflict(f"{who} has taken over run {self.name}", hint=hint)
+
+    def _gone(self) -> TaglineError:
+        """What to say when the run, or its bucket, is not there any more."""
+        try:
+            cloud_storage.objects(f"{self.address}/")
+        except DataError:
+            return PlaceError(f"the bucket of {self.address} is not there any more", hint="was it removed?")
+        return RunError(f"run {self.name} is not in {self.address.rpartition('/')[0]} any more", hint="was it removed?")
+
+    def _heard(self) -> datetime | None:
+        """When the run was last written to."""
+        times = [each.updated for each in self._there.values() if each.updated]
+        return datetime.fromisoformat(max(times)) if times else None
+
+    def _is_run(self) -> bool:
+        return all(name in self._there for name in NEEDED)
+
+    def _is_held(self) -> bool:
+        """Nobody here can know; the state says when it was last heard of."""
+        return True
+
+    def _has_lost_its_rehearsal(self, job: dict[str, Any]) -> bool:  # noqa: ARG002
+        """No: what answers about this run is that rehearsal."""
+        return False
+
+    def _name(self, found: Object) -> str:
+        return found.address.removeprefix(f"{self.address}/")
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def create(address: str, name: str, spec: Spec, lock: dict[str, Any]) -> MirroredRun:
+    """A new run below an address in Cloud Storage, waiting; a name that is taken is refused, none is made up."""
+    if name:
+        runs.check_name(name)
+    top = address.rstrip("/")
+    while True:
+        run = MirroredRun(f"{top}/{name or next_name(_names(top))}")
+        runs.write_beginning(run.directory, spec, lock)
+        try:
+            # The spec takes the name, the state makes it a run.
+            for part in ("spec.toml", "lock.json", EVENTS, STATE):
+                run._there[part] = cloud_storage.upload(run.directory / part, f"{run.address}/{part}", if_generation=0)
+                run._sent[part] = _stamp(run.directory / part)
+        except Conflict as error:
+            if name:
+                raise NameTaken(f"there is a run {name} in {top} already", hint="give it another name") from error
+            continue
+        return run
+
+
+def new_run(where: str | Path, spec: Spec, lock: dict[str, Any], *, name: str = "") -> Run:
+    """A new run in a directory or in Cloud Storage; a name of the user's own may be given."""
+    if storage.is_remote(where):
+        return create(str(where), name, spec, lock)
+    return Run.create(storage.local(where), spec, lock, name=name)
+
+
+def check_free(name: str, where: str | Path) -> None:
+    """Refuse a name that no run can have, or that one in this directory has; in a bucket that turns out later."""
+    runs.check_name(name)
+    if not storage.is_remote(where) and (storage.local(where) / name).exists():
+        hint = f"another --name; or remove it: tagline runs delete {name}"
+        raise NameTaken(f"there is a run {name} in {where} already", hint=hint)
+
+
+def run_at(address: str) -> Run:
+    """The run of this address, which is known to be one."""
+    return MirroredRun(address) if storage.is_remote(address) else Run(Path(address))
+
+
+def list_runs(where: str | Path) -> list[Run]:
+    """The runs in a directory or below an address in Cloud Storage, oldest first."""
+    if not storage.is_remote(where):
+        return runs.list_runs(storage.local(where))
+    top = str(where).rstrip("/")
+    found: dict[str, MirroredRun] = {}
+    for each in cloud_storage.objects(f"{top}/"):
+        name, _, rest = each.address.removeprefix(f"{top}/").partition("/")
+        if rest:
+            run = found.get(name) or found.setdefault(name, MirroredRun(f"{top}/{name}"))
+            run._there[rest] = each
+    return sorted((run for run in found.values() if run._is_run()), key=runs.by_age)
+
+
+def find_run(name: str, where: str | Path) -> Run:
+    """A run by its path, its address, its name, or `last` for the newest."""
+    if storage.is_remote(name):
+        return MirroredRun.at(name)
+    if name == "last":
+        if not (known := list_runs(where)):
+            raise _no_run(where)
+        return known[-1]
+    if is_run(storage.local(name)):
+        return Run(storage.local(name))
+    if storage.is_remote(where):
+        return MirroredRun.at(f"{str(where).rstrip('/')}/{name}")
+    if is_run(storage.local(where) / name):
+        return Run(storage.local(where) / name)
+    raise RunError(_unknown(name, where, what="run"), hint=f"tagline runs list shows those in {where}")
+
+
+def find_last_with_bundle(where: str | Path) -> tuple[Run, list[Run]]:
+    """The newest run that has a bundle, and the newer ones that have none; an error where no run has one."""
+    without: list[Run] = []
+    for run in reversed(list_runs(where)):
+        if _has_bundle(run):
+            return run, without
+        without.append(run)
+    raise _without_bundle(without[0]) if without else _no_run(where)
+
+
+def find_bundle(name: str, where: str | Path) -> Path:
+    """A bundle's directory from its own path or address, or from the run that made it."""
+    return storage.fetched(bundle_place(name, where))
+
+
+def bundle_place(name: str, where: str | Path) -> str | Path:
+    """Where a bundle is: its directory, or its address in Cloud Storage, at which another may stand some day."""
+    if storage.is_remote(name):
+        return _bundle_address(name.rstrip("/"))
+    path = storage.local(name)
+    if (path / MANIFEST).is_file():
+        return path
+    try:
+        run = find_last_with_bundle(where)[0] if name == "last" else find_run(name, where)
+    except RunError as error:
+        if name == "last" or storage.is_remote(where):
+            raise
+        if not path.exists():
+            hint = f"tagline runs list shows the runs in {where}; a bundle is the directory bundle/ inside a run"
+            raise RunError(_unknown(name, where, what="run or bundle"), hint=hint) from error
+        return path
+    if storage.is_remote(run.address):
+        return _bundle_address(run.address)
+    if not run.bundle.is_dir():
+        raise _without_bundle(run)
+    return run.bundle
+
+
+def _bundle_address(address: str) -> str:
+    """Of the bundle in a run; where there is no run, the address itself: reading it says what is there."""
+    if cloud_storage.object_at(f"{address}/bundle/{MANIFEST}"):
+        return f"{address}/bundle"
+    try:
+        run = MirroredRun.at(address)
+    except RunError:
+        return address
+    raise _without_bundle(run)
+
+
+def bring_home(address: str, where: Path) -> Run:
+    """A copy of a run that is in Cloud Storage, without its checkpoints, in a directory of runs: whole or not at all.
+
+    One that was brought before is replaced if the run has gone on since.
+    """
+    run = MirroredRun.at(address)
+    home = where / run.name
+    for _ in range(TRIES):
+        if is_run(home):
+            here, there = Run(home)._read_as(State, STATE), run._read_as(State, STATE)
+            if here.created != there.created:
+                raise RunError(f"{home} is another run", hint="remove it, or name another place with --runs DIR")
+            if here == there:
+                return Run(home)
+        left_out = ("checkpoints/",) if f"bundle/{MANIFEST}" in run._there else ("checkpoints/", "bundle/")
+        wanted = [each for name, each in run._there.items() if not name.startswith(left_out)]
+        try:
+            with storage.writing_directory(home) as scratch:
+                storage.copy_down(wanted, scratch, below=run.address)
+                storage.remove_directory(home)
+        except Conflict:
+            run.refresh()
+            continue
+        return Run(home)
+    raise Conflict(f"{run.address} changes faster than it can be read", hint="try again")
+
+
+def _has_bundle(run: Run) -> bool:
+    """Whether a run has a complete bundle, without bringing it here."""
+    if isinstance(run, MirroredRun):
+        return f"bundle/{MANIFEST}" in run._there
+    return (run.bundle / MANIFEST).is_file()
+
+
+def _no_run(where: str | Path) -> RunError:
+    return RunError(f"there is no run in {where}", hint="tagline train DATA makes one")
+
+
+def _unknown(name: str, where: str | Path, *, what: str) -> str:
+    """The sentence for a name that is nothing's, with the one that it is closest to."""
+    close = get_close_matches(name, ["last", *(run.name for run in list_runs(where))], n=1)
+    return f"there is no {what} {name}" + (f"; did you mean {close[0]}?" if close else "")
+
+
+def _without_bundle(run: Run) -> RunError:
+    state = run.state()
+    return RunError(f"run {run.name} has no bundle: it is {state.name}", hint=state.reason)
+
+
+def _names(address: str) -> list[str]:
+    """The first parts of the names below an address."""
+    return sorted(
+        {each.address.removeprefix(f"{address}/").partition("/")[0] for each in cloud_storage.objects(f"{address}/")}
+    )

@@ -1,0 +1,159 @@
+"""How much of processor, memory and GPUs a training uses: sampled while it learns, and summed up afterwards."""
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tagline.models.nn.devices import core_count
+
+INTERVAL_S = 30.0
+EVALUATION_INTERVAL_S = 5.0
+"""Evaluations may follow each other faster than a sample says anything."""
+NVIDIA_SMI_TIMEOUT_S = 5.0
+NVIDIA_SMI_FIELDS = ("name", "utilization.gpu", "memory.used", "memory.total")
+MIB, GB = 2**20, 1e9
+
+
+class UsageSampler:
+    """Samples what this process uses; the share of the processors is that since the sample before."""
+
+    def __init__(self) -> None:
+        self._cores = core_count()
+        self._taken, self._processor_s = time.monotonic(), _processor_seconds()
+
+    def is_due(self, *, at_evaluation: bool = False) -> bool:
+        """Whether it is time for another sample."""
+        return time.monotonic() - self._taken >= (EVALUATION_INTERVAL_S if at_evaluation else INTERVAL_S)
+
+    def take(self) -> dict[str, Any]:
+        """What is used now; what this machine does not tell is left out."""
+        now, processor_s = time.monotonic(), _processor_seconds()
+        passed = now - self._taken
+        found: dict[str, Any] = {}
+        if passed > 0:
+            share = (processor_s - self._processor_s) / passed / self._cores
+            found["processor"] = round(min(1.0, max(0.0, share)), 3)
+        self._taken, self._processor_s = now, processor_s
+        found |= memory_in_use()
+        if gpus := gpus_in_use():
+            found["gpus"] = gpus
+        return found
+
+
+def memory_in_use(status: str | None = None) -> dict[str, int]:
+    """Bytes that this process has in memory, had at most, and that the machine has; as far as it is told here."""
+    found: dict[str, int] = {}
+    lines = _read("/proc/self/status") if status is None else status
+    named = {"VmRSS": "memory_bytes", "VmHWM": "peak_memory_bytes"}
+    for line in lines.splitlines():
+        key, _, value = line.partition(":")
+        if key in named and value.split()[:1] and value.split()[0].isdecimal():
+            found[named[key]] = 1024 * int(value.split()[0])
+    if "peak_memory_bytes" not in found:  # macOS has no /proc, and counts in bytes
+        unit = 1 if sys.platform == "darwin" else 1024
+        found["peak_memory_bytes"] = unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with suppress(ValueError, OSError, AttributeError):
+        found["machine_memory_bytes"] = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return found
+
+
+def gpus_in_use() -> list[dict[str, Any]]:
+    """What NVIDIA's driver tells of each GPU; nothing where there is none, or it does not tell in time."""
+    if not any(Path("/dev").glob("nvidia[0-9]*")) or not (program := shutil.which("nvidia-smi")):
+        return []
+    words = [program, f"--query-gpu={','.join(NVIDIA_SMI_FIELDS)}", "--format=csv,noheader,nounits"]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=NVIDIA_SMI_TIMEOUT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return parse_gpus(done.stdout) if done.returncode == 0 else []
+
+
+def parse_gpus(text: str) -> list[dict[str, Any]]:
+    """GPUs from what `nvidia-smi` prints, a line each; a value that it does not support is left out."""
+    found = []
+    for line in text.splitlines():
+        parts = [part.strip() for part in line.split(",")]
+        if len(parts) != len(NVIDIA_SMI_FIELDS):
+            continue
+        gpu: dict[str, Any] = {"name": parts[0]}
+        if parts[1].isdecimal():
+            gpu["share"] = int(parts[1]) / 100
+        for key, value in (("memory_bytes", parts[2]), ("total_memory_bytes", parts[3])):
+            if value.isdecimal():
+                gpu[key] = MIB * int(value)
+        found.append(gpu)
+    return found
+
+
+def summarize(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The samples among a run's events: means, and the most that was used; empty where there are none."""
+    samples = [event for event in events if event.get("event") == "usage"]
+    if not samples:
+        return {}
+    found: dict[str, Any] = {"samples": len(samples)}
+    if shares := [sample["processor"] for sample in samples if "processor" in sample]:
+        found["processor"] = {"mean": round(sum(shares) / len(shares), 3), "most": max(shares)}
+    if peaks := [sample["peak_memory_bytes"] for sample in samples if "peak_memory_bytes" in sample]:
+        found["memory"] = {"most_bytes": max(peaks), "of_bytes": samples[-1].get("machine_memory_bytes")}
+    gpus = []
+    for number, last in enumerate(samples[-1].get("gpus", ())):
+        of_this = [sample["gpus"][number] for sample in samples if len(sample.get("gpus", ())) > number]
+        busy = [gpu["share"] for gpu in of_this if "share" in gpu]
+        memory = [gpu["memory_bytes"] for gpu in of_this if "memory_bytes" in gpu]
+        gpus.append({
+            "name": last["name"], "mean": round(sum(busy) / len(busy), 3) if busy else None,
+            "most": max(busy, default=None), "most_bytes": max(memory, default=None),
+            "of_bytes": last.get("total_memory_bytes"),
+        })  # fmt: skip
+    return found | ({"gpus": gpus} if gpus else {})
+
+
+def describe_summary(summary: Mapping[str, Any]) -> str:
+    """A summary in a sentence; empty where there is none."""
+    parts = []
+    if processor := summary.get("processor"):
+        parts.append(f"processor {processor['mean']:.0%} on average, {processor['most']:.0%} at most")
+    if memory := summary.get("memory"):
+        parts.append(f"memory {_amount(memory['most_bytes'], memory['of_bytes'])} at most")
+    for gpu in summary.get("gpus", ()):
+        busy = f" {gpu['mean']:.0%} on average" if gpu["mean"] is not None else ""
+        used = f", {_amount(gpu['most_bytes'], gpu['of_bytes'])} at most" if gpu["most_bytes"] is not None else ""
+        parts.append(f"GPU {gpu['name']}{busy}{used}")
+    return "; ".join(parts)
+
+
+def describe_sample(sample: Mapping[str, Any]) -> str:
+    """One sample, for a log."""
+    parts = [f"processor {sample['processor']:.0%}"] if "processor" in sample else []
+    if "memory_bytes" in sample:
+        parts.append(f"memory {_amount(sample['memory_bytes'], sample.get('machine_memory_bytes'))}")
+    for gpu in sample.get("gpus", ()):
+        busy = f" {gpu['share']:.0%}" if "share" in gpu else ""
+        used = f", {_amount(gpu['memory_bytes'], gpu.get('total_memory_bytes'))}" if "memory_bytes" in gpu else ""
+        parts.append(f"GPU{busy}{used}")
+    return "; ".join(parts)
+
+
+def _amount(used: int, of: int | None) -> str:
+    return f"{used / GB:.1f} of {of / GB:.1f} GB" if of else f"{used / GB:.1f} GB"
+
+
+def _processor_seconds() -> float:
+    """Of all threads of this process."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text("ascii", "replace")
+    except OSError:
+        return ""

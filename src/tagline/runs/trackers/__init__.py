@@ -1,0 +1,191 @@
+"""The contract of a tracker, which records a run elsewhere, and how a run's events get there without harm to it."""
+
+import hashlib
+import json
+import queue
+import threading
+import time
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+from tagline import registry
+from tagline.errors import TaglineError
+from tagline.runs.run import Run
+from tagline.spec import Spec
+
+END_TIMEOUT_S = 60.0
+"""How long a finished run waits for its trackers, all together."""
+SILENT_S = 2.0
+"""How long it does so without a word."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """Figures by name, at a step and a time in seconds since 1970."""
+
+    step: int
+    time: float
+    figures: Mapping[str, float]
+
+
+class Tracker(Protocol):
+    """Records one run. The methods are called in this order, in one thread; after an exception none is called again."""
+
+    def begin(self, run: Run, *, resumed_at: int) -> None:
+        """Open the run's record with its parameters, or go on with the one it has: what came after step `resumed_at`
+        will come again."""
+
+    def record(self, points: Sequence[Point]) -> None:
+        """Add all that was measured since the last call."""
+
+    def end(self, run: Run) -> None:
+        """Close the record with the run's state and, if it succeeded, its report and the address of its bundle."""
+
+
+def chosen(names: Sequence[str]) -> dict[str, Tracker]:
+    """A new tracker for each name; one whose package is missing is an error."""
+    return {name: registry.find("trackers", name)() for name in names}
+
+
+def tracked(
+    events: Generator[dict[str, Any], None, None], *, run: Run, trackers: Mapping[str, Tracker]
+) -> Generator[dict[str, Any], None, None]:  # fmt: skip
+    """The same events, recorded on their way; a tracker that fails is left out after a warning, which no file keeps."""
+    feeds = [_Feed(name, tracker, run) for name, tracker in trackers.items()]
+    try:
+        with closing(events):
+            for event in events:
+                for feed in feeds if event["event"] != "tick" else ():
+                    feed.put(event)
+                yield event
+                yield from _warnings(feeds)
+    except Exception:
+        yield from _ended(feeds)
+        raise
+    except BaseException:  # nobody listens any more
+        list(_ended(feeds))
+        raise
+    yield from _ended(feeds)
+
+
+def record_id(run: Run) -> str:
+    """The same whenever the run is resumed, and no other run's, even where many machines record in one place."""
+    return f"{run.name}-{hashlib.sha256(run.state().created.encode()).hexdigest()[:8]}"
+
+
+def parameters(spec: Spec) -> dict[str, Any]:
+    """Every key of the spec with its value as JSON knows it; a job's variables are nobody else's business."""
+    sections = spec.model_dump(mode="json", exclude={"vertex": {"environment", "secrets"}})
+    return {f"{section}.{key}": value for section, part in sections.items() for key, value in part.items()}
+
+
+def shown(value: Any) -> str:
+    """A parameter as text."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def report_figures(run: Run) -> dict[str, float]:
+    """What was measured in the end: the figures of each split, and each label's F1."""
+    report = run.report() or {}
+    figures: dict[str, float] = {}
+    for split in ("validation", "test"):
+        measured = report.get(split, {})
+        figures |= _numbers(measured, prefix=f"report/{split}/")
+        for label, of_label in measured.get("per_label", {}).items():
+            figures[f"report/{split}/f1/{label}"] = float(of_label["f1"])
+    return figures
+
+
+def last_step(run: Run) -> int:
+    """The step of the last event that has one, where the report's figures belong."""
+    return max((int(event["step"]) for event in run.events() if "step" in event), default=0)
+
+
+def _point(event: Mapping[str, Any]) -> Point | None:
+    match event["event"]:
+        case "step":
+            figures = _numbers({"loss": event["loss"], **event["settings"]}, prefix="train/")
+        case "evaluation":
+            figures = _numbers(event["figures"], prefix="validation/")
+        case _:
+            return None
+    return Point(event["step"], datetime.fromisoformat(event["time"]).timestamp(), figures)
+
+
+def _numbers(values: Mapping[str, Any], *, prefix: str) -> dict[str, float]:
+    return {f"{prefix}{key}": float(value) for key, value in values.items() if isinstance(value, int | float)}
+
+
+class _Feed:
+    """A tracker at work in a thread of its own.
+
+    Its package may be slow or hang: the run goes on. It may catch every exception: those that our signal handlers raise
+    are raised in the main thread, out of its reach. What piles up while it writes is one call, so it writes in batches.
+    """
+
+    def __init__(self, name: str, tracker: Tracker, run: Run) -> None:
+        self.name = name
+        self.problem = ""
+        self._tracker = tracker
+        self._run = run
+        self._events: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name=f"tracker {name}", daemon=True)
+        self._thread.start()
+
+    def put(self, event: dict[str, Any] | None) -> None:
+        """An event, or None after the last."""
+        self._events.put(event)
+
+    def has_ended(self, *, by: float) -> bool:
+        """Wait until the record is closed, or until that time."""
+        self._thread.join(max(0.0, by - time.monotonic()))
+        return not self._thread.is_alive()
+
+    def _work(self) -> None:
+        try:
+            # The first event comes once the run is ours: one that another process holds must not be touched.
+            if (first := self._events.get()) is None:
+                return
+            self._tracker.begin(self._run, resumed_at=int(first.get("checkpoint", 0)))
+            for points in self._batches():
+                self._tracker.record(points)
+            self._tracker.end(self._run)
+        except TaglineError as error:
+            self.problem = f"{error}; {error.hint}" if error.hint else str(error)
+        except BaseException as error:  # a package that calls sys.exit has failed too
+            self.problem = f"{type(error).__name__}: {error}"
+
+    def _batches(self) -> Iterator[list[Point]]:
+        """All that waits, at once, until the end."""
+        is_open = True
+        while is_open:
+            waiting = [self._events.get()]
+            while not self._events.empty():
+                waiting.append(self._events.get())
+            is_open = None not in waiting
+            if points := [point for event in waiting if event and (point := _point(event))]:
+                yield points
+
+
+def _warnings(feeds: list[_Feed]) -> Iterator[dict[str, Any]]:
+    """A warning for each tracker that has failed by now; it is taken off the list."""
+    for feed in [feed for feed in feeds if feed.problem]:
+        feeds.remove(feed)
+        what = " ".join(feed.problem.split())
+        yield {"event": "warning", "message": f"tracker {feed.name} failed, the run goes on without it: {what}"}
+
+
+def _ended(feeds: list[_Feed]) -> Iterator[dict[str, Any]]:
+    """Let the trackers close their records, side by side."""
+    now = time.monotonic()
+    for feed in feeds:
+        feed.put(None)
+    if slow := [feed for feed in feeds if not feed.has_ended(by=now + SILENT_S)]:
+        yield {"event": "phase", "message": "waiting for " + ", ".join(f"tracker {feed.name}" for feed in slow)}
+    for feed in slow:
+        if not feed.has_ended(by=now + END_TIMEOUT_S):
+            feed.problem = f"it did not end within {END_TIMEOUT_S:g} seconds"
+    yield from _warnings(feeds)

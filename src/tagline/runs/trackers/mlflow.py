@@ -1,0 +1,89 @@
+"""MLflow: a run in the store of MLFLOW_TRACKING_URI, else in `mlflow.db` beside the runs."""
+
+import logging
+import os
+import re
+import time
+import warnings
+from collections.abc import Sequence
+
+# No network call unless asked. MLflow reads this when it is imported.
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+
+# Its deprecations are not the user's to mend. The store is imported here and not when it is first used, which is in a
+# thread, where filters would touch the whole process.
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    import mlflow.store.tracking.sqlalchemy_store  # noqa: F401
+    from mlflow import MlflowClient
+    from mlflow.entities import Metric, Param, RunTag
+    from mlflow.utils.validation import MAX_METRICS_PER_BATCH, MAX_PARAM_VAL_LENGTH, MAX_PARAMS_TAGS_PER_BATCH
+
+from tagline.runs.run import Run
+from tagline.runs.trackers import Point, last_step, parameters, record_id, report_figures, shown
+
+ILLEGAL = re.compile(r"[^\w\-. /:]|(?<=/)/|/$|(?<=/)\.{1,2}(?=/|$)")
+"""What a metric's name may not hold: most signs, and what makes no plain path."""
+MAX_NAME_LENGTH = 240
+STATUS = {"succeeded": "FINISHED", "failed": "FAILED", "cancelled": "KILLED"}
+
+
+class MLflow:
+    """Records with MLflow's client; its fluent functions would keep state of their own and gather more."""
+
+    def begin(self, run: Run, *, resumed_at: int) -> None:  # noqa: ARG002 - asks the store what it has
+        """A run in the experiment of MLFLOW_EXPERIMENT_NAME, else `tagline`; found again by a tag."""
+        for noisy in ("mlflow", "alembic"):  # the first use of a local store tells of every table it makes
+            logging.getLogger(noisy).setLevel(logging.ERROR)
+        runs = run.shelf
+        address = os.environ.get("MLFLOW_TRACKING_URI")
+        self._client = MlflowClient(tracking_uri=address or f"sqlite:///{runs / 'mlflow.db'}")
+        name = os.environ.get("MLFLOW_EXPERIMENT_NAME") or "tagline"
+        experiment = self._experiment(name, artifacts=None if address else str(runs / "mlartifacts"))
+        self._known: dict[str, int] = {}
+        self._keys: dict[str, str] = {}
+        tag = record_id(run)
+        if found := self._client.search_runs([experiment], filter_string=f"tags.`tagline.run` = '{tag}'"):
+            self._id: str = found[0].info.run_id
+            self._client.update_run(self._id, status="RUNNING")
+            for metric in found[0].data.metrics:
+                self._known[metric] = max(point.step for point in self._client.get_metric_history(self._id, metric))
+            return
+        self._id = self._client.create_run(experiment, run_name=run.name, tags={"tagline.run": tag}).info.run_id
+        values = [Param(key, shown(value)[:MAX_PARAM_VAL_LENGTH]) for key, value in parameters(run.spec()).items()]
+        for start in range(0, len(values), MAX_PARAMS_TAGS_PER_BATCH):
+            self._client.log_batch(self._id, params=values[start : start + MAX_PARAMS_TAGS_PER_BATCH])
+
+    def record(self, points: Sequence[Point]) -> None:
+        """Metrics in batches, without the steps that an earlier attempt has recorded."""
+        metrics = [
+            Metric(key, value, int(1000 * point.time), point.step)
+            for point in points
+            for name, value in point.figures.items()
+            if point.step > self._known.get(key := self._key(name), -1)
+        ]
+        for start in range(0, len(metrics), MAX_METRICS_PER_BATCH):
+            self._client.log_batch(self._id, metrics=metrics[start : start + MAX_METRICS_PER_BATCH])
+
+    def end(self, run: Run) -> None:
+        """The report's figures as metrics, the report as an artifact, the bundle's address as a tag."""
+        state = run.state().name
+        if state == "succeeded":
+            self.record([Point(last_step(run), time.time(), report_figures(run))])
+            self._client.log_artifact(self._id, str(run.directory / "report.json"))
+            self._client.log_batch(self._id, tags=[RunTag("tagline.bundle", run.bundle_address)])
+        self._client.set_terminated(self._id, status=STATUS.get(state, "FAILED"))
+
+    def _experiment(self, name: str, *, artifacts: str | None) -> str:
+        if (found := self._client.get_experiment_by_name(name)) is not None:
+            return str(found.experiment_id)
+        return str(self._client.create_experiment(name, artifact_location=artifacts))
+
+    def _key(self, name: str) -> str:
+        """A metric's name with `_` for what MLflow does not allow, and one more where two would become the same."""
+        if name not in self._keys:
+            key = ILLEGAL.sub("_", name)[:MAX_NAME_LENGTH]
+            while key in self._keys.values():
+                key += "_"
+            self._keys[name] = key
+        return self._keys[name]

@@ -1,0 +1,504 @@
+"""The HTTP server: a bundle's answers over the wire, and a page to try them on. Needs no torch."""
+
+import asyncio
+import hmac
+import ipaddress
+import json
+import os
+import re
+import secrets
+import socket
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import uvloop
+
+from tagline import __version__
+from tagline.errors import RunError, SpecError, TaglineError
+from tagline.models import Prediction
+from tagline.prediction import signatures
+from tagline.prediction.bundle import Bundle, Manifest
+from tagline.prediction.predictor import Predictor, shared_out
+from tagline.reports import html
+from tagline.serving import metrics as prometheus
+from tagline.serving import prefork, protocol
+from tagline.serving.batching import Batcher, ComputeError, Full, Unanswerable
+from tagline.serving.http import Clients, Request, Response
+from tagline.serving.log import DROP_REASONS, ServerLog
+from tagline.serving.metrics import SECONDS, SIZES, Count, Histogram, Level
+from tagline.serving.protocol import Limits, Refused
+
+if TYPE_CHECKING:
+    from tagline.data.texts import Text
+
+REQUEST_ID = re.compile(r"[\w.:-]{1,128}")
+RETRY_AFTER_S = 1
+STUCK_S = 2.0
+"""What takes longer than a request may, and than this, is taken to never end; nobody waits for it any more."""
+LAST_ANSWERS_S = 1.0
+"""In which a process that cannot answer any more says so to those who are connected, before it ends."""
+STOP_S = 5.0
+"""Beside the time that a request may take: what a process has to end in once it is told to."""
+ROUTES = ("/explain", "/info", "/metrics", "/openapi.json", "/docs", "/")
+"""Beside those whose names can be set."""
+REFUSALS = {
+    400: "a bad request, and what is wrong with it", 401: "the token is missing or wrong",
+    403: "the header Host names another server than this one",
+    408: "the body did not arrive in time", 413: "a body, a text or a number of instances over the limit",
+    429: "too many texts wait already; Retry-After says when to come back", 500: "a fault of the server",
+    503: "no answer in time, or none from this process any more; Retry-After says when to come back",
+}  # fmt: skip
+STATUSES = (200, *REFUSALS)
+
+IN_JSON = json.JSONEncoder(ensure_ascii=False).encode
+
+Handler = Callable[[Request], Awaitable[Response]]
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a bundle is served; nothing here changes an answer."""
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    predict_route: str = "/predict"
+    health_route: str = "/health"
+    token: str = ""
+    workers: int = 0
+    """Processes; 0: one a core, or fewer where several cores work on one text."""
+    batch: int = 32
+    most_waiting: int = 2000
+    """Texts; more are refused with 429."""
+    timeout_s: float = 30.0
+    allowed_hosts: tuple[str, ...] = ()
+    """Names in the header Host that are this server's too, such as that of a proxy in front of it."""
+    limits: Limits = Limits()  # noqa: RUF009 - frozen
+    signed_by: tuple[str, ...] = ()
+    """Files of public keys: a bundle that none of them has signed is not served. Read again at each reload."""
+
+    def __post_init__(self) -> None:
+        """Refuse an address that would be every address."""
+        if not self.host.strip():
+            hint = "--host 127.0.0.1 is this machine alone, --host 0.0.0.0 every network it is in; is a variable unset?"
+            raise SpecError("the host to listen on is empty", hint=hint)
+
+    def is_own_host(self, header: str) -> bool:
+        """Whether the header Host may name this server: a page elsewhere could bind its own name to 127.0.0.1.
+
+        Where other machines can connect, or a token is asked for, that gains nothing, and any name will do.
+        """
+        if not header or self.token or not _is_loopback(self.host):
+            return True
+        name = header.rpartition(":")[0] if re.search(r":\d*$", header) else header
+        name = name.strip("[]").rstrip(".").lower()
+        return _is_loopback(name) or name in (self.host.lower(), *(each.lower() for each in self.allowed_hosts))
+
+    @classmethod
+    def of(cls, environment: "os._Environ[str] | dict[str, str]", **given: Any) -> "Settings":
+        """What Vertex AI's environment says, unless it is given."""
+        port = environment.get("AIP_HTTP_PORT", "")
+        if port and not (port.isdecimal() and 0 < int(port) < 65536):
+            raise SpecError(f'AIP_HTTP_PORT is "{port}", which is no port')
+        for name in ("AIP_PREDICT_ROUTE", "AIP_HEALTH_ROUTE"):
+            route = environment.get(name, "")
+            if route and not route.startswith("/"):
+                raise SpecError(f'{name} is "{route}", which is no path', hint="a path begins with /")
+        named = {
+            "host": "0.0.0.0" if port else "",  # noqa: S104 - inside Vertex's container, whose network is its own
+            "port": int(port) if port else 0,
+            "predict_route": environment.get("AIP_PREDICT_ROUTE", ""),
+            "health_route": environment.get("AIP_HEALTH_ROUTE", ""),
+            "token": environment.get("TAGLINE_TOKEN", ""),
+        }
+        chosen = {name: value for name, value in named.items() if value}
+        return cls(**chosen | {name: value for name, value in given.items() if value is not None})
+
+
+class Served:
+    """A bundle, loaded and ready to answer; so many `threads` work for it in each process."""
+
+    def __init__(self, bundle: Bundle, *, threads: int) -> None:
+        self.manifest = bundle.manifest
+        self.threads = threads
+        self.predictor = Predictor.of(bundle, threads=threads)
+        self.probe()  # the first answer takes longest: it is nobody's
+
+    def probe(self) -> None:
+        """Answer a text that every model can answer."""
+        text = ("a first text", "a second text") if self.predictor.pair else "a text"
+        self.predictor.predict([text])
+
+    def predict(self, texts: "Sequence[Text]", sets: float | None) -> list[Prediction]:
+        """The answers, as every other door gives them."""
+        return self.predictor.predict(texts, sets=sets)
+
+
+class Metrics:
+    """What Prometheus is told."""
+
+    def __init__(self, manifest: Manifest, settings: Settings, *, processes: int) -> None:
+        paths = dict.fromkeys((settings.predict_route, settings.health_route, *ROUTES))
+        kinds = [{"route": path, "status": str(status)} for path in paths for status in STATUSES]
+        self.requests = Count("tagline_requests_total", "requests by route and status", kinds)
+        self.answers = Count("tagline_answers_total", "answers by label", [{"label": name} for name in manifest.labels])
+        self.seconds = Histogram("tagline_request_seconds", "time to answer a request", SECONDS)
+        self.batches = Histogram("tagline_batch_texts", "texts computed together", SIZES)
+        self.waiting = Level("tagline_waiting_texts", "texts that wait to be computed")
+        reasons = [{"reason": reason} for reason in DROP_REASONS]
+        self.dropped_lines = Count("tagline_log_lines_dropped_total", "lines that the log has no room for", reasons)
+        self._figures = (self.requests, self.answers, self.seconds, self.batches, self.waiting, self.dropped_lines)
+        self.slots = prometheus.shared(self._figures, processes=processes + 1)
+        self.slots.own = processes  # of the process that looks after the others, and writes the log
+        self._about = {"family": manifest.family, "fingerprint": manifest.fingerprint[:16], "version": __version__}
+
+    def text(self) -> str:
+        """All of it, of all processes."""
+        lines = [line for each in self._figures for line in each.lines()]
+        lines += prometheus.fact("tagline_info", "what is served", self._about)
+        return "\n".join(lines) + "\n"
+
+
+class Routes:
+    """What is answered at each address."""
+
+    def __init__(self, served: Served, settings: Settings, metrics: Metrics, *, write_log: Callable[..., None]) -> None:
+        self.served = served
+        self.settings = settings
+        self.metrics = metrics
+        self._write_log = write_log
+        self.clients = Clients(self.answer, body_bytes=settings.limits.body_bytes)
+        self._is_given_up = False
+        """Whether nobody is answered any more."""
+        self._is_own_host = lru_cache(maxsize=64)(settings.is_own_host)
+        self._tokens = _encode_token(settings.token)
+        self.batcher = Batcher(
+            served.predict, threads=1, most_waiting=settings.most_waiting,
+            batch=1 if served.predictor.stands_alone else settings.batch,
+            quick=served.manifest.runtime == "int8" and served.threads == 1,
+            see_batch=metrics.batches.see, see_waiting=metrics.waiting.set,
+            probe=served.probe, stuck_after_s=max(settings.timeout_s, STUCK_S),
+        )  # fmt: skip
+        # Routes whose names are set come last: they take the place of those of the same name.
+        got = {
+            "/": self.playground, "/docs": self.docs, "/openapi.json": self.described, "/metrics": self.measured,
+            "/info": self.info, settings.health_route: self.health,
+        }  # fmt: skip
+        posted = {"/explain": self.explain, settings.predict_route: self.predict}
+        self._routes: dict[tuple[str, str], Handler] = {("POST", path): handler for path, handler in posted.items()}
+        for path, handler in got.items():
+            self._routes["GET", path] = self._routes["HEAD", path] = handler
+
+    async def serve(self, on: socket.socket, ready: prefork.Ready) -> None:
+        """Answer whoever connects, until told to stop."""
+        await self.clients.serve(on, ready, timeout_s=self.settings.timeout_s, can_answer=self._check)
+        await self.batcher.close()
+
+    def _check(self) -> bool:
+        """Whether texts can be answered; if not, nobody waits for an answer any longer."""
+        problem = self.batcher.problem
+        if problem and not self._is_given_up:
+            self._is_given_up = True
+            self._write_log("a process cannot answer", problem=problem, status=500)
+            self.clients.are_leaving = True
+            self.batcher.abandon()
+            asyncio.get_running_loop().call_later(LAST_ANSWERS_S, self._drop_clients)
+        return not problem
+
+    def _drop_clients(self) -> None:
+        """Wait no longer for clients that send or read slowly: another process cannot start before this one ends."""
+        for connection in list(self.clients.connections):
+            connection.abort()
+
+    async def answer(self, request: Request) -> Response:
+        """What a request is answered. Errors are answers; all is counted, timed, named and written down."""
+        handler = self._routes.get((request.method, request.path))
+        if handler is None:
+            return self._nowhere(request)
+        if not self._is_own_host(request.header(b"host")):
+            handler = self._refuse_host
+        begun = time.perf_counter()
+        given = request.header(b"x-request-id")
+        request_id = given if REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
+        problem = ""
+        try:
+            response = await handler(request)
+        except Refused as refused:
+            problem = refused.message
+            response = _error(refused.status, problem)
+        except TaglineError as error:
+            problem = error.message
+            response = _error(500 if isinstance(error, RunError) else 400, problem)  # a model's fault is nobody else's
+        except asyncio.CancelledError:
+            raise
+        except ComputeError as error:
+            problem = str(error)
+            response = _error(500, "the model failed on this text; the log has the request's id")
+        except BaseException as error:  # a bug of ours, or a panic in native code, is this request's, not the server's
+            problem = f"{type(error).__name__}: {error}"
+            response = _error(500, "this is a bug in Tagline; the log has the request's id")
+        seconds = time.perf_counter() - begun
+        response.headers["x-request-id"] = request_id
+        path, status = request.path, response.status
+        self.metrics.requests.add(path, str(status))
+        if path == self.settings.predict_route:
+            self.metrics.seconds.see(seconds)
+        if path == self.settings.predict_route or status >= 500:
+            facts = {"id": request_id, "path": path, "status": status, "ms": round(1000 * seconds, 2)}
+            self._write_log("request", **facts, **({"problem": problem} if problem else {}))
+        return response
+
+    def _nowhere(self, request: Request) -> Response:
+        """Where to ask instead."""
+        other = request.path[:-1] if request.path.endswith("/") else f"{request.path}/"
+        if (request.method, other) in self._routes:
+            return Response(b"", status=307, headers={"location": other})
+        asked = f"{request.method} {request.path}"[:200]
+        allowed = [method for method, path in self._routes if path == request.path]
+        said = f"there is no {asked} here; POST {self.settings.predict_route} answers"
+        response = _error(405 if allowed else 404, said)
+        if allowed:
+            response.headers["allow"] = ", ".join(allowed)
+        return response
+
+    async def predict(self, request: Request) -> Response:
+        """Answers for texts."""
+        asked = protocol.parse(self._body(request), pair=self.served.predictor.pair, limits=self.settings.limits)
+        found = await self._found(asked) if asked.texts else []
+        for prediction in found:
+            for label in prediction.labels if prediction.labels is not None else (str(prediction.label),):
+                self.metrics.answers.add(label)
+        return _json(protocol.answer(asked, found))
+
+    async def _found(self, asked: protocol.Asked) -> list[Prediction]:
+        others, timeout_s = self.clients.asking - 1, self.settings.timeout_s
+        return await self._await_result(
+            self.batcher.ask(asked.texts, sets=asked.sets, beside=others, timeout_s=timeout_s),
+            full="too many texts are waiting; try again in a moment",
+            late=f"no answer within {timeout_s:g} seconds; try again, or send fewer texts",
+        )
+
+    async def _await_result(self, computing: Awaitable[Found], *, full: str, late: str) -> Found:
+        """What the batcher computes, or the refusal that says why it does not."""
+        try:
+            return await computing
+        except Full as error:
+            raise Refused(429, full) from error
+        except TimeoutError as error:
+            raise Refused(503, late) from error
+        except Unanswerable as error:
+            raise Refused(503, "this process cannot answer any more and is being replaced; try again") from error
+
+    async def explain(self, request: Request) -> Response:
+        """The words that push a text towards a label: for the page."""
+        body = self._body(request)
+        asked = protocol.parse(body, pair=self.served.predictor.pair, limits=self.settings.limits)
+        label = json.loads(body).get("label")
+        if len(asked.texts) != 1 or label not in self.served.manifest.labels:
+            raise Refused(400, "explain takes one instance and a label of this bundle")
+        # A text is scored as often as it has words, so that one is explained at a time.
+        compute = partial(self.served.predictor.explain, asked.texts[0], label)
+        pushes = await self._await_result(
+            self.batcher.compute_beside(compute, timeout_s=self.settings.timeout_s),
+            full="other texts are being explained; try again in a moment",
+            late=f"not explained within {self.settings.timeout_s:g} seconds",
+        )
+        return _json({"pushes": [[push.start, push.end, round(push.weight, 4), push.side] for push in pushes]})
+
+    async def health(self, _: Request) -> Response:
+        """200 once it can answer, and 503 when it cannot any more."""
+        problem = self.batcher.problem
+        return _error(503, problem) if problem else _json({"status": "ready"})
+
+    async def _refuse_host(self, request: Request) -> Response:
+        host = request.header(b"host")[:200]
+        raise Refused(403, f'this server is not "{host}"; --allow-host makes it so, or a token in TAGLINE_TOKEN')
+
+    async def info(self, _: Request) -> Response:
+        """What is served."""
+        return _json(_info(self.served))
+
+    async def measured(self, _: Request) -> Response:
+        """For Prometheus."""
+        return Response(self.metrics.text().encode(), "text/plain; version=0.0.4; charset=utf-8")
+
+    async def playground(self, _: Request) -> Response:
+        """A page to try it on."""
+        columns = self.served.manifest.spec["data"]["text"]
+        return _page(html.playground(
+            _info(self.served), predict_route=self.settings.predict_route, needs_token=bool(self.settings.token),
+            text=[columns] if isinstance(columns, str) else columns,
+        ))  # fmt: skip
+
+    async def described(self, _: Request) -> Response:
+        """These routes, for programs."""
+        return _json(_openapi(self.served, self.settings))
+
+    async def docs(self, _: Request) -> Response:
+        """These routes, for people."""
+        return _page(html.api_page(_openapi(self.served, self.settings)))
+
+    def _body(self, request: Request) -> bytes:
+        """The whole body of one who may ask."""
+        if self.settings.token and not self._has_token(request.headers.get(b"authorization", b"")):
+            raise Refused(401, "give the header: Authorization: Bearer TOKEN")
+        if request.problem is not None:
+            raise request.problem
+        return request.body
+
+    def _has_token(self, header: bytes) -> bool:
+        """Whether a header gives the token; compared in a time that tells nothing about it."""
+        scheme, _, given = header.partition(b" ")
+        matches = [hmac.compare_digest(given.strip(), token) for token in self._tokens]
+        return scheme.lower() == b"bearer" and any(matches)
+
+
+def _encode_token(token: str) -> list[bytes]:
+    """A token as clients send it: in UTF-8, and those that know of Latin-1 only in that."""
+    encoded = [token.encode("utf-8", "surrogateescape")]
+    try:
+        return [*encoded, token.encode("latin-1")]
+    except UnicodeEncodeError:
+        return encoded
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _json(value: Any, status: int = 200) -> Response:
+    return Response(IN_JSON(value).encode(), status=status)
+
+
+def _page(text: str) -> Response:
+    headers = {"content-security-policy": html.content_policy(text), "x-content-type-options": "nosniff"}
+    return Response(text.encode(), "text/html; charset=utf-8", headers=headers)
+
+
+def _error(status: int, message: str) -> Response:
+    response = _json({"error": message}, status)
+    if status in (429, 503):
+        response.headers["retry-after"] = str(RETRY_AFTER_S)
+    if status == 401:
+        response.headers["www-authenticate"] = "Bearer"
+    return response
+
+
+def _info(served: Served) -> dict[str, Any]:
+    manifest, layer = served.manifest, served.predictor.decisions
+    return {
+        "tagline": __version__, "family": manifest.family, "task": manifest.task, "pair": manifest.pair,
+        "labels": list(manifest.labels), "fingerprint": manifest.fingerprint, "figures": manifest.figures,
+        "thresholds": list(layer.thresholds), "abstain_below": layer.abstain_below, "sets": bool(layer.floors),
+    }  # fmt: skip
+
+
+def _openapi(served: Served, settings: Settings) -> dict[str, Any]:
+    """The routes as an OpenAPI document."""
+    problem = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
+    refused = {
+        str(status): {"description": why, "content": _as_json({"schema": problem})} for status, why in REFUSALS.items()
+    }
+    text = ["a first text", "a second text"] if served.manifest.pair else "a text"
+    answer = protocol.answer_schema(served.manifest.labels, task=served.manifest.task)
+    inputs = {"type": "array", "description": "to inputs: labels with their scores"}
+    pushes = {"type": "object", "properties": {"pushes": {"type": "array"}}, "required": ["pushes"]}
+    label = {"type": "string", "enum": list(served.manifest.labels)}
+    explained = {
+        "type": "object",
+        "required": ["instances", "label"],
+        "properties": {
+            "instances": {
+                "type": "array",
+                "items": protocol.text_schema(pair=served.manifest.pair),
+                "minItems": 1,
+                "maxItems": 1,
+            },
+            "label": label,
+        },
+    }
+
+    def posted(summary: str, schema: Any, example: Any, answers: Any) -> dict[str, Any]:
+        return {"post": {
+            "summary": summary,
+            "requestBody": {"required": True, "content": _as_json({"schema": schema, "example": example})},
+            "responses": {
+                "200": {"description": "answers", "content": _as_json({"schema": answers})},
+                **refused,
+            },
+        }}  # fmt: skip
+
+    def got(summary: str, kind: str) -> dict[str, Any]:
+        return {"get": {"summary": summary, "responses": {"200": {"description": summary, "content": {kind: {}}}}}}
+
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Tagline", "version": __version__},
+        "paths": {
+            settings.predict_route: posted(
+                "Answers for texts.", protocol.request_schema(settings.limits, pair=served.manifest.pair),
+                {"instances": [text], "parameters": {}}, {"anyOf": [answer, inputs]},
+            ),
+            "/explain": posted(
+                "The words that push a text towards a label.", explained,
+                {"instances": [text], "label": served.manifest.labels[0]}, pushes,
+            ),
+            settings.health_route: {"get": {
+                "summary": "Whether it can answer.",
+                "responses": {
+                    "200": {"description": "it can", "content": _as_json({})},
+                    "503": {"description": "this process cannot any more", "content": _as_json({"schema": problem})},
+                },
+            }},
+            "/info": got("What is served.", "application/json"),
+            "/metrics": got("For Prometheus.", "text/plain"),
+        },
+    }  # fmt: skip
+
+
+def _as_json(content: Any) -> dict[str, Any]:
+    return {"application/json": content}
+
+
+def open_bundle(bundle: str | Path, settings: Settings) -> Bundle:
+    """The bundle as it is now, signed if it has to be."""
+    return signatures.verify(bundle, key=settings.signed_by) if settings.signed_by else Bundle.load(bundle)
+
+
+def serve(bundle: str | Path, settings: Settings | None = None) -> None:
+    """Serve a bundle until told to stop."""
+    chosen = settings or Settings.of(os.environ)
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would not survive a fork; processes are enough
+    processes, threads = shared_out(open_bundle(bundle, chosen), chosen.workers)
+    sockets = prefork.bound(chosen.host, chosen.port, count=processes)
+    log = ServerLog()
+
+    def prepare() -> prefork.Work:
+        opened = open_bundle(bundle, chosen)
+        # Threads do not survive a fork, and torch has some whatever it is told: then each process loads for itself.
+        loaded = Served(opened, threads=threads) if threads == 1 and not opened.needs_torch else None
+        metrics = Metrics(opened.manifest, chosen, processes=processes)
+        log.count_dropped = metrics.dropped_lines.add
+
+        def work(on: socket.socket, number: int, ready: prefork.Ready) -> None:
+            log.detach()
+            metrics.slots.own = number
+            routes = Routes(loaded or Served(opened, threads=threads), chosen, metrics, write_log=log.write)
+            uvloop.run(routes.serve(on, ready))
+
+        return work
+
+    address = f"http://{chosen.host}:{sockets[0].getsockname()[1]}"
+    crew = prefork.Crew(sockets, prepare, say=log.write, grace_s=chosen.timeout_s + STOP_S)
+    try:
+        crew.run(started=lambda: log.write("serving", address=address, bundle=str(bundle), processes=processes))
+        log.write("stopped")
+    finally:
+        log.close()

@@ -1,0 +1,297 @@
+"""Requests gathered into batches: a lone one never waits for company, and what is too much is refused at once."""
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tagline.errors import RunError, TaglineError
+
+if TYPE_CHECKING:
+    from tagline.data.texts import Text
+    from tagline.models import Prediction
+
+QUICK_CHARACTERS = 1000
+"""Of a text that takes a small network a few milliseconds."""
+QUICK_TEXTS = 8
+"""Computed while the event loop waits."""
+Predict = Callable[[Sequence["Text"], float | None], "list[Prediction]"]
+Found = TypeVar("Found")
+
+CLOSE_S = 1.0
+"""In which what has been taken is finished at the end."""
+
+
+class Full(Exception):
+    """More texts wait than may."""
+
+
+class Unanswerable(Exception):
+    """Predictions cannot be computed in this process any more; its message says why."""
+
+
+class ComputeError(Exception):
+    """Predicting has failed in a way that is no Exception, such as a panic in native code."""
+
+
+@dataclass(eq=False)
+class _Job:
+    texts: "list[Text]"
+    sets: float | None
+    done: "asyncio.Future[Any]"
+
+
+class Batcher:
+    """Jobs in a queue, taken by a few threads: each takes what waits when it is free, up to a batch of texts.
+
+    With batches of one there is no company to wait for: a job is handed over before a thread is free for it. Where
+    answers are `quick`, a short text is not handed over at all, to a thread and back takes as long as a third of the
+    answer: what has been asked for since the event loop last turned is computed right there.
+
+    A failure is answered to the request that caused it, and the others of its batch are computed again. After one that
+    the model should not have, `probe` (predicting a text that is known to work) tells whether the model still answers.
+    `problem` says why nothing can be computed any more: the probe failed, or a batch, or what is computed beside the
+    batches, has taken longer than `stuck_after_s`, after which nobody waits for it.
+    """
+
+    def __init__(
+        self, predict: Predict, *, threads: int, most_waiting: int, batch: int, quick: bool = False,
+        see_batch: Callable[[float], None], see_waiting: Callable[[float], None],
+        probe: Callable[[], object] = lambda: None, stuck_after_s: float = float("inf"),
+    ) -> None:  # fmt: skip
+        self.predict = predict
+        self._probe = probe
+        self._stuck_after_s = stuck_after_s
+        self._failure = ""
+        self._computing: dict[int, float] = {}
+        """Since when each thread has been computing."""
+        self._taken: set[_Job] = set()
+        """Jobs that are being computed, or lie ready."""
+        self._see_batch, self._see_waiting = see_batch, see_waiting
+        self._most_waiting = most_waiting
+        self._batch = batch
+        self._quick = quick
+        self._at_once: list[_Job] = []
+        self._jobs: deque[_Job] = deque()
+        self._waiting = 0
+        self._idle = threads + (batch == 1)
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="predict")
+        self._pool_beside = ThreadPoolExecutor(1, thread_name_prefix="beside")
+        self._is_busy_beside = False
+        self._running: set[asyncio.Task[None]] = set()
+
+    @property
+    def waiting(self) -> int:
+        """Texts that nobody has taken yet."""
+        return self._waiting + len(self._at_once)
+
+    @property
+    def problem(self) -> str:
+        """Why nothing can be computed in this process any more; empty as long as it can."""
+        begun = min(self._computing.copy().values(), default=float("inf"))
+        if time.monotonic() - begun > self._stuck_after_s:
+            return f"the model has not finished computing within {self._stuck_after_s:g} seconds"
+        return self._failure
+
+    def abandon(self) -> None:
+        """Fail everything that waits: nothing will be computed any more."""
+        self._failure = self.problem
+        waiting = [*self._at_once, *self._jobs, *self._taken]
+        self._at_once, self._jobs, self._waiting = [], deque(), 0
+        self._see_waiting(0)
+        _fail(waiting, Unanswerable(self._failure))
+
+    async def ask(
+        self, texts: "list[Text]", *, sets: float | None, timeout_s: float, beside: int = 0
+    ) -> "list[Prediction]":
+        """The answers, when they are there; a TimeoutError, when they are not in time.
+
+        A caller that goes away, or has waited too long, takes its texts with it, if nobody has taken them yet.
+        `beside` are others who have not been answered: where answers are quick, whoever is about to ask waits too.
+        """
+        if problem := self.problem:
+            raise Unanswerable(problem)
+        waiting = max(self.waiting, beside) if self._quick else self._waiting
+        if waiting and waiting + len(texts) > self._most_waiting:
+            raise Full
+        loop = asyncio.get_running_loop()
+        job = _Job(texts, sets, loop.create_future())
+        if self._quick and len(texts) == 1 and sum(map(len, _sides(texts[0]))) <= QUICK_CHARACTERS:
+            self._at_once.append(job)
+            self._see_waiting(self.waiting)
+            if len(self._at_once) == 1:
+                loop.call_soon(self._compute)
+        else:
+            self._jobs.append(job)
+            self._wait(len(texts))
+            self._start()
+        found: list[Prediction] = await _await_job(job, timeout_s)
+        return found
+
+    async def compute_beside(self, compute: Callable[[], Found], *, timeout_s: float) -> Found:
+        """What is no prediction, computed in a thread of its own: one at a time, and watched as batches are."""
+        if problem := self.problem:
+            raise Unanswerable(problem)
+        if self._is_busy_beside:
+            raise Full
+        self._is_busy_beside = True
+        job = _Job([], None, asyncio.get_running_loop().create_future())
+        self._keep(self._work_beside(job, compute))
+        found: Found = await _await_job(job, timeout_s)
+        return found
+
+    def _wait(self, more: int) -> None:
+        self._waiting += more
+        self._see_waiting(self.waiting)
+
+    def _start(self) -> None:
+        """Give what waits to threads that are free."""
+        while self._idle and (some := self._take()):
+            self._idle -= 1
+            self._keep(self._work(some))
+
+    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have something done that nobody else refers to."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    def _compute(self) -> None:
+        """Answer short texts in the event loop; what has come meanwhile is read before the next few."""
+        some, self._at_once = self._at_once[:QUICK_TEXTS], self._at_once[QUICK_TEXTS:]
+        self._see_waiting(self.waiting)
+        if self._at_once:
+            asyncio.get_running_loop().call_soon(self._compute)
+        for sets in dict.fromkeys(job.sets for job in some):
+            jobs = [job for job in some if job.sets == sets and not job.done.done()]  # its caller is still there
+            if not jobs:
+                continue
+            self._see_batch(len(jobs))
+            self._answer(jobs)
+
+    def _answer(self, jobs: list[_Job]) -> None:
+        """Compute jobs of a text each together; if that fails, one by one."""
+        try:
+            texts = [job.texts[0] for job in jobs]
+            _hand_out(jobs, self._run(partial(self.predict, texts, jobs[0].sets)))
+        except Exception as error:
+            if len(jobs) == 1:
+                _fail(jobs, error)
+            else:
+                for job in jobs:
+                    self._answer([job])
+
+    def _take(self) -> list[_Job]:
+        """The next jobs that ask for the same, up to a batch of texts; a job is never split."""
+        taken: list[_Job] = []
+        size = 0
+        while self._jobs:
+            job = self._jobs[0]
+            if taken and (size + len(job.texts) > self._batch or job.sets != taken[0].sets):
+                break
+            self._jobs.popleft()
+            self._wait(-len(job.texts))
+            if not job.done.done():  # its caller is still there
+                taken.append(job)
+                size += len(job.texts)
+        return taken
+
+    async def _work(self, jobs: list[_Job]) -> None:
+        self._see_batch(sum(len(job.texts) for job in jobs))
+        self._taken.update(jobs)
+        try:
+            await self._answer_by_thread(jobs)
+        finally:
+            self._taken.difference_update(jobs)
+            self._idle += 1
+            self._start()
+
+    async def _answer_by_thread(self, jobs: list[_Job]) -> None:
+        """Have a thread compute jobs together; if that fails, one by one."""
+        texts = [text for job in jobs for text in job.texts]
+        try:
+            predict = partial(self.predict, texts, jobs[0].sets)
+            found = await asyncio.get_running_loop().run_in_executor(self._pool, self._run, predict)
+        except Exception as error:
+            if len(jobs) == 1:
+                _fail(jobs, error)
+                return
+            for job in jobs:
+                if not job.done.done():  # its caller is still there
+                    await self._answer_by_thread([job])
+        else:
+            _hand_out(jobs, found)
+
+    async def _work_beside(self, job: _Job, compute: Callable[[], Any]) -> None:
+        self._taken.add(job)
+        try:
+            found = await asyncio.get_running_loop().run_in_executor(self._pool_beside, self._run, compute)
+        except Exception as error:
+            _fail([job], error)
+        else:
+            if not job.done.done():
+                job.done.set_result(found)
+        finally:
+            self._taken.discard(job)
+            self._is_busy_beside = False
+
+    def _run(self, compute: Callable[[], Found]) -> Found:
+        """Compute; a failure that is not the request's own shows whether the model still works."""
+        thread = threading.get_ident()
+        self._computing[thread] = time.monotonic()
+        try:
+            return compute()
+        except BaseException as error:  # a panic in native code is no Exception, and would leave the callers waiting
+            if not isinstance(error, TaglineError) or isinstance(error, RunError):
+                self._check_model()
+            if isinstance(error, Exception):
+                raise
+            raise ComputeError(f"{type(error).__name__}: {error}") from error
+        finally:
+            del self._computing[thread]
+
+    def _check_model(self) -> None:
+        """Find out whether the model still answers anything."""
+        try:
+            self._probe()
+        except BaseException as failure:
+            self._failure = f"the model answers nothing any more: {type(failure).__name__}: {failure}"
+
+    async def close(self) -> None:
+        """Finish what was taken, if that takes no longer than CLOSE_S and was not abandoned."""
+        if self._running and not self._failure:
+            await asyncio.wait(self._running, timeout=CLOSE_S)
+        for pool in (self._pool, self._pool_beside):
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+async def _await_job(job: _Job, timeout_s: float) -> Any:
+    """What a job finds; a TimeoutError, when that is not there in time."""
+    too_late = asyncio.get_running_loop().call_later(timeout_s, _fail, [job], TimeoutError())
+    try:
+        return await job.done
+    finally:
+        too_late.cancel()
+
+
+def _hand_out(jobs: list[_Job], found: "list[Prediction]") -> None:
+    start = 0
+    for job in jobs:
+        if not job.done.done():
+            job.done.set_result(found[start : start + len(job.texts)])
+        start += len(job.texts)
+
+
+def _fail(jobs: list[_Job], error: Exception) -> None:
+    for job in jobs:
+        if not job.done.done():
+            job.done.set_exception(error)
+
+
+def _sides(text: "Text") -> tuple[str, ...]:
+    return (text,) if isinstance(text, str) else text

@@ -1,0 +1,123 @@
+"""A language model of texts without labels, for family `ulmfit` to start from and for others to share."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from tagline import registry, storage
+from tagline import spec as specs
+from tagline.data.unlabelled import texts_in
+from tagline.errors import BundleError, RunError, SpecError
+from tagline.gcp import cloud_storage
+from tagline.prediction.bundle import load_classifier
+from tagline.spec import Training, changed_settings
+from tagline.system.signals import Stop
+
+if TYPE_CHECKING:
+    from tagline.models.ulmfit import Ulmfit
+
+USED = ("model", "training")
+"""Sections of the spec; there is no data with labels, and nothing is decided."""
+READ = frozenset({"batch_size", "learning_rate", "weight_decay", "seed", "log_every"})
+"""Of `[training]`; the epochs are those of model.lm_epochs."""
+KEPT_EVERY_S = 300.0
+LAST = "config.json"
+"""The file that is sent to Cloud Storage after all others: where it is, all is."""
+
+
+def learn(
+    files: Sequence[str], *overrides: str, output: str | Path, column: str = ""
+) -> Iterator[dict[str, Any]]:  # fmt: skip
+    """Learn a language model of the texts in these files into a directory, as events; what was begun is gone on with.
+
+    Every few minutes all that is needed to go on is kept beside `output`, until that is there; of one in Cloud Storage,
+    beside the place where it is staged.
+    """
+    from tagline.models.ulmfit import Ulmfit
+
+    options, training = _settings(overrides)
+    if options.direction == "both" or options.pretrained or options.pretrained_backward or options.unlabelled:
+        hint = 'model.direction="backward" for one that reads backward; each is made by itself'
+        raise SpecError("a language model is made anew, of the texts that are named, for one direction", hint=hint)
+    if options.lm_epochs == 0:
+        raise SpecError("model.lm_epochs: with 0 epochs there is nothing to keep", hint="leave it out")
+    place, is_remote = storage.staged(output), storage.is_remote(output)
+    partial = _kept_at(place)
+    # What an upload that failed has left in a bucket goes with what was kept here.
+    there = f"{output}/{LAST if partial.exists() else ''}"
+    if cloud_storage.objects(there) if is_remote else place.exists():
+        raise SpecError(f"{output} is already there", hint="name another --output, or remove it")
+    model = Ulmfit.create(options, training=training, task="single", labels=(), pair=False)
+    if partial.exists():
+        model = _begun(partial)
+        if (model.options, model.training) != (options, training):
+            hint = f"use them again, or remove {partial}"
+            raise RunError(f"{partial} was begun with other settings", hint=hint)
+        yield {"event": "phase", "message": f"going on from {partial}"}
+    for key in changed_settings(training):
+        if key not in READ:
+            yield {"event": "warning", "message": f"training.{key} has no effect on a language model"}
+    kept = time.monotonic()
+    with Stop(hint="run the same command again: it goes on from what was kept, if anything was") as stop:
+        for step in model.fit_language_model(lambda: texts_in(files, column=column), seed=training.seed):
+            stop.waits = True
+            step.insist_on_loss()
+            facts = {"step": step.number, "total": step.total, "loss": step.loss, "stage": step.stage}
+            is_due = step.number % training.log_every == 0 or step.number == step.total
+            yield {"event": "step", **facts, "settings": dict(step.settings)} if is_due else {"event": "tick", **facts}
+            if stop.signal is not None or time.monotonic() - kept > KEPT_EVERY_S:
+                _keep(model, partial)
+                kept = time.monotonic()
+            if stop.signal is not None:
+                raise stop.interruption(is_saved=True)
+    if is_remote:  # an upload that fails is tried again by the same command, without learning anew
+        _keep(model, partial)
+        storage.remove_directory(place)
+    with storage.writing_directory(place, is_private=False) as scratch:
+        model.save_language_model(scratch)
+    storage.deliver(place, output, last=LAST)
+    storage.remove_directory(partial)
+
+
+def reads_backward(overrides: Sequence[str]) -> bool:
+    """Whether these settings make a model that reads backward."""
+    return bool(_settings(overrides)[0].direction == "backward")
+
+
+def _kept_at(place: Path) -> Path:
+    """Where what is needed to go on is kept; a process that was killed while it replaced that has left the next."""
+    partial = place.with_name(f"{place.name}.partial")
+    if not partial.exists() and _next(partial).exists():
+        _next(partial).rename(partial)
+    return partial
+
+
+def _next(partial: Path) -> Path:
+    return partial.with_name(f"{partial.name}.new")
+
+
+def _begun(partial: Path) -> "Ulmfit":
+    try:
+        return cast("Ulmfit", load_classifier("ulmfit", partial))
+    except BundleError as error:
+        raise RunError(error.message, hint="remove it, or name another --output") from error
+
+
+def _keep(model: "Ulmfit", partial: Path) -> None:
+    """All that is needed to go on, in the place of what was kept before."""
+    storage.remove_directory(_next(partial))
+    with storage.writing_directory(_next(partial)) as scratch:
+        model.save(scratch, resumable=True)
+    storage.replace_directory(partial, by=_next(partial))
+
+
+def _settings(overrides: Sequence[str]) -> tuple[Any, Training]:
+    """The options of `ulmfit` and the training settings; no data is named here, so no whole spec is needed."""
+    raw: Mapping[str, Any] = specs.override({"model": {"family": "ulmfit"}}, overrides)
+    problems = [f"{section}: only model and training are used here" for section in raw if section not in USED]
+    training = specs.check_section("training", raw, problems)
+    options = specs.check_options(registry.find("models", "ulmfit").Options, raw.get("model", {}), problems)
+    if problems:
+        raise SpecError.listing("the command line", problems)
+    return options, training

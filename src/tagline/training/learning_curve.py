@@ -1,0 +1,177 @@
+"""The learning curve of a run: the same spec on parts of the training rows, and what more rows would bring."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tagline import storage
+from tagline.errors import RunError
+from tagline.reports import html, report
+from tagline.runs.run import Run, list_runs
+from tagline.spec import Spec
+from tagline.training import Event, go_on, start
+
+FRACTIONS = (0.125, 0.25, 0.5)
+FIGURE = "macro_f1"
+DIRECTORY = "curve"
+DRAWS = 2000
+SLOPES = np.linspace(0.1, 1.5, 29)
+"""Exponents of the power law that are tried."""
+NOT_WORTH = 0.005
+"""A gain below this is none."""
+TINY = 1e-300
+"""In place of nothing, below a fraction line."""
+
+Floats = NDArray[np.float64]
+
+
+def measure(run: Run) -> Iterator[Event]:
+    """Train on parts of a finished run's rows, as events, and add the curve to its report.
+
+    Parts that were trained before are not trained again, so that a curve that was stopped goes on.
+    """
+    with run.worked_on():
+        yield from _measured(run)
+
+
+def _measured(run: Run) -> Iterator[Event]:
+    whole = run.report()
+    if whole is None or not whole["test"].get("rows"):
+        raise RunError(f"run {run.name} has measured nothing that a curve could end in", hint=run.address)
+    spec = run.spec()
+    points = []
+    for fraction in FRACTIONS:
+        part = _part(spec, fraction)
+        events = _trained(run, part)
+        yield {"event": "phase", "message": f"learning from {fraction:g} of the training rows"}
+        yield from (event for event in events if event["event"] in ("step", "tick"))
+        points.append(_point(_finished(run, part)))
+    points.append(_point(run))
+    curve = fitted(points)
+    html.write_report(run, report.with_learning_curve(whole, curve))
+    yield {"event": "curve", "run": run.address, **curve}
+
+
+def fitted(points: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """A curve with what twice as many rows would bring: error falling as a power of the rows, down to a floor.
+
+    Of simulated curves 96 % had their true value at twice the rows between the ends (decision 12).
+    """
+    rows = np.array([point["rows"] for point in points], dtype=np.float64)
+    values = np.array([point["value"] for point in points])
+    widths = np.array([(point["interval"][1] - point["interval"][0]) / 3.92 for point in points])
+    [nearest] = _predicted(rows, values[None], np.append(rows, 2 * rows[-1]))
+    drawn, gains = _drawn(rows, values, widths=widths, residual=_residual(values, nearest[:-1]))
+    expected, gain = float(nearest[-1]), float(nearest[-1] - nearest[-2])
+    at = {"rows": int(2 * rows[-1]), "value": expected, "interval": _ends(drawn, around=expected)}
+    gained = _ends(gains, around=gain)
+    return {
+        "figure": FIGURE, "points": list(points), "expected": [at], "gain": gain, "gain_interval": gained,
+        "sentence": _sentence(at, gained, now=float(values[-1])),
+    }  # fmt: skip
+
+
+def _drawn(rows: Floats, values: Floats, *, widths: Floats, residual: float) -> tuple[Floats, Floats]:
+    """Values at twice the rows, and gains over the rows there are, of curves through points that chance moved.
+
+    Chance is that of the test rows (a point's width) and of the training (how far points lie from their curve). That
+    test rows are the same for all points is left out: with few of them the ends are a little too far apart.
+    """
+    random = np.random.default_rng(0)
+    moved = values + random.standard_normal((DRAWS, len(values))) * np.hypot(widths, residual)
+    found = _predicted(rows, moved, np.array([rows[-1], 2 * rows[-1]]))
+    # Twice the rows are one more training, off its own curve as far as these are.
+    return found[:, 1] + random.standard_normal(DRAWS) * residual, found[:, 1] - found[:, 0]
+
+
+def _residual(values: Floats, nearest: Floats) -> float:
+    """How far points lie from their curve, as a standard deviation; the curve has three numbers to choose."""
+    return math.sqrt(float(((values - nearest) ** 2).sum()) / max(1, len(values) - 3))
+
+
+def _ends(drawn: Floats, *, around: float) -> list[float]:
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return [max(0.0, min(float(low), around)), min(1.0, max(float(high), around))]
+
+
+def _sentence(at: Mapping[str, Any], gained: Sequence[float], *, now: float) -> str:
+    """More rows help where the curve surely rises, and leads to more than this run has already."""
+    low, high = at["interval"]
+    forecast = f"{FIGURE} {at['value']:.3f} with {at['rows']:,} rows, {low:.3f} to {high:.3f}, against {now:.3f} now"
+    span = f"{forecast}; along the curve {gained[0]:.3f} to {gained[1]:.3f} more"
+    if gained[1] < NOT_WORTH:
+        return f"More rows of the same kind would hardly help: {span}."
+    if gained[0] < NOT_WORTH or at["value"] - now < NOT_WORTH:
+        return f"Whether more rows of the same kind would help cannot be told: {span}."
+    return f"Twice as many training rows would probably help: {span}."
+
+
+def _predicted(rows: Floats, values: Floats, at: Floats) -> Floats:
+    """For each curve the nearest power law, at other numbers of rows: 1 - value = floor + scale * rows ** -slope.
+
+    Where it would fall with more rows it is flat: that is noise.
+    """
+    errors = 1 - values
+    best, found = np.full(len(errors), np.inf), np.zeros((len(errors), len(at)))
+    for slope in SLOPES:
+        powers = rows**-slope
+        floors, scales = _line(powers, errors)
+        missed = ((floors + scales * powers - errors) ** 2).sum(axis=1)
+        nearer = missed < best - 1e-15
+        best[nearer] = missed[nearer]
+        found[nearer] = (1 - floors - scales * at**-slope)[nearer]
+    return found
+
+
+def _line(powers: Floats, errors: Floats) -> tuple[Floats, Floats]:
+    """Floor and scale of the least squares for each curve, neither of them below zero."""
+    centred = powers - powers.mean()
+    means = errors.mean(axis=1, keepdims=True)
+    scales = np.maximum(0.0, (errors @ centred)[:, None] / max(float(centred @ centred), TINY))
+    floors = means - scales * powers.mean()
+    through_zero = np.maximum(0.0, (errors @ powers)[:, None] / (powers @ powers))
+    return np.maximum(0.0, floors), np.where(floors < 0, through_zero, scales)
+
+
+def _part(spec: Spec, fraction: float) -> Spec:
+    """The same spec on a part of its training and validation rows (some families learn from both), and on all of its
+    test rows; nothing else that a curve does not need.
+    """
+    data = spec.data.model_copy(update={"learning_fraction": spec.data.learning_fraction * fraction})
+    training = spec.training.model_copy(update={"baseline": False})
+    tracking = spec.tracking.model_copy(update={"to": ()})
+    return spec.model_copy(update={"data": data, "training": training, "tracking": tracking})
+
+
+def _trained(run: Run, part: Spec) -> Iterator[Event]:
+    """The events of a part's training, none where it is complete."""
+    known = _known(run, part)
+    if known is None:
+        yield from start(part, runs=run.directory / DIRECTORY, command=f"learning curve of {run.name}")
+    elif known.state().name != "succeeded":
+        yield from go_on(known)
+
+
+def _finished(run: Run, part: Spec) -> Run:
+    """The run of a part that has been trained, without what is heavy: its figures are all that is needed."""
+    finished = _known(run, part)
+    assert finished is not None
+    for heavy in (finished.bundle, finished.directory / "checkpoints"):
+        storage.remove_directory(heavy)
+    return finished
+
+
+def _known(run: Run, part: Spec) -> Run | None:
+    """The run of a part, if it was begun."""
+    runs = list_runs(run.directory / DIRECTORY)
+    return next((known for known in runs if known.lock()["spec_fingerprint"] == part.fingerprint()), None)
+
+
+def _point(run: Run) -> dict[str, Any]:
+    found: Any = run.report()
+    test = found["test"]
+    with run.reading("report.json"):
+        return {"rows": found["splits"]["train"], "value": test[FIGURE] or 0.0, "interval": test["intervals"][FIGURE]}
