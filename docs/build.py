@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from tagline.spec import SECTIONS
 ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "tagline"
 REFERENCE = ROOT / "docs" / "reference"
+FILES_HEADING = "Files, in the order of their imports:"
 
 
 def main() -> None:
@@ -36,6 +38,7 @@ def main() -> None:
         REFERENCE / "python.md": python_page(),
         REFERENCE / "checks.md": checks_page(),
         REFERENCE / "rehearsal.md": rehearsal_page(),
+        **room_docstrings(),
     }
     if "--check" in sys.argv:
         stale = [path for path, text in pages.items() if not path.exists() or path.read_text() != text]
@@ -56,23 +59,54 @@ def architecture() -> str:
 
 
 def map_lines() -> Iterator[str]:
-    """One line a module, in the order of imports."""
+    """One line a room, in the order of imports."""
+    for name in import_rooms():
+        path = SRC / f"{name}.py"
+        is_file = path.exists()
+        yield f"{name + ('.py' if is_file else '/'):<14}{sentence(path if is_file else SRC / name / '__init__.py')}"
+
+
+def import_rooms() -> dict[str, str]:
+    """Rooms and their files in the order of imports, as the test has them that enforces it."""
     sys.path.insert(0, str(ROOT / "tests" / "meta"))
-    for name in importlib.import_module("test_import_order").ORDER:
-        if (SRC / f"{name}.py").exists():
-            yield f"{name + '.py':<24}{sentence(SRC / f'{name}.py')}"
-            continue
-        yield from package_lines(SRC / name, "")
+    rooms: dict[str, str] = importlib.import_module("test_import_order").ROOMS
+    return rooms
 
 
-def package_lines(package: Path, indent: str) -> Iterator[str]:
-    """A package's line, then those of its modules and of the packages in it."""
-    yield f"{indent + package.name + '/':<24}{sentence(package / '__init__.py')}"
-    for path in sorted(package.glob("[!_]*")):
-        if path.suffix == ".py":
-            yield f"{indent + '  ' + path.name:<24}{sentence(path)}"
-        elif (path / "__init__.py").exists():
-            yield from package_lines(path, indent + "  ")
+def room_docstrings() -> dict[Path, str]:
+    """The `__init__` of every room and of every package in one, its docstring with a list of the files made anew."""
+    rooms = import_rooms()
+    packages = {path.parent for path in SRC.rglob("__init__.py") if path.parent != SRC}
+    return {
+        package / "__init__.py": with_file_list(package, rooms)
+        for package in packages
+        if "rehearsal" not in package.relative_to(SRC).parts
+    }
+
+
+def with_file_list(package: Path, rooms: dict[str, str]) -> str:
+    """A package's `__init__.py` whose docstring ends with its files and packages, in the order of imports."""
+    source = (package / "__init__.py").read_text()
+    node = ast.parse(source).body[0]
+    said = (ast.get_docstring(ast.parse(source)) or "").partition(f"\n\n{FILES_HEADING}")[0]
+    entries = []
+    for path in files_in_order(package, rooms):
+        name = f"{path.name}/" if path.is_dir() else path.name
+        line = f"- {name}: {sentence(path / '__init__.py' if path.is_dir() else path)}"
+        entries += textwrap.wrap(line, 116, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    listed = "\n".join(["", "", FILES_HEADING, "", *entries, ""]) if entries else ""
+    lines = source.split("\n")
+    return "\n".join([f'"""{said}{listed}"""', *lines[node.end_lineno or 1 :]])
+
+
+def files_in_order(package: Path, rooms: dict[str, str]) -> list[Path]:
+    """The files and packages in a package: as the order of imports has them, else by name."""
+    room, *inside = package.relative_to(SRC).parts
+    prefix = "".join(f"{part}." for part in inside)
+    listed = [name.removeprefix(prefix).split(".")[0] for name in rooms[room].split() if name.startswith(prefix)]
+    names = dict.fromkeys(listed) or dict.fromkeys(sorted(path.stem for path in package.glob("[!_]*.py")))
+    found = (package / name if (package / name).is_dir() else package / f"{name}.py" for name in names)
+    return [path for path in found if path.name != "__init__.py"]
 
 
 def sentence(path: Path) -> str:

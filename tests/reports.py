@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tagline.evaluation.metrics import REPORT_FORMAT
+from tagline.runs.formats import REPORT_FORMAT
 
 
 def make_report(test: dict[str, Any], **more: Any) -> dict[str, Any]:

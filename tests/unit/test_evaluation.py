@@ -15,7 +15,7 @@ from tagline.errors import DataError, RunError
 from tagline.evaluation import baselines
 from tagline.models import Step
 from tagline.models.linear import Linear
-from tagline.reports import evaluate, html
+from tagline.reports import advice, evaluate, html
 from tagline.runs.run import Run
 
 QUICK = ("model.family=linear", "model.max_features=500", "model.strength=4.0", "training.baseline=false")
@@ -64,7 +64,7 @@ def test_rows_of_unknown_labels_are_named_and_count_as_wrong(named: Run, tmp_pat
     assert report["test"]["accuracy"] == 0.5
     assert report["test"]["unknown_label_rows"] == 2
     assert report["test"]["per_label"]["weather"]["recall"] == 0
-    assert "2 of them have labels that it never learned" in " ".join(report["advice"] + tagline.advice.verdict(report))
+    assert "2 of them have labels that it never learned" in " ".join(report["advice"] + advice.verdict(report))
     html.save(report, str(tmp_path / "report.html"), name="odd")
     assert "weather" in (tmp_path / "report.html").read_text()
 

@@ -193,7 +193,7 @@ def test_the_vocabulary_is_that_of_the_training_split_alone(single: Dataset, kin
 def test_the_same_texts_give_the_same_bytes_in_every_process(kind: str) -> None:
     code = f"""
 import csv, sys
-from tagline.models import vocabulary
+from tagline.models.nn import vocabulary
 texts = [row["message"] for row in csv.DictReader(open({str(SUPPORT / "messages.csv")!r}))]
 texts += ["東京は晴れ、大阪は雨。", "今日は東京へ行く", "ｶﾀｶﾅ Ａ", "좋은 영화 좋은 배우"]
 sys.stdout.buffer.write(vocabulary.learn(texts, {kind!r}, size=900, min_count=1).to_str().encode())

@@ -1,1 +1,17 @@
-"""How good a model is: metrics, intervals, baselines, error analysis, slices and gates."""
+"""How good a model is: metrics, intervals, baselines, error analysis, slices and gates.
+
+Files, in the order of their imports:
+
+- metrics.py: Scores against truth.
+- intervals.py: How sure a figure is: bootstrap intervals, and paired tests of two models on the same rows.
+- cross_fitting.py: Out-of-fold scores, on which a refitted model's decision layer is tuned: each row by a model
+  that did not see it.
+- baselines.py: What others reach on the same test rows: one answer for all, family linear, and with few rows a
+  rival.
+- label_errors.py: Labels that are probably wrong, from scores of rows that the model did not learn from.
+- error_analysis.py: Errors worth reading: the most confident mistakes, labels that are often confused, labels that
+  are probably wrong.
+- slices.py: Slices of a test split that do worse than the rest: by length, words, likeness, script, file, or any
+  column.
+- gates.py: Gates: figures that a model must reach before anyone may use it.
+"""

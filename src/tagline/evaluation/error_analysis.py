@@ -7,8 +7,7 @@ from numpy.typing import NDArray
 
 from tagline.data.dataset import Dataset, Split
 from tagline.evaluation import label_errors
-from tagline.evaluation.metrics import are_right
-from tagline.prediction.decisions import Answers
+from tagline.prediction.decisions import Answers, are_right
 
 MOST_MISTAKES = 100
 MOST_PAIRS = 20

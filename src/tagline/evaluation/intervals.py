@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tagline.evaluation.metrics import are_right, label_averages
+from tagline.evaluation.metrics import label_averages
+from tagline.prediction.decisions import are_right
 
 if TYPE_CHECKING:
     from tagline.data.dataset import Task

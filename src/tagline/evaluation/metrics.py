@@ -20,8 +20,6 @@ HEADLINE = {
 """The figures to show first."""
 SIDE_BY_SIDE = ("accuracy", "macro_f1", "micro_f1", "ece")
 """The figures in which runs are compared."""
-REPORT_FORMAT = 4
-"""Of the figures and all else that a report holds."""
 RANGES = 15
 """Of scores, in which they are compared with how often they are true; as most papers have it."""
 CHANCE_DRAWS = 20
@@ -56,11 +54,6 @@ def targets(labels: Sequence[Any], names: Sequence[str]) -> NDArray[Any]:
     for row, given in enumerate(labels):
         flags[row, [numbers[label] for label in given]] = True
     return flags
-
-
-def are_right(answers: NDArray[Any], truth: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which answers are right; of several labels, when all of them are and none is missing."""
-    return np.asarray(answers == truth if truth.ndim == 1 else (answers == truth).all(axis=1))
 
 
 def check_monitor(monitor: str, task: "Task") -> None:

@@ -15,7 +15,7 @@ from tagline.evaluation import metrics
 from tagline.models import Classifier, Scorer, Scores
 from tagline.prediction import bundle
 from tagline.prediction.bundle import CARD, Bundle, load_classifier
-from tagline.prediction.decisions import DecisionLayer
+from tagline.prediction.decisions import DecisionLayer, are_right
 from tagline.prediction.predictor import scored
 from tagline.reports import markdown
 
@@ -121,6 +121,6 @@ def _compared(scores: Scores, layer: DecisionLayer, measured: Measured) -> dict[
     )
     changes = {name: (after[name] or 0.0) - (before[name] or 0.0) for name in metrics.SIDE_BY_SIDE}
     return {
-        "rows": len(measured.texts), "equal_answers": float(metrics.are_right(answers.chosen, measured.chosen).mean()),
+        "rows": len(measured.texts), "equal_answers": float(are_right(answers.chosen, measured.chosen).mean()),
         "largest_difference": float(np.abs(answers.scores - measured.scores).max()), **changes,
     }  # fmt: skip

@@ -1,4 +1,12 @@
-"""The one door to Google Cloud: where it is, its clients, credentials, and its errors as ours."""
+"""The one door to Google Cloud: where it is, its clients, credentials, and its errors as ours.
+
+Files, in the order of their imports:
+
+- machines.py: Machine types, accelerators, regions and prices of Vertex AI: facts, as they were documented on their
+  dates.
+- cloud_storage.py: Cloud Storage: buckets, and the objects in them, each read and written as the very generation
+  that was seen.
+"""
 
 import base64
 import configparser

@@ -153,7 +153,7 @@ def training(
         "tagline": wheel.version, "the base image": base, "the source of torch": where or "",
         "the Dockerfile": hashlib.sha256(text.replace(wheel.file, "").encode()).hexdigest()[:12],
     }  # fmt: skip
-    return Context(f"{repository}/{TRAINING}:{wheels.digest(hashes)[:16]}", files, dict(sorted(facts.items())))
+    return Context(f"{repository}/{TRAINING}:{storage.digest(hashes)[:16]}", files, dict(sorted(facts.items())))
 
 
 def repository_of(project: str, region: str) -> str:
@@ -278,7 +278,7 @@ def tag(context: Path) -> str:
     """A name that changes when anything does that goes into the image."""
     files = storage.files_below(context)
     hashes = {path.relative_to(context).as_posix(): storage.sha256(path) for path in files}
-    return f"{NAME}:{wheels.digest(hashes)[:16]}"
+    return f"{NAME}:{storage.digest(hashes)[:16]}"
 
 
 def _remembered(place: str) -> dict[str, Any]:

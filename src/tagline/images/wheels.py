@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 import tagline
-from tagline import __version__
+from tagline import __version__, storage
 from tagline.errors import PlaceError
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def contents(
     if needs is not None:
         about["METADATA"] = _needing(about["METADATA"], needs)
     named = files | {name: text.encode() for name, text in about.items()}
-    digested = digest({name: hashlib.sha256(content).hexdigest() for name, content in named.items()})
+    digested = storage.digest({name: hashlib.sha256(content).hexdigest() for name, content in named.items()})
     version = f"{__version__}+{digested[:12]}"
     described = about["METADATA"].replace(f"\nVersion: {found.version}\n", f"\nVersion: {version}\n", 1)
     place = f"{NAME}-{version}.dist-info"
@@ -185,12 +185,6 @@ def tarball(files: Mapping[str, bytes]) -> bytes:
             entry.size, entry.mode, entry.mtime = len(content), 0o644, LONG_AGO_S
             archive.addfile(entry, io.BytesIO(content))
     return packed.getvalue()
-
-
-def digest(hashes: Mapping[str, str]) -> str:
-    """One SHA-256 of many files, from their names and each one's own."""
-    lines = "".join(f"{name}\0{each}\n" for name, each in sorted(hashes.items()))
-    return hashlib.sha256(lines.encode()).hexdigest()
 
 
 def distribution() -> metadata.Distribution:

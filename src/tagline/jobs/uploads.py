@@ -9,7 +9,6 @@ from tagline import gcp, registry, storage
 from tagline.data.dataset import SPLITS
 from tagline.errors import DataError, SpecError
 from tagline.gcp import cloud_storage
-from tagline.images import wheels
 from tagline.models.nn import word_vectors
 from tagline.spec import Spec
 
@@ -70,7 +69,7 @@ class _Moving:
         if source not in self.uploads:
             paths = {each: Path(each).expanduser() for each in (source, *beside)}
             digests = {path.name: _digest(path) for path in paths.values()}
-            digest = wheels.digest(digests) if beside else next(iter(digests.values()))
+            digest = storage.digest(digests) if beside else next(iter(digests.values()))
             for each, path in paths.items():
                 address = f"{self._folder}/{kind}/{digest[:16]}/{path.name or kind}"
                 self.uploads[each] = Upload(str(path), address)
@@ -125,7 +124,7 @@ def _digest(path: Path) -> str:
     if not path.exists():
         raise DataError(f"there is no file {path}", hint=f"relative paths start at {Path.cwd()}")
     if path.is_dir():
-        return wheels.digest({
+        return storage.digest({
             each.relative_to(path).as_posix(): storage.sha256(each) for each in storage.files_below(path)
         })  # fmt: skip
     return hashlib.sha256(storage.sha256(path).encode()).hexdigest()

@@ -1,4 +1,18 @@
-"""The contract of a model family: a classifier that yields steps while it learns, and its predictions."""
+"""The contract of a model family: a classifier that yields steps while it learns, and its predictions.
+
+Files, in the order of their imports:
+
+- model_files.py: The files of a saved model, read so that whatever they hold is an error that names the file.
+- nn/: What the torch families share: devices, tokens, batches, networks, the training loop.
+- linear/: TF-IDF of words and characters with logistic regression: the baseline, trained in seconds, predicting
+  with numpy.
+- lstm.py: An LSTM that reads both ways, learned from scratch: its vocabulary from the training texts, or vectors of
+  others.
+- encoder.py: A pretrained transformer encoder, fine-tuned: BERT, RoBERTa, DeBERTa, ModernBERT and their kin.
+- fewshot/: A pretrained encoder for few examples a label: tuned by contrast, then a linear head on its sentence
+  embeddings.
+- ulmfit/: ULMFiT: a language model of AWD-LSTM layers is fine-tuned on the texts, and becomes a classifier.
+"""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence

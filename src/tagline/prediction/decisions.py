@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from tagline.errors import SpecError
-from tagline.evaluation.metrics import are_right
 from tagline.models import Prediction, Scores
 from tagline.prediction import calibration
 from tagline.prediction.calibration import Calibration
@@ -213,6 +212,11 @@ def tune(
     if spec.target_precision and len(truth):
         layer = replace(layer, abstain_below=_for_precision(layer, held_out, truth, spec))
     return Tuned(layer, layer.decided(held_out), losses)
+
+
+def are_right(answers: NDArray[Any], truth: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which answers are right; of several labels, when all of them are and none is missing."""
+    return np.asarray(answers == truth if truth.ndim == 1 else (answers == truth).all(axis=1))
 
 
 def overanswered(

@@ -12,13 +12,21 @@ from tagline.data import checks
 from tagline.data.checks import Finding
 from tagline.data.dataset import SPLITS, Dataset, Split
 from tagline.evaluation import error_analysis, gates, intervals, metrics, slices
-from tagline.evaluation.metrics import REPORT_FORMAT, are_right
 from tagline.models import Scores
 from tagline.models.nn.tokens import length_of
 from tagline.prediction import attribution
-from tagline.prediction.decisions import AS_THEY_ARE, DIGITS, Answers, DecisionLayer, label_shares, overanswered
+from tagline.prediction.decisions import (
+    AS_THEY_ARE,
+    DIGITS,
+    Answers,
+    DecisionLayer,
+    are_right,
+    label_shares,
+    overanswered,
+)
 from tagline.prediction.predictor import Predictor
 from tagline.reports import advice
+from tagline.runs.formats import REPORT_FORMAT
 
 if TYPE_CHECKING:
     from tagline.spec import Gates

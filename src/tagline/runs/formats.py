@@ -5,6 +5,8 @@ from typing import Annotated, Any, Literal, Required
 from pydantic import ConfigDict, Field, FiniteFloat, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
+REPORT_FORMAT = 4
+"""Of the figures and all else that a report holds."""
 Count = Annotated[int, Field(ge=0)]
 OPEN = ConfigDict(extra="allow", strict=True)
 """Other keys are let through: later versions add some, and trackers of other packages too."""

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from tagline import __version__, registry, storage
-from tagline.models.nn import devices
-from tagline.images import wheels
 from tagline import spec as specs
-from tagline.spec import Spec
+from tagline.models.nn import devices
 from tagline.models.nn.workers import world
+from tagline.spec import Spec
 
 if TYPE_CHECKING:
     from tagline.data.dataset import Dataset
@@ -87,7 +86,7 @@ def _directory_hash(directory: Path) -> str:
     weights = sorted(directory.glob("*.safetensors")) or storage.files_below(directory)
     if len(weights) == 1:
         return storage.sha256(weights[0])
-    return wheels.digest({path.relative_to(directory).as_posix(): storage.sha256(path) for path in weights})
+    return storage.digest({path.relative_to(directory).as_posix(): storage.sha256(path) for path in weights})
 
 
 def found_here(spec: Spec, data: "Dataset", *, job: str = "") -> dict[str, Any]:

@@ -13,12 +13,12 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Self
 
-from tagline.runs import run as runs
 from tagline import storage
-from tagline.prediction.bundle import MANIFEST
 from tagline.errors import Conflict, DataError, NameTaken, PlaceError, RunError, TaglineError
 from tagline.gcp import cloud_storage
 from tagline.gcp.cloud_storage import Object
+from tagline.prediction.bundle import MANIFEST
+from tagline.runs import run as runs
 from tagline.runs.run import ATTEMPTS, NEEDED, PROGRESS, Progress, Run, State, StateName, is_run, next_name
 from tagline.spec import Spec
 

@@ -15,13 +15,13 @@ from typing import Any, Literal, Self, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
-from tagline.runs import formats
-from tagline import storage
 from tagline import spec as specs
+from tagline import storage
 from tagline.errors import NameTaken, PlaceError, RunError, SpecError, TaglineError, first_line
-from tagline.evaluation.metrics import REPORT_FORMAT
-from tagline.system.processes import alive_in
+from tagline.runs import formats
+from tagline.runs.formats import REPORT_FORMAT
 from tagline.spec import Spec
+from tagline.system.processes import alive_in
 
 PROGRESS = "checkpoints/progress.json"
 ATTEMPTS = "attempts.jsonl"

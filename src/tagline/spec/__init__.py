@@ -1,4 +1,9 @@
-"""Spec: all that can change the result of a run, as one strict TOML file."""
+"""Spec: all that can change the result of a run, as one strict TOML file.
+
+Files, in the order of their imports:
+
+- secret_detection.py: Whether an environment variable looks like a secret, by its name or by its value.
+"""
 
 import hashlib
 import json

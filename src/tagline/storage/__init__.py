@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
@@ -408,6 +408,12 @@ def sha256(path: Path) -> str:
 def sha256_below(directory: Path) -> dict[str, str]:
     """The SHA-256 of every file below a directory, by its path there."""
     return {path.relative_to(directory).as_posix(): sha256(path) for path in files_below(directory)}
+
+
+def digest(hashes: Mapping[str, str]) -> str:
+    """One SHA-256 of many files, from their names and each one's own."""
+    lines = "".join(f"{name}\0{each}\n" for name, each in sorted(hashes.items()))
+    return hashlib.sha256(lines.encode()).hexdigest()
 
 
 def _stamp(file: IO[bytes]) -> tuple[int, ...]:

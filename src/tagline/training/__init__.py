@@ -1,4 +1,17 @@
-"""train(spec): consumes a model's steps, decides what to keep and when to stop, and measures what came out."""
+"""train(spec): consumes a model's steps, decides what to keep and when to stop, and measures what came out.
+
+Files, in the order of their imports:
+
+- language_models.py: A language model of texts without labels, for family `ulmfit` to start from and for others to
+  share.
+- cluster.py: Cluster: the machines of one training, and how workers are started on this one, watched and spoken
+  for.
+- trials.py: A trial of somebody's own HyperparameterTuningJob: its figures, in the file that Vertex AI reads.
+- cross_validation.py: Scores of every row by models that did not learn from it, and the labels that they make look
+  wrong.
+- learning_curve.py: The learning curve of a run: the same spec on parts of the training rows, and what more rows
+  would bring.
+"""
 
 import math
 import os

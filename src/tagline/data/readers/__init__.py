@@ -1,4 +1,15 @@
-"""Files of labelled text read as rows that remember their file and line."""
+"""Files of labelled text read as rows that remember their file and line.
+
+Files, in the order of their imports:
+
+- encoding.py: Which encoding a file's bytes are in, from the bytes alone.
+- delimited.py: CSV and TSV: fields between separators, line breaks inside quotes, with or without a header.
+- jsonlines.py: JSON lines: one object a line.
+- lines.py: Plain lines, `text<separator>label` split at the last separator, or one text a line.
+- automl.py: Google AutoML Text's import files: CSV rows `[ml_use,]text,label...` and JSON lines with `textContent`.
+- parquet.py: Parquet; a row's line is its number.
+- hub.py: Datasets of the Hugging Face hub, `hf://glue/mnli`, through the `datasets` package where it is installed.
+"""
 
 import codecs
 import io

@@ -1,4 +1,10 @@
-"""The contract of a launcher, which takes a job to a place, and what it is told about the job."""
+"""The contract of a launcher, which takes a job to a place, and what it is told about the job.
+
+Files, in the order of their imports:
+
+- local.py: This machine: a run in a process of its own, which goes on when the command that started it has ended.
+- vertex.py: Vertex AI: a run as a custom job. At a rehearsal it is the same code.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

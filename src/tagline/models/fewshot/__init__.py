@@ -1,4 +1,10 @@
-"""A pretrained encoder for few examples a label: tuned by contrast, then a linear head on its sentence embeddings."""
+"""A pretrained encoder for few examples a label: tuned by contrast, then a linear head on its sentence embeddings.
+
+Files, in the order of their imports:
+
+- contrastive.py: Sentence embeddings: an encoder tuned until texts of one label lie close together, and a linear
+  head on them.
+"""
 
 import json
 import math

@@ -1,4 +1,12 @@
-"""TF-IDF of words and characters with logistic regression: the baseline, trained in seconds, predicting with numpy."""
+"""TF-IDF of words and characters with logistic regression: the baseline, trained in seconds, predicting with numpy.
+
+Files, in the order of their imports:
+
+- tfidf.py: What family `linear` sees of a text: runs of words and of characters, each by how rare it is. Needs
+  numpy alone.
+- regression.py: Logistic regression on sparse features: the loss of some weights, and its way down by L-BFGS. Needs
+  scipy.
+"""
 
 import json
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,18 @@
-"""ULMFiT: a language model of AWD-LSTM layers is fine-tuned on the texts, and becomes a classifier."""
+"""ULMFiT: a language model of AWD-LSTM layers is fine-tuned on the texts, and becomes a classifier.
+
+Files, in the order of their imports:
+
+- awd_lstm.py: AWD-LSTM as published: a language model of LSTM layers with five kinds of dropout, and a classifier
+  on top of it.
+- tokenizer.py: Text as fastai's language models read it: marked by rules, cut into tokens, numbered by a
+  vocabulary. No torch.
+- checkpoints.py: Language models in directories: ours, and those that fastai wrote, read without running anything
+  of theirs.
+- one_cycle.py: One-cycle training as fastai does it: rates and momentum by the step, groups frozen or at rates of
+  their own.
+- stages.py: The stages of a ULMFiT training, stopped and gone on with anywhere: a language model first, then a
+  classifier.
+"""
 
 import copy
 import hashlib

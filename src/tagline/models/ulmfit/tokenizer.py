@@ -6,11 +6,11 @@ import json
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
-from itertools import islice
+from itertools import accumulate, islice, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 from tagline import storage
 from tagline.errors import DataError, PlaceError, SpecError, first_line
@@ -94,6 +94,13 @@ class Cutter(Protocol):
         """Write what `cutter_in` needs to cut in the same way."""
 
 
+class _Chunk(NamedTuple):
+    """Characters between spaces: the parts they are cut into, and the tokens that those make by themselves."""
+
+    parts: tuple[str, ...]
+    tokens: tuple[str, ...]
+
+
 class Words:
     """spaCy's rules for English words, run without spaCy: they are taken from it once, and saved with the model.
 
@@ -116,6 +123,7 @@ class Words:
             if self._prefix.search(key) or self._suffix.search(key) or self._infix.search(key):
                 self._hidden[tuple(self._parts(key, special={}))] = key
         self._longest_hidden = max(map(len, self._hidden), default=0)
+        self._linked = {pair for parts in self._hidden for pair in pairwise(parts)}
         self._cached = lru_cache(CACHED_CHUNKS)(self._cut)
 
     @classmethod
@@ -138,18 +146,32 @@ class Words:
     def __call__(self, line: str) -> list[str]:
         """The words of a marked text; white space that is more than the one between two words is a token too."""
         tokens: list[str] = []
+        run: list[_Chunk] = []
         after_word = False
         for chunk in CHUNK.findall(line):
             is_space = chunk.isspace()
             whole = chunk[1:] if is_space and after_word and chunk[0] == " " else chunk
             if whole:
-                tokens.extend(self._cached(whole) if len(whole) <= LONGEST_CACHED else self._cut(whole))
+                cut = self._cached(whole) if len(whole) <= LONGEST_CACHED else self._cut(whole)
+                if run and (run[-1].parts[-1], cut.parts[0]) not in self._linked:
+                    tokens.extend(self._join(run))
+                    run = []
+                run.append(cut)
             after_word = not is_space
+        tokens.extend(self._join(run))
         return [token.replace(" ", SPACE) for token in tokens]
 
-    def _cut(self, chunk: str) -> tuple[str, ...]:
-        parts = self._parts(chunk, special=self.special)
-        return tuple(parts) if len(parts) == 1 else tuple(self._mended(parts))
+    def _cut(self, chunk: str) -> "_Chunk":
+        parts = tuple(self._parts(chunk, special=self.special))
+        return _Chunk(parts, parts if len(parts) == 1 else tuple(self._mended(parts)))
+
+    def _join(self, run: "Sequence[_Chunk]") -> Sequence[str]:
+        """The tokens of chunks between which a special case may seem to stand: it is none, but no other overlaps it."""
+        if len(run) < 2:
+            return run[0].tokens if run else ()
+        parts = [part for chunk in run for part in chunk.parts]
+        spaces = set(accumulate(len(chunk.parts) for chunk in run))
+        return list(self._mended(parts, spaces=spaces))
 
     def _parts(self, chunk: str, *, special: Mapping[str, Sequence[str]]) -> list[str]:
         """A chunk as it is cut from both ends, then in the middle; of a long one each cut looks at its ends alone."""
@@ -195,8 +217,11 @@ class Words:
             start = found.end()
         return [*parts, rest[start:]] if rest[start:] else parts
 
-    def _mended(self, parts: Sequence[str]) -> Iterator[str]:
-        """The parts, with those that make a special case put in its form; the longest wins, then the first."""
+    def _mended(self, parts: Sequence[str], *, spaces: Collection[int] = ()) -> Iterator[str]:
+        """The parts, with those that make a special case put in its form; the longest wins, then the first.
+
+        One that has a space inside, before the parts at `spaces`, keeps its form, and keeps others from theirs.
+        """
         runs = [
             (start, end)
             for start in range(len(parts))
@@ -206,7 +231,8 @@ class Words:
         taken: dict[int, int] = {}
         seen: set[int] = set()
         for start, end in sorted(runs, key=lambda run: (run[0] - run[1], run[0])):
-            if start not in seen and end - 1 not in seen:
+            is_whole = not any(start < space < end for space in spaces)
+            if is_whole and start not in seen and end - 1 not in seen:
                 taken[start] = end
             seen.update(range(start, end))
         place = 0

@@ -1,4 +1,15 @@
-"""The contract of a tracker, which records a run elsewhere, and how a run's events get there without harm to it."""
+"""The contract of a tracker, which records a run elsewhere, and how a run's events get there without harm to it.
+
+Files, in the order of their imports:
+
+- mlflow.py: MLflow: a run in the store of MLFLOW_TRACKING_URI, else in `mlflow.db` beside the runs.
+- tensorboard.py: TensorBoard: event files in the run's directory, written with TensorBoard's own package, without
+  torch.
+- vertex.py: Vertex AI Experiments: a run in the experiment of TAGLINE_EXPERIMENT, its steps in Vertex AI
+  TensorBoard.
+- wandb.py: Weights & Biases: a run in the project of WANDB_PROJECT, or with WANDB_MODE=offline in the run's
+  directory.
+"""
 
 import hashlib
 import json

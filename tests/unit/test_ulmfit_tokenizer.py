@@ -80,7 +80,7 @@ def test_what_the_rules_make_of_a_text(text: Any, expected: str) -> None:
 ODD = [
     "xxbos don't can't won't shan't I'd've", "xxbos :-) (^_^) <3 :'( ;) foo:)bar", "xxbos (a.b@c.com) http://x.y/z?q=1.",
     "xxbos U.S.A. e.g. 5km 10% $5.00 3-4 well-known x--y", "xxbos \n\n two  spaces\t tab",
-    "xxbos ...!!! ''quoted'' `x`",
+    "xxbos ...!!! ''quoted'' `x`", "xxbos ' ''a ''b",
     "xxbos naïve café—dash “curly” l'été", "xxbos 1,000,000.50 a.m. 5pm 12/3/2020", "xxbos xxmaj ma'am y'all o'clock",
     "xxbos ¯\\(ツ)/¯ 👍🏽 日本語 한국어", "xxbos not(c++)and/or,this;that", "xxbos \u00a0 nbsp \u3000 wide",
 ]  # fmt: skip

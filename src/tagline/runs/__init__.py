@@ -1,0 +1,16 @@
+"""A run: its directory, here or in a bucket, what it depends on, and where else it is recorded.
+
+Files, in the order of their imports:
+
+- formats.py: What the JSON files of a run hold, as far as they are read back: checked when they are read.
+- lock.py: Lock: what a run depends on, and what has changed since it was written.
+- run.py: Run: one attempt at a spec, a directory whose files are there whole or not at all.
+- remote.py: MirroredRun: a run in Cloud Storage, worked on in a scratch directory; and runs found wherever they
+  are.
+- notifications.py: A word when a training or job has ended: to a command, a webhook, or an e-mail address by the
+  user's own server.
+- resource_usage.py: How much of processor, memory and GPUs a training uses: sampled while it learns, and summed up
+  afterwards.
+- trackers/: The contract of a tracker, which records a run elsewhere, and how a run's events get there without harm
+  to it.
+"""
