@@ -16,12 +16,12 @@ def compare(
 ) -> None:
     """Compare runs on their test rows, which must be the same: a table, and whether the best is really better."""
     from tagline.cli import console
-    from tagline.reports import compare as comparison
-    from tagline.reports import html as pages
+    from tagline.reports.compare import compare as compare_runs
+    from tagline.reports.html import save_comparison
 
-    found = comparison.compare(*names, runs=runs)
+    found = compare_runs(*names, runs=runs)
     if html:
-        pages.save_comparison(found, html)
+        save_comparison(found, html)
     if json:
         console.out_json(found)
         return

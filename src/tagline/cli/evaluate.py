@@ -22,12 +22,12 @@ def evaluate(
     from tagline.cli import console
     from tagline.cli.bundles import fetch_bundle
     from tagline.evaluation import gates
-    from tagline.reports import evaluate as evaluation
     from tagline.reports import html
+    from tagline.reports.evaluate import evaluate as evaluate_bundle
 
     if output:
         html.check_form(output)
-    report = evaluation.evaluate(fetch_bundle(bundle, runs), data, *(overrides or ()))
+    report = evaluate_bundle(fetch_bundle(bundle, runs), data, *(overrides or ()))
     for finding in report["findings"]:
         console.say(finding["message"], lead=f"! {finding['severity']} ")
     if output:

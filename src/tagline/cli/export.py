@@ -42,8 +42,8 @@ def export(
     from tagline.cli import console
     from tagline.cli.bundles import fetch_bundle
     from tagline.errors import SpecError
-    from tagline.exports import export as exporting
     from tagline.exports import pack
+    from tagline.exports.export import export as export_bundle
     from tagline.runs.run import Run, is_run
 
     options: dict[str, Any] = {
@@ -64,7 +64,7 @@ def export(
         found = pack.pack(directory, to, output=output, measured=measured, **options)
         show = console.show_package
     else:
-        found = exporting.export(directory, to, measured=measured)
+        found = export_bundle(directory, to, measured=measured)
         show = console.show_export
     if json:
         console.out_json(found)

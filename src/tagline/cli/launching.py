@@ -272,8 +272,8 @@ def planned(
     from tagline import gcp
     from tagline.errors import SpecError
     from tagline.jobs import throughput
-    from tagline.jobs import uploads as staging
     from tagline.jobs.launchers import Job
+    from tagline.jobs.uploads import folder, staged
 
     usual = places.BUCKET if on == places.REHEARSAL else "" if is_for_real else NO_BUCKET
     bucket = (spec.vertex.bucket or usual).removeprefix(gcp.SCHEME)
@@ -282,9 +282,9 @@ def planned(
     given = spec.vertex.project
     project = gcp.project(given) if is_for_real else gcp.project_without_asking(given) or NO_PROJECT
     place = spec.vertex.model_copy(update={"bucket": bucket.strip("/"), "project": project})
-    there, uploads = staging.staged(spec.model_copy(update={"vertex": place}), place.bucket)
+    there, uploads = staged(spec.model_copy(update={"vertex": place}), place.bucket)
     return Job(
-        name, there, f"{staging.folder(place.bucket)}/runs", project=project, uploads=uploads, training_rows=rows,
+        name, there, f"{folder(place.bucket)}/runs", project=project, uploads=uploads, training_rows=rows,
         rate=throughput.measured(spec, runs) if rows else None, command=_typed(),
     )  # fmt: skip
 

@@ -18,8 +18,21 @@ from tagline.errors import Conflict, DataError, NameTaken, PlaceError, RunError,
 from tagline.gcp import cloud_storage
 from tagline.gcp.cloud_storage import Object
 from tagline.prediction.bundle import MANIFEST
-from tagline.runs import run as runs
-from tagline.runs.run import ATTEMPTS, NEEDED, PROGRESS, Progress, Run, State, StateName, is_run, next_name
+from tagline.runs.run import (
+    ATTEMPTS,
+    NEEDED,
+    PROGRESS,
+    Progress,
+    Run,
+    State,
+    StateName,
+    by_age,
+    check_name,
+    is_run,
+    next_name,
+    write_beginning,
+)
+from tagline.runs.run import list_runs as list_local_runs
 from tagline.spec import Spec
 
 EVENTS, STATE = "events.jsonl", "state.json"
@@ -343,11 +356,11 @@ def _stamp(path: Path) -> tuple[int, ...]:
 def create(address: str, name: str, spec: Spec, lock: dict[str, Any]) -> MirroredRun:
     """A new run below an address in Cloud Storage, waiting; a name that is taken is refused, none is made up."""
     if name:
-        runs.check_name(name)
+        check_name(name)
     top = address.rstrip("/")
     while True:
         run = MirroredRun(f"{top}/{name or next_name(_names(top))}")
-        runs.write_beginning(run.directory, spec, lock)
+        write_beginning(run.directory, spec, lock)
         try:
             # The spec takes the name, the state makes it a run.
             for part in ("spec.toml", "lock.json", EVENTS, STATE):
@@ -369,7 +382,7 @@ def new_run(where: str | Path, spec: Spec, lock: dict[str, Any], *, name: str = 
 
 def check_free(name: str, where: str | Path) -> None:
     """Refuse a name that no run can have, or that one in this directory has; in a bucket that turns out later."""
-    runs.check_name(name)
+    check_name(name)
     if not storage.is_remote(where) and (storage.local(where) / name).exists():
         hint = f"another --name; or remove it: tagline runs delete {name}"
         raise NameTaken(f"there is a run {name} in {where} already", hint=hint)
@@ -383,7 +396,7 @@ def run_at(address: str) -> Run:
 def list_runs(where: str | Path) -> list[Run]:
     """The runs in a directory or below an address in Cloud Storage, oldest first."""
     if not storage.is_remote(where):
-        return runs.list_runs(storage.local(where))
+        return list_local_runs(storage.local(where))
     top = str(where).rstrip("/")
     found: dict[str, MirroredRun] = {}
     for each in cloud_storage.objects(f"{top}/"):
@@ -391,7 +404,7 @@ def list_runs(where: str | Path) -> list[Run]:
         if rest:
             run = found.get(name) or found.setdefault(name, MirroredRun(f"{top}/{name}"))
             run._there[rest] = each
-    return sorted((run for run in found.values() if run._is_run()), key=runs.by_age)
+    return sorted((run for run in found.values() if run._is_run()), key=by_age)
 
 
 def find_run(name: str, where: str | Path) -> Run:

@@ -24,12 +24,11 @@ from tagline.prediction import signatures
 from tagline.prediction.bundle import Bundle, Manifest
 from tagline.prediction.predictor import Predictor, shared_out
 from tagline.reports import html
-from tagline.serving import metrics as prometheus
 from tagline.serving import prefork, protocol
 from tagline.serving.batching import Batcher, ComputeError, Full, Unanswerable
 from tagline.serving.http import Clients, Request, Response
 from tagline.serving.log import DROP_REASONS, ServerLog
-from tagline.serving.metrics import SECONDS, SIZES, Count, Histogram, Level
+from tagline.serving.metrics import SECONDS, SIZES, Count, Histogram, Level, fact, shared
 from tagline.serving.protocol import Limits, Refused
 
 if TYPE_CHECKING:
@@ -152,14 +151,14 @@ class Metrics:
         reasons = [{"reason": reason} for reason in DROP_REASONS]
         self.dropped_lines = Count("tagline_log_lines_dropped_total", "lines that the log has no room for", reasons)
         self._figures = (self.requests, self.answers, self.seconds, self.batches, self.waiting, self.dropped_lines)
-        self.slots = prometheus.shared(self._figures, processes=processes + 1)
+        self.slots = shared(self._figures, processes=processes + 1)
         self.slots.own = processes  # of the process that looks after the others, and writes the log
         self._about = {"family": manifest.family, "fingerprint": manifest.fingerprint[:16], "version": __version__}
 
     def text(self) -> str:
         """All of it, of all processes."""
         lines = [line for each in self._figures for line in each.lines()]
-        lines += prometheus.fact("tagline_info", "what is served", self._about)
+        lines += fact("tagline_info", "what is served", self._about)
         return "\n".join(lines) + "\n"
 
 
