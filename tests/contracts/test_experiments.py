@@ -26,7 +26,7 @@ from reports import make_label_figures, make_report
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 STORE = f"{PARENT}/metadataStores/default"
 PATIENT = (
-    "import sys; from tagline.runs.run import trackers; trackers.END_TIMEOUT_S = 900.0; "
+    "import sys; from tagline.runs import trackers; trackers.END_TIMEOUT_S = 900.0; "
     "from tagline.cli import run; sys.exit(run(sys.argv[1:]))"
 )
 """A command that waits for its trackers, however long their packages take to be loaded on a busy machine."""

@@ -20,7 +20,7 @@ from tagline.runs.run import list_runs
 TRAIN = ("train", str(SUPPORT / "messages.csv"), "model.family=linear", "model.max_features=2000")
 EVERYWHERE = 'tracking.to=["tensorboard", "wandb", "mlflow"]'
 OWN_PACKAGES = ("tensorboard", "wandb", "mlflow")
-PATIENT = "from tagline.runs.run import trackers; trackers.END_TIMEOUT_S = 900.0"
+PATIENT = "from tagline.runs import trackers; trackers.END_TIMEOUT_S = 900.0"
 """However long the packages take to be loaded on a busy machine."""
 Command = Callable[..., Any]
 
