@@ -5,7 +5,7 @@ TRAINING := .venv/.installed-train
 INSTALLED := .venv/.installed
 
 # `make demo` needs $(TRAINING) alone, all else what $(INSTALLED) adds.
-.PHONY: help setup lock sbom browser demo test kills hostile fuzz torchserve image training-image node check lint types promises bench docs clean
+.PHONY: help setup lock sbom browser demo test kills hostile fuzz torchserve image training-image node check lint types promises names bench docs clean
 
 help:
 	@echo "make demo    set up, then train, measure and use a classifier on the sample data"
@@ -119,7 +119,7 @@ fuzz: setup
 	for target in connection wire manifest csv jsonl encoding; do \
 	  echo "fuzzing $$target" && $(BIN)/python tests/fuzz/fuzz.py $$target $(FUZZ_S) || exit 1; done
 
-check: lint types promises
+check: lint types promises names
 
 lint: setup
 	$(BIN)/ruff format --check --quiet .
@@ -131,6 +131,10 @@ types: setup
 promises: setup
 	$(BIN)/pytest tests/meta
 	$(BIN)/python docs/build.py --check
+
+# A report, not a gate.
+names: setup
+	@$(BIN)/python tests/meta/report_names.py
 
 bench: bench-start bench-reading bench-linear bench-report bench-training
 

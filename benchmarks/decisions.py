@@ -71,7 +71,7 @@ def deals(scores: Any, truth: Any, rows: int, task: Any) -> Iterator[dict[str, f
             metrics.measure(task, labels, truth=right_answers, answers=each.chosen, scores=each.scores)
             for each in (plain, said)
         )
-        sets = layer.sets(said, coverage=PROMISED)
+        sets = layer.prediction_sets(said, coverage=PROMISED)
         covered = sets[np.arange(len(sets)), right_answers] if task == "single" else (sets | ~right_answers).all(axis=1)
         given = ~said.abstained
         is_right = are_right(said.chosen, right_answers)[given]

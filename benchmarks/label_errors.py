@@ -78,7 +78,7 @@ def measured(name: str, family: str, *, most: int, settings: list[str]) -> dict[
         return figures(data, parts, planted)
 
 
-def figures(data: Any, parts: list[cross_validation.Part], planted: set[int]) -> dict[str, Any]:
+def figures(data: Any, parts: list[cross_validation.HeldOutPart], planted: set[int]) -> dict[str, Any]:
     """Of both orders of the rows, Tagline's and cleanlab's: how many of the first n are wrong."""
     rows, scores = cross_validation.scores(data, parts)
     given = data.targets[rows]

@@ -148,7 +148,7 @@ def _moved(layer: DecisionLayer, before: Any, after: Any) -> DecisionLayer:
 def _figures(data: Any, layer: DecisionLayer, scores: Any, **known: float) -> dict[str, float]:
     truth, answers = data.splits["test"].targets, layer.answers(scores)
     found = metrics.measure(data.task, data.labels, truth=truth, answers=answers.chosen, scores=answers.scores)
-    sets = layer.sets(answers, coverage=PROMISED)
+    sets = layer.prediction_sets(answers, coverage=PROMISED)
     is_covered = sets[np.arange(len(sets)), truth] if truth.ndim == 1 else (sets | ~truth.astype(bool)).all(axis=1)
     often = answers.chosen.mean(axis=0) if truth.ndim == 2 else np.bincount(answers.chosen) / len(truth)
     known |= {"covered": float(is_covered.mean()), "labels in a set": float(sets.sum(axis=1).mean())}

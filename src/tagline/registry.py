@@ -30,8 +30,8 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "transformers": "tagline.exports.transformers:Transformers",
     },
     "launchers": {
-        "local": "tagline.jobs.launchers.local:Local",
-        "vertex": "tagline.jobs.launchers.vertex:Vertex",
+        "local": "tagline.jobs.launchers.local:LocalLauncher",
+        "vertex": "tagline.jobs.launchers.vertex:VertexLauncher",
     },
 }
 PACKAGED = {

@@ -156,7 +156,7 @@ class Patience(dict):
     def __getitem__(self, phase):
         return 0.3 if phase == "head" and not os.path.exists(sys.argv[3]) else 60.0
 connections.PATIENCE_S = Patience()
-server.serve(sys.argv[1], server.Settings(port=int(sys.argv[2]), workers=1))
+server.serve(sys.argv[1], server.ServerSettings(port=int(sys.argv[2]), workers=1))
 """
 """A server that hardly waits for a head, until there is a file."""
 
@@ -370,7 +370,7 @@ def failing(self, texts, sets):
     return predict(self, texts, sets)
 server.Served.predict = failing
 predictor.Predictor.explain = lambda self, text, label: fall_asleep() if text == "sleep" else explain(self, text, label)
-server.serve(sys.argv[1], server.Settings(port=int(sys.argv[2]), workers=int(sys.argv[3]), timeout_s=3.0))
+server.serve(sys.argv[1], server.ServerSettings(port=int(sys.argv[2]), workers=int(sys.argv[3]), timeout_s=3.0))
 """
 """A server whose model panics, never ends, or never lets any other thread run, depending on the text."""
 

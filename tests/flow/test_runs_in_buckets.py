@@ -302,7 +302,7 @@ def test_of_two_processes_that_work_on_a_run_the_later_one_has_it(
 def test_the_earlier_of_two_processes_damages_nothing_while_the_later_one_works(
     runs: str, begun: Iterator[Any], stepwise: Run, tmp_path: Path
 ) -> None:
-    later = training.go_on(only(runs))
+    later = training.resume_run(only(runs))
     assert any(event.get("step") == 16 for event in later)
     with pytest.raises(Conflict, match="has taken over run"):
         list(begun)

@@ -18,7 +18,7 @@ import pytest
 
 import tagline
 from tagline.errors import SpecError
-from tagline.serving.app import Settings
+from tagline.serving.app import ServerSettings
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from rehearsing import until
@@ -206,7 +206,7 @@ def test_the_route_to_predict_may_be_one_of_ours(runs: dict[str, tagline.Run]) -
 )
 def test_an_environment_that_makes_no_sense_is_said(name: str, value: str) -> None:
     with pytest.raises(SpecError, match=f'{name} is "{value}"'):
-        Settings.of({name: value})
+        ServerSettings.of({name: value})
 
 
 def test_a_token_is_asked_for(runs: dict[str, tagline.Run]) -> None:
@@ -251,8 +251,8 @@ def test_a_page_elsewhere_cannot_ask_by_a_name_of_its_own(server: Server, runs: 
         )  # fmt: skip
     for path in ("/", "/info", "/health"):
         assert httpx.get(server.address + path, headers={"Host": "evil.example"}).status_code == 403
-    assert Settings(allowed_hosts=("Proxy.example",)).is_own_host("proxy.example:443")
-    assert Settings(host="0.0.0.0").is_own_host("any.example"), "other machines can ask it anyway"
+    assert ServerSettings(allowed_hosts=("Proxy.example",)).is_own_host("proxy.example:443")
+    assert ServerSettings(host="0.0.0.0").is_own_host("any.example"), "other machines can ask it anyway"
 
 
 @pytest.mark.parametrize("host", ["", "  "])

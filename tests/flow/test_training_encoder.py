@@ -293,5 +293,5 @@ def test_of_evaluations_that_cannot_be_told_apart_the_later_one_is_kept(
 
 def test_the_lock_says_what_it_learned_on(place: Path, train: Train) -> None:
     assert train("training.epochs=1")[0] == 0
-    device = devices.choose(devices.found())
+    device = devices.choose(devices.find_devices())
     assert the_run(place).lock()["device"] == f"{device.kind}: {device.name}"

@@ -132,7 +132,7 @@ def read_rows(data: bytes, name: str) -> None:
 def fuzz_encoding(data: bytes) -> None:
     """Bytes have an encoding in which they can be read to their end."""
     with contextlib.suppress(DataError):
-        detected = encoding.detected(io.BytesIO(data))
+        detected = encoding.detect_encoding(io.BytesIO(data))
         text = data.decode(detected.name, detected.errors)
         json.dumps(text, ensure_ascii=False)
 

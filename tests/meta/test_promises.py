@@ -107,7 +107,7 @@ def test_a_bundle_is_served_where_only_the_base_install_is(support: Path, tmp_pa
 from tagline.serving import app as server
 from tagline.prediction.bundle import Bundle
 served = server.Served(Bundle.load({str(run.bundle)!r}), threads=1)
-settings = server.Settings()
+settings = server.ServerSettings()
 server.Routes(served, settings, server.Metrics(served.manifest, settings, processes=1), write_log=print)
 assert served.predictor.explain("my parcel", "delivery")
 print(served.predict(["Where is my parcel?"], 0.9)[0].label)

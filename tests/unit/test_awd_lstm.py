@@ -5,7 +5,7 @@ import torch
 from torch.nn.functional import cross_entropy, linear
 
 from tagline.models.ulmfit import awd_lstm
-from tagline.models.ulmfit.awd_lstm import AwdLstm, Classifier, LanguageModel, Shape
+from tagline.models.ulmfit.awd_lstm import AwdLstm, AwdLstmClassifier, LanguageModel, Shape
 
 TOKENS = 400
 FOLLOWING = torch.arange(60).reshape(3, 20) % 50
@@ -61,10 +61,10 @@ LENGTHS = (3, 8, 9, 12, 13, 30)
 
 
 @pytest.fixture
-def classifier() -> Classifier:
+def classifier() -> AwdLstmClassifier:
     torch.manual_seed(0)
     encoder = AwdLstm(Shape(emb_sz=8, n_hid=12, n_layers=2).dropping(0), tokens=TOKENS)
-    return Classifier(encoder, labels=3, drop=0.0, window=WINDOW, most=MOST)
+    return AwdLstmClassifier(encoder, labels=3, drop=0.0, window=WINDOW, most=MOST)
 
 
 def long_and_short() -> dict[str, torch.Tensor]:
@@ -74,14 +74,16 @@ def long_and_short() -> dict[str, torch.Tensor]:
     return {"input_ids": ids * mask, "attention_mask": mask.long()}
 
 
-def test_a_long_text_read_in_windows_is_answered_as_in_one_go(classifier: Classifier) -> None:
+def test_a_long_text_read_in_windows_is_answered_as_in_one_go(classifier: AwdLstmClassifier) -> None:
     inputs = long_and_short()
     in_windows, raw, dropped = classifier.eval()(**inputs)
     assert torch.allclose(in_windows, classifier.at_once(**inputs), atol=1e-6)
     assert raw.shape[1] == dropped.shape[1] == MOST  # and not 30: what came before left its state alone
 
 
-def test_what_comes_before_the_windows_that_count_changes_the_answer_and_learns_nothing(classifier: Classifier) -> None:
+def test_what_comes_before_the_windows_that_count_changes_the_answer_and_learns_nothing(
+    classifier: AwdLstmClassifier,
+) -> None:
     inputs = long_and_short()
     logits = classifier.train()(**inputs)[0]
     logits.square().sum().backward()

@@ -35,7 +35,7 @@ class Slow:
 
 def batcher(predict: Any, **settings: Any) -> Batcher:
     chosen = {"threads": 1, "most_waiting": 5, "batch": 4} | settings
-    return Batcher(predict, **chosen, see_batch=lambda _: None, see_waiting=lambda _: None)
+    return Batcher(predict, **chosen, observe_batch=lambda _: None, observe_waiting=lambda _: None)
 
 
 def test_what_waits_is_answered_together_and_each_gets_its_own() -> None:

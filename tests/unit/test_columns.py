@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tagline.data.column_profiles import parse_list
-from tagline.data.columns import Resolved, resolve
+from tagline.data.columns import ResolvedSpec, resolve
 from tagline.errors import DataError, SpecError
 
 Write = Callable[..., str]
@@ -42,7 +42,7 @@ def topic(row: int) -> str:
     return TOPICS[row % len(TOPICS)]
 
 
-def settings(resolved: Resolved, *names: str) -> dict[str, Any]:
+def settings(resolved: ResolvedSpec, *names: str) -> dict[str, Any]:
     return {name: getattr(resolved.spec.data, name) for name in names}
 
 

@@ -44,13 +44,13 @@ def loaded(path: Path, *settings: str) -> tuple[Spec, Dataset]:
     return spec, dataset.load(spec.data)
 
 
-def found_again(planted: Planted, data: Dataset, parts: list[cross_validation.Part]) -> float:
+def found_again(planted: Planted, data: Dataset, parts: list[cross_validation.HeldOutPart]) -> float:
     first = cross_validation.suspects(data, parts)[:PLANTED]
     return sum(row["text"] in planted[1] for row in first) / PLANTED
 
 
 @pytest.fixture(scope="module")
-def by_linear(planted: Planted) -> tuple[Dataset, list[cross_validation.Part]]:
+def by_linear(planted: Planted) -> tuple[Dataset, list[cross_validation.HeldOutPart]]:
     spec, data = loaded(planted[0], "model.family=linear")
     return data, list(cross_validation.parts(spec, data))
 
@@ -80,12 +80,14 @@ def test_texts_that_are_nearly_the_same_are_in_one_part(tmp_path: Path) -> None:
         assert {row // 2 for row in part.rows if row % 2} == {row // 2 for row in part.rows if not row % 2}
 
 
-def test_planted_errors_come_first(planted: Planted, by_linear: tuple[Dataset, list[cross_validation.Part]]) -> None:
+def test_planted_errors_come_first(
+    planted: Planted, by_linear: tuple[Dataset, list[cross_validation.HeldOutPart]]
+) -> None:
     assert found_again(planted, *by_linear) > 0.6
 
 
 def test_the_companion_makes_up_for_a_family_that_knows_less(
-    planted: Planted, by_linear: tuple[Dataset, list[cross_validation.Part]], checkpoint: Callable[[str], Path]
+    planted: Planted, by_linear: tuple[Dataset, list[cross_validation.HeldOutPart]], checkpoint: Callable[[str], Path]
 ) -> None:
     """The encoder has random weights and sees the rows once: by itself it finds hardly any."""
     spec, data = loaded(
@@ -122,7 +124,7 @@ def test_rows_doubted_while_they_were_learned_are_doubted_and_the_leaning_of_all
     learned[doubted] -= 4
     rows = np.arange(200)
     said = np.log(of_given(learned))
-    quiet = cross_validation.Part(rows, (unseen,), rows[:0], said[:0])
+    quiet = cross_validation.HeldOutPart(rows, (unseen,), rows[:0], said[:0])
     (_, without), (_, found) = (
         cross_validation.scores(data, [part]) for part in (quiet, replace(quiet, learned=rows, said=said))
     )

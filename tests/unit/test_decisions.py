@@ -236,7 +236,7 @@ def test_sets_hold_the_truth_as_often_as_promised(
 ) -> None:
     kept = []
     for fitted, scores, truth in draws:
-        sets = fitted.sets(fitted.answers(scores), coverage=promised)
+        sets = fitted.prediction_sets(fitted.answers(scores), coverage=promised)
         kept.append(sets[np.arange(1000), truth].mean())
     assert np.mean(kept) == pytest.approx(promised, abs=0.01)
 
@@ -244,7 +244,7 @@ def test_sets_hold_the_truth_as_often_as_promised(
 def test_a_set_of_task_multi_holds_all_labels_of_a_text() -> None:
     scores, truth = multi_scores()
     fitted = layer(scores[:300], truth[:300], task="multi")
-    sets = fitted.sets(fitted.answers(scores[300:]), coverage=0.9)
+    sets = fitted.prediction_sets(fitted.answers(scores[300:]), coverage=0.9)
     assert (sets | ~truth[300:]).all(axis=1).mean() == pytest.approx(0.9, abs=0.05)
 
 
@@ -252,7 +252,7 @@ def test_a_set_is_never_empty_and_grows_with_the_promise() -> None:
     scores, truth = scattered(400, 1)
     fitted = layer(scores, truth, labels=tuple("abcde"))
     answers = fitted.answers(scores)
-    sizes = [fitted.sets(answers, coverage=coverage).sum(axis=1) for coverage in COVERAGES]
+    sizes = [fitted.prediction_sets(answers, coverage=coverage).sum(axis=1) for coverage in COVERAGES]
     assert sizes[0].min() >= 1
     assert all((smaller <= larger).all() for smaller, larger in pairwise(sizes))
     [prediction] = fitted.predictions(fitted.answers(scores[:1]), coverage=0.9)
@@ -266,7 +266,7 @@ def test_a_promise_that_cannot_be_kept_is_refused(coverage: float) -> None:
     scores, truth = scattered(100, 2)
     fitted = layer(scores, truth, labels=tuple("abcde"))
     with pytest.raises(SpecError, match="cannot be made"):
-        fitted.sets(fitted.answers(scores), coverage=coverage)
+        fitted.prediction_sets(fitted.answers(scores), coverage=coverage)
 
 
 def test_without_validation_rows_no_set_is_promised() -> None:
@@ -278,7 +278,7 @@ def test_without_validation_rows_no_set_is_promised() -> None:
 def test_rows_too_few_for_a_promise_get_all_labels() -> None:
     scores, truth = scattered(20, 3)
     fitted = layer(scores, truth, labels=tuple("abcde"))
-    assert fitted.sets(fitted.answers(scores), coverage=0.99).all()
+    assert fitted.prediction_sets(fitted.answers(scores), coverage=0.99).all()
 
 
 def test_the_label_for_none_is_the_answer_where_no_other_is_and_only_there() -> None:

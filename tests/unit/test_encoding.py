@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from encoded_texts import WRITTEN_IN, write_table
 
-from tagline.data.readers.encoding import Encoding, detected, named
+from tagline.data.readers.encoding import Encoding, check_named_encoding, detect_encoding
 from tagline.errors import SpecError
 
 SENTENCES = {
@@ -48,7 +48,7 @@ def read(content: bytes, found: Encoding) -> str:
 def test_a_sentence_or_two_tell_an_older_encoding(sentence: str, codec: str, shape: Callable[[str], str]) -> None:
     text = shape(SENTENCES[sentence])
     content = text.encode(codec)
-    found = detected(io.BytesIO(content))
+    found = detect_encoding(io.BytesIO(content))
     assert not found.damaged
     assert read(content, found) == text
 
@@ -58,13 +58,13 @@ def test_a_sentence_or_two_tell_an_older_encoding(sentence: str, codec: str, sha
 def test_unicode_is_told_with_its_mark_and_without(sentence: str, codec: str) -> None:
     text = f"{SENTENCES[sentence]}\n{SENTENCES[sentence]}\n"
     content = text.encode(codec)
-    found = detected(io.BytesIO(content))
+    found = detect_encoding(io.BytesIO(content))
     assert read(content, found) == text
 
 
 def test_big_endian_utf_16_with_its_mark_is_read() -> None:
     content = codecs.BOM_UTF16_BE + "名前,ラベル\n".encode("utf-16-be")
-    assert read(content, detected(io.BytesIO(content))) == "名前,ラベル\n"
+    assert read(content, detect_encoding(io.BytesIO(content))) == "名前,ラベル\n"
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_real_corpora_are_told_in_the_encodings_of_their_language(
     for codec in [*codecs_of, "utf-16-le", "utf-16-be", "utf-8-sig"]:
         text = "".join(line for line in lines if fits(line, codec))
         content = text.encode(codec)
-        found = detected(io.BytesIO(content))
+        found = detect_encoding(io.BytesIO(content))
         assert not found.damaged
         assert read(content, found) == text, codec
 
@@ -101,14 +101,14 @@ def fits(line: str, codec: str) -> bool:
 def test_the_encodings_of_many_languages_are_told(language: str, codec: str, sentences: int) -> None:
     text = write_table(language, sentences)
     content = text.encode(codec)
-    found = detected(io.BytesIO(content))
+    found = detect_encoding(io.BytesIO(content))
     assert not found.damaged
     assert read(content, found) == text
 
 
 def test_a_longer_file_leaves_no_doubt() -> None:
     found = {
-        (language, codec): detected(io.BytesIO(write_table(language, 6, copies=20).encode(codec)))
+        (language, codec): detect_encoding(io.BytesIO(write_table(language, 6, copies=20).encode(codec)))
         for language, codec in WRITTEN_IN
     }
     assert [key for key, encoding in found.items() if encoding.readings] == []
@@ -125,7 +125,7 @@ def test_a_longer_file_leaves_no_doubt() -> None:
 def test_where_little_tells_the_readings_of_a_row_are_given(
     text: str, codec: str, first: str, rows: tuple[str, ...]
 ) -> None:
-    found = detected(io.BytesIO(f"plain words\n{text}\nmore of them\n".encode(codec)))
+    found = detect_encoding(io.BytesIO(f"plain words\n{text}\nmore of them\n".encode(codec)))
     assert found.name == found.readings[0][0] == first
     assert 2 <= len(found.readings) <= 3
     assert {row for _, row in found.readings} >= set(rows)
@@ -134,29 +134,29 @@ def test_where_little_tells_the_readings_of_a_row_are_given(
 
 
 def test_utf_8_is_never_in_doubt() -> None:
-    assert detected(io.BytesIO("how naïve\n".encode())).readings == ()
+    assert detect_encoding(io.BytesIO("how naïve\n".encode())).readings == ()
 
 
 def test_a_character_after_the_sample_widens_the_encoding() -> None:
     content = ("진짜 재미있다\n" * 10_000 + "똠방각하\n").encode("cp949")
-    assert detected(io.BytesIO(content)) == Encoding("cp949")
+    assert detect_encoding(io.BytesIO(content)) == Encoding("cp949")
 
 
 def test_financial_phrasebank_as_it_is_published_is_latin_1(corpus: Callable[[str], Path]) -> None:
     with corpus("financial_phrasebank/Sentences_50Agree.txt").open("rb") as file:
-        found = detected(file)
+        found = detect_encoding(file)
         assert found == Encoding("latin-1")
         assert found.readings == ()
 
 
 def test_one_accent_in_a_plain_file_is_latin_1() -> None:
     content = b"plain\n" * 50_000 + "naïve\n".encode("latin-1")
-    assert detected(io.BytesIO(content)) == Encoding("latin-1")
+    assert detect_encoding(io.BytesIO(content)) == Encoding("latin-1")
 
 
 def test_one_bad_byte_in_utf_8_is_damage_and_no_other_encoding() -> None:
     content = "déjà vu, à bientôt\n".encode() * 10 + b"caf\xe9\n"
-    assert detected(io.BytesIO(content)) == Encoding("utf-8", damaged=True)
+    assert detect_encoding(io.BytesIO(content)) == Encoding("utf-8", damaged=True)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_one_bad_byte_in_utf_8_is_damage_and_no_other_encoding() -> None:
     ids=["utf-8 mark", "utf-16 cut off", "utf-16 half a pair", "utf-16-le cut off", "utf-32"],
 )
 def test_a_marked_file_may_be_damaged_too(content: bytes) -> None:
-    found = detected(io.BytesIO(content))
+    found = detect_encoding(io.BytesIO(content))
     assert found.damaged
     kept = [character for character in read(content, found) if "\udc00" <= character <= "\udcff"]
     assert kept, "the odd bytes are kept, so that their row can be named"
@@ -186,18 +186,18 @@ def test_a_marked_file_may_be_damaged_too(content: bytes) -> None:
     ],
 )
 def test_stray_zero_bytes_do_not_make_utf_16(content: bytes) -> None:
-    assert detected(io.BytesIO(content)) == Encoding("utf-8")
+    assert detect_encoding(io.BytesIO(content)) == Encoding("utf-8")
 
 
 @pytest.mark.parametrize("content", [b"", b"\0", b"a", b"\0\0\0\0", b"\xff", codecs.BOM_UTF8, codecs.BOM_UTF16_LE])
 def test_next_to_nothing_is_no_problem(content: bytes) -> None:
-    assert read(content, detected(io.BytesIO(content))) is not None
+    assert read(content, detect_encoding(io.BytesIO(content))) is not None
 
 
 @pytest.mark.parametrize("name", ["latin-1", "LATIN1", "cp1252", "shift_jis", "euc-kr", "gb18030", "utf-16", "utf_8"])
 def test_an_encoding_can_be_named(name: str) -> None:
     content = "plain\n".encode(name)
-    found = named(name, io.BytesIO(content))
+    found = check_named_encoding(name, io.BytesIO(content))
     assert not found.damaged
     assert read(content, found) == "plain\n"
 
@@ -205,24 +205,26 @@ def test_an_encoding_can_be_named(name: str) -> None:
 @pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be"])
 def test_utf_16_named_without_a_mark_in_the_file_is_read(codec: str) -> None:
     content = "text,label\nplain,a\n".encode(codec)
-    assert read(content, named("utf-16", io.BytesIO(content))) == "text,label\nplain,a\n"
+    assert read(content, check_named_encoding("utf-16", io.BytesIO(content))) == "text,label\nplain,a\n"
 
 
 def test_a_few_accents_are_enough_to_know_damaged_utf_8() -> None:
-    assert detected(io.BytesIO("plain\ncafé, thé, été\ncaf".encode() + b"\xc3")) == Encoding("utf-8", damaged=True)
+    assert detect_encoding(io.BytesIO("plain\ncafé, thé, été\ncaf".encode() + b"\xc3")) == Encoding(
+        "utf-8", damaged=True
+    )
 
 
 def test_a_named_encoding_that_does_not_fit_is_damage() -> None:
-    assert named("utf-16", io.BytesIO(codecs.BOM_UTF8 + b"odd!")).damaged
-    assert named("utf-8", io.BytesIO(b"caf\xe9")).damaged
-    assert named("ascii", io.BytesIO("é".encode())).damaged
-    assert named("utf-32-le", io.BytesIO(b"plain text")).damaged
+    assert check_named_encoding("utf-16", io.BytesIO(codecs.BOM_UTF8 + b"odd!")).damaged
+    assert check_named_encoding("utf-8", io.BytesIO(b"caf\xe9")).damaged
+    assert check_named_encoding("ascii", io.BytesIO("é".encode())).damaged
+    assert check_named_encoding("utf-32-le", io.BytesIO(b"plain text")).damaged
 
 
 @pytest.mark.parametrize("name", ["utf-9", "", "base64", "hex", "rot13", "zlib", "idna", "undefined", "a\0b", "../x"])
 def test_a_name_that_is_no_encoding_of_text_is_refused(name: str) -> None:
     with pytest.raises(SpecError, match="no encoding") as refused:
-        named(name, io.BytesIO(b"plain"))
+        check_named_encoding(name, io.BytesIO(b"plain"))
     assert "utf-8" in refused.value.hint
 
 
@@ -232,4 +234,4 @@ def test_a_name_that_is_no_encoding_of_text_is_refused(name: str) -> None:
 def test_quotes_that_come_late_are_no_control_characters(codec: str, language: str, late: str) -> None:
     text = write_table(language, 6, copies=300) + f"{late},a\n"
     content = text.encode(codec)
-    assert read(content, detected(io.BytesIO(content))) == text
+    assert read(content, detect_encoding(io.BytesIO(content))) == text

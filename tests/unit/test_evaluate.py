@@ -146,14 +146,14 @@ def as_of_before(run: Run) -> None:
 def test_a_run_of_an_older_version_is_resumed(tmp_path: Path) -> None:
     run = cancelled(tmp_path)
     as_of_before(run)
-    assert [*training.go_on(run)][-1]["event"] == "finished"
+    assert [*training.resume_run(run)][-1]["event"] == "finished"
 
 
 def test_a_run_of_an_older_version_on_a_fraction_says_why_it_is_not_resumed(tmp_path: Path) -> None:
     run = cancelled(tmp_path, "data.fraction=0.5")
     as_of_before(run)
     with pytest.raises(RunError, match=r"data\.fraction left out training rows alone"):
-        next(iter(training.go_on(run)))
+        next(iter(training.resume_run(run)))
 
 
 # Like with like

@@ -11,7 +11,7 @@ from tagline.errors import SpecError
 from tagline.images import sdist
 from tagline.jobs import preflight, prices
 from tagline.jobs.launchers import Job
-from tagline.jobs.launchers.vertex import Vertex
+from tagline.jobs.launchers.vertex import VertexLauncher
 
 PREBUILT = "us-docker.pkg.dev/vertex-ai/training/pytorch-gpu.2-4.py310:latest"
 OWN = "europe-west4-docker.pkg.dev/me/images/own:1"
@@ -42,7 +42,7 @@ def test_what_pip_would_not_take_is_refused(wrong: str) -> None:
 
 def test_a_plan_names_the_packages_and_its_image_has_them(wheel: str) -> None:
     plans = [
-        Vertex().plan(Job("name", spec_of(*listed, accelerators=0), "gs://b/tagline/runs", "p"))
+        VertexLauncher().plan(Job("name", spec_of(*listed, accelerators=0), "gs://b/tagline/runs", "p"))
         for listed in ((), ("nltk>=3.9", wheel))
     ]
     assert "packages" not in plans[0]
@@ -51,7 +51,7 @@ def test_a_plan_names_the_packages_and_its_image_has_them(wheel: str) -> None:
 
 
 def test_on_an_image_of_googles_they_come_with_the_package(wheel: str) -> None:
-    plan = Vertex().plan(Job("name", spec_of("nltk>=3.9", wheel, image=PREBUILT), "gs://b/tagline/runs", "p"))
+    plan = VertexLauncher().plan(Job("name", spec_of("nltk>=3.9", wheel, image=PREBUILT), "gs://b/tagline/runs", "p"))
     _, own = plan["job"]["jobSpec"]["workerPoolSpecs"][0]["pythonPackageSpec"]["packageUris"]
     assert own.startswith("gs://b/tagline/packages/")
     assert own.endswith(f"/{wheel}")
@@ -65,7 +65,7 @@ def test_what_cannot_be_installed_is_found_before(wheel: str) -> None:
         (spec_of("gone-1-py3-none-any.whl"), "cannot read gone-1"),
     ):
         with pytest.raises(SpecError, match=told):
-            Vertex().plan(Job("name", spec, "gs://b/tagline/runs", "p"))
+            VertexLauncher().plan(Job("name", spec, "gs://b/tagline/runs", "p"))
         found = preflight.by_the_tables(spec, prices.price_of(spec), today=preflight.date(2026, 11, 18))
         assert [each.severity for each in found if each.code == "packages" and told in each.message] == ["error"]
     sound = spec_of("nltk", wheel)

@@ -6,7 +6,7 @@ import pytest
 
 from tagline.errors import RunError
 from tagline.jobs import prices, records
-from tagline.jobs.launchers import JobDescription, State
+from tagline.jobs.launchers import JobDescription, JobState
 
 HANDLE = "projects/my-project/locations/europe-west4/customJobs/123"
 NOW = datetime(2026, 11, 18, 14, tzinfo=UTC)
@@ -29,7 +29,7 @@ def test_the_page_of_a_job_is_that_of_the_console() -> None:
 ])  # fmt: skip
 def test_cost_grows_from_the_start_to_the_end(started: str, ended: str, hours: float) -> None:
     told = JobDescription(("1 x n1-standard-8",), (), per_hour=3.0)
-    cost = records.cost_so_far(told, State("running", started=started, ended=ended), now=NOW)
+    cost = records.cost_so_far(told, JobState("running", started=started, ended=ended), now=NOW)
     assert (cost["hours"], cost["so_far"]) == (hours, 3.0 * hours)
     sentence = records.cost_sentence(cost, is_rehearsed=False)
     assert sentence.startswith(f"about ${3 * hours:.2f} for {60 * hours:.0f} minutes at $3.00 an hour (an estimate")
@@ -37,7 +37,7 @@ def test_cost_grows_from_the_start_to_the_end(started: str, ended: str, hours: f
 
 def test_a_cost_that_is_not_known_is_said_to_be_so() -> None:
     per_hour, remark = prices.hourly_price_of_pools([("c3-highcpu-8", "", 0, 2)], spot=False)
-    cost = records.cost_so_far(JobDescription((), (), per_hour=per_hour, remark=remark), State("running"), now=NOW)
+    cost = records.cost_so_far(JobDescription((), (), per_hour=per_hour, remark=remark), JobState("running"), now=NOW)
     assert cost["so_far"] is None
     assert records.cost_sentence(cost, is_rehearsed=False) == "not known: the price of c3-highcpu-8 is not known here"
 

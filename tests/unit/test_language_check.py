@@ -9,7 +9,7 @@ import pytest
 from samples import SUPPORT
 
 from tagline.data.language_check import are_english, doubts
-from tagline.models import Choosy
+from tagline.models import ValidatesTexts
 from tagline.models.encoder import Encoder, EncoderOptions
 from tagline.models.fewshot import FewShot, FewShotOptions
 from tagline.models.linear import Linear
@@ -60,13 +60,13 @@ def test_english_looks_english_alone_and_in_pairs(messages: list[str]) -> None:
 
 def test_a_packaged_encoder_is_doubted_for_other_languages_alone(messages: list[str]) -> None:
     for family, options in ((Encoder, EncoderOptions), (FewShot, FewShotOptions)):
-        assert isinstance(family, Choosy)
+        assert isinstance(family, ValidatesTexts)
         [found] = family.doubts(options(), KOREAN * 60)
         assert found.message == "minilm has read English, and these texts do not look English"
         assert "model.pretrained=" in found.advice
         assert list(family.doubts(options(), messages)) == []
         assert list(family.doubts(options(pretrained="xlm-roberta-base"), KOREAN * 60)) == []
-    assert not isinstance(Linear, Choosy)
+    assert not isinstance(Linear, ValidatesTexts)
     assert list(doubts("minilm", [])) == []
 
 

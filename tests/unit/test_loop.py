@@ -13,7 +13,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from tagline.models.nn import tokens
 from tagline.models.nn.devices import Device
 from tagline.models.nn.loop import Examples, Group, Loop, Loss, rate_at
-from tagline.models.nn.workers import Seat, World
+from tagline.models.nn.workers import ComputeContext, World
 from tagline.spec import Training
 
 ROWS, LABELS = 50, 3
@@ -47,7 +47,7 @@ def new_loop(
     )  # fmt: skip
     groups = [Group(["embedding"], scale, decays=True), Group(["head"], 1.0, decays=False)]
     settings = Training(**{"batch_size": 8, **training})
-    seat = Seat(Device("cpu", "CPU"), precision, World(), most_tokens)
+    seat = ComputeContext(Device("cpu", "CPU"), precision, World(), most_tokens)
     return Loop(
         Bag(), groups, examples, loss, learning_rate=learning_rate, epochs=epochs, training=settings, seed=seed,
         seat=seat,
@@ -339,8 +339,8 @@ def test_a_step_tells_what_was_said_of_its_rows_before_it_learned_from_them(most
     loop, before = new_loop(most_tokens=most_tokens, epochs=1, averaging=False), new_loop(epochs=1)
     seen = []
     for step in loop.steps():
-        assert step.said
-        rows, scores = step.said
+        assert step.scores_before_update
+        rows, scores = step.scores_before_update
         if step.number == 1:
             untouched = torch.softmax(before._logits(rows), dim=1).detach().numpy()
             assert np.allclose(scores, untouched, atol=1e-6)

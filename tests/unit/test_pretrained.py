@@ -51,7 +51,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     return asked
 
 
-def load(name: str | Path) -> pretrained.Pretrained:
+def load(name: str | Path) -> pretrained.PretrainedEncoder:
     return pretrained.load(str(name), dropout=0.0, max_tokens=8)
 
 

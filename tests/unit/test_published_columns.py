@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from published_files import HELD_OUT, PUBLISHED, WRITTEN_LAST, WRITTEN_LATER, Published
 
-from tagline.data.columns import Resolved, resolve
+from tagline.data.columns import ResolvedSpec, resolve
 from tagline.data.readers import inspect
 from tagline.errors import SpecError
 
@@ -32,7 +32,7 @@ def write(file: Published, directory: Path) -> str:
     return str(path)
 
 
-def find_mentioned(resolved: Resolved) -> str:
+def find_mentioned(resolved: ResolvedSpec) -> str:
     return " ".join(guess.partition("it could be ")[2] for guess in resolved.guesses)
 
 

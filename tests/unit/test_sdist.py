@@ -149,7 +149,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_installs_together_is_known_with_its_versions(index: None) -> None:
-    assert sdist.resolved(["red"]) == sdist.Resolved(("paint==1.0", "red==1.0"))
+    assert sdist.resolved(["red"]) == sdist.ResolvedPackages(("paint==1.0", "red==1.0"))
 
 
 def test_a_conflict_names_the_packages(index: None) -> None:

@@ -7,13 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tagline.data.splits import deal, group_ids, strata_of
+from tagline.data.splits import group_ids, strata_of, stratified_split
 
 SHARES = st.tuples(st.sampled_from([0.0, 0.05, 0.1, 0.2, 0.4]), st.sampled_from([0.0, 0.05, 0.1, 0.3, 0.5]))
 
 
 def dealt(groups: Any, targets: Any, *, shares: tuple[float, ...], seed: int = 0, cover: bool = True) -> Any:
-    return deal(np.asarray(groups), np.asarray(targets), shares=shares, random=np.random.default_rng(seed), cover=cover)
+    return stratified_split(
+        np.asarray(groups), np.asarray(targets), shares=shares, random=np.random.default_rng(seed), cover=cover
+    )
 
 
 def expected(count: int, shares: tuple[float, ...]) -> list[int]:

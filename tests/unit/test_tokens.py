@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 
 from tagline.errors import PlaceError
 from tagline.models.nn import tokens
-from tagline.models.nn.tokens import Reader
+from tagline.models.nn.tokens import TokenReader
 
 BERT_CLS, BERT_SEP = 2, 3
 ROBERTA_CLS, ROBERTA_SEP = 0, 2
@@ -34,7 +34,7 @@ def roberta(checkpoint: Callable[[str], Path]) -> Any:
 
 def read(tokenizer: Any, texts: Iterable[Any], *, max_tokens: int = 12, long_texts: Any = "start") -> list[Any]:
     """The ids of every sequence of every text."""
-    found = Reader(tokenizer, max_tokens=max_tokens, long_texts=long_texts).read(texts)
+    found = TokenReader(tokenizer, max_tokens=max_tokens, long_texts=long_texts).read(texts)
     return [[list(ids) for ids, _ in sequences] for sequences in found]
 
 
@@ -63,7 +63,7 @@ def test_an_empty_text_is_its_special_tokens(bert: Any, long_texts: str, text: s
 @pytest.mark.parametrize("long_texts", ["start", "ends", "windows"])
 def test_without_special_tokens_an_empty_text_is_one_of_padding(bert: Any, long_texts: Any) -> None:
     facts = json.loads(bert.to_str()) | {"post_processor": None}
-    reader = Reader(Tokenizer.from_str(json.dumps(facts)), max_tokens=12, long_texts=long_texts, pad=7)
+    reader = TokenReader(Tokenizer.from_str(json.dumps(facts)), max_tokens=12, long_texts=long_texts, pad=7)
     assert [[list(ids) for ids, _ in some] for some in reader.read(["", WORD])] == [[[7]], [[bert.token_to_id(WORD)]]]
 
 
@@ -115,7 +115,7 @@ def test_special_tokens_stand_where_the_tokenizer_puts_them(roberta: Any, long_t
 def test_of_a_long_pair_the_longer_side_is_cut_first(bert: Any) -> None:
     long, ids = words(bert, 40)
     short, short_ids = words(bert, 2)
-    [[(found, types)]] = Reader(bert, max_tokens=12, long_texts="start").read([(long, short)])
+    [[(found, types)]] = TokenReader(bert, max_tokens=12, long_texts="start").read([(long, short)])
     assert found == [BERT_CLS, *ids[:7], BERT_SEP, *short_ids, BERT_SEP]
     assert types == [0] * 9 + [1] * 3
 
@@ -131,12 +131,12 @@ def test_a_long_pair_is_cut_as_the_library_cuts_it(
         theirs = type(tokenizer).from_str(tokenizer.to_str())
         theirs.enable_truncation(max_tokens, strategy="longest_first")
         expected = theirs.encode(*pair)
-        [[found]] = Reader(tokenizer, max_tokens=max_tokens, long_texts="start").read([pair])
+        [[found]] = TokenReader(tokenizer, max_tokens=max_tokens, long_texts="start").read([pair])
         assert found == (expected.ids, expected.type_ids)
 
 
 def test_a_pair_of_very_long_texts_is_read(roberta: Any) -> None:
-    [[(found, _)]] = Reader(roberta, max_tokens=12, long_texts="start").read([("ab" * 100_000, "ba" * 100_000)])
+    [[(found, _)]] = TokenReader(roberta, max_tokens=12, long_texts="start").read([("ab" * 100_000, "ba" * 100_000)])
     assert len(found) == 12
 
 
@@ -145,7 +145,7 @@ def test_a_pair_of_nothing_is_its_special_tokens(bert: Any) -> None:
 
 
 def test_a_pair_has_types_where_the_encoder_knows_them(bert: Any) -> None:
-    reader = Reader(bert, max_tokens=12, long_texts="start")
+    reader = TokenReader(bert, max_tokens=12, long_texts="start")
     pairs = [("refund", "refund please"), ("hello", "")]
     padded = tokens.in_memory(reader.read(pairs), with_types=True).padded(np.arange(2), pad=0)
     assert padded["token_type_ids"].tolist() == [[0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 0, 0]]

@@ -13,7 +13,7 @@ import torch
 
 from tagline.errors import SpecError
 from tagline.models.ulmfit import checkpoints
-from tagline.models.ulmfit.awd_lstm import AwdLstm, Classifier, LanguageModel, Shape, layer_groups
+from tagline.models.ulmfit.awd_lstm import AwdLstm, AwdLstmClassifier, LanguageModel, Shape, layer_groups
 from tagline.models.ulmfit.one_cycle import Cycle, one_cycle, range_test, smoothed, spread, suggested, valley
 from tagline.models.ulmfit.stages import regularisation
 
@@ -94,7 +94,7 @@ def test_its_classifier_answers_the_same_whatever_else_is_in_the_batch(
     directory = fastai("clf_multilabel")
     config, expected = json.loads((directory / "config.json").read_text()), np.load(directory / "expected.npz")
     shape = Shape(**{name: value for name, value in config.items() if name not in ("pad_token", "bidir")})
-    network = Classifier(AwdLstm(shape, tokens=3104), labels=3, drop=0.1, window=window, most=most).eval()
+    network = AwdLstmClassifier(AwdLstm(shape, tokens=3104), labels=3, drop=0.1, window=window, most=most).eval()
     network.load_state_dict(classifier_weights(directory / "clf.pth"))
     texts = [text["ids"] for text in json.loads((directory / "expected.json").read_text("utf-8"))["texts"]]
     ids = torch.ones(len(texts), max(map(len, texts)), dtype=torch.long)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tagline.data.checks import Finding
     from tagline.jobs.diagnosis.log import Line
-    from tagline.jobs.launchers import State
+    from tagline.jobs.launchers import JobState
 
 RED, YELLOW, BOLD, DIM = "31", "33", "1", "2"
 # Characters that a terminal obeys rather than shows: controls, directions of writing, and halves of characters.
@@ -300,7 +300,7 @@ MOST_LABEL_LINES = 200
 """Labels whose figures stand in a log."""
 
 
-class Progress:
+class ProgressDisplay:
     """A run's events as they happen: a bar on a terminal, plain lines elsewhere."""
 
     def __init__(self) -> None:
@@ -367,7 +367,7 @@ class JobLog:
     def __exit__(self, *_: object) -> None:
         self._confess()
 
-    def show(self, event: "Line | State") -> None:
+    def show(self, event: "Line | JobState") -> None:
         """A line, or a state."""
         from tagline.jobs.diagnosis.log import Line
 

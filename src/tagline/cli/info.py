@@ -12,7 +12,8 @@ def _devices() -> list[str]:
     if find_spec("torch") is None:
         return []
     return [
-        f"{device.address} {device.name}, auto: {devices.precision_of('auto', device)}" for device in devices.found()
+        f"{device.address} {device.name}, auto: {devices.precision_of('auto', device)}"
+        for device in devices.find_devices()
     ]
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tagline.data.checks import Finding
-    from tagline.data.columns import Resolved
+    from tagline.data.columns import ResolvedSpec
     from tagline.jobs.diagnosis.log import Failure
     from tagline.jobs.launchers import Job, Launcher
     from tagline.jobs.prices import Price
@@ -31,7 +31,7 @@ SHOWN = ("job", "gcloud", "price", "parent", "uploads", "packages")
 """Of a plan; the rest follows from it."""
 
 
-def show_plan(found: "Resolved | Run", *, on: str, runs: str, as_json: bool, name: str = "") -> None:
+def show_plan(found: "ResolvedSpec | Run", *, on: str, runs: str, as_json: bool, name: str = "") -> None:
     """What would be done, and its price; nobody is asked, and nothing has to be there."""
     from tagline.cli import console
     from tagline.jobs import records
@@ -52,7 +52,7 @@ def show_plan(found: "Resolved | Run", *, on: str, runs: str, as_json: bool, nam
     console.out(f"price    {price_of(job).sentence()}")
 
 
-def resolved(source: str, overrides: "Sequence[str]") -> "Resolved":
+def resolved(source: str, overrides: "Sequence[str]") -> "ResolvedSpec":
     """A spec to plan with: data that is elsewhere is not looked at."""
     from tagline import spec as specs
     from tagline.data import columns
@@ -60,13 +60,21 @@ def resolved(source: str, overrides: "Sequence[str]") -> "Resolved":
     if source.endswith(".toml"):
         spec, _ = specs.examine(specs.read(Path(source), overrides))
         if spec and _is_elsewhere(spec):
-            return columns.Resolved(spec)
+            return columns.ResolvedSpec(spec)
     return columns.resolve(source, overrides)
 
 
 def launch(
-    found: "Resolved | Run", *, on: str, runs: str, detach: bool, yes: bool, as_json: bool, stays: bool, name: str = ""
-) -> "Run | None":  # fmt: skip
+    found: "ResolvedSpec | Run",
+    *,
+    on: str,
+    runs: str,
+    detach: bool,
+    yes: bool,
+    as_json: bool,
+    stays: bool,
+    name: str = "",
+) -> "Run | None":
     """Take a training to a place and, unless it is to be left there, stay with it to the end. The place is entered;
     `stays` says whether it outlives this command."""
     from tagline import gcp
@@ -147,7 +155,7 @@ def _free_name(runs: str, *taken: str) -> str:
     return next_name([*here, *taken])
 
 
-def leave_here(found: "Resolved", *, runs: str, as_json: bool, name: str = "") -> None:
+def leave_here(found: "ResolvedSpec", *, runs: str, as_json: bool, name: str = "") -> None:
     """Start a training on this machine, in a process that outlives the command."""
     from tagline import storage
     from tagline.errors import NameTaken
@@ -211,7 +219,7 @@ def _unplayable_image(image: str) -> "list[Finding]":
 
 
 def _job_of(
-    found: "Resolved | Run", *, on: str, runs: str, is_for_real: bool = False, name: str = ""
+    found: "ResolvedSpec | Run", *, on: str, runs: str, is_for_real: bool = False, name: str = ""
 ) -> "Job":  # fmt: skip
     """The job of a new run, its data looked at; or of one that is in a bucket already."""
     from tagline import gcp
@@ -252,7 +260,7 @@ def _insist_on_run(address: str) -> None:
         raise RunError(f"run {run.name} is complete", hint=f"nothing was submitted; tagline jobs show {run.name}")
 
 
-def _said(found: "Resolved") -> None:
+def _said(found: "ResolvedSpec") -> None:
     from tagline.cli import console
 
     for guess in found.guesses:
@@ -408,11 +416,11 @@ def _fail(failure: "Failure", record: "Record", runs: str) -> NoReturn:
     from tagline.cli import console
     from tagline.errors import PlaceError, TaglineError
     from tagline.jobs import records
-    from tagline.jobs.launchers import State
+    from tagline.jobs.launchers import JobState
 
     if record.run:
         with suppress(TaglineError):  # the bucket itself may be what is gone
-            records.brought_home(record, State("failed"), storage.local(runs), reason=failure.sentence)
+            records.brought_home(record, JobState("failed"), storage.local(runs), reason=failure.sentence)
     for line in failure.traceback:
         console.say(line)
     where = f" ({failure.replica})" if failure.replica else ""

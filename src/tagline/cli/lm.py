@@ -25,7 +25,7 @@ def lm(
     files, settings = [[text for text in texts if _is_setting(text) == wanted] for wanted in (False, True)]
     if not files:
         raise SpecError("there is no file to learn from", hint="tagline lm TEXTS --output DIR")
-    with console.Progress() as progress:
+    with console.ProgressDisplay() as progress:
         for event in language_models.learn(files, *settings, output=output, column=column):
             progress.show(event)
     use = f"model.pretrained={output}"

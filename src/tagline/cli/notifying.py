@@ -20,18 +20,18 @@ Notify = Annotated[
 
 
 @dataclass
-class Outcome:
+class CommandOutcome:
     """What a command has come to, for those who are told."""
 
     run: "Run | None" = None
 
 
 @contextmanager
-def notifying(targets: Sequence[str] | None, *, stays: bool, what: str) -> Iterator[Outcome]:
+def notifying(targets: Sequence[str] | None, *, stays: bool, what: str) -> Iterator[CommandOutcome]:
     """Tell the targets when what is done inside has ended; `stays` says whether the command stays to the end."""
     from tagline.errors import SpecError
 
-    outcome = Outcome()
+    outcome = CommandOutcome()
     if not targets or "RANK" in os.environ:  # of several workers their launcher speaks
         yield outcome
         return
@@ -61,7 +61,7 @@ def _tell(targets: Sequence[str], notice: "Notice") -> None:
             console.say(f"warning: {problem}")
 
 
-def _succeeded(outcome: Outcome, what: str, seconds: float) -> "Notice":
+def _succeeded(outcome: CommandOutcome, what: str, seconds: float) -> "Notice":
     from tagline.cli.console import headline
     from tagline.runs.notifications import Notice
 

@@ -11,7 +11,7 @@ import typer
 from tagline.cli.options import Debug, Json, RunName, Runs
 
 if TYPE_CHECKING:
-    from tagline.runs.run import Run, State
+    from tagline.runs.run import Run, RunState
 
 app = typer.Typer(help="What has run here.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -147,19 +147,19 @@ def delete(
         console.out(f"deleted {listed}")
 
 
-def _looked_at(run: "Run") -> "tuple[State, str, list[tuple[str, float]]]":
+def _looked_at(run: "Run") -> "tuple[RunState, str, list[tuple[str, float]]]":
     """A run's state, family and figures; one whose files are damaged has failed, and the others are listed all the
     same."""
     from tagline.cli import console
     from tagline.errors import RunError
-    from tagline.runs.run import State
+    from tagline.runs.run import RunState
 
     try:
         state, report = run.state(), run.report()
         with run.reading("report.json"):
             return state, report["family"] if report else "", console.headline(report) if report else []
     except RunError as error:
-        return State("failed", created="", reason=error.message), "", []
+        return RunState("failed", created="", reason=error.message), "", []
 
 
 def _renamed(state: dict[str, str]) -> dict[str, str]:

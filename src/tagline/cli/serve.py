@@ -36,7 +36,7 @@ def serve(
     name = bundle or os.environ.get("AIP_STORAGE_URI", "")
     if not name:
         raise SpecError("no bundle to serve", hint="tagline serve BUNDLE, or AIP_STORAGE_URI")
-    settings = app.Settings.of(
+    settings = app.ServerSettings.of(
         os.environ,
         host=host,
         port=port,

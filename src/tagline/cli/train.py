@@ -14,7 +14,7 @@ from tagline.cli.options import Debug, Json, Overrides, Runs
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tagline.data.columns import Resolved
+    from tagline.data.columns import ResolvedSpec
     from tagline.runs.run import Run
     from tagline.training import Event
 
@@ -142,7 +142,7 @@ def _check_name(name: str, *, is_resumed: bool) -> None:
         raise SpecError("a resumed run keeps its name", hint="leave out --name")
 
 
-def _work(found: "Run | Resolved", *, runs: str, with_curve: bool, as_json: bool, name: str) -> "Run | None":
+def _work(found: "Run | ResolvedSpec", *, runs: str, with_curve: bool, as_json: bool, name: str) -> "Run | None":
     """Train in this process, alone or as one of several workers; the main one speaks."""
     from tagline import training
     from tagline.cli import console
@@ -161,13 +161,13 @@ def _work(found: "Run | Resolved", *, runs: str, with_curve: bool, as_json: bool
     if isinstance(found, Run) and with_curve and found.state().name == "succeeded":
         events, address = iter(()), found.address
     elif isinstance(found, Run):
-        events = training.go_on(found, job=job())
+        events = training.resume_run(found, job=job())
     else:
         for guess in found.guesses if here.is_main else ():
             console.say(f"guessed {guess}")
         command = shlex.join(["tagline", *without_targets(sys.argv[1:])])
         events = training.start(found.spec, runs=runs, command=command, job=job(), name=name)
-    with console.Progress() as progress:
+    with console.ProgressDisplay() as progress:
         for event in events:
             if here.is_main:
                 address = event.get("run", address)

@@ -55,7 +55,7 @@ MOST_SPLIT_WORDS = 10
 
 
 @dataclass(frozen=True)
-class Resolved:
+class ResolvedSpec:
     """A complete spec, and what was guessed to complete it."""
 
     spec: Spec
@@ -82,14 +82,14 @@ class LabelCandidate:
         return first if len(self.columns) == 1 else f"{first} ... {last} ({len(self.columns)} columns)"
 
 
-def resolve(source: str, overrides: Sequence[str] = ()) -> Resolved:
+def resolve(source: str, overrides: Sequence[str] = ()) -> ResolvedSpec:
     """The spec in a TOML file, or one for a data file; every problem of either at once."""
     if source.endswith(".toml") or Path(source).name == "tagline.toml":
         return complete(specs.read(fetched(source), overrides), where=source)
     return complete(specs.override({"data": {"train": source}}, overrides), where=f"the spec for {source}")
 
 
-def complete(raw: Mapping[str, Any], *, where: str) -> Resolved:
+def complete(raw: Mapping[str, Any], *, where: str) -> ResolvedSpec:
     """Check raw tables together with the columns of the data they name, guessing columns that are not named."""
     spec, problems = specs.examine(raw)
     data = spec.data if spec else specs.check_section("data", raw, [])
@@ -105,7 +105,7 @@ def complete(raw: Mapping[str, Any], *, where: str) -> Resolved:
             problems.append(f"data: {error.message}")
     if problems:
         raise SpecError.listing(where, problems)
-    return Resolved(specs.parse(raw, where=where), tuple(guesses))
+    return ResolvedSpec(specs.parse(raw, where=where), tuple(guesses))
 
 
 def missing_columns(data: Data) -> list[str]:

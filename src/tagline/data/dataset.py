@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tagline import storage
 from tagline.data.column_profiles import LIST_SEPARATOR, ONE_HOT, parse_list
 from tagline.data.readers import BadRow, BadRows, Batch, Cell, Layout, Source, batches, inspect
-from tagline.data.splits import Ints, deal, group_ids
+from tagline.data.splits import Ints, group_ids, stratified_split
 from tagline.data.texts import Column, Text, Texts
 from tagline.errors import DataError, SpecError
 from tagline.spec import Data
@@ -468,13 +468,15 @@ def _split(
     pool = np.flatnonzero(split == SPLITS.index("train"))
     if any(shares) and targets.ndim == 2 and not targets.shape[1]:  # to be measured on, such rows are good enough
         raise DataError("no row has a label; there is nothing to learn", hint="is data.labels the right column?")
-    split[pool] = deal(groups[pool], targets[pool], shares=shares, random=random)
+    split[pool] = stratified_split(groups[pool], targets[pool], shares=shares, random=random)
     totals = {name: int((split == number).sum()) for number, name in enumerate(SPLITS)}
     # Training rows are drawn first, so that they are the same whatever else is thinned out.
     for fraction, names in ((data.fraction, SPLITS), (data.learning_fraction, SPLITS[:2])):
         for name in names if fraction < 1 else ():
             pool = np.flatnonzero(split == SPLITS.index(name))
-            dropped = deal(groups[pool], targets[pool], shares=(1 - fraction,), random=random, cover=False) > 0
+            dropped = (
+                stratified_split(groups[pool], targets[pool], shares=(1 - fraction,), random=random, cover=False) > 0
+            )
             split[pool[dropped]] = LEFT_OUT
     rows = {name: np.flatnonzero(split == number) for number, name in enumerate(SPLITS)}
     return rows, np.flatnonzero(later), totals

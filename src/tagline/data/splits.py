@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 
 
-def deal(
+def stratified_split(
     groups: Ints, targets: NDArray[Any], *, shares: Sequence[float], random: np.random.Generator, cover: bool = True
 ) -> Ints:
     """Deal rows into parts: `shares[i]` of every label to part i + 1, the rest to part 0; equal groups together.

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tagline import registry
 from tagline.errors import PlaceError, RunError, SpecError, first_line
 from tagline.exports import int8
-from tagline.models import Classifier, Intake, Portable, Scorer
+from tagline.models import Classifier, Exportable, Preprocessor, Scorer
 from tagline.prediction.onnx_runtime import DIRECTORY, FILES, Compiled
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Onnx:
 
     def write(self, classifier: Classifier, directory: Path, *, family: str, samples: "Sequence[Text]") -> None:
         """The graph in both precisions."""
-        if not isinstance(classifier, Portable):
+        if not isinstance(classifier, Exportable):
             raise SpecError(f"family {family} has no ONNX form")
         place = directory / DIRECTORY
         place.mkdir(exist_ok=True)
@@ -125,7 +125,7 @@ def _fused(
         fused.unlink(missing_ok=True)
 
 
-def _alone(intake: Intake, texts: "Sequence[Text]") -> list[dict[str, NDArray[Any]]]:
+def _alone(intake: Preprocessor, texts: "Sequence[Text]") -> list[dict[str, NDArray[Any]]]:
     """Sequences of texts from all over these, each by itself."""
     some = {int(number) for number in np.linspace(0, len(texts) - 1, SAMPLES)}
     read = intake.read([texts[number] for number in sorted(some)])

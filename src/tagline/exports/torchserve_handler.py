@@ -10,7 +10,7 @@ from tagline.errors import TaglineError
 from tagline.models import Prediction
 from tagline.prediction.predictor import Predictor
 from tagline.serving import protocol
-from tagline.serving.protocol import Asked, Limits, Refused
+from tagline.serving.protocol import Limits, PredictRequest, Refused
 
 
 class TaglineHandler:
@@ -22,7 +22,7 @@ class TaglineHandler:
 
     def handle(self, requests: list[dict[str, Any]], context: Any) -> list[bytes]:
         """An answer for each request of a batch; one that is refused does no harm to the others."""
-        asked: dict[int, Asked] = {}
+        asked: dict[int, PredictRequest] = {}
         answers: list[Any] = [None] * len(requests)
         for number, request in enumerate(requests):
             context.set_response_content_type(number, "application/json")

@@ -128,7 +128,7 @@ def require(what: str) -> None:
         raise PlaceError(f"{what} needs google-cloud-aiplatform, which is not installed", hint=INSTALL)
 
 
-def persistent(what: str, ask: Callable[[], Answer]) -> Answer:
+def with_retries(what: str, ask: Callable[[], Answer]) -> Answer:
     """What is answered; asked again for a while where the network or Google fails, or where somebody else has changed
     what was to be changed."""
     with errors(what):
@@ -141,25 +141,25 @@ def persistent(what: str, ask: Callable[[], Answer]) -> Answer:
         return answer
 
 
-def found(what: str, get: Callable[[], Answer]) -> Answer | None:
+def get_or_none(what: str, get: Callable[[], Answer]) -> Answer | None:
     """What there is; None where there is no such thing."""
     try:
-        return persistent(what, get)
+        return with_retries(what, get)
     except PlaceError as error:
         if _status(error.__cause__) == "NOT_FOUND":
             return None
         raise
 
 
-def ensured(what: str, get: Callable[[], Answer], make: Callable[[], Answer]) -> Answer:
+def get_or_create(what: str, get: Callable[[], Answer], make: Callable[[], Answer]) -> Answer:
     """What there is; made where there is no such thing, and found where somebody else has just made it."""
-    if (there := found(what, get)) is not None:
+    if (there := get_or_none(what, get)) is not None:
         return there
     try:
-        return persistent(what, make)
+        return with_retries(what, make)
     except PlaceError as error:
         if _status(error.__cause__) == "ALREADY_EXISTS":
-            return persistent(what, get)
+            return with_retries(what, get)
         raise
 
 
@@ -227,7 +227,7 @@ def log_entries(project_id: str, query: str, *, size: int = 1000) -> Iterator[di
             "pageSize": size, **({"pageToken": token} if token else {}),
         }  # fmt: skip
         at = rehearsal() or "https://logging.googleapis.com"
-        page = persistent("Cloud Logging", partial(_asked, "POST", f"{at}/v2/entries:list", asked))
+        page = with_retries("Cloud Logging", partial(_asked, "POST", f"{at}/v2/entries:list", asked))
         yield from page.get("entries", ())
         token = page.get("nextPageToken", "")
         if not token:

@@ -65,7 +65,7 @@ NO_NETWORK = re.compile(
 
 
 @dataclass(frozen=True)
-class Package:
+class SourcePackage:
     """A source distribution; its name changes when anything in it does."""
 
     file: str
@@ -75,7 +75,7 @@ class Package:
 
 
 @dataclass(frozen=True)
-class Resolved:
+class ResolvedPackages:
     """Versions that install together; or why nobody knows."""
 
     pins: tuple[str, ...]
@@ -107,7 +107,7 @@ class ExtraPackages:
 
 def sdist(
     extras: Iterable[str], *, project_files: Mapping[str, bytes | Path] | None = None, requirements: Sequence[str] = ()
-) -> Package:  # fmt: skip
+) -> SourcePackage:  # fmt: skip
     """The package of what runs here; it needs what the base install and these extras need, in the versions of here.
 
     torch is the image's own, if that is not too old. `project_files` are put beside the package, where they can be
@@ -125,7 +125,7 @@ def sdist(
         f"{place}/pyproject.toml": PROJECT.encode(),
         f"{place}/backend.py": backend.encode(),
     }
-    return Package(f"{place}.tar.gz", wheels.tarball(sources), needs)
+    return SourcePackage(f"{place}.tar.gz", wheels.tarball(sources), needs)
 
 
 def left_out(*, family: str, trackers: Iterable[str] = (), packages: Sequence[str] = ()) -> list[str]:
@@ -181,7 +181,7 @@ def missing_here(packages: Sequence[str]) -> list[str]:
     return found
 
 
-def resolved(requirements: Sequence[str], *, python: str = "3.11", patience_s: float = PATIENCE_S) -> Resolved:
+def resolved(requirements: Sequence[str], *, python: str = "3.11", patience_s: float = PATIENCE_S) -> ResolvedPackages:
     """The versions that pip would install of these on Vertex AI's machines; nothing is installed here.
 
     A conflict is an error that names the packages. Where pip or its index cannot be reached, that is a warning.
@@ -199,14 +199,16 @@ def resolved(requirements: Sequence[str], *, python: str = "3.11", patience_s: f
                 asked, capture_output=True, text=True, timeout=patience_s, check=False, stdin=subprocess.DEVNULL
             )
         except subprocess.TimeoutExpired:
-            return Resolved((), f"whether the packages install together was not known after {patience_s:g} seconds")
+            return ResolvedPackages(
+                (), f"whether the packages install together was not known after {patience_s:g} seconds"
+            )
         if done.returncode == 0:
             found = json.loads(report.read_text("utf-8"))["install"]
             versions = [(each["metadata"]["name"], each["metadata"]["version"]) for each in found]
-            return Resolved(tuple(f"{name}=={version}" for name, version in sorted(versions)))
+            return ResolvedPackages(tuple(f"{name}=={version}" for name, version in sorted(versions)))
     if NO_NETWORK.search(done.stderr) or "No module named pip" in done.stderr:
         why = "pip is not there" if "No module named pip" in done.stderr else "pip's index cannot be reached"
-        return Resolved((), f"whether the packages install together is not known: {why}")
+        return ResolvedPackages((), f"whether the packages install together is not known: {why}")
     raise PlaceError(
         f"the packages do not install together on Python {python}:{_conflict(done.stdout + done.stderr)}",
         hint="change the versions that are installed here, then run the same command again",

@@ -202,11 +202,11 @@ def _account(spec: Spec, project: str) -> Iterator[Finding]:
     # Of an account that is not there IAM says so only where its project is named; else it speaks of permissions.
     path = f"v1/projects/{_owner(email)}/serviceAccounts/{email}"
     asked = {"permissions": [ACT_AS]}
-    held = gcp.found(email, partial(gcp.rest, "iam", "POST", f"{path}:testIamPermissions", asked))
+    held = gcp.get_or_none(email, partial(gcp.rest, "iam", "POST", f"{path}:testIamPermissions", asked))
     if held is not None and ACT_AS in held.get("permissions", ()):
         return
     try:
-        is_there = held is not None and gcp.found(email, partial(gcp.rest, "iam", "GET", path)) is not None
+        is_there = held is not None and gcp.get_or_none(email, partial(gcp.rest, "iam", "GET", path)) is not None
     except PlaceError:  # whoever may not look at it may not act as it either, as far as anybody can tell
         is_there = True
     if is_there:
@@ -233,7 +233,7 @@ def _stored_secrets(spec: Spec) -> Iterator[Finding]:
     """Whether Secret Manager has every version that vertex.secrets names; no value is read for that."""
     for name, version in spec.vertex.secrets.items():
         _, project, _, secret, _, number = version.split("/")
-        found = gcp.found(version, partial(gcp.rest, "secretmanager", "GET", f"v1/{version}"))
+        found = gcp.get_or_none(version, partial(gcp.rest, "secretmanager", "GET", f"v1/{version}"))
         if found is None:
             advice = (
                 f"gcloud secrets create {secret} --project={project} --data-file=FILE, "

@@ -19,7 +19,7 @@ from tagline.gcp import machines
 from tagline.jobs import custom_job
 from tagline.jobs.diagnosis import causes, log
 from tagline.jobs.diagnosis.log import Failure, Line
-from tagline.jobs.launchers import DescribesJobs, Job, JobDescription, Launcher, State
+from tagline.jobs.launchers import DescribesJobs, Job, JobDescription, JobState, Launcher
 from tagline.runs import lock, remote
 from tagline.runs.remote import MirroredRun
 from tagline.runs.run import JOB, Run
@@ -76,7 +76,7 @@ def page_of(launcher: Launcher, handle: str) -> str:
     return launcher.page(handle) if isinstance(launcher, DescribesJobs) else ""
 
 
-def cost_so_far(description: JobDescription, state: State, *, now: datetime) -> dict[str, Any]:
+def cost_so_far(description: JobDescription, state: JobState, *, now: datetime) -> dict[str, Any]:
     """What a job has cost by the table, from its start until its end or now; an estimate, like every price here."""
     hours = 0.0
     if state.started:
@@ -125,9 +125,9 @@ class Watch:
     def __init__(self, launcher: Launcher, handle: str) -> None:
         self._launcher = launcher
         self._handle = handle
-        self.state = State("waiting")
+        self.state = JobState("waiting")
 
-    def events(self) -> Iterator[Line | State]:
+    def events(self) -> Iterator[Line | JobState]:
         """Lines as they come, and the state whenever it has changed, to the end."""
         yield from self._changed()
         for line in self._launcher.logs(self._handle):
@@ -137,7 +137,7 @@ class Watch:
                 yield line
         yield from self._changed()
 
-    def _changed(self) -> Iterator[State]:
+    def _changed(self) -> Iterator[JobState]:
         now = self._launcher.state(self._handle)
         if now != self.state:
             self.state = now
@@ -155,7 +155,7 @@ def explained(launcher: Launcher, handle: str, run: Run | None) -> Failure:
     return replace(found, command=found.command.replace(causes.again(), typed))
 
 
-def brought_home(record: Record, state: State, runs: Path, *, reason: str = "") -> Run:
+def brought_home(record: Record, state: JobState, runs: Path, *, reason: str = "") -> Run:
     """The run of a job that has ended, here. One whose process could not say how it ended is told so first."""
     run = MirroredRun.at(record.run)
     if state.name in ("failed", "cancelled") and run.state().name in ("waiting", "running"):

@@ -61,7 +61,7 @@ class Step:
     """Training rows seen so far, each epoch anew; 0 where a step is not made of rows."""
     stage: str = ""
     """What is learned now, of a family that learns several things one after the other."""
-    said: tuple[NDArray[np.int64], Scores] | None = field(default=None, compare=False, repr=False)
+    scores_before_update: tuple[NDArray[np.int64], Scores] | None = field(default=None, compare=False, repr=False)
     """Of a family that learns from rows: those of this step, by their place in the split, and the scores that the model
     gave them just before it learned from them; with several workers, this one's."""
 
@@ -94,7 +94,7 @@ class Prediction:
 
 
 @dataclass(frozen=True, slots=True)
-class Push:
+class Attribution:
     """A piece of a text and how far it moves the answer towards a label, in log-odds."""
 
     start: int
@@ -147,7 +147,7 @@ class Classifier(Protocol):
 
 
 @runtime_checkable
-class Choosy(Protocol):
+class ValidatesTexts(Protocol):
     """A family whose options may name what others have made, which suits some texts and not others."""
 
     @classmethod
@@ -169,7 +169,7 @@ class Inputs(Protocol):
         """The scores of the texts that the sequences are from."""
 
 
-class Intake(Protocol):
+class Preprocessor(Protocol):
     """What makes a graph's inputs of texts. It needs no torch."""
 
     task: "Task"
@@ -181,7 +181,7 @@ class Intake(Protocol):
 
 
 @runtime_checkable
-class Portable(Protocol):
+class Exportable(Protocol):
     """A classifier that can be written down as a graph, and computed without what it was learned with."""
 
     def graph(self) -> "nn.Module":
@@ -191,12 +191,12 @@ class Portable(Protocol):
         """
 
     @classmethod
-    def intake(cls, directory: Path) -> Intake:
+    def intake(cls, directory: Path) -> Preprocessor:
         """What reads texts for the graph, from the files that `save` wrote."""
 
 
 @runtime_checkable
-class Transparent(Protocol):
+class Explainable(Protocol):
     """A classifier that knows what a text's characters add to an answer; of others it is tried out (`words`)."""
 
     def added(self, text: "Text", label: int) -> list[NDArray[np.float64]]:

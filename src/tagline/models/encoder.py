@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from tagline.errors import PlaceError, SpecError, first_line
 from tagline.models import Scores, Step, model_files
 from tagline.models.nn.learner import USES, Learner, smoothing_of, write
-from tagline.models.nn.tokens import Intake, LongTexts, Reading
+from tagline.models.nn.tokens import LongTexts, Reading, TokenPreprocessor
 from tagline.spec import Section, Training
 
 if TYPE_CHECKING:
@@ -158,9 +158,9 @@ class Encoder:
         return traceable(self.network)
 
     @classmethod
-    def intake(cls, directory: Path) -> Intake:
+    def intake(cls, directory: Path) -> TokenPreprocessor:
         """What reads texts for the graph."""
-        return Intake.load(directory, "encoder.json")
+        return TokenPreprocessor.load(directory, "encoder.json")
 
     def save(self, directory: Path, *, resumable: bool = False) -> None:
         """Weights as safetensors under the names that transformers gives them, the tokenizer, and the rest as JSON."""

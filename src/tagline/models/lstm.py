@@ -14,7 +14,7 @@ from tagline.models import Scores, Step, model_files
 from tagline.models.nn import vocabulary as vocabularies
 from tagline.models.nn import word_vectors
 from tagline.models.nn.learner import USES, Learner, smoothing_of, write
-from tagline.models.nn.tokens import Intake, LongTexts, Reading
+from tagline.models.nn.tokens import LongTexts, Reading, TokenPreprocessor
 from tagline.spec import Section, Training
 
 if TYPE_CHECKING:
@@ -144,9 +144,9 @@ class Lstm:
         return copy.deepcopy(self.learner.network).cpu()
 
     @classmethod
-    def intake(cls, directory: Path) -> Intake:
+    def intake(cls, directory: Path) -> TokenPreprocessor:
         """What reads texts for the graph."""
-        return Intake.load(directory, "lstm.json")
+        return TokenPreprocessor.load(directory, "lstm.json")
 
     def save(self, directory: Path, *, resumable: bool = False) -> None:
         """Weights as safetensors, the words as the tokenizers library has them, and the rest as JSON."""

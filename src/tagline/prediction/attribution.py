@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tagline.models import Push, Scorer, Transparent
+from tagline.models import Attribution, Explainable, Scorer
 
 if TYPE_CHECKING:
     from tagline.data.texts import Text
@@ -19,12 +19,12 @@ MOST_PIECES = 48
 TINY = 1e-7
 
 
-def pushes(classifier: Scorer, text: "Text", label: int) -> list[Push]:
+def pushes(classifier: Scorer, text: "Text", label: int) -> list[Attribution]:
     """How far each piece of a text moves the answer towards a label, in log-odds."""
     sides = (text,) if isinstance(text, str) else text
-    if isinstance(classifier, Transparent):
+    if isinstance(classifier, Explainable):
         return [
-            Push(*match.span(), float(added[slice(*match.span())].sum()), side)
+            Attribution(*match.span(), float(added[slice(*match.span())].sum()), side)
             for side, added in enumerate(classifier.added(text, label))
             for match in PIECE.finditer(sides[side], 0, len(added))
         ]
@@ -33,7 +33,7 @@ def pushes(classifier: Scorer, text: "Text", label: int) -> list[Push]:
     scores = np.clip(classifier.scores([text, *without])[:, label].astype(np.float64), TINY, 1 - TINY)
     log_odds = np.log(scores / (1 - scores))
     return [
-        Push(start, end, float(log_odds[0] - left_out), side)
+        Attribution(start, end, float(log_odds[0] - left_out), side)
         for (side, start, end), left_out in zip(pieces, log_odds[1:], strict=True)
     ]
 

@@ -119,7 +119,7 @@ class DecisionLayer:
             scores, chosen = np.delete(scores, none, axis=1), np.delete(chosen, none, axis=1)
         return np.asarray(np.where(chosen, scores, 1 - scores).prod(axis=1)).round(DIGITS)
 
-    def sets(self, answers: Answers, *, coverage: float) -> NDArray[np.bool_]:
+    def prediction_sets(self, answers: Answers, *, coverage: float) -> NDArray[np.bool_]:
         """For each text the labels that together hold its truth with this probability; the likeliest is always one."""
         shown = np.round(answers.scores, DIGITS)
         inside = shown >= self._floor(coverage)
@@ -139,7 +139,7 @@ class DecisionLayer:
     def predictions(self, answers: Answers, *, coverage: float | None = None) -> list[Prediction]:
         """The same answers, one object a text; with `coverage`, each with its set of labels."""
         shown = answers.scores.round(DIGITS).tolist()
-        sets = [None] * len(shown) if coverage is None else self.sets(answers, coverage=coverage)
+        sets = [None] * len(shown) if coverage is None else self.prediction_sets(answers, coverage=coverage)
         return [
             self._prediction(row, chosen, abstained, inside)
             for row, chosen, abstained, inside in zip(

@@ -29,7 +29,7 @@ Event = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Part:
+class AnsweredPart:
     """Some rows that follow each other, and which of all parts they are."""
 
     number: int
@@ -155,7 +155,7 @@ class _Work:
         can_resume = self._source.name != storage.STANDARD_INPUT
         return _Begun(self.parts, self._facts, can_resume=can_resume)
 
-    def missing(self, is_done: set[int], skipped: list[int]) -> Iterator[Part]:
+    def missing(self, is_done: set[int], skipped: list[int]) -> Iterator[AnsweredPart]:
         """The parts that are not answered yet; bad rows are listed on the way, and rows that are answered counted."""
         bad = BadRows("skip")
         with storage.writing(self.parts / "bad", is_private=False) as side:
@@ -166,7 +166,7 @@ class _Work:
                 if number in is_done:
                     skipped.append(len(rows.lines))
                 else:
-                    yield Part(number, rows)
+                    yield AnsweredPart(number, rows)
             self._list(bad, side)
         self._unread = sorted(bad.unread)
         if not self._rows:
@@ -188,7 +188,7 @@ class _Work:
     def together(self, processes: int, threads: int) -> Any:
         """Answer parts in so many processes; a few wait for each, so that memory does not grow with the file."""
 
-        def answers(parts: Iterator[Part]) -> Iterator[tuple[int, int]]:
+        def answers(parts: Iterator[AnsweredPart]) -> Iterator[tuple[int, int]]:
             context = multiprocessing.get_context("spawn")
             with ProcessPoolExecutor(processes, context, _sit_down, (self, threads, os.getpid())) as pool:
                 running: set[Future[tuple[int, int]]] = set()
@@ -217,7 +217,7 @@ class _Work:
         """The bundle, loaded."""
         return Predictor.of(self._bundle, threads=threads)
 
-    def write(self, part: Part, rows: Iterator[Row]) -> None:
+    def write(self, part: AnsweredPart, rows: Iterator[Row]) -> None:
         """Keep a part, whole or not at all."""
         with storage.writing(self.parts / f"{part.number:08d}") as file:
             self._table.write(rows, self._header, file)
@@ -276,7 +276,7 @@ class _Desk:
         self._work = work
         self._answer = work.answer(work.predictor(threads))
 
-    def __call__(self, part: Part) -> tuple[int, int]:
+    def __call__(self, part: AnsweredPart) -> tuple[int, int]:
         """Answer a part and keep it; returns its number and its rows."""
         self._work.write(part, self._answer(part.rows))
         return part.number, len(part.rows.lines)
@@ -292,7 +292,7 @@ def _sit_down(work: _Work, threads: int, parent: int) -> None:
     _desk.append(_Desk(work, threads))
 
 
-def _answer_part(part: Part) -> tuple[int, int]:
+def _answer_part(part: AnsweredPart) -> tuple[int, int]:
     return _desk[0](part)
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tagline import registry
 from tagline.errors import BundleError, first_line
-from tagline.models import Inputs, Intake, Scores, scores_of
+from tagline.models import Inputs, Preprocessor, Scores, scores_of
 from tagline.models.nn import batches, devices
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Compiled:
         from onnxruntime import InferenceSession, SessionOptions
 
         path = directory / DIRECTORY / FILES[precision]
-        self.intake: Intake = registry.find("models", family).intake(directory)
+        self.intake: Preprocessor = registry.find("models", family).intake(directory)
         self._precision = precision
         threads = threads or devices.core_count()
         on_a_text = threads_on_a_text(directory, precision, cores=threads)

@@ -10,7 +10,7 @@ import numpy as np
 
 from tagline import storage
 from tagline.errors import DataError, RunError, TaglineError, first_line
-from tagline.models import Prediction, Push, Scorer, Scores
+from tagline.models import Attribution, Prediction, Scorer, Scores
 from tagline.models.model_files import OF_THE_MACHINE
 from tagline.models.nn import devices
 from tagline.prediction import attribution, onnx_runtime
@@ -91,7 +91,7 @@ class Predictor:
             _check_shape(scores, texts=len(texts), labels=len(self.decisions.labels))
         return scores
 
-    def explain(self, text: "Text", label: str) -> list[Push]:
+    def explain(self, text: "Text", label: str) -> list[Attribution]:
         """The pieces of a text and how far each moves the answer towards a label."""
         if label not in self.decisions.labels:
             known = ", ".join(self.decisions.labels)

@@ -340,7 +340,7 @@ def _sets(layer: DecisionLayer, test: Outcome) -> list[dict[str, float]]:
         return []
     found = []
     for promised in SET_COVERAGES:
-        sets = layer.sets(test.answers, coverage=promised)
+        sets = layer.prediction_sets(test.answers, coverage=promised)
         truth = test.split.targets
         covered = sets[np.arange(len(truth)), truth] if truth.ndim == 1 else (sets | ~truth.astype(bool)).all(axis=1)
         found.append({"promised": promised, "reached": float(covered.mean()), "labels": float(sets.sum(axis=1).mean())})

@@ -49,7 +49,7 @@ def computing(spec: Spec) -> dict[str, str]:
     family = registry.find("models", spec.model.family)  # type: ignore[attr-defined]
     if not family.uses_device:
         return {"device": "cpu"}
-    device = devices.choose(devices.found(), local_rank=world().local_rank)
+    device = devices.choose(devices.find_devices(), local_rank=world().local_rank)
     precision = devices.precision_of(spec.training.precision, device) if "precision" in family.uses else "float32"
     return {"device": f"{device.kind}: {device.name}", "precision": precision}
 

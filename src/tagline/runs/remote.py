@@ -24,7 +24,7 @@ from tagline.runs.run import (
     PROGRESS,
     Progress,
     Run,
-    State,
+    RunState,
     StateName,
     by_age,
     check_name,
@@ -95,7 +95,7 @@ class MirroredRun(Run):
         return f"{self.address}/bundle"
 
     @property
-    def shelf(self) -> Path:
+    def tracker_dir(self) -> Path:
         """In the run itself: other processes have scratch directories of their own."""
         return self.directory
 
@@ -108,7 +108,7 @@ class MirroredRun(Run):
                 self._sent.pop(name, None)
         self._there = found
 
-    def state(self) -> State:
+    def state(self) -> RunState:
         """Where the run stands; of one that runs elsewhere, also when it was last heard of."""
         state = super().state()
         if state.name == "running" and not self._is_held_here and (heard := self._heard()):
@@ -482,7 +482,7 @@ def bring_home(address: str, where: Path) -> Run:
     home = where / run.name
     for _ in range(TRIES):
         if is_run(home):
-            here, there = Run(home)._read_as(State, STATE), run._read_as(State, STATE)
+            here, there = Run(home)._read_as(RunState, STATE), run._read_as(RunState, STATE)
             if here.created != there.created:
                 raise RunError(f"{home} is another run", hint="remove it, or name another place with --runs DIR")
             if here == there:

@@ -47,7 +47,7 @@ WORDS = (
 
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True)
-class State:
+class RunState:
     """Where a run stands, since when, and why."""
 
     name: StateName
@@ -112,7 +112,7 @@ class Attempt:
     """When the attempt before it was last heard of."""
 
 
-Kept = TypeVar("Kept", State, Progress)
+Kept = TypeVar("Kept", RunState, Progress)
 
 
 class Run:
@@ -142,7 +142,7 @@ class Run:
         return str(self.bundle.absolute())
 
     @property
-    def shelf(self) -> Path:
+    def tracker_dir(self) -> Path:
         """Where trackers keep what runs share."""
         return self.directory.absolute().parent
 
@@ -172,7 +172,7 @@ class Run:
 
     def created(self) -> str:
         """When the run was made, as its state tells."""
-        return self._read_as(State, "state.json").created
+        return self._read_as(RunState, "state.json").created
 
     def spec(self) -> Spec:
         """The spec as it was resolved."""
@@ -217,11 +217,11 @@ class Run:
                 formats.PREDICTION.validate_python(row)
         return rows
 
-    def state(self) -> State:
+    def state(self) -> RunState:
         """Where the run stands; one whose process is gone has failed, whatever its file still says."""
-        state = self._read_as(State, "state.json")
+        state = self._read_as(RunState, "state.json")
         if state.name == "running" and not self._is_held():
-            state = self._read_as(State, "state.json")  # it may have ended, and said so, before it let go
+            state = self._read_as(RunState, "state.json")  # it may have ended, and said so, before it let go
         job = self.read_json(JOB) or {}
         if state.name in ("waiting", "running") and job.get("run"):
             if self._has_lost_its_rehearsal(job):
@@ -239,7 +239,7 @@ class Run:
 
     def set_state(self, name: StateName, reason: str = "") -> None:
         """Write down where the run stands now."""
-        old, now = self._read_as(State, "state.json"), datetime.now(UTC).isoformat()
+        old, now = self._read_as(RunState, "state.json"), datetime.now(UTC).isoformat()
         started = old.started or (now if name == "running" else "")
         ended = now if name in ("succeeded", "failed", "cancelled") else ""
         self.write_json("state.json", asdict(replace(old, name=name, started=started, ended=ended, reason=reason)))
@@ -439,7 +439,7 @@ class Run:
 
 def write_beginning(directory: Path, spec: Spec, lock: dict[str, Any]) -> None:
     """What a run begins with."""
-    state = State("waiting", created=datetime.now(UTC).isoformat())
+    state = RunState("waiting", created=datetime.now(UTC).isoformat())
     (directory / "spec.toml").write_text(specs.to_toml(spec), "utf-8")
     (directory / "lock.json").write_text(_json(lock), "utf-8")
     (directory / "state.json").write_text(_json(asdict(state)), "utf-8")

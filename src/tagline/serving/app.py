@@ -28,7 +28,7 @@ from tagline.serving import prefork, protocol
 from tagline.serving.batching import Batcher, ComputeError, Full, Unanswerable
 from tagline.serving.http import Clients, Request, Response
 from tagline.serving.log import DROP_REASONS, ServerLog
-from tagline.serving.metrics import SECONDS, SIZES, Count, Histogram, Level, fact, shared
+from tagline.serving.metrics import SECONDS, SIZES, Counter, Gauge, Histogram, fact, shared
 from tagline.serving.protocol import Limits, Refused
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
-class Settings:
+class ServerSettings:
     """How a bundle is served; nothing here changes an answer."""
 
     host: str = "127.0.0.1"
@@ -98,7 +98,7 @@ class Settings:
         return _is_loopback(name) or name in (self.host.lower(), *(each.lower() for each in self.allowed_hosts))
 
     @classmethod
-    def of(cls, environment: "os._Environ[str] | dict[str, str]", **given: Any) -> "Settings":
+    def of(cls, environment: "os._Environ[str] | dict[str, str]", **given: Any) -> "ServerSettings":
         """What Vertex AI's environment says, unless it is given."""
         port = environment.get("AIP_HTTP_PORT", "")
         if port and not (port.isdecimal() and 0 < int(port) < 65536):
@@ -140,16 +140,18 @@ class Served:
 class Metrics:
     """What Prometheus is told."""
 
-    def __init__(self, manifest: Manifest, settings: Settings, *, processes: int) -> None:
+    def __init__(self, manifest: Manifest, settings: ServerSettings, *, processes: int) -> None:
         paths = dict.fromkeys((settings.predict_route, settings.health_route, *ROUTES))
         kinds = [{"route": path, "status": str(status)} for path in paths for status in STATUSES]
-        self.requests = Count("tagline_requests_total", "requests by route and status", kinds)
-        self.answers = Count("tagline_answers_total", "answers by label", [{"label": name} for name in manifest.labels])
+        self.requests = Counter("tagline_requests_total", "requests by route and status", kinds)
+        self.answers = Counter(
+            "tagline_answers_total", "answers by label", [{"label": name} for name in manifest.labels]
+        )
         self.seconds = Histogram("tagline_request_seconds", "time to answer a request", SECONDS)
         self.batches = Histogram("tagline_batch_texts", "texts computed together", SIZES)
-        self.waiting = Level("tagline_waiting_texts", "texts that wait to be computed")
+        self.waiting = Gauge("tagline_waiting_texts", "texts that wait to be computed")
         reasons = [{"reason": reason} for reason in DROP_REASONS]
-        self.dropped_lines = Count("tagline_log_lines_dropped_total", "lines that the log has no room for", reasons)
+        self.dropped_lines = Counter("tagline_log_lines_dropped_total", "lines that the log has no room for", reasons)
         self._figures = (self.requests, self.answers, self.seconds, self.batches, self.waiting, self.dropped_lines)
         self.slots = shared(self._figures, processes=processes + 1)
         self.slots.own = processes  # of the process that looks after the others, and writes the log
@@ -165,7 +167,9 @@ class Metrics:
 class Routes:
     """What is answered at each address."""
 
-    def __init__(self, served: Served, settings: Settings, metrics: Metrics, *, write_log: Callable[..., None]) -> None:
+    def __init__(
+        self, served: Served, settings: ServerSettings, metrics: Metrics, *, write_log: Callable[..., None]
+    ) -> None:
         self.served = served
         self.settings = settings
         self.metrics = metrics
@@ -179,7 +183,7 @@ class Routes:
             served.predict, threads=1, most_waiting=settings.most_waiting,
             batch=1 if served.predictor.stands_alone else settings.batch,
             quick=served.manifest.runtime == "int8" and served.threads == 1,
-            see_batch=metrics.batches.see, see_waiting=metrics.waiting.set,
+            observe_batch=metrics.batches.observe, observe_waiting=metrics.waiting.set,
             probe=served.probe, stuck_after_s=max(settings.timeout_s, STUCK_S),
         )  # fmt: skip
         # Routes whose names are set come last: they take the place of those of the same name.
@@ -245,7 +249,7 @@ class Routes:
         path, status = request.path, response.status
         self.metrics.requests.add(path, str(status))
         if path == self.settings.predict_route:
-            self.metrics.seconds.see(seconds)
+            self.metrics.seconds.observe(seconds)
         if path == self.settings.predict_route or status >= 500:
             facts = {"id": request_id, "path": path, "status": status, "ms": round(1000 * seconds, 2)}
             self._write_log("request", **facts, **({"problem": problem} if problem else {}))
@@ -273,7 +277,7 @@ class Routes:
                 self.metrics.answers.add(label)
         return _json(protocol.answer(asked, found))
 
-    async def _found(self, asked: protocol.Asked) -> list[Prediction]:
+    async def _found(self, asked: protocol.PredictRequest) -> list[Prediction]:
         others, timeout_s = self.clients.asking - 1, self.settings.timeout_s
         return await self._await_result(
             self.batcher.ask(asked.texts, sets=asked.sets, beside=others, timeout_s=timeout_s),
@@ -399,7 +403,7 @@ def _info(served: Served) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _openapi(served: Served, settings: Settings) -> dict[str, Any]:
+def _openapi(served: Served, settings: ServerSettings) -> dict[str, Any]:
     """The routes as an OpenAPI document."""
     problem = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
     refused = {
@@ -466,14 +470,14 @@ def _as_json(content: Any) -> dict[str, Any]:
     return {"application/json": content}
 
 
-def open_bundle(bundle: str | Path, settings: Settings) -> Bundle:
+def open_bundle(bundle: str | Path, settings: ServerSettings) -> Bundle:
     """The bundle as it is now, signed if it has to be."""
     return signatures.verify(bundle, key=settings.signed_by) if settings.signed_by else Bundle.load(bundle)
 
 
-def serve(bundle: str | Path, settings: Settings | None = None) -> None:
+def serve(bundle: str | Path, settings: ServerSettings | None = None) -> None:
     """Serve a bundle until told to stop."""
-    chosen = settings or Settings.of(os.environ)
+    chosen = settings or ServerSettings.of(os.environ)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would not survive a fork; processes are enough
     processes, threads = shared_out(open_bundle(bundle, chosen), chosen.workers)
     sockets = prefork.bound(chosen.host, chosen.port, count=processes)
@@ -495,7 +499,7 @@ def serve(bundle: str | Path, settings: Settings | None = None) -> None:
         return work
 
     address = f"http://{chosen.host}:{sockets[0].getsockname()[1]}"
-    crew = prefork.Crew(sockets, prepare, say=log.write, grace_s=chosen.timeout_s + STOP_S)
+    crew = prefork.WorkerPool(sockets, prepare, say=log.write, grace_s=chosen.timeout_s + STOP_S)
     try:
         crew.run(started=lambda: log.write("serving", address=address, bundle=str(bundle), processes=processes))
         log.write("stopped")

@@ -61,7 +61,7 @@ class Batcher:
 
     def __init__(
         self, predict: Predict, *, threads: int, most_waiting: int, batch: int, quick: bool = False,
-        see_batch: Callable[[float], None], see_waiting: Callable[[float], None],
+        observe_batch: Callable[[float], None], observe_waiting: Callable[[float], None],
         probe: Callable[[], object] = lambda: None, stuck_after_s: float = float("inf"),
     ) -> None:  # fmt: skip
         self.predict = predict
@@ -72,7 +72,7 @@ class Batcher:
         """Since when each thread has been computing."""
         self._taken: set[_Job] = set()
         """Jobs that are being computed, or lie ready."""
-        self._see_batch, self._see_waiting = see_batch, see_waiting
+        self._observe_batch, self._observe_waiting = observe_batch, observe_waiting
         self._most_waiting = most_waiting
         self._batch = batch
         self._quick = quick
@@ -103,7 +103,7 @@ class Batcher:
         self._failure = self.problem
         waiting = [*self._at_once, *self._jobs, *self._taken]
         self._at_once, self._jobs, self._waiting = [], deque(), 0
-        self._see_waiting(0)
+        self._observe_waiting(0)
         _fail(waiting, Unanswerable(self._failure))
 
     async def ask(
@@ -123,7 +123,7 @@ class Batcher:
         job = _Job(texts, sets, loop.create_future())
         if self._quick and len(texts) == 1 and sum(map(len, _sides(texts[0]))) <= QUICK_CHARACTERS:
             self._at_once.append(job)
-            self._see_waiting(self.waiting)
+            self._observe_waiting(self.waiting)
             if len(self._at_once) == 1:
                 loop.call_soon(self._compute)
         else:
@@ -147,7 +147,7 @@ class Batcher:
 
     def _wait(self, more: int) -> None:
         self._waiting += more
-        self._see_waiting(self.waiting)
+        self._observe_waiting(self.waiting)
 
     def _start(self) -> None:
         """Give what waits to threads that are free."""
@@ -164,14 +164,14 @@ class Batcher:
     def _compute(self) -> None:
         """Answer short texts in the event loop; what has come meanwhile is read before the next few."""
         some, self._at_once = self._at_once[:QUICK_TEXTS], self._at_once[QUICK_TEXTS:]
-        self._see_waiting(self.waiting)
+        self._observe_waiting(self.waiting)
         if self._at_once:
             asyncio.get_running_loop().call_soon(self._compute)
         for sets in dict.fromkeys(job.sets for job in some):
             jobs = [job for job in some if job.sets == sets and not job.done.done()]  # its caller is still there
             if not jobs:
                 continue
-            self._see_batch(len(jobs))
+            self._observe_batch(len(jobs))
             self._answer(jobs)
 
     def _answer(self, jobs: list[_Job]) -> None:
@@ -202,7 +202,7 @@ class Batcher:
         return taken
 
     async def _work(self, jobs: list[_Job]) -> None:
-        self._see_batch(sum(len(job.texts) for job in jobs))
+        self._observe_batch(sum(len(job.texts) for job in jobs))
         self._taken.update(jobs)
         try:
             await self._answer_by_thread(jobs)

@@ -37,7 +37,7 @@ class Slots:
         return found
 
 
-class Count:
+class Counter:
     """How often something has happened, by labels; which there are is known from the start."""
 
     def __init__(self, name: str, about: str, kinds: Sequence[Labels]) -> None:
@@ -74,7 +74,7 @@ class Histogram:
         """Keep the numbers there."""
         self._slots, self._first = slots, first
 
-    def see(self, value: float) -> None:
+    def observe(self, value: float) -> None:
         """One more."""
         self._slots.add(self._first + bisect_left(self._bounds, value), 1)
         self._slots.add(self._first + self.size - 1, value)
@@ -91,7 +91,7 @@ class Histogram:
         yield f"{self.name}_count {total:.0f}"
 
 
-class Level:
+class Gauge:
     """How much of something there is now, in all processes together."""
 
     def __init__(self, name: str, about: str) -> None:
@@ -111,7 +111,7 @@ class Level:
         yield f"{self.name} {self._slots.totals(self._first, 1)[0]:g}"
 
 
-def shared(figures: Sequence[Count | Histogram | Level], *, processes: int) -> Slots:
+def shared(figures: Sequence[Counter | Histogram | Gauge], *, processes: int) -> Slots:
     """The memory that these figures are kept in, by so many processes."""
     slots = Slots(sum(figure.size for figure in figures), processes=processes)
     first = 0

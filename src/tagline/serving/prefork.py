@@ -78,7 +78,7 @@ class _Process:
         return is_frozen or now - self.stopped > STOPPED_S or now > self.deadline
 
 
-class Crew:
+class WorkerPool:
     """So many processes that serve, and their parent, which only looks after them.
 
     `prepare` is called in the parent, again at each reload: what it loads is in every process's memory and only once in

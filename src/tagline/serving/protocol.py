@@ -35,7 +35,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True)
-class Asked:
+class PredictRequest:
     """What a body asks for."""
 
     texts: "list[Text]"
@@ -58,12 +58,12 @@ def document(body: bytes | str) -> dict[str, Any]:
     return found
 
 
-def parse(body: bytes, *, pair: bool, limits: Limits) -> Asked:
+def parse(body: bytes, *, pair: bool, limits: Limits) -> PredictRequest:
     """What is asked, or why it cannot be answered."""
     return read(document(body), pair=pair, limits=limits)
 
 
-def read(document: Mapping[str, Any], *, pair: bool, limits: Limits) -> Asked:
+def read(document: Mapping[str, Any], *, pair: bool, limits: Limits) -> PredictRequest:
     """What is asked by a body that is JSON."""
     if "instances" in document:
         key, given = "instances", document["instances"]
@@ -80,10 +80,10 @@ def read(document: Mapping[str, Any], *, pair: bool, limits: Limits) -> Asked:
     parameters = _parameters(document, PARAMETERS[key])
     form: Form = "inputs" if key == "inputs" else _format(parameters)
     texts = [_text(each, f"{key}[{number}]", pair=pair, limits=limits) for number, each in enumerate(given)]
-    return Asked(texts, form, _sets(parameters), _top_k(parameters))
+    return PredictRequest(texts, form, _sets(parameters), _top_k(parameters))
 
 
-def answer(asked: Asked, predictions: Sequence[Prediction]) -> Any:
+def answer(asked: PredictRequest, predictions: Sequence[Prediction]) -> Any:
     """The body of the answer, in the form that was asked for."""
     match asked.form:
         case "inputs":

@@ -37,7 +37,7 @@ from tagline.data.texts import Text
 from tagline.errors import Conflict, DataError, Interrupted, PlaceError, RunError, SpecError, TaglineError
 from tagline.evaluation import baselines, cross_fitting, gates, intervals, metrics
 from tagline.exports.export import Forms, Measured, add_forms
-from tagline.models import Choosy, Classifier, Portable, Scorer, Scores, Step
+from tagline.models import Classifier, Exportable, Scorer, Scores, Step, ValidatesTexts
 from tagline.models.nn import workers
 from tagline.models.nn.workers import join, world
 from tagline.prediction import bundle, onnx_runtime
@@ -84,7 +84,7 @@ def train(
         if overrides:
             raise SpecError("a resumed run takes its spec from the run", hint="start anew to change a setting")
         run = remote.find_run(str(source), runs)
-        for _ in go_on(run):
+        for _ in resume_run(run):
             pass
         return run
     spec = spec_of(source, overrides)
@@ -109,7 +109,7 @@ def start(spec: Spec, *, runs: str | Path, command: str, job: str = "", name: st
     """A new run, as its events; the first names it. A job that was started again goes on with the run it has begun."""
     here = join()
     if begun := here.share(_begun(runs, job, spec) if job and here.is_main else ""):
-        yield from go_on(remote.find_run(begun, runs) if here.is_main else remote.run_at(begun), job=job)
+        yield from resume_run(remote.find_run(begun, runs) if here.is_main else remote.run_at(begun), job=job)
         return
     if name and here.is_main:
         remote.check_free(name, runs)
@@ -135,7 +135,7 @@ def start(spec: Spec, *, runs: str | Path, command: str, job: str = "", name: st
             raise
 
 
-def go_on(run: Run, *, job: str = "") -> Iterator[Event]:
+def resume_run(run: Run, *, job: str = "") -> Iterator[Event]:
     """The rest of a run that was stopped, as if it never had been; all of one that was only planned so far.
 
     For a job that was started again after its run was complete there is nothing left to do.
@@ -282,7 +282,7 @@ def examine_model(spec: Spec, data: Dataset, *, is_here: bool) -> list[Finding]:
 def _doubts(spec: Spec, data: Dataset) -> list[Finding]:
     """What is doubtful about the model for these texts."""
     family = registry.find("models", spec.model.family)  # type: ignore[attr-defined]
-    if not isinstance(family, Choosy):
+    if not isinstance(family, ValidatesTexts):
         return []
     return list(family.doubts(spec.model, islice(data.splits["train"].texts, LOOKED_AT)))
 
@@ -699,7 +699,7 @@ class _Attempt:
         own = load_classifier(self.family, directory)
         raw = scored(own, rows.texts, labels=len(layer.labels))
         forms = Forms()
-        if self.spec.training.export and own.uses_device and isinstance(own, Portable):
+        if self.spec.training.export and own.uses_device and isinstance(own, Exportable):
             answers = layer.answers(raw)
             measured = Measured(rows.texts, rows.targets, answers.chosen, answers.scores)
             try:

@@ -26,7 +26,7 @@ MOST_COMPARED = 50_000
 
 
 @dataclass(frozen=True)
-class Part:
+class HeldOutPart:
     """Some rows with their scores by models that learned from all others, and what was said of those meanwhile."""
 
     rows: Ints
@@ -37,7 +37,7 @@ class Part:
     """Of each row that the spec's family learned from: the mean of its log-odds, each taken just before."""
 
 
-def parts(spec: Spec, data: Dataset) -> Iterator[Part]:
+def parts(spec: Spec, data: Dataset) -> Iterator[HeldOutPart]:
     """Every row once, part by part; texts that are nearly equal stay together.
 
     The parts share the minutes that a training may take.
@@ -51,7 +51,7 @@ def parts(spec: Spec, data: Dataset) -> Iterator[Part]:
             yield _part(spec, data, inside, others, end=end)
 
 
-def _part(spec: Spec, data: Dataset, inside: Ints, others: Ints, *, end: float) -> Part:
+def _part(spec: Spec, data: Dataset, inside: Ints, others: Ints, *, end: float) -> HeldOutPart:
     """Models that learn from some rows and score the others.
 
     Family linear errs on other rows than a network does and learns in seconds: it is asked too, and first.
@@ -63,7 +63,7 @@ def _part(spec: Spec, data: Dataset, inside: Ints, others: Ints, *, end: float) 
         companions = (_learned(spec, data, options, inside, some, end=end)[0],)
     own, said = _learned(spec, data, spec.model, inside, others, end=end)
     is_known = ~np.isnan(said[:, 0])
-    return Part(inside, (own, *companions), others[is_known], said[is_known])
+    return HeldOutPart(inside, (own, *companions), others[is_known], said[is_known])
 
 
 def _learned(
@@ -74,8 +74,8 @@ def _learned(
     learned = Split(data.texts(others), data.targets[others], others)
     sums, times = np.zeros((len(others), len(data.labels)), np.float32), np.zeros((len(others), 1), np.float32)
     for step in model.fit(learned, data.select(), seed=spec.training.seed):
-        if step.said:
-            rows, scores = step.said
+        if step.scores_before_update:
+            rows, scores = step.scores_before_update
             np.add.at(sums, rows, calibration.log_odds(scores, data.task))
             np.add.at(times, rows, 1)
         if time.monotonic() > end:
@@ -84,7 +84,7 @@ def _learned(
         return scored(model, data.texts(inside), labels=len(data.labels)), sums / times
 
 
-def scores(data: Dataset, found: Sequence[Part]) -> tuple[Ints, calibration.Floats]:
+def scores(data: Dataset, found: Sequence[HeldOutPart]) -> tuple[Ints, calibration.Floats]:
     """All rows, and their scores: what the models say together, weighed so that the labels given are likeliest."""
     rows = np.concatenate([part.rows for part in found])
     truth = data.targets[rows]
@@ -98,7 +98,7 @@ def scores(data: Dataset, found: Sequence[Part]) -> tuple[Ints, calibration.Floa
 
 
 def _with_what_was_said(
-    unseen: calibration.Floats, data: Dataset, rows: Ints, found: Sequence[Part]
+    unseen: calibration.Floats, data: Dataset, rows: Ints, found: Sequence[HeldOutPart]
 ) -> calibration.Floats:  # fmt: skip
     """The mean log-odds of each row by all models of the spec's family: one never learned from it, four were about to.
 
@@ -121,7 +121,7 @@ def _with_what_was_said(
     return sums / times
 
 
-def suspects(data: Dataset, found: Sequence[Part]) -> list[dict[str, Any]]:
+def suspects(data: Dataset, found: Sequence[HeldOutPart]) -> list[dict[str, Any]]:
     """Rows whose label these scores make look wrong, the most doubtful first."""
     rows, calibrated = scores(data, found)
     split = Split(data.texts(rows), data.targets[rows], rows)

@@ -12,7 +12,7 @@ from tagline.errors import RunError
 from tagline.reports import html, report
 from tagline.runs.run import Run, list_runs
 from tagline.spec import Spec
-from tagline.training import Event, go_on, start
+from tagline.training import Event, resume_run, start
 
 FRACTIONS = (0.125, 0.25, 0.5)
 FIGURE = "macro_f1"
@@ -152,7 +152,7 @@ def _trained(run: Run, part: Spec) -> Iterator[Event]:
     if known is None:
         yield from start(part, runs=run.directory / DIRECTORY, command=f"learning curve of {run.name}")
     elif known.state().name != "succeeded":
-        yield from go_on(known)
+        yield from resume_run(known)
 
 
 def _finished(run: Run, part: Spec) -> Run:

@@ -25,7 +25,7 @@ from pathlib import PurePath
 from typing import IO, Any, Literal, Protocol
 
 from tagline import storage
-from tagline.data.readers.encoding import Encoding, detected, named
+from tagline.data.readers.encoding import Encoding, check_named_encoding, detect_encoding
 from tagline.errors import DataError
 
 Cell = str | tuple[str, ...] | None
@@ -202,7 +202,7 @@ def _inspect(address: str, layout: Layout, stamp: tuple[int, ...]) -> Source:
         _refuse_foreign(address, start)
         if name == "parquet" or (name == "" and start.startswith(b"PAR1")):
             return Source(address, "parquet", stamp=stamp, **format_of("parquet").inspect(address, layout, ""))
-        encoding = detected(file) if layout.encoding == "auto" else named(layout.encoding, file)
+        encoding = detect_encoding(file) if layout.encoding == "auto" else check_named_encoding(layout.encoding, file)
         file.seek(0)
         sample = _sample(file, encoding, address)
     if not sample.strip():

@@ -93,7 +93,7 @@ class Encoding:
         return f"is read as {name} ({row}); it could be {also}"
 
 
-def named(name: str, file: IO[bytes]) -> Encoding:
+def check_named_encoding(name: str, file: IO[bytes]) -> Encoding:
     """The encoding the user named, checked against the bytes."""
     try:
         codec = codecs.lookup(name)
@@ -110,7 +110,7 @@ def named(name: str, file: IO[bytes]) -> Encoding:
     return _checked(name, file)
 
 
-def detected(file: IO[bytes]) -> Encoding:
+def detect_encoding(file: IO[bytes]) -> Encoding:
     """The encoding of these bytes: a mark at the start, UTF-8 if they are, else the likeliest of the older ones."""
     start = file.read(BLOCK)
     file.seek(0)
@@ -198,7 +198,7 @@ def _is_damaged_utf8(sample: bytes) -> bool:
 
 
 @dataclass(frozen=True)
-class Reading:
+class DecodedSample:
     """The sample as one encoding reads it, and how likely the detector finds that."""
 
     encoding: str
@@ -206,25 +206,25 @@ class Reading:
     confidence: float
 
 
-def rank_readings(sample: bytes) -> list[Reading]:
+def rank_readings(sample: bytes) -> list[DecodedSample]:
     """The different texts that these bytes may be, the likeliest first, each under the name it is best known by."""
     from chardet import detect_all  # 0.2 s: only for files that are not UTF-8
 
     sample = sample[: sample.rfind(b"\n", 0, DETECTED_BYTES) + 1 or DETECTED_BYTES]
     western = {text: name for name in reversed(WESTERN) if (text := _decode_sensibly(sample, name)) is not None}
-    readings: dict[str, Reading] = {}
+    readings: dict[str, DecodedSample] = {}
     for found in detect_all(sample, ignore_threshold=True, include_encodings=CANDIDATES):
         name = _python_name(found["encoding"] or "latin-1")
         text = _decode_sensibly(sample, name)
         if text is not None and text not in readings:
-            readings[text] = Reading(western.get(text, name), text, found["confidence"])
+            readings[text] = DecodedSample(western.get(text, name), text, found["confidence"])
     names = {reading.encoding for reading in readings.values()}
     wider = {wide for narrow, wide in WIDER.items() if narrow in names}
     kept = [reading for reading in readings.values() if reading.encoding not in wider]
     return sorted(kept, key=_is_not_a_stray_accent)
 
 
-def _is_not_a_stray_accent(reading: Reading) -> bool:
+def _is_not_a_stray_accent(reading: DecodedSample) -> bool:
     """False of a Western reading with so few accents that no detector can tell: there, it is the likeliest by far."""
     odd = [character for character in reading.text if character > "\x7f"]
     return reading.encoding not in WESTERN or len(odd) >= FEW_CHARACTERS or not set(odd) <= WESTERN_CHARACTERS
@@ -249,7 +249,7 @@ def _decode_sensibly(sample: bytes, encoding: str) -> str | None:
     return text if is_chinese_or_so or mixed <= 0.2 * len(words) else None
 
 
-def _checked_legacy(readings: list[Reading], file: IO[bytes]) -> Encoding:
+def _checked_legacy(readings: list[DecodedSample], file: IO[bytes]) -> Encoding:
     """The likeliest encoding, or the wider one of its kind where the rest of the file needs that; with the doubt."""
     if not readings:  # Latin-1 has a character for each byte, so rows can at least be shown
         return Encoding("latin-1")
@@ -263,7 +263,7 @@ def _checked_legacy(readings: list[Reading], file: IO[bytes]) -> Encoding:
     return replace(Encoding(best.encoding, damaged=True), readings=shown)
 
 
-def _is_doubtful(readings: list[Reading]) -> bool:
+def _is_doubtful(readings: list[DecodedSample]) -> bool:
     """Whether there is too little to go by: few characters, or a rival as likely that differs in few."""
     best = readings[0]
     rival = next((reading for reading in readings[1:] if {best.encoding, reading.encoding} != LATIN_1_AND_9), None)
@@ -275,7 +275,7 @@ def _is_doubtful(readings: list[Reading]) -> bool:
     return rival.confidence > CLOSE * best.confidence and differences < FEW_DIFFERENCES
 
 
-def _show_readings(readings: list[Reading]) -> tuple[tuple[str, str], ...]:
+def _show_readings(readings: list[DecodedSample]) -> tuple[tuple[str, str], ...]:
     """The line in which the likeliest readings differ, as each of them has it."""
     some = readings[:SHOWN_READINGS]
     lines = list(zip(*(reading.text.split("\n") for reading in some), strict=False))

@@ -9,7 +9,7 @@ from typing import Any
 
 from tagline.jobs.diagnosis import causes
 from tagline.jobs.diagnosis.causes import Case
-from tagline.jobs.diagnosis.tracebacks import FRAME, HEADER, IGNORED, Reader, Traceback
+from tagline.jobs.diagnosis.tracebacks import FRAME, HEADER, IGNORED, Traceback, TracebackReader
 from tagline.spec import Spec
 
 SERVICE = ("", "service")
@@ -143,7 +143,7 @@ class _Replica:
         self.count = 0
         self.last_time = self.last_text = ""
         self.incidents: dict[str, _Incident] = {}
-        self.readers: dict[tuple[str, str], Reader] = {}
+        self.readers: dict[tuple[str, str], TracebackReader] = {}
         self.speaking: tuple[str, _Incident] | None = None
         """An error of Tagline's that may go on in the next line, and the severity of its lines."""
 
@@ -261,7 +261,7 @@ class _Log:
                 return False
             if len(replica.readers) >= MOST_READERS:
                 replica.readers.pop(next(iter(replica.readers)))
-            reader = replica.readers[process] = Reader()
+            reader = replica.readers[process] = TracebackReader()
         belongs = reader.read(text)
         if traceback := reader.take():
             self._keep(replica, traceback, time)

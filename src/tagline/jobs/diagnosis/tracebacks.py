@@ -21,7 +21,7 @@ FRAME = re.compile(r'^  File ".*", line \d+$')
 MOST_BLOCKS, HEAD, TAIL, WIDTH = 16, 20, 60, 1000
 
 
-class Block:
+class TracebackBlock:
     """The lines of one exception: the first and the last of them where there are many."""
 
     def __init__(self, header: str) -> None:
@@ -48,11 +48,11 @@ class Block:
 class Traceback:
     """Exceptions of which each came from another one, as they were printed."""
 
-    def __init__(self, first: Block) -> None:
+    def __init__(self, first: TracebackBlock) -> None:
         self._blocks = [first]
         self._root = 0
 
-    def follow(self, block: Block, *, inside: bool) -> None:
+    def follow(self, block: TracebackBlock, *, inside: bool) -> None:
         """One exception more: what came of those before, or what was inside the last of them."""
         if len(self._blocks) < MOST_BLOCKS:
             self._blocks.append(block)
@@ -70,14 +70,14 @@ class Traceback:
         return tuple(block.exception for block in in_order if block.exception)
 
 
-class Reader:
+class TracebackReader:
     """Reads the lines of one process in order, and says which of them belong to a traceback."""
 
     def __init__(self) -> None:
         self._found: Traceback | None = None
         self._traceback: Traceback | None = None
         """The one that is being read, once its first exception is complete."""
-        self._block: Block | None = None
+        self._block: TracebackBlock | None = None
         self._is_group = self._is_ignored = False
         self._link = ""
         """What was read after an exception: "", "follows" or "inside"."""
@@ -137,9 +137,9 @@ class Reader:
             self._link = "inside"
         elif not self._link:
             self._traceback = None
-        self._block = Block(line.strip(" +|") if self._is_group else line[:WIDTH])
+        self._block = TracebackBlock(line.strip(" +|") if self._is_group else line[:WIDTH])
 
-    def _inside(self, line: str, block: Block) -> bool:
+    def _inside(self, line: str, block: TracebackBlock) -> bool:
         if self._is_group:  # and this line has no mark
             self._complete(block, block.exception)
             return not line.strip()
@@ -151,7 +151,7 @@ class Reader:
         self._complete(block, line)
         return True
 
-    def _inside_group(self, line: str, block: Block) -> bool:
+    def _inside_group(self, line: str, block: TracebackBlock) -> bool:
         """Of a group, the first exception that is no group itself says why."""
         said = GROUP.sub("", line)
         if not said:
@@ -162,7 +162,7 @@ class Reader:
             block.exception = said
         return True
 
-    def _complete(self, block: Block, exception: str) -> None:
+    def _complete(self, block: TracebackBlock, exception: str) -> None:
         block.exception = exception[: 4 * WIDTH]
         self._block, self._is_group = None, False
         if self._is_ignored:

@@ -50,7 +50,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class State:
+class JobState:
     """Where a job stands."""
 
     name: StateName
@@ -100,7 +100,7 @@ class Launcher(Protocol):
     def submit(self, plan: Mapping[str, Any]) -> str:
         """Do it; returns the job's handle. Called twice with one plan, there is one job."""
 
-    def state(self, handle: str) -> State:
+    def state(self, handle: str) -> JobState:
         """Where the job stands."""
 
     def logs(self, handle: str) -> Iterator[Line | None]:
@@ -109,5 +109,5 @@ class Launcher(Protocol):
     def cancel(self, handle: str) -> None:
         """End it, with what it has saved."""
 
-    def list(self, project: str, region: str) -> list[tuple[str, str, State]]:
+    def list(self, project: str, region: str) -> list[tuple[str, str, JobState]]:
         """The jobs of Tagline in the place, newest first: handle, run, state."""

@@ -14,7 +14,7 @@ from typing import Any
 from tagline import spec as specs
 from tagline.errors import RunError
 from tagline.jobs.diagnosis.log import Line
-from tagline.jobs.launchers import Job, State
+from tagline.jobs.launchers import Job, JobState
 from tagline.runs import lock
 from tagline.runs.run import Run
 from tagline.system.processes import alive_in, started
@@ -23,7 +23,7 @@ LOG, PROCESS = "log.txt", "process.json"
 POLL_S = 0.2
 
 
-class Local:
+class LocalLauncher:
     """Starts processes, and finds them again by the run they work on: that is the handle."""
 
     def __init__(self, say: Callable[[str], None] = lambda _: None) -> None:
@@ -51,13 +51,13 @@ class Local:
         process.returncode = 0  # it is nobody's child from now on
         return str(directory)
 
-    def state(self, handle: str) -> State:
+    def state(self, handle: str) -> JobState:
         """As the run has it; one whose process ended before it began has failed."""
         found = _run(handle).state()
         if found.name == "waiting" and not _pid(handle):
             lines = _lines(handle)
-            return State("failed", message=lines[-1] if lines else "its process ended without a word")
-        return State(found.name, message=found.reason, started=found.started, ended=found.ended)
+            return JobState("failed", message=lines[-1] if lines else "its process ended without a word")
+        return JobState(found.name, message=found.reason, started=found.started, ended=found.ended)
 
     def logs(self, handle: str) -> Iterator[Line | None]:
         """What the process prints, as it grows."""
@@ -80,7 +80,7 @@ class Local:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
 
-    def list(self, project: str, region: str) -> list[tuple[str, str, State]]:  # noqa: ARG002
+    def list(self, project: str, region: str) -> list[tuple[str, str, JobState]]:  # noqa: ARG002
         """None: what runs here is listed by its runs."""
         return []
 

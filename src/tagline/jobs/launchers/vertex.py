@@ -12,11 +12,11 @@ from tagline import spec as specs
 from tagline.errors import NameTaken, PlaceError, RunError
 from tagline.gcp import cloud_storage
 from tagline.images import dockerfiles, google_images, sdist, wheels
-from tagline.images.sdist import Package
+from tagline.images.sdist import SourcePackage
 from tagline.jobs import custom_job, prices, uploads
 from tagline.jobs.custom_job import Code
 from tagline.jobs.diagnosis.log import Line, line_of
-from tagline.jobs.launchers import Job, JobDescription, State, StateName
+from tagline.jobs.launchers import Job, JobDescription, JobState, StateName
 from tagline.runs import lock, remote
 from tagline.spec import Spec
 
@@ -33,7 +33,7 @@ LATE = timedelta(seconds=20)
 ATTEMPTS = 4
 
 
-class Vertex:
+class VertexLauncher:
     """Plans, submits and watches custom jobs; what it does on the way is said by `say`."""
 
     def __init__(self, say: Callable[[str], None] = lambda _: None) -> None:
@@ -92,10 +92,10 @@ class Vertex:
                 remote.MirroredRun.at(run["address"]).set_state("failed", reason=error.message)
             raise
 
-    def state(self, handle: str) -> State:
+    def state(self, handle: str) -> JobState:
         """As the service tells it."""
         client = gcp.vertex(CLIENT, _region(handle))
-        return _state(gcp.persistent(handle, lambda: client.get_custom_job(name=handle)))
+        return _state(gcp.with_retries(handle, lambda: client.get_custom_job(name=handle)))
 
     def page(self, handle: str) -> str:
         """The job's page in the Cloud console, as Google's own client names it; at a rehearsal in its page."""
@@ -107,7 +107,7 @@ class Vertex:
     def describe(self, handle: str) -> JobDescription:
         """As the service tells it, priced by the table."""
         client = gcp.vertex(CLIENT, _region(handle))
-        return _description(gcp.persistent(handle, lambda: client.get_custom_job(name=handle)))
+        return _description(gcp.with_retries(handle, lambda: client.get_custom_job(name=handle)))
 
     def logs(self, handle: str) -> Iterator[Line | None]:
         """Polled from Cloud Logging until the job has ended and nothing more comes."""
@@ -137,21 +137,21 @@ class Vertex:
     def cancel(self, handle: str) -> None:
         """It is told to stop, and saves first."""
         client = gcp.vertex(CLIENT, _region(handle))
-        gcp.persistent(handle, lambda: client.cancel_custom_job(name=handle))
+        gcp.with_retries(handle, lambda: client.cancel_custom_job(name=handle))
 
-    def list(self, project: str, region: str) -> list[tuple[str, str, State]]:
+    def list(self, project: str, region: str) -> list[tuple[str, str, JobState]]:
         """Jobs that have Tagline's label, newest first."""
         parent = f"projects/{project}/locations/{region}"
         asked = {"parent": parent, "filter": f"labels.{custom_job.RUN_LABEL}:*"}
         client = gcp.vertex(CLIENT, region)
-        found = gcp.persistent(parent, lambda: list(client.list_custom_jobs(request=asked)))
+        found = gcp.with_retries(parent, lambda: list(client.list_custom_jobs(request=asked)))
         return [(job.name, job.labels[custom_job.RUN_LABEL], _state(job)) for job in found]
 
     def _deliver_code(self, plan: Mapping[str, Any], spec: Spec) -> None:
         """See to it that the image, or the package, is where the job will look for it."""
         _, project, _, region = plan["parent"].split("/")
         made = _made(spec, project)
-        if isinstance(made, Package):
+        if isinstance(made, SourcePackage):
             wheels_there = _own_wheels(spec)
             for address, content in {plan["code"]["package"]: made.content, **wheels_there}.items():
                 if cloud_storage.object_at(address) is None:
@@ -172,7 +172,7 @@ class Vertex:
             try:
                 if found := self._found(plan):
                     return found
-                with gcp.errors("Vertex AI"):
+                with gcp.errors("VertexLauncher AI"):
                     job = gcp.message("CustomJob", plan["job"])
                     made = gcp.vertex(CLIENT, region).create_custom_job(
                         parent=plan["parent"], custom_job=job, timeout=gcp.PATIENCE_S
@@ -196,7 +196,7 @@ class Vertex:
             return next((str(job.name) for job in gcp.vertex(CLIENT, region).list_custom_jobs(request=asked)), "")
 
 
-def _made(spec: Spec, project: str) -> Package | dockerfiles.Context | None:
+def _made(spec: Spec, project: str) -> SourcePackage | dockerfiles.Context | None:
     """What is made of the code that runs here; nothing, where the user's own image has it."""
     place = spec.vertex
     family: str = spec.model.family  # type: ignore[attr-defined]
@@ -224,7 +224,7 @@ def _own_wheels(spec: Spec) -> dict[str, bytes]:
 def _code(spec: Spec, project: str) -> Code:
     place = spec.vertex
     made = _made(spec, project)
-    if isinstance(made, Package):
+    if isinstance(made, SourcePackage):
         package = f"{uploads.folder(place.bucket)}/packages/{made.file}"
         return Code(place.image, package, own_wheels=tuple(_own_wheels(spec)))
     return Code(place.image, is_ours=False) if made is None else Code(made.image)
@@ -259,7 +259,7 @@ def _description(job: Any) -> JobDescription:
     return JobDescription(tuple(named), tuple(arguments), image, per_hour, remark)
 
 
-def _state(job: Any) -> State:
+def _state(job: Any) -> JobState:
     detail = job.state.name.removeprefix("JOB_STATE_")
     started, ended = (moment.isoformat() if moment else "" for moment in (job.start_time, job.end_time))
-    return State(STATES.get(detail, "waiting"), detail, job.error.message, started, ended)
+    return JobState(STATES.get(detail, "waiting"), detail, job.error.message, started, ended)

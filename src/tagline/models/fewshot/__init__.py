@@ -20,7 +20,7 @@ from tagline.errors import SpecError
 from tagline.models import Scores, Step, model_files
 from tagline.models.nn import tokens
 from tagline.models.nn.learner import Learner, computing, write
-from tagline.models.nn.tokens import Intake, Reading
+from tagline.models.nn.tokens import Reading, TokenPreprocessor
 from tagline.spec import Section, Training
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tagline.data.checks import Finding
     from tagline.data.dataset import Split, Task
     from tagline.data.texts import Text
-    from tagline.models.fewshot.contrastive import Shots, Tuning
+    from tagline.models.fewshot.contrastive import ContrastiveTuning, Shots
     from tagline.models.nn.loop import Kept
     from tagline.models.nn.networks import Network
     from tagline.models.nn.pretrained import Pooling
@@ -83,7 +83,7 @@ class FewShot:
         self.has_head = False
         """Whether the head is that of the encoder as it is now."""
         self._shots: Shots | None = None
-        self._tuning: Tuning | None = None
+        self._tuning: ContrastiveTuning | None = None
         self._kept: Kept | None = None
 
     @classmethod
@@ -177,15 +177,15 @@ class FewShot:
         )  # fmt: skip
         return Shots(sequences, train.targets, loss, reading.pad)
 
-    def _tuning_of(self, shots: "Shots", *, steps: int, seed: int) -> "Tuning":
+    def _tuning_of(self, shots: "Shots", *, steps: int, seed: int) -> "ContrastiveTuning":
         """The contrastive steps, from where they stood if the model was loaded."""
-        from tagline.models.fewshot.contrastive import Tuning
+        from tagline.models.fewshot.contrastive import ContrastiveTuning
         from tagline.models.nn.networks import groups
 
         training, freeze = self.learner.training, self.options.freeze
         frozen = {"none": -1, "embeddings": 0}[freeze] if isinstance(freeze, str) else freeze
         rate = LEARNING_RATE if training.learning_rate == "auto" else training.learning_rate
-        tuning = Tuning(
+        tuning = ContrastiveTuning(
             self.embedder, groups(self.embedder, frozen=frozen, layer_decay=1.0), shots, seat=self.learner.seat,
             steps=steps, learning_rate=rate, temperature=self.options.temperature, training=training, seed=seed,
         )  # fmt: skip
@@ -229,9 +229,9 @@ class FewShot:
         return traceable(self.network)
 
     @classmethod
-    def intake(cls, directory: Path) -> Intake:
+    def intake(cls, directory: Path) -> TokenPreprocessor:
         """What reads texts for the graph."""
-        return Intake.load(directory, "fewshot.json")
+        return TokenPreprocessor.load(directory, "fewshot.json")
 
     def save(self, directory: Path, *, resumable: bool = False) -> None:
         """Weights as safetensors under the names that transformers gives them, the tokenizer, and the rest as JSON."""

@@ -16,7 +16,7 @@ from tagline.models.nn.loop import LARGEST_GRADIENT, Group, Kept, Loss, optimize
 from tagline.models.nn.networks import Network
 from tagline.models.nn.pretrained import Pooling
 from tagline.models.nn.tokens import Ints, Sequences
-from tagline.models.nn.workers import Seat
+from tagline.models.nn.workers import ComputeContext
 from tagline.spec import Training
 
 ROWS_A_LABEL = 4
@@ -87,7 +87,7 @@ class Shots:
         rows = np.unique(np.concatenate(found))  # with several labels a row can be drawn for each of them
         return rows[np.argsort(self.sequences.lengths[rows], kind="stable")]
 
-    def embedded(self, embedder: Network, seat: Seat) -> Tensor:
+    def embedded(self, embedder: Network, seat: ComputeContext) -> Tensor:
         """The embeddings of all rows, in main memory."""
         found = torch.zeros(len(self), embedder.encoder.config.hidden_size)
         every, lengths = np.arange(len(self)), self.sequences.lengths
@@ -110,12 +110,12 @@ def contrast(embeddings: Tensor, truth: Tensor, *, temperature: float) -> Tensor
     return losses.sum() / (partners > 0).sum().clamp(min=1)
 
 
-class Tuning:
+class ContrastiveTuning:
     """The contrastive steps of one encoder. Their number and their memory depend on no number of pairs."""
 
     def __init__(
         self, embedder: Network, groups: Sequence[Group], shots: Shots, *,
-        steps: int, learning_rate: float, temperature: float, training: Training, seed: int, seat: Seat,
+        steps: int, learning_rate: float, temperature: float, training: Training, seed: int, seat: ComputeContext,
     ) -> None:  # fmt: skip
         self.embedder, self.shots, self.training, self.seed, self.seat = embedder, shots, training, seed, seat
         self.total = steps

@@ -79,7 +79,7 @@ class Linear:
         self.features: Features | None = None
         self.weights: Floats | None = None
         """A row a feature and one for the constant, a column a label; of a bundle, in single precision."""
-        self.progress = Progress()
+        self.progress = FitProgress()
 
     @classmethod
     def create(
@@ -233,7 +233,7 @@ def _write_json(path: Path, value: Any) -> None:
 
 
 @dataclass(frozen=True)
-class Progress:
+class FitProgress:
     """How far learning has come: strengths done, and steps on the current one."""
 
     strength: int = 0
@@ -244,11 +244,11 @@ class Progress:
         """Steps done of all that there can be."""
         return self.strength * MOST_STEPS + self.step
 
-    def next(self, *, finished: bool) -> "Progress":
+    def next(self, *, finished: bool) -> "FitProgress":
         """One step further; the last step a strength is given finishes it."""
         if finished or self.step + 1 == MOST_STEPS:
-            return Progress(self.strength + 1, 0)
-        return Progress(self.strength, self.step + 1)
+            return FitProgress(self.strength + 1, 0)
+        return FitProgress(self.strength, self.step + 1)
 
 
 class _Config(BaseModel):
@@ -261,7 +261,7 @@ class _Config(BaseModel):
     labels: Annotated[int, Field(ge=1)]
     pair: bool
     class_weights: str
-    progress: Progress = Progress()
+    progress: FitProgress = FitProgress()
 
 
 _VOCABULARY = TypeAdapter(list[tuple[str, list[str]]])

@@ -39,7 +39,7 @@ Part = tuple[int, slice]
 
 
 @dataclass
-class Block:
+class FeatureBlock:
     """Features of one kind: runs of words or of characters, of one side of a pair or of both."""
 
     name: str
@@ -118,10 +118,10 @@ class Features:
     def __init__(self, vocabulary: Sequence[tuple[str, list[str]]], rarity: NDArray[np.float32], scope: Scope) -> None:
         self.rarity = rarity
         self._scope = scope
-        self.blocks: list[Block] = []
+        self.blocks: list[FeatureBlock] = []
         first = 0
         for name, terms in vocabulary:
-            self.blocks.append(Block(name, _longest(name, scope), terms, first))
+            self.blocks.append(FeatureBlock(name, _longest(name, scope), terms, first))
             first += len(terms)
         if first != len(rarity):
             raise ValueError(f"{first} features have names, and {len(rarity)} a rarity")
@@ -135,7 +135,7 @@ class Features:
         cls, texts: Sequence["Text"], scope: Scope, *, pair: bool, min_rows: int, max_features: int
     ) -> Self:  # fmt: skip
         """The features that stand in enough of these texts, the most frequent ones first if there are too many."""
-        blocks = [Block(name, _longest(name, scope)) for name in _block_names(scope, pair=pair)]
+        blocks = [FeatureBlock(name, _longest(name, scope)) for name in _block_names(scope, pair=pair)]
         counts: list[Counter[str]] = [Counter() for _ in blocks]
         for text in texts:
             for block, count, tokens in zip(blocks, counts, _tokens(text, blocks, scope), strict=True):
@@ -246,7 +246,7 @@ def _longest(name: str, scope: Scope) -> int:
     return scope.words if name.startswith("words") else scope.characters
 
 
-def _tokens(text: "Text", blocks: Sequence[Block], scope: Scope) -> list[list[str]]:
+def _tokens(text: "Text", blocks: Sequence[FeatureBlock], scope: Scope) -> list[list[str]]:
     """The tokens that each block looks at."""
     if isinstance(text, str):
         tokens = _tokenised(text, scope)

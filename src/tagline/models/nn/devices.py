@@ -132,10 +132,10 @@ def gpu_count() -> int:
     """How many GPUs torch may use; where there is no driver, without importing it."""
     if not any(Path("/dev").glob("nvidia[0-9]*")):
         return 0
-    return sum(device.kind == "cuda" for device in found())
+    return sum(device.kind == "cuda" for device in find_devices())
 
 
-def found() -> list[Device]:
+def find_devices() -> list[Device]:
     """Every device of this machine that torch can use."""
     import torch
 

@@ -13,7 +13,7 @@ from tagline.errors import RunError
 from tagline.models import Scores, Step, model_files, scores_of
 from tagline.models.nn import batches, devices, tokens
 from tagline.models.nn.tokens import Reading
-from tagline.models.nn.workers import Seat, World, world
+from tagline.models.nn.workers import ComputeContext, World, world
 from tagline.spec import Training
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ class Learner:
         self.reading = reading
         self.training = training
         self.tokenizer = tokenizer
-        self.intake = tokens.Intake(tokenizer, reading)
-        device = devices.choose(devices.found(), local_rank=world().local_rank)
-        self.seat = Seat(device, devices.precision_of(training.precision, device), world(), most_tokens)
+        self.intake = tokens.TokenPreprocessor(tokenizer, reading)
+        device = devices.choose(devices.find_devices(), local_rank=world().local_rank)
+        self.seat = ComputeContext(device, devices.precision_of(training.precision, device), world(), most_tokens)
         # A network that workers split between them goes to its device in parts, or it might not fit there.
         self._is_split = training.sharding == "full" and world().size > 1
         self.network = network if self._is_split else network.to(device.address)

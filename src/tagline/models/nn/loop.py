@@ -17,7 +17,7 @@ from tagline.models import Scores, Step, scores_of
 from tagline.models.nn import batches
 from tagline.models.nn.tokens import Ints, Sequences
 from tagline.models.nn.weight_averaging import Average
-from tagline.models.nn.workers import Seat
+from tagline.models.nn.workers import ComputeContext
 from tagline.spec import Training
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Loop:
 
     def __init__(
         self, network: nn.Module, groups: Sequence[Group], examples: Examples, loss: Loss, *,
-        learning_rate: float, epochs: int, training: Training, seed: int, seat: Seat,
+        learning_rate: float, epochs: int, training: Training, seed: int, seat: ComputeContext,
     ) -> None:  # fmt: skip
         self.network, self.examples, self.loss, self.training, self.seat = network, examples, loss, training, seat
         self.seed = seed
@@ -150,7 +150,15 @@ class Loop:
                 seen += len(batch)
                 evaluate = self.done % every == 0 or self.done == self.total
                 settings = {"learning_rate": rate * self.learning_rate}
-                yield Step(self.done, self.total, loss, evaluate=evaluate, settings=settings, rows=seen, said=said)
+                yield Step(
+                    self.done,
+                    self.total,
+                    loss,
+                    evaluate=evaluate,
+                    settings=settings,
+                    rows=seen,
+                    scores_before_update=said,
+                )
         if self.average:  # nothing more is learned: whoever takes the network itself takes what was measured
             self.average.settle()
             self.average = None

@@ -30,7 +30,7 @@ HUB_FILES = [
 
 
 @dataclass(frozen=True)
-class Pretrained:
+class PretrainedEncoder:
     """An encoder ready to be fine-tuned."""
 
     encoder: Any
@@ -47,7 +47,7 @@ class Pretrained:
         return getattr(self.encoder.config, "type_vocab_size", 0) > 1
 
 
-def load(name: str, *, dropout: float, max_tokens: int) -> Pretrained:
+def load(name: str, *, dropout: float, max_tokens: int) -> PretrainedEncoder:
     """The encoder behind `model.pretrained`, if it can read so many tokens at once."""
     directory = find(name)
     _check_weights(directory, name)
@@ -76,7 +76,7 @@ def load(name: str, *, dropout: float, max_tokens: int) -> Pretrained:
     encoder = without_pooler(encoder)
     _check_numbers(encoder, name)
     _check_reading(encoder, name, pad=pad)
-    return Pretrained(encoder, tokenizer.backend_tokenizer, pooling, pad, most)
+    return PretrainedEncoder(encoder, tokenizer.backend_tokenizer, pooling, pad, most)
 
 
 def from_config(directory: Path) -> Any:

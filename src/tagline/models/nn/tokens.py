@@ -49,7 +49,7 @@ class Reading:
             raise ValueError(f"reading is for task {self.task!r} and long texts {self.long_texts!r}")
 
 
-class Reader:
+class TokenReader:
     """Turns texts into sequences that a model can take."""
 
     def __init__(self, tokenizer: "Tokenizer", *, max_tokens: int, long_texts: LongTexts, pad: int = 0) -> None:
@@ -198,12 +198,12 @@ class Padded:
         return self.sequences.pooled(scores, texts=texts)
 
 
-class Intake:
+class TokenPreprocessor:
     """Reads texts for a network with a tokenizer of the tokenizers library."""
 
     def __init__(self, tokenizer: "Tokenizer", reading: Reading) -> None:
         self.task, self.labels, self.pair = reading.task, reading.labels, reading.pair
-        self.reader = Reader(
+        self.reader = TokenReader(
             tokenizer, max_tokens=reading.max_tokens, long_texts=reading.long_texts, pad=reading.pad
         )  # fmt: skip
         self._reading = reading

@@ -103,7 +103,7 @@ class World:
 
 
 @dataclass(frozen=True)
-class Seat:
+class ComputeContext:
     """What one worker computes on."""
 
     device: Device

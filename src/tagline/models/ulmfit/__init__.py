@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from tagline.data.dataset import Split, Task
     from tagline.data.texts import Text
     from tagline.models.nn.tokens import Ints, Sequences
-    from tagline.models.ulmfit.awd_lstm import Classifier, LanguageModel, Shape
-    from tagline.models.ulmfit.checkpoints import Pretrained
+    from tagline.models.ulmfit.awd_lstm import AwdLstmClassifier, LanguageModel, Shape
+    from tagline.models.ulmfit.checkpoints import PretrainedLanguageModel
     from tagline.models.ulmfit.stages import Course, Direction, Network, Stage, Work
 
 LANGUAGE_MODEL, CLASSIFIER = "language model", "classifier"
@@ -106,12 +106,12 @@ class Ulmfit:
     def __init__(self, options: UlmfitOptions, *, training: Training, task: "Task", labels: int, pair: bool) -> None:
         self.options, self.training = options, training
         self.task, self.labels, self.pair = task, labels, pair
-        self.device = devices.choose(devices.found(), local_rank=world().local_rank)
+        self.device = devices.choose(devices.find_devices(), local_rank=world().local_rank)
         self.lexicon: Lexicon | None = None
-        self.classifiers: dict[Direction, Classifier] = {}
+        self.classifiers: dict[Direction, AwdLstmClassifier] = {}
         self.language_model: LanguageModel | None = None
         self.directions = _directions(options.direction)
-        self._given: dict[Direction, Pretrained] = {}
+        self._given: dict[Direction, PretrainedLanguageModel] = {}
         self._saved_shape: Shape | None = None
         self._course: Course | None = None
         self._kept: dict[str, Any] = {}
@@ -336,9 +336,9 @@ class Ulmfit:
             model.load_state_dict(extended(self._given[direction], self.lexicon.vocabulary))
         return model.to(self.device.address)
 
-    def _new_classifier(self, *, weights: "dict[str, Tensor] | None" = None) -> "Classifier":
+    def _new_classifier(self, *, weights: "dict[str, Tensor] | None" = None) -> "AwdLstmClassifier":
         """A classifier that has learned nothing yet, on layers that have."""
-        from tagline.models.ulmfit.awd_lstm import AwdLstm, Classifier
+        from tagline.models.ulmfit.awd_lstm import AwdLstm, AwdLstmClassifier
         from tagline.models.ulmfit.stages import WINDOW
 
         assert self.lexicon is not None
@@ -346,7 +346,7 @@ class Ulmfit:
         encoder = AwdLstm(shape, tokens=len(self.lexicon))
         if weights:
             encoder.load_state_dict(weights)
-        classifier = Classifier(
+        classifier = AwdLstmClassifier(
             encoder, labels=self.labels, drop=shape.output_p, window=WINDOW, most=self.options.max_tokens
         )
         return classifier.to(self.device.address)
@@ -386,12 +386,12 @@ class Ulmfit:
         return Readers({str(direction): copy.deepcopy(each) for direction, each in self.classifiers.items()}).cpu()
 
     @classmethod
-    def intake(cls, directory: Path) -> "LexiconIntake":
+    def intake(cls, directory: Path) -> "LexiconPreprocessor":
         """What reads texts for the graph."""
         with model_files.reading(directory / VOCABULARY):
             lexicon = Lexicon.load(directory)
         with model_files.reading(directory / "ulmfit.json"):
-            return LexiconIntake(model_files.read_json(directory / "ulmfit.json"), lexicon)
+            return LexiconPreprocessor(model_files.read_json(directory / "ulmfit.json"), lexicon)
 
     def save(self, directory: Path, *, resumable: bool = False) -> None:
         """The classifiers as safetensors, the vocabulary, what cuts texts into its tokens, and the rest as JSON."""
@@ -481,7 +481,7 @@ class Turned:
         return scores
 
 
-class LexiconIntake:
+class LexiconPreprocessor:
     """Reads texts for the graph of an `ulmfit` bundle, as fastai does."""
 
     def __init__(self, facts: Mapping[str, Any], lexicon: Lexicon) -> None:

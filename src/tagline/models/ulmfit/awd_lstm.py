@@ -140,7 +140,7 @@ class LanguageModel(nn.Module):
         return self.encoder.embedding.weight if self.matrix is None else self.matrix
 
 
-class Classifier(nn.Module):
+class AwdLstmClassifier(nn.Module):
     """The layers read a text in windows; of their outputs the last, the largest and the mean make its logits."""
 
     usual: Tensor
@@ -223,7 +223,7 @@ def _pooled(outputs: Tensor, first: Tensor, lengths: Tensor) -> Tensor:
 class Readers(nn.Module):
     """The classifiers of one or both directions, side by side: what is written down as a graph."""
 
-    def __init__(self, classifiers: Mapping[str, Classifier]) -> None:
+    def __init__(self, classifiers: Mapping[str, AwdLstmClassifier]) -> None:
         super().__init__()
         self.inputs = [f"{direction}_ids" for direction in classifiers]
         self.classifiers = nn.ModuleList(classifiers.values())
@@ -234,7 +234,7 @@ class Readers(nn.Module):
         return torch.stack([each.at_once(ids[name], attention_mask) for name, each in both])  # type: ignore[operator]
 
 
-def layer_groups(network: LanguageModel | Classifier) -> Sequence[Sequence[str]]:
+def layer_groups(network: LanguageModel | AwdLstmClassifier) -> Sequence[Sequence[str]]:
     """The parameters' names, by the group that is unfrozen and given a learning rate together; the last learns first.
 
     A language model's embedding stands last, since it is also what makes its logits; a classifier's stands first.
@@ -242,6 +242,6 @@ def layer_groups(network: LanguageModel | Classifier) -> Sequence[Sequence[str]]
     layers = [[name for name, _ in network.named_parameters() if name.startswith(f"encoder.layers.{number}.")]
               for number in range(network.encoder.shape.n_layers)]  # fmt: skip
     table = ["encoder.embedding.weight"]
-    if isinstance(network, Classifier):
+    if isinstance(network, AwdLstmClassifier):
         return [table, *layers, [name for name, _ in network.named_parameters() if name.startswith("head.")]]
     return [*layers, table + [name for name in ("matrix", "bias") if getattr(network, name) is not None]]

@@ -32,7 +32,7 @@ HINT = "a language model's directory holds config.json, vocab.pkl or vocab.json,
 
 
 @dataclass(frozen=True)
-class Pretrained:
+class PretrainedLanguageModel:
     """A language model as it was read: its sizes, its weights under our names, and what it reads texts with."""
 
     shape: Shape
@@ -42,7 +42,7 @@ class Pretrained:
     """The direction it was trained in, where its directory says so; fastai's files do not."""
 
 
-def read(address: str, *, key: str = "model.pretrained") -> Pretrained:
+def read(address: str, *, key: str = "model.pretrained") -> PretrainedLanguageModel:
     """The language model in the directory that this setting names."""
     directory = _directory(address, key=key)
     config = _config(directory)
@@ -55,7 +55,7 @@ def read(address: str, *, key: str = "model.pretrained") -> Pretrained:
     weights = _weights(path, tied=shape.tie_weights)
     if problem := _mismatch(shape, weights, tokens=len(lexicon)):
         raise SpecError(f"{path} does not fit its config.json and vocabulary: {problem}", hint=HINT)
-    return Pretrained(shape, weights, lexicon, config.get("backwards"))
+    return PretrainedLanguageModel(shape, weights, lexicon, config.get("backwards"))
 
 
 def lexicon_of(address: str, *, key: str) -> Lexicon:
@@ -71,7 +71,7 @@ def save(directory: Path, model: LanguageModel, lexicon: Lexicon, *, shape: Shap
     lexicon.save(directory)
 
 
-def extended(found: Pretrained, vocabulary: Sequence[str]) -> dict[str, Tensor]:
+def extended(found: PretrainedLanguageModel, vocabulary: Sequence[str]) -> dict[str, Tensor]:
     """The weights for another vocabulary: a token that was known keeps its vector, any other starts as their mean."""
     place = {token: number for number, token in enumerate(found.lexicon.vocabulary)}  # the last, where it stands twice
     places = torch.tensor([place.get(token, -1) for token in vocabulary])

@@ -14,7 +14,7 @@ from tagline.models import Step
 from tagline.models.nn import batches
 from tagline.models.nn.loop import Loss
 from tagline.models.nn.tokens import Ints, Sequences
-from tagline.models.ulmfit.awd_lstm import Classifier, LanguageModel, State, layer_groups
+from tagline.models.ulmfit.awd_lstm import AwdLstmClassifier, LanguageModel, State, layer_groups
 from tagline.models.ulmfit.one_cycle import RANGE_STEPS, Cycle, is_too_high, one_cycle, range_test, spread, suggested
 
 Direction = Literal["forward", "backward"]
@@ -25,7 +25,7 @@ MOST_RATE = 2e-3
 """Of a classifier that learns as a whole: a range test may suggest ten times that, with which it learned nothing."""
 WINDOW = 72
 """Tokens through which gradients flow."""
-Network = LanguageModel | Classifier
+Network = LanguageModel | AwdLstmClassifier
 ACTIVATION, JUMP = 2.0, 1.0
 """What large outputs cost, and outputs that differ much from the token before: AR and TAR of the AWD-LSTM paper."""
 
@@ -151,7 +151,7 @@ class Labelling:
     carried: State = []  # noqa: RUF012 - nothing is, ever
 
     def __init__(
-        self, network: Classifier, sequences: Sequences, targets: NDArray[Any], loss: Loss, *,
+        self, network: AwdLstmClassifier, sequences: Sequences, targets: NDArray[Any], loss: Loss, *,
         backwards: bool, pad: int, batch_size: int, seed: int,
     ) -> None:  # fmt: skip
         self.network, self.sequences, self.loss_of = network, sequences, loss
@@ -217,7 +217,7 @@ def regularisation(raw: Tensor, dropped: Tensor) -> Tensor:
 
 
 @dataclass
-class Progress:
+class StageProgress:
     """How far a course has come: the stage, steps done in it, and what range tests found."""
 
     stage: int = 0
@@ -234,7 +234,7 @@ class Course:
         network: Callable[[Stage], Network], work: Callable[[Stage, Network], Work],
     ) -> None:  # fmt: skip
         self.plan = plan
-        self.progress = Progress()
+        self.progress = StageProgress()
         self._steps = [steps[stage.part] * stage.epochs if stage.epochs else RANGE_STEPS for stage in plan]
         self._rate, self._weight_decay, self._seed = rate, weight_decay, seed
         self._network, self._work = network, work
@@ -248,7 +248,7 @@ class Course:
         while self.progress.stage < len(self.plan):
             number = self.progress.stage
             yield from self._stage(self.plan[number], first=sum(self._steps[:number]), steps=self._steps[number])
-            self.progress = Progress(number + 1, rates=self.progress.rates)
+            self.progress = StageProgress(number + 1, rates=self.progress.rates)
 
     def _stage(self, stage: Stage, *, first: int, steps: int) -> Iterator[Step]:
         network, progress = self._network(stage), self.progress
@@ -313,4 +313,4 @@ class Course:
 
     def restore(self, tensors: dict[str, dict[str, Tensor]], values: Mapping[str, Any]) -> None:
         """Go on from there."""
-        self._kept, self.progress = tensors, Progress(**values)
+        self._kept, self.progress = tensors, StageProgress(**values)

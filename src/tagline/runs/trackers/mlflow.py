@@ -35,7 +35,7 @@ class MLflow:
         """A run in the experiment of MLFLOW_EXPERIMENT_NAME, else `tagline`; found again by a tag."""
         for noisy in ("mlflow", "alembic"):  # the first use of a local store tells of every table it makes
             logging.getLogger(noisy).setLevel(logging.ERROR)
-        runs = run.shelf
+        runs = run.tracker_dir
         address = os.environ.get("MLFLOW_TRACKING_URI")
         self._client = MlflowClient(tracking_uri=address or f"sqlite:///{runs / 'mlflow.db'}")
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME") or "tagline"

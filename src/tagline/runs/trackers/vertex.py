@@ -106,7 +106,7 @@ class VertexExperiments:
             hint = "4 to 80 of a-z, 0-9 and -, no - first"
             raise PlaceError(f'no experiment can have the name in TAGLINE_EXPERIMENT, "{name}"', hint=hint)
         asked = {"parent": self._parent, "metadata_store": {}, "metadata_store_id": "default"}
-        gcp.ensured(
+        gcp.get_or_create(
             WHAT,
             _call(self._nodes.get_metadata_store, name=self._store),
             lambda: _call(self._nodes.create_metadata_store, **asked)().result(timeout=MADE_TIMEOUT_S),
@@ -123,7 +123,7 @@ class VertexExperiments:
     def _board(self, experiment: Any) -> str:
         """The tensorboard: of TAGLINE_TENSORBOARD, of the experiment, the oldest one that is ours, or a new one."""
         of_experiment = str(_metadata(experiment).get("backing_tensorboard_resource") or "")
-        is_there = of_experiment and gcp.found(WHAT, _call(self._boards.get_tensorboard, name=of_experiment))
+        is_there = of_experiment and gcp.get_or_none(WHAT, _call(self._boards.get_tensorboard, name=of_experiment))
         if named := os.environ.get("TAGLINE_TENSORBOARD"):
             board = str(self._ask(self._boards.get_tensorboard, name=named).name)
         else:
@@ -134,12 +134,12 @@ class VertexExperiments:
 
     def _own_board(self) -> str:
         list_all = _call(self._boards.list_tensorboards, parent=self._parent)
-        boards = gcp.persistent(WHAT, lambda: list(list_all()))
+        boards = gcp.with_retries(WHAT, lambda: list(list_all()))
         if ours := [board for board in boards if board.display_name == NAME or NAME in board.labels]:
             return str(min(ours, key=lambda board: board.create_time).name)
         new = {"display_name": NAME, "description": "Runs of Tagline", "labels": {NAME: "experiments"}}
         make = _call(self._boards.create_tensorboard, parent=self._parent, tensorboard=new)
-        return str(gcp.persistent(WHAT, lambda: make().result(timeout=MADE_TIMEOUT_S)).name)
+        return str(gcp.with_retries(WHAT, lambda: make().result(timeout=MADE_TIMEOUT_S)).name)
 
     def _run_context(self, experiment: Any, run_id: str, called: str, values: Mapping[str, Any]) -> str:
         """The context of the run, a child of the experiment's."""
@@ -166,7 +166,7 @@ class VertexExperiments:
     def _board_experiment(self, board: str, called: str) -> str:
         labels = {"vertex_tensorboard_experiment_source": "vertex_experiment"}
         make = {"display_name": called, "labels": labels}
-        found = gcp.ensured(
+        found = gcp.get_or_create(
             WHAT,
             _call(self._boards.get_tensorboard_experiment, name=f"{board}/experiments/{called}"),
             _call(self._boards.create_tensorboard_experiment, parent=board, tensorboard_experiment_id=called,
@@ -175,7 +175,7 @@ class VertexExperiments:
         return str(found.name)
 
     def _board_run(self, called: str) -> str:
-        found = gcp.ensured(
+        found = gcp.get_or_create(
             WHAT,
             _call(self._boards.get_tensorboard_run, name=f"{self._group}/runs/{called}"),
             _call(self._boards.create_tensorboard_run, parent=self._group, tensorboard_run_id=called,
@@ -186,7 +186,7 @@ class VertexExperiments:
     def _all_series(self) -> tuple[dict[str, str], dict[str, int]]:
         """The id of each time series that is there, and the last step of those that have points."""
         list_all = _call(self._boards.list_tensorboard_time_series, parent=self._run, page_size=SERIES_IN_BATCH)
-        found = gcp.persistent(WHAT, lambda: list(list_all()))
+        found = gcp.with_retries(WHAT, lambda: list(list_all()))
         ids = {series.display_name: series.name.rpartition("/")[2] for series in found}
         return ids, {series.display_name: last for series in found if (last := series.metadata.max_step)}
 
@@ -207,13 +207,13 @@ class VertexExperiments:
                     self._series[series.display_name] = series.name.rpartition("/")[2]
 
         if wanted := set(keys):
-            gcp.persistent(WHAT, make)
+            gcp.with_retries(WHAT, make)
 
     def _node(self, kind: str, called: str, content: Mapping[str, Any]) -> Any:
         """A context or an artifact, which is made if it is not there."""
         get, create = getattr(self._nodes, f"get_{kind}"), getattr(self._nodes, f"create_{kind}")
         new = {"parent": self._store, kind: content, f"{kind}_id": called}
-        return gcp.ensured(WHAT, _call(get, name=f"{self._store}/{kind}s/{called}"), _call(create, **new))
+        return gcp.get_or_create(WHAT, _call(get, name=f"{self._store}/{kind}s/{called}"), _call(create, **new))
 
     def _attach(self, part: str, schema: str, uri: str, *, metadata: Mapping[str, Any] | None = None) -> None:
         """An artifact of the run."""
@@ -238,14 +238,14 @@ class VertexExperiments:
             context.metadata = metadata
             _call(self._nodes.update_context, context=context)()
 
-        gcp.persistent(WHAT, rewrite)
+        gcp.with_retries(WHAT, rewrite)
 
     def _address(self, name: str) -> str:
         region = self._parent.rpartition("/")[2]
         return f"{gcp.rehearsal() or f'https://{region}-aiplatform.googleapis.com'}/v1/{name}"
 
     def _ask(self, method: Any, **request: Any) -> Any:
-        return gcp.persistent(WHAT, _call(method, **request))
+        return gcp.with_retries(WHAT, _call(method, **request))
 
     def _key(self, name: str) -> str:
         """The name of a time series, cut if it is too long, and marked where two would become the same."""
