@@ -67,8 +67,8 @@ def test_where_labels_are_rare_it_begins_with_how_rare_they_are(bert: Path, head
     train = data.splits["train"]
     model = new(bert, data, head=head)
     first = next(model.fit(train, data.splits["validation"], seed=1))
-    assert first.said is not None
-    assert np.abs(first.said[1].mean(axis=0) - train.targets.mean(axis=0)).max() < 0.1
+    assert first.scores_before_update is not None
+    assert np.abs(first.scores_before_update[1].mean(axis=0) - train.targets.mean(axis=0)).max() < 0.1
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
