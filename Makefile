@@ -47,11 +47,12 @@ endif
 	@$(BIN)/python -m compileall -qq -j 0 .venv/lib || true
 	@touch $@
 
-$(INSTALLED): $(TRAINING) requirements/dev.txt
+$(INSTALLED): $(TRAINING) requirements/dev.txt rehearsal/pyproject.toml
 ifeq ($(LOCKED),yes)
 	$(PIP) $(HASHED) requirements/dev.txt
+	$(PIP) --no-deps --no-build-isolation --editable ./rehearsal
 else
-	$(PIP) --editable '.[dev]'
+	$(PIP) --editable ./rehearsal --editable '.[dev]'
 endif
 	$(BIN)/python -m pip check
 	@$(BIN)/python -m compileall -qq -j 0 .venv/lib || true
@@ -106,7 +107,7 @@ training-image: setup
 
 # Node and npm are Debian's, or anybody's.
 node: setup
-	OMP_NUM_THREADS=1 TAGLINE_NODE=1 $(BIN)/pytest tests/flow/test_rehearsal_node.py
+	OMP_NUM_THREADS=1 TAGLINE_NODE=1 $(BIN)/pytest rehearsal/tests/test_node.py
 
 hostile: setup
 	OMP_NUM_THREADS=1 TAGLINE_HOSTILE_S=120 $(BIN)/pytest tests/flow/test_hostile_clients.py tests/flow/test_full_disks.py

@@ -16,7 +16,7 @@ from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
 from measure import write
 
-from tagline.rehearsal.cloud_storage.store import Store
+from vertex_rehearsal.cloud_storage.store import Store
 
 OBJECTS = 100_000
 FOLDERS = 1_000
@@ -24,8 +24,8 @@ GIGABYTE = 10**9
 SERVER = """
 import sys
 from pathlib import Path
-from tagline.rehearsal.cloud_storage.application import serving
-from tagline.rehearsal.cloud_storage.store import Store
+from vertex_rehearsal.cloud_storage.application import serving
+from vertex_rehearsal.cloud_storage.store import Store
 with serving(Store(Path(sys.argv[1]))) as address:
     print(address, flush=True)
     sys.stdin.read()

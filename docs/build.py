@@ -19,9 +19,9 @@ from tagline import registry
 from tagline import spec as specs
 from tagline.cli import app
 from tagline.data import checks
-from tagline.rehearsal import services
-from tagline.rehearsal.neighbours import door
 from tagline.spec import SECTIONS
+from vertex_rehearsal.other_services import routes
+from vertex_rehearsal.protocol import registry as services
 
 ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "tagline"
@@ -52,45 +52,47 @@ def main() -> None:
 
 
 def architecture() -> str:
-    """The hand-written page with the map between its marks made anew from the modules' docstrings."""
+    """The hand-written page with the maps between its marks made anew from the modules' docstrings."""
     text = (ROOT / "ARCHITECTURE.md").read_text()
-    lines = "\n".join(map_lines())
-    return re.sub(r"(?<=<!-- map -->\n).*?(?=<!-- end of map -->)", f"```\n{lines}\n```\n", text, flags=re.S)
+    for mark, tree in zip(("map", "map of the emulator"), trees(), strict=True):
+        lines = "\n".join(map_lines(tree))
+        text = re.sub(rf"(?<=<!-- {mark} -->\n).*?(?=<!-- end of {mark} -->)", f"```\n{lines}\n```\n", text, flags=re.S)
+    return text
 
 
-def map_lines() -> Iterator[str]:
+def map_lines(tree: Any) -> Iterator[str]:
     """One line a room, in the order of imports."""
-    for name in import_rooms():
-        path = SRC / f"{name}.py"
+    for name in tree.rooms:
+        path = tree.src / f"{name}.py"
         is_file = path.exists()
-        yield f"{name + ('.py' if is_file else '/'):<14}{sentence(path if is_file else SRC / name / '__init__.py')}"
+        where = path if is_file else tree.src / name / "__init__.py"
+        yield f"{name + ('.py' if is_file else '/'):<16}{sentence(where)}"
 
 
-def import_rooms() -> dict[str, str]:
-    """Rooms and their files in the order of imports, as the test has them that enforces it."""
+def trees() -> tuple[Any, Any]:
+    """Tagline and the emulator, their rooms and files in the order that a test enforces."""
     sys.path.insert(0, str(ROOT / "tests" / "meta"))
-    rooms: dict[str, str] = importlib.import_module("test_import_order").ROOMS
-    return rooms
+    module = importlib.import_module("test_import_order")
+    return module.TAGLINE, module.EMULATOR
 
 
 def room_docstrings() -> dict[Path, str]:
     """The `__init__` of every room and of every package in one, its docstring with a list of the files made anew."""
-    rooms = import_rooms()
-    packages = {path.parent for path in SRC.rglob("__init__.py") if path.parent != SRC}
     return {
-        package / "__init__.py": with_file_list(package, rooms)
-        for package in packages
-        if "rehearsal" not in package.relative_to(SRC).parts
+        path: with_file_list(path.parent, tree)
+        for tree in trees()
+        for path in tree.src.rglob("__init__.py")
+        if path.parent != tree.src
     }
 
 
-def with_file_list(package: Path, rooms: dict[str, str]) -> str:
+def with_file_list(package: Path, tree: Any) -> str:
     """A package's `__init__.py` whose docstring ends with its files and packages, in the order of imports."""
     source = (package / "__init__.py").read_text()
     node = ast.parse(source).body[0]
     said = (ast.get_docstring(ast.parse(source)) or "").partition(f"\n\n{FILES_HEADING}")[0]
     entries = []
-    for path in files_in_order(package, rooms):
+    for path in files_in_order(package, tree):
         name = f"{path.name}/" if path.is_dir() else path.name
         line = f"- {name}: {sentence(path / '__init__.py' if path.is_dir() else path)}"
         entries += textwrap.wrap(line, 116, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
@@ -99,11 +101,11 @@ def with_file_list(package: Path, rooms: dict[str, str]) -> str:
     return "\n".join([f'"""{said}{listed}"""', *lines[node.end_lineno or 1 :]])
 
 
-def files_in_order(package: Path, rooms: dict[str, str]) -> list[Path]:
+def files_in_order(package: Path, tree: Any) -> list[Path]:
     """The files and packages in a package: as the order of imports has them, else by name."""
-    room, *inside = package.relative_to(SRC).parts
+    room, *inside = package.relative_to(tree.src).parts
     prefix = "".join(f"{part}." for part in inside)
-    listed = [name.removeprefix(prefix).split(".")[0] for name in rooms[room].split() if name.startswith(prefix)]
+    listed = [name.removeprefix(prefix).split(".")[0] for name in tree.rooms[room].split() if name.startswith(prefix)]
     names = dict.fromkeys(listed) or dict.fromkeys(sorted(path.stem for path in package.glob("[!_]*.py")))
     found = (package / name if (package / name).is_dir() else package / f"{name}.py" for name in names)
     return [path for path in found if path.name != "__init__.py"]
@@ -257,7 +259,7 @@ def rehearsal_page() -> str:
         if left := sorted(known.method.name for known in methods if not known.part):
             lines += [f"Not played: {', '.join(left)}.", ""]
     lines += [NEIGHBOURS_PREFACE, "| method | | what is missing |", "|---|---|---|"]
-    lines += [f"| {method.id} | {method.extent} | {method.limit} |" for method in door.methods()]
+    lines += [f"| {method.id} | {method.extent} | {method.limit} |" for method in routes.methods()]
     return "\n".join([*lines, ""])
 
 

@@ -14,6 +14,7 @@ import pytest
 from rehearsing import Rehearsal, rehearsing
 from tagline import gcp
 from tagline.cli import run
+from tagline.jobs import emulator
 
 BUCKET = "tagline-rehearsal"
 LINEAR = ("model.family=linear", "model.max_features=800", "model.strength=4.0", "vertex.accelerators=0")
@@ -57,7 +58,7 @@ def google(directory: Path, *arguments: str) -> Iterator[Rehearsal]:
     """A rehearsal that stands for Google until the end, with a cache that nobody else uses."""
     with (
         pytest.MonkeyPatch.context() as patch,
-        rehearsing(directory / "rehearsal", "--grace", "5", *arguments) as found,
+        rehearsing(directory / "rehearsal", "--grace", "5", *emulator.start_options(), *arguments) as found,
     ):
         patch.setenv("XDG_CACHE_HOME", str(directory / "cache"))
         with gcp.entered(found.address, found.token):

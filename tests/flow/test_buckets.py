@@ -16,9 +16,9 @@ import tagline
 from tagline import gcp, storage
 from tagline.errors import DataError, PlaceError, SpecError
 from tagline.gcp import cloud_storage
-from tagline.rehearsal.cloud_storage.application import serving
-from tagline.rehearsal.cloud_storage.store import Store
 from tagline.training import language_models
+from vertex_rehearsal.cloud_storage.application import serving
+from vertex_rehearsal.cloud_storage.store import Store
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from serving import serving as serving_bundle

@@ -19,6 +19,7 @@ from tagline import gcp
 from tagline.errors import PlaceError, SpecError
 from tagline.gcp import cloud_storage
 from tagline.images import cloud_build, dockerfiles, image_builders, image_registries
+from tagline.jobs import emulator
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from rehearsing import Rehearsal, rehearsing
@@ -56,7 +57,9 @@ def rehearsal(tmp_path: Path, tools: Path) -> Iterator[Rehearsal]:
     """One for each test: what was built, asked and pushed before is part of what they look at."""
     path = f"{tools}:{os.environ['PATH']}"
     with (
-        rehearsing(tmp_path / "rehearsal", PATH=path, TAGLINE_REHEARSAL_TOKEN="token-4711") as running,
+        rehearsing(
+            tmp_path / "rehearsal", *emulator.start_options(), PATH=path, VERTEX_REHEARSAL_TOKEN="token-4711"
+        ) as running,
         gcp.entered(running.address, "token-4711"),
     ):
         running.http("POST", "/storage/v1/b?project=demo", {"name": "demo-images"})
@@ -125,7 +128,7 @@ def test_a_build_that_nobody_waits_for_is_cancelled(rehearsal: Rehearsal, mood: 
 
 
 def test_every_end_of_a_build_is_known() -> None:
-    from tagline.rehearsal.neighbours.cloud_build import ENDED
+    from vertex_rehearsal.other_services.cloud_build import ENDED
 
     assert set(cloud_build.ENDED) == set(ENDED)
 

@@ -27,10 +27,10 @@ from tagline.jobs import custom_job
 from tagline.jobs import uploads as staging
 from tagline.jobs.launchers import Job
 from tagline.jobs.records import Record, find_or_begin, launcher_of, remember
-from tagline.rehearsal import containers
 from tagline.runs import run as runs
 from tagline.runs.remote import MirroredRun
 from tagline.runs.run import Run
+from vertex_rehearsal.execution import containers
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from launching import BUCKET, LINEAR, TINY, command, google

@@ -16,6 +16,7 @@ import pytest
 from tagline import gcp
 from tagline.gcp import cloud_storage
 from tagline.images import dockerfiles
+from tagline.jobs import emulator
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from rehearsing import ENDED, PARENT, Rehearsal, rehearsing, until
@@ -39,7 +40,10 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rehearsal]:
-    with rehearsing(tmp_path_factory.mktemp("rehearsal")) as running, gcp.entered(running.address, running.token):
+    with (
+        rehearsing(tmp_path_factory.mktemp("rehearsal"), *emulator.start_options()) as running,
+        gcp.entered(running.address, running.token),
+    ):
         running.http("POST", "/storage/v1/b?project=demo", {"name": "demo-data"})
         cloud_storage.upload(SUPPORT / "messages.csv", "gs://demo-data/messages.csv")
         yield running

@@ -12,8 +12,8 @@ from google.cloud import storage as google_storage
 from tagline import gcp, storage
 from tagline.errors import Conflict, DataError, PlaceError
 from tagline.gcp import cloud_storage
-from tagline.rehearsal.cloud_storage import application
-from tagline.rehearsal.cloud_storage.store import Store
+from vertex_rehearsal.cloud_storage import application
+from vertex_rehearsal.cloud_storage.store import Store
 
 PART = 5 * 2**20
 """The least that Cloud Storage takes as a part."""

@@ -56,6 +56,7 @@ from tagline.cli import (
 )
 from tagline.cli.options import understand_settings
 from tagline.errors import CheckFailed, Interrupted, PlaceError, SpecError
+from tagline.jobs import emulator
 from tagline.system import extras
 
 app = typer.Typer(
@@ -63,6 +64,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"default_map": {"rehearsal": rehearsal.DEFAULTS}},
 )
 
 
@@ -84,7 +86,7 @@ for command in (
     app.command()(command)
 app.add_typer(runs.app, name="runs")
 app.add_typer(jobs.app, name="jobs")
-app.add_typer(rehearsal.app, name="rehearsal")
+rehearsal.mount(app)
 
 
 def main() -> None:
@@ -121,6 +123,8 @@ def run(arguments: Sequence[str]) -> int:
             _discard_output()
             hint = "free some space, or send it elsewhere"
             error = PlaceError(f"cannot write the output: {error.strerror}", hint=hint)
+        elif translated := emulator.translate(error):
+            error = translated
         elif isinstance(error, ModuleNotFoundError):
             error = extras.explain(error) or error
         is_after_result = isinstance(error, CheckFailed)  # standard output holds one document, and it is there

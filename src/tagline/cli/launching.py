@@ -210,9 +210,9 @@ def _unplayable_image(image: str) -> "list[Finding]":
     """What the rehearsal will refuse of an image of the user's own."""
     from tagline.data.checks import Finding
     from tagline.images import google_images
-    from tagline.rehearsal import containers
+    from tagline.jobs import emulator
 
-    if not image or google_images.is_prebuilt(image) or not (reason := containers.explain_unplayable(image)):
+    if not image or google_images.is_prebuilt(image) or not (reason := emulator.explain_unrunnable(image)):
         return []
     advice = "install podman or docker, or rehearse with the image that Tagline makes: vertex.image="
     return [Finding("image", "error", f"vertex.image: {reason}", advice)]

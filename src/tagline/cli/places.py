@@ -40,14 +40,14 @@ def entered(place: str, *, stays: bool = False) -> Iterator[bool]:
     from tagline import gcp
     from tagline.cli import console
     from tagline.errors import PlaceError, SpecError
-    from tagline.rehearsal import finding, requirements
+    from tagline.jobs import emulator
 
-    requirements.check_installed()
+    emulator.check_installed()
     if gcp.rehearsal():
         yield True
         return
     try:
-        facts = finding.find(Path("rehearsal"))
+        facts = emulator.find()
     except PlaceError as error:
         if stays:
             hint = "tagline rehearsal start --detach, then the same command"
@@ -58,13 +58,8 @@ def entered(place: str, *, stays: bool = False) -> Iterator[bool]:
         return
     with tempfile.TemporaryDirectory(prefix=".tagline-rehearsal-") as directory:
         console.say("starting a rehearsal for this command")
-        arguments = ["--directory", directory, "--port", "0", "--grpc-port", "0"]
-        facts = finding.start_detached(Path(directory), arguments)
-        try:
-            with gcp.entered(facts.address, facts.token):
-                yield False
-        finally:
-            finding.stop(Path(directory))
+        with emulator.running(Path(directory)) as facts, gcp.entered(facts.address, facts.token):
+            yield False
 
 
 @contextmanager
@@ -72,14 +67,14 @@ def of(record: "Record") -> Iterator[None]:
     """The place where a job runs."""
     from tagline import gcp
     from tagline.errors import PlaceError
-    from tagline.rehearsal import finding
+    from tagline.jobs import emulator
 
     if not record.rehearsal or gcp.rehearsal() == record.rehearsal:
         yield
         return
-    directory = Path(record.rehearsal_facts).parent if record.rehearsal_facts else Path("rehearsal")
+    directory = Path(record.rehearsal_facts).parent if record.rehearsal_facts else emulator.DIRECTORY
     try:
-        facts = finding.find(directory)
+        facts = emulator.find(directory)
     except PlaceError:
         facts = None
     # A restart may have changed its ports; where only an address is known, it has to be that one.

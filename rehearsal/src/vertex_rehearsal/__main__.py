@@ -1,0 +1,5 @@
+"""`python -m vertex_rehearsal`, the same as `vertex-rehearsal`."""
+
+from vertex_rehearsal.cli import main
+
+main()

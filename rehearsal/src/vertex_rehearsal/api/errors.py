@@ -1,0 +1,88 @@
+"""Google's errors: one exception with a canonical code, answered by every door in its own form."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from vertex_rehearsal.api.messages import rpc
+
+CODES = {
+    "CANCELLED": (1, 499), "UNKNOWN": (2, 500), "INVALID_ARGUMENT": (3, 400), "DEADLINE_EXCEEDED": (4, 504),
+    "NOT_FOUND": (5, 404), "ALREADY_EXISTS": (6, 409), "PERMISSION_DENIED": (7, 403), "RESOURCE_EXHAUSTED": (8, 429),
+    "FAILED_PRECONDITION": (9, 400), "ABORTED": (10, 409), "OUT_OF_RANGE": (11, 400), "UNIMPLEMENTED": (12, 501),
+    "INTERNAL": (13, 500), "UNAVAILABLE": (14, 503), "DATA_LOSS": (15, 500), "UNAUTHENTICATED": (16, 401),
+}  # fmt: skip
+"""Each canonical code with its number and its HTTP status, as google.rpc.Code documents them."""
+DETAIL = "type.googleapis.com/google.rpc."
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why, for programs: google.rpc.ErrorInfo."""
+
+    reason: str
+    domain: str
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Problem(Exception):
+    """What a client did wrong, or what went wrong, in Google's words."""
+
+    code: str
+    message: str
+    field: str = ""
+    """The request's field that is to blame, as `custom_job.display_name`."""
+    cause: Cause | None = None
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.message}"
+
+    @property
+    def number(self) -> int:
+        """The canonical code's number."""
+        return CODES[self.code][0]
+
+    @property
+    def http_status(self) -> int:
+        """What HTTP answers."""
+        return CODES[self.code][1]
+
+    def body(self) -> dict[str, Any]:
+        """The JSON body that Google's HTTP APIs answer with."""
+        error: dict[str, Any] = {"code": self.http_status, "message": self.message, "status": self.code}
+        details: list[dict[str, Any]] = []
+        if self.field:
+            violation = {"field": self.field, "description": self.message}
+            details.append({"@type": f"{DETAIL}BadRequest", "fieldViolations": [violation]})
+        if self.cause:
+            about = {"reason": self.cause.reason, "domain": self.cause.domain, "metadata": dict(self.cause.metadata)}
+            details.append({"@type": f"{DETAIL}ErrorInfo"} | about)
+        return {"error": error | ({"details": details} if details else {})}
+
+    def status(self) -> Any:
+        """The same as google.rpc.Status, which operations, jobs and gRPC's details hold."""
+        status = rpc.Status(code=self.number, message=self.message)
+        if self.field:
+            details = rpc.BadRequest()
+            details.field_violations.add(field=self.field, description=self.message)
+            status.details.add().Pack(details)
+        if self.cause:
+            about = rpc.ErrorInfo(reason=self.cause.reason, domain=self.cause.domain, metadata=self.cause.metadata)
+            status.details.add().Pack(about)
+        return status
+
+
+def invalid(field: str, message: str) -> Problem:
+    """INVALID_ARGUMENT, with the field that is to blame."""
+    return Problem("INVALID_ARGUMENT", message, field)
+
+
+def not_found(name: str) -> Problem:
+    """NOT_FOUND, in Vertex AI's words."""
+    return Problem("NOT_FOUND", f"The resource '{name}' was not found.")
+
+
+def not_played(path: str) -> Problem:
+    """UNIMPLEMENTED, with the name of the method."""
+    return Problem("UNIMPLEMENTED", f"{path} is not played by this rehearsal; vertex-rehearsal methods lists what is.")

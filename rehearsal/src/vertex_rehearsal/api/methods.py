@@ -1,0 +1,205 @@
+"""Every RPC of the played APIs, with its messages and HTTP rules: read from the installed client libraries."""
+
+import base64
+import importlib
+import inspect
+import json
+import os
+import pkgutil
+import tempfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool
+from google.protobuf.message import DecodeError
+
+from vertex_rehearsal.api.messages import described, learn
+
+LIBRARIES = {
+    "google.cloud.aiplatform_v1": "google.cloud.aiplatform.v1",
+    "google.cloud.logging_v2": "google.logging.v2",
+}
+"""The client libraries, and the API that each is made from."""
+DISTRIBUTIONS = ("google-cloud-aiplatform", "google-cloud-logging", "protobuf", "proto-plus")
+MIXINS = {
+    "google.longrunning.operations_pb2": "Operations",
+    "google.cloud.location.locations_pb2": "Locations",
+    "google.iam.v1.iam_policy_pb2": "IAMPolicy",
+}
+"""Services that every Google API has beside its own: where they are described, and their names."""
+ALSO = ("google.rpc.error_details_pb2", "google.protobuf.empty_pb2")
+"""Messages that no method names."""
+KINDS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One way to call a method over HTTP."""
+
+    verb: str
+    uri: str
+    body: str = ""
+
+
+@dataclass(frozen=True)
+class Method:
+    """One RPC, its messages by their full names."""
+
+    path: str
+    """As gRPC calls it: /google.cloud.aiplatform.v1.JobService/CreateCustomJob."""
+    request: str
+    response: str
+    kind: str = "unary_unary"
+    rules: tuple[Rule, ...] = ()
+
+    @property
+    def service(self) -> str:
+        """google.cloud.aiplatform.v1.JobService."""
+        return self.path.split("/")[1]
+
+    @property
+    def name(self) -> str:
+        """CreateCustomJob."""
+        return self.path.split("/")[2]
+
+    @property
+    def answers_stream(self) -> bool:
+        """It answers with many messages."""
+        return self.kind.endswith("_stream")
+
+
+@cache
+def table() -> Mapping[str, Method]:
+    """All methods by their paths; their messages are known from now on."""
+    kept = _kept_at()
+    try:
+        found = json.loads(kept.read_text())
+        methods = [Method(**m | {"rules": tuple(Rule(**rule) for rule in m["rules"])}) for m in found["methods"]]
+        files = described(base64.b64decode(found["files"]))
+    except (OSError, ValueError, KeyError, TypeError, DecodeError):  # not there yet, or not to be used: read it anew
+        methods = list(_read())
+        files = _files(methods)
+        _keep(kept, methods, files)
+    learn(files)
+    return {method.path: method for method in methods}
+
+
+def _kept_at() -> Path:
+    """Importing Google's libraries takes two seconds, reading a file none: it is named for all that it depends on."""
+    cache_directory = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    versions = "-".join(version(name) for name in DISTRIBUTIONS)
+    reader = zlib.crc32(Path(__file__).read_bytes())  # this file: it says what is read, and how it is kept
+    return cache_directory / "vertex-rehearsal" / f"rpc-table-{versions}-{reader:08x}.json"
+
+
+def _keep(path: Path, methods: list[Method], files: list[Any]) -> None:
+    content = {
+        "methods": [asdict(method) for method in methods],
+        "files": base64.b64encode(descriptor_pb2.FileDescriptorSet(file=files).SerializeToString()).decode(),
+    }
+    with suppress(OSError):  # a home that cannot be written to costs time, and nothing else
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
+            json.dump(content, file)
+        Path(file.name).replace(path)
+
+
+def _files(methods: list[Method]) -> list[Any]:
+    """The descriptions of all messages, each after those that it needs."""
+    seen: dict[str, Any] = {}
+
+    def visit(file: Any) -> None:
+        if file.name not in seen:
+            for needed in file.dependencies:
+                visit(needed)
+            seen[file.name] = descriptor_pb2.FileDescriptorProto.FromString(file.serialized_pb)
+
+    for method in methods:
+        for name in (method.request, method.response):
+            visit(descriptor_pool.Default().FindMessageTypeByName(name).file)
+    for module in ALSO:
+        visit(importlib.import_module(module).DESCRIPTOR)
+    return list(seen.values())
+
+
+def _read() -> Iterator[Method]:
+    """The table from the libraries' own code: what each gRPC transport asks of its channel, and the REST rules."""
+    mixins: dict[str, list[Rule]] = {}
+    for library, api in LIBRARIES.items():
+        services = importlib.import_module(f"{library}.services")
+        for found in pkgutil.iter_modules(services.__path__):
+            transports = f"{services.__name__}.{found.name}.transports"
+            rules = _http_rules(transports)
+            for path, kind, request, response in _stubs(importlib.import_module(f"{transports}.grpc")):
+                service, name = path.strip("/").split("/")
+                if service.startswith(api):
+                    yield Method(path, request, response, kind, tuple(rules.get(name, ())))
+            for name, found_rules in rules.items():
+                mixins.setdefault(name, []).extend(found_rules)
+    for module, service in MIXINS.items():
+        description = importlib.import_module(module).DESCRIPTOR.services_by_name[service]
+        for method in description.methods:
+            yield Method(
+                f"/{description.full_name}/{method.name}", method.input_type.full_name, method.output_type.full_name,
+                rules=tuple(dict.fromkeys(mixins.get(method.name, ()))),
+            )  # fmt: skip
+
+
+class _Channel:
+    """Notes what stubs a transport makes."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str, Any, Any]] = []
+
+    def __getattr__(self, kind: str) -> Any:
+        if kind not in KINDS:
+            raise AttributeError(kind)
+
+        def stub(path: str, *, request_serializer: Any, response_deserializer: Any, **_: Any) -> None:
+            self.asked.append((kind, path, request_serializer, response_deserializer))
+
+        return stub
+
+
+def _stubs(module: Any) -> Iterator[tuple[str, str, str, str]]:
+    """Path, kind, request and response of each method of a transport."""
+    own = (kind for kind in vars(module).values() if inspect.isclass(kind) and kind.__module__ == module.__name__)
+    transport = next(kind for kind in own if kind.__name__.endswith("GrpcTransport"))
+    channel, instance = _Channel(), transport.__new__(transport)
+    instance.__dict__.update(_stubs={}, _logged_channel=channel, _grpc_channel=channel, _operations_client=None)
+    for name, value in inspect.getmembers(transport, lambda member: isinstance(member, property)):
+        if name not in ("operations_client", "grpc_channel", "kind", "host"):
+            value.fget(instance)
+    for kind, path, request, response in channel.asked:
+        if getattr(request, "__self__", None) is not None:  # the mixins' serializers belong to no class
+            yield path, kind, _full_name(request.__self__), _full_name(response.__self__)
+
+
+def _full_name(message: Any) -> str:
+    described = message.pb() if hasattr(message, "pb") else message  # proto-plus wraps protobuf's class
+    return str(described.DESCRIPTOR.full_name)
+
+
+def _http_rules(transports: str) -> dict[str, list[Rule]]:
+    """The HTTP rules of a service's methods, by their names; none where the library speaks gRPC alone."""
+    try:
+        module = importlib.import_module(f"{transports}.rest_base")
+    except ModuleNotFoundError:
+        return {}
+    rules = {}
+    for name, kind in vars(module).items():
+        if not (inspect.isclass(kind) and name.startswith("_Base") and name.endswith("RestTransport")):
+            continue
+        for method, options in vars(kind).items():
+            if hasattr(options, "_get_http_options"):
+                rules[method.removeprefix("_Base")] = [
+                    Rule(rule["method"].upper(), rule["uri"], rule.get("body", ""))
+                    for rule in options._get_http_options()
+                ]
+    return rules

@@ -1,0 +1,158 @@
+"""HTTP paths, queries and JSON bodies made messages, and messages made JSON, by the rules of Google's APIs."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl, unquote
+
+from google.protobuf import json_format
+
+from vertex_rehearsal.api.errors import Problem, invalid, not_found
+from vertex_rehearsal.api.messages import as_text, fill, message_class
+from vertex_rehearsal.api.methods import Method, Rule
+
+VARIABLE = re.compile(r"\{([\w.]+)(?:=([^}]+))?\}")
+UNKNOWN = re.compile(r'Message type "(?P<type>[\w.]+)" has no field named "(?P<name>.*?)" at "(?P<at>.*?)"', re.S)
+FAILED = re.compile(r"Failed to parse (?P<field>\S+) field: (?P<why>.*)", re.S)
+RAW_BODY = "google.api.HttpBody"
+
+
+@dataclass(frozen=True)
+class Route:
+    """One HTTP rule, ready to be matched."""
+
+    pattern: re.Pattern[str]
+    fields: tuple[str, ...]
+    rule: Rule
+    method: Method
+
+    @classmethod
+    def of(cls, method: Method, rule: Rule) -> "Route":
+        """The pattern of `/v1/{name=projects/*/locations/*/customJobs/*}:cancel`."""
+        pattern, fields, end = "", [], 0
+        for found in VARIABLE.finditer(rule.uri):
+            shape = re.escape(found[2] or "*").replace(r"\*\*", ".+").replace(r"\*", "[^/:]+")
+            pattern += re.escape(rule.uri[end : found.start()]) + f"({shape})"
+            fields.append(found[1])
+            end = found.end()
+        return cls(re.compile(pattern + re.escape(rule.uri[end:])), tuple(fields), rule, method)
+
+
+class Routes:
+    """Every HTTP rule of every method."""
+
+    def __init__(self, methods: Iterable[Method]) -> None:
+        routes = [Route.of(method, rule) for method in methods for rule in method.rules]
+        routes.sort(key=lambda route: len(VARIABLE.sub("", route.rule.uri)), reverse=True)  # the most particular first
+        self._by_verb: dict[str, list[Route]] = {}
+        for route in routes:
+            self._by_verb.setdefault(route.rule.verb, []).append(route)
+
+    def find(self, verb: str, path: str) -> tuple[Route, Mapping[str, str]]:
+        """The route of a request, and what its path says."""
+        for route in self._by_verb.get(verb, ()):
+            if found := route.pattern.fullmatch(path):
+                return route, dict(zip(route.fields, map(unquote, found.groups()), strict=True))
+        raise not_found(f"{verb} {path}")
+
+
+def request_of(route: Route, named: Mapping[str, str], query: str, body: bytes, content_type: str = "") -> Any:
+    """The message that an HTTP request stands for."""
+    message = message_class(route.method.request)()
+    content: dict[str, Any] = {}
+    for key, value in parse_qsl(query, keep_blank_values=True):
+        if not key.startswith("$") and key not in ("alt", "key", "prettyPrint", "fields", "userProject", "quotaUser"):
+            _put(content, key.split("."), value, message.DESCRIPTOR)
+    raw = next((f.name for f in message.DESCRIPTOR.fields if _is_raw(f)), None)
+    if raw and not _wraps(body, raw):
+        for key, value in named.items():
+            _put(content, key.split("."), value, message.DESCRIPTOR)
+        parsed(content, message)
+        getattr(message, raw).content_type = content_type
+        getattr(message, raw).data = body
+        return message
+    if route.rule.body and body.strip():
+        given = _json(body)
+        if route.rule.body == "*":
+            content.update(given)
+        else:
+            content[route.rule.body] = given
+    for key, value in named.items():
+        _put(content, key.split("."), value, message.DESCRIPTOR)
+    return parsed(content, message)
+
+
+def json_of(message: Any, *, enums_as_numbers: bool = False) -> bytes:
+    """A message as Google's HTTP APIs write it."""
+    return as_text(message, enums_as_numbers=enums_as_numbers).encode()
+
+
+def _is_raw(field: Any) -> bool:
+    return field.message_type is not None and field.message_type.full_name == RAW_BODY
+
+
+def _wraps(body: bytes, field: str) -> bool:
+    """Google's REST client sends a raw body wrapped in the request's JSON; everybody else sends it as it is."""
+    try:
+        content = json.loads(body)
+    except ValueError:
+        return False
+    return isinstance(content, dict) and bool({field, _camel(field)} & set(content))
+
+
+def _json(body: bytes) -> Any:
+    try:
+        content = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise Problem("INVALID_ARGUMENT", f"Invalid JSON payload received. {error}") from error
+    if not isinstance(content, dict):
+        raise Problem("INVALID_ARGUMENT", "Invalid JSON payload received. An object is expected.")
+    return content
+
+
+def _put(content: dict[str, Any], keys: Sequence[str], value: str, descriptor: Any) -> None:
+    """A value of the path or the query in its place; one that comes twice makes a list."""
+    key = keys[0]
+    field = next((f for f in descriptor.fields if key in (f.name, f.json_name)), None)
+    if len(keys) > 1:
+        inner = field.message_type if field is not None else None
+        if inner is None or not isinstance(content.setdefault(key, {}), dict):
+            raise invalid(".".join(keys), f'Unknown name "{".".join(keys)}": Cannot bind query parameter.')
+        _put(content[key], keys[1:], value, inner)
+        return
+    typed: Any = value
+    if field is not None and field.type == field.TYPE_BOOL:
+        typed = {"true": True, "false": False}.get(value, value)
+    if field is not None and field.is_repeated and field.message_type is None:
+        content.setdefault(key, []).append(typed)
+    else:
+        content[key] = typed
+
+
+def parsed(content: Mapping[str, Any], message: Any, *, at: str = "") -> Any:
+    """JSON put into a message; what does not fit is INVALID_ARGUMENT with the field named."""
+    try:
+        return fill(message, content)
+    except (json_format.ParseError, RecursionError) as error:
+        text = str(error)
+    if found := UNKNOWN.search(text):
+        inside = found["at"].partition(".")[2]
+        field = ".".join(part for part in (at, inside) if part)
+        where = f" at '{field}'" if field else ""
+        name = found["name"]
+        raise invalid(
+            f"{field}.{name}" if field else name,
+            f'Invalid JSON payload received. Unknown name "{name}"{where}: Cannot find field.',
+        )
+    path = [at] if at else []
+    while found := FAILED.match(text):  # from the outermost field inwards
+        path.append(found["field"])
+        text = found["why"]
+    field = ".".join(path)
+    raise invalid(field, f"Invalid value at '{field}': {text}")
+
+
+def _camel(name: str) -> str:
+    return re.sub(r"_(\w)", lambda found: found[1].upper(), name)

@@ -1,0 +1,231 @@
+"""The emulator as a whole: every service created, every port opened, and all of it closed again."""
+
+import json
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, replace
+from functools import partial
+from typing import Any
+
+import uvicorn
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from vertex_rehearsal.access import keep_token, write_private
+from vertex_rehearsal.api.errors import Problem
+from vertex_rehearsal.cloud_storage.application import application as storage_application
+from vertex_rehearsal.connections import Protocol
+from vertex_rehearsal.console.page import Page
+from vertex_rehearsal.context import Context
+from vertex_rehearsal.discovery import FACTS, Facts, alone_in
+from vertex_rehearsal.errors import PORT_HINT, EmulatorUnavailable
+from vertex_rehearsal.execution.processes import started
+from vertex_rehearsal.execution.queue import JobQueue
+from vertex_rehearsal.execution.workloads import end_leftovers
+from vertex_rehearsal.logging.service import LoggingService
+from vertex_rehearsal.metadata.service import Experiments
+from vertex_rehearsal.metadata.tensorboards import Tensorboards
+from vertex_rehearsal.other_services.routes import Neighbours
+from vertex_rehearsal.pipelines.service import PipelineJobs
+from vertex_rehearsal.prediction.batch_service import BatchPredictions
+from vertex_rehearsal.prediction.deployments import Deployments
+from vertex_rehearsal.prediction.endpoints import Endpoints
+from vertex_rehearsal.prediction.model_service import Models, import_model
+from vertex_rehearsal.prediction.service import Prediction
+from vertex_rehearsal.project.authorization import Admission
+from vertex_rehearsal.project.faults import Fault, Faults
+from vertex_rehearsal.project.locations import Locations
+from vertex_rehearsal.project.storage_authorization import AdmittedStorage
+from vertex_rehearsal.protocol import grpc, http, registry
+from vertex_rehearsal.protocol.certificates import certificates
+from vertex_rehearsal.protocol.dispatch import Dispatcher
+from vertex_rehearsal.protocol.metadata_server import MetadataServer
+from vertex_rehearsal.settings import Settings
+from vertex_rehearsal.training import service as training
+from vertex_rehearsal.training.runner import JobRunner
+from vertex_rehearsal.training.service import CustomJobs
+from vertex_rehearsal.training.training_pipelines import TrainingPipelines
+from vertex_rehearsal.tuning.service import TuningJobs
+
+
+def serve(settings: Settings, *, ready: Callable[[Facts], None]) -> None:
+    """Run the emulator until told to stop; `ready` is called when every port is open."""
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what it would say about a port, our error says
+    with alone_in(settings.directory), ExitStack() as closing:
+        if not settings.is_open:
+            settings = replace(settings, token=keep_token(settings.directory))
+        App(settings, closing).run(ready)
+
+
+def create_services(context: Context, queue: JobQueue[JobRunner], deployments: Deployments) -> dict[str, Any]:
+    """One object for each class of the registry, by its name there."""
+    models = Models(context, deployments)
+    services = (
+        CustomJobs(context, queue),
+        TuningJobs(context, queue),
+        BatchPredictions(context),
+        models,
+        Endpoints(context, deployments),
+        Prediction(context, deployments),
+        TrainingPipelines(context, queue, partial(import_model, models)),
+        PipelineJobs(context, queue),
+        Experiments(context),
+        Tensorboards(context),
+        LoggingService(context.logs),
+        context.operations,
+        Locations(),
+    )
+    return {registry.part_of(type(service)): service for service in services}
+
+
+class App:
+    """One run of the emulator; what it opens is closed by the stack it is given."""
+
+    def __init__(self, settings: Settings, closing: ExitStack) -> None:
+        self.settings = settings
+        methods = registry.programme()  # first: it knows the messages that the rest is made of
+        self.socket = closing.enter_context(_listening(settings.port))
+        self.ca, certificate = self._certificates()
+        self.grpc, grpc_port = grpc.create_server(port=settings.grpc_port, certificate=certificate)
+        self.context = context = Context.create(settings, http_port=self.socket.getsockname()[1], grpc_port=grpc_port)
+        closing.callback(context.close)
+        self.ended = end_leftovers(context)
+        context.operations.give_up("The rehearsal was ended while the operation was running.")
+        self.queue = training.create_queue(context)
+        deployments = Deployments(context)
+        services = create_services(context, self.queue, deployments)
+        self.faults = Faults(registry.callable_names(methods))
+        admission = Admission(context.project, self.faults, context.project_number)
+        neighbours = Neighbours(context, admission)
+        dispatcher = Dispatcher(context, methods, registry.handlers(methods, services, context), admission)
+        self.grpc.add_generic_rpc_handlers((grpc.GrpcDoor(dispatcher),))
+        closing.callback(lambda: self.grpc.stop(grace=1).wait())
+        self.parts = [self.queue, deployments, *services.values(), *neighbours.parts()]
+        for part in reversed(self.parts):
+            if hasattr(part, "close"):
+                closing.callback(part.close)
+        page = Page(context, methods, self.queue, ca=self.ca)
+        self.app = http.application(
+            dispatcher,
+            metadata=MetadataServer(settings.token),
+            own=[*page.routes(), *self._routes(), *neighbours.routes()],
+            storage=AdmittedStorage(storage_application(context.store), admission),
+        )
+
+    def _certificates(self) -> tuple[str, tuple[bytes, bytes] | None]:
+        if not self.settings.tls:
+            return "", None
+        authority, certificate, key = certificates(self.settings.directory / "certificates")
+        return str(authority), (key.read_bytes(), certificate.read_bytes())
+
+    def facts(self) -> Facts:
+        """Where it is found."""
+        pid = os.getpid()
+        return Facts(
+            str(self.settings.directory), pid, started(pid), self.context.http_port, self.context.grpc_port,
+            self.ca, self.settings.token,
+        )  # fmt: skip
+
+    def run(self, ready: Callable[[Facts], None]) -> None:
+        """Serve until told to stop."""
+        config = uvicorn.Config(
+            self.app,
+            http=Protocol,
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            timeout_graceful_shutdown=2,
+        )
+        facts = self.facts()
+        path = self.settings.directory / FACTS
+
+        def open_doors() -> None:
+            for part in self.parts:
+                if hasattr(part, "resume"):
+                    part.resume()
+            write_private(path, json.dumps(asdict(facts)))
+            ready(facts)
+
+        self.grpc.start()
+        try:
+            _EmulatorServer(config, open_doors).run(sockets=[self.socket])
+        finally:
+            path.unlink(missing_ok=True)
+
+    def _routes(self) -> list[Route]:
+        """What the emulator itself is asked, at paths that are no bucket's."""
+        return [
+            Route("/-/status", self._answer_status),
+            Route("/-/preempt", self._answer_preempt, methods=["POST"]),
+            Route("/-/fail", self._answer_fail, methods=["POST"]),
+        ]
+
+    async def _answer_status(self, _: Request) -> Response:
+        about = {"facts": str(self.settings.directory / FACTS), "ended_at_start": self.ended}
+        return JSONResponse({"jobs": self.queue.count_jobs(), "faults": self.faults.planned(), **about})
+
+    async def _answer_preempt(self, request: Request) -> Response:
+        def preempt(body: Mapping[str, Any]) -> Mapping[str, Any]:
+            return {"job": training.preempt(self.queue, body["job"], body.get("replica", ""))}
+
+        return await _answer_command(request, preempt, expected="job")
+
+    async def _answer_fail(self, request: Request) -> Response:
+        def fail(body: Mapping[str, Any]) -> Mapping[str, Any]:
+            self.faults.plan(Fault(**body))
+            return {"faults": self.faults.planned()}
+
+        return await _answer_command(request, fail, expected="method")
+
+
+async def _answer_command(
+    request: Request, perform: Callable[[Mapping[str, Any]], Mapping[str, Any]], *, expected: str
+) -> Response:
+    """The answer to a command whose JSON body must have a key."""
+    try:
+        return JSONResponse(perform(await request.json()))
+    except Problem as problem:
+        return http.refusal(problem)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        text = f'A body {{"{expected}": NAME}} is expected.'
+        return http.refusal(Problem("INVALID_ARGUMENT", text, expected))
+
+
+def _listening(port: int) -> socket.socket:
+    found = socket.socket()
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind(("127.0.0.1", port))
+    except OSError as error:
+        found.close()
+        raise EmulatorUnavailable(f"cannot serve on 127.0.0.1:{port}: {error.strerror}", hint=PORT_HINT) from error
+    return found
+
+
+class _EmulatorServer(uvicorn.Server):
+    """A server that says when it is ready, and ends in order when told to."""
+
+    def __init__(self, config: uvicorn.Config, opened: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._opened = opened
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Open the door, then say so."""
+        await super().startup(sockets)
+        self._opened()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """SIGTERM and Ctrl-C end it in order and with success."""
+        numbers = (signal.SIGTERM, signal.SIGINT)
+        before = {number: signal.signal(number, self.handle_exit) for number in numbers}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)

@@ -1,0 +1,140 @@
+"""Cloud Storage as an ASGI application, and a server of it on a port of this machine."""
+
+import logging
+import socket
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+
+import anyio.from_thread
+import anyio.to_thread
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Mount
+from starlette.types import Receive, Scope, Send
+from starlette.websockets import WebSocketClose
+
+from vertex_rehearsal.cloud_storage import errors
+from vertex_rehearsal.cloud_storage.json_api import JsonApi
+from vertex_rehearsal.cloud_storage.messages import Answer, Request, refusal_as_json
+from vertex_rehearsal.cloud_storage.store import Store
+from vertex_rehearsal.cloud_storage.uploads import Uploads
+from vertex_rehearsal.cloud_storage.xml_api import XmlApi
+from vertex_rehearsal.connections import PREFIX
+
+MOST_AT_ONCE = 200
+"""Requests that hold a thread each; more wait."""
+JSON_PATHS = tuple(f"{door}/storage/v1/" for door in ("", "/upload", "/resumable/upload", "/download", "/batch"))
+"""Where the JSON API is; any other path begins with a bucket's name, in the XML API."""
+
+_log = logging.getLogger(__name__)
+
+
+def application(store: Store, *, project: str = "rehearsal") -> Starlette:
+    """All of Cloud Storage below `/`; beside other routes it is mounted last, for a bucket's name may be any word."""
+    return Starlette(routes=[Mount("/", app=Door(store, project=project))])
+
+
+class Door:
+    """From ASGI to an answer and back: the work is done in threads, bodies pass through piece by piece."""
+
+    def __init__(self, store: Store, *, project: str) -> None:
+        uploads = Uploads(store)
+        self._json = JsonApi(store, uploads)
+        self._xml = XmlApi(store, uploads, self._json, project=project)
+        self._threads: anyio.CapacityLimiter | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] == "websocket":
+            await WebSocketClose()(scope, receive, send)
+            return
+        if self._threads is None:
+            self._threads = anyio.CapacityLimiter(MOST_AT_ONCE)
+        body = Body(receive)
+        try:
+            answer = await anyio.to_thread.run_sync(self._answer, scope, body, limiter=self._threads)
+            await body.discard()  # a client that is still sending would not see the answer
+        except ClientDisconnect:
+            return
+        await self._response(answer, is_head=scope["method"] == "HEAD")(scope, receive, send)
+
+    def _answer(self, scope: Scope, body: "Body") -> Answer:
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        path = scope["raw_path"].decode("ascii").removeprefix(scope.get("root_path", ""))
+        try:
+            request = Request.of(
+                scope["method"], path, scope["query_string"].decode("latin-1"), headers, body, scheme=scope["scheme"],
+                prefix=scope.get("extensions", {}).get(PREFIX, ""),
+            )  # fmt: skip
+            api = self._json if f"{path}/".startswith(JSON_PATHS) else self._xml
+            return api.answer(request)
+        except errors.Refused as refused:
+            return refusal_as_json(refused)
+        except ClientDisconnect:
+            raise
+        except Exception:
+            _log.exception("%s %s failed", scope["method"], path)
+            return refusal_as_json(errors.Refused(500, "backendError", "We encountered an internal error."))
+
+    def _response(self, answer: Answer, *, is_head: bool) -> Response:
+        headers = dict(answer.headers)
+        if is_head and not isinstance(answer.body, bytes):
+            return Response(b"", answer.status, headers)
+        if isinstance(answer.body, bytes):
+            return Response(answer.body, answer.status, headers)
+        return StreamingResponse(self._sent(answer.body), answer.status, headers)
+
+    async def _sent(self, chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
+        end = object()
+        while (chunk := await anyio.to_thread.run_sync(next, chunks, end, limiter=self._threads)) is not end:
+            assert isinstance(chunk, bytes)
+            yield chunk
+
+
+class Body:
+    """A request's body, for a thread to iterate over as it arrives."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._ended = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        while not self._ended:
+            if chunk := anyio.from_thread.run(self._next):
+                yield chunk
+
+    async def discard(self) -> None:
+        """Read what nobody has."""
+        while not self._ended:
+            await self._next()
+
+    async def _next(self) -> bytes:
+        message = await self._receive()
+        if message["type"] == "http.disconnect":
+            self._ended = True
+            raise ClientDisconnect
+        self._ended = not message.get("more_body", False)
+        chunk: bytes = message.get("body", b"")
+        return chunk
+
+
+@contextmanager
+def serving(store: Store, *, port: int = 0) -> Iterator[str]:
+    """The address of a server on this machine alone, in a thread of its own while the block runs."""
+    listening = socket.create_server(("127.0.0.1", port))
+    config = uvicorn.Config(application(store), log_level="warning", timeout_graceful_shutdown=5)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="cloud-storage")
+    thread.start()
+    try:
+        while not server.started and thread.is_alive():
+            time.sleep(0.005)
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+        listening.close()

@@ -1,0 +1,291 @@
+"""The index of a store: buckets, objects, unfinished uploads and file moves, in one SQLite file."""
+
+import json
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from vertex_rehearsal.cloud_storage.records import Bucket, Object
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS clock (last INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS buckets (
+    name TEXT PRIMARY KEY, project TEXT NOT NULL, created INTEGER NOT NULL, updated INTEGER NOT NULL,
+    metageneration INTEGER NOT NULL, settings TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS objects (
+    bucket TEXT NOT NULL, name BLOB NOT NULL, generation INTEGER NOT NULL, metageneration INTEGER NOT NULL,
+    size INTEGER NOT NULL, crc32c TEXT NOT NULL, md5 TEXT, place BLOB NOT NULL, folder BLOB,
+    modified_ns INTEGER NOT NULL, created INTEGER NOT NULL, updated INTEGER NOT NULL, noncurrent_since INTEGER,
+    components INTEGER, settings TEXT NOT NULL,
+    PRIMARY KEY (bucket, name, generation)
+) WITHOUT ROWID;
+CREATE UNIQUE INDEX IF NOT EXISTS live ON objects (bucket, name) WHERE noncurrent_since IS NULL;
+CREATE INDEX IF NOT EXISTS folders ON objects (bucket, folder, name) WHERE folder IS NOT NULL;
+CREATE TABLE IF NOT EXISTS moves (
+    number INTEGER PRIMARY KEY, verb TEXT NOT NULL, source BLOB NOT NULL, target BLOB NOT NULL
+);
+CREATE TABLE IF NOT EXISTS uploads (
+    id TEXT PRIMARY KEY, kind TEXT NOT NULL, bucket TEXT NOT NULL, name BLOB NOT NULL, created INTEGER NOT NULL,
+    state TEXT NOT NULL, document TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS parts (
+    upload TEXT NOT NULL, number INTEGER NOT NULL, file TEXT NOT NULL, size INTEGER NOT NULL, crc32c TEXT NOT NULL,
+    md5 TEXT NOT NULL, updated INTEGER NOT NULL, PRIMARY KEY (upload, number)
+) WITHOUT ROWID;
+"""
+
+_OBJECT = (
+    "bucket, name, generation, metageneration, size, crc32c, md5, place, folder, modified_ns, created, updated, "
+    "noncurrent_since, components, settings"
+)
+_LIVE = "noncurrent_since IS NULL"
+
+
+class Index:
+    """Readers see the last committed state; writers take turns."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._turn = threading.RLock()
+        self._free: list[sqlite3.Connection] = []
+        self._writer = self._connect()
+        self._writer.executescript(SCHEMA)
+        self._writer.execute("INSERT INTO clock SELECT 0 WHERE NOT EXISTS (SELECT * FROM clock)")
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._turn:
+            for connection in (*self._free, self._writer):
+                connection.close()
+            self._free.clear()
+
+    @contextmanager
+    def reading(self) -> Iterator["Session"]:
+        """What is committed now."""
+        try:
+            connection = self._free.pop()
+        except IndexError:
+            connection = self._connect()
+        try:
+            yield Session(connection)
+        finally:
+            self._free.append(connection)
+
+    @contextmanager
+    def writing(self) -> Iterator["Session"]:
+        """A turn of one's own: all of it is committed, or none if the block fails."""
+        with self._turn:
+            self._writer.execute("BEGIN IMMEDIATE")
+            try:
+                yield Session(self._writer)
+            except BaseException:
+                self._writer.execute("ROLLBACK")
+                raise
+            self._writer.execute("COMMIT")
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Nobody writes while the block runs; `writing` may be used inside it."""
+        with self._turn:
+            yield
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._path, timeout=60, isolation_level=None, check_same_thread=False)
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=NORMAL")  # a killed process loses nothing; only a power cut could
+        return connection
+
+
+class Session:
+    """Questions to the index, and changes of it."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._db = connection
+
+    def tick(self) -> int:
+        """The time in microseconds, later than every time given before."""
+        now = time.time_ns() // 1000
+        self._db.execute("UPDATE clock SET last = max(last + 1, ?)", (now,))
+        last: int = self._db.execute("SELECT last FROM clock").fetchone()[0]
+        return last
+
+    def bucket(self, name: str) -> Bucket | None:
+        """The bucket of this name."""
+        row = self._db.execute("SELECT * FROM buckets WHERE name = ?", (name,)).fetchone()
+        return _bucket(row) if row else None
+
+    def buckets(self, project: str | None, prefix: str, after: str, limit: int) -> list[Bucket]:
+        """A project's buckets, or those of all projects, in the order of their names."""
+        rows = self._db.execute(
+            "SELECT * FROM buckets WHERE project = coalesce(?, project) AND name > ? AND substr(name, 1, ?) = ? "
+            "ORDER BY name LIMIT ?",
+            (project, after, len(prefix), prefix, limit),
+        )
+        return [_bucket(row) for row in rows]
+
+    def put_bucket(self, bucket: Bucket) -> None:
+        """Keep this state of a bucket."""
+        self._db.execute(
+            "INSERT OR REPLACE INTO buckets VALUES (?, ?, ?, ?, ?, ?)",
+            (bucket.name, bucket.project, bucket.created, bucket.updated, bucket.metageneration,
+             json.dumps(bucket.settings)),
+        )  # fmt: skip
+
+    def remove_bucket(self, name: str) -> None:
+        """Forget a bucket."""
+        self._db.execute("DELETE FROM buckets WHERE name = ?", (name,))
+
+    def has_objects(self, bucket: str) -> bool:
+        """Whether there is any generation of any object."""
+        return self._db.execute("SELECT 1 FROM objects WHERE bucket = ? LIMIT 1", (bucket,)).fetchone() is not None
+
+    def live(self, bucket: str, name: str) -> Object | None:
+        """The live generation of an object."""
+        query = f"SELECT {_OBJECT} FROM objects WHERE bucket = ? AND name = ? AND {_LIVE}"  # noqa: S608
+        row = self._db.execute(query, (bucket, name.encode())).fetchone()
+        return _object(row) if row else None
+
+    def generation(self, bucket: str, name: str, generation: int) -> Object | None:
+        """One generation of an object, live or not."""
+        if generation >= 2**63:  # no sqlite number, so none that was ever given
+            return None
+        query = f"SELECT {_OBJECT} FROM objects WHERE bucket = ? AND name = ? AND generation = ?"  # noqa: S608
+        row = self._db.execute(query, (bucket, name.encode(), generation)).fetchone()
+        return _object(row) if row else None
+
+    def range(
+        self, bucket: str, start: bytes, end: bytes | None, *, versions: bool, generation: int = 0
+    ) -> Iterator[Object]:
+        """Objects whose names are not before `start` and before `end`, in the order of their names' bytes."""
+        conditions = ["bucket = ?", "name >= ?" if not generation else "(name, generation) >= (?, ?)"]
+        values: list[Any] = [bucket, start, *([generation] if generation else [])]
+        if end is not None:
+            conditions.append("name < ?")
+            values.append(end)
+        if not versions:
+            conditions.append(_LIVE)
+        query = f"SELECT {_OBJECT} FROM objects WHERE {' AND '.join(conditions)} ORDER BY name, generation"  # noqa: S608
+        for row in self._db.execute(query, values):
+            yield _object(row)
+
+    def names_in(self, bucket: str, folder: str) -> set[str]:
+        """The names of objects whose files are in this directory itself."""
+        query = "SELECT name FROM objects INDEXED BY folders WHERE bucket = ? AND folder = ?"
+        return {row[0].decode() for row in self._db.execute(query, (bucket, folder.encode()))}
+
+    def folders_below(self, bucket: str, folder: str) -> set[str]:
+        """This directory, and those below it in which objects are known."""
+        low, high = (f"{folder}/".encode(), f"{folder}0".encode()) if folder else (b"", b"\xff")
+        query = "SELECT DISTINCT folder FROM objects INDEXED BY folders WHERE bucket = ? AND folder >= ? AND folder < ?"
+        found = {row[0].decode() for row in self._db.execute(query, (bucket, low, high))}
+        return found | {folder}
+
+    def put(self, found: Object) -> None:
+        """Keep this state of a generation."""
+        self._db.execute(
+            f"INSERT OR REPLACE INTO objects ({_OBJECT}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",  # noqa: S608
+            (found.bucket, found.name.encode(), found.generation, found.metageneration, found.size, found.crc32c,
+             found.md5, found.place.encode(), None if found.folder is None else found.folder.encode(),
+             found.modified_ns, found.created, found.updated, found.noncurrent_since, found.components,
+             json.dumps(found.settings)),
+        )  # fmt: skip
+
+    def remove(self, found: Object) -> None:
+        """Forget a generation."""
+        self._db.execute(
+            "DELETE FROM objects WHERE bucket = ? AND name = ? AND generation = ?",
+            (found.bucket, found.name.encode(), found.generation),
+        )
+
+    def relocate(self, place: str, other: str) -> None:
+        """Note that an object's bytes are kept aside after all."""
+        self._db.execute(
+            "UPDATE objects SET place = ?, folder = NULL WHERE place = ?", (other.encode(), place.encode())
+        )
+
+    def lose(self, place: str) -> None:
+        """Forget the object whose bytes were to be in this place, and which somebody else has removed."""
+        self._db.execute("DELETE FROM objects WHERE place = ?", (place.encode(),))
+
+    def moves(self) -> list[tuple[str, str, str]]:
+        """What was decided to be done to files and may not have been done yet: verb, source, target."""
+        rows = self._db.execute("SELECT verb, source, target FROM moves ORDER BY number").fetchall()
+        return [(verb, source.decode(), target.decode()) for verb, source, target in rows]
+
+    def add_move(self, verb: str, source: str, target: str = "") -> None:
+        """Decide what is to be done to a file."""
+        values = (verb, source.encode(), target.encode())
+        self._db.execute("INSERT INTO moves (verb, source, target) VALUES (?, ?, ?)", values)
+
+    def remove_moves(self) -> None:
+        """All of them are done."""
+        self._db.execute("DELETE FROM moves")
+
+    def upload(self, identifier: str) -> dict[str, Any] | None:
+        """An upload that was begun: `kind`, `bucket`, `name`, `state`, `created`, and the document kept with it."""
+        row = self._db.execute("SELECT * FROM uploads WHERE id = ?", (identifier,)).fetchone()
+        return _upload(row) if row else None
+
+    def uploads(self, bucket: str, kind: str) -> list[dict[str, Any]]:
+        """The unfinished uploads of a kind."""
+        query = "SELECT * FROM uploads WHERE bucket = ? AND kind = ? AND state = 'open' ORDER BY name, created"
+        return [_upload(row) for row in self._db.execute(query, (bucket, kind))]
+
+    def uploads_before(self, moment: int) -> list[dict[str, Any]]:
+        """The uploads that were begun before a moment, finished or not."""
+        rows = self._db.execute("SELECT * FROM uploads WHERE created < ?", (moment,)).fetchall()
+        return [_upload(row) for row in rows]
+
+    def remove_upload(self, identifier: str) -> None:
+        """Forget an upload."""
+        self._db.execute("DELETE FROM uploads WHERE id = ?", (identifier,))
+
+    def put_upload(self, upload: dict[str, Any]) -> None:
+        """Keep this state of an upload."""
+        columns = ("id", "kind", "bucket", "name", "created", "state")
+        document = {key: value for key, value in upload.items() if key not in columns}
+        values = [upload[column] for column in columns]
+        values[3] = upload["name"].encode()
+        self._db.execute("INSERT OR REPLACE INTO uploads VALUES (?,?,?,?,?,?,?)", (*values, json.dumps(document)))
+
+    def parts(self, upload: str) -> list[dict[str, Any]]:
+        """The parts of a multipart upload, by their numbers."""
+        rows = self._db.execute("SELECT * FROM parts WHERE upload = ? ORDER BY number", (upload,))
+        columns = ("upload", "number", "file", "size", "crc32c", "md5", "updated")
+        return [dict(zip(columns, row, strict=True)) for row in rows]
+
+    def put_part(self, part: dict[str, Any]) -> None:
+        """Keep a part, in place of an earlier one of its number."""
+        self._db.execute(
+            "INSERT OR REPLACE INTO parts VALUES (:upload, :number, :file, :size, :crc32c, :md5, :updated)", part
+        )
+
+    def remove_parts(self, upload: str) -> None:
+        """Forget the parts of an upload."""
+        self._db.execute("DELETE FROM parts WHERE upload = ?", (upload,))
+
+
+def _bucket(row: tuple[Any, ...]) -> Bucket:
+    name, project, created, updated, metageneration, settings = row
+    return Bucket(name, project, created, updated, metageneration, json.loads(settings))
+
+
+def _object(row: tuple[Any, ...]) -> Object:
+    bucket, name, generation, metageneration, size, crc32c, md5, place, folder = row[:9]
+    modified_ns, created, updated, noncurrent_since, components, settings = row[9:]
+    return Object(
+        bucket, name.decode(), generation, metageneration, size, crc32c, md5, place.decode(),
+        None if folder is None else folder.decode(), modified_ns, created, updated, noncurrent_since, components,
+        json.loads(settings),
+    )  # fmt: skip
+
+
+def _upload(row: tuple[Any, ...]) -> dict[str, Any]:
+    identifier, kind, bucket, name, created, state, document = row
+    known = {"id": identifier, "kind": kind, "bucket": bucket, "name": name.decode(), "created": created}
+    return {**json.loads(document), **known, "state": state}

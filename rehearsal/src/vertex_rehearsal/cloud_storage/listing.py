@@ -1,0 +1,163 @@
+"""Pages of a bucket's objects: by prefix, delimiter, offsets and glob, in the order of their names' bytes."""
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from vertex_rehearsal.cloud_storage import errors
+from vertex_rehearsal.cloud_storage.index import Session
+from vertex_rehearsal.cloud_storage.records import Object
+
+MOST_RESULTS = 1000
+
+
+@dataclass(frozen=True)
+class Query:
+    """What to list."""
+
+    bucket: str
+    prefix: str = ""
+    delimiter: str = ""
+    start: str = ""
+    """The first name that may be listed."""
+    end: str = ""
+    """The first name that may no longer be listed; none if empty."""
+    glob: str = ""
+    versions: bool = False
+    include_trailing_delimiter: bool = False
+    limit: int = MOST_RESULTS
+    page_token: str = ""
+
+
+@dataclass(frozen=True)
+class Page:
+    """What is listed at once, and how to ask for more."""
+
+    items: list[Object] = field(default_factory=list)
+    prefixes: list[str] = field(default_factory=list)
+    next_token: str = ""
+
+
+def page(session: Session, query: Query) -> Page:
+    """Items and prefixes up to the limit."""
+    items: list[Object] = []
+    prefixes: list[str] = []
+    limit = max(1, min(query.limit, MOST_RESULTS))
+    for found, prefix in _results(session, query):
+        is_new = not prefixes or prefixes[-1] != prefix
+        if len(items) + len(prefixes) >= limit and (found or is_new):
+            return Page(items, prefixes, _token(found, prefix))
+        if found:
+            items.append(found)
+        elif is_new:
+            prefixes.append(prefix)
+    return Page(items, prefixes)
+
+
+def _results(session: Session, query: Query) -> Iterator[tuple[Object | None, str]]:
+    """Objects, and the prefixes that stand for several; after a prefix all that it stands for is passed over."""
+    start, generation, end = _bounds(query)
+    pattern = _compiled(query.glob) if query.glob else None
+    while start is not None:
+        following = None
+        for found in session.range(query.bucket, start, end, versions=query.versions, generation=generation):
+            if pattern and not pattern.fullmatch(found.name):
+                continue
+            group = _group(query, found.name)
+            if not group:
+                yield found, ""
+                continue
+            if query.include_trailing_delimiter and group == found.name:
+                yield found, ""
+            yield None, group
+            if not (query.include_trailing_delimiter and query.versions and group == found.name):
+                following = after_prefix(group.encode())
+                break
+        start, generation = following, 0
+
+
+def _bounds(query: Query) -> tuple[bytes | None, int, bytes | None]:
+    """The first name and generation that may come, and the first name that may not."""
+    prefix = query.prefix.encode()
+    start, generation = max(prefix, query.start.encode()), 0
+    if query.page_token:
+        token, generation = _from_token(query.page_token)
+        start, generation = (token, generation) if token >= start else (start, 0)
+    ends = [end for end in (after_prefix(prefix) if prefix else None, query.end.encode() or None) if end is not None]
+    return start, generation, min(ends) if ends else None
+
+
+def _group(query: Query, name: str) -> str:
+    """The prefix that stands for a name; none for a name that is listed itself."""
+    if not query.delimiter:
+        return ""
+    found = name.find(query.delimiter, len(query.prefix))
+    return name[: found + len(query.delimiter)] if found >= 0 else ""
+
+
+def after_prefix(prefix: bytes) -> bytes | None:
+    """The first string of bytes that comes after all that begin with a prefix."""
+    stem = prefix.rstrip(b"\xff")
+    return stem[:-1] + bytes([stem[-1] + 1]) if stem else None
+
+
+def _token(found: Object | None, prefix: str) -> str:
+    name, generation = (found.name, found.generation) if found else (prefix, 0)
+    return base64.urlsafe_b64encode(f"{generation}:".encode() + name.encode()).decode()
+
+
+def _from_token(token: str) -> tuple[bytes, int]:
+    try:
+        generation, _, name = base64.urlsafe_b64decode(token).partition(b":")
+        place = name, int(generation)
+    except (binascii.Error, ValueError) as error:
+        raise errors.invalid("Invalid value for 'pageToken'.", location="pageToken") from error
+    if not 0 <= place[1] < 2**63:
+        raise errors.invalid("Invalid value for 'pageToken'.", location="pageToken")
+    return place
+
+
+def glob_pattern(glob: str) -> str:
+    """A regular expression for `matchGlob`: `*` and `?` stop at a slash, `**` does not; `[a-z]`, `[!a]`, `{a,b}`."""
+    pattern, position, depth = "", 0, 0
+    while position < len(glob):
+        character = glob[position]
+        taken = 1
+        match character:
+            case "*" if glob.startswith("**/", position):
+                pattern, taken = pattern + "(?:.*/)?", 3
+            case "*" if glob.startswith("**", position):
+                pattern, taken = pattern + ".*", 2
+            case "*":
+                pattern += "[^/]*"
+            case "?":
+                pattern += "[^/]"
+            case "[" if (end := glob.find("]", position + 2)) > 0:
+                pattern, taken = pattern + _character_class(glob[position + 1 : end]), end + 1 - position
+            case "{":
+                pattern, depth = pattern + "(?:", depth + 1
+            case "," if depth:
+                pattern += "|"
+            case "}" if depth:
+                pattern, depth = pattern + ")", depth - 1
+            case "\\" if position + 1 < len(glob):
+                pattern, taken = pattern + re.escape(glob[position + 1]), 2
+            case _:
+                pattern += re.escape(character)
+        position += taken
+    return pattern
+
+
+def _compiled(glob: str) -> re.Pattern[str]:
+    try:
+        return re.compile(glob_pattern(glob), re.DOTALL)
+    except re.error as error:
+        raise errors.invalid(f"Invalid glob pattern: {glob}", location="matchGlob") from error
+
+
+def _character_class(content: str) -> str:
+    negated = content.startswith(("!", "^"))
+    escaped = re.sub(r"([\[\]\\^&~|])", r"\\\1", content[1:] if negated else content)
+    return f"[{'^' if negated else ''}{escaped}]"

@@ -1,0 +1,118 @@
+"""An object's bytes as an answer: ranges, checksums, and content unpacked for clients that do not take gzip."""
+
+import re
+import zlib
+from collections.abc import Iterator, Mapping
+from email.utils import formatdate
+from typing import IO
+from urllib.parse import quote
+
+from vertex_rehearsal.cloud_storage import checksums
+from vertex_rehearsal.cloud_storage.messages import Answer
+from vertex_rehearsal.cloud_storage.records import Object
+
+HEADERS = {
+    "contentEncoding": "Content-Encoding",
+    "contentLanguage": "Content-Language",
+    "contentDisposition": "Content-Disposition",
+    "cacheControl": "Cache-Control",
+    "storageClass": "x-goog-storage-class",
+    "customTime": "x-goog-custom-time",
+}
+"""Settings that are headers too."""
+
+_RANGE = re.compile(r"bytes=(\d*)-(\d*)")
+
+
+def download(found: Object, file: IO[bytes], *, headers: Mapping[str, str], etag: str) -> Answer:
+    """The content, or the range of it that the request's headers ask for; the file is closed when it is sent."""
+    own = headers_of(found) | {"ETag": etag}
+    if _is_unpacked(found, headers):
+        own.pop("Content-Encoding")
+        own["Warning"] = "214 UploadServer gunzipped"
+        return Answer(200, own, _unpacked(file))
+    span = _span(headers.get("range", ""), found.size)
+    if span is None:
+        file.close()
+        return Answer(416, {"Content-Range": f"bytes */{found.size}", "Content-Type": "text/html; charset=UTF-8"})
+    first, last = span
+    file.seek(first)
+    own["Content-Length"] = str(last + 1 - first)
+    if (first, last) != (0, found.size - 1) or _asks_for_range(headers, found.size):
+        own["Content-Range"] = f"bytes {first}-{last}/{found.size}"
+        return Answer(206, own, _sent(file, last + 1 - first))
+    return Answer(200, own, _sent(file, found.size))
+
+
+def headers_of(found: Object) -> dict[str, str]:
+    """What an answer says of an object beside its content."""
+    hashes = [f"crc32c={found.crc32c}", *([f"md5={found.md5}"] if found.md5 else [])]
+    own = {
+        "Content-Type": _latin(found.settings.get("contentType", "application/octet-stream")),
+        "Last-Modified": formatdate(found.updated / 1e6, usegmt=True),
+        "Accept-Ranges": "bytes",
+        "x-goog-generation": str(found.generation),
+        "x-goog-metageneration": str(found.metageneration),
+        "x-goog-hash": ",".join(hashes),
+        "x-goog-stored-content-encoding": _latin(found.settings.get("contentEncoding", "identity")),
+        "x-goog-stored-content-length": str(found.size),
+    }
+    own |= {header: _latin(found.settings[key]) for key, header in HEADERS.items() if found.settings.get(key)}
+    own |= {f"x-goog-meta-{quote(key)}": _latin(value) for key, value in found.custom.items()}
+    if found.components:
+        own["x-goog-component-count"] = str(found.components)
+    return own
+
+
+def _latin(value: str) -> str:
+    """A value that a header can hold; what it cannot is quoted as in an address."""
+    plain = value.isascii() and value.isprintable()
+    return value if plain else quote(value, safe=" ;,/?:@&=+$-_.!~*'()#")
+
+
+def _is_unpacked(found: Object, headers: Mapping[str, str]) -> bool:
+    is_packed = found.settings.get("contentEncoding", "").lower() == "gzip"
+    stays = "no-transform" in found.settings.get("cacheControl", "").lower()
+    return is_packed and not stays and "gzip" not in headers.get("accept-encoding", "").lower()
+
+
+def _asks_for_range(headers: Mapping[str, str], size: int) -> bool:
+    return bool(size and _RANGE.fullmatch(headers.get("range", "").strip())) and headers["range"].strip() != "bytes=-"
+
+
+def _span(header: str, size: int) -> tuple[int, int] | None:
+    """First and last byte to send; none if no byte is in the range. What is no single range asks for everything."""
+    match = _RANGE.fullmatch(header.strip())
+    if not match or match.groups() == ("", ""):
+        return 0, size - 1
+    first, last = match.groups()
+    if not first:
+        length = min(int(last), size)
+        return (size - length, size - 1) if length else None
+    if int(first) >= size or (last and int(last) < int(first)):
+        return None
+    return int(first), min(int(last), size - 1) if last else size - 1
+
+
+def _sent(file: IO[bytes], count: int) -> bytes | Iterator[bytes]:
+    """Little at once, much piece by piece."""
+    if count > checksums.CHUNK_BYTES:
+        return _closing(file, checksums.chunks_of(file, count))
+    with file:
+        return file.read(count)
+
+
+def _unpacked(file: IO[bytes]) -> Iterator[bytes]:
+    unpacking = zlib.decompressobj(wbits=31)
+
+    def chunks() -> Iterator[bytes]:
+        for chunk in checksums.chunks_of(file):
+            yield unpacking.decompress(chunk)
+        yield unpacking.flush()
+
+    return _closing(file, chunks())
+
+
+def _closing(file: IO[bytes], chunks: Iterator[bytes]) -> Iterator[bytes]:
+    with file:
+        yield from chunks

@@ -1,0 +1,114 @@
+"""Bodies of several parts: `multipart/related` as it streams in, `multipart/mixed` in one piece."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from vertex_rehearsal.cloud_storage import errors
+
+MOST_HEAD_BYTES = 2**20
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part: its headers by their names in lower case, and its content."""
+
+    headers: dict[str, str]
+    content: bytes
+
+
+def boundary_of(content_type: str) -> bytes:
+    """The boundary that a Content-Type names."""
+    found = re.search(r'boundary=(?:"([^"]+)"|\'([^\']+)\'|([^;\s]+))', content_type, re.IGNORECASE)
+    if not found:
+        raise errors.invalid("Missing boundary in the Content-Type of a multipart body.")
+    return next(group for group in found.groups() if group).encode()
+
+
+def parts_of(body: bytes, boundary: bytes) -> list[Part]:
+    """All parts of a body."""
+    found = []
+    scanner = _Scanner([body], boundary)
+    while (headers := scanner.next_headers()) is not None:
+        found.append(Part(headers, b"".join(scanner.content())))
+    return found
+
+
+def related(chunks: Iterable[bytes], boundary: bytes) -> tuple[Part, dict[str, str], Iterator[bytes]]:
+    """The first part whole, then the second's headers and its content as it arrives."""
+    scanner = _Scanner(chunks, boundary)
+    first = scanner.next_headers()
+    if first is None:
+        raise errors.invalid("Malformed multipart body.")
+    content = b""
+    for chunk in scanner.content():
+        content += chunk
+        if len(content) > MOST_HEAD_BYTES:
+            raise errors.invalid("The metadata part of a multipart body is too large.")
+    second = scanner.next_headers()
+    if second is None:
+        raise errors.invalid("Malformed multipart body: it has no second part.")
+    return Part(first, content), second, scanner.content()
+
+
+class _Scanner:
+    """Goes through a body from boundary to boundary; lines end as the first one does."""
+
+    def __init__(self, chunks: Iterable[bytes], boundary: bytes) -> None:
+        self._chunks = iter(chunks)
+        self._buffer = b""
+        self._mark = b"--" + boundary
+        self._newline = b"\r\n"
+        self._started = False
+
+    def next_headers(self) -> dict[str, str] | None:
+        """The headers of the next part; none after the last."""
+        if not self._started:
+            self._start()
+        while len(self._buffer) < 2 and self._more():
+            pass
+        if self._buffer.startswith(b"--"):
+            return None
+        if not self._buffer.startswith(self._newline):
+            raise errors.invalid("Malformed multipart body.")
+        blank = self._newline * 2
+        while blank not in self._buffer:
+            if len(self._buffer) > MOST_HEAD_BYTES or not self._more():
+                raise errors.invalid("Malformed multipart body: a part has no end of headers.")
+        head, self._buffer = self._buffer.split(blank, 1)
+        lines = head.decode("utf-8", "replace").strip().splitlines()
+        pairs = (line.partition(":") for line in lines)
+        return {name.strip().lower(): value.strip() for name, _, value in pairs}
+
+    def content(self) -> Iterator[bytes]:
+        """The content of the part whose headers were read, up to the next boundary."""
+        mark = self._newline + self._mark
+        if self._buffer.startswith(self._mark):  # an empty part, with no line of its own
+            self._buffer = self._buffer[len(self._mark) :]
+            return
+        while (at := self._buffer.find(mark)) < 0:
+            keep = len(mark) - 1
+            ready, self._buffer = self._buffer[:-keep], self._buffer[-keep:]
+            if ready:
+                yield ready
+            if not self._more():
+                raise errors.invalid("Malformed multipart body: its end is missing.")
+        ready, self._buffer = self._buffer[:at], self._buffer[at + len(mark) :]
+        if ready:
+            yield ready
+
+    def _start(self) -> None:
+        self._started = True
+        while (at := self._buffer.find(self._mark)) < 0 or len(self._buffer) < at + len(self._mark) + 2:
+            if len(self._buffer) > MOST_HEAD_BYTES or not self._more():
+                raise errors.invalid("Malformed multipart body: its boundary is missing.")
+        self._buffer = self._buffer[at + len(self._mark) :]
+        if self._buffer.startswith(b"\n"):
+            self._newline = b"\n"
+
+    def _more(self) -> bool:
+        chunk = next(self._chunks, None)
+        if chunk is None:
+            return False
+        self._buffer += chunk
+        return True

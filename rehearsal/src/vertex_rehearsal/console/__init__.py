@@ -1,0 +1,1 @@
+"""The emulator's own page, and the API that it reads."""

@@ -1,0 +1,197 @@
+"""What a rehearsal knows, in one sqlite file that survives a restart: resources, operations, log entries, points."""
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from vertex_rehearsal import filters
+from vertex_rehearsal.api.errors import Problem, invalid, not_found
+from vertex_rehearsal.api.messages import as_dict, message_class
+from vertex_rehearsal.errors import EmulatorUnavailable
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS resources (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    name TEXT NOT NULL UNIQUE,
+    collection TEXT NOT NULL,
+    type TEXT NOT NULL,
+    content BLOB NOT NULL
+);
+CREATE INDEX IF NOT EXISTS by_collection ON resources (collection, number);
+CREATE TABLE IF NOT EXISTS entries (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    log TEXT NOT NULL,
+    job TEXT NOT NULL,
+    moment TEXT NOT NULL,
+    insert_id TEXT NOT NULL,
+    content TEXT NOT NULL,
+    UNIQUE (log, moment, insert_id)
+);
+CREATE INDEX IF NOT EXISTS by_job ON entries (job, moment);
+CREATE INDEX IF NOT EXISTS by_moment ON entries (moment);
+CREATE TABLE IF NOT EXISTS processes (
+    pid INTEGER NOT NULL,
+    started TEXT NOT NULL,
+    container TEXT NOT NULL,
+    PRIMARY KEY (pid, started)
+);
+CREATE TABLE IF NOT EXISTS documents (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    name TEXT NOT NULL UNIQUE,
+    collection TEXT NOT NULL,
+    content TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS documents_by_collection ON documents (collection, number);
+CREATE TABLE IF NOT EXISTS projects (
+    number TEXT PRIMARY KEY,
+    id TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS links (
+    source TEXT NOT NULL,
+    target TEXT NOT NULL,
+    content BLOB NOT NULL,
+    PRIMARY KEY (source, target)
+);
+CREATE INDEX IF NOT EXISTS by_target ON links (target);
+CREATE TABLE IF NOT EXISTS points (
+    series TEXT NOT NULL,
+    step INTEGER NOT NULL,
+    content BLOB NOT NULL,
+    PRIMARY KEY (series, step)
+);
+"""
+VERSION = 1
+MOST_PER_PAGE = 1000
+
+
+class Database:
+    """The sqlite file of one rehearsal, used by all of its threads."""
+
+    def __init__(self, path: Path) -> None:
+        self.lock = threading.RLock()
+        try:
+            self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+            self._connection.execute("PRAGMA journal_mode=WAL")
+            self._connection.execute("PRAGMA synchronous=NORMAL")
+            found = self._connection.execute("PRAGMA user_version").fetchone()[0]
+            if found not in (0, VERSION):
+                hint = "vertex-rehearsal reset begins anew, or use the version that wrote it"
+                raise EmulatorUnavailable(f"{path} is of another version ({found}, not {VERSION})", hint=hint)
+            self._connection.executescript(SCHEMA)
+            self._connection.execute(f"PRAGMA user_version={VERSION}")
+        except sqlite3.DatabaseError as error:
+            raise EmulatorUnavailable(
+                f"{path} cannot be read: {error}", hint="vertex-rehearsal reset begins anew"
+            ) from error
+
+    def close(self) -> None:
+        """Leave the file in order."""
+        with self.lock:
+            self._connection.close()
+
+    def run(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """The rows of a statement."""
+        with self.lock:
+            return self._connection.execute(statement, values).fetchall()
+
+    def run_many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+        """A statement for many rows, all or none of them."""
+        with self.lock, self._all_or_none():
+            self._connection.executemany(statement, rows)
+
+    @contextmanager
+    def _all_or_none(self) -> Iterator[None]:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+
+    def add(self, message: Any) -> None:
+        """Keep a new resource under its `name`; ALREADY_EXISTS where there is one."""
+        name, kind = message.name, message.DESCRIPTOR.full_name
+        try:
+            self.run(
+                "INSERT INTO resources (name, collection, type, content) VALUES (?, ?, ?, ?)",
+                (name, name.rpartition("/")[0], kind, message.SerializeToString()),
+            )
+        except sqlite3.IntegrityError as error:
+            raise Problem("ALREADY_EXISTS", f"The resource '{name}' already exists.") from error
+
+    def get(self, name: str) -> Any:
+        """A resource; NOT_FOUND where there is none."""
+        rows = self.run("SELECT type, content FROM resources WHERE name = ?", (name,))
+        if not rows:
+            raise not_found(name)
+        return message_class(rows[0][0]).FromString(rows[0][1])
+
+    @contextmanager
+    def change(self, name: str) -> Iterator[Any]:
+        """A resource to be changed; kept when the block ends well, and nobody else changes it meanwhile."""
+        with self.lock:
+            message = self.get(name)
+            yield message
+            if "update_time" in message.DESCRIPTOR.fields_by_name:
+                message.update_time.GetCurrentTime()
+            self.run("UPDATE resources SET content = ? WHERE name = ?", (message.SerializeToString(), name))
+
+    def remove(self, name: str) -> None:
+        """Forget a resource."""
+        self.run("DELETE FROM resources WHERE name = ?", (name,))
+
+    def remove_all(self, name: str) -> None:
+        """Forget a resource, all that is below it, and their links and points."""
+        with self.lock, self._all_or_none():
+            for table, column in (
+                ("resources", "name"), ("links", "source"), ("links", "target"), ("points", "series"),
+            ):  # fmt: skip
+                self._connection.execute(
+                    f"DELETE FROM {table} WHERE {column} = ? OR ({column} > ? AND {column} < ?)",  # noqa: S608
+                    (name, f"{name}/", f"{name}0"),  # 0 comes after /
+                )
+
+    def has(self, name: str) -> bool:
+        """Whether there is such a resource."""
+        return bool(self.run("SELECT 1 FROM resources WHERE name = ?", (name,)))
+
+    def all(self, kind: str) -> list[Any]:
+        """Every resource of a type, oldest first."""
+        rows = self.run("SELECT content FROM resources WHERE type = ? ORDER BY number", (kind,))
+        return [message_class(kind).FromString(content) for (content,) in rows]
+
+    def page(
+        self, collection: str, request: Any, *, keep: Callable[[Any], bool] = lambda _: True, default_size: int = 100
+    ) -> tuple[list[Any], str]:  # fmt: skip
+        """A page of a collection, newest first, as `filter`, `page_size` and `page_token` ask; and the next token."""
+        if request.page_size < 0:
+            raise invalid("page_size", f"page_size must not be negative: {request.page_size}")
+        size = min(request.page_size or default_size, MOST_PER_PAGE)
+        passes = filters.parse(getattr(request, "filter", ""))
+        below = _number(request.page_token)
+        found: list[Any] = []
+        last = 0
+        rows = self.run(
+            "SELECT number, type, content FROM resources WHERE collection = ? AND number < ? ORDER BY number DESC",
+            (collection, below),
+        )
+        for number, kind, content in rows:
+            message = message_class(kind).FromString(content)
+            if keep(message) and passes(as_dict(message)):
+                if len(found) == size:
+                    return found, str(last)
+                found.append(message)
+                last = number
+        return found, ""
+
+
+def _number(token: str) -> int:
+    if not token:
+        return 2**62
+    if not token.isascii() or not token.isdigit() or len(token) > 18:  # digits of a number that sqlite can hold
+        raise invalid("page_token", "The page token is invalid.")
+    return int(token)

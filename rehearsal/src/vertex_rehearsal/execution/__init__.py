@@ -1,0 +1,1 @@
+"""What runs on this machine in place of the cloud: processes, containers, replicas, and the queue of jobs."""

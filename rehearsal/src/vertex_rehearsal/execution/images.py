@@ -1,0 +1,31 @@
+"""Which images can run here, and whether as containers or as processes."""
+
+from vertex_rehearsal.execution import containers
+from vertex_rehearsal.settings import Settings
+
+
+def is_reduction_server(image: str) -> bool:
+    """Whether an image is Google's reduction server: without GPUs there is nothing to reduce, and it only waits."""
+    return "/vertex-ai-restricted/training/reductionserver" in image
+
+
+def can_run(image: str, settings: Settings) -> bool:
+    """Whether an image can run here at all."""
+    return bool(settings.process_image(image)) or is_reduction_server(image) or bool(containers.engine())
+
+
+def explain_unrunnable(image: str, settings: Settings) -> str:
+    """Why an image cannot run here; "" where it can."""
+    if can_run(image, settings):
+        return ""
+    prefixes = ", ".join(f"{known.prefix}*" for known in settings.process_images)
+    return (
+        f"{image} cannot run here: neither podman nor docker works on this machine, "
+        + (f"and only images named {prefixes} run without them." if prefixes else "and no image runs as a process.")
+        + " vertex-rehearsal start --process-image adds some."
+    )
+
+
+def runs_in_container(image: str, settings: Settings) -> bool:
+    """Whether an image runs as a container: where it is on this machine, or nothing stands for it."""
+    return containers.has_image(image) or not (settings.process_image(image) or is_reduction_server(image))

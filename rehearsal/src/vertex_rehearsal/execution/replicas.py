@@ -1,0 +1,235 @@
+"""The replicas of a job: programs with addresses of their own and the environment that Vertex AI gives them."""
+
+import errno
+import json
+import queue
+import secrets
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vertex_rehearsal.api.messages import as_dict
+from vertex_rehearsal.context import Context
+from vertex_rehearsal.execution import containers, images, workloads
+from vertex_rehearsal.execution.processes import MARK
+from vertex_rehearsal.execution.workloads import Program
+from vertex_rehearsal.settings import Settings
+
+PORT = 2222
+"""What Vertex AI's replicas talk to each other on."""
+TASKS = ("chief", "worker", "ps", "evaluator")
+"""What TensorFlow calls the worker pools."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a job is, for those who run it."""
+
+    name: str
+    spec: Any
+    arguments: tuple[str, ...] = ()
+    """Added to those of every replica: a trial's parameters."""
+    variables: tuple[tuple[str, str], ...] = ()
+    """Added to the environment of every replica."""
+    trial: str = ""
+    log: str = ""
+    """The id of the job whose log it writes; its own, if that is not another."""
+    as_process: bool = False
+    """Whether it runs as a process of this machine whatever its image is."""
+
+    @property
+    def project(self) -> str:
+        """Its project's id."""
+        return self.name.split("/")[1]
+
+    @property
+    def region(self) -> str:
+        """Its region."""
+        return self.name.split("/")[3]
+
+    @property
+    def id(self) -> str:
+        """The last part of its name."""
+        return self.name.rpartition("/")[2]
+
+
+@dataclass(frozen=True)
+class Replica:
+    """One machine of a job."""
+
+    pool: int
+    index: int
+    address: str
+
+    @property
+    def name(self) -> str:
+        """As Vertex AI calls it."""
+        return f"workerpool{self.pool}-{self.index}"
+
+
+def cluster_of(spec: Any) -> tuple[Replica, ...]:
+    """A job's replicas, each with an address that nobody listens on."""
+    return tuple(
+        Replica(number, index, _address())
+        for number, pool in enumerate(spec.worker_pool_specs)
+        for index in range(pool.replica_count if pool.WhichOneof("task") else 0)
+    )
+
+
+def _address() -> str:
+    """All of 127.0.0.0/8 is this machine on Linux; elsewhere replicas differ by their ports."""
+    while True:
+        host = f"127.{16 + secrets.randbelow(224)}.{secrets.randbelow(256)}.{1 + secrets.randbelow(254)}"
+        with socket.socket() as tried:
+            try:
+                tried.bind((host, PORT))
+            except OSError as error:
+                if error.errno == errno.EADDRINUSE:
+                    continue
+                with socket.socket() as free:
+                    free.bind(("127.0.0.1", 0))
+                    return f"127.0.0.1:{free.getsockname()[1]}"
+        return f"{host}:{PORT}"
+
+
+def environment_of(
+    job: Job, replica: Replica, cluster: Sequence[Replica], context: Context, home: Path
+) -> dict[str, str]:
+    """The variables that Vertex AI sets, and those by which Google's clients find the rehearsal and not the cloud."""
+    found = {
+        **workloads.variables(context, job.project, home),
+        "CLOUD_ML_JOB_ID": job.id, "CLOUD_ML_PROJECT_ID": context.project_number(job.project),
+        "CLOUD_ML_REGION": job.region, **_cluster_variables(job, replica, cluster),
+    }  # fmt: skip
+    base = job.spec.base_output_directory.output_uri_prefix.rstrip("/")
+    if base:
+        base = f"{base}/{job.trial}" if job.trial else base
+        for variable, directory in (("MODEL", "model"), ("CHECKPOINT", "checkpoints"), ("TENSORBOARD_LOG", "logs")):
+            found[f"AIP_{variable}_DIR"] = f"{base}/{directory}/"
+    pool = job.spec.worker_pool_specs[replica.pool]
+    found |= dict(job.variables) | {variable.name: variable.value for variable in getattr(pool, _task(pool)).env}
+    return found | {MARK: context.mark(job.id, replica.name)}
+
+
+def _cluster_variables(job: Job, replica: Replica, cluster: Sequence[Replica]) -> dict[str, str]:
+    spec = as_dict(job.spec, own_names=True)
+    pools: dict[int, list[str]] = {}
+    for each in cluster:
+        pools.setdefault(each.pool, []).append(each.address)
+    trial = {"trial": job.trial} if job.trial else {}
+    found = {
+        "CLUSTER_SPEC": json.dumps({
+            "cluster": {f"workerpool{pool}": addresses for pool, addresses in pools.items()}, "environment": "cloud",
+            "task": {"type": f"workerpool{replica.pool}", "index": replica.index, **trial}, "job": spec,
+        })
+    }  # fmt: skip
+    if len(cluster) > 1:
+        found["TF_CONFIG"] = json.dumps({
+            "cluster": {TASKS[pool]: addresses for pool, addresses in pools.items() if TASKS[pool] != "evaluator"},
+            "environment": "cloud", "job": spec,
+            "task": {"type": TASKS[replica.pool], "index": replica.index, "cloud": job.id, **trial},
+        })  # fmt: skip
+    return found
+
+
+def _task(pool: Any) -> str:
+    return str(pool.WhichOneof("task"))
+
+
+def is_contained(pool: Any, settings: Settings) -> bool:
+    """Whether a pool's replicas run as containers."""
+    return _task(pool) == "container_spec" and images.runs_in_container(pool.container_spec.image_uri, settings)
+
+
+def log_of(context: Context, job: Job, replica: Replica) -> Path:
+    """The file that holds all that a replica has printed."""
+    return context.settings.directory / "jobs" / job.id / f"{replica.name}.log"
+
+
+def say(context: Context, job: Job, replica: Replica, lines: Sequence[str], severity: str) -> None:
+    """Write lines of a replica to its job's log."""
+    context.logs.lines(
+        lines, job=job.log or job.id, task=replica.name, project=job.project, region=job.region, severity=severity,
+        trial=job.trial,
+    )  # fmt: skip
+    with log_of(context, job, replica).open("a", encoding="utf-8") as file:
+        file.writelines(f"{line}\n" for line in lines)
+
+
+@dataclass(frozen=True)
+class Exit:
+    """A replica's process has ended."""
+
+    running: "Running"
+    code: int
+    """As shells count: 128 + the number of the signal that ended it."""
+
+
+class Running:
+    """A replica's program, from its start until nothing of it is left."""
+
+    def __init__(
+        self, replica: Replica, job: Job, context: Context, cluster: Sequence[Replica], *, python: Path | None,
+        contained: bool, events: "queue.Queue[Any]",
+    ) -> None:  # fmt: skip
+        self.replica = replica
+        self._job = job
+        self._context = context
+        home = context.settings.directory / "jobs" / job.id / replica.name
+        environment = environment_of(job, replica, cluster, context, home)
+        self._container = f"rehearsal-{job.id}-{replica.name}" if contained else ""
+        if contained:
+            environment = workloads.in_container(environment)
+        self._program = Program(
+            self._command(environment, python), environment, home=home, container=self._container,
+            mark=environment[MARK], context=context, say=self._print, ended=lambda code: events.put(Exit(self, code)),
+        )  # fmt: skip
+
+    def _command(self, environment: Mapping[str, str], python: Path | None) -> list[str]:
+        """What is executed."""
+        pool = self._job.spec.worker_pool_specs[self.replica.pool]
+        arguments = [*getattr(pool, _task(pool)).args, *self._job.arguments]
+        if python is not None:
+            package = pool.python_package_spec
+            return self._as_process([str(python), "-m", package.python_module, *arguments])
+        spec = pool.container_spec
+        image = spec.image_uri
+        if self._container:
+            return containers.command(
+                image, self._container, entrypoint=workloads.expanded(spec.command, environment),
+                arguments=workloads.expanded(arguments, environment), environment=environment,
+                buckets=self._context.buckets,
+            )  # fmt: skip
+        if images.is_reduction_server(image):
+            self.say("There are no GPUs here whose gradients could be added up: this reduction server waits.", "NOTICE")
+            return ["sleep", "infinity"]
+        if self.replica.index == 0:
+            self.say(f"This machine has no image {image}: its command runs as a process of its Python.", "NOTICE")
+        known = self._context.settings.process_image(image)
+        command = [*(spec.command or (known.entrypoint if known else ())), *arguments]
+        if known and not spec.command and not arguments:
+            command += known.arguments
+        return self._as_process(workloads.expanded(command, environment))
+
+    def _as_process(self, command: list[str]) -> list[str]:
+        mount = workloads.mount_of(self._context.buckets)
+        if not mount and self.replica.index == 0:
+            self.say("/gcs cannot be mounted here: the buckets are directories in $REHEARSAL_GCS.", "NOTICE")
+        return [*mount, *command]
+
+    def say(self, line: str, severity: str) -> None:
+        """Write a line to the job's log, as this replica's."""
+        self._print([line], severity)
+
+    def _print(self, lines: Sequence[str], severity: str) -> None:
+        say(self._context, self._job, self.replica, lines, severity)
+
+    def tell_to_stop(self) -> None:
+        """SIGTERM, as a machine that is taken away gives it."""
+        self._program.tell_to_stop()
+
+    def end(self, *, until: float) -> None:
+        """Wait for it until a moment of the monotonic clock, then end it and everything that it has started."""
+        self._program.end(until=until)

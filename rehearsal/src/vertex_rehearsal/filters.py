@@ -1,0 +1,234 @@
+"""The filter language of Google's lists: comparisons of fields joined by AND, OR and NOT."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from vertex_rehearsal.api.errors import invalid
+
+TOKEN = re.compile(
+    r"""\s*(?:(?P<open>\()|(?P<close>\))|(?P<operator>>=|<=|!=|=~|!~|=|>|<|:)
+    |(?P<word>(?:"(?:[^"\\]|\\.)*"|[^\s()=!<>:~"])+))""",
+    re.X,
+)
+SEVERITIES = {
+    "DEFAULT": 0, "DEBUG": 100, "INFO": 200, "NOTICE": 300, "WARNING": 400, "ERROR": 500, "CRITICAL": 600,
+    "ALERT": 700, "EMERGENCY": 800,
+}  # fmt: skip
+Test = Callable[[Mapping[str, Any]], bool]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One comparison of a field; a word alone is looked for everywhere."""
+
+    field: str
+    operator: str
+    value: str
+
+    def __call__(self, entry: Mapping[str, Any]) -> bool:
+        """Whether an entry, in the form of JSON, passes."""
+        if not self.operator:
+            return self.value.lower() in str(entry).lower()
+        found = _at(entry, self.field)
+        if self.operator == ":":
+            return _has(found, self.value)
+        if found is None:
+            return self.operator in ("!=", "!~")
+        if self.operator in ("=~", "!~"):
+            return (re.search(self.value, str(found)) is not None) == (self.operator == "=~")
+        mine, given = _comparable(self.field, found, self.value)
+        match self.operator:
+            case "=":
+                return bool(mine == given)
+            case "!=":
+                return bool(mine != given)
+            case ">":
+                return bool(mine > given)
+            case ">=":
+                return bool(mine >= given)
+            case "<":
+                return bool(mine < given)
+        return bool(mine <= given)
+
+
+@dataclass(frozen=True)
+class Filter:
+    """A whole filter."""
+
+    test: Test
+    always: tuple[Comparison, ...] = ()
+    """Comparisons that every entry must pass, whatever the rest says: an index can be asked for them first."""
+
+    def __call__(self, entry: Mapping[str, Any]) -> bool:
+        """Whether an entry, in the form of JSON, passes."""
+        return self.test(entry)
+
+
+def parse(text: str) -> Filter:
+    """A filter from its text; an empty one lets everything pass."""
+    if not text.strip():
+        return Filter(lambda _: True)
+    parser = _Parser(text)
+    test, always = parser.alternatives()
+    if parser.left:
+        raise parser.wrong()
+    return Filter(test, tuple(always))
+
+
+class _Parser:
+    """Reads one filter from left to right."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.left: list[tuple[str, str]] = []
+        end = 0
+        while end < len(text.rstrip()):
+            found = TOKEN.match(text, end)
+            if found is None:
+                raise self.wrong()
+            kind = str(found.lastgroup)
+            self.left.append((kind, found[kind]))
+            end = found.end()
+
+    def wrong(self) -> Exception:
+        """What is answered to a filter that cannot be read."""
+        near = f' near "{self.left[0][1]}"' if self.left else ""
+        return invalid("filter", f"Unparseable filter: {self.text}{near}")
+
+    def alternatives(self) -> tuple[Test, list[Comparison]]:
+        """a OR b."""
+        tests = []
+        while True:
+            test, always = self.together()
+            tests.append(test)
+            if not self._takes("word", "OR"):
+                break
+        if len(tests) == 1:
+            return tests[0], always
+        return lambda entry: any(test(entry) for test in tests), []
+
+    def together(self) -> tuple[Test, list[Comparison]]:
+        """a AND b, or simply a b."""
+        tests: list[Test] = []
+        always: list[Comparison] = []
+        while True:
+            test, sure = self.single()
+            tests.append(test)
+            always += sure
+            if self._takes("word", "AND"):
+                if not self.left:
+                    raise self.wrong()
+                continue
+            if not self.left or self.left[0][0] not in ("word", "open") or self.left[0] == ("word", "OR"):
+                return lambda entry: all(test(entry) for test in tests), always
+
+    def single(self) -> tuple[Test, list[Comparison]]:
+        """A comparison, a word, a filter in parentheses, or the opposite of one."""
+        if self._takes("word", "NOT"):
+            test, _ = self.single()
+            return lambda entry: not test(entry), []
+        if self._takes("open"):
+            test, always = self.alternatives()
+            if not self._takes("close"):
+                raise self.wrong()
+            return test, always
+        name = self._next("word")
+        if name.startswith("-") and len(name) > 1:
+            self.left.insert(0, ("word", name[1:]))
+            test, _ = self.single()
+            return lambda entry: not test(entry), []
+        if not self.left or self.left[0][0] != "operator":
+            return Comparison("", "", _plain(name)), []
+        operator = self._next("operator")
+        if self._takes("open"):
+            return self._any_of(name, operator), []
+        comparison = Comparison(name, operator, _plain(self._next("word")))
+        if operator in ("=~", "!~"):
+            try:
+                re.compile(comparison.value)
+            except re.error as error:
+                raise invalid("filter", f"Unparseable filter: {comparison.value}: {error}") from error
+        return comparison, [comparison]
+
+    def _any_of(self, name: str, operator: str) -> Test:
+        """field=(a OR b), field:(a AND b)."""
+        values, joins = [_plain(self._next("word"))], set()
+        while not self._takes("close"):
+            joins.add(self._next("word"))
+            values.append(_plain(self._next("word")))
+        if not joins <= {"OR"} and not joins <= {"AND"}:
+            raise self.wrong()
+        decide = all if joins == {"AND"} else any
+        tests = [Comparison(name, operator, value) for value in values]
+        return lambda entry: decide(test(entry) for test in tests)
+
+    def _takes(self, kind: str, text: str = "") -> bool:
+        if self.left and self.left[0][0] == kind and (not text or self.left[0][1] == text):
+            self.left.pop(0)
+            return True
+        return False
+
+    def _next(self, kind: str) -> str:
+        if not self.left or self.left[0][0] != kind:
+            raise self.wrong()
+        return self.left.pop(0)[1]
+
+
+def moment(text: str) -> datetime:
+    """A time as RFC 3339 writes it, or a date."""
+    digits = re.sub(r"(\.\d{6})\d+", r"\1", text.strip().replace("Z", "+00:00"))
+    try:
+        found = datetime.fromisoformat(digits)
+    except ValueError as error:
+        raise invalid("filter", f"Unparseable filter: {text} is no timestamp") from error
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _plain(word: str) -> str:
+    return (
+        re.sub(r"\\(.)", r"\1", word[1:-1]) if word.startswith('"') and word.endswith('"') and len(word) > 1 else word
+    )
+
+
+def _at(entry: Any, path: str) -> Any:
+    """The value at `resource.labels.job_id`; keys may be quoted, and written with underscores."""
+    for quoted, plain in re.findall(r'"((?:[^"\\]|\\.)+)"|([^."]+)', path):
+        key = quoted or plain
+        if not isinstance(entry, Mapping):
+            return None
+        camel = re.sub(r"_([a-z])", lambda found: found[1].upper(), key)
+        entry = entry.get(key, entry.get(camel))
+    return entry
+
+
+def _has(found: Any, value: str) -> bool:
+    """The operator `:`, which asks whether a value, a key or a part of a text is there."""
+    if value == "*":
+        return found is not None
+    if isinstance(found, Mapping):
+        return value in found
+    if isinstance(found, list):
+        return any(_has(one, value) for one in found)
+    return found is not None and value.lower() in str(found).lower()
+
+
+def _comparable(field: str, found: Any, value: str) -> tuple[Any, Any]:
+    """Both sides in a form that has an order."""
+    if field == "severity":
+        if value.upper() not in SEVERITIES and not value.isdigit():
+            raise invalid("filter", f"Unparseable filter: {value} is no severity")
+        return SEVERITIES.get(str(found), 0), SEVERITIES.get(value.upper(), int(value) if value.isdigit() else 0)
+    last = field.rpartition(".")[2]
+    if last.lower().endswith(("timestamp", "_time", "time")) and isinstance(found, str) and found.endswith("Z"):
+        return moment(found), moment(value)
+    if isinstance(found, bool):
+        return str(found).lower(), value.lower()
+    if isinstance(found, int | float):
+        try:
+            return float(found), float(value)
+        except ValueError:
+            return str(found), value
+    return str(found), value

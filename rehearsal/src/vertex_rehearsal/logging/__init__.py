@@ -1,0 +1,1 @@
+"""Cloud Logging: the entries of jobs, kept and queried."""

@@ -1,0 +1,1 @@
+../../../src/tagline/gcp/machines.py

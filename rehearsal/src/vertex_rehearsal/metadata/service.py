@@ -1,0 +1,410 @@
+"""Vertex ML Metadata, which Vertex AI Experiments is made of: contexts, artifacts, executions and their lineage."""
+
+import re
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from vertex_rehearsal import filters
+from vertex_rehearsal.api.errors import Problem, invalid
+from vertex_rehearsal.api.messages import as_dict, protobuf, v1
+from vertex_rehearsal.prediction import models
+from vertex_rehearsal.training import validation
+
+if TYPE_CHECKING:
+    from vertex_rehearsal.context import Context
+
+ID = re.compile(r"[a-z0-9-]{4,128}")
+MOST_PARENTS = 10
+LARGEST_METADATA = 200 * 1024
+LARGEST_SAMPLE = 100
+QUOTED = r'"(?:[^"\\]|\\.)*"'
+CLAUSE = re.compile(
+    rf"""in_context\(\s*(?P<member>{QUOTED})\s*\)
+    |(?P<relation>parent_contexts|child_contexts)\s*:\s*(?P<contexts>{QUOTED}(?:\s*,\s*{QUOTED})*)
+    |(?P<field>metadata(?:\.(?:{QUOTED}|\w+))+)\.(?:number|string|bool)_value\b
+    |{QUOTED}""",
+    re.X,
+)
+"""What filters of metadata have beyond those of other lists; a text in quotes stays as it is."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One of the three kinds of nodes."""
+
+    noun: str
+    changeable: tuple[str, ...]
+
+    @property
+    def collection(self) -> str:
+        """contexts, artifacts, executions."""
+        return f"{self.noun}s"
+
+
+COMMON = ("display_name", "description", "labels", "metadata")
+CONTEXT = Kind("context", COMMON)
+ARTIFACT = Kind("artifact", (*COMMON, "uri", "state"))
+EXECUTION = Kind("execution", (*COMMON, "state"))
+ORDER = "order_by has no effect: newest first."
+UNCHECKED = "Schemas are not checked."
+
+
+class Experiments:
+    """The RPCs of google.cloud.aiplatform.v1.MetadataService."""
+
+    LOOKUPS = {"MetadataStore": 100, "Context": 100, "Artifact": 100, "Execution": 100}  # noqa: RUF012
+    LIMITS = {  # noqa: RUF012
+        "CreateMetadataStore": "Encryption and Dataplex have no effect.",
+        "CreateArtifact": UNCHECKED,
+        "CreateContext": UNCHECKED,
+        "CreateExecution": UNCHECKED,
+        "ListArtifacts": ORDER,
+        "ListContexts": ORDER,
+        "ListExecutions": ORDER,
+        "QueryArtifactLineageSubgraph": "max_hops of 0 is none given: the whole graph.",
+    }
+
+    def __init__(self, context: "Context") -> None:
+        self._context = context
+        self._database = context.database
+
+    def create_metadata_store(self, request: Any) -> Any:
+        """A new store, without nodes."""
+        validation.check_parent(request.parent)
+        store = v1.MetadataStore(description=request.metadata_store.description)
+        store.name = f"{request.parent}/metadataStores/{_id(request.metadata_store_id, 'metadata_store_id')}"
+        store.create_time.GetCurrentTime()
+        store.update_time.CopyFrom(store.create_time)
+        self._database.add(store)
+        return self._context.operations.done(store.name, v1.CreateMetadataStoreOperationMetadata(), lambda: store)
+
+    def delete_metadata_store(self, request: Any) -> Any:
+        """Forget a store and all that is in it."""
+        self._database.get(request.name)
+        self._database.remove_all(request.name)
+        metadata = v1.DeleteMetadataStoreOperationMetadata()
+        return self._context.operations.done(request.name, metadata, protobuf.Empty)
+
+    def create_context(self, request: Any) -> Any:
+        """A new context."""
+        return self._create(CONTEXT, request.parent, request.context, request.context_id)
+
+    def create_artifact(self, request: Any) -> Any:
+        """A new artifact."""
+        return self._create(ARTIFACT, request.parent, request.artifact, request.artifact_id)
+
+    def create_execution(self, request: Any) -> Any:
+        """A new execution."""
+        return self._create(EXECUTION, request.parent, request.execution, request.execution_id)
+
+    def list_contexts(self, request: Any) -> Any:
+        """A page of contexts, newest first."""
+        found, token = self._page(CONTEXT, request)
+        return v1.ListContextsResponse(contexts=found, next_page_token=token)
+
+    def list_artifacts(self, request: Any) -> Any:
+        """A page of artifacts, newest first."""
+        found, token = self._page(ARTIFACT, request)
+        return v1.ListArtifactsResponse(artifacts=found, next_page_token=token)
+
+    def list_executions(self, request: Any) -> Any:
+        """A page of executions, newest first."""
+        found, token = self._page(EXECUTION, request)
+        return v1.ListExecutionsResponse(executions=found, next_page_token=token)
+
+    def update_context(self, request: Any) -> Any:
+        """Change what the mask names, or all that is given."""
+        return self._update(CONTEXT, request, request.context)
+
+    def update_artifact(self, request: Any) -> Any:
+        """Change what the mask names, or all that is given."""
+        return self._update(ARTIFACT, request, request.artifact)
+
+    def update_execution(self, request: Any) -> Any:
+        """Change what the mask names, or all that is given."""
+        return self._update(EXECUTION, request, request.execution)
+
+    def delete_context(self, request: Any) -> Any:
+        """Forget a context; what was in it stays."""
+        return self._delete(request)
+
+    def delete_artifact(self, request: Any) -> Any:
+        """Forget an artifact and its events."""
+        return self._delete(request)
+
+    def delete_execution(self, request: Any) -> Any:
+        """Forget an execution and its events."""
+        return self._delete(request)
+
+    def purge_contexts(self, request: Any) -> Any:
+        """Forget all contexts that a filter lets pass, or say which."""
+        return self._purge(CONTEXT, request, v1.PurgeContextsMetadata(), v1.PurgeContextsResponse)
+
+    def purge_artifacts(self, request: Any) -> Any:
+        """Forget all artifacts that a filter lets pass, or say which."""
+        return self._purge(ARTIFACT, request, v1.PurgeArtifactsMetadata(), v1.PurgeArtifactsResponse)
+
+    def purge_executions(self, request: Any) -> Any:
+        """Forget all executions that a filter lets pass, or say which."""
+        return self._purge(EXECUTION, request, v1.PurgeExecutionsMetadata(), v1.PurgeExecutionsResponse)
+
+    def add_context_artifacts_and_executions(self, request: Any) -> Any:
+        """Put nodes into a context; those that are in it already are skipped."""
+        with self._database.lock:
+            members = [self._there(name).name for name in (*request.artifacts, *request.executions)]
+            rows = [(self._there(request.context).name, member, b"") for member in members]
+            self._database.run_many("INSERT OR IGNORE INTO links (source, target, content) VALUES (?, ?, ?)", rows)
+        return v1.AddContextArtifactsAndExecutionsResponse()
+
+    def add_context_children(self, request: Any) -> Any:
+        """Make contexts the children of another; those that are its children already are skipped."""
+        with self._database.lock:
+            parent = self._there(request.context).name
+            children = [self._there(name) for name in request.child_contexts]
+            above = self._ancestors(parent)
+            for child in children:
+                if child.name in above:
+                    raise invalid("child_contexts", f"{child.name} cannot be a child of {parent}: that makes a circle.")
+                if parent not in child.parent_contexts and len(child.parent_contexts) == MOST_PARENTS:
+                    raise invalid("child_contexts", f"{child.name} has {MOST_PARENTS} parents, which is the most.")
+            for child in children:
+                with self._database.change(child.name) as kept:
+                    if parent not in kept.parent_contexts:
+                        kept.parent_contexts.append(parent)
+        return v1.AddContextChildrenResponse()
+
+    def remove_context_children(self, request: Any) -> Any:
+        """Take contexts away from their parent."""
+        with self._database.lock:
+            parent = self._there(request.context).name
+            self._orphan(parent, [self._there(name) for name in request.child_contexts])
+        return v1.RemoveContextChildrenResponse()
+
+    def add_execution_events(self, request: Any) -> Any:
+        """Say what an execution read and made; where an artifact has an event with it already, that one stays."""
+        with self._database.lock:
+            execution = self._there(request.execution).name
+            rows = []
+            for number, given in enumerate(request.events):
+                if not given.type_:
+                    raise invalid(f"events[{number}].type", "Required field is not set: type.")
+                event = v1.Event(execution=execution, artifact=self._there(given.artifact).name, type_=given.type_)
+                event.labels.update(given.labels)
+                event.event_time.GetCurrentTime()
+                rows.append((execution, event.artifact, event.SerializeToString()))
+            self._database.run_many("INSERT OR IGNORE INTO links (source, target, content) VALUES (?, ?, ?)", rows)
+        return v1.AddExecutionEventsResponse()
+
+    def query_execution_inputs_and_outputs(self, request: Any) -> Any:
+        """An execution with the artifacts that it read and made."""
+        execution = self._database.get(request.execution)
+        events = self._events(execution.name)
+        return self._subgraph([execution.name, *(event.artifact for event in events)], events)
+
+    def query_context_lineage_subgraph(self, request: Any) -> Any:
+        """All that is in a context, and the events between them."""
+        context = self._database.get(request.context)
+        members = self._members(context.name)
+        events = [event for name in sorted(members) for event in self._events(name)]
+        inside = [event for event in events if {event.artifact, event.execution} <= members]
+        return self._subgraph(members, {event.SerializeToString(): event for event in inside}.values())
+
+    def query_artifact_lineage_subgraph(self, request: Any) -> Any:
+        """All that an artifact was made of and that was made of it, at most so many hops away."""
+        if request.max_hops < 0:
+            raise invalid("max_hops", f"max_hops must not be negative: {request.max_hops}.")
+        start = self._database.get(request.artifact).name
+        passes = self._passes(request.filter)
+        found, edges, border, hops = {start}, dict[bytes, Any](), {start}, 0
+        while border and (hops < request.max_hops or not request.max_hops):
+            hops += 1
+            events = [event for name in sorted(border) for event in self._events(name)]
+            beyond = {name for event in events for name in (event.artifact, event.execution)} - found
+            border = {name for name in beyond if _noun(name) != "artifact" or passes(self._database.get(name))}
+            found |= border
+            edges |= {
+                event.SerializeToString(): event for event in events if {event.artifact, event.execution} <= found
+            }
+        return self._subgraph(found, edges.values())
+
+    def _create(self, kind: Kind, parent: str, given: Any, wanted: str) -> Any:
+        self._database.get(parent)
+        node = type(given)()
+        node.CopyFrom(given)
+        node.name = f"{parent}/{kind.collection}/{_id(wanted, f'{kind.noun}_id')}"
+        if kind is CONTEXT:
+            node.ClearField("parent_contexts")
+        _check(node, kind)
+        node.create_time.GetCurrentTime()
+        node.update_time.CopyFrom(node.create_time)
+        node.etag = _etag("0")
+        self._database.add(node)
+        return node
+
+    def _update(self, kind: Kind, request: Any, given: Any) -> Any:
+        name = self._context.own_name(given.name)
+        fields = list(request.update_mask.paths) or [
+            field.name for field, _ in given.ListFields() if field.name in kind.changeable
+        ]  # fmt: skip
+        for field in fields:
+            if field not in kind.changeable:
+                raise invalid("update_mask", f'"{field}" cannot be changed; {", ".join(kind.changeable)} can.')
+        with self._database.lock:
+            if request.allow_missing and not self._database.has(name):
+                parent, _, wanted = name.rpartition(f"/{kind.collection}/")
+                return self._create(kind, parent, given, wanted)
+            with self._database.change(name) as node:
+                if given.etag and given.etag != node.etag:
+                    noun = kind.noun.capitalize()
+                    raise Problem(
+                        "ABORTED",
+                        f"Specified {noun} `etag`: `{given.etag}` does not match server `etag`: `{node.etag}`",
+                    )
+                for field in fields:
+                    models.put(node, given, field)
+                _check(node, kind)
+                node.etag = _etag(node.etag)
+        return self._database.get(name)
+
+    def _delete(self, request: Any) -> Any:
+        with self._database.lock:
+            node = self._database.get(request.name)
+            if request.etag and request.etag != node.etag:
+                text = f"The etag {request.etag} does not match the server's, {node.etag}."
+                raise Problem("FAILED_PRECONDITION", text, "etag")
+            self._forget(node.name)
+        return self._context.operations.done(request.name, v1.DeleteOperationMetadata(), protobuf.Empty)
+
+    def _purge(self, kind: Kind, request: Any, metadata: Any, response: Callable[..., Any]) -> Any:
+        self._database.get(request.parent)
+        if not request.filter:
+            raise invalid("filter", "Required field is not set: filter.")
+        passes = self._passes(request.filter)
+
+        def purge() -> Any:
+            with self._database.lock:
+                names = [node.name for node in self._all(kind, request.parent) if passes(node)]
+                for name in names if request.force else ():
+                    self._forget(name)
+            return response(purge_count=len(names), purge_sample=[] if request.force else names[:LARGEST_SAMPLE])
+
+        return self._context.operations.done(request.parent, metadata, purge)
+
+    def _forget(self, name: str) -> None:
+        if _noun(name) == "context":
+            self._orphan(name, self._children(name))
+        self._database.remove_all(name)
+
+    def _page(self, kind: Kind, request: Any) -> tuple[list[Any], str]:
+        self._database.get(request.parent)
+        plain = type(request)(page_size=request.page_size, page_token=request.page_token)
+        passes = self._passes(request.filter)
+        return self._database.page(f"{request.parent}/{kind.collection}", plain, keep=passes)
+
+    def _passes(self, text: str) -> Callable[[Any], bool]:
+        """Whether a node passes a filter. Clauses about other nodes are answered first: each is a set of names."""
+        sets: list[set[str]] = []
+
+        def plain(clause: re.Match[str]) -> str:
+            if clause["field"]:
+                return clause["field"]
+            if clause["member"]:
+                sets.append(self._members(self._named(clause["member"])))
+            elif clause["relation"]:
+                contexts = [self._named(quoted) for quoted in re.findall(QUOTED, clause["contexts"])]
+                sets.append(set.intersection(*(self._related(clause["relation"], name) for name in contexts)))
+            else:
+                return clause[0]
+            return f"among.s{len(sets) - 1}=yes"
+
+        test = filters.parse(CLAUSE.sub(plain, text))
+
+        def passes(node: Any) -> bool:
+            among = {f"s{number}": "yes" for number, names in enumerate(sets) if node.name in names}
+            return test(as_dict(node) | {"among": among})
+
+        return passes
+
+    def _named(self, quoted: str) -> str:
+        return self._context.own_name(quoted[1:-1])
+
+    def _related(self, relation: str, name: str) -> set[str]:
+        if relation == "parent_contexts":
+            return {child.name for child in self._children(name)}
+        return set(self._database.get(name).parent_contexts) if self._database.has(name) else set()
+
+    def _there(self, name: str) -> Any:
+        return self._database.get(self._context.own_name(name))
+
+    def _all(self, kind: Kind, store: str) -> list[Any]:
+        nodes = self._database.all(f"google.cloud.aiplatform.v1.{kind.noun.capitalize()}")
+        return [node for node in nodes if node.name.startswith(f"{store}/{kind.collection}/")]
+
+    def _children(self, parent: str) -> list[Any]:
+        contexts = self._all(CONTEXT, parent.rpartition("/contexts/")[0])
+        return [context for context in contexts if parent in context.parent_contexts]
+
+    def _orphan(self, parent: str, children: Iterable[Any]) -> None:
+        for child in children:
+            with self._database.change(child.name) as kept:
+                if parent in kept.parent_contexts:
+                    kept.parent_contexts.remove(parent)
+
+    def _ancestors(self, name: str) -> set[str]:
+        """A context and all that are above it."""
+        found, border = {name}, [name]
+        while border:
+            above = set(self._database.get(border.pop()).parent_contexts) - found
+            found |= above
+            border += above
+        return found
+
+    def _members(self, context: str) -> set[str]:
+        rows = self._database.run("SELECT target FROM links WHERE source = ?", (context,))
+        return {target for (target,) in rows}
+
+    def _events(self, name: str) -> list[Any]:
+        """The events of an execution or an artifact."""
+        rows = self._database.run(
+            "SELECT content FROM links WHERE (source = ? OR target = ?) AND length(content) > 0", (name, name)
+        )
+        return [v1.Event.FromString(content) for (content,) in rows]
+
+    def _subgraph(self, names: Iterable[str], events: Iterable[Any]) -> Any:
+        nodes = [self._database.get(name) for name in sorted(set(names))]
+        return v1.LineageSubgraph(
+            artifacts=[node for node in nodes if _noun(node.name) == "artifact"],
+            executions=[node for node in nodes if _noun(node.name) == "execution"],
+            events=events,
+        )
+
+
+def _noun(name: str) -> str:
+    return name.split("/")[-2].removesuffix("s")
+
+
+def _id(wanted: str, at: str) -> str:
+    if wanted and not ID.fullmatch(wanted):
+        raise invalid(at, f'"{wanted}" is no id: 4 to 128 of a-z, 0-9 and - are.')
+    return wanted or str(uuid.uuid4())
+
+
+def _etag(before: str) -> str:
+    """A later one; clients compare them as texts, which is right while they have as many digits."""
+    return str(max(time.time_ns() // 1000, int(before) + 1))
+
+
+def _check(node: Any, kind: Kind) -> None:
+    """Labels and names as they may be, keys of the metadata without spaces around them, and not too much of it."""
+    named = type(node)(display_name=node.display_name or "-", labels=node.labels)
+    validation.check_named(named, kind.noun)
+    values = node.metadata.fields
+    for key in [key for key in values if key != key.strip()]:
+        values[key.strip()].CopyFrom(values[key])
+        del values[key]
+    if (size := node.metadata.ByteSize()) > LARGEST_METADATA:
+        text = f"The metadata has {size:,} bytes; the most is {LARGEST_METADATA:,}."
+        raise invalid(f"{kind.noun}.metadata", text)

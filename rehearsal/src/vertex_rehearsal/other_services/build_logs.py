@@ -1,0 +1,59 @@
+"""The log of a build, in a bucket and in Cloud Logging, as it comes."""
+
+import threading
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+from vertex_rehearsal.other_services.build_specs import logging_of
+
+if TYPE_CHECKING:
+    from vertex_rehearsal.context import Context
+
+EVERY_S = 1.0
+"""How often at most the object in the bucket is written anew, while there is something new."""
+
+
+class BuildLog:
+    """Lines of one build, from its first to its last."""
+
+    def __init__(self, context: "Context", build: Mapping[str, Any]) -> None:
+        self._context = context
+        self._build = build
+        self._logging = logging_of(build)
+        self._lines: list[str] = []
+        self._written = 0
+        self._next = 0.0
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._write()
+
+    def say(self, *texts: str) -> None:
+        """Add lines."""
+        lines = [line for text in texts for line in text.split("\n")]
+        if self._logging not in ("GCS_ONLY", "NONE"):
+            labels = {"build_id": self._build["id"], "project_id": self._build["projectId"], "build_trigger_id": ""}
+            name = f"projects/{self._build['projectId']}/logs/cloudbuild"
+            about = {"logName": name, "resource": {"type": "build", "labels": labels}, "severity": "INFO"}
+            self._context.logs.write([{**about, "textPayload": line} for line in lines])
+        with self._lock:
+            self._lines += lines
+            if time.monotonic() >= self._next:
+                self._write()
+
+    def _write(self) -> None:
+        """The whole of it as one object: objects cannot be added to."""
+        if not self._build["logsBucket"] or self._written == len(self._lines):
+            return
+        bucket, _, prefix = self._build["logsBucket"].removeprefix("gs://").partition("/")
+        name = f"{prefix.rstrip('/')}/log-{self._build['id']}.txt".lstrip("/")
+        content = "".join(f"{line}\n" for line in self._lines).encode()
+        store = self._context.store
+        store.put(bucket, name, store.files.stage([content]), settings={"contentType": "text/plain; charset=utf-8"})
+        self._written = len(self._lines)
+        self._next = time.monotonic() + EVERY_S

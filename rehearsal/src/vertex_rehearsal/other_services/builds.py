@@ -1,0 +1,205 @@
+"""One build, from its source to its images: performed by podman, docker or buildah, and written down in its log."""
+
+import os
+import shutil
+import subprocess
+import tarfile
+import threading
+import time
+import zipfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from signal import SIGTERM
+from typing import TYPE_CHECKING, Any
+
+from vertex_rehearsal.cloud_storage.errors import Refused
+from vertex_rehearsal.execution import containers, processes
+from vertex_rehearsal.execution.processes import MARK
+from vertex_rehearsal.other_services.build_logs import BuildLog
+from vertex_rehearsal.other_services.build_specs import seconds
+from vertex_rehearsal.project.project_file import IMAGE
+
+if TYPE_CHECKING:
+    from vertex_rehearsal.context import Context
+    from vertex_rehearsal.other_services.artifact_registry import ArtifactRegistry
+
+GRACE_S = 10.0
+"""For a builder to clear up."""
+NO_BUILDER = "Nothing can be built here: neither podman, docker nor buildah works on this machine."
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a build ended."""
+
+    status: str
+    detail: str = ""
+    failure: str = ""
+    """The type of the failure, as FailureInfo has it."""
+    results: Mapping[str, Any] = field(default_factory=dict)
+    steps: Sequence[Mapping[str, Any]] = ()
+
+
+class _Failed(Exception):
+    """The build goes no further."""
+
+    def __init__(self, detail: str, failure: str = "USER_BUILD_STEP", status: str = "FAILURE") -> None:
+        super().__init__(detail)
+        self.outcome = Outcome(status, detail, failure)
+
+
+class Building:
+    """A build that is being performed; `perform` blocks, `stop` may be called by any other thread."""
+
+    def __init__(self, build: Mapping[str, Any], context: "Context", registry: "ArtifactRegistry") -> None:
+        self.name = str(build["name"])
+        self._build = build
+        self._context = context
+        self._registry = registry
+        self._directory = context.settings.directory / "builds" / build["id"]
+        self._mark = context.mark("builds", build["id"])
+        self._stopped = threading.Event()
+        self._until = 0.0
+
+    def stop(self) -> None:
+        """End it: nobody wants it any more."""
+        self._stopped.set()
+
+    def perform(self) -> Outcome:
+        """Do all of it; nothing is left of it but images and the log."""
+        self._until = time.monotonic() + seconds(self._build["timeout"], "timeout")
+        workspace = self._directory / "workspace"
+        workspace.mkdir(parents=True)
+        steps = [dict(step) for step in self._build["steps"]]
+        with BuildLog(self._context, self._build) as log:
+            log.say(f'starting build "{self._build["id"]}"')
+            try:
+                if not containers.builder():
+                    raise _Failed(NO_BUILDER)
+                self._fetch(workspace, log)
+                for number, step in enumerate(steps):
+                    self._step(number, step, workspace, log)
+                outcome = Outcome("SUCCESS", results={"images": self._pushed(log)}, steps=steps)
+                log.say("DONE")
+            except _Failed as failed:
+                log.say(f"ERROR: {failed.outcome.detail}")
+                outcome = Outcome(failed.outcome.status, failed.outcome.detail, failed.outcome.failure, steps=steps)
+            finally:
+                processes.end([], self._mark)
+                shutil.rmtree(self._directory, ignore_errors=True)
+        return outcome
+
+    def _fetch(self, workspace: Path, log: BuildLog) -> None:
+        source = self._build.get("source", {}).get("storageSource")
+        if source is None:
+            return
+        address = f"gs://{source['bucket']}/{source['object']}"
+        log.say(f"FETCHSOURCE\nFetching storage object: {address}")
+        generation = int(source["generation"]) if source.get("generation") else None
+        try:
+            _, file = self._context.store.read(source["bucket"], source["object"], generation=generation)
+            with file:
+                if source["object"].endswith(".zip"):
+                    zipfile.ZipFile(file).extractall(workspace)  # noqa: S202 - it strips what leads outside
+                else:
+                    with tarfile.open(fileobj=file, mode="r:gz") as archive:
+                        archive.extractall(workspace, filter="data")
+        except Refused as refused:
+            raise _Failed(f"could not fetch {address}: {refused.message}", "FETCH_SOURCE_FAILED") from refused
+        except (tarfile.TarError, zipfile.BadZipFile, OSError, EOFError, ValueError) as error:
+            raise _Failed(f"could not unpack {address}: {error}", "FETCH_SOURCE_FAILED") from error
+
+    def _step(self, number: int, step: dict[str, Any], workspace: Path, log: BuildLog) -> None:
+        """Run a step, and note in it how that went."""
+        command, *rest = step["args"]
+        label = f"Step #{number}" + (f' - "{step["id"]}"' if step.get("id") else "")
+        log.say(f"Starting {label}")
+        if command == "push":
+            step["status"] = "FAILURE"
+            for image in [word for word in rest if not word.startswith("-")]:
+                self._push(image, log)
+            step["status"] = "SUCCESS"
+            return
+        where = workspace / step.get("dir", "")
+        if not where.is_dir():
+            raise _Failed(f'build step {number}: the source has no directory "{step["dir"]}"')
+        limit_s = seconds(step["timeout"], "timeout") if step.get("timeout") else float("inf")
+        code = self._run(
+            _words(command, rest), where, step["env"], log, until=min(self._until, time.monotonic() + limit_s)
+        )
+        step |= {"status": "SUCCESS" if code == 0 else "FAILURE", "exitCode": code}
+        if code:
+            raise _Failed(f'build step {number} "{step["name"]}" failed: step exited with non-zero status: {code}')
+        log.say(f"Finished {label}")
+
+    def _run(self, words: list[str], where: Path, variables: Sequence[str], log: BuildLog, *, until: float) -> int:
+        """A command's exit code; what it says is in the log as it says it."""
+        own = dict(variable.split("=", 1) for variable in variables)
+        process = subprocess.Popen(
+            words, cwd=where, env={**os.environ, **own, MARK: self._mark}, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+        processes.brand(process.pid, self._mark)  # which is what a container inherits
+        assert process.stdout is not None
+        watching = threading.Thread(target=self._watch, args=(process, until), daemon=True)
+        watching.start()
+        for lines in processes.lines_of(process.stdout):
+            log.say(*lines)
+        code = process.wait()
+        watching.join()
+        if self._stopped.is_set():
+            raise _Failed("The build was stopped.", "", "CANCELLED")
+        if time.monotonic() >= until:
+            raise _Failed("The build took longer than its timeout.", "", "TIMEOUT")
+        return code
+
+    def _watch(self, process: "subprocess.Popen[bytes]", until: float) -> None:
+        """Nobody waits for a build that is not wanted any more, or that takes too long."""
+        while process.poll() is None:
+            if self._stopped.wait(min(0.2, max(0.0, until - time.monotonic()))) or time.monotonic() >= until:
+                # Whoever loses only the step that it runs clears up behind it.
+                for pid in processes.marked(self._mark) - {process.pid} or {process.pid}:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, SIGTERM)
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(GRACE_S)
+                processes.end([process.pid], self._mark)
+                return
+
+    def _pushed(self, log: BuildLog) -> list[dict[str, Any]]:
+        """The images that the build promises, which have to be there by now."""
+        for image in self._build["images"]:
+            self._push(image, log)
+        local = {found.name: found for found in containers.images()}
+        return [{"name": image, "digest": local[_tagged(image)].digest} for image in self._build["images"]]
+
+    def _push(self, image: str, log: BuildLog) -> None:
+        if _tagged(image) not in {found.name for found in containers.images()}:
+            text = f'An image does not exist locally with the tag: "{image}"'
+            raise _Failed(text, "PUSH_IMAGE_NOT_FOUND")
+        if words := IMAGE.fullmatch(_tagged(image)):
+            location, project, repository = words.groups()[:3]
+            if not self._registry.repository(project, location, repository):
+                text = f'name unknown: Repository "{repository}" not found in {location} of project {project}'
+                raise _Failed(f"push {image}: {text}", "PUSH_FAILED")
+        log.say(f"Pushing {image}: it stays on this machine, where the rehearsal's jobs find it.")
+
+
+def _tagged(image: str) -> str:
+    return image if ":" in image.rpartition("/")[2] else f"{image}:latest"
+
+
+def _words(command: str, rest: list[str]) -> list[str]:
+    """Docker's words for whoever is there: the others' own format of images has no health checks."""
+    builder = containers.builder()
+    if command != "build" or Path(builder).name == "docker":
+        return [builder, command, *rest]
+    left, words = iter(rest), []
+    for word in left:
+        if word == "--cache-from":  # they take no tag there, and use the layers of this machine anyway
+            next(left, "")
+        elif not word.startswith("--cache-from="):
+            words.append(word)
+    return [builder, "build", "--format", "docker", *words]

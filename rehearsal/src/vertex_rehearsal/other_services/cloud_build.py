@@ -1,0 +1,204 @@
+"""Cloud Build: builds accepted or refused, performed one at a time, and kept."""
+
+import base64
+import queue
+import threading
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from vertex_rehearsal.api.errors import CODES, Problem
+from vertex_rehearsal.cloud_storage.errors import Refused
+from vertex_rehearsal.context import report_bug
+from vertex_rehearsal.other_services import build_specs
+from vertex_rehearsal.other_services.artifact_registry import ArtifactRegistry
+from vertex_rehearsal.other_services.builds import Building, Outcome
+from vertex_rehearsal.other_services.documents import Document, Documents
+from vertex_rehearsal.other_services.methods import Asked, Method
+
+if TYPE_CHECKING:
+    from vertex_rehearsal.context import Context
+
+KIND = "type.googleapis.com/google.devtools.cloudbuild.v1."
+ENDED = ("SUCCESS", "FAILURE", "INTERNAL_ERROR", "TIMEOUT", "CANCELLED", "EXPIRED")
+EVERYWHERE = "global"
+"""The location of builds that name none."""
+LIMIT = (
+    "Steps of gcr.io/cloud-builders/docker that build, push, tag or pull, one after another, by podman, docker or "
+    "buildah; an archive in a bucket as source; nothing leaves this machine, so that what is pushed is what is here."
+)
+
+
+def _methods(name: str, verb: str, rest: str, answer: str, permission: str, limit: str = "") -> tuple[Method, ...]:
+    """A method in a location and without one."""
+    return (
+        Method(f"cloudbuild.projects.locations.{name}", verb,
+               f"v1/projects/{{project}}/locations/{{location}}/{rest}", answer, permission, limit),
+        Method(f"cloudbuild.projects.{name}", verb, f"v1/projects/{{project}}/{rest}", answer, permission, limit),
+    )  # fmt: skip
+
+
+class CloudBuild:
+    """The methods of cloudbuild.googleapis.com about builds."""
+
+    METHODS: Sequence[Method] = (
+        *_methods("builds.create", "POST", "builds", "create", "cloudbuild.builds.create", LIMIT),
+        *_methods("builds.get", "GET", "builds/{build}", "get", "cloudbuild.builds.get"),
+        *_methods("builds.list", "GET", "builds", "list_builds", "cloudbuild.builds.list", "Filters have no effect."),
+        *_methods("builds.cancel", "POST", "builds/{build}:cancel", "cancel", "cloudbuild.builds.update"),
+        Method("cloudbuild.projects.locations.operations.get", "GET",
+               "v1/projects/{project}/locations/{location}/operations/{operation}", "get_operation"),
+        Method("cloudbuild.operations.get", "GET", "v1/operations/build/{project}/{operation}", "get_operation"),
+    )  # fmt: skip
+
+    def __init__(self, context: "Context") -> None:
+        self._context = context
+        self._documents = Documents(context.database)
+        self._registry = ArtifactRegistry(context)
+        self._lock = threading.RLock()
+        self._waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._running: Building | None = None
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def resume(self) -> None:
+        """After a restart: what had not ended has failed."""
+        for build in self._documents.inside("projects/*/locations/*/builds"):
+            if build["status"] not in ENDED:
+                text = "The rehearsal was ended while the build was running."
+                self._ended(build["name"], Outcome("INTERNAL_ERROR", text))
+
+    def close(self) -> None:
+        """End what is being built."""
+        with self._lock:
+            self._closed = True
+            if self._running:
+                self._running.stop()
+        if self._thread:
+            self._waiting.put("")
+            self._thread.join()
+
+    def create(self, asked: Asked) -> Any:
+        """Accept a build, or refuse it as Cloud Build would."""
+        project, location = asked["project"], asked.named.get("location", EVERYWHERE)
+        identifier = str(uuid.uuid4())
+        known = {
+            "PROJECT_ID": project, "PROJECT_NUMBER": self._context.project_number(project), "BUILD_ID": identifier,
+            "LOCATION": location,
+        }  # fmt: skip
+        build = build_specs.accepted(asked.body, known)
+        name = f"projects/{project}/locations/{location}/builds/{identifier}"
+        build |= {
+            "name": name, "id": identifier, "projectId": project, "status": "QUEUED", "createTime": _now(),
+            "logsBucket": self._logs_bucket(build, project), "logUrl": f"{self._context.address}/",
+        }  # fmt: skip
+        with self._lock:
+            self._documents.add(name, build)
+            self._waiting.put(name)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="cloud-build", daemon=True)
+                self._thread.start()
+        return _operation(build)
+
+    def _logs_bucket(self, build: Document, project: str) -> str:
+        """Where the log goes: a bucket that is there, or one that is made for it."""
+        if build_specs.logging_of(build) in ("CLOUD_LOGGING_ONLY", "NONE"):
+            return ""
+        given = build.get("logsBucket", "").removeprefix("gs://")
+        bucket = given.partition("/")[0] or f"{self._context.project_number(project)}-cloudbuild-logs"
+        try:
+            self._context.store.bucket(bucket)
+        except Refused as refused:
+            if given:
+                text = f"could not resolve logs bucket {bucket}: {refused.message}"
+                raise Problem("INVALID_ARGUMENT", text, "build.logs_bucket") from refused
+            self._context.store.create_bucket(bucket, project=project, settings={})
+        return f"gs://{given or bucket}"
+
+    def get(self, asked: Asked) -> Any:
+        """A build as it is now."""
+        return self._documents.get(self._name(asked, asked["build"]))
+
+    def list_builds(self, asked: Asked) -> Any:
+        """Builds, newest first."""
+        location = asked.named.get("location", EVERYWHERE)
+        return asked.page(self._documents.inside(f"projects/{asked['project']}/locations/{location}/builds"), "builds")
+
+    def cancel(self, asked: Asked) -> Any:
+        """End a build; one that has ended cannot be."""
+        name = self._name(asked, asked["build"])
+        with self._lock:
+            build = self._documents.get(name)
+            if build["status"] in ENDED:
+                raise Problem("FAILED_PRECONDITION", f"cannot cancel build {build['id']}: it is {build['status']}")
+            build = self._documents.change(name, status="CANCELLED", finishTime=_now())
+            if self._running and self._running.name == name:
+                self._running.stop()
+        return build
+
+    def get_operation(self, asked: Asked) -> Any:
+        """The operation of a build."""
+        try:
+            identifier = base64.b64decode(asked["operation"], validate=True).decode()
+        except ValueError as error:
+            raise Problem("NOT_FOUND", "Requested entity was not found.") from error
+        return _operation(self._documents.get(self._name(asked, identifier)))
+
+    def _name(self, asked: Asked, identifier: str) -> str:
+        location = asked.named.get("location", EVERYWHERE)
+        return f"projects/{asked['project']}/locations/{location}/builds/{identifier}"
+
+    def _work(self) -> None:
+        """Perform builds in the order in which they came, until "" comes."""
+        while name := self._waiting.get():
+            with self._lock:
+                if self._closed:
+                    return
+                build = self._documents.get(name)
+                if build["status"] in ENDED:
+                    continue
+                build = self._documents.change(name, status="WORKING", startTime=_now())
+                self._running = Building(build, self._context, self._registry)
+            try:
+                outcome = self._running.perform()
+            except Exception as error:
+                report_bug(error)
+                outcome = Outcome("INTERNAL_ERROR", f"{type(error).__name__}: {error}")
+            with self._lock:
+                self._running = None
+                self._ended(name, outcome)
+
+    def _ended(self, name: str, outcome: Outcome) -> None:
+        with self._lock:
+            if self._documents.get(name)["status"] == "CANCELLED":
+                return
+            about: dict[str, Any] = {"status": outcome.status, "finishTime": _now(), "results": outcome.results}
+            if outcome.steps:
+                about["steps"] = outcome.steps
+            if outcome.detail:
+                about["statusDetail"] = outcome.detail
+            if outcome.failure:
+                about["failureInfo"] = {"type": outcome.failure, "detail": outcome.detail}
+            self._documents.change(name, **about)
+
+
+def _operation(build: Mapping[str, Any]) -> Document:
+    _, project, _, location, _, identifier = build["name"].split("/")
+    ending = base64.b64encode(identifier.encode()).decode()
+    found: Document = {
+        "name": f"operations/build/{project}/{ending}" if location == EVERYWHERE
+        else f"projects/{project}/locations/{location}/operations/{ending}",
+        "metadata": {"@type": f"{KIND}BuildOperationMetadata", "build": build},
+    }  # fmt: skip
+    if build["status"] not in ENDED:
+        return found
+    if build["status"] == "SUCCESS":
+        return found | {"done": True, "response": {"@type": f"{KIND}Build"} | dict(build)}
+    code = {"CANCELLED": "CANCELLED", "TIMEOUT": "DEADLINE_EXCEEDED"}.get(build["status"], "UNKNOWN")
+    text = build.get("statusDetail") or "Build failed; check build logs for details"
+    return found | {"done": True, "error": {"code": CODES[code][0], "message": text}}
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat().replace("+00:00", "Z")

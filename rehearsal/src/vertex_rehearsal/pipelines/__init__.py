@@ -1,0 +1,1 @@
+"""Pipeline jobs: compiled Kubeflow pipelines, task by task."""

@@ -1,0 +1,1 @@
+"""Models, endpoints, online prediction and batch prediction."""

@@ -1,0 +1,214 @@
+"""Endpoints: made, changed, and given models, whose servers start with them and share the traffic."""
+
+import re
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from vertex_rehearsal.api.errors import Problem, invalid
+from vertex_rehearsal.api.messages import protobuf, v1
+from vertex_rehearsal.machines import misfit
+from vertex_rehearsal.operations import new_id
+from vertex_rehearsal.prediction import models
+from vertex_rehearsal.prediction.deployments import Deployments
+from vertex_rehearsal.training import validation
+
+if TYPE_CHECKING:
+    from vertex_rehearsal.context import Context
+
+ID = re.compile(r"[a-z0-9][a-z0-9-]{0,61}[a-z0-9]|[a-z0-9]")
+NAME = re.compile(r"projects/[^/]+/locations/[^/]+/endpoints/[^/]+")
+DEPLOYED_ID = re.compile(r"[0-9]{1,10}")
+THIS = "0"
+"""In a traffic split, the model that is being deployed."""
+SERVING_ONLY = frozenset(("n1-standard-2", "n1-highcpu-2", "n1-highcpu-4", "n1-highcpu-8"))
+"""Machine types that serve and do not train."""
+CHANGEABLE = ("display_name", "description", "labels", "traffic_split")
+MOST_REPLICAS = 100
+
+
+def check_machine(machine: Any, at: str) -> None:
+    """A machine type that Vertex AI serves on, with accelerators that fit."""
+    if not machine.machine_type:
+        raise invalid(f"{at}.machine_type", "Required field is not set: machine_type.")
+    if machine.machine_type in SERVING_ONLY and not machine.accelerator_count:
+        return
+    kind = v1.AcceleratorType.Name(machine.accelerator_type)
+    field, wrong = misfit(machine.machine_type, kind, machine.accelerator_count)
+    if wrong:
+        raise invalid(f"{at}.{field}", wrong)
+
+
+class Endpoints:
+    """The RPCs of google.cloud.aiplatform.v1.EndpointService."""
+
+    LOOKUPS = {"Endpoint": 100}  # noqa: RUF012
+    LIMITS = {  # noqa: RUF012
+        "CreateEndpoint": "Networks, private service connect, encryption and request logging have no effect; a "
+        "dedicated endpoint has its larger limit and no host name of its own.",
+        "DeployModel": "Dedicated resources: min_replica_count replicas, which never become more; machines and service "
+        "accounts have no effect. AIP_HTTP_PORT is a free port of this machine, whose network a server shares.",
+        "ListEndpoints": "order_by and read_mask have no effect: newest first, and all fields.",
+        "UpdateEndpoint": "display_name, description, labels and traffic_split.",
+    }
+
+    def __init__(self, context: "Context", deployments: Deployments) -> None:
+        self._context = context
+        self._deployments = deployments
+        self._lock = threading.RLock()
+        self._deploying: dict[str, int] = {}
+        """Endpoints, and how many models are being deployed to each."""
+
+    def create_endpoint(self, request: Any) -> Any:
+        """A new endpoint, without models."""
+        validation.check_parent(request.parent)
+        endpoint = v1.Endpoint()
+        endpoint.CopyFrom(request.endpoint)
+        validation.check_named(endpoint, "endpoint")
+        if request.endpoint_id and not ID.fullmatch(request.endpoint_id):
+            text = f'"{request.endpoint_id}" is no endpoint id: at most 63 of a-z, 0-9 and -, no - first or last.'
+            raise invalid("endpoint_id", text)
+        for field in ("deployed_models", "traffic_split", "create_time", "update_time", "etag"):
+            endpoint.ClearField(field)
+        endpoint.name = f"{request.parent}/endpoints/{request.endpoint_id or new_id()}"
+        endpoint.create_time.GetCurrentTime()
+        endpoint.update_time.CopyFrom(endpoint.create_time)
+        self._context.database.add(endpoint)
+        return self._context.operations.done(endpoint.name, v1.CreateEndpointOperationMetadata(), lambda: endpoint)
+
+    def update_endpoint(self, request: Any) -> Any:
+        """Change what the mask names."""
+        given = request.endpoint
+        if not NAME.fullmatch(given.name):
+            raise invalid("endpoint.name", f'"{given.name}" is no name of an endpoint.')
+        _, project, *rest = given.name.split("/")
+        name = "/".join(["projects", self._context.project_id(project), *rest])
+        fields = models.checked_mask(given, request.update_mask, "endpoint", CHANGEABLE)
+        with self._lock, self._context.database.change(name) as endpoint:
+            if "traffic_split" in fields and (given.traffic_split or endpoint.deployed_models):
+                ids = {deployed.id for deployed in endpoint.deployed_models}
+                _check_split(given.traffic_split, ids, "endpoint.traffic_split", may_be_empty=True)
+            for field in fields:
+                models.put(endpoint, given, field)
+        return self._context.database.get(name)
+
+    def delete_endpoint(self, request: Any) -> Any:
+        """Forget an endpoint that has no models."""
+        with self._lock:
+            endpoint = self._context.database.get(request.name)
+            if endpoint.deployed_models or self._deploying.get(endpoint.name):
+                raise Problem(
+                    "FAILED_PRECONDITION",
+                    f'The Endpoint "{endpoint.name}" has deployed or being-deployed DeployedModel(s): '
+                    "undeploy all models before deleting it.",
+                )
+            self._context.database.remove(endpoint.name)
+        return self._context.operations.done(request.name, v1.DeleteOperationMetadata(), protobuf.Empty)
+
+    def deploy_model(self, request: Any) -> Any:
+        """Start a model's servers; when all of them are healthy it is deployed."""
+        deployed = v1.DeployedModel()
+        deployed.CopyFrom(request.deployed_model)
+        with self._lock:
+            endpoint = self._context.database.get(request.endpoint)
+            model = models.find(self._context, deployed.model, "deployed_model.model")
+            self._check_deployable(endpoint, model, deployed)
+            ids = {each.id for each in endpoint.deployed_models}
+            split = dict(request.traffic_split)
+            if split:
+                _check_split(split, ids | {THIS}, "traffic_split")
+            deployed.id = deployed.id or new_id()
+            deployed.model, deployed.model_version_id = models.plain_name(model), model.version_id
+            deployed.display_name = deployed.display_name or model.display_name
+            deployed.create_time.GetCurrentTime()
+            servers = self._deployments.start(endpoint.name, deployed)
+            self._deploying[endpoint.name] = self._deploying.get(endpoint.name, 0) + 1
+
+        def deploy() -> Any:
+            try:
+                servers.wait_until_ready()
+                with self._lock, self._context.database.change(endpoint.name) as kept:
+                    if split:
+                        present = {each.id for each in kept.deployed_models} | {THIS}
+                        _check_split(split, present, "traffic_split")  # again: others may have been undeployed since
+                        kept.traffic_split.clear()
+                        for key, share in split.items():
+                            kept.traffic_split[deployed.id if key == THIS else key] = share
+                    kept.deployed_models.append(deployed)
+            except BaseException:
+                self._deployments.end(endpoint.name, deployed.id)
+                raise
+            finally:
+                with self._lock:
+                    self._deploying[endpoint.name] -= 1
+            return v1.DeployModelResponse(deployed_model=deployed)
+
+        return self._context.operations.begin(endpoint.name, v1.DeployModelOperationMetadata(), deploy)
+
+    def undeploy_model(self, request: Any) -> Any:
+        """Take a model's traffic away and end its servers."""
+        wanted = request.deployed_model_id
+        if not wanted:
+            raise invalid("deployed_model_id", "Required field is not set: deployed_model_id.")
+        with self._lock, self._context.database.change(request.endpoint) as endpoint:
+            left = [each for each in endpoint.deployed_models if each.id != wanted]
+            if len(left) == len(endpoint.deployed_models):
+                raise Problem("NOT_FOUND", f"The Endpoint {request.endpoint} has no DeployedModel {wanted}.")
+            split = dict(request.traffic_split or endpoint.traffic_split)
+            if not left:
+                split = {}
+            elif split.get(wanted):
+                raise Problem(
+                    "FAILED_PRECONDITION",
+                    f"The DeployedModel {wanted} has {split[wanted]} percent of the traffic: give them to others "
+                    "by traffic_split.",
+                )
+            elif request.traffic_split:
+                _check_split(split, {each.id for each in left} | {wanted}, "traffic_split")
+            split.pop(wanted, None)
+            endpoint.traffic_split.clear()
+            endpoint.traffic_split.update(split)
+            del endpoint.deployed_models[:]
+            endpoint.deployed_models.extend(left)
+
+        def undeploy() -> Any:
+            self._deployments.end(request.endpoint, wanted)
+            return v1.UndeployModelResponse()
+
+        operations = self._context.operations
+        begun = operations.begin(request.endpoint, v1.UndeployModelOperationMetadata(), undeploy)
+        return operations.wait_for(begun.name, models.QUICK_S)
+
+    def _check_deployable(self, endpoint: Any, model: Any, deployed: Any) -> None:
+        at = "deployed_model"
+        if model.name.split("/")[3] != endpoint.name.split("/")[3]:
+            raise invalid(f"{at}.model", f"The model {model.name} is in another region than the endpoint.")
+        if deployed.id and not DEPLOYED_ID.fullmatch(deployed.id):
+            raise invalid(f"{at}.id", f'"{deployed.id}" is no id of a deployed model: 1 to 10 digits.')
+        if deployed.id in {each.id for each in endpoint.deployed_models}:
+            raise Problem("ALREADY_EXISTS", f"The Endpoint {endpoint.name} has a DeployedModel {deployed.id} already.")
+        if deployed.WhichOneof("prediction_resources") != "dedicated_resources":
+            message = "The model takes dedicated_resources alone, and they are not set."
+            raise invalid(f"{at}.dedicated_resources", message)
+        resources = deployed.dedicated_resources
+        check_machine(resources.machine_spec, f"{at}.dedicated_resources.machine_spec")
+        least, most = resources.min_replica_count, resources.max_replica_count
+        if not 0 < least <= MOST_REPLICAS:
+            text = f"min_replica_count must be from 1 to {MOST_REPLICAS}, not {least}."
+            raise invalid(f"{at}.dedicated_resources.min_replica_count", text)
+        if most and most < least:
+            text = f"max_replica_count ({most}) must not be below min_replica_count ({least})."
+            raise invalid(f"{at}.dedicated_resources.max_replica_count", text)
+        resources.max_replica_count = most or least
+
+
+def _check_split(split: Mapping[str, int], ids: set[str], at: str, *, may_be_empty: bool = False) -> None:
+    if not split and may_be_empty:
+        return
+    for key, share in split.items():
+        if key not in ids:
+            raise invalid(at, f'The traffic split names "{key}", which is no DeployedModel of the endpoint.')
+        if not 0 <= share <= 100:
+            raise invalid(at, f"The traffic of {key} is {share} percent.")
+    if sum(split.values()) != 100:
+        raise invalid(at, f"The traffic split must add up to 100 percent, not {sum(split.values())}.")

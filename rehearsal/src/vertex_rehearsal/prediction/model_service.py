@@ -1,0 +1,323 @@
+"""The service of models: uploaded, versioned, copied, changed and deleted."""
+
+import json
+import re
+import shutil
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vertex_rehearsal.api.errors import Problem, invalid, not_found
+from vertex_rehearsal.api.messages import protobuf, v1
+from vertex_rehearsal.operations import new_id
+from vertex_rehearsal.prediction.deployments import Deployments
+from vertex_rehearsal.prediction.models import (
+    DEFAULT,
+    INPUTS,
+    KIND,
+    QUICK_S,
+    bucket_of,
+    checked_mask,
+    find,
+    parsed_name,
+    plain_name,
+    put,
+    storage_uri,
+    versions,
+)
+from vertex_rehearsal.training import validation
+
+if TYPE_CHECKING:
+    from vertex_rehearsal.context import Context
+
+ALIAS = re.compile(r"[a-z][a-zA-Z0-9-]{0,126}[a-z0-9]")
+ID = re.compile(r"[a-z0-9_][a-z0-9_-]{0,62}")
+CHANGEABLE = ("display_name", "description", "labels", "version_description")
+OF_A_VERSION = ("version_description",)
+"""The others are the whole model's."""
+
+
+class Models:
+    """The RPCs of google.cloud.aiplatform.v1.ModelService about models and their versions."""
+
+    LIMITS = {  # noqa: RUF012
+        "UploadModel": "Models of one's own containers; explanations, probes, gRPC ports and encryption have no "
+        "effect, and service accounts neither.",
+        "ListModels": "order_by and read_mask have no effect: newest first, and all fields.",
+        "ListModelVersions": "order_by and read_mask have no effect: newest first, and all fields.",
+    }
+
+    def __init__(self, context: "Context", deployments: Deployments) -> None:
+        self._context = context
+        self._deployments = deployments
+        self._lock = threading.RLock()
+
+    def resume(self) -> None:
+        """Remove files of uploads that were never finished."""
+        known = {self._files(model) for model in self._context.database.all(KIND)}
+        for (project,) in self._context.database.run("SELECT id FROM projects"):
+            for directory in self._context.local(f"gs://{bucket_of(self._context, project)}").glob("*/*"):
+                if directory.is_dir() and directory not in known:
+                    shutil.rmtree(directory)
+
+    def upload_model(self, request: Any) -> Any:
+        """Accept a model, or refuse it as Vertex AI would, and copy its files."""
+        model = self._checked(request)
+
+        def upload() -> Any:
+            kept = self._keep(request, model)
+            return v1.UploadModelResponse(model=kept.name, model_version_id=kept.version_id)
+
+        operations = self._context.operations
+        begun = operations.begin(request.parent, v1.UploadModelOperationMetadata(), upload)
+        return operations.wait_for(begun.name, QUICK_S)
+
+    def get_model(self, request: Any) -> Any:
+        """A version of a model; the default one unless another is named."""
+        return self._shown(find(self._context, request.name))
+
+    def list_models(self, request: Any) -> Any:
+        """A page of models in their default versions, newest first."""
+        validation.check_parent(request.parent)
+        found, token = self._context.database.page(
+            f"{request.parent}/models", request, keep=lambda model: DEFAULT in model.version_aliases
+        )
+        return v1.ListModelsResponse(models=map(self._shown, found), next_page_token=token)
+
+    def list_model_versions(self, request: Any) -> Any:
+        """A page of a model's versions, newest first."""
+        plain = plain_name(find(self._context, request.name))
+        found, token = self._context.database.page(
+            plain.rpartition("/")[0], request, keep=lambda model: plain_name(model) == plain
+        )
+        return v1.ListModelVersionsResponse(models=map(self._shown, found), next_page_token=token)
+
+    def update_model(self, request: Any) -> Any:
+        """Change what the mask names."""
+        given = request.model
+        found = find(self._context, given.name, "model.name")
+        fields = checked_mask(given, request.update_mask, "model", CHANGEABLE)
+        with self._context.database.lock:
+            for each in versions(self._context, plain_name(found)):
+                with self._context.database.change(each.name) as kept:
+                    for field in fields:
+                        if each.name == found.name or field not in OF_A_VERSION:
+                            put(kept, given, field)
+                    if each.name == found.name:
+                        kept.version_update_time.GetCurrentTime()
+        return self._shown(self._context.database.get(found.name))
+
+    def merge_version_aliases(self, request: Any) -> Any:
+        """Add aliases to a version, which take them from any other, and remove those that come with a minus."""
+        with self._lock:
+            found = find(self._context, request.name)
+            if not request.version_aliases:
+                raise invalid("version_aliases", "Required field is not set: version_aliases.")
+            added = [alias for alias in request.version_aliases if not alias.startswith("-")]
+            removed = {alias[1:] for alias in request.version_aliases if alias.startswith("-")}
+            _check_aliases(added, "version_aliases")
+            if DEFAULT in removed:
+                raise invalid("version_aliases", f'The alias "{DEFAULT}" can be given to another version, not removed.')
+            self._take_aliases(plain_name(found), set(added))
+            with self._context.database.change(found.name) as kept:
+                aliases = [*kept.version_aliases, *(one for one in added if one not in kept.version_aliases)]
+                kept.version_aliases[:] = [alias for alias in aliases if alias not in removed]
+                kept.version_update_time.GetCurrentTime()
+        return self._shown(self._context.database.get(found.name))
+
+    def delete_model(self, request: Any) -> Any:
+        """Forget a model with all of its versions and their files, unless one is deployed."""
+        plain, version = parsed_name(self._context, request.name)
+        if version:
+            raise invalid("name", f'"{request.name}" names a version: DeleteModelVersion deletes one.')
+        with self._lock:
+            found = versions(self._context, plain)
+            if not found:
+                raise not_found(request.name)
+            for model in found:
+                self._check_free(model)
+            for model in found:
+                self._forget(model)
+        return self._context.operations.done(plain, v1.DeleteOperationMetadata(), protobuf.Empty)
+
+    def delete_model_version(self, request: Any) -> Any:
+        """Forget one version that is neither deployed, nor the default, nor the only one."""
+        plain, version = parsed_name(self._context, request.name)
+        if not version:
+            raise invalid("name", f'"{request.name}" names no version: MODEL@VERSION is expected.')
+        with self._lock:
+            model = find(self._context, request.name)
+            if len(versions(self._context, plain)) == 1:
+                message = f"The only version of the model {plain} cannot be deleted: DeleteModel deletes the model."
+                raise Problem("FAILED_PRECONDITION", message)
+            if DEFAULT in model.version_aliases:
+                raise Problem(
+                    "FAILED_PRECONDITION",
+                    f"The version {model.version_id} is the default of the model {plain} and cannot be deleted: "
+                    f'give the alias "{DEFAULT}" to another first.',
+                )
+            self._check_free(model)
+            self._forget(model)
+        metadata = v1.DeleteOperationMetadata()
+        return self._context.operations.done(plain, metadata, protobuf.Empty)
+
+    def _checked(self, request: Any) -> Any:
+        """A new version out of a request, which is refused where Vertex AI would refuse it."""
+        validation.check_parent(request.parent)
+        model = v1.Model()
+        model.CopyFrom(request.model)
+        for field in (
+            "name", "version_id", "version_create_time", "version_update_time", "create_time", "update_time",
+            "deployed_models", "supported_deployment_resources_types", "supported_input_storage_formats",
+            "supported_output_storage_formats",
+        ):  # fmt: skip
+            model.ClearField(field)
+        if request.parent_model:
+            parent = find(self._context, request.parent_model, "parent_model")
+            if request.model_id:
+                raise invalid("model_id", "model_id and parent_model cannot both be set.")
+            if not model.display_name:
+                model.display_name = parent.display_name
+        elif request.model_id:
+            if not ID.fullmatch(request.model_id):
+                text = f'"{request.model_id}" is no model id: at most 63 of a-z, 0-9, _ and -, the first no -.'
+                raise invalid("model_id", text)
+            if versions(self._context, f"{request.parent}/models/{request.model_id}"):
+                name = f"{request.parent}/models/{request.model_id}"
+                raise Problem("ALREADY_EXISTS", f"The resource '{name}' already exists.")
+        validation.check_named(model, "model")
+        _check_aliases(model.version_aliases, "model.version_aliases")
+        _check_container(model)
+        self._check_files(model)
+        return model
+
+    def _check_files(self, model: Any) -> None:
+        at = "model.artifact_uri"
+        validation.check_output(model.artifact_uri, at)
+        if model.artifact_uri:
+            directory = self._context.local(model.artifact_uri, at)
+            if not directory.is_dir() or not any(path.is_file() for path in directory.rglob("*")):
+                raise invalid(at, f"The model directory {model.artifact_uri} is expected to exist and has no files.")
+
+    def _keep(self, request: Any, model: Any) -> Any:
+        """Copy a model's files and keep it as a new version; returns it as clients see it."""
+        with self._lock:
+            if request.parent_model:
+                plain, _ = parsed_name(self._context, request.parent_model, "parent_model")
+            else:
+                plain = f"{request.parent}/models/{request.model_id or new_id()}"
+            before = versions(self._context, plain)
+            model.version_id = str(1 + max((int(each.version_id) for each in before), default=0))
+            model.name = f"{plain}@{model.version_id}"
+            self._copy_files(model)
+            model.version_create_time.GetCurrentTime()
+            model.version_update_time.CopyFrom(model.version_create_time)
+            model.update_time.CopyFrom(model.version_create_time)
+            model.create_time.CopyFrom(before[0].create_time if before else model.version_create_time)
+            if not before and DEFAULT not in model.version_aliases:
+                model.version_aliases.insert(0, DEFAULT)
+            model.supported_deployment_resources_types.append(v1.Model.DEDICATED_RESOURCES)
+            model.supported_input_storage_formats.extend(INPUTS)
+            model.supported_output_storage_formats.append("jsonl")
+            self._take_aliases(plain, set(model.version_aliases))
+            self._context.database.add(model)
+        return self._shown(model)
+
+    def _copy_files(self, model: Any) -> None:
+        uri = storage_uri(self._context, model)
+        if not uri:
+            return
+        _make_bucket(self._context, model.name.split("/")[1])
+        target = self._context.local(uri)
+        shutil.rmtree(target, ignore_errors=True)
+        try:
+            shutil.copytree(self._context.local(model.artifact_uri), target)
+        except (OSError, shutil.Error) as error:
+            shutil.rmtree(target, ignore_errors=True)
+            raise Problem("INTERNAL", f"{model.artifact_uri} cannot be copied: {error}") from error
+
+    def _take_aliases(self, plain: str, aliases: set[str]) -> None:
+        """An alias names one version."""
+        for each in versions(self._context, plain):
+            if aliases & set(each.version_aliases):
+                with self._context.database.change(each.name) as kept:
+                    kept.version_aliases[:] = [alias for alias in kept.version_aliases if alias not in aliases]
+
+    def _shown(self, model: Any) -> Any:
+        """A kept version as clients see it: by its model's name, and with the places where it is deployed."""
+        shown = v1.Model()
+        shown.CopyFrom(model)
+        shown.name = plain_name(model)
+        shown.etag = f"{model.version_update_time.ToNanoseconds():x}"
+        for endpoint, deployed in self._deployed(model):
+            shown.deployed_models.add(endpoint=endpoint, deployed_model_id=deployed.id)
+        return shown
+
+    def _deployed(self, model: Any) -> list[tuple[str, Any]]:
+        return [
+            (endpoint.name, deployed)
+            for endpoint in self._context.database.all(v1.Endpoint.DESCRIPTOR.full_name)
+            for deployed in endpoint.deployed_models
+            if f"{deployed.model}@{deployed.model_version_id}" == model.name
+        ]
+
+    def _check_free(self, model: Any) -> None:
+        places = [endpoint for endpoint, _ in self._deployed(model)] + self._deployments.holders(model.name)
+        if places:
+            raise Problem(
+                "FAILED_PRECONDITION",
+                f"The model {model.name} is deployed or being deployed at: {', '.join(dict.fromkeys(places))}. "
+                "Undeploy it first.",
+            )
+
+    def _forget(self, model: Any) -> None:
+        self._context.database.remove(model.name)
+        files = self._files(model)
+        if files is not None:
+            shutil.rmtree(files, ignore_errors=True)
+
+    def _files(self, model: Any) -> Path | None:
+        uri = storage_uri(self._context, model)
+        return self._context.local(uri) if uri else None
+
+
+def import_model(models: Models, request: Any) -> Any:
+    """Check the model of an UploadModelRequest and keep it at once, without an operation."""
+    return models._keep(request, models._checked(request))
+
+
+def _check_aliases(aliases: Sequence[str], at: str) -> None:
+    for alias in aliases:
+        if not ALIAS.fullmatch(alias):
+            raise invalid(at, f'"{alias}" is no version alias: {ALIAS.pattern} is expected.')
+
+
+def _check_container(model: Any) -> None:
+    spec, at = model.container_spec, "model.container_spec"
+    if not model.HasField("container_spec"):
+        raise invalid(at, "Required field is not set: container_spec.")
+    validation.check_image(spec.image_uri, f"{at}.image_uri")
+    validation.check_arguments(spec, at)
+    for port in spec.ports:
+        if not 0 < port.container_port < 65536:
+            raise invalid(f"{at}.ports", f"{port.container_port} is no port.")
+    for field in ("predict_route", "health_route"):
+        route = getattr(spec, field)
+        if route and not re.fullmatch(r"/[!-~]*", route):
+            raise invalid(f"{at}.{field}", f'"{route}" is no path of HTTP: it should begin with /.')
+
+
+def _make_bucket(context: "Context", project: str) -> None:
+    """The bucket of models' copies, made by the rehearsal's own Cloud Storage, so that every client can read it."""
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {context.settings.token}"}
+    body = json.dumps({"name": bucket_of(context, project)}).encode()
+    request = urllib.request.Request(f"{context.address}/storage/v1/b?project={project}", body, headers)  # noqa: S310
+    try:
+        with urllib.request.urlopen(request, timeout=60):  # noqa: S310
+            pass
+    except urllib.error.HTTPError as error:
+        if error.code != 409:  # it is there
+            raise Problem("INTERNAL", f"The bucket of models cannot be made: {error}") from error

@@ -1,0 +1,1 @@
+"""The emulated project: who may do what, quotas, regions, and faults that were asked for."""

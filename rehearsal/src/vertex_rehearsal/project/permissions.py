@@ -1,0 +1,45 @@
+"""The permission that a method asks for, by IAM's rule: API, resource, verb."""
+
+import re
+from functools import cache
+
+from vertex_rehearsal.api.methods import Method
+
+VERBS = ("Create", "Get", "List", "Update", "Delete", "Cancel")
+OTHERS = {
+    "UploadModel": "aiplatform.models.upload", "MergeVersionAliases": "aiplatform.models.update",
+    "ListModelVersions": "aiplatform.models.list", "DeleteModelVersion": "aiplatform.models.delete",
+    "DeployModel": "aiplatform.endpoints.deploy", "UndeployModel": "aiplatform.endpoints.undeploy",
+    "MutateDeployedModel": "aiplatform.endpoints.update", "Predict": "aiplatform.endpoints.predict",
+    "RawPredict": "aiplatform.endpoints.predict", "WriteLogEntries": "logging.logEntries.create",
+    "ListLogEntries": "logging.logEntries.list", "TailLogEntries": "logging.logEntries.list",
+    "ListLogs": "logging.logs.list", "DeleteLog": "logging.logs.delete",
+}  # fmt: skip
+"""Methods whose permission does not follow from their name."""
+APIS = {"google.cloud.aiplatform.v1.": "aiplatform", "google.logging.v2.": "logging"}
+
+
+@cache
+def api_of(method: Method) -> str:
+    """The API that a method belongs to; what all APIs have beside their own is Vertex AI's here."""
+    return next((api for package, api in APIS.items() if method.service.startswith(package)), "aiplatform")
+
+
+@cache
+def names_of(method: Method) -> tuple[str, ...]:
+    """What a method is called where faults are asked for: CreateCustomJob, JobService, aiplatform."""
+    return method.name, method.service.rpartition(".")[2], api_of(method)
+
+
+@cache
+def permission_of(method: Method) -> str:
+    """CreateCustomJob -> aiplatform.customJobs.create; "" where no rule is known."""
+    if method.name in OTHERS:
+        return OTHERS[method.name]
+    verb = next((verb for verb in VERBS if re.match(rf"{verb}[A-Z]", method.name)), None)
+    if verb is None or not method.service.startswith("google.cloud.aiplatform.v1."):
+        return ""
+    noun = method.name.removeprefix(verb)
+    noun = noun[0].lower() + noun[1:]
+    plural = noun if verb == "List" else re.sub(r"([^aeiou])y$", r"\1ie", noun) + "s"
+    return f"aiplatform.{plural}.{verb.lower()}"

@@ -1,0 +1,137 @@
+"""Which method of Cloud Storage a request calls, by the name that Google's reference gives it; and its refusals."""
+
+from urllib.parse import parse_qs, unquote
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from vertex_rehearsal.api.errors import Problem
+from vertex_rehearsal.cloud_storage.errors import Refused
+from vertex_rehearsal.connections import Drop
+from vertex_rehearsal.project.authorization import Admission, Call
+
+OBJECT_VERBS = {"GET": "get", "HEAD": "get", "PATCH": "patch", "PUT": "update", "DELETE": "delete"}
+NAMED_VERBS = {"compose": "compose", "copyTo": "copy", "rewriteTo": "rewrite", "moveTo": "move"}
+PERMISSIONS = {
+    "storage.objects.insert": "storage.objects.create", "storage.objects.get": "storage.objects.get",
+    "storage.objects.list": "storage.objects.list", "storage.objects.delete": "storage.objects.delete",
+    "storage.objects.patch": "storage.objects.update", "storage.objects.update": "storage.objects.update",
+    "storage.objects.compose": "storage.objects.create", "storage.objects.copy": "storage.objects.create",
+    "storage.objects.rewrite": "storage.objects.create", "storage.objects.move": "storage.objects.move",
+    "storage.buckets.insert": "storage.buckets.create", "storage.buckets.get": "storage.buckets.get",
+    "storage.buckets.list": "storage.buckets.list", "storage.buckets.delete": "storage.buckets.delete",
+    "storage.buckets.patch": "storage.buckets.update", "storage.buckets.update": "storage.buckets.update",
+    "storage.buckets.getIamPolicy": "storage.buckets.getIamPolicy",
+    "storage.buckets.setIamPolicy": "storage.buckets.setIamPolicy", "storage.buckets.testIamPermissions": "",
+    "storage.buckets.getStorageLayout": "storage.objects.list", "storage.batch": "", "storage.other": "",
+}  # fmt: skip
+"""Every method that can be told apart, and what it asks for. What is inside a batch is not looked at."""
+REASONS = {
+    400: "invalid", 401: "authError", 403: "forbidden", 404: "notFound", 409: "conflict", 429: "rateLimitExceeded",
+    499: "cancelled", 501: "notImplemented",
+}  # fmt: skip
+"""What the JSON API calls a status; of a status above 499 it says backendError."""
+
+
+def call_of(verb: str, path: str, query: str) -> Call:
+    """The call that a request makes, from its path as it was sent."""
+    method, bucket = _method(verb, [unquote(part) for part in path.strip("/").split("/")], query)
+    resource = f"projects/_/buckets/{bucket}" if bucket else "projects/_"
+    return Call("storage", (method, "storage"), PERMISSIONS[method], resource)
+
+
+def _method(verb: str, words: list[str], query: str) -> tuple[str, str]:
+    """The method and the bucket."""
+    match words:
+        case ["batch", "storage", "v1", *_]:
+            return "storage.batch", ""
+        case [*_, "upload", "storage", "v1", "b", bucket, "o"]:
+            return "storage.objects.insert", bucket
+        case ["download", "storage", "v1", "b", bucket, "o", _]:
+            return "storage.objects.get", bucket
+        case ["storage", "v1", "b", *rest]:
+            return _in_json(verb, rest)
+        case ["storage", "v1", *_]:
+            return "storage.other", ""
+    return _in_xml(verb, words, query)
+
+
+def _in_json(verb: str, rest: list[str]) -> tuple[str, str]:
+    match rest:
+        case []:
+            return f"storage.buckets.{'insert' if verb == 'POST' else 'list'}", ""
+        case [bucket]:
+            return f"storage.buckets.{OBJECT_VERBS.get(verb, 'get')}", bucket
+        case [bucket, "o"]:
+            return "storage.objects.list", bucket
+        case [bucket, "o", _]:
+            return f"storage.objects.{OBJECT_VERBS.get(verb, 'get')}", bucket
+        case [bucket, "o", _, what, *_] if what in NAMED_VERBS:
+            return f"storage.objects.{NAMED_VERBS[what]}", bucket
+        case [bucket, "iam"] if verb in ("GET", "PUT"):
+            return f"storage.buckets.{'set' if verb == 'PUT' else 'get'}IamPolicy", bucket
+        case [bucket, "iam", "testPermissions"]:
+            return "storage.buckets.testIamPermissions", bucket
+        case [bucket, "storageLayout"]:
+            return "storage.buckets.getStorageLayout", bucket
+    return "storage.other", rest[0]
+
+
+def _in_xml(verb: str, words: list[str], query: str) -> tuple[str, str]:
+    bucket, is_object = words[0], len(words) > 1 and words[1] != ""
+    if not bucket:
+        return "storage.buckets.list", ""
+    if is_object:
+        uploads = verb in ("PUT", "POST") or "uploadId" in parse_qs(query, keep_blank_values=True)
+        return f"storage.objects.{'insert' if uploads else OBJECT_VERBS.get(verb, 'get')}", bucket
+    methods = {"GET": "objects.list", "PUT": "buckets.insert", "DELETE": "buckets.delete"}
+    return f"storage.{methods.get(verb, 'buckets.get')}", bucket
+
+
+class AdmittedStorage:
+    """Cloud Storage, for calls that may be made and are not told to fail."""
+
+    def __init__(self, app: ASGIApp, admission: Admission) -> None:
+        self._app = app
+        self._admission = admission
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or fail it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        call = call_of(scope["method"], scope["raw_path"].decode("latin-1"), scope["query_string"].decode("latin-1"))
+        error: Exception
+        try:
+            fault = self._admission.admit(call)
+            if fault is None:
+                await self._app(scope, receive, send)
+                return
+            error = fault.error
+        except Problem as problem:
+            fault, error = None, problem
+        if fault and fault.after_effect:
+            await self._app(scope, receive, _unsent)
+        elif isinstance(error, Problem):
+            async for _ in Request(scope, receive).stream():  # who is still sending would not see the answer
+                pass
+        answer = _refusal(error, call) if isinstance(error, Problem) else Drop()
+        await answer(scope, receive, send)
+
+
+async def _unsent(_: Message) -> None:
+    """An answer that nobody gets."""
+
+
+def _refusal(problem: Problem, call: Call) -> Response:
+    message = problem.message
+    if problem.cause and problem.cause.reason == "IAM_PERMISSION_DENIED":
+        message = (
+            f"The caller does not have {call.permission} access to the Google Cloud Storage "
+            f"{call.permission.split('.')[1].removesuffix('s')}. Permission '{call.permission}' denied on resource "
+            "(or it may not exist)."
+        )
+    status = problem.http_status
+    refused = Refused(status, REASONS.get(status, "backendError"), message)
+    return JSONResponse(refused.document(), status)

@@ -1,0 +1,95 @@
+"""gRPC, by the methods' paths."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+
+from vertex_rehearsal.access import has_token
+from vertex_rehearsal.api import v1beta1
+from vertex_rehearsal.api.errors import Problem
+from vertex_rehearsal.api.messages import message_class
+from vertex_rehearsal.context import report_bug
+from vertex_rehearsal.errors import PORT_HINT, EmulatorUnavailable
+from vertex_rehearsal.project.faults import Dropped
+from vertex_rehearsal.protocol.dispatch import THREADS, Dispatcher, unauthenticated
+
+LARGEST_MESSAGE = 64 * 2**20
+
+
+class GrpcDoor(grpc.GenericRpcHandler):  # type: ignore[misc]
+    """gRPC, by the methods' paths."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+
+    def service(self, call: Any) -> Any:
+        """Who answers a call."""
+        method, in_beta = self._dispatcher.methods.get(v1beta1.as_v1(call.method)), v1beta1.is_beta(call.method)
+        if method is None:
+            return None  # gRPC's own UNIMPLEMENTED, "Method not found!"
+        token = self._dispatcher.context.settings.token
+        given = dict(call.invocation_metadata).get("authorization", "")
+        may_ask = not token or has_token(given, token)
+
+        def unary(request: Any, context: Any) -> Any:
+            with _guarded(context):
+                if not may_ask:
+                    raise unauthenticated()
+                handler = self._dispatcher.handler(method)
+                if in_beta:
+                    v1beta1.check(request)
+                answer = handler(self._dispatcher.ready(request))
+                return v1beta1.told(answer) if self._dispatcher.beta.speaks_beta(answer, asked=in_beta) else answer
+
+        def stream(request: Any, context: Any) -> Iterator[Any]:
+            with _guarded(context):
+                if not may_ask:
+                    raise unauthenticated()
+                handler = self._dispatcher.handler(method)
+                given = request if method.kind == "stream_stream" else self._dispatcher.ready(request)
+                yield from handler(given, context.is_active)
+
+        make = getattr(grpc, f"{method.kind}_rpc_method_handler")
+        answer = stream if method.answers_stream else unary
+        return make(answer, message_class(method.request).FromString, lambda message: message.SerializeToString())
+
+
+class _guarded:  # noqa: N801 - a context manager
+    """Problems as gRPC says them, with their details."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, _: Any) -> None:
+        if error is None or isinstance(error, GeneratorExit):
+            return
+        if isinstance(error, Dropped):  # as gRPC's own clients say it when a connection is lost
+            error = Problem("UNAVAILABLE", "Socket closed")
+        if not isinstance(error, Problem):
+            report_bug(error)
+            error = Problem("INTERNAL", f"{type(error).__name__}: {error}")
+        if error.field or error.cause:
+            self._context.set_trailing_metadata((("grpc-status-details-bin", error.status().SerializeToString()),))
+        self._context.abort(getattr(grpc.StatusCode, error.code), error.message)
+
+
+def create_server(*, port: int, certificate: tuple[bytes, bytes] | None) -> tuple[Any, int]:
+    """A server that answers nothing yet, and its port; `certificate` is a key and its chain, for TLS."""
+    options = [
+        ("grpc.max_receive_message_length", LARGEST_MESSAGE),
+        ("grpc.max_send_message_length", LARGEST_MESSAGE),
+        ("grpc.so_reuseport", 0),
+    ]
+    server = grpc.server(ThreadPoolExecutor(THREADS), options=options)
+    address = f"127.0.0.1:{port}"
+    try:
+        if certificate is None:
+            return server, server.add_insecure_port(address)
+        return server, server.add_secure_port(address, grpc.ssl_server_credentials([certificate]))
+    except RuntimeError as error:
+        raise EmulatorUnavailable(f"cannot serve gRPC on {address}", hint=PORT_HINT) from error

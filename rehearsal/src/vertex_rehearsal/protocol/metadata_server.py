@@ -1,0 +1,83 @@
+"""The metadata server that every machine of Google's cloud has: by it, default credentials work inside jobs."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+
+from vertex_rehearsal.connections import HAS_KEY
+
+SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+HEADERS = {"Metadata-Flavor": "Google"}
+ROOT = "/computeMetadata/v1/"
+
+
+class MetadataServer:
+    """Answers about the project, the machine and its service account."""
+
+    def __init__(self, token: str, *, project: str = "rehearsal", number: str = "100000000000") -> None:
+        self._token = token
+        self._account = f"{number}-compute@developer.gserviceaccount.com"
+        self._texts = {
+            "project/project-id": project, "project/numeric-project-id": number, "instance/id": "1",
+            "instance/zone": f"projects/{number}/zones/us-central1-a", "universe/universe-domain": "googleapis.com",
+            "universe/universe_domain": "googleapis.com",
+        }  # fmt: skip
+
+    async def answer(self, request: Request) -> Response:
+        """What is asked for, if it is asked for as it must be."""
+        if request.headers.get("metadata-flavor") != "Google":
+            return PlainTextResponse("Missing Metadata-Flavor:Google header.", 403, HEADERS)
+        path = request.scope["path"].removeprefix(ROOT.rstrip("/")).strip("/")
+        if path in self._texts:
+            return PlainTextResponse(self._texts[path], headers=HEADERS)
+        kind, _, rest = path.removeprefix("instance/").partition("/")
+        if kind != "service-accounts":
+            inside = self._inside(path)
+            return PlainTextResponse(inside or "not found", 200 if inside else 404, HEADERS)
+        name, _, what = rest.partition("/")
+        if name not in ("default", self._account):
+            return PlainTextResponse(
+                f"default/\n{self._account}/\n" if not name else "not found", 404 if name else 200, HEADERS
+            )
+        return self._account_answer(request, what)
+
+    def _inside(self, path: str) -> str:
+        """The names in a directory, by one of which Node's client finds out whether there is a server at all."""
+        below = f"{path}/" if path else ""
+        names = (*self._texts, "instance/service-accounts/default")
+        steps = {name.removeprefix(below).partition("/")[:2] for name in names if name.startswith(below)}
+        return "".join(f"{step}{slash}\n" for step, slash in sorted(steps))
+
+    def _account_answer(self, request: Request, what: str) -> Response:
+        if what == "token":
+            has_key = request.scope.get("extensions", {}).get(HAS_KEY, False)
+            if self._token and not has_key and not is_same_user(request):
+                text = "The token is for processes of the same user, and for addresses that hold it."
+                return PlainTextResponse(text, 403, HEADERS)
+            token = {"access_token": self._token or "rehearsal", "expires_in": 3599, "token_type": "Bearer"}
+            return JSONResponse(token, headers=HEADERS)
+        about: dict[str, Any] = {"email": self._account, "scopes": [SCOPE], "aliases": ["default"]}
+        if what == "":
+            return JSONResponse(about, headers=HEADERS)
+        if what == "email":
+            return PlainTextResponse(self._account, headers=HEADERS)
+        if what == "scopes":
+            return PlainTextResponse(f"{SCOPE}\n", headers=HEADERS)
+        return PlainTextResponse("not found", 404, HEADERS)
+
+
+def is_same_user(request: Request) -> bool:
+    """Whether the other end of a loopback connection is a process of our user, or root's; unknown is no."""
+    if request.client is None:
+        return False
+    host, port = request.client
+    packed = "".join(f"{int(part):02X}" for part in reversed(host.split(".")))
+    try:
+        lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    except OSError:
+        return False
+    users = {fields[7] for line in lines if (fields := line.split())[1] == f"{packed}:{port:04X}"}
+    return bool(users) and users <= {str(os.getuid()), "0"}

@@ -1,0 +1,1 @@
+"""Hyperparameter tuning jobs: studies, trials, and the metrics that trials report."""

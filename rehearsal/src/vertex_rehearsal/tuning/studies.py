@@ -1,0 +1,85 @@
+"""The search of a tuning job: which values to try next, by Optuna or along a grid."""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from vertex_rehearsal.tuning import parameters
+from vertex_rehearsal.tuning.parameters import LOG, REVERSE_LOG
+
+if TYPE_CHECKING:
+    import optuna
+
+GRID_SEARCH, RANDOM_SEARCH = 2, 3
+MINIMIZE = 2
+SEED = 0
+"""The same job searches the same way each time, as far as its trials end in the same order."""
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """Values to try, and by what the search knows them."""
+
+    values: dict[str, Any]
+    handle: Any = None
+
+
+class Study:
+    """What has been tried and what came of it."""
+
+    def __init__(self, spec: Any, *, trials: int) -> None:
+        self._parameters = list(spec.parameters)
+        self._grid: Iterator[dict[str, Any]] | None = None
+        if spec.algorithm == GRID_SEARCH:
+            self._grid = parameters.grid(self._parameters)
+        else:
+            self._study = _optuna_study(spec, trials)
+
+    def ask(self) -> Suggestion | None:
+        """What to try next; None where a grid is at its end."""
+        if self._grid is not None:
+            values = next(self._grid, None)
+            return None if values is None else Suggestion(values)
+        trial = self._study.ask()
+        return Suggestion(parameters.choose(self._parameters, lambda key, spec: _suggest(trial, key, spec)), trial)
+
+    def tell(self, suggestion: Suggestion, values: Sequence[float] | None) -> None:
+        """What came of it, a number for each metric; None where it failed."""
+        if self._grid is None:
+            from optuna.trial import TrialState
+
+            state = TrialState.FAIL if values is None else TrialState.COMPLETE
+            self._study.tell(suggestion.handle, values, state=state)
+
+
+def _optuna_study(spec: Any, trials: int) -> "optuna.Study":
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    sampler: optuna.samplers.BaseSampler
+    if spec.algorithm == RANDOM_SEARCH:
+        sampler = optuna.samplers.RandomSampler(seed=SEED)
+    else:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            # Trials that run at the same time keep away from each other; a short search begins to learn early.
+            sampler = optuna.samplers.TPESampler(
+                seed=SEED, constant_liar=True, n_startup_trials=min(10, max(2, trials // 4))
+            )
+    minimize, maximize = optuna.study.StudyDirection.MINIMIZE, optuna.study.StudyDirection.MAXIMIZE
+    directions = [minimize if metric.goal == MINIMIZE else maximize for metric in spec.metrics]
+    return optuna.create_study(directions=directions, sampler=sampler)
+
+
+def _suggest(trial: "optuna.Trial", key: str, spec: Any) -> Any:
+    kind = parameters.kind_of(spec)
+    value = getattr(spec, kind)
+    if kind == "categorical_value_spec":
+        return trial.suggest_categorical(key, list(value.values))
+    if kind == "discrete_value_spec":
+        return value.values[trial.suggest_int(key, 0, len(value.values) - 1)]
+    low, high = value.min_value, value.max_value
+    suggest = trial.suggest_int if kind == "integer_value_spec" else trial.suggest_float
+    found = suggest(key, low, high, log=spec.scale_type in (LOG, REVERSE_LOG))
+    return low + high - found if spec.scale_type == REVERSE_LOG else found
