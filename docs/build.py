@@ -10,7 +10,8 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
 
@@ -19,7 +20,10 @@ from tagline import registry
 from tagline import spec as specs
 from tagline.cli import app
 from tagline.data import checks
+from tagline.evaluation.schema import Report
+from tagline.runs import events
 from tagline.spec import SECTIONS
+from tagline.storage.file_models import FileModel
 from vertex_rehearsal.other_services import routes
 from vertex_rehearsal.protocol import registry as services
 
@@ -37,6 +41,8 @@ def main() -> None:
         REFERENCE / "commands.md": commands_page(),
         REFERENCE / "python.md": python_page(),
         REFERENCE / "checks.md": checks_page(),
+        REFERENCE / "report.md": report_page(),
+        REFERENCE / "events.md": events_page(),
         REFERENCE / "rehearsal.md": rehearsal_page(),
         **room_docstrings(),
     }
@@ -164,9 +170,10 @@ def command_names(command: Any, name: str = "") -> Iterator[str]:
 def commands_page() -> str:
     """The help of every command, as the command prints it."""
     lines = [COMMANDS_PREFACE]
+    environment = {"COLUMNS": "100", "PYTHONPATH": str(ROOT / "src")}  # these commands, whichever are installed
     for command in command_names(typer.main.get_command(app)):
         arguments = [sys.executable, "-m", "tagline", *command.split(), "--help"]
-        text = subprocess.run(arguments, capture_output=True, text=True, check=True, env={"COLUMNS": "100"}).stdout
+        text = subprocess.run(arguments, capture_output=True, text=True, check=True, env=environment).stdout
         lines += [f"## `tagline {command}".rstrip() + "`", "", "```", text.strip(), "```", ""]
     return "\n".join(lines)
 
@@ -220,6 +227,109 @@ and written into the report.
 def checks_page() -> str:
     """What `tagline check` looks for."""
     return "\n".join([CHECKS_PREFACE, *(f"- {first_line(check)}" for check in checks.CHECKS), ""])
+
+
+REPORT_PREFACE = """# report.json
+
+What a run has measured, as JSON: `runs/<name>/report.json`, `tagline runs report --json`, `tagline evaluate --json`. In
+Python `run.report()` and `tagline.evaluate` return it as a `Report`: `report.test.macro_f1`, or by the names in the
+file, `report["test"]["macro_f1"]`; `report.to_dict()` is the JSON. A key with a `?` may be missing: it does not apply,
+or an earlier version wrote the file. Later versions add keys; `format` changes if one is taken away or means something
+else. [What the report says](../how-to/reports.md).
+"""
+
+
+def report_page() -> str:
+    """Every key of report.json, its type and its meaning."""
+    return "\n".join([REPORT_PREFACE, *(line for model in models_of(Report) for line in model_section(model))])
+
+
+EVENTS_PREFACE = """# events.jsonl
+
+What happens in a run, a JSON object a line: `runs/<name>/events.jsonl`, in Python `run.events()`. `event` says of which
+kind a line is. A key with a `?` may be missing: it does not apply, or an earlier version wrote the line. Later versions
+and other packages add kinds and keys: pass over those that you do not know. A run that is resumed forgets what came
+after its last checkpoint, since it happens again.
+"""
+
+SHOWN_PREFACE = """## Shown and not written
+
+Whoever watches a training sees these beside them.
+"""
+
+
+def events_page() -> str:
+    """Every kind of event, with its keys."""
+    of_report = models_of(Report)
+    lines: list[str] = []
+    for preface, kinds in ((EVENTS_PREFACE, events.WRITTEN), (SHOWN_PREFACE, events.SHOWN)):
+        lines.append(preface)
+        for kind, event in kinds.items():
+            lines += model_section(event, title=f"`{kind}`")
+            for part in models_of(event)[1:]:
+                lines += model_section(part) if part not in of_report else []
+    text = "\n".join(lines)
+    for part in of_report:
+        text = text.replace(f"](#{part.__name__.lower()})", f"](report.md#{part.__name__.lower()})")
+    return text
+
+
+def models_of(model: type[FileModel]) -> list[type[FileModel]]:
+    """A model and those it is made of, each once, in the order in which they are met."""
+    found = {model: None}
+    for field in model.model_fields.values():
+        for part in models_in(field.annotation):
+            found |= dict.fromkeys(models_of(part))
+    return list(found)
+
+
+def models_in(annotation: Any) -> Iterator[type[FileModel]]:
+    """The models that a type names."""
+    if isinstance(annotation, type) and issubclass(annotation, FileModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from models_in(part)
+
+
+def model_section(model: type[FileModel], title: str = "") -> list[str]:
+    """A model's keys as a table."""
+    lines = [f"## {title or model.__name__}", "", inspect.getdoc(model) or "", ""]
+    lines += ["| key | type | meaning |", "|---|---|---|"]
+    for key, field in model.model_fields.items():
+        is_kind = key == "event" and issubclass(model, events.Event)
+        mark = "" if field.is_required() or is_kind else "?"
+        lines.append(f"| `{key}{mark}` | {type_name(field.annotation, field.metadata)} | {field.description} |")
+    return [*lines, ""]
+
+
+PLAIN_TYPES = {str: "text", int: "whole number", float: "number", bool: "true or false", NoneType: "null", Any: "any"}
+
+
+def type_name(annotation: Any, metadata: list[Any] | tuple[Any, ...] = ()) -> str:
+    """A type as a reader of JSON knows it."""
+    arguments = get_args(annotation)
+    if annotation in PLAIN_TYPES:
+        return PLAIN_TYPES[annotation]
+    if get_origin(annotation) is Annotated:
+        return type_name(arguments[0], arguments[1:])
+    if get_origin(annotation) is Literal:
+        return " or ".join(f"`{value}`" for value in arguments)
+    if get_origin(annotation) is list:
+        is_pair = "max_length=2" in repr(metadata)
+        return f"list of {'two ' if is_pair else ''}{plural(type_name(arguments[0]))}"
+    if get_origin(annotation) is dict:
+        return f"object of {plural(type_name(arguments[1]))} by name"
+    if get_origin(annotation) in (Union, UnionType):
+        names = [type_name(part) for part in arguments if not (part is int and float in arguments)]
+        return " or ".join(names)
+    return f"[{annotation.__name__}](#{annotation.__name__.lower()})"
+
+
+def plural(name: str) -> str:
+    """The name of a type, of several."""
+    if name in ("whole number", "number", "text"):
+        return f"{name}s"
+    return name.replace("list of", "lists of", 1) if name.startswith("list") else name
 
 
 REHEARSAL_PREFACE = """# What the rehearsal plays

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tagline.runs.formats import REPORT_FORMAT
+from tagline.evaluation.schema import REPORT_FORMAT, Report
 
 
 def make_report(test: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -22,6 +22,11 @@ def make_report(test: dict[str, Any], **more: Any) -> dict[str, Any]:
         "advice": [],
         **more,
     }
+
+
+def change_report(report: Report, **parts: Any) -> Report:
+    """The same report with other parts."""
+    return Report.model_validate({**report, **parts})
 
 
 def make_label_figures(f1: float) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from tagline import gcp, registry
 from tagline.data.columns import complete
 from tagline.errors import Interrupted, PlaceError
 from tagline.runs import trackers
+from tagline.runs.events import Event, ResumedEvent, StartedEvent, parse_event
 from tagline.runs.run import Run
 from tagline.runs.trackers import Point, Tracker, parameters, shown, tracked
 
@@ -28,7 +29,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from rehearsing import Rehearsal, rehearsing
 from reports import make_label_figures, make_report
 
-Event = dict[str, Any]
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 LABELS = ("billing", "C++", "C#", "50% off?", "a/b", "/a", "a//b", "a/", ".", "..", "日本語", "x" * 300)
 REPORT = make_report(
@@ -230,7 +230,7 @@ def attempt(run: Run, *, after: int = 0, stop_at: int = 0) -> Generator[Event, N
     """What training does to a run, without learning anything: six steps, an evaluation at every second one."""
     run.set_state("running")
     try:
-        yield {"event": "resumed", "checkpoint": f"{after:06d}"} if after else {"event": "started"}
+        yield ResumedEvent(checkpoint=f"{after:06d}") if after else StartedEvent()
         for step in range(after + 1, 7):
             yield happened(run, "step", step=step, total=6, loss=1 / step, settings={"learning_rate": step / 100})
             if step % 2 == 0:
@@ -247,7 +247,7 @@ def attempt(run: Run, *, after: int = 0, stop_at: int = 0) -> Generator[Event, N
 
 
 def happened(run: Run, kind: str, **details: Any) -> Event:
-    event = {"event": kind, "time": datetime.now(UTC).isoformat(), **details}
+    event = parse_event({"event": kind, "time": datetime.now(UTC).isoformat(), **details})
     run.append_event(event)
     return event
 

@@ -15,7 +15,7 @@ ROOMS: dict[str, str] = {
     "registry": "",
     "spec": "secret_detection __init__",
     "gcp": "__init__ machines cloud_storage",
-    "storage": "__init__",
+    "storage": "__init__ file_models",
     "data": """
         __init__ column_profiles splits texts
         readers.encoding readers.__init__ readers.delimited readers.jsonlines readers.lines readers.automl
@@ -32,9 +32,9 @@ ROOMS: dict[str, str] = {
         ulmfit.awd_lstm ulmfit.tokenizer ulmfit.checkpoints ulmfit.one_cycle ulmfit.stages ulmfit.__init__
     """,
     "prediction": "__init__ calibration decisions attribution onnx_runtime bundle signatures predictor files",
-    "evaluation": "__init__ metrics intervals cross_fitting baselines label_errors error_analysis slices gates",
+    "evaluation": "__init__ schema metrics intervals cross_fitting baselines label_errors error_analysis slices gates",
     "runs": """
-        __init__ formats lock run remote notifications resource_usage
+        __init__ formats events lock run remote notifications resource_usage
         trackers.__init__ trackers.mlflow trackers.tensorboard trackers.vertex trackers.wandb
     """,
     "reports": "__init__ advice report markdown charts evaluate compare html",

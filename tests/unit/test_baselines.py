@@ -1,6 +1,7 @@
 """What a report compares a model with."""
 
 import shutil
+import sys
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -15,6 +16,9 @@ from tagline.errors import RunError
 from tagline.evaluation import baselines
 from tagline.reports import advice, compare
 from tagline.runs.run import Run
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from reports import change_report
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 QUICK = ("model.max_tokens=24", "training.epochs=1", "training.export=false")
@@ -38,10 +42,8 @@ def test_with_few_rows_a_label_the_rival_is_measured_too(run: tuple[Run, str]) -
 def test_the_better_of_the_two_is_advised_with_its_figures(run: tuple[Run, str]) -> None:
     report: Any = run[0].report()
     for theirs, said in ((1.0, "it reaches 1.000 against"), (0.0, "")):
-        figures = report["baselines"] | {run[1]: {"accuracy": theirs}}
-        steps = [
-            step for step in advice.next_steps(report | {"baselines": figures}) if f"model.family={run[1]}" in step
-        ]
+        changed = change_report(report, baselines=report.baselines | {run[1]: {"accuracy": theirs}})
+        steps = [step for step in advice.next_steps(changed) if f"model.family={run[1]}" in step]
         assert bool(steps) == bool(said)
         assert all(said in step for step in steps)
 
@@ -89,7 +91,7 @@ def test_many_labels_are_not_all_named_in_a_sentence(tmp_path: Path) -> None:
     report: Any = run.report()
     assert 0 < report["baselines"]["majority"]["micro_f1"] < report["test"]["micro_f1"]
     many = {**report["baselines"]["majority"], "answer": list("abcdefgh")}
-    said = advice.verdict({**report, "baselines": {"majority": many}})[1]
+    said = advice.verdict(change_report(report, baselines={"majority": many}))[1]
     assert said.startswith("Always answering a, b, c and 5 labels more would reach micro_f1 0.")
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from tagline.cli import console, run
 from tagline.errors import DataError, Interrupted
+from tagline.runs.events import EvaluationEvent
 
 OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Characters that a terminal obeys; line feeds and tabs are harmless."""
@@ -102,5 +103,5 @@ def test_texts_are_shortened_to_columns(text: str, width: int, shown: str) -> No
     [(True, True, "  (kept)"), (True, False, "  (kept: as good within chance, and later)"), (False, False, "")],
 )
 def test_why_a_model_is_kept_is_said(best: bool, gain: bool, said: str) -> None:
-    event = {"event": "evaluation", "monitor": "macro_f1", "value": 0.4958, "step": 292, "best": best, "gain": gain}
+    event = EvaluationEvent(monitor="macro_f1", value=0.4958, step=292, best=best, gain=gain)
     assert console._event_line(event) == f"validation macro_f1 0.4958 at step 292{said}"

@@ -6,16 +6,17 @@ import numpy as np
 import pytest
 
 import tagline
+from tagline.evaluation.schema import CurvePoint, LearningCurve
 from tagline.runs.run import list_runs
 from tagline.training import learning_curve
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 
 
-def curve(values: list[float], width: float = 0.02) -> dict[str, object]:
+def curve(values: list[float], width: float = 0.02) -> LearningCurve:
     rows = [500 * 2**number for number in range(len(values))]
     return learning_curve.fitted(
-        [{"rows": n, "value": v, "interval": [v - width, v + width]} for n, v in zip(rows, values, strict=True)]
+        [CurvePoint(rows=n, value=v, interval=[v - width, v + width]) for n, v in zip(rows, values, strict=True)]
     )
 
 
@@ -28,22 +29,22 @@ def test_a_power_law_is_found_again() -> None:
 
 def test_a_curve_that_still_rises_says_that_more_would_help() -> None:
     found = curve([0.60, 0.70, 0.78, 0.84])
-    [expected] = found["expected"]  # type: ignore[misc]
-    assert expected["rows"] == 8000
-    assert 0.86 < expected["value"] < 0.93
-    assert expected["interval"][0] < expected["value"] < expected["interval"][1]
-    assert "would probably help" in str(found["sentence"])
+    [expected] = found.expected
+    assert expected.rows == 8000
+    assert 0.86 < expected.value < 0.93
+    assert expected.interval[0] < expected.value < expected.interval[1]
+    assert "would probably help" in found.sentence
 
 
 def test_a_forecast_is_no_surer_than_the_points_it_is_made_of() -> None:
     for width in (0.01, 0.07):
-        [expected] = curve([0.60, 0.70, 0.78, 0.84], width=width)["expected"]  # type: ignore[misc]
-        assert expected["interval"][1] - expected["interval"][0] > 1.5 * width
+        [expected] = curve([0.60, 0.70, 0.78, 0.84], width=width).expected
+        assert expected.interval[1] - expected.interval[0] > 1.5 * width
 
 
 def test_points_far_from_their_curve_make_the_forecast_less_sure() -> None:
-    [near], [far] = curve([0.60, 0.70, 0.78, 0.84])["expected"], curve([0.60, 0.78, 0.70, 0.84])["expected"]  # type: ignore[misc]
-    assert far["interval"][1] - far["interval"][0] > 2 * (near["interval"][1] - near["interval"][0])
+    [near], [far] = curve([0.60, 0.70, 0.78, 0.84]).expected, curve([0.60, 0.78, 0.70, 0.84]).expected
+    assert far.interval[1] - far.interval[0] > 2 * (near.interval[1] - near.interval[0])
 
 
 @pytest.mark.parametrize(
@@ -59,10 +60,10 @@ def test_doublings_that_were_tried_lie_inside_and_nothing_is_promised(
     values: list[float], width: float, got: float
 ) -> None:
     found = curve(values, width=width)
-    [expected] = found["expected"]  # type: ignore[misc]
-    assert expected["interval"][0] < got < expected["interval"][1]
-    assert expected["interval"][0] < values[-1]
-    assert "cannot be told" in str(found["sentence"])
+    [expected] = found.expected
+    assert expected.interval[0] < got < expected.interval[1]
+    assert expected.interval[0] < values[-1]
+    assert "cannot be told" in found.sentence
 
 
 def test_nine_in_ten_true_values_lie_inside() -> None:
@@ -71,8 +72,8 @@ def test_nine_in_ten_true_values_lie_inside() -> None:
     inside = 0
     for _ in range(40):
         values = random.binomial(300, truth[:4]) / 300
-        [expected] = curve(values.tolist(), width=1.96 * 0.5 / np.sqrt(300))["expected"]  # type: ignore[misc]
-        inside += expected["interval"][0] <= truth[4] <= expected["interval"][1]
+        [expected] = curve(values.tolist(), width=1.96 * 0.5 / np.sqrt(300)).expected
+        inside += expected.interval[0] <= truth[4] <= expected.interval[1]
     assert inside >= 36
 
 
@@ -110,8 +111,8 @@ def test_it_is_measured_on_parts_and_added_to_the_report_and_goes_on_where_it_st
 )
 def test_a_curve_that_does_not_rise_promises_nothing_impossible(values: list[float]) -> None:
     found = curve(values)
-    [expected] = found["expected"]  # type: ignore[misc]
-    low, high = expected["interval"]
-    assert 0 <= low <= expected["value"] <= high <= 1
+    [expected] = found.expected
+    low, high = expected.interval
+    assert 0 <= low <= expected.value <= high <= 1
     if values[-1] <= min(values[:-1]):
-        assert "would probably help" not in str(found["sentence"])
+        assert "would probably help" not in found.sentence

@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,13 @@ import tagline
 from tagline.data.dataset import Split
 from tagline.errors import SpecError
 from tagline.evaluation import error_analysis
+from tagline.evaluation.schema import ErrorRow, Report
 from tagline.prediction.decisions import DecisionLayer
 from tagline.reports import advice, charts, html, markdown
 from tagline.reports.charts import Series
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from reports import change_report, make_label_figures, make_report
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 HOSTILE = ('<script>alert("x")</script>', "שלום עולם 🎉", "a label with spaces & <b>", "'\"</pre></style>{{ 7 * 7 }}")
@@ -115,8 +120,9 @@ def test_what_is_said_of_a_threshold_was_measured_there(several: tagline.Run) ->
 
 
 def test_the_words_that_pushed_are_marked_and_the_text_is_whole() -> None:
-    row = {"text": "the refund never came", "pushes": [[4, 10, 2.0, 0], [11, 16, -1.0, 0], [0, 3, 0.01, 0]]}
-    [pieces] = html._error(row, "mistake")["sides"]
+    pushes = [[4, 10, 2.0, 0], [11, 16, -1.0, 0], [0, 3, 0.01, 0]]
+    row = ErrorRow(text="the refund never came", truth=["a"], answer=["b"], score=0.9, file="x.csv", line=2)
+    [pieces] = html._error(row, "mistake", pushes=pushes)["sides"]
     assert "".join(piece["text"] for piece in pieces) == "the refund never came"
     assert [(piece["text"], piece["kind"]) for piece in pieces if piece["kind"]] == [
         ("refund", "for"),
@@ -130,7 +136,7 @@ def test_many_labels_are_shown_for_those_with_the_most_errors() -> None:
     for number in range(300):
         confusion[number][number] = 5
     confusion[7][9] = 3
-    found: Any = html._matrix({"labels": labels, "test": {"confusion": confusion}})
+    found: Any = html._matrix(Report.model_validate(make_report({"confusion": confusion}, labels=labels)))
     assert len(found["names"]) == html.MOST_IN_MATRIX
     assert {"label 7", "label 9"} <= set(found["names"])
     assert found["is_part"]
@@ -139,7 +145,7 @@ def test_many_labels_are_shown_for_those_with_the_most_errors() -> None:
 def test_of_many_labels_without_an_error_there_is_no_matrix() -> None:
     labels = [f"label {number}" for number in range(30)]
     confusion = [[5 * (i == j) for j in range(30)] for i in range(30)]
-    assert html._matrix({"labels": labels, "test": {"confusion": confusion}}) is None
+    assert html._matrix(Report.model_validate(make_report({"confusion": confusion}, labels=labels))) is None
 
 
 def test_the_page_says_when_it_abstains_and_its_slider_starts_there(several: tagline.Run) -> None:
@@ -155,17 +161,17 @@ def test_what_abstention_comes_to_is_said_with_its_interval(several: tagline.Run
     report = several.report()
     assert report is not None
     answered = {"coverage": 0.8, "accuracy_of_answered": 0.9, "accuracy_of_answered_interval": [0.8, 0.96]}
-    said = advice.abstention_sentence({**report, "test": {**report["test"], **answered}})
+    said = advice.abstention_sentence(change_report(report, test={**report.test, **answered}))
     assert said == (
         "It abstains below a score of 0.300: it answers 80.0% of the test rows; 90.0% of the answers it gives are "
         "right (95 % interval 80.0% to 96.0%)."
     )
     none = {**report["test"], "coverage": 0.0, "accuracy_of_answered": None, "accuracy_of_answered_interval": None}
-    assert advice.abstention_sentence({**report, "test": none}).endswith("it answers 0.0% of the test rows.")
+    assert advice.abstention_sentence(change_report(report, test=none)).endswith("it answers 0.0% of the test rows.")
     without = {key: value for key, value in report["test"].items() if key != "coverage"}
-    assert "which no test row has" in advice.abstention_sentence({**report, "test": without})
+    assert "which no test row has" in advice.abstention_sentence(change_report(report, test=without))
     always = {**report["decisions"], "abstain_below": 0.0}
-    assert advice.abstention_sentence({**report, "decisions": always}) == ""
+    assert advice.abstention_sentence(change_report(report, decisions=always)) == ""
 
 
 def test_the_slider_and_the_headline_round_the_same_figure_alike(several: tagline.Run) -> None:
@@ -179,7 +185,7 @@ def test_the_slider_and_the_headline_round_the_same_figure_alike(several: taglin
 def test_evaluations_are_shown_where_a_training_was_too_short_for_a_curve_of_its_loss(several: tagline.Run) -> None:
     report = several.report()
     assert report is not None
-    short = {**report, "history": {**report["history"], "steps": []}}
+    short = change_report(report, history={**report.history, "steps": []})
     page = html.report_page(short, name="x")
     assert "macro_f1 on validation" in page
     assert 'href="#learning"' in page
@@ -192,9 +198,8 @@ def test_a_table_of_many_labels_does_not_push_the_rest_away(several: tagline.Run
     figures = next(iter(report["test"]["per_label"].values()))
     decisions = {**report["decisions"], "thresholds": [0.5] * 40}
     test = {**report["test"], "per_label": dict.fromkeys(names, figures)}
-    page = html.report_page(
-        {**report, "labels": names, "test": test, "decisions": decisions, "thresholds": {}}, name="x"
-    )
+    changed = change_report(report, labels=names, test=test, decisions=decisions, thresholds={})
+    page = html.report_page(changed, name="x")
     assert 'class="scroll tall" tabindex="0" role="region" aria-label="Figures of every label"' in page
     assert ">0.50</td>" in page
     assert "scroll tall" not in page_of(several)
@@ -205,29 +210,31 @@ def test_a_model_that_always_gives_the_same_answer_is_not_advised(several: tagli
     assert report is not None
     figures = {name: report["test"][name] for name in ("micro_f1", "macro_f1")}
     easy = {**report["baselines"], "majority": {"answer": ["billing"], **figures}}
-    first = advice.next_steps({**report, "baselines": easy})[0]
+    first = advice.next_steps(change_report(report, baselines=easy))[0]
     assert first.startswith("Do not use it yet: always answering billing does as well (micro_f1 ")
     assert not any(step.startswith("Do not use it yet") for step in advice.next_steps(report))
     rare = {**easy, "majority": {**easy["majority"], "macro_f1": 0.0}}
-    assert not any(step.startswith("Do not use it yet") for step in advice.next_steps({**report, "baselines": rare}))
+    changed = change_report(report, baselines=rare)
+    assert not any(step.startswith("Do not use it yet") for step in advice.next_steps(changed))
 
 
 def advised(**changes: Any) -> str:
     """What is advised about a fair model of two labels, or one that differs in this."""
     figures = {"precision": 0.9, "recall": 0.9, "f1": 0.9}
-    report: dict[str, Any] = {
-        "task": "single", "family": "encoder", "pair": False, "labels": ["ham", "spam"], "gates": [], "confusions": [],
-        "slices": [], "findings": [], "gravely_doubted": 0, "unkept": [], "splits": {"test": 1000},
-        "baselines": {"majority": {"answer": ["ham"], "accuracy": 0.5, "macro_f1": 0.33}},
-        "test": {
-            "rows": 1000, "accuracy": 0.9, "macro_f1": 0.9,
-            "intervals": {"accuracy": [0.88, 0.92], "macro_f1": [0.88, 0.92]},
-            "per_label": {"ham": figures | {"support": 500}, "spam": figures | {"support": 500}},
-        },
-    }  # fmt: skip
+    test = {
+        "rows": 1000,
+        "accuracy": 0.9,
+        "macro_f1": 0.9,
+        "intervals": {"accuracy": [0.88, 0.92], "macro_f1": [0.88, 0.92]},
+        "per_label": {"ham": figures | {"support": 500}, "spam": figures | {"support": 500}},
+    }
+    majority = {"answer": ["ham"], "accuracy": 0.5, "macro_f1": 0.33}
+    report = make_report(
+        test, family="encoder", labels=["ham", "spam"], splits={"test": 1000}, baselines={"majority": majority}
+    )
     for key, value in changes.items():
         report[key] = report[key] | value if isinstance(value, dict) else value
-    return "\n".join(advice.next_steps(report))
+    return "\n".join(advice.next_steps(Report.model_validate(report)))
 
 
 AT_CHANCE = {
@@ -258,13 +265,13 @@ def test_the_linear_baseline_is_only_recommended_where_it_is_of_use() -> None:
 
 def test_few_rows_of_one_label_are_noticed_among_many_rows() -> None:
     wide = {"accuracy": [0.88, 0.92], "macro_f1": [0.5, 1.0]}
-    rare = {"ham": {"f1": 0.95, "support": 995}, "spam": {"f1": 0.8, "support": 5}}
+    rare = {"ham": make_label_figures(0.95) | {"support": 995}, "spam": make_label_figures(0.8) | {"support": 5}}
     said = advised(test={"intervals": wide, "per_label": rare})
     assert "with 1,000 of them, 5 of spam, macro_f1 may be anything from 0.50 to 1.00" in said
 
 
 def test_a_label_that_abstention_hides_is_named() -> None:
-    figures = {"f1": 0.9, "support": 500}
+    figures = make_label_figures(0.9) | {"support": 500}
     said = {"ham": figures | {"coverage": 0.9}, "spam": figures | {"coverage": 0.2}}
     assert "55% of all texts are answered, but few of spam (20%)." in advised(
         test={"coverage": 0.55, "per_label": said}
@@ -309,7 +316,8 @@ def test_texts_to_measure_on_that_were_learned_from_come_before_other_faults_of_
         "Read the labels that look wrong: 100 in 1,000 held-out rows, marked at the top of the report's errors.",
         "Mend the data: 3 copies.",
     ]
-    new = {"by": "likeness", "name": "unlike any training text", "rows": 450, "accuracy": 0.844, "accuracy_of_rest": 1}
+    new = {"by": "likeness", "name": "unlike any training text", "rows": 450, "accuracy": 0.844}
+    new |= {"accuracy_of_rest": 1.0, "p_value": 0.01}
     first, *others = advised(findings=found, slices=[new | {"is_worse": True}]).split("\n")
     assert first.endswith(
         " Of the 450 test rows that are unlike any training text 84.4% are right, of the others 100.0%."
@@ -328,7 +336,7 @@ def test_a_report_is_saved_in_each_form(several: tagline.Run, tmp_path: Path, fo
     text = (tmp_path / f"out.{form}").read_text("utf-8")
     assert f"{report['test']['micro_f1']:.3f}"[:4] in text
     if form == "json":
-        assert json.loads(text) == report
+        assert json.loads(text) == report.to_dict()
 
 
 def test_an_unknown_form_is_refused(tmp_path: Path) -> None:
@@ -417,7 +425,7 @@ def mislabelled(tmp_path_factory: pytest.TempPathFactory) -> tagline.Run:
     return tagline.train(directory / "messages.csv", "model.family=linear", runs=directory / "runs")
 
 
-def facts_of(run: tagline.Run) -> dict[str, Any]:
+def facts_of(run: tagline.Run) -> Report:
     report = run.report()
     assert report is not None
     return report
@@ -455,7 +463,7 @@ def test_where_it_abstains_the_headline_is_about_the_answers_it_gives(careful: t
     for written in (markdown.report_markdown(report, name="x"), (careful.bundle / "README.md").read_text()):
         assert first in written
     always = {key: value for key, value in test.items() if "answered" not in key and key != "coverage"}
-    assert advice.verdict({**report, "test": always})[0].startswith("Right ")
+    assert advice.verdict(change_report(report, test=always))[0].startswith("Right ")
 
 
 def test_there_is_one_score_below_which_it_abstains(careful: tagline.Run) -> None:
@@ -491,7 +499,7 @@ def test_a_report_of_an_earlier_version_has_a_page(careful: tagline.Run) -> None
     history = {key: value for key, value in report["history"].items() if key != "tried"}
     suspects = [{key: value for key, value in row.items() if key != "is_grave"} for row in report["suspects"]]
     coverage = [each for each in report["coverage"] if each["below"] != report["decisions"]["abstain_below"]]
-    earlier = {**report, "history": history, "suspects": suspects, "coverage": coverage}
+    earlier = change_report(report, history=history, suspects=suspects, coverage=coverage)
     page = html.report_page(earlier, name="x")
     assert "label looks wrong" not in page
     assert ">step</text>" in page

@@ -10,6 +10,7 @@ import tagline
 from tagline.cli import console
 from tagline.cli import run as run_command
 from tagline.runs import resource_usage
+from tagline.runs.events import StartedEvent, UsageEvent, parse_event
 from tagline.runs.resource_usage import UsageSampler
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support" / "messages.csv"
@@ -52,10 +53,11 @@ def test_gpus_are_read_from_what_nvidia_smi_prints() -> None:
 
 def test_samples_are_summed_up_and_said() -> None:
     gpu = {"name": "Tesla T4", "share": 0.5, "memory_bytes": int(4e9), "total_memory_bytes": int(15e9)}
-    first = {"event": "usage", "processor": 0.4, "memory_bytes": int(1e9), "peak_memory_bytes": int(2e9),
-             "machine_memory_bytes": int(30e9), "gpus": [gpu]}  # fmt: skip
-    second = {**first, "processor": 0.8, "gpus": [{**gpu, "share": 0.9, "memory_bytes": int(9e9)}]}
-    found = resource_usage.summarize([{"event": "started"}, first, second])
+    facts = {"memory_bytes": int(1e9), "peak_memory_bytes": int(2e9), "machine_memory_bytes": int(30e9)}
+    first = parse_event({"event": "usage", "processor": 0.4, **facts, "gpus": [gpu]})
+    busier = {**gpu, "share": 0.9, "memory_bytes": int(9e9)}
+    second = UsageEvent.model_validate({"processor": 0.8, **facts, "gpus": [busier]})
+    found = resource_usage.summarize([StartedEvent(), first, second])
     assert found["processor"] == {"mean": 0.6, "most": 0.8}
     assert found["gpus"][0]["mean"] == 0.7
     assert resource_usage.describe_summary(found) == (
@@ -63,7 +65,7 @@ def test_samples_are_summed_up_and_said() -> None:
         "GPU Tesla T4 70% on average, 9.0 of 15.0 GB at most"
     )
     assert resource_usage.describe_sample(second) == "processor 80%; memory 1.0 of 30.0 GB; GPU 90%, 9.0 of 15.0 GB"
-    assert resource_usage.summarize([{"event": "started"}]) == {}
+    assert resource_usage.summarize([StartedEvent()]) == {}
     assert resource_usage.describe_summary({}) == ""
 
 

@@ -11,6 +11,7 @@ from tagline import registry
 from tagline import spec as specs
 from tagline.cli import console
 from tagline.runs import lock
+from tagline.runs.events import ResumedEvent
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -62,7 +63,7 @@ def test_device_and_precision_are_told_where_torch_computes() -> None:
     assert lock.computing(spec_of(family="linear")) == {"device": "cpu"}
     found = lock.computing(spec_of(family="lstm"))
     assert found["precision"] == "float16"
-    event = {"event": "resumed", "run": "runs/x", "checkpoint": "000012", **found}
+    event = ResumedEvent.model_validate({"run": "runs/x", "checkpoint": "000012", **found})
     assert (
         console._event_line(event) == f"run runs/x: going on from step 12; device {found['device']}, precision float16"
     )

@@ -13,6 +13,7 @@ from tagline import spec as specs
 from tagline.errors import NameTaken, RunError, SpecError
 from tagline.prediction.bundle import MANIFEST
 from tagline.runs import run as runs
+from tagline.runs.events import StepEvent, parse_event
 from tagline.runs.remote import check_free, find_bundle, find_last_with_bundle, find_run
 from tagline.runs.run import Progress, Run, list_runs
 
@@ -114,16 +115,16 @@ with Run(Path({str(run.directory)!r})).held():
 
 def test_events_are_appended_and_can_be_rewound(run: Run) -> None:
     for number in range(5):
-        run.append_event({"event": "step", "step": number, "text": "é\n"})
+        run.append_event(parse_event({"event": "step", "step": number, "text": "é\n"}))
     run.rewind_events(3)
-    assert [event["step"] for event in run.events()] == [0, 1, 2]
+    assert [(event["step"], event["text"]) for event in run.events()] == [(0, "é\n"), (1, "é\n"), (2, "é\n")]
 
 
 def test_an_event_that_was_cut_off_is_not_there_yet(run: Run) -> None:
-    run.append_event({"event": "step"})
+    run.append_event(StepEvent(step=1))
     with (run.directory / "events.jsonl").open("a") as file:
         file.write('{"event": "st')
-    assert run.events() == [{"event": "step"}]
+    assert run.events() == [StepEvent(step=1)]
 
 
 def test_settings_that_were_best_are_read_back_as_what_they_were(run: Run) -> None:
@@ -270,13 +271,14 @@ def test_what_restarts_cost_is_the_work_that_was_done_again(run: Run) -> None:
     run.begin_attempt()
     assert run.restarts() == (0, 0.0)
     first = run.attempts()[0]
-    run.append_event({"event": "step", "time": (datetime.fromisoformat(first.time) + timedelta(minutes=3)).isoformat()})
+    later = datetime.fromisoformat(first.time) + timedelta(minutes=3)
+    run.append_event(StepEvent(step=1, time=later.isoformat()))
     run.begin_attempt()
     assert run.restarts() == (1, pytest.approx(3.0))
     kept = datetime.fromisoformat(first.time) + timedelta(minutes=10)
     run.checkpoint("000010").mkdir(parents=True)
     run.write_progress(Progress(last="000010", events=1, time=kept.isoformat()))
-    run.append_event({"event": "step", "time": (kept + timedelta(minutes=2)).isoformat()})
+    run.append_event(StepEvent(step=2, time=(kept + timedelta(minutes=2)).isoformat()))
     run.begin_attempt()
     assert run.restarts() == (2, pytest.approx(5.0))
     assert [attempt.checkpoint for attempt in run.attempts()] == ["", "", "000010"]

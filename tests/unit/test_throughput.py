@@ -11,6 +11,7 @@ import pytest
 from tagline import spec as specs
 from tagline.cli import run as tagline
 from tagline.jobs import prices, records, throughput
+from tagline.runs.events import StepEvent
 from tagline.runs.run import ATTEMPTS, Attempt, Run
 from tagline.spec import Spec
 
@@ -33,7 +34,7 @@ def learned(runs: Path, spec: Spec, *, lock: dict[str, Any] = CPU, starts: tuple
     run = Run.create(runs, spec, {"spec_fingerprint": spec.fingerprint(), **lock}, name=name)
     for second, rows in steps:
         time = (BEGIN + timedelta(seconds=second)).isoformat()
-        run.append_event({"event": "step", "time": time, "step": rows, "total": 400, "rows": rows, **extra})
+        run.append_event(StepEvent(time=time, step=rows, total=400, rows=rows, **extra))
     begun = [Attempt((BEGIN + timedelta(seconds=second)).isoformat(), "host") for second in starts]
     run.write_lines(ATTEMPTS, [json.dumps(asdict(each)) for each in begun])
     return run

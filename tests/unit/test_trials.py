@@ -3,13 +3,13 @@
 import json
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tagline import spec
 from tagline.cli.options import understand_settings
 from tagline.errors import SpecError
+from tagline.runs.events import EvaluationEvent, Event, StartedEvent
 from tagline.training import cluster, trials
 
 SPEC = spec.defaults({"train": "a.csv", "text": "text", "labels": "label"})
@@ -39,12 +39,12 @@ def test_a_setting_without_a_value() -> None:
         understand_settings(["train", "a.csv", "--training.epochs"])
 
 
-def evaluations(*values: float) -> Generator[dict[str, Any], None, None]:
+def evaluations(*values: float) -> Generator[Event, None, None]:
     best = 0.0
-    yield {"event": "started"}
+    yield StartedEvent()
     for number, value in enumerate(values, start=1):
         figures = {"macro_f1": value, "accuracy": value / 2}
-        yield {"event": "evaluation", "step": number * 10, "figures": figures, "best": value > best}
+        yield EvaluationEvent(step=number * 10, figures=figures, best=value > best)
         best = max(best, value)
 
 

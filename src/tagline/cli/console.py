@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
     from tagline.data.checks import Finding
+    from tagline.evaluation.schema import Report
     from tagline.jobs.diagnosis.log import Line
     from tagline.jobs.launchers import JobState
+    from tagline.runs.events import Event, ResumedEvent, StartedEvent, TickEvent
 
 RED, YELLOW, BOLD, DIM = "31", "33", "1", "2"
 # Characters that a terminal obeys rather than shows: controls, directions of writing, and halves of characters.
@@ -116,10 +118,10 @@ def is_in_a_job() -> bool:
     return IN_A_JOB in os.environ
 
 
-def show_figures(report: Mapping[str, Any]) -> None:
+def show_figures(report: "Report") -> None:
     """The main figures of a report, on one line."""
-    test = report["test"]
-    if not test.get("rows", 0):
+    test = report.test
+    if not test.rows:
         out("nothing was measured: there is no test row")
         return
     from tagline.reports.advice import answered_sentence
@@ -127,37 +129,37 @@ def show_figures(report: Mapping[str, Any]) -> None:
     answered = answered_sentence(report)
     if answered:
         out_sentence(answered)
-    figures = [f"{name} {value:.3f}{_ends(test, name)}" for name, value in headline(report)]
-    which = "test, if all are answered" if answered else f"test, {test['rows']:,} rows"
+    figures = [f"{name} {value:.3f}{_ends(test.intervals, name)}" for name, value in headline(report)]
+    which = "test, if all are answered" if answered else f"test, {test.rows:,} rows"
     out_sentence("  ".join(figures), lead=f"{which}:  ", between="  ")
 
 
-def show_label_figures(report: Mapping[str, Any]) -> None:
+def show_label_figures(report: "Report") -> None:
     """The figures of each label, a line each, for a log that is read or searched line by line."""
-    per_label = report["test"].get("per_label", {})
+    per_label = report.test.per_label
     for name, figures in list(per_label.items())[:MOST_LABEL_LINES]:
         parts = ", ".join(f"{key} {figures[key]:.3f}" for key in ("precision", "recall", "f1"))
-        out(f"label {one_line(name)}: {parts}, {figures['support']:,} rows")
+        out(f"label {one_line(name)}: {parts}, {figures.support:,} rows")
     if len(per_label) > MOST_LABEL_LINES:
         out(f"... and {len(per_label) - MOST_LABEL_LINES} labels more, in the report")
 
 
-def show_report(report: Mapping[str, Any]) -> None:
+def show_report(report: "Report") -> None:
     """The figures of a report, as a person reads them first."""
     show_figures(report)
-    test = report["test"]
-    if not test.get("rows", 0):
+    test = report.test
+    if not test.rows:
         return
     from tagline.reports.advice import answered_sentence, verdict
 
     for sentence in verdict(report)[2 if answered_sentence(report) else 1 :]:
         out_sentence(sentence)
-    if test.get("coverage") == 0:
+    if test.coverage == 0:
         out("answers none of the texts: it abstains on all")
     out()
-    per_label = sorted(test["per_label"].items(), key=lambda item: -item[1]["support"])
+    per_label = sorted(test.per_label.items(), key=lambda item: -item[1].support)
     shown = [
-        (shortened(name, 40), f"{f['precision']:.2f}", f"{f['recall']:.2f}", f"{f['f1']:.2f}", f"{f['support']:,}")
+        (shortened(name, 40), f"{f.precision:.2f}", f"{f.recall:.2f}", f"{f.f1:.2f}", f"{f.support:,}")
         for name, f in per_label[:30]
     ]
     out_table(("label", "precision", "recall", "f1", "rows"), shown, right=(1, 2, 3, 4))
@@ -171,7 +173,11 @@ def show_comparison(found: Mapping[str, Any]) -> None:
 
     names = figures_beside(found["runs"][0]["main"])
     rows = [
-        (run["name"], run["family"], *(f"{run['figures'][name] or 0:.3f}{_ends(run, name)}" for name in names))
+        (
+            run["name"],
+            run["family"],
+            *(f"{run['figures'][name] or 0:.3f}{_ends(run['intervals'], name)}" for name in names),
+        )
         for run in found["runs"]
     ]
     out_table(("run", "family", *names), rows, right=range(2, 2 + len(names)))
@@ -180,17 +186,16 @@ def show_comparison(found: Mapping[str, Any]) -> None:
         out_sentence(difference["sentence"])
 
 
-def _ends(test: Mapping[str, Any], name: str) -> str:
-    ends = test.get("intervals", {}).get(name)
+def _ends(intervals: Mapping[str, Sequence[float]], name: str) -> str:
+    ends = intervals.get(name)
     return f" ({ends[0]:.3f}-{ends[1]:.3f})" if ends else ""
 
 
-def headline(report: Mapping[str, Any]) -> list[tuple[str, float]]:
+def headline(report: "Report") -> list[tuple[str, float]]:
     """The main figures, in the order in which they matter for the task."""
     from tagline.evaluation.metrics import HEADLINE
 
-    names = HEADLINE[report["task"]]
-    return [(name, report["test"][name]) for name in names if report["test"].get(name) is not None]
+    return [(name, report.test[name]) for name in HEADLINE[report.task] if report.test.get(name) is not None]
 
 
 def show_findings(findings: "Sequence[Finding]", *, with_rows: bool) -> None:
@@ -333,17 +338,21 @@ class ProgressDisplay:
         if self._bar is not None:
             self._bar.stop()
 
-    def show(self, event: Mapping[str, Any]) -> None:
+    def show(self, event: "Event") -> None:
         """One event."""
-        is_step = event["event"] in ("step", "tick")
-        pace = self._pace.after(event) if is_step else ""
-        if is_step and self._bar is not None:
+        from tagline.runs.events import PhaseEvent, TickEvent
+
+        pace = self._pace.after(event) if isinstance(event, TickEvent) else ""
+        if isinstance(event, TickEvent) and self._bar is not None:
             self._bar.update(
-                self._task, description=event.get("stage", "training"), completed=event["step"], total=event["total"],
-                note=f"loss {event['loss']:.3f}{pace}",
-            )  # fmt: skip
-        elif event["event"] == "phase" and self._bar is not None:
-            self._bar.update(self._task, description=event["message"], completed=0, total=None, note="")
+                self._task,
+                description=event.stage or "training",
+                completed=event.step,
+                total=event.total,
+                note=f"loss {event.loss:.3f}{pace}",
+            )
+        elif isinstance(event, PhaseEvent) and self._bar is not None:
+            self._bar.update(self._task, description=event.message, completed=0, total=None, note="")
         elif line := _event_line(event):
             line += pace
             if self._bar is not None:
@@ -398,18 +407,18 @@ class _Pace:
         self._first: tuple[float, int, int] | None = None
         self._stage = ""
 
-    def after(self, event: Mapping[str, Any]) -> str:
+    def after(self, event: "TickEvent") -> str:
         """Rows a second and the time left, once there are two steps to tell them from."""
-        now, step, rows = time.monotonic(), event["step"], event.get("rows", 0)
-        if self._first is None or event.get("stage", "") != self._stage:
-            self._first, self._stage = (now, step, rows), event.get("stage", "")
+        now, step, rows = time.monotonic(), event.step, event.rows
+        if self._first is None or event.stage != self._stage:
+            self._first, self._stage = (now, step, rows), event.stage
             return ""
         begun, first_step, first_rows = self._first
         seconds, steps = now - begun, step - first_step
         if seconds <= 0 or steps <= 0:
             return ""
         rate = f"  {(rows - first_rows) / seconds:,.0f} rows/s" if rows else ""
-        left_s = round((event["total"] - step) * seconds / steps)
+        left_s = round((event.total - step) * seconds / steps)
         return f"{rate}  {_duration(left_s)} left"
 
 
@@ -419,39 +428,41 @@ def _duration(seconds: int) -> str:
     return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
 
 
-def _event_line(event: Mapping[str, Any]) -> str:
-    match event["event"]:
-        case "started":
-            sizes = ", ".join(f"{rows:,} {name}" for name, rows in event["splits"].items())
-            what = f"family {event['family']}, task {event['task']}, {event['labels']} labels"
-            return f"run {event['run']}\n    {what}; {sizes}{_computing(event)}"
-        case "resumed":
-            return f"run {event['run']}: going on from step {int(event['checkpoint'] or 0)}{_computing(event)}"
-        case "step":
-            settings = "".join(f"  {name} {value:g}" for name, value in event["settings"].items())
-            stage = f"  {event['stage']}" if "stage" in event else ""
-            return f"step {event['step']}/{event['total']}{stage}  loss {event['loss']:.4f}{settings}"
-        case "evaluation" if event["value"] is not None:
-            kept = "  (kept)" if event.get("gain", True) else "  (kept: as good within chance, and later)"
-            said = f"validation {event['monitor']} {event['value']:.4f} at step {event['step']}"
-            return said + (kept if event["best"] else "")
-        case "warning":
-            return f"warning: {event['message']}"
-        case "usage" if is_in_a_job():
+def _event_line(event: "Event") -> str:
+    from tagline.runs import events
+
+    match event:
+        case events.StartedEvent():
+            sizes = ", ".join(f"{rows:,} {name}" for name, rows in event.splits.items())
+            what = f"family {event.family}, task {event.task}, {event.labels} labels"
+            return f"run {event.run}\n    {what}; {sizes}{_computing(event)}"
+        case events.ResumedEvent():
+            return f"run {event.run}: going on from step {int(event.checkpoint or 0)}{_computing(event)}"
+        case events.StepEvent():
+            settings = "".join(f"  {name} {value:g}" for name, value in event.settings.items())
+            stage = f"  {event.stage}" if event.stage else ""
+            return f"step {event.step}/{event.total}{stage}  loss {event.loss:.4f}{settings}"
+        case events.EvaluationEvent() if event.value is not None:
+            kept = "  (kept)" if event.gain else "  (kept: as good within chance, and later)"
+            said = f"validation {event.monitor} {event.value:.4f} at step {event.step}"
+            return said + (kept if event.best else "")
+        case events.WarningEvent():
+            return f"warning: {event.message}"
+        case events.UsageEvent() if is_in_a_job():
             from tagline.runs.resource_usage import describe_sample
 
             return f"use: {describe_sample(event)}"
-        case "phase":
-            return str(event["message"])
+        case events.PhaseEvent():
+            return event.message
     return ""
 
 
-def _computing(event: Mapping[str, Any]) -> str:
+def _computing(event: "StartedEvent | ResumedEvent") -> str:
     """The device and precision that an event names."""
-    if "device" not in event:
+    if not event.device:
         return ""
-    precision = f", precision {event['precision']}" if "precision" in event else ""
-    return f"; device {event['device']}{precision}"
+    precision = f", precision {event.precision}" if event.precision else ""
+    return f"; device {event.device}{precision}"
 
 
 def _folded(parts: Sequence[str], *, lead: str, between: str, stream: Any) -> list[str]:

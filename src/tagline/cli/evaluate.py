@@ -28,14 +28,14 @@ def evaluate(
     if output:
         html.check_form(output)
     report = evaluate_bundle(fetch_bundle(bundle, runs), data, *(overrides or ()))
-    for finding in report["findings"]:
-        console.say(finding["message"], lead=f"! {finding['severity']} ")
+    for finding in report.findings:
+        console.say(finding.message, lead=f"! {finding.severity} ")
     if output:
         html.save(report, output, name=f"{bundle} on {data}")
     if json:
-        console.out_json(report)
+        console.out_json(report.to_dict())
     else:
         console.show_report(report)
         if output:
             console.out(f"report   {output}")
-    gates.insist(report["gates"], hint="tagline evaluate --output report.html shows where it fails")
+    gates.insist(report.gates, hint="tagline evaluate --output report.html shows where it fails")

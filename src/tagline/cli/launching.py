@@ -440,5 +440,6 @@ def _come_home(record: "Record", runs: str, *, as_json: bool) -> "Run":
     if count:
         console.say(f"started again {count} times, with {minutes:.1f} minutes of work done twice")
     show(run, as_json=as_json)
-    gates.insist((run.report() or {})["gates"], hint=f"everything is saved: {run.directory}")
+    report = run.report()
+    gates.insist(report.gates if report else (), hint=f"everything is saved: {run.directory}")
     return run

@@ -66,7 +66,7 @@ def _succeeded(outcome: CommandOutcome, what: str, seconds: float) -> "Notice":
     from tagline.runs.notifications import Notice
 
     run = outcome.run
-    report = (run.report() if run else None) or {}
+    report = run.report() if run else None
     figures = dict(headline(report)) if report else {}
     shown = "".join(f", {name} {value:.3f}" for name, value in figures.items())
     name = f" {run.name}" if run else ""

@@ -61,10 +61,17 @@ def show(run: RunName = "last", runs: Runs = "runs", json: Json = False, debug: 
     restarts, lost_minutes = found.restarts()
     usage = resource_usage.summarize(found.events())
     if json:
-        console.out_json({
-            "name": found.name, "directory": found.address, **_renamed(asdict(state)), "lock": found.lock(),
-            "restarts": restarts, "lost_minutes": lost_minutes, "report": report, "usage": usage,
-        })  # fmt: skip
+        facts = {
+            "name": found.name,
+            "directory": found.address,
+            **_renamed(asdict(state)),
+            "lock": found.lock(),
+            "restarts": restarts,
+            "lost_minutes": lost_minutes,
+            "report": report.to_dict() if report else None,
+            "usage": usage,
+        }
+        console.out_json(facts)
         return
     console.out(f"{found.name}: {state.name}" + (f" ({state.reason})" if state.reason else ""))
     console.out(f"started {state.started or 'not yet'}, ended {state.ended or 'not yet'}")
@@ -112,7 +119,7 @@ def report(
             html.save(facts, output, name=found.name, spec=spec, lock=lock, usage=usage)
     path = output or f"{found.address}/report.html"
     if json:
-        console.out_json(facts)
+        console.out_json(facts.to_dict())
         return
     console.out(path)
     has_screen = sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
@@ -157,7 +164,7 @@ def _looked_at(run: "Run") -> "tuple[RunState, str, list[tuple[str, float]]]":
     try:
         state, report = run.state(), run.report()
         with run.reading("report.json"):
-            return state, report["family"] if report else "", console.headline(report) if report else []
+            return state, report.family if report else "", console.headline(report) if report else []
     except RunError as error:
         return RunState("failed", created="", reason=error.message), "", []
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tagline.data.columns import ResolvedSpec
+    from tagline.runs.events import Event
     from tagline.runs.run import Run
-    from tagline.training import Event
 
 
 def train(
@@ -179,7 +179,8 @@ def _work(found: "Run | ResolvedSpec", *, runs: str, with_curve: bool, as_json: 
         return None
     run = find_run(address, runs)
     show(run, as_json=as_json, is_brief=console.is_in_a_job())
-    gates.insist((run.report() or {})["gates"], hint=f"everything is saved: {run.address}")
+    report = run.report()
+    gates.insist(report.gates if report else (), hint=f"everything is saved: {run.address}")
     return run
 
 
@@ -199,7 +200,7 @@ def show(run: Any, *, as_json: bool, is_brief: bool = False) -> None:
 
     report = run.report()
     if as_json:
-        console.out_json({"run": run.address, "bundle": f"{run.address}/bundle", "report": report})
+        console.out_json({"run": run.address, "bundle": f"{run.address}/bundle", "report": report.to_dict()})
         return
     if is_brief:
         console.show_figures(report)
@@ -209,9 +210,9 @@ def show(run: Any, *, as_json: bool, is_brief: bool = False) -> None:
     console.out()
     console.show_report(report)
     console.out()
-    for step in report["advice"]:
+    for step in report.advice:
         console.out_sentence(step, lead="next     ")
     console.out(f"report   {run.address}/report.html")
     console.out(f"bundle   {run.address}/bundle")
-    example = '"first text" "second text"' if report["pair"] else '"a text of yours"'
+    example = '"first text" "second text"' if report.pair else '"a text of yours"'
     console.out(f"try it   tagline predict {shlex.quote(run.address)} {example}")

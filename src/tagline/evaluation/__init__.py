@@ -2,6 +2,7 @@
 
 Files, in the order of their imports:
 
+- schema.py: Report: what report.json holds, a frozen model for the whole and for each of its parts.
 - metrics.py: Scores against truth.
 - intervals.py: How sure a figure is: bootstrap intervals, and paired tests of two models on the same rows.
 - cross_fitting.py: Out-of-fold scores, on which a refitted model's decision layer is tuned: each row by a model

@@ -5,14 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 from tagline.errors import CheckFailed, SpecError
 from tagline.evaluation.metrics import LOWER_IS_BETTER, ONE_TASK_ONLY
+from tagline.evaluation.schema import GateResult
 from tagline.spec import Gates
 
 if TYPE_CHECKING:
     from tagline.data.dataset import Task
 
 PER_LABEL = "per_label_"
-
-Result = dict[str, Any]
 
 
 def check_names(gates: Gates, *, task: "Task", labels: Sequence[str]) -> None:
@@ -27,7 +26,7 @@ def check_names(gates: Gates, *, task: "Task", labels: Sequence[str]) -> None:
         raise SpecError.listing("the spec", problems)
 
 
-def results(gates: Gates, figures: Mapping[str, Any]) -> list[Result]:
+def results(gates: Gates, figures: Mapping[str, Any]) -> list[GateResult]:
     """Each gate: what it asks for, what was reached, and whether that is enough."""
     found = []
     for name, label, wanted in _wanted(gates):
@@ -42,19 +41,19 @@ def results(gates: Gates, figures: Mapping[str, Any]) -> list[Result]:
         at_most = name in LOWER_IS_BETTER
         passed = reached is not None and (reached <= wanted if at_most else reached >= wanted)
         gate = name if label is None else f"{name}.{label}"
-        found.append({"gate": gate, "at_most": at_most, "wanted": wanted, "reached": reached, "passed": passed})
+        found.append(GateResult(gate=gate, at_most=at_most, wanted=wanted, reached=reached, passed=passed))
     return found
 
 
-def sentence(result: Result) -> str:
+def sentence(result: GateResult) -> str:
     """A gate as a person reads it."""
-    reached = "cannot be measured" if result["reached"] is None else f"is {result['reached']:.3f}"
-    return f"{result['gate']} {reached}, at {'most' if result['at_most'] else 'least'} {result['wanted']:g} is wanted"
+    reached = "cannot be measured" if result.reached is None else f"is {result.reached:.3f}"
+    return f"{result.gate} {reached}, at {'most' if result.at_most else 'least'} {result.wanted:g} is wanted"
 
 
-def insist(results: Sequence[Result], *, hint: str) -> None:
+def insist(results: Sequence[GateResult], *, hint: str) -> None:
     """Stop where a gate was not passed; everything has been saved by then."""
-    failed = [result for result in results if not result["passed"]]
+    failed = [result for result in results if not result.passed]
     if failed:
         lines = "\n".join(f"  {sentence(result)}" for result in failed)
         count = "1 gate" if len(failed) == 1 else f"{len(failed)} gates"

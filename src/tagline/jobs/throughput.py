@@ -11,6 +11,7 @@ from tagline.errors import TaglineError
 from tagline.gcp import machines
 from tagline.jobs import prices, records
 from tagline.jobs.prices import Rate
+from tagline.runs.events import StepEvent
 from tagline.runs.run import Run, list_runs
 from tagline.spec import Spec
 
@@ -41,12 +42,12 @@ def _subject(spec: Spec) -> tuple[Any, ...]:
 def _rate(run: Run) -> Rate | None:
     """How fast a run has learned; None where its steps are not made of rows, or nobody knows what it ran on."""
     starts = [datetime.fromisoformat(attempt.time) for attempt in run.attempts()]
-    steps = [event for event in run.events() if event["event"] == "step" and not event.get("stage")]
+    steps = [event for event in run.events() if isinstance(event, StepEvent) and not event.stage]
     rows, seconds = 0, 0.0
     for before, after in pairwise(steps):
-        begun, ended = (datetime.fromisoformat(step["time"]) for step in (before, after))
+        begun, ended = (datetime.fromisoformat(step.time) for step in (before, after))
         if not any(begun < start <= ended for start in starts):  # else nobody worked on it in between
-            rows += after["rows"] - before["rows"]
+            rows += after.rows - before.rows
             seconds += (ended - begun).total_seconds()
     flops, machine = _computing(run)
     return Rate(rows / seconds, flops, run.name, machine) if rows > 0 and seconds > 0 and flops else None

@@ -1,9 +1,9 @@
 """What a report comes to, in sentences: how good it is, whether that is good enough, and what to do next."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from tagline.evaluation import gates
+from tagline.evaluation.schema import BaselineFigures, ExportCheck, Report, ReportFinding, SliceFigures
 
 FEW_TEST_ROWS = 200
 WIDE = 0.2
@@ -25,65 +25,65 @@ SUSPICIOUS = 0.02
 NEARLY_SURE = 0.999
 """Scores from here on are shown with all their digits."""
 
-Report = Mapping[str, Any]
-
 
 def main_figure(report: Report) -> str:
     """The figure that says most at a glance; F1 is none where no row has a label and none was answered."""
-    if report["task"] == "single":
+    if report.task == "single":
         return "accuracy"
-    return "micro_f1" if report["test"].get("micro_f1") is not None else "subset_accuracy"
+    return "micro_f1" if report.test.micro_f1 is not None else "subset_accuracy"
 
 
 def verdict(report: Report) -> list[str]:
     """How good it is, compared with what is easy, and whether it is good enough."""
-    test = report["test"]
-    if not test.get("rows"):
+    test = report.test
+    if not test.rows:
         return ["Nothing was measured: there is no test row."]
     name = main_figure(report)
-    low, high = test["intervals"][name]
+    low, high = test.intervals[name]
     if name == "micro_f1":
         said = f"Micro-F1 {test[name]:.3f} (95 % interval {low:.3f} to {high:.3f})"
     else:
         said = f"Right {_hundredths(test[name])} times in 100 (95 % interval {_hundredths(low)} to {_hundredths(high)})"
-    macro = "no F1 to measure" if test["macro_f1"] is None else f"macro-F1 {test['macro_f1']:.3f}"
-    sentences = [f"{said}, {macro}, on {test['rows']:,} test rows."]
+    macro = "no F1 to measure" if test.macro_f1 is None else f"macro-F1 {test.macro_f1:.3f}"
+    sentences = [f"{said}, {macro}, on {test.rows:,} test rows."]
     if answered := answered_sentence(report):
         all_answered = f"{said[0].lower()}{said[1:]}, {macro}"
         sentences = [answered, f"If it answered every text: {all_answered}."]
-    if unknown := test.get("unknown_label_rows"):
+    if unknown := test.unknown_label_rows:
         whose = "has a label" if unknown == 1 else "have labels"
         sentences.append(f"{unknown:,} of them {whose} that it never learned: every answer to them counts as wrong.")
-    known = {kind: figures for kind, figures in report["baselines"].items() if figures.get(name) is not None}
+    known = {kind: figures for kind, figures in report.baselines.items() if figures.get(name) is not None}
     sentences += [_against(report, kind, figures) for kind, figures in known.items()]
-    results = report["gates"]
-    if results and all(result["passed"] for result in results):
+    results = report.gates
+    if results and all(result.passed for result in results):
         sentences.append("Every gate is passed." if len(results) > 1 else "The gate is passed.")
-    sentences += [f"Not good enough: {gates.sentence(result)}." for result in results if not result["passed"]]
+    sentences += [f"Not good enough: {gates.sentence(result)}." for result in results if not result.passed]
     return sentences
 
 
 def answered_sentence(report: Report) -> str:
     """Where it abstains: how many texts it answers, and how many of those answers are right; else nothing."""
-    test = report["test"]
-    if test.get("accuracy_of_answered") is None:
+    test = report.test
+    if test.accuracy_of_answered is None or test.accuracy_of_answered_interval is None:
         return ""
-    low, high = test["accuracy_of_answered_interval"]
+    low, high = test.accuracy_of_answered_interval
     return (
-        f"Answers {_hundredths(test['coverage'])} of 100 texts, and is right in "
-        f"{_hundredths(test['accuracy_of_answered'])} of 100 answers (95 % interval {_hundredths(low)} to "
-        f"{_hundredths(high)}), on {test['rows']:,} test rows."
+        f"Answers {_hundredths(test.coverage or 0.0)} of 100 texts, and is right in "
+        f"{_hundredths(test.accuracy_of_answered)} of 100 answers (95 % interval {_hundredths(low)} to "
+        f"{_hundredths(high)}), on {test.rows:,} test rows."
     )
 
 
 def calibration_sentence(report: Report) -> str:
     """How far scores can be believed."""
-    found = report["calibration"]
-    before, after, chance = found["before"]["ece"], found["after"]["ece"], found["ece_by_chance"]
-    if found["method"] == "none":
+    found = report.calibration
+    if found.before is None or found.after is None:
+        return "Scores were not compared with how often they are true: there is no test row."
+    before, after, chance = found.before.ece, found.after.ece, found.ece_by_chance
+    if found.method == "none":
         return f"Scores are the model's own; on test they are off by {after:.3f} on average (calibration error)."
     return (
-        f"Scores are calibrated by {found['method']}, fitted on validation: on test they were off by {before:.3f} on "
+        f"Scores are calibrated by {found.method}, fitted on validation: on test they were off by {before:.3f} on "
         f"average (expected calibration error) and are off by {after:.3f} now; perfect ones would be by {chance:.3f}, "
         "by chance."
     )
@@ -91,16 +91,16 @@ def calibration_sentence(report: Report) -> str:
 
 def abstention_sentence(report: Report) -> str:
     """When it abstains, and what that comes to on test; nothing where it always answers."""
-    test, below = report["test"], report["decisions"]["abstain_below"]
-    if not below or not test.get("rows"):
+    test, below = report.test, report.decisions.abstain_below
+    if not below or not test.rows:
         return ""
-    if "coverage" not in test:
+    if test.coverage is None:
         return f"It abstains below a score of {threshold_text(below)}, which no test row has."
-    said, right = "", test["accuracy_of_answered"]
-    if right is not None:
-        low, high = test["accuracy_of_answered_interval"]
+    said, right = "", test.accuracy_of_answered
+    if right is not None and test.accuracy_of_answered_interval is not None:
+        low, high = test.accuracy_of_answered_interval
         said = f"; {right:.1%} of the answers it gives are right (95 % interval {low:.1%} to {high:.1%})"
-    score, coverage = threshold_text(below), test["coverage"]
+    score, coverage = threshold_text(below), test.coverage
     return f"It abstains below a score of {score}: it answers {coverage:.1%} of the test rows{said}."
 
 
@@ -109,26 +109,24 @@ def threshold_text(below: float) -> str:
     return f"{below:.3f}" if below < NEARLY_SURE else f"{below:g}"
 
 
-def form_sentence(runtime: str, exports: Mapping[str, Mapping[str, float]]) -> str:
+def form_sentence(runtime: str, exports: Mapping[str, ExportCheck]) -> str:
     """In which form the model predicts, and why in that one."""
     if not exports:
         return "It predicts in its own form."
-    rows = f"on {next(iter(exports.values()))['rows']:,.0f} measured rows"
+    rows = f"on {next(iter(exports.values())).rows:,.0f} measured rows"
     if not runtime:
         return f"It predicts in its own form; others were made beside it, and compared {rows}."
     check = exports[runtime]
-    same = f"{check['equal_answers']:.1%} of its answers are those of the model as it was trained, {rows}"
+    same = f"{check.equal_answers:.1%} of its answers are those of the model as it was trained, {rows}"
     if runtime == "int8":
-        return (
-            f"It predicts in ONNX with weights of eight bits: {same}, and macro-F1 changes by {check['macro_f1']:+.4f}."
-        )
-    lost = f"; with eight bits macro-F1 would change by {exports['int8']['macro_f1']:+.4f}" if "int8" in exports else ""
+        return f"It predicts in ONNX with weights of eight bits: {same}, and macro-F1 changes by {check.macro_f1:+.4f}."
+    lost = f"; with eight bits macro-F1 would change by {exports['int8'].macro_f1:+.4f}" if "int8" in exports else ""
     return f"It predicts in ONNX with float32: {same}{lost}."
 
 
 def next_steps(report: Report) -> list[str]:
     """What is most worth doing next, the most urgent first; nothing is said without a figure behind it."""
-    if not report["test"].get("rows"):
+    if not report.test.rows:
         return ["Give data.test, or raise data.test_share: without test rows nobody knows how good it is."]
     hopeless = list(_majority(report))
     # What a model that knows nothing doubts, or does worst, says nothing of the data.
@@ -143,12 +141,12 @@ def _hundredths(share: float) -> str:
     return f"{100 * share:.1f}".removesuffix(".0")
 
 
-def _against(report: Report, kind: str, figures: Mapping[str, Any]) -> str:
+def _against(report: Report, kind: str, figures: BaselineFigures) -> str:
     name = main_figure(report)
-    ours, theirs = report["test"][name], figures[name]
+    ours, theirs = report.test[name], figures[name]
     if kind == "majority":
-        return f"Always answering {_named(figures['answer'])} would reach {name} {theirs:.3f}."
-    on = f" on {figures['train_rows']:,} of the training rows" if figures.get("train_rows") else ""
+        return f"Always answering {_named(figures.answer)} would reach {name} {theirs:.3f}."
+    on = f" on {figures.train_rows:,} of the training rows" if figures.train_rows else ""
     word = "more" if ours >= theirs else "less"
     who = "The linear baseline" if kind == "linear" else f"Family {kind}"
     return f"{who}{on} reaches {name} {theirs:.3f}: {abs(ours - theirs):.3f} {word} here."
@@ -162,15 +160,14 @@ def _named(labels: Sequence[str]) -> str:
 
 
 def _unkept(report: Report) -> Iterator[str]:
-    for message in report["unkept"]:
+    for message in report.unkept:
         yield f"Ask for less, or collect more data: {message}."
 
 
 def _overanswered(report: Report) -> Iterator[str]:
-    found = report.get("overanswered", [])
-    if found:
-        shown = [f"{each['label']} ({each['answered']:.1%}, has it {each['expected']:.1%})" for each in found]
-        remedy = "decisions.thresholds=0.5 asks more of a score" if report["task"] == "multi" else _remedy(report)
+    if report.overanswered:
+        shown = [f"{each.label} ({each.answered:.1%}, has it {each.expected:.1%})" for each in report.overanswered]
+        remedy = "decisions.thresholds=0.5 asks more of a score" if report.task == "multi" else _remedy(report)
         yield (
             f"Do not use it yet: it gives (nearly) every text the same label, {', '.join(shown[:MOST_NAMED])}. "
             f"{remedy[0].upper()}{remedy[1:].removesuffix('.')}."
@@ -178,30 +175,30 @@ def _overanswered(report: Report) -> Iterator[str]:
 
 
 def _fallbacks(report: Report) -> Iterator[str]:
-    for message in report.get("fallbacks", []):
+    for message in report.fallbacks:
         yield f"Know which form was kept: {message}."
 
 
 def _gates(report: Report) -> Iterator[str]:
-    failed = [result["gate"] for result in report["gates"] if not result["passed"]]
+    failed = [result.gate for result in report.gates if not result.passed]
     if failed:
         yield f"Do not use it yet: {', '.join(failed)} not reached."
 
 
 def _majority(report: Report) -> Iterator[str]:
-    majority, name, test = report["baselines"].get("majority"), main_figure(report), report["test"]
+    majority, name, test = report.baselines.get("majority"), main_figure(report), report.test
     if not majority or majority.get(name) is None:
         return
-    answer, macro = _named(majority["answer"]), test["macro_f1"] or 0
-    low, high = test["intervals"][name]
+    answer, macro = _named(majority.answer), test.macro_f1 or 0
+    low, high = test.intervals[name]
     # Where one label is nearly all there is, a model may be as often right and still find the others.
     if test[name] <= majority[name]:
-        if macro - (majority.get("macro_f1") or 0) < FINDS_THE_RARE:
+        if macro - (majority.macro_f1 or 0) < FINDS_THE_RARE:
             yield (
                 f"Do not use it yet: always answering {answer} does as well ({name} {majority[name]:.3f} against "
                 f"{test[name]:.3f}). {_remedy(report)}"
             )
-    elif low <= majority[name] and report["task"] == "single" and macro < 1 / len(report["labels"]) + FINDS_THE_RARE:
+    elif low <= majority[name] and report.task == "single" and macro < 1 / len(report.labels) + FINDS_THE_RARE:
         yield (
             f"Do not use it yet: it may be no better than always answering {answer} ({name} {majority[name]:.3f} "
             f"against {test[name]:.3f}, 95 % interval {low:.3f} to {high:.3f}). {_remedy(report)}"
@@ -211,8 +208,8 @@ def _majority(report: Report) -> Iterator[str]:
 def _remedy(report: Report) -> str:
     """What helps a model that knows nothing."""
     more = "more rows or epochs"
-    if report["family"] == "linear":
-        reads = ", which reads the two texts of a pair together" if report["pair"] else ""
+    if report.family == "linear":
+        reads = ", which reads the two texts of a pair together" if report.pair else ""
         more = f"more rows, or try model.family=encoder{reads}"
     return (
         "Look whether data.text and data.labels are the right columns, and whether you could tell the labels from "
@@ -221,25 +218,25 @@ def _remedy(report: Report) -> str:
 
 
 def _linear(report: Report) -> Iterator[str]:
-    linear, majority = (report["baselines"].get(kind) or {} for kind in ("linear", "majority"))
+    linear, majority = (report.baselines.get(kind, BaselineFigures()) for kind in ("linear", "majority"))
     name = main_figure(report)
     if linear.get(name) is None or linear[name] <= (majority.get(name) or 0):
         return  # it is of no use either
     is_close = all(
-        (report["test"].get(each) or 0) < (linear.get(each) or 0) + CLOSE_TO_LINEAR for each in (name, "macro_f1")
+        (report.test.get(each) or 0) < (linear.get(each) or 0) + CLOSE_TO_LINEAR for each in (name, "macro_f1")
     )
     if is_close:
-        how = "better" if linear[name] > report["test"][name] + CLOSE_TO_LINEAR else "as well"
+        how = "better" if linear[name] > report.test[name] + CLOSE_TO_LINEAR else "as well"
         yield (
-            f"Family linear does {how} ({linear[name]:.3f} against {report['test'][name]:.3f}), in seconds and in a "
+            f"Family linear does {how} ({linear[name]:.3f} against {report.test[name]:.3f}), in seconds and in a "
             "smaller bundle: use it, or look why more does not help."
         )
 
 
 def _rival(report: Report) -> Iterator[str]:
     name = main_figure(report)
-    ours, (_, high) = report["test"][name], report["test"]["intervals"][name]
-    for family, figures in report["baselines"].items():
+    ours, (_, high) = report.test[name], report.test.intervals[name]
+    for family, figures in report.baselines.items():
         if family not in ("majority", "linear") and (theirs := figures.get(name)) is not None and theirs > ours:
             sure = "" if theirs > high else ", which may be chance"
             yield (
@@ -249,31 +246,31 @@ def _rival(report: Report) -> Iterator[str]:
 
 
 def _few_rows(report: Report) -> Iterator[str]:
-    rows, found = report["test"]["rows"], report["test"]["intervals"]
+    rows, found = report.test.rows, report.test.intervals
     widths = {name: found[name][1] - found[name][0] for name in ("macro_f1", main_figure(report)) if name in found}
     name = max(widths, key=lambda each: widths[each])
     if rows >= FEW_TEST_ROWS and widths[name] < WIDE:
         return
     low, high = found[name]
-    supports = {label: f["support"] for label, f in report["test"]["per_label"].items() if f["support"]}
+    supports = {label: f.support for label, f in report.test.per_label.items() if f.support}
     rarest = min(supports, key=lambda label: supports[label], default="")
     few = f", {supports[rarest]:,} of {rarest}," if name == "macro_f1" and len(supports) > 1 else ""
     yield f"Label more test rows: with {rows:,} of them{few} {name} may be anything from {low:.2f} to {high:.2f}."
 
 
 def _suspects(report: Report) -> Iterator[str]:
-    doubtful = report["gravely_doubted"]
-    rows = report["splits"]["test"] + report["splits"].get("validation", 0)
+    doubtful = report.gravely_doubted
+    rows = report.splits["test"] + report.splits.get("validation", 0)
     if doubtful and doubtful >= SUSPICIOUS * rows:
         doubts = f"{doubtful:,} in {rows:,} held-out rows"
         yield f"Read the labels that look wrong: {doubts}, marked at the top of the report's errors."
 
 
 def _unanswered(report: Report) -> Iterator[str]:
-    coverage = report["test"].get("coverage", 0.0)
+    coverage = report.test.coverage or 0.0
     hidden = {
-        name: f["coverage"] for name, f in report["test"]["per_label"].items()
-        if f["support"] and f.get("coverage") is not None and f["coverage"] < HIDDEN * coverage
+        name: f.coverage for name, f in report.test.per_label.items()
+        if f.support and f.coverage is not None and f.coverage < HIDDEN * coverage
     }  # fmt: skip
     if hidden:
         listed = ", ".join(
@@ -286,55 +283,54 @@ def _unanswered(report: Report) -> Iterator[str]:
 
 
 def _weak_labels(report: Report) -> Iterator[str]:
-    weak = [(name, f) for name, f in report["test"]["per_label"].items() if f["support"] and f["f1"] < WEAK_F1]
+    weak = [(name, f) for name, f in report.test.per_label.items() if f.support and f.f1 < WEAK_F1]
     if weak:
-        weakest = sorted(weak, key=lambda each: each[1]["f1"])[:3]
-        listed = ", ".join(f"{name} (F1 {f['f1']:.2f})" for name, f in weakest)
-        confusion = next((c for c in report["confusions"] if c["truth"] == weakest[0][0]), None)
-        taken = f"; {confusion['truth']} is most often taken for {confusion['answer']}" if confusion else ""
+        weakest = sorted(weak, key=lambda each: each[1].f1)[:3]
+        listed = ", ".join(f"{name} (F1 {f.f1:.2f})" for name, f in weakest)
+        confusion = next((c for c in report.confusions if c.truth == weakest[0][0]), None)
+        taken = f"; {confusion.truth} is most often taken for {confusion.answer}" if confusion else ""
         yield f"Collect more examples of the weakest labels: {listed}{taken}."
 
 
 def _slices(report: Report) -> Iterator[str]:
-    for each in [each for each in report["slices"] if each["is_worse"] and not _are_new(each)][:2]:
-        what = f"{each['by']}: {each['name']}"
+    for each in [each for each in report.slices if each.is_worse and not _are_new(each)][:2]:
+        what = f"{each.by}: {each.name}"
         yield (
-            f"Look at the texts that do worse ({what}): {each['accuracy']:.1%} right against "
-            f"{each['accuracy_of_rest']:.1%} of the others, in {each['rows']:,} rows."
+            f"Look at the texts that do worse ({what}): {each.accuracy:.1%} right against "
+            f"{each.accuracy_of_rest:.1%} of the others, in {each.rows:,} rows."
         )
 
 
 def _curve(report: Report) -> Iterator[str]:
-    curve = report.get("learning_curve")
-    if curve:
-        yield curve["sentence"]
+    if report.learning_curve:
+        yield report.learning_curve.sentence
 
 
 def _leaks(report: Report) -> Iterator[str]:
     for finding in _warnings(report):
-        if finding["code"] == LEAK:
+        if finding.code == LEAK:
             yield (
                 "Keep variants of a text in one split, or remove them: the figures may be too good, with "
-                f"{finding['message']}." + "".join(_new_texts(report))
+                f"{finding.message}." + "".join(_new_texts(report))
             )
 
 
 def _new_texts(report: Report) -> Iterator[str]:
-    for each in report["slices"]:
-        if _are_new(each) and each["is_worse"]:
-            rows, right, rest = each["rows"], each["accuracy"], each["accuracy_of_rest"]
-            yield f" Of the {rows:,} test rows that are {each['name']} {right:.1%} are right, of the others {rest:.1%}."
+    for each in report.slices:
+        if _are_new(each) and each.is_worse:
+            rows, right, rest = each.rows, each.accuracy, each.accuracy_of_rest
+            yield f" Of the {rows:,} test rows that are {each.name} {right:.1%} are right, of the others {rest:.1%}."
 
 
-def _are_new(rows: Mapping[str, Any]) -> bool:
-    return (rows["by"], rows["name"]) == NEW_TEXTS
+def _are_new(rows: SliceFigures) -> bool:
+    return (rows.by, rows.name) == NEW_TEXTS
 
 
 def _data(report: Report) -> Iterator[str]:
-    warnings = [finding for finding in _warnings(report) if finding["code"] != LEAK]
+    warnings = [finding for finding in _warnings(report) if finding.code != LEAK]
     if warnings:
         yield f"Mend the data: {warnings[0]['message']}" + (f", and {len(warnings) - 1} more." if warnings[1:] else ".")
 
 
-def _warnings(report: Report) -> list[Mapping[str, Any]]:
-    return [finding for finding in report["findings"] if finding["severity"] == "warning"]
+def _warnings(report: Report) -> list[ReportFinding]:
+    return [finding for finding in report.findings if finding.severity == "warning"]

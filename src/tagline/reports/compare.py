@@ -13,6 +13,7 @@ from tagline.evaluation import intervals, metrics
 from tagline.evaluation.baselines import RIVALS
 from tagline.evaluation.intervals import Difference
 from tagline.evaluation.metrics import SIDE_BY_SIDE
+from tagline.evaluation.schema import Report
 from tagline.reports.advice import main_figure
 from tagline.runs.remote import find_run, list_runs
 from tagline.runs.run import Run
@@ -32,7 +33,7 @@ def compare(*names: str | Path, runs: str | Path = "runs") -> Comparison:
         _check_same_rows(found[0], other)
     figure = "macro_f1"
     rows = {each.run.name: each.row() for each in found}
-    ordered = sorted(found, key=lambda each: -(each.report["test"][figure] or 0.0))
+    ordered = sorted(found, key=lambda each: -(each.report.test[figure] or 0.0))
     best = ordered[0]
     return {
         "figure": figure,
@@ -51,10 +52,10 @@ def with_few_rows(data: Dataset, *, runs: str | Path = "runs") -> Finding | None
             report = found if found and _is_of(run, found, data) else None
         if not report:
             continue
-        family, name = report["family"], main_figure(report)
+        family, name = report.family, main_figure(report)
         rival, _ = RIVALS.get(family, ("", {}))
-        if rival in report["baselines"]:
-            figures = {family: report["test"][name], rival: report["baselines"][rival][name]}
+        if rival in report.baselines:
+            figures = {family: report.test[name], rival: report.baselines[rival][name]}
             best = max(figures, key=lambda each: figures[each])
             advice = f"use model.family={best}" if min(figures.values()) < figures[best] else "either will do"
             said = " and ".join(f"{each} {figure:.3f}" for each, figure in figures.items())
@@ -63,21 +64,21 @@ def with_few_rows(data: Dataset, *, runs: str | Path = "runs") -> Finding | None
     return None
 
 
-def _is_of(run: Run, report: dict[str, Any], data: Dataset) -> bool:
+def _is_of(run: Run, report: Report, data: Dataset) -> bool:
     """Whether a run has learned from these rows, and was measured on those."""
     sizes = {name: len(split) for name, split in data.splits.items()}
-    return run.lock().get("data_fingerprint") == data.fingerprint and bool(report["splits"] == sizes)
+    return run.lock().get("data_fingerprint") == data.fingerprint and report.splits == sizes
 
 
 class _Measured:
     """A run with its answers on test as arrays."""
 
-    def __init__(self, run: Run, report: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+    def __init__(self, run: Run, report: Report, rows: list[dict[str, Any]]) -> None:
         self.run = run
         self.report = report
         self.keys = [(json.dumps(row["text"], ensure_ascii=False), json.dumps(row["truth"])) for row in rows]
-        self.truth = metrics.targets([row["truth"] for row in rows], report["labels"])
-        self.answers = metrics.targets([row.get("label", row.get("labels")) for row in rows], report["labels"])
+        self.truth = metrics.targets([row["truth"] for row in rows], report.labels)
+        self.answers = metrics.targets([row.get("label", row.get("labels")) for row in rows], report.labels)
 
     @classmethod
     def of(cls, run: Run) -> "_Measured":
@@ -86,7 +87,7 @@ class _Measured:
         if report is None:
             state = run.state()
             raise RunError(f"run {run.name} has no report: it is {state.name}", hint=state.reason)
-        if not report["test"].get("rows"):
+        if not report.test.rows:
             raise RunError(
                 f"run {run.name} measured nothing: it has no test row", hint="give data.test and train again"
             )
@@ -96,21 +97,21 @@ class _Measured:
 
     def row(self) -> dict[str, Any]:
         """What a table shows of it."""
-        test = self.report["test"]
+        test = self.report.test
         with self.run.reading("report.json"):
             return {
                 "name": self.run.name,
                 "directory": self.run.address,
-                "family": self.report["family"],
+                "family": self.report.family,
                 "main": main_figure(self.report),
                 "figures": {name: test[name] for name in SIDE_BY_SIDE},
-                "intervals": test["intervals"],
+                "intervals": test.intervals,
             }
 
 
 def _check_same_rows(first: _Measured, other: _Measured) -> None:
     """Refuse to compare figures of different rows: the difference may be the rows'."""
-    if first.report["labels"] != other.report["labels"]:
+    if first.report.labels != other.report.labels:
         hint = "train both on the same data"
         raise RunError(f"runs {first.run.name} and {other.run.name} have different labels", hint=hint)
     if first.keys == other.keys:
@@ -124,7 +125,7 @@ def _check_same_rows(first: _Measured, other: _Measured) -> None:
 
 
 def _difference(best: _Measured, other: _Measured, figure: str) -> dict[str, Any]:
-    task = best.report["task"]
+    task = best.report.task
     found = intervals.difference(task, truth=best.truth, first=best.answers, second=other.answers, figure=figure)
     said = _sentence(found, best.run.name, other.run.name)
     return {"best": best.run.name, "other": other.run.name, **asdict(found), "is_real": found.is_real, "sentence": said}

@@ -14,6 +14,7 @@ from tagline.data.columns import missing_columns
 from tagline.data.dataset import Dataset, Split
 from tagline.errors import DataError, SpecError
 from tagline.evaluation import gates
+from tagline.evaluation.schema import Report
 from tagline.prediction.bundle import Bundle
 from tagline.prediction.predictor import Predictor
 from tagline.reports import report
@@ -25,7 +26,7 @@ HOW_FILES_ARE_READ = ("format", "separator", "header", "encoding", "split")
 
 
 @extras.explain_missing_packages()
-def evaluate(bundle: str | Path, data: str | Path, *overrides: str) -> dict[str, Any]:
+def evaluate(bundle: str | Path, data: str | Path, *overrides: str) -> Report:
     """A report of this bundle on that data, every row of it; columns are those the bundle was trained on."""
     opened = Bundle.load(bundle)
     predictor, manifest = Predictor.of(opened), opened.manifest

@@ -6,6 +6,7 @@ import html
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from tagline.data.writers import FORMULA, OURS, answer_columns
 from tagline.errors import SpecError
 from tagline.evaluation.intervals import share_interval
 from tagline.evaluation.metrics import figures_beside
+from tagline.evaluation.schema import CurvePoint, ErrorRow, Number, Report
 from tagline.reports import advice, charts, markdown
 from tagline.reports.charts import Series
 from tagline.runs.resource_usage import describe_summary, summarize
@@ -39,7 +41,14 @@ POLICY = "default-src 'none'; base-uri 'none'; img-src data:"
 POLICY_MARK = "CONTENT-SECURITY-POLICY"
 """Where a page's policy goes once its scripts and styles are known."""
 
-Report = Mapping[str, Any]
+
+@dataclass(frozen=True)
+class _Tried:
+    """A figure of a model that was tried with one value of a setting."""
+
+    setting: Number
+    value: Number
+    is_kept: bool = False
 
 
 def write_report(run: Run, report: Report) -> None:
@@ -47,7 +56,7 @@ def write_report(run: Run, report: Report) -> None:
     usage = describe_summary(summarize(run.events()))
     page = report_page(report, name=run.name, spec=run.spec_text(), lock=run.lock(), usage=usage)
     run.write_text("report.html", page)
-    run.write_json("report.json", report)
+    run.write_json("report.json", report.to_dict())
 
 
 def check_form(output: str) -> None:
@@ -67,7 +76,7 @@ def save(
         case ".md":
             text = markdown.report_markdown(report, name=name)
         case _:
-            text = json.dumps(report, indent=2, ensure_ascii=False) + "\n"
+            text = json.dumps(report.to_dict(), indent=2, ensure_ascii=False) + "\n"
     target = storage.staged(output)
     storage.write_text(target, text, is_private=False)
     storage.deliver(target, output)
@@ -77,26 +86,25 @@ def report_page(
     report: Report, *, name: str, spec: str = "", lock: Mapping[str, Any] | None = None, usage: str = ""
 ) -> str:  # fmt: skip
     """A report as one HTML file; `usage` is what the training used of its machine, in a sentence."""
-    has_rows = bool(report["test"].get("rows"))
+    has_rows = bool(report.test.rows)
     parts = [("labels", "Labels"), ("confusions", "Confusions"), ("scores", "Scores")] if has_rows else []
-    parts += [("thresholds", "Thresholds")] if report["thresholds"] else []
+    parts += [("thresholds", "Thresholds")] if report.thresholds else []
     drawn = {name: draw(report) for name, draw in CHARTS.items()}
     has_learning = any(drawn[chart] for chart in LEARNING)
     parts += [("learning", "Learning")] if has_learning else []
     parts += [("errors", "Errors"), ("slices", "Groups")] if has_rows else []
     parts += [("data", "Data")] + ([("made", "Spec")] if spec else [])
-    confusions = [pair | {"examples": [_error(row, "mistake") for row in pair["examples"]]}
-                  for pair in report["confusions"]]  # fmt: skip
+    confusions = [(pair, [_error(row, "mistake") for row in pair.examples]) for pair in report.confusions]
     return _render(
         "report.html", has_style_attributes=True,
-        report={**report, "confusions": confusions}, name=name, version=__version__, parts=parts,
+        report=report, confusions=confusions, name=name, version=__version__, parts=parts,
         verdict=advice.verdict(report), figure=_figure(report) if has_rows else None,
         bars=_bars(report) if has_rows else [],
         per_label=_per_label(report) if has_rows else [], figures=_figures(report) if has_rows else [],
         matrix=_matrix(report), abstention=advice.abstention_sentence(report), has_learning=has_learning,
         at_first=_answered_at_first(report),
         calibration_sentence=advice.calibration_sentence(report) if has_rows else "",
-        form=advice.form_sentence(report["runtime"], report["exports"]),
+        form=advice.form_sentence(report.runtime, report.exports),
         charts={name: _markup(svg) for name, svg in drawn.items()}, errors=_errors(report)[:MOST_ERRORS], spec=spec,
         lock=_lock_text(lock) if lock else "", usage=usage, facts=_script_json(_facts(report)),
     )  # fmt: skip
@@ -210,11 +218,11 @@ def _script_json(value: Any) -> Any:
 
 def _figure(report: Report) -> dict[str, str]:
     """The figure that stands largest: of a bundle that abstains, how many of the answers it gives are right."""
-    test, name = report["test"], advice.main_figure(report)
-    value, (low, high), beside = test[name], test["intervals"][name], ""
-    if test.get("accuracy_of_answered") is not None:
-        value, (low, high) = test["accuracy_of_answered"], test["accuracy_of_answered_interval"]
-        name, beside = "of its answers right", f"answers {_percent(test['coverage'])} of the texts"
+    test, name = report.test, advice.main_figure(report)
+    value, (low, high), beside = test[name], test.intervals[name], ""
+    if test.accuracy_of_answered is not None and test.accuracy_of_answered_interval is not None:
+        value, (low, high) = test.accuracy_of_answered, test.accuracy_of_answered_interval
+        name, beside = "of its answers right", f"answers {_percent(test.coverage or 0.0)} of the texts"
     return {"name": name, "shown": _percent(value), "low": f"{low:.3f}", "high": f"{high:.3f}", "beside": beside}
 
 
@@ -224,10 +232,10 @@ def _percent(share: float) -> str:
 
 def _bars(report: Report) -> list[dict[str, Any]]:
     name = advice.main_figure(report)
-    ours = "this run" if report["history"] else "this bundle"
-    known = {f"{ours}, answering all" if advice.answered_sentence(report) else ours: report["test"]}
+    ours = "this run" if report.history else "this bundle"
+    known: dict[str, Any] = {f"{ours}, answering all" if advice.answered_sentence(report) else ours: report.test}
     shown = {"linear": "linear baseline", "majority": "always the same answer"}
-    easiest_last = sorted(report["baselines"].items(), key=lambda each: each[0] == "majority")
+    easiest_last = sorted(report.baselines.items(), key=lambda each: each[0] == "majority")
     known |= {shown.get(kind, f"family {kind}"): figures for kind, figures in easiest_last if figures}
     return [
         {"name": who, "shown": f"{figures[name]:.3f}", "width": round(100 * figures[name], 1)}
@@ -237,16 +245,14 @@ def _bars(report: Report) -> list[dict[str, Any]]:
 
 
 def _per_label(report: Report) -> list[dict[str, Any]]:
-    thresholds = dict(
-        zip(report["labels"], report["decisions"]["thresholds"] or [0] * len(report["labels"]), strict=True)
-    )
-    rows = [{"name": name, "threshold": thresholds[name], **f} for name, f in report["test"]["per_label"].items()]
+    thresholds = dict(zip(report.labels, report.decisions.thresholds or [0] * len(report.labels), strict=True))
+    rows = [{"name": name, "threshold": thresholds[name], **f} for name, f in report.test.per_label.items()]
     return sorted(rows, key=lambda row: (row["support"] == 0, row["f1"]))
 
 
 def _figures(report: Report) -> list[tuple[str, str, str]]:
-    test = report["test"]
-    ends = {name: f"{low:.3f} to {high:.3f}" for name, (low, high) in test["intervals"].items()}
+    test = report.test
+    ends = {name: f"{low:.3f} to {high:.3f}" for name, (low, high) in test.intervals.items()}
     return [
         (key, f"{value:,}" if isinstance(value, int) else f"{value:.4f}", ends.get(key, ""))
         for key, value in test.items()
@@ -256,10 +262,10 @@ def _figures(report: Report) -> list[tuple[str, str, str]]:
 
 def _matrix(report: Report) -> dict[str, Any] | None:
     """How often each label was answered for each; of many labels, for those with the most errors."""
-    confusion = report["test"].get("confusion")
+    confusion = report.test.confusion
     if not confusion:
         return None
-    labels, count = report["labels"], len(report["labels"])
+    labels, count = report.labels, len(report.labels)
     wrong = [sum(confusion[i]) + sum(row[i] for row in confusion) - 2 * confusion[i][i] for i in range(count)]
     if count > MOST_IN_MATRIX and not any(wrong):
         return None
@@ -278,22 +284,20 @@ def _matrix(report: Report) -> dict[str, Any] | None:
 
 def _errors(report: Report) -> list[dict[str, Any]]:
     """Rows worth reading: labels that look wrong, then confident mistakes, then labels that are doubted a little."""
-    mistakes = {(row["file"], row["line"]): row for row in report["mistakes"]}
-    grave = [row for row in report["suspects"] if row.get("is_grave")]
+    mistakes = {(row.file, row.line): row for row in report.mistakes}
+    grave = [row for row in report.suspects if row.is_grave]
     found = []
     for row in grave:
-        as_mistake = mistakes.pop((row["file"], row["line"]), {})
-        found.append(
-            _error({"pushes": as_mistake.get("pushes", []), **row}, "suspect mistake" if as_mistake else "suspect")
-        )
-    found += [_error(row, "mistake") for row in mistakes.values()]
-    return found + [_error(row, "suspect") for row in report["suspects"] if not row.get("is_grave")]
+        as_mistake = mistakes.pop((row.file, row.line), None)
+        pushes = as_mistake.pushes if as_mistake else []
+        found.append(_error(row, "suspect mistake" if as_mistake else "suspect", pushes=pushes))
+    found += [_error(row, "mistake", pushes=row.pushes) for row in mistakes.values()]
+    return found + [_error(row, "suspect") for row in report.suspects if not row.is_grave]
 
 
-def _error(row: Mapping[str, Any], kind: str) -> dict[str, Any]:
+def _error(row: ErrorRow, kind: str, *, pushes: Sequence[Sequence[Number]] = ()) -> dict[str, Any]:
     """A row with its text cut into pieces, some of them marked."""
-    sides = [row["text"]] if isinstance(row["text"], str) else list(row["text"])
-    pushes = row.get("pushes", [])
+    sides = [row.text] if isinstance(row.text, str) else row.text
     strongest = max((abs(weight) for _, _, weight, _ in pushes), default=0.0)
     marked = [push for push in pushes if strongest and abs(push[2]) >= FAINTEST * strongest]
     pieces = [_pieces(text, [push for push in marked if push[3] == side], strongest) for side, text in enumerate(sides)]
@@ -316,23 +320,23 @@ def _pieces(text: str, pushes: Sequence[Sequence[Any]], strongest: float) -> lis
 
 def _facts(report: Report) -> dict[str, Any]:
     """What the page's controls need."""
-    thresholds = report["thresholds"]
+    thresholds = report.thresholds.to_dict()
     if thresholds:
         chosen = {row["name"]: {key: row[key] for key in AT_THRESHOLD} for row in _per_label(report)}
         thresholds = {**thresholds, "chosen": chosen}
     low = _lowest_precision(report)
     return {
-        "coverage": report["coverage"], "abstainBelow": report["decisions"]["abstain_below"],
+        "coverage": [point.to_dict() for point in report.coverage], "abstainBelow": report.decisions.abstain_below,
         "thresholds": thresholds, "plot": charts.PLOT,
         "coveragePlaces": [
-            [round(part, 1) for part in charts.place((point["coverage"], point["right"]), UNIT, (low, 1.0))]
-            for point in report["coverage"]
+            [round(part, 1) for part in charts.place((point.coverage, point.right), UNIT, (low, 1.0))]
+            for point in report.coverage
         ],
     }  # fmt: skip
 
 
 def _lowest_precision(report: Report) -> float:
-    return min(int(10 * min((point["right"] for point in report["coverage"]), default=0.0)) / 10, 0.9)
+    return min(int(10 * min((point.right for point in report.coverage), default=0.0)) / 10, 0.9)
 
 
 def _answered_at_first(report: Report) -> int:
@@ -340,22 +344,22 @@ def _answered_at_first(report: Report) -> int:
 
     A report of an earlier version has only points near it.
     """
-    below, last = report["decisions"]["abstain_below"], len(report["coverage"]) - 1
-    return max((i for i, point in enumerate(report["coverage"]) if point["below"] >= below), default=last)
+    below, last = report.decisions.abstain_below, len(report.coverage) - 1
+    return max((i for i, point in enumerate(report.coverage) if point.below >= below), default=last)
 
 
 def _reliability_chart(report: Report) -> str:
-    if not report["calibration"]:
+    if report.calibration.after is None:
         return ""
-    found = report["calibration"]["reliability"]
+    found = report.calibration.reliability
     series = [Series("perfect", [(0, 0), (1, 1)], "guide")]
-    for when, style in (("before", "b"), ("after", "a")):
-        if when == "after" or report["calibration"]["method"] != "none":
-            points = [(each["score"], each["true"]) for each in found[when]]
-            ends = [share_interval(round(each["true"] * each["rows"]), each["rows"]) for each in found[when]]
+    for when, bins, style in (("before", found.before, "b"), ("after", found.after, "a")):
+        if when == "after" or report.calibration.method != "none":
+            points = [(each.score, each.true) for each in bins]
+            ends = [share_interval(round(each.true * each.rows), each.rows) for each in bins]
             bands = ends if when == "after" else ()
             series.append(Series(f"{when} calibration", points, style, bands, has_dots=True))
-    off = report["calibration"]["after"]["ece"]
+    off = report.calibration.after.ece
     return charts.line_chart(
         series, title="Reliability", description=f"Scores are off by {off:.3f} on average after calibration",
         x_label="score", y_label="how often true", x_range=UNIT, y_range=UNIT,
@@ -363,11 +367,11 @@ def _reliability_chart(report: Report) -> str:
 
 
 def _coverage_chart(report: Report) -> str:
-    if not report["coverage"]:
+    if not report.coverage:
         return ""
-    points = [(point["coverage"], point["right"]) for point in report["coverage"]]
+    points = [(point.coverage, point.right) for point in report.coverage]
     marked = points[_answered_at_first(report)]
-    all_right = report["coverage"][-1]["right"]
+    all_right = report.coverage[-1].right
     return charts.line_chart(
         [Series("answers that are right", points, "a")], title="Coverage against precision", marker=marked,
         description=f"Answering everything, {all_right:.1%} are right; answering fewer texts, more of them",
@@ -377,7 +381,7 @@ def _coverage_chart(report: Report) -> str:
 
 
 def _threshold_chart(report: Report) -> str:
-    if not report["thresholds"]:
+    if not report.thresholds:
         return ""
     empty = [(0.0, 0.0), (1.0, 0.0)]
     names = (("threshold", "guide"), ("precision", "b"), ("recall", "c"), ("F1", "a"))
@@ -388,71 +392,78 @@ def _threshold_chart(report: Report) -> str:
     )  # fmt: skip
 
 
-def _tried_chart(report: Report, points: Sequence[Mapping[str, Any]], *, key: str, name: str, title: str) -> str:
+def _tried_chart(report: Report, points: Sequence[_Tried], *, name: str, title: str) -> str:
     """A figure of each model that was tried, over the value of the setting that they differ in."""
-    setting = report["history"]["tried"]
-    values = sorted({point["setting"] for point in points})
+    setting = report.history.tried
+    values = sorted({point.setting for point in points})
     places = {value: number for number, value in enumerate(values, start=1)}
-    ordered = sorted(points, key=lambda point: float(point["setting"]))
-    kept = [point for point in ordered if point.get("kept")]
-    series = [Series(name, [(places[point["setting"]], point[key]) for point in ordered], "a", has_dots=True)]
+    ordered = sorted(points, key=lambda point: point.setting)
+    kept = [point for point in ordered if point.is_kept]
+    series = [Series(name, [(places[point.setting], point.value) for point in ordered], "a", has_dots=True)]
     if kept:
-        best = [(places[point["setting"]], point[key]) for point in kept[-1:]]
+        best = [(places[point.setting], point.value) for point in kept[-1:]]
         series.append(Series("the model that was kept", best, "c", has_dots=True))
     return charts.line_chart(
         series, title=title, x_label=f"{setting}, each tried by itself", y_label=name,
-        description="; ".join(f"{setting} {point['setting']:g}: {point[key]:.3f}" for point in ordered),
+        description="; ".join(f"{setting} {point.setting:g}: {point.value:.3f}" for point in ordered),
         x_range=(0.5, len(values) + 0.5), x_names=[f"{value:g}" for value in values],
     )  # fmt: skip
 
 
 def _loss_chart(report: Report) -> str:
-    steps = report["history"].get("steps", [])
+    steps = report.history.steps
     if len(steps) < 2:
         return ""
-    if report["history"].get("tried"):
-        return _tried_chart(report, steps, key="loss", name="loss", title="Loss")
-    stages = list(dict.fromkeys(step["stage"] for step in steps))
+    if report.history.tried:
+        tried = [_Tried(point.setting or 0.0, point.loss) for point in steps]
+        return _tried_chart(report, tried, name="loss", title="Loss")
+    stages = list(dict.fromkeys(step.stage for step in steps))
     series = [
-        Series(stage or "loss", [(s["step"], s["loss"]) for s in steps if s["stage"] == stage], "abc"[number % 3])
+        Series(stage or "loss", [(s.step, s.loss) for s in steps if s.stage == stage], "abc"[number % 3])
         for number, stage in enumerate(stages)
     ]
-    first, last = steps[0]["loss"], steps[-1]["loss"]
-    description = f"From {first:.3f} at step {steps[0]['step']} to {last:.3f} at step {steps[-1]['step']}"
+    first, last = steps[0].loss, steps[-1].loss
+    description = f"From {first:.3f} at step {steps[0].step} to {last:.3f} at step {steps[-1].step}"
     return charts.line_chart(series, title="Loss", description=description, x_label="step", y_label="loss")
 
 
 def _evaluation_chart(report: Report) -> str:
-    found = report["history"].get("evaluations", [])
+    found = report.history.evaluations
     if len(found) < 2:
         return ""
-    monitor = report["history"]["monitor"]
-    if report["history"].get("tried"):
-        return _tried_chart(report, found, key="value", name=monitor, title=f"{monitor} on validation")
-    kept = [each for each in found if each["kept"]][-1:]
+    monitor = report.history.monitor
+    if report.history.tried:
+        tried = [_Tried(point.setting or 0.0, point.value, is_kept=point.kept) for point in found]
+        return _tried_chart(report, tried, name=monitor, title=f"{monitor} on validation")
+    kept = [each for each in found if each.kept][-1:]
     series = [
-        Series(monitor, [(each["step"], each["value"]) for each in found], "a", has_dots=True),
-        Series("the model that was kept", [(each["step"], each["value"]) for each in kept], "c", has_dots=True),
+        Series(monitor, [(each.step, each.value) for each in found], "a", has_dots=True),
+        Series("the model that was kept", [(each.step, each.value) for each in kept], "c", has_dots=True),
     ]
-    description = "; ".join(f"step {each['step']}: {each['value']:.3f}" for each in found[:20])
+    description = "; ".join(f"step {each.step}: {each.value:.3f}" for each in found[:20])
     return charts.line_chart(
         series, title=f"{monitor} on validation", description=description, x_label="step", y_label=monitor
     )
 
 
 def _learning_chart(report: Report) -> str:
-    curve = report.get("learning_curve")
-    if not curve:
+    curve = report.learning_curve
+    if curve is None:
         return ""
-    points = [(point["rows"], point["value"]) for point in curve["points"]]
+    points = [(point.rows, point.value) for point in curve.points]
     series = [
-        Series(curve["figure"], points, "a", [tuple(point["interval"]) for point in curve["points"]], has_dots=True),
-        *([Series("expected", [(p["rows"], p["value"]) for p in curve["expected"]], "b",
-                  [tuple(p["interval"]) for p in curve["expected"]], has_dots=True)] if curve["expected"] else []),
-    ]  # fmt: skip
+        Series(curve.figure, points, "a", _bands(curve.points), has_dots=True),
+    ]
+    if curve.expected:
+        expected = [(point.rows, point.value) for point in curve.expected]
+        series.append(Series("expected", expected, "b", _bands(curve.expected), has_dots=True))
     return charts.line_chart(
-        series, title="Learning curve", description=curve["sentence"], x_label="training rows", y_label=curve["figure"]
+        series, title="Learning curve", description=curve.sentence, x_label="training rows", y_label=curve.figure
     )  # fmt: skip
+
+
+def _bands(points: Sequence[CurvePoint]) -> list[charts.Range]:
+    return [(point.interval[0], point.interval[1]) for point in points]
 
 
 CHARTS = {

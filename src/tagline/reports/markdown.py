@@ -1,11 +1,11 @@
 """Reports as Markdown: the model card that lives in a bundle, and the report for a pull request or a terminal."""
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from tagline.evaluation import gates
 from tagline.evaluation.metrics import HEADLINE
+from tagline.evaluation.schema import ExportCheck, Report
 from tagline.prediction.bundle import Manifest
 from tagline.reports import advice
 
@@ -13,13 +13,11 @@ MOST_LABELS = 100
 MOST_CONFUSIONS = 5
 FORM = "## In which form it predicts"
 
-Report = Mapping[str, Any]
-
 
 def model_card(manifest: Manifest, report: Report) -> str:
     """The bundle's README: what it is, how good, on what, and how to use it."""
     text = '("a first text", "a second text")' if manifest.pair else '"a text"'
-    splits = ", ".join(f"{rows:,} {name}" for name, rows in report["splits"].items())
+    splits = ", ".join(f"{rows:,} {name}" for name, rows in report.splits.items())
     return "\n".join([
         "# A text classifier made by Tagline",
         "",
@@ -28,7 +26,7 @@ def model_card(manifest: Manifest, report: Report) -> str:
         "",
         "## How good it is",
         "",
-        f"Measured on the {report['splits']['test']:,} rows of the test split, which it never saw in training.",
+        f"Measured on the {report.splits['test']:,} rows of the test split, which it never saw in training.",
         "",
         *_verdict(report), *_figures(report), *_per_label(report), *_decisions(report),
         "## Where it fails", "", *_failures(report),
@@ -56,14 +54,12 @@ def with_form(card: str, manifest: Manifest) -> str:
 
 def _form(manifest: Manifest) -> Iterator[str]:
     """In which form it predicts, and how the others compare."""
-    yield from (FORM, "", advice.form_sentence(manifest.runtime, manifest.exports), "")
-    if manifest.exports:
+    exports = {name: ExportCheck.model_validate(check) for name, check in manifest.exports.items()}
+    yield from (FORM, "", advice.form_sentence(manifest.runtime, exports), "")
+    if exports:
         yield from ("| form | equal answers | change of macro-F1 | largest change of a score |", "|---|---|---|---|")
-        for name, check in manifest.exports.items():
-            yield (
-                f"| {name} | {check['equal_answers']:.1%} | {check['macro_f1']:+.4f} "
-                f"| {check['largest_difference']:.4f} |"
-            )
+        for name, check in exports.items():
+            yield (f"| {name} | {check.equal_answers:.1%} | {check.macro_f1:+.4f} | {check.largest_difference:.4f} |")
         yield ""
 
 
@@ -71,13 +67,13 @@ def report_markdown(report: Report, *, name: str) -> str:
     """A report as Markdown."""
     return "\n".join([
         f"# {_plain(name)}", "",
-        f"Family `{report['family']}`, task `{report['task']}`, {len(report['labels'])} labels.", "",
+        f"Family `{report.family}`, task `{report.task}`, {len(report.labels)} labels.", "",
         *_verdict(report), *_gates(report),
-        "## What to do next", "", *(f"1. {_plain(step)}" for step in report["advice"]), "",
+        "## What to do next", "", *(f"1. {_plain(step)}" for step in report.advice), "",
         "## Figures", "", *_figures(report), *_per_label(report), *_decisions(report),
         "## Where it fails", "", *_failures(report),
-        "## Form", "", advice.form_sentence(report["runtime"], report["exports"]), "",
-        "## Data", "", *_findings(report), f"- fingerprint `{report['data']['fingerprint'][:16]}`", "",
+        "## Form", "", advice.form_sentence(report.runtime, report.exports), "",
+        "## Data", "", *_findings(report), f"- fingerprint `{report.data.fingerprint[:16]}`", "",
     ])  # fmt: skip
 
 
@@ -86,31 +82,31 @@ def _verdict(report: Report) -> list[str]:
 
 
 def _gates(report: Report) -> Iterator[str]:
-    if report["gates"]:
+    if report.gates:
         yield from ("## Gates", "")
-        for result in report["gates"]:
-            yield f"- {'passed' if result['passed'] else '**not passed**'}: {_plain(gates.sentence(result))}"
+        for result in report.gates:
+            yield f"- {'passed' if result.passed else '**not passed**'}: {_plain(gates.sentence(result))}"
         yield ""
 
 
 def _figures(report: Report) -> Iterator[str]:
-    test = report["test"]
-    names = [name for name in (*HEADLINE[report["task"]], "ece") if test.get(name) is not None]
+    test = report.test
+    names = [name for name in (*HEADLINE[report.task], "ece") if test.get(name) is not None]
     if names:
         yield from ("| figure | test | 95 % interval |", "|---|---|---|")
         for name in names:
-            ends = test.get("intervals", {}).get(name)
+            ends = test.intervals.get(name)
             yield f"| {name} | {test[name]:.3f} | {f'{ends[0]:.3f} to {ends[1]:.3f}' if ends else ''} |"
         yield ""
 
 
 def _per_label(report: Report) -> Iterator[str]:
-    per_label = report["test"].get("per_label", {})
+    per_label = report.test.per_label
     if not per_label:
         return
     yield from ("| label | precision | recall | F1 | rows |", "|---|---|---|---|---|")
     for name, f in list(per_label.items())[:MOST_LABELS]:
-        yield f"| {_plain(name)} | {f['precision']:.2f} | {f['recall']:.2f} | {f['f1']:.2f} | {f['support']} |"
+        yield f"| {_plain(name)} | {f.precision:.2f} | {f.recall:.2f} | {f.f1:.2f} | {f.support} |"
     if len(per_label) > MOST_LABELS:
         yield f"| and {len(per_label) - MOST_LABELS} labels more | | | | |"
     yield ""
@@ -118,38 +114,38 @@ def _per_label(report: Report) -> Iterator[str]:
 
 def _decisions(report: Report) -> Iterator[str]:
     """What its scores are worth, and when it abstains."""
-    if report["calibration"]:
+    if report.calibration:
         yield advice.calibration_sentence(report)
     if abstention := advice.abstention_sentence(report):
         yield abstention
-    for row in report["sets"]:
-        if row["promised"] == 0.95:
+    for row in report.sets:
+        if row.promised == 0.95:
             yield (
-                f"Sets with a promised coverage of 95 % hold the truth for {row['reached']:.1%} of the test rows, with "
-                f"{row['labels']:.1f} labels on average."
+                f"Sets with a promised coverage of 95 % hold the truth for {row.reached:.1%} of the test rows, with "
+                f"{row.labels:.1f} labels on average."
             )
     yield ""
 
 
 def _failures(report: Report) -> Iterator[str]:
     lines = [
-        f"- {_plain(pair['truth'])} is taken for {_plain(pair['answer'])} in {pair['share']:.0%} of its rows"
-        for pair in report["confusions"][:MOST_CONFUSIONS]
+        f"- {_plain(pair.truth)} is taken for {_plain(pair.answer)} in {pair.share:.0%} of its rows"
+        for pair in report.confusions[:MOST_CONFUSIONS]
     ]
     lines += [
-        f"- worse on {_plain(each['by'])}: {_plain(each['name'])} ({each['accuracy']:.1%} right against "
-        f"{each['accuracy_of_rest']:.1%} of the others, {each['rows']} rows)"
-        for each in report["slices"]
-        if each["is_worse"]
+        f"- worse on {_plain(each.by)}: {_plain(each.name)} ({each.accuracy:.1%} right against "
+        f"{each.accuracy_of_rest:.1%} of the others, {each.rows} rows)"
+        for each in report.slices
+        if each.is_worse
     ]
-    some = "- no test row is wrong" if not report["mistakes"] else "- no two labels are confused with each other"
-    yield from lines or [some if report["test"].get("rows") else "- nobody knows: there is no test row"]
+    some = "- no test row is wrong" if not report.mistakes else "- no two labels are confused with each other"
+    yield from lines or [some if report.test.rows else "- nobody knows: there is no test row"]
     yield ""
 
 
 def _findings(report: Report) -> list[str]:
-    warnings = [finding for finding in report["findings"] if finding["severity"] != "note"]
-    return [f"- {_plain(each['message'])}" for each in warnings] or ["- the checks found nothing to warn about"]
+    warnings = [finding for finding in report.findings if finding.severity != "note"]
+    return [f"- {_plain(each.message)}" for each in warnings] or ["- the checks found nothing to warn about"]
 
 
 def _plain(text: str) -> str:

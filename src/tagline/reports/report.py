@@ -12,6 +12,15 @@ from tagline.data import checks
 from tagline.data.checks import Finding
 from tagline.data.dataset import SPLITS, Dataset, Split
 from tagline.evaluation import error_analysis, gates, intervals, metrics, slices
+from tagline.evaluation.schema import (
+    REPORT_FORMAT,
+    EvaluationPoint,
+    LearningCurve,
+    LossPoint,
+    OveransweredLabel,
+    Report,
+    TrainingHistory,
+)
 from tagline.models import Scores
 from tagline.models.nn.tokens import length_of
 from tagline.prediction import attribution
@@ -26,7 +35,7 @@ from tagline.prediction.decisions import (
 )
 from tagline.prediction.predictor import Predictor
 from tagline.reports import advice
-from tagline.runs.formats import REPORT_FORMAT
+from tagline.runs.events import EvaluationEvent, Event, StepEvent
 
 if TYPE_CHECKING:
     from tagline.spec import Gates
@@ -65,10 +74,10 @@ def build(
     unkept: Sequence[str] = (),
     fallbacks: Sequence[str] = (),
     baselines: Mapping[str, Figures] | None = None,
-    history: Mapping[str, Any] | None = None,
+    history: TrainingHistory | None = None,
     runtime: str = "",
     exports: Mapping[str, Mapping[str, float]] | None = None,
-) -> dict[str, Any]:
+) -> Report:
     """Everything measured on a dataset. The same spec, data and seed give the same report."""
     layer = predictor.decisions
     figures = measured(dataset, test.split, test.answers)
@@ -79,7 +88,7 @@ def build(
         figures["intervals"] = {name: list(ends) for name, ends in bounds.items()}
     outcomes = {"test": test} | ({"validation": validation} if validation else {})
     held_out = {name: (each.split, each.answers) for name, each in outcomes.items()}
-    report: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "format": REPORT_FORMAT,
         "task": dataset.task,
         "pair": dataset.pair,
@@ -98,7 +107,7 @@ def build(
         "coverage": _coverage(layer, test),
         "sets": _sets(layer, test),
         "thresholds": _threshold_curves(dataset, layer, test),
-        "history": dict(history or {}),
+        "history": history or TrainingHistory(),
         "mistakes": _explained(predictor, error_analysis.confident(dataset, test.split, test.answers)),
         "confusions": error_analysis.confused(dataset, test.split, test.answers),
         "suspects": error_analysis.suspects(dataset, held_out),
@@ -108,8 +117,13 @@ def build(
         "exports": dict(exports or {}),
         "data": described(dataset),
         "findings": listed(findings),
+        "advice": [],
     }
-    return report | {"advice": advice.next_steps(report)}
+    return _with_advice(Report.model_validate(facts))
+
+
+def _with_advice(report: Report) -> Report:
+    return report.model_copy(update={"advice": advice.next_steps(report)})
 
 
 def _rows_of_unknown_labels(dataset: Dataset, layer: DecisionLayer, split: Split) -> int:
@@ -137,64 +151,60 @@ def padded(answers: Answers, *, labels: int) -> Answers:
     return replace(answers, scores=np.pad(answers.scores, ((0, 0), (0, missing))), chosen=chosen)
 
 
-def with_learning_curve(report: Mapping[str, Any], curve: Mapping[str, Any]) -> dict[str, Any]:
+def with_learning_curve(report: Report, curve: LearningCurve) -> Report:
     """The report of a run for which a learning curve was made after it."""
-    added = {**report, "learning_curve": dict(curve)}
-    return added | {"advice": advice.next_steps(added)}
+    return _with_advice(report.model_copy(update={"learning_curve": curve}))
 
 
-def history_of(events: Sequence[Mapping[str, Any]], *, refits: bool = False) -> dict[str, Any]:
+def history_of(events: Sequence[Event], *, refits: bool = False) -> TrainingHistory:
     """The losses and evaluations among a run's events, thinned to what a chart can show.
 
     Of a family that refits with the setting that won, `tried` names that setting, if its steps differ in one alone:
     they are models beside each other then, and not one model that learns.
     """
-    if refits and (tried := _tried_setting(events)):
-        return _tried_history(events, tried)
-    steps = [
-        {"step": event["step"], "loss": event["loss"], "stage": event.get("stage", "")}
-        for event in events
-        if event["event"] == "step"
-    ]
-    kept = np.unique(np.linspace(0, len(steps) - 1, min(len(steps), MOST_POINTS)).round().astype(int))
-    evaluations = [
-        {"step": event["step"], "value": event["value"], "kept": event["best"]}
-        for event in events
-        if event["event"] == "evaluation" and event["value"] is not None
-    ]
-    monitor = next((event["monitor"] for event in events if event["event"] == "evaluation"), "")
-    return {"steps": [steps[i] for i in kept] if steps else [], "evaluations": evaluations, "monitor": monitor}
+    steps = [event for event in events if isinstance(event, StepEvent)]
+    evaluations = [event for event in events if isinstance(event, EvaluationEvent)]
+    if refits and (tried := _tried_setting(steps)):
+        return _tried_history(steps, evaluations, tried)
+    kept = np.unique(np.linspace(0, len(steps) - 1, min(len(steps), MOST_POINTS)).round().astype(int)) if steps else ()
+    return TrainingHistory(
+        steps=[LossPoint(step=steps[i].step, loss=steps[i].loss, stage=steps[i].stage) for i in kept],
+        evaluations=[
+            EvaluationPoint(step=event.step, value=event.value, kept=event.best)
+            for event in evaluations
+            if event.value is not None
+        ],
+        monitor=_monitor(evaluations),
+    )
 
 
-def _tried_setting(events: Sequence[Mapping[str, Any]]) -> str:
+def _monitor(evaluations: Sequence[EvaluationEvent]) -> str:
+    return evaluations[0].monitor if evaluations else ""
+
+
+def _tried_setting(steps: Sequence[StepEvent]) -> str:
     """The one setting that all steps state; empty where they state none or several, or go through stages."""
-    steps = [event for event in events if event["event"] == "step"]
-    names = {tuple(event["settings"]) for event in steps}
-    if any(event.get("stage") for event in steps) or len(names) != 1:
+    names = {tuple(event.settings) for event in steps}
+    if any(event.stage for event in steps) or len(names) != 1:
         return ""
     [stated] = names
-    return str(stated[0]) if len(stated) == 1 else ""
+    return stated[0] if len(stated) == 1 else ""
 
 
-def _tried_history(events: Sequence[Mapping[str, Any]], tried: str) -> dict[str, Any]:
+def _tried_history(steps: Sequence[StepEvent], evaluations: Sequence[EvaluationEvent], tried: str) -> TrainingHistory:
     """The last loss and the evaluation of each value of a setting that was tried."""
-    steps = {
-        event["settings"][tried]: {"step": event["step"], "loss": event["loss"], "stage": ""}
-        for event in events
-        if event["event"] == "step"
-    }
-    settings = {event["step"]: event["settings"][tried] for event in events if event["event"] == "step"}
-    evaluations = [event for event in events if event["event"] == "evaluation"]
-    return {
-        "steps": [facts | {"setting": value} for value, facts in steps.items()],
-        "evaluations": [
-            {"step": e["step"], "value": e["value"], "kept": e["best"], "setting": settings[e["step"]]}
-            for e in evaluations
-            if e["value"] is not None and e["step"] in settings
+    last = {event.settings[tried]: event for event in steps}
+    settings = {event.step: event.settings[tried] for event in steps}
+    return TrainingHistory(
+        steps=[LossPoint(step=event.step, loss=event.loss, stage="", setting=value) for value, event in last.items()],
+        evaluations=[
+            EvaluationPoint(step=event.step, value=event.value, kept=event.best, setting=settings[event.step])
+            for event in evaluations
+            if event.value is not None and event.step in settings
         ],
-        "monitor": next((event["monitor"] for event in evaluations), ""),
-        "tried": tried,
-    }
+        monitor=_monitor(evaluations),
+        tried=tried,
+    )
 
 
 def listed(findings: Sequence[Finding]) -> list[dict[str, Any]]:
@@ -328,10 +338,10 @@ def _overanswered(dataset: Dataset, outcomes: Mapping[str, Outcome]) -> list[dic
     return []
 
 
-def overanswer_sentence(found: Mapping[str, Any]) -> str:
+def overanswer_sentence(found: OveransweredLabel) -> str:
     """How often a label is given, and how often it is there."""
-    given, there = (f"{100 * found[key]:.3g} %" for key in ("answered", "expected"))
-    return f"{found['label']} is answered for {given} of the texts, though {there} of the training rows have it"
+    given, there = (f"{100 * share:.3g} %" for share in (found.answered, found.expected))
+    return f"{found.label} is answered for {given} of the texts, though {there} of the training rows have it"
 
 
 def _sets(layer: DecisionLayer, test: Outcome) -> list[dict[str, float]]:

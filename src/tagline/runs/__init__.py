@@ -2,7 +2,8 @@
 
 Files, in the order of their imports:
 
-- formats.py: What the JSON files of a run hold, as far as they are read back: checked when they are read.
+- formats.py: What the JSON files of a run hold beside its report and events: checked when they are read.
+- events.py: Event: what happens in a run, a frozen model for each kind of line of events.jsonl.
 - lock.py: Lock: what a run depends on, and what has changed since it was written.
 - run.py: Run: one attempt at a spec, a directory whose files are there whole or not at all.
 - remote.py: MirroredRun: a run in Cloud Storage, worked on in a scratch directory; and runs found wherever they

@@ -18,6 +18,7 @@ from tagline.errors import Conflict, DataError, NameTaken, PlaceError, RunError,
 from tagline.gcp import cloud_storage
 from tagline.gcp.cloud_storage import Object
 from tagline.prediction.bundle import MANIFEST
+from tagline.runs.events import Event
 from tagline.runs.run import (
     ATTEMPTS,
     NEEDED,
@@ -127,7 +128,7 @@ class MirroredRun(Run):
         super().write_text(name, text)
         self._push(name)
 
-    def append_event(self, event: dict[str, Any]) -> None:
+    def append_event(self, event: Event) -> None:
         """One line at the end of events.jsonl; it is there after some seconds."""
         super().append_event(event)
         if time.monotonic() < self._events_due:

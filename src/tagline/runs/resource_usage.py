@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tagline.models.nn.devices import core_count
+from tagline.runs.events import Event, UsageEvent
 
 INTERVAL_S = 30.0
 EVALUATION_INTERVAL_S = 5.0
@@ -93,26 +94,30 @@ def parse_gpus(text: str) -> list[dict[str, Any]]:
     return found
 
 
-def summarize(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def summarize(events: Iterable[Event]) -> dict[str, Any]:
     """The samples among a run's events: means, and the most that was used; empty where there are none."""
-    samples = [event for event in events if event.get("event") == "usage"]
+    samples = [event for event in events if isinstance(event, UsageEvent)]
     if not samples:
         return {}
     found: dict[str, Any] = {"samples": len(samples)}
-    if shares := [sample["processor"] for sample in samples if "processor" in sample]:
+    if shares := [sample.processor for sample in samples if sample.processor is not None]:
         found["processor"] = {"mean": round(sum(shares) / len(shares), 3), "most": max(shares)}
-    if peaks := [sample["peak_memory_bytes"] for sample in samples if "peak_memory_bytes" in sample]:
-        found["memory"] = {"most_bytes": max(peaks), "of_bytes": samples[-1].get("machine_memory_bytes")}
+    if peaks := [sample.peak_memory_bytes for sample in samples if sample.peak_memory_bytes is not None]:
+        found["memory"] = {"most_bytes": max(peaks), "of_bytes": samples[-1].machine_memory_bytes}
     gpus = []
-    for number, last in enumerate(samples[-1].get("gpus", ())):
-        of_this = [sample["gpus"][number] for sample in samples if len(sample.get("gpus", ())) > number]
-        busy = [gpu["share"] for gpu in of_this if "share" in gpu]
-        memory = [gpu["memory_bytes"] for gpu in of_this if "memory_bytes" in gpu]
-        gpus.append({
-            "name": last["name"], "mean": round(sum(busy) / len(busy), 3) if busy else None,
-            "most": max(busy, default=None), "most_bytes": max(memory, default=None),
-            "of_bytes": last.get("total_memory_bytes"),
-        })  # fmt: skip
+    for number, last in enumerate(samples[-1].gpus):
+        of_this = [sample.gpus[number] for sample in samples if len(sample.gpus) > number]
+        busy = [gpu.share for gpu in of_this if gpu.share is not None]
+        memory = [gpu.memory_bytes for gpu in of_this if gpu.memory_bytes is not None]
+        gpus.append(
+            {
+                "name": last.name,
+                "mean": round(sum(busy) / len(busy), 3) if busy else None,
+                "most": max(busy, default=None),
+                "most_bytes": max(memory, default=None),
+                "of_bytes": last.total_memory_bytes,
+            }
+        )
     return found | ({"gpus": gpus} if gpus else {})
 
 
@@ -130,14 +135,14 @@ def describe_summary(summary: Mapping[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def describe_sample(sample: Mapping[str, Any]) -> str:
+def describe_sample(sample: UsageEvent) -> str:
     """One sample, for a log."""
-    parts = [f"processor {sample['processor']:.0%}"] if "processor" in sample else []
-    if "memory_bytes" in sample:
-        parts.append(f"memory {_amount(sample['memory_bytes'], sample.get('machine_memory_bytes'))}")
-    for gpu in sample.get("gpus", ()):
-        busy = f" {gpu['share']:.0%}" if "share" in gpu else ""
-        used = f", {_amount(gpu['memory_bytes'], gpu.get('total_memory_bytes'))}" if "memory_bytes" in gpu else ""
+    parts = [f"processor {sample.processor:.0%}"] if sample.processor is not None else []
+    if sample.memory_bytes is not None:
+        parts.append(f"memory {_amount(sample.memory_bytes, sample.machine_memory_bytes)}")
+    for gpu in sample.gpus:
+        busy = f" {gpu.share:.0%}" if gpu.share is not None else ""
+        used = f", {_amount(gpu.memory_bytes, gpu.total_memory_bytes)}" if gpu.memory_bytes is not None else ""
         parts.append(f"GPU{busy}{used}")
     return "; ".join(parts)
 

@@ -18,8 +18,9 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from tagline import spec as specs
 from tagline import storage
 from tagline.errors import NameTaken, PlaceError, RunError, SpecError, TaglineError, first_line
+from tagline.evaluation.schema import REPORT_FORMAT, Report
 from tagline.runs import formats
-from tagline.runs.formats import REPORT_FORMAT
+from tagline.runs.events import Event, parse_event
 from tagline.spec import Spec
 from tagline.system.processes import alive_in
 
@@ -193,7 +194,7 @@ class Run:
             formats.LOCK.validate_python(found)
         return found
 
-    def report(self) -> dict[str, Any] | None:
+    def report(self) -> Report | None:
         """The report, once there is one."""
         if not self._path("report.json").is_file():
             return None
@@ -205,8 +206,7 @@ class Run:
                 "another version of Tagline made it", hint=hint,
             )  # fmt: skip
         with self.reading("report.json"):
-            formats.REPORT.validate_python(found)
-        return found
+            return Report.model_validate(found)
 
     def predictions(self) -> list[dict[str, Any]]:
         """The test rows with truth and answer, in order."""
@@ -277,7 +277,7 @@ class Run:
         """Write down that the run starts, or starts again from this progress; by default from the recorded one."""
         attempts, events = self.attempts(), self.events()
         progress = progress or self.progress()
-        heard = events[-1]["time"] if events else attempts[-1].time if attempts else ""
+        heard = events[-1].time if events else attempts[-1].time if attempts else ""
         now = datetime.now(UTC).isoformat()
         begun = Attempt(now, socket.gethostname(), progress.last, progress.time, heard)
         self.write_lines(ATTEMPTS, [json.dumps(asdict(each)) for each in (*attempts, begun)])
@@ -304,19 +304,16 @@ class Run:
         found = sorted(path for path in self.directory.iterdir() if not path.name.startswith("."))
         return [f"{path}{'/' if path.is_dir() else ''}" for path in found]
 
-    def append_event(self, event: dict[str, Any]) -> None:
+    def append_event(self, event: Event) -> None:
         """One line at the end of events.jsonl."""
         path = self.directory / "events.jsonl"
         with storage.disk_errors(path), path.open("ab") as file:
-            file.write(json.dumps(event, ensure_ascii=False).encode() + b"\n")
+            file.write(json.dumps(event.to_dict(), ensure_ascii=False).encode() + b"\n")
 
-    def events(self) -> list[dict[str, Any]]:
+    def events(self) -> list[Event]:
         """What has happened so far; a last line that was cut off is not there yet."""
         with self.reading("events.jsonl"):
-            events = [json.loads(line) for line in self._event_lines()]
-            for event in events:
-                formats.EVENT.validate_python(event)
-        return events
+            return [parse_event(json.loads(line)) for line in self._event_lines()]
 
     def rewind_events(self, count: int) -> None:
         """Forget what happened after a checkpoint: it will happen again."""

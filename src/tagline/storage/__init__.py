@@ -1,4 +1,9 @@
-"""A path or a gs:// address: read, written, listed and copied, so that a file is there whole or not at all."""
+"""A path or a gs:// address: read, written, listed and copied, so that a file is there whole or not at all.
+
+Files, in the order of their imports:
+
+- file_models.py: FileModel: the base of models of JSON files, frozen, which keep what later versions add.
+"""
 
 import errno
 import fcntl

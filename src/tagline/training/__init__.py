@@ -36,6 +36,7 @@ from tagline.data.dataset import Dataset, Split, Task
 from tagline.data.texts import Text
 from tagline.errors import Conflict, DataError, Interrupted, PlaceError, RunError, SpecError, TaglineError
 from tagline.evaluation import baselines, cross_fitting, gates, intervals, metrics
+from tagline.evaluation.schema import OveransweredLabel, SplitFigures
 from tagline.exports.export import Forms, Measured, add_forms
 from tagline.models import Classifier, Exportable, Scorer, Scores, Step, ValidatesTexts
 from tagline.models.nn import workers
@@ -47,15 +48,24 @@ from tagline.prediction.predictor import Predictor, scored
 from tagline.reports import html, markdown, report
 from tagline.runs import lock as locks
 from tagline.runs import remote, trackers
+from tagline.runs.events import (
+    EvaluationEvent,
+    Event,
+    FinishedEvent,
+    PhaseEvent,
+    ResumedEvent,
+    StartedEvent,
+    StepEvent,
+    TickEvent,
+    UsageEvent,
+    WarningEvent,
+)
 from tagline.runs.resource_usage import UsageSampler
 from tagline.runs.run import Progress, Run, StateName
 from tagline.spec import Decisions, Goal, Spec, Training, Tuning, changed_settings, override
 from tagline.system import extras
 from tagline.system.signals import Stop
 from tagline.training import trials
-
-Event = dict[str, Any]
-"""A line of events.jsonl: `event` says which kind."""
 
 USES = frozenset({"monitor", "patience", "max_minutes", "log_every", "seed", "baseline", "export"})
 """What is read of `[training]` whatever the family."""
@@ -125,7 +135,7 @@ def start(spec: Spec, *, runs: str | Path, command: str, job: str = "", name: st
             tracked = trackers.tracked(_attempt(run, spec, data, findings, given), run=run, trackers=chosen)
             with run.worked_on(), closing(tracked):
                 for event in trials.reported(tracked, spec=spec) if here.is_main else tracked:
-                    has_learned = has_learned or event["event"] in ("step", "tick")
+                    has_learned = has_learned or isinstance(event, TickEvent)
                     yield event
         except Exception:
             # Nobody planned this run but the process that tells why it cannot begin; a job's run is read elsewhere.
@@ -145,7 +155,7 @@ def resume_run(run: Run, *, job: str = "") -> Iterator[Event]:
     assert unchanged is not None
     spec, lock, is_complete = unchanged
     if is_complete:
-        yield {"event": "resumed", "run": run.address, "checkpoint": run.progress().last if here.is_main else ""}
+        yield ResumedEvent(run=run.address, checkpoint=run.progress().last if here.is_main else "")
         return
     chosen = trackers.chosen(spec.tracking.to) if here.is_main else {}
     is_new = "data_fingerprint" not in lock
@@ -386,22 +396,27 @@ class _Attempt:
 
     def events(self) -> Iterator[Event]:
         """Everything that happens, each event written down before it is shown."""
-        sizes = {name: len(split) for name, split in self.data.splits.items()}
+        sizes: dict[str, int] = {name: len(split) for name, split in self.data.splits.items()}
+        computing: dict[str, Any] = dict(locks.computing(self.spec))
         if self.progress.last:
             self.run.rewind_events(self.progress.events)
-            resumed = {"event": "resumed", "run": self.run.address, "checkpoint": self.progress.last}
-            yield resumed | locks.computing(self.spec)
+            yield ResumedEvent(run=self.run.address, checkpoint=self.progress.last, **computing)
         else:
             self.run.rewind_events(0)
-            yield self._event(
-                "started", run=self.run.address, family=self.family, task=self.data.task,
-                labels=len(self.data.labels), splits=sizes, **locks.computing(self.spec),
-            )  # fmt: skip
+            started = StartedEvent(
+                run=self.run.address,
+                family=self.family,
+                task=self.data.task,
+                labels=len(self.data.labels),
+                splits=sizes,
+                **computing,
+            )
+            yield self._event(started)
             for message in self._warnings():
-                yield self._event("warning", message=message)
+                yield self._event(WarningEvent(message=message))
         if self.damage:
             where = f"checkpoint {self.progress.last}" if self.progress.last else "the beginning: no checkpoint is left"
-            yield self._event("warning", message=f"{self.damage}; going on from {where}")
+            yield self._event(WarningEvent(message=f"{self.damage}; going on from {where}"))
         yield from self._learn()
         workers.leave()
         # It may have come while the last step was measured and kept: no step follows that would look for it. Workers do
@@ -439,9 +454,9 @@ class _Attempt:
             facts: dict[str, Any] = {"step": step.number, "total": step.total, "loss": step.loss, "rows": step.rows}
             facts |= {"stage": step.stage} if step.stage else {}
             if step.number % settings.log_every == 0 or step.evaluate:
-                yield self._event("step", **facts, settings=dict(step.settings))
+                yield self._event(StepEvent(**facts, settings=dict(step.settings)))
             else:
-                yield {"event": "tick", **facts}  # for a person who watches; it is not kept
+                yield TickEvent(**facts)  # for a person who watches; it is not kept
             # Clocks and signals differ from worker to worker; what they do about them must not.
             is_over, is_due, is_asked = self.world.any(
                 clock.is_over(), clock.seconds() > due_s, self.stop.signal is not None
@@ -449,9 +464,9 @@ class _Attempt:
             if step.evaluate or (is_over and not self.progress.best):
                 yield self._evaluate(step)
             if self.world.is_main and self.usage.is_due(at_evaluation=step.evaluate):
-                yield self._event("usage", step=step.number, **self.usage.take())
+                yield self._event(UsageEvent(step=step.number, **self.usage.take()))
             if reason := self._enough(is_over=is_over):
-                yield self._event("warning", message=reason)
+                yield self._event(WarningEvent(message=reason))
             if step.evaluate or reason or is_due or is_asked:
                 self._keep(step, clock, stopped=reason)
                 due_s = clock.seconds() + CHECKPOINT_EVERY_S
@@ -509,9 +524,10 @@ class _Attempt:
         value_to_beat = value if is_gain else self.progress.best_value
         self.progress = replace(self.progress, best_value=value_to_beat, evaluations_without_gain=missed)
         plain = {key: number for key, number in figures.items() if isinstance(number, float)}
-        return self._event(
-            "evaluation", step=step.number, monitor=monitor, value=value, best=is_kept, gain=is_gain, figures=plain
-        )  # fmt: skip
+        event = EvaluationEvent(
+            step=step.number, monitor=monitor, value=value, best=is_kept, gain=is_gain, figures=plain
+        )
+        return self._event(event)
 
     def _keep(self, step: Step, clock: "_Clock", *, stopped: str) -> None:
         """Write a checkpoint and make it count."""
@@ -576,18 +592,18 @@ class _Attempt:
         clock = _Clock(self.progress.seconds, budget_s=60 * self.spec.training.max_minutes)
         fallbacks: list[str] = []
         if best.refits and len(validation) and not clock.is_over() and self._is_worth_refitting(best):
-            yield {"event": "phase", "message": "learning once more, with the validation rows too"}
+            yield PhaseEvent(message="learning once more, with the validation rows too")
             refitted = self._refit(clock)
             problem = self._problem_of(refitted, before=kept) if refitted else ""
             kept = kept if problem or refitted is None else refitted
             fallbacks += [problem] if problem else []
         unkept = list(self._unkept_promises(kept))
         for message in (*unkept, *fallbacks):
-            yield self._event("warning", message=message)
+            yield self._event(WarningEvent(message=message))
         others = {"majority": baselines.majority(self.data)}
         if self.spec.training.baseline and len(test) and not clock.is_over():
             yield from self._compared(others)
-        yield {"event": "phase", "message": "measuring"}
+        yield PhaseEvent(message="measuring")
         made: dict[str, Any] = {}
         warnings: list[str] = []
         with self.run.reading("events.jsonl"):
@@ -610,17 +626,17 @@ class _Attempt:
                 "tagline": __version__, "task": self.data.task, "pair": self.data.pair, "labels": self.data.labels,
                 "family": self.family, "spec": self.spec.model_dump(mode="json"),
                 "fingerprint": self.data.fingerprint, "decisions": layer.to_dict(),
-                "figures": _plain(made["report"]["test"]), "exports": forms.found, "runtime": forms.runtime,
+                "figures": _plain(made["report"].test), "exports": forms.found, "runtime": forms.runtime,
             }  # fmt: skip
 
-        yield self._event("usage", step=int(self.progress.last), **self.usage.take())
+        yield self._event(UsageEvent(step=int(self.progress.last), **self.usage.take()))
         bundle.write(self.run.bundle, fill=fill, card=lambda manifest: markdown.model_card(manifest, made["report"]))
-        warnings += [report.overanswer_sentence(each) for each in made["report"]["overanswered"]]
+        warnings += [report.overanswer_sentence(each) for each in made["report"].overanswered]
         for message in (*warnings, *fallbacks[announced:]):
-            yield self._event("warning", message=message)
+            yield self._event(WarningEvent(message=message))
         self.run.write_lines("predictions.jsonl", made["predictions"])
         html.write_report(self.run, made["report"])
-        yield self._event("finished", run=self.run.address, figures=_plain(made["report"]["test"]))
+        yield self._event(FinishedEvent(run=self.run.address, figures=_plain(made["report"].test)))
 
     def _is_worth_refitting(self, model: Classifier) -> bool:
         """Whether the validation rows would be missed by what learned without them, and there is time to learn more."""
@@ -660,7 +676,7 @@ class _Attempt:
         known = {each["label"] for each in overanswered(before.answers.chosen, layer.labels, shares=shares)}
         for each in overanswered(own.chosen, layer.labels, shares=shares):
             if each["label"] not in known:
-                return f"learned once more, {report.overanswer_sentence(each)}: {stays}"
+                return f"learned once more, {report.overanswer_sentence(OveransweredLabel(**each))}: {stays}"
         return ""
 
     def _loss_on_validation(self, answers: Answers, *, before: Answers) -> str:
@@ -681,11 +697,11 @@ class _Attempt:
         if rival and self.world.size == 1:  # the others are not there to learn with
             learned[rival] = baselines.rival, "which may do better with so few rows"
         for family, (reached, why) in learned.items():
-            yield {"event": "phase", "message": f"learning family {family}, {why}"}
+            yield PhaseEvent(message=f"learning family {family}, {why}")
             try:
                 others[family] = reached(self.spec, self.data)
             except TaglineError as error:
-                yield self._event("warning", message=f"not compared with family {family}: {error.message}")
+                yield self._event(WarningEvent(message=f"not compared with family {family}: {error.message}"))
 
     def _in_best_form(
         self, directory: Path, layer: DecisionLayer, warnings: list[str], fallbacks: list[str]
@@ -733,10 +749,11 @@ class _Attempt:
             fallbacks.append(f"its form {name} does worse on validation than its own ({lost}): that form is not used")
         return replace(forms, runtime="")
 
-    def _event(self, kind: str, **details: Any) -> Event:
-        event = {"event": kind, "time": datetime.now(UTC).isoformat(), **details}
-        self.run.append_event(event)
-        return event
+    def _event(self, event: Event) -> Event:
+        """Write an event down, with the time."""
+        written = event.model_copy(update={"time": datetime.now(UTC).isoformat()})
+        self.run.append_event(written)
+        return written
 
 
 @dataclass(frozen=True)
@@ -753,7 +770,7 @@ class _Candidate:
     """And what the layer makes of them."""
 
 
-def _plain(figures: Mapping[str, Any]) -> dict[str, Any]:
+def _plain(figures: SplitFigures) -> dict[str, Any]:
     return {key: value for key, value in figures.items() if isinstance(value, int | float)}
 
 

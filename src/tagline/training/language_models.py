@@ -11,6 +11,7 @@ from tagline.data.unlabelled import texts_in
 from tagline.errors import BundleError, RunError, SpecError
 from tagline.gcp import cloud_storage
 from tagline.prediction.bundle import load_classifier
+from tagline.runs.events import Event, PhaseEvent, StepEvent, TickEvent, WarningEvent
 from tagline.spec import Training, changed_settings
 from tagline.system.signals import Stop
 
@@ -28,7 +29,7 @@ LAST = "config.json"
 
 def learn(
     files: Sequence[str], *overrides: str, output: str | Path, column: str = ""
-) -> Iterator[dict[str, Any]]:  # fmt: skip
+) -> Iterator[Event]:  # fmt: skip
     """Learn a language model of the texts in these files into a directory, as events; what was begun is gone on with.
 
     Every few minutes all that is needed to go on is kept beside `output`, until that is there; of one in Cloud Storage,
@@ -54,18 +55,20 @@ def learn(
         if (model.options, model.training) != (options, training):
             hint = f"use them again, or remove {partial}"
             raise RunError(f"{partial} was begun with other settings", hint=hint)
-        yield {"event": "phase", "message": f"going on from {partial}"}
+        yield PhaseEvent(message=f"going on from {partial}")
     for key in changed_settings(training):
         if key not in READ:
-            yield {"event": "warning", "message": f"training.{key} has no effect on a language model"}
+            yield WarningEvent(message=f"training.{key} has no effect on a language model")
     kept = time.monotonic()
     with Stop(hint="run the same command again: it goes on from what was kept, if anything was") as stop:
         for step in model.fit_language_model(lambda: texts_in(files, column=column), seed=training.seed):
             stop.waits = True
             step.insist_on_loss()
-            facts = {"step": step.number, "total": step.total, "loss": step.loss, "stage": step.stage}
+            facts: dict[str, Any] = {
+                "step": step.number, "total": step.total, "loss": step.loss, "stage": step.stage,
+            }  # fmt: skip
             is_due = step.number % training.log_every == 0 or step.number == step.total
-            yield {"event": "step", **facts, "settings": dict(step.settings)} if is_due else {"event": "tick", **facts}
+            yield StepEvent(**facts, settings=dict(step.settings)) if is_due else TickEvent(**facts)
             if stop.signal is not None or time.monotonic() - kept > KEPT_EVERY_S:
                 _keep(model, partial)
                 kept = time.monotonic()

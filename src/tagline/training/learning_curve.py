@@ -1,18 +1,19 @@
 """The learning curve of a run: the same spec on parts of the training rows, and what more rows would bring."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tagline import storage
 from tagline.errors import RunError
+from tagline.evaluation.schema import CurvePoint, LearningCurve
 from tagline.reports import html, report
+from tagline.runs.events import CurveEvent, Event, PhaseEvent, TickEvent
 from tagline.runs.run import Run, list_runs
 from tagline.spec import Spec
-from tagline.training import Event, resume_run, start
+from tagline.training import resume_run, start
 
 FRACTIONS = (0.125, 0.25, 0.5)
 FIGURE = "macro_f1"
@@ -39,39 +40,43 @@ def measure(run: Run) -> Iterator[Event]:
 
 def _measured(run: Run) -> Iterator[Event]:
     whole = run.report()
-    if whole is None or not whole["test"].get("rows"):
+    if whole is None or not whole.test.rows:
         raise RunError(f"run {run.name} has measured nothing that a curve could end in", hint=run.address)
     spec = run.spec()
     points = []
     for fraction in FRACTIONS:
         part = _part(spec, fraction)
         events = _trained(run, part)
-        yield {"event": "phase", "message": f"learning from {fraction:g} of the training rows"}
-        yield from (event for event in events if event["event"] in ("step", "tick"))
+        yield PhaseEvent(message=f"learning from {fraction:g} of the training rows")
+        yield from (event for event in events if isinstance(event, TickEvent))
         points.append(_point(_finished(run, part)))
     points.append(_point(run))
     curve = fitted(points)
     html.write_report(run, report.with_learning_curve(whole, curve))
-    yield {"event": "curve", "run": run.address, **curve}
+    yield CurveEvent(run=run.address, **dict(curve.items()))
 
 
-def fitted(points: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def fitted(points: Sequence[CurvePoint]) -> LearningCurve:
     """A curve with what twice as many rows would bring: error falling as a power of the rows, down to a floor.
 
     Of simulated curves 96 % had their true value at twice the rows between the ends (decision 12).
     """
-    rows = np.array([point["rows"] for point in points], dtype=np.float64)
-    values = np.array([point["value"] for point in points])
-    widths = np.array([(point["interval"][1] - point["interval"][0]) / 3.92 for point in points])
+    rows = np.array([point.rows for point in points], dtype=np.float64)
+    values = np.array([point.value for point in points])
+    widths = np.array([(point.interval[1] - point.interval[0]) / 3.92 for point in points])
     [nearest] = _predicted(rows, values[None], np.append(rows, 2 * rows[-1]))
     drawn, gains = _drawn(rows, values, widths=widths, residual=_residual(values, nearest[:-1]))
     expected, gain = float(nearest[-1]), float(nearest[-1] - nearest[-2])
-    at = {"rows": int(2 * rows[-1]), "value": expected, "interval": _ends(drawn, around=expected)}
+    at = CurvePoint(rows=int(2 * rows[-1]), value=expected, interval=_ends(drawn, around=expected))
     gained = _ends(gains, around=gain)
-    return {
-        "figure": FIGURE, "points": list(points), "expected": [at], "gain": gain, "gain_interval": gained,
-        "sentence": _sentence(at, gained, now=float(values[-1])),
-    }  # fmt: skip
+    return LearningCurve(
+        figure=FIGURE,
+        points=list(points),
+        expected=[at],
+        gain=gain,
+        gain_interval=gained,
+        sentence=_sentence(at, gained, now=float(values[-1])),
+    )
 
 
 def _drawn(rows: Floats, values: Floats, *, widths: Floats, residual: float) -> tuple[Floats, Floats]:
@@ -97,14 +102,14 @@ def _ends(drawn: Floats, *, around: float) -> list[float]:
     return [max(0.0, min(float(low), around)), min(1.0, max(float(high), around))]
 
 
-def _sentence(at: Mapping[str, Any], gained: Sequence[float], *, now: float) -> str:
+def _sentence(at: CurvePoint, gained: Sequence[float], *, now: float) -> str:
     """More rows help where the curve surely rises, and leads to more than this run has already."""
-    low, high = at["interval"]
-    forecast = f"{FIGURE} {at['value']:.3f} with {at['rows']:,} rows, {low:.3f} to {high:.3f}, against {now:.3f} now"
+    low, high = at.interval
+    forecast = f"{FIGURE} {at.value:.3f} with {at.rows:,} rows, {low:.3f} to {high:.3f}, against {now:.3f} now"
     span = f"{forecast}; along the curve {gained[0]:.3f} to {gained[1]:.3f} more"
     if gained[1] < NOT_WORTH:
         return f"More rows of the same kind would hardly help: {span}."
-    if gained[0] < NOT_WORTH or at["value"] - now < NOT_WORTH:
+    if gained[0] < NOT_WORTH or at.value - now < NOT_WORTH:
         return f"Whether more rows of the same kind would help cannot be told: {span}."
     return f"Twice as many training rows would probably help: {span}."
 
@@ -170,8 +175,9 @@ def _known(run: Run, part: Spec) -> Run | None:
     return next((known for known in runs if known.lock()["spec_fingerprint"] == part.fingerprint()), None)
 
 
-def _point(run: Run) -> dict[str, Any]:
-    found: Any = run.report()
-    test = found["test"]
+def _point(run: Run) -> CurvePoint:
+    found = run.report()
+    assert found is not None
     with run.reading("report.json"):
-        return {"rows": found["splits"]["train"], "value": test[FIGURE] or 0.0, "interval": test["intervals"][FIGURE]}
+        test = found.test
+        return CurvePoint(rows=found.splits["train"], value=test.macro_f1 or 0.0, interval=test.intervals[FIGURE])

@@ -7,8 +7,8 @@ from collections.abc import Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+from tagline.runs.events import EvaluationEvent, Event, WarningEvent
 from tagline.spec import Spec
 
 TRIAL, METRIC_FILE = "CLOUD_ML_TRIAL_ID", "CLOUD_ML_HP_METRIC_FILE"
@@ -43,8 +43,8 @@ def is_trial(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def reported(
-    events: Generator[dict[str, Any], None, None], *, spec: Spec, environment: Mapping[str, str] = os.environ
-) -> Generator[dict[str, Any], None, None]:  # fmt: skip
+    events: Generator[Event, None, None], *, spec: Spec, environment: Mapping[str, str] = os.environ
+) -> Generator[Event, None, None]:
     """The same events; in a trial each evaluation is reported on its way, and in the end the one that was kept."""
     with closing(events):
         if not is_trial(environment):
@@ -56,21 +56,21 @@ def reported(
         step = 0
         for event in events:
             yield event
-            if event["event"] != "evaluation":
+            if not isinstance(event, EvaluationEvent):
                 continue
-            step = event["step"]
-            found = {name: event["figures"][name] for name in names if name in event["figures"]}
-            kept = found if event["best"] else kept
+            step = event.step
+            found = {name: event.figures[name] for name in names if name in event.figures}
+            kept = found if event.best else kept
             yield from _written(writer, found, step)
         # The last report is the one that counts, unless the study says otherwise.
         yield from _written(writer, kept, step)
         if not kept:
-            yield {"event": "warning", "message": f"the trial has no {' or '.join(names)} to report"}
+            yield WarningEvent(message=f"the trial has no {' or '.join(names)} to report")
 
 
-def _written(writer: MetricWriter, metrics: Mapping[str, float], step: int) -> Generator[dict[str, Any], None, None]:
+def _written(writer: MetricWriter, metrics: Mapping[str, float], step: int) -> Generator[Event, None, None]:
     """Report, or warn: a run is worth having all the same."""
     try:
         writer.report(metrics, step=step)
     except OSError as error:
-        yield {"event": "warning", "message": f"cannot report to the tuning job: {writer.path}: {error.strerror}"}
+        yield WarningEvent(message=f"cannot report to the tuning job: {writer.path}: {error.strerror}")

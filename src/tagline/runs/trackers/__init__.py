@@ -16,7 +16,7 @@ import json
 import queue
 import threading
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,6 +24,7 @@ from typing import Any, Protocol
 
 from tagline import registry
 from tagline.errors import TaglineError
+from tagline.runs.events import EvaluationEvent, Event, PhaseEvent, ResumedEvent, StepEvent, WarningEvent
 from tagline.runs.run import Run
 from tagline.spec import Spec
 
@@ -62,14 +63,14 @@ def chosen(names: Sequence[str]) -> dict[str, Tracker]:
 
 
 def tracked(
-    events: Generator[dict[str, Any], None, None], *, run: Run, trackers: Mapping[str, Tracker]
-) -> Generator[dict[str, Any], None, None]:  # fmt: skip
+    events: Generator[Event, None, None], *, run: Run, trackers: Mapping[str, Tracker]
+) -> Generator[Event, None, None]:
     """The same events, recorded on their way; a tracker that fails is left out after a warning, which no file keeps."""
     feeds = [_Feed(name, tracker, run) for name, tracker in trackers.items()]
     try:
         with closing(events):
             for event in events:
-                for feed in feeds if event["event"] != "tick" else ():
+                for feed in feeds if event.event != "tick" else ():
                     feed.put(event)
                 yield event
                 yield from _warnings(feeds)
@@ -100,13 +101,13 @@ def shown(value: Any) -> str:
 
 def report_figures(run: Run) -> dict[str, float]:
     """What was measured in the end: the figures of each split, and each label's F1."""
-    report = run.report() or {}
+    report = run.report()
+    splits = {"validation": report.validation, "test": report.test} if report else {}
     figures: dict[str, float] = {}
-    for split in ("validation", "test"):
-        measured = report.get(split, {})
-        figures |= _numbers(measured, prefix=f"report/{split}/")
-        for label, of_label in measured.get("per_label", {}).items():
-            figures[f"report/{split}/f1/{label}"] = float(of_label["f1"])
+    for split, measured in splits.items():
+        if measured is not None:
+            figures |= _numbers(measured.items(), prefix=f"report/{split}/")
+            figures |= {f"report/{split}/f1/{label}": of_label.f1 for label, of_label in measured.per_label.items()}
     return figures
 
 
@@ -115,19 +116,19 @@ def last_step(run: Run) -> int:
     return max((int(event["step"]) for event in run.events() if "step" in event), default=0)
 
 
-def _point(event: Mapping[str, Any]) -> Point | None:
-    match event["event"]:
-        case "step":
-            figures = _numbers({"loss": event["loss"], **event["settings"]}, prefix="train/")
-        case "evaluation":
-            figures = _numbers(event["figures"], prefix="validation/")
+def _point(event: Event) -> Point | None:
+    match event:
+        case StepEvent():
+            figures = _numbers([("loss", event.loss), *event.settings.items()], prefix="train/")
+        case EvaluationEvent():
+            figures = _numbers(event.figures.items(), prefix="validation/")
         case _:
             return None
-    return Point(event["step"], datetime.fromisoformat(event["time"]).timestamp(), figures)
+    return Point(event.step, datetime.fromisoformat(event.time).timestamp(), figures)
 
 
-def _numbers(values: Mapping[str, Any], *, prefix: str) -> dict[str, float]:
-    return {f"{prefix}{key}": float(value) for key, value in values.items() if isinstance(value, int | float)}
+def _numbers(values: Iterable[tuple[str, Any]], *, prefix: str) -> dict[str, float]:
+    return {f"{prefix}{key}": float(value) for key, value in values if isinstance(value, int | float)}
 
 
 class _Feed:
@@ -142,11 +143,11 @@ class _Feed:
         self.problem = ""
         self._tracker = tracker
         self._run = run
-        self._events: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name=f"tracker {name}", daemon=True)
         self._thread.start()
 
-    def put(self, event: dict[str, Any] | None) -> None:
+    def put(self, event: Event | None) -> None:
         """An event, or None after the last."""
         self._events.put(event)
 
@@ -160,7 +161,7 @@ class _Feed:
             # The first event comes once the run is ours: one that another process holds must not be touched.
             if (first := self._events.get()) is None:
                 return
-            self._tracker.begin(self._run, resumed_at=int(first.get("checkpoint", 0)))
+            self._tracker.begin(self._run, resumed_at=_resumed_at(first))
             for points in self._batches():
                 self._tracker.record(points)
             self._tracker.end(self._run)
@@ -181,21 +182,26 @@ class _Feed:
                 yield points
 
 
-def _warnings(feeds: list[_Feed]) -> Iterator[dict[str, Any]]:
+def _resumed_at(first: Event) -> int:
+    """The step that a run goes on from, by its first event."""
+    return int(first.checkpoint or 0) if isinstance(first, ResumedEvent) else 0
+
+
+def _warnings(feeds: list[_Feed]) -> Iterator[Event]:
     """A warning for each tracker that has failed by now; it is taken off the list."""
     for feed in [feed for feed in feeds if feed.problem]:
         feeds.remove(feed)
         what = " ".join(feed.problem.split())
-        yield {"event": "warning", "message": f"tracker {feed.name} failed, the run goes on without it: {what}"}
+        yield WarningEvent(message=f"tracker {feed.name} failed, the run goes on without it: {what}")
 
 
-def _ended(feeds: list[_Feed]) -> Iterator[dict[str, Any]]:
+def _ended(feeds: list[_Feed]) -> Iterator[Event]:
     """Let the trackers close their records, side by side."""
     now = time.monotonic()
     for feed in feeds:
         feed.put(None)
     if slow := [feed for feed in feeds if not feed.has_ended(by=now + SILENT_S)]:
-        yield {"event": "phase", "message": "waiting for " + ", ".join(f"tracker {feed.name}" for feed in slow)}
+        yield PhaseEvent(message="waiting for " + ", ".join(f"tracker {feed.name}" for feed in slow))
     for feed in slow:
         if not feed.has_ended(by=now + END_TIMEOUT_S):
             feed.problem = f"it did not end within {END_TIMEOUT_S:g} seconds"
