@@ -1,20 +1,15 @@
 """`tagline rehearsal`: the local cloud, for any client."""
 
-import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tagline.cli.options import Debug, Json
-from tagline.rehearsal import requirements
-from tagline.rehearsal.access import TOKEN_FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tagline.rehearsal.finding import Facts
+    from tagline.jobs.emulator import Facts
 
 app = typer.Typer(help="The local cloud, for any client.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -40,56 +35,50 @@ def start(
     debug: Debug = False,
 ) -> None:
     """Play Vertex AI, Cloud Storage and Cloud Logging on this machine until told to stop."""
-    requirements.check_installed()
-    from tagline.errors import SpecError
-    from tagline.rehearsal import finding, house
-    from tagline.rehearsal.stage import Settings
+    from tagline.commands import rehearsal
 
-    if is_open and token:
-        raise SpecError("--open demands no token, --token does: one of them", hint="a token is the default")
-    settings = Settings(
-        directory=directory.absolute(), port=port, grpc_port=grpc_port, tls=tls, is_open=is_open, at_once=at_once,
-        strict=strict, grace_s=grace, ready_s=ready,
-    )  # fmt: skip
-    if not detach:
-        os.umask(0o077)  # its buckets, tables and logs hold data: they are its owner's alone, and so is what jobs write
-        house.serve(settings, ready=lambda facts: _show(facts, json))
-        return
-    words = ["--directory", str(directory.absolute()), "--port", str(port), "--grpc-port", str(grpc_port)]
-    words += ["--at-once", str(at_once), "--grace", str(grace), "--ready", str(ready)]
-    words += [flag for flag, given in (("--tls", tls), ("--open", is_open), ("--strict", strict)) if given]
-    _show(finding.start_detached(settings.directory, words), json)
+    rehearsal.start(
+        directory=directory,
+        port=port,
+        grpc_port=grpc_port,
+        tls=tls,
+        open=is_open,
+        token=token,
+        at_once=at_once,
+        strict=strict,
+        grace=grace,
+        ready=ready,
+        detach=detach,
+        on_ready=lambda facts: _show(facts, json),
+    )
 
 
 @app.command()
 def status(directory: Directory = Path("rehearsal"), json: Json = False, debug: Debug = False) -> None:
     """Where it is found, and what it is doing."""
-    requirements.check_installed()
     from tagline.cli import console
-    from tagline.rehearsal import finding
+    from tagline.commands import rehearsal
 
-    facts = finding.find(directory)
-    found = finding.ask(directory, "/-/status")
+    found = rehearsal.status(directory=directory)
     if json:
-        console.out_json({**_described(facts), "clients": dict(_directions(facts)), **found})
+        console.out_json(found)
         return
     jobs = found["jobs"]
-    console.out(f"{facts.address} and gRPC at localhost:{facts.grpc_port} (process {facts.pid})")
+    console.out(f"{found['address']} and gRPC at {found['grpc']} (process {found['pid']})")
     console.out(f"jobs: {jobs['running']} running, {jobs['queued']} queued")
 
 
 @app.command()
 def stop(directory: Directory = Path("rehearsal"), json: Json = False, debug: Debug = False) -> None:
     """End it, with every job that runs; what it keeps stays."""
-    requirements.check_installed()
     from tagline.cli import console
-    from tagline.rehearsal import finding
+    from tagline.commands import rehearsal
 
-    facts = finding.stop(directory)
+    pid = rehearsal.stop(directory=directory)
     if json:
-        console.out_json({"stopped": facts.pid})
+        console.out_json({"stopped": pid})
     else:
-        console.out(f"stopped (process {facts.pid})")
+        console.out(f"stopped (process {pid})")
 
 
 @app.command()
@@ -100,16 +89,15 @@ def reset(
     debug: Debug = False,
 ) -> None:
     """Forget everything that it keeps: jobs, buckets, logs."""
-    requirements.check_installed()
     from tagline.cli import console
+    from tagline.commands import rehearsal
     from tagline.errors import SpecError
-    from tagline.rehearsal import finding
 
     if not yes:
         if not sys.stdin.isatty():
             raise SpecError(f"would delete what is in {directory}", hint="add --yes")
         typer.confirm(f"Delete what is in {directory}?", abort=True, err=True)
-    finding.reset(directory)
+    rehearsal.reset(directory=directory)
     if json:
         console.out_json({"reset": str(directory)})
     else:
@@ -125,11 +113,10 @@ def preempt(
     debug: Debug = False,
 ) -> None:
     """Take a job's spot machines away: SIGTERM, the grace period, SIGKILL, and a restart."""
-    requirements.check_installed()
     from tagline.cli import console
-    from tagline.rehearsal import finding
+    from tagline.commands import rehearsal
 
-    found = finding.ask(directory, "/-/preempt", {"job": job, "replica": replica})
+    found = rehearsal.preempt(job, replica=replica, directory=directory)
     if json:
         console.out_json(found)
     else:
@@ -150,12 +137,12 @@ def fail(
     debug: Debug = False,
 ) -> None:
     """Let the next calls of a method fail, to see what a client makes of it."""
-    requirements.check_installed()
     from tagline.cli import console
-    from tagline.rehearsal import finding
+    from tagline.commands import rehearsal
 
-    asked = {"method": method, "status": status, "times": times, "after_effect": after_effect, "drop": drop}
-    found = finding.ask(directory, "/-/fail", asked)
+    found = rehearsal.fail(
+        method, status=status, times=times, after_effect=after_effect, drop=drop, directory=directory
+    )
     if json:
         console.out_json(found)
     else:
@@ -169,48 +156,32 @@ def methods(
     debug: Debug = False,
 ) -> None:
     """Every method of the played APIs: played, partly, or not."""
-    requirements.check_installed()
     from tagline.cli import console
-    from tagline.rehearsal.services import listing
+    from tagline.commands import rehearsal
 
-    found = [row for row in listing() if name.lower() in row[0].lower()]
+    found = rehearsal.methods(name)
     if json:
         console.out_json([dict(zip(("method", "extent", "limit"), row, strict=True)) for row in found])
     else:
         console.out_table(("method", "", "limit"), found)
 
 
-def _described(facts: "Facts") -> dict[str, Any]:
-    return {
-        "address": facts.address, "grpc": f"localhost:{facts.grpc_port}", "pid": facts.pid,
-        "directory": facts.directory, "token": facts.token, "ca": facts.ca,
-    }  # fmt: skip
-
-
-def _directions(facts: "Facts") -> "Mapping[str, str]":
-    """How clients are pointed at a rehearsal."""
-    from tagline.rehearsal.directions import directions
-
-    return directions(
-        http_port=facts.http_port, grpc_port=facts.grpc_port, token=facts.token, ca=facts.ca,
-        token_file=str(Path(facts.directory) / TOKEN_FILE) if facts.token else "",
-    )  # fmt: skip
-
-
 def _show(facts: "Facts", as_json: bool) -> None:
     """Where it is, and how clients are pointed at it."""
     from tagline.cli import console
+    from tagline.commands.rehearsal import describe
+    from tagline.jobs.emulator import token_file
 
-    clients = _directions(facts)
+    found = describe(facts)
     if as_json:
-        console.out_json({**_described(facts), "clients": dict(clients)}, indent=None)
+        console.out_json(found, indent=None)
     else:
-        console.out(f"The rehearsal is at {facts.address} and, for gRPC, at localhost:{facts.grpc_port}.")
+        console.out(f"The rehearsal is at {facts.address} and, for gRPC, at {found['grpc']}.")
         console.out(f"Everything is kept in {facts.directory}; buckets are the directories in its buckets/.")
         if facts.token:
-            console.out(f"Clients need a token, which is in {Path(facts.directory) / TOKEN_FILE}; with it they are:")
+            console.out(f"Clients need a token, which is in {token_file(facts)}; with it they are:")
         else:
             console.out("It is open: every user of this machine may run commands as you.")
-        for client, words in clients.items():
+        for client, words in found["clients"].items():
             console.out(f"\n{client}:\n  {words}")
     sys.stdout.flush()

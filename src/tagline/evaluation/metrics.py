@@ -1,7 +1,7 @@
 """Scores against truth."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +28,12 @@ ONE_TASK_ONLY = {
     "subset_accuracy": "multi", "jaccard": "multi", "average_precision": "multi",
 }  # fmt: skip
 """Figures that only one task has."""
+
+
+def headline(report: Mapping[str, Any]) -> list[tuple[str, float]]:
+    """The main figures of a report, in the order in which they matter for the task."""
+    found = report["test"]
+    return [(name, found[name]) for name in HEADLINE[report["task"]] if found.get(name) is not None]
 
 
 def measure(
