@@ -4,6 +4,7 @@ import ast
 import importlib
 import inspect
 import json
+import os
 import re
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from tagline import registry
 from tagline import spec as specs
 from tagline.cli import app
 from tagline.data import checks
+from tagline.jobs.plans import Plan, PlannedPrice, PlannedUpload
 from tagline.rehearsal import services
 from tagline.rehearsal.neighbours import door
 from tagline.spec import SECTIONS
@@ -36,6 +38,7 @@ def main() -> None:
         REFERENCE / "spec.schema.json": json.dumps(specs.json_schema(), indent=2) + "\n",
         REFERENCE / "commands.md": commands_page(),
         REFERENCE / "python.md": python_page(),
+        REFERENCE / "plan.md": plan_page(),
         REFERENCE / "checks.md": checks_page(),
         REFERENCE / "rehearsal.md": rehearsal_page(),
         **room_docstrings(),
@@ -164,7 +167,9 @@ def commands_page() -> str:
     lines = [COMMANDS_PREFACE]
     for command in command_names(typer.main.get_command(app)):
         arguments = [sys.executable, "-m", "tagline", *command.split(), "--help"]
-        text = subprocess.run(arguments, capture_output=True, text=True, check=True, env={"COLUMNS": "100"}).stdout
+        text = subprocess.run(
+            arguments, capture_output=True, text=True, check=True, env={**os.environ, "COLUMNS": "100"}
+        ).stdout
         lines += [f"## `tagline {command}".rstrip() + "`", "", "```", text.strip(), "```", ""]
     return "\n".join(lines)
 
@@ -176,6 +181,10 @@ PYTHON_PREFACE = """# The Python functions
 """
 
 
+NAMESPACES = ("runs", "jobs")
+"""Packages that have the sub-commands of a command as functions."""
+
+
 def python_page() -> str:
     """Every public name with its signature and what it says of itself."""
     lines = [PYTHON_PREFACE]
@@ -185,7 +194,47 @@ def python_page() -> str:
         lines += [f"## `tagline.{name}{form}`", "", inspect.getdoc(value) or "", ""]
         if inspect.isclass(value) and not issubclass(value, Exception):
             lines += [*members(value), ""]
+    for package in NAMESPACES:
+        for name in importlib.import_module(f"tagline.{package}").COMMANDS:
+            value = getattr(importlib.import_module(f"tagline.{package}"), name)
+            lines += [f"## `tagline.{package}.{name}{signature(value)}`", "", inspect.getdoc(value) or "", ""]
     return "\n".join(lines)
+
+
+PLAN_PREFACE = """# The plan
+
+What `tagline train SPEC --on PLACE --plan --json` prints, and `tagline.plan` returns as a `tagline.Plan`: the job
+that would be submitted, its price, and what has to be there first. Nothing is submitted, and no service is asked.
+"""
+
+
+def plan_page() -> str:
+    """Every key of a plan and its meaning."""
+    lines = [PLAN_PREFACE]
+    for title, model in (("The document", Plan), ("`price`", PlannedPrice), ("Each of `uploads`", PlannedUpload)):
+        lines += [
+            f"## {title}",
+            "",
+            (model.__doc__ or "").split("\n")[0],
+            "",
+            "| key | type | meaning |",
+            "|---|---|---|",
+        ]
+        properties = model.model_json_schema()["properties"]
+        for key, field in model.model_fields.items():
+            name = field.alias or key
+            lines.append(f"| `{name}` | {json_type(properties[name])} | {field.description} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def json_type(schema: dict[str, Any]) -> str:
+    """A JSON schema's type in a word or two."""
+    if "anyOf" in schema:
+        return " or ".join(json_type(each) for each in schema["anyOf"])
+    if schema.get("type") == "array":
+        return f"array of {json_type(schema['items'])}s"
+    return str(schema.get("type", "object"))
 
 
 def members(value: type) -> Iterator[str]:
