@@ -248,6 +248,7 @@ def members(value: type) -> Iterator[str]:
 
 def signature(function: object) -> str:
     text = str(inspect.signature(function))  # type: ignore[arg-type]
+    text = re.sub(r"<function \S+ at 0x[0-9a-f]+>", "...", text)  # a default that is a function has an address
     text = re.sub(r"numpy\.ndarray\[.*?\]\]", "ndarray", text)
     text = re.sub(r"(?:tagline|pathlib|collections\.abc|typing)\.(?:\w+\.)*", "", text)
     return text.replace("(self, ", "(").replace("(self)", "()").replace("(cls, ", "(").replace("'", "")

@@ -73,6 +73,8 @@ def test_a_run_is_resumed_by_name_or_as_the_source(run: tagline.Run) -> None:
             tagline.train(*arguments, resume=resume, runs=run.directory.parent)
     with pytest.raises(tagline.TaglineError, match="one of them"):
         tagline.train(run.directory, resume="first")
+    with pytest.raises(tagline.TaglineError, match="one of them"):
+        tagline.train(resume=True)
     with pytest.raises(tagline.TaglineError, match="keeps its name"):
         tagline.train(run.directory, resume=True, name="other")
 

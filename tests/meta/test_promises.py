@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 from pydantic import BaseModel
 
 import tagline
-from tagline import registry, training
+from tagline import jobs, registry, runs, training
 from tagline import spec as specs
 from tagline.cli import app
 from tagline.data import dataset
@@ -200,8 +200,9 @@ def test_every_module_says_in_one_sentence_what_it_is() -> None:
 
 def test_public_names_are_the_documented_names() -> None:
     page = (ROOT / "docs" / "reference" / "python.md").read_text()
-    documented = set(re.findall(r"^## `tagline\.(\w+)", page, flags=re.M))
-    assert documented == set(tagline.__all__) - {"__version__"}
+    documented = set(re.findall(r"^## `tagline\.([\w.]+)", page, flags=re.M))
+    below = {f"{room.__name__.partition('.')[2]}.{name}" for room in (jobs, runs) for name in room.COMMANDS}
+    assert documented == {*tagline.__all__, *below} - {"__version__"}
     assert all(hasattr(tagline, name) for name in tagline.__all__)
 
 

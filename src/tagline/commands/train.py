@@ -121,12 +121,12 @@ def train(
     """
     if resume and overrides:
         raise SpecError("a resumed run takes its spec from the run", hint="start anew to change a setting")
-    resumed = str(source if resume is True else resume) if resume else None
+    resumed = source if resume is True else resume or None
     is_here = on == places.LOCAL and not detach
     request = TrainingRequest(
         None if resume is True else source,
         overrides,
-        resume=resumed,
+        resume=None if resumed is None else str(resumed),
         learning_curve=learning_curve,
         name=name,
         workers=workers or 1 if is_here else workers,
