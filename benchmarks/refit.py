@@ -24,6 +24,7 @@ import numpy as np
 from families import CORPORA, DATA, Corpus, Row, _halves, _renamed, _table, _write
 from measure import earlier, write
 
+import tagline
 from tagline import training
 from tagline.data import dataset
 from tagline.evaluation import cross_fitting, metrics
@@ -91,7 +92,7 @@ def ways(name: str, family: str, *, seed: int) -> Iterator[tuple[str, dict[str, 
         ])  # fmt: skip
         training.MOST_REFITTED = training.MOST_REFITTED_BY_NETWORK = 0
         begun = time.process_time()
-        run = training.train(spec, runs=place / "runs")
+        run = tagline.train(spec, runs=place / "runs")
         whole = time.process_time() - begun
         yield from _compared(run, family, whole=whole)
 

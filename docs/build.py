@@ -21,6 +21,7 @@ from tagline import spec as specs
 from tagline.cli import app
 from tagline.data import checks
 from tagline.evaluation.schema import Report
+from tagline.jobs.plans import Plan, PlannedPrice, PlannedUpload
 from tagline.runs import events
 from tagline.spec import SECTIONS
 from tagline.storage.file_models import FileModel
@@ -40,6 +41,7 @@ def main() -> None:
         REFERENCE / "spec.schema.json": json.dumps(specs.json_schema(), indent=2) + "\n",
         REFERENCE / "commands.md": commands_page(),
         REFERENCE / "python.md": python_page(),
+        REFERENCE / "plan.md": plan_page(),
         REFERENCE / "checks.md": checks_page(),
         REFERENCE / "report.md": report_page(),
         REFERENCE / "events.md": events_page(),
@@ -185,6 +187,10 @@ PYTHON_PREFACE = """# The Python functions
 """
 
 
+NAMESPACES = ("runs", "jobs")
+"""Packages that have the sub-commands of a command as functions."""
+
+
 def python_page() -> str:
     """Every public name with its signature and what it says of itself."""
     lines = [PYTHON_PREFACE]
@@ -194,7 +200,47 @@ def python_page() -> str:
         lines += [f"## `tagline.{name}{form}`", "", inspect.getdoc(value) or "", ""]
         if inspect.isclass(value) and not issubclass(value, Exception):
             lines += [*members(value), ""]
+    for package in NAMESPACES:
+        for name in importlib.import_module(f"tagline.{package}").COMMANDS:
+            value = getattr(importlib.import_module(f"tagline.{package}"), name)
+            lines += [f"## `tagline.{package}.{name}{signature(value)}`", "", inspect.getdoc(value) or "", ""]
     return "\n".join(lines)
+
+
+PLAN_PREFACE = """# The plan
+
+What `tagline train SPEC --on PLACE --plan --json` prints, and `tagline.plan` returns as a `tagline.Plan`: the job
+that would be submitted, its price, and what has to be there first. Nothing is submitted, and no service is asked.
+"""
+
+
+def plan_page() -> str:
+    """Every key of a plan and its meaning."""
+    lines = [PLAN_PREFACE]
+    for title, model in (("The document", Plan), ("`price`", PlannedPrice), ("Each of `uploads`", PlannedUpload)):
+        lines += [
+            f"## {title}",
+            "",
+            (model.__doc__ or "").split("\n")[0],
+            "",
+            "| key | type | meaning |",
+            "|---|---|---|",
+        ]
+        properties = model.model_json_schema()["properties"]
+        for key, field in model.model_fields.items():
+            name = field.alias or key
+            lines.append(f"| `{name}` | {json_type(properties[name])} | {field.description} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def json_type(schema: dict[str, Any]) -> str:
+    """A JSON schema's type in a word or two."""
+    if "anyOf" in schema:
+        return " or ".join(json_type(each) for each in schema["anyOf"])
+    if schema.get("type") == "array":
+        return f"array of {json_type(schema['items'])}s"
+    return str(schema.get("type", "object"))
 
 
 def members(value: type) -> Iterator[str]:
@@ -208,6 +254,7 @@ def members(value: type) -> Iterator[str]:
 
 def signature(function: object) -> str:
     text = str(inspect.signature(function))  # type: ignore[arg-type]
+    text = re.sub(r"<function \S+ at 0x[0-9a-f]+>", "...", text)  # a default that is a function has an address
     text = re.sub(r"numpy\.ndarray\[.*?\]\]", "ndarray", text)
     text = re.sub(r"(?:tagline|pathlib|collections\.abc|typing)\.(?:\w+\.)*", "", text)
     return text.replace("(self, ", "(").replace("(self)", "()").replace("(cls, ", "(").replace("'", "")

@@ -5,51 +5,62 @@
 >>> tagline.load(run.bundle).predict(["It broke after a day."])
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from tagline.system.lazy_names import import_on_use
+
 if TYPE_CHECKING:
+    from tagline.commands.check import check
+    from tagline.commands.compare import compare
+    from tagline.commands.evaluate import evaluate
+    from tagline.commands.export import export
+    from tagline.commands.info import info
+    from tagline.commands.init import init
+    from tagline.commands.lm import lm
+    from tagline.commands.predict import predict
+    from tagline.commands.serve import serve
+    from tagline.commands.signatures import sign, verify
+    from tagline.commands.train import plan, train
     from tagline.data.dataset import Dataset
     from tagline.errors import TaglineError
+    from tagline.jobs.plans import Plan
+    from tagline.jobs.preflight import CheckResult
     from tagline.models import Prediction
     from tagline.prediction.bundle import Bundle
     from tagline.prediction.predictor import Predictor, load
-    from tagline.prediction.signatures import sign, verify
-    from tagline.reports.compare import compare
-    from tagline.reports.evaluate import evaluate
     from tagline.runs.run import Run
     from tagline.spec import Spec
-    from tagline.training import train
 
 __version__ = "0.1.0"
 
 _PUBLIC = {
     "Bundle": "tagline.prediction.bundle:Bundle",
+    "CheckResult": "tagline.jobs.preflight:CheckResult",
     "Dataset": "tagline.data.dataset:Dataset",
+    "Plan": "tagline.jobs.plans:Plan",
     "Prediction": "tagline.models:Prediction",
     "Predictor": "tagline.prediction.predictor:Predictor",
     "Run": "tagline.runs.run:Run",
     "Spec": "tagline.spec:Spec",
     "TaglineError": "tagline.errors:TaglineError",
-    "compare": "tagline.reports.compare:compare",
-    "evaluate": "tagline.reports.evaluate:evaluate",
+    "check": "tagline.commands.check:check",
+    "compare": "tagline.commands.compare:compare",
+    "evaluate": "tagline.commands.evaluate:evaluate",
+    "export": "tagline.commands.export:export",
+    "info": "tagline.commands.info:info",
+    "init": "tagline.commands.init:init",
+    "lm": "tagline.commands.lm:lm",
     "load": "tagline.prediction.predictor:load",
-    "sign": "tagline.prediction.signatures:sign",
-    "train": "tagline.training:train",
-    "verify": "tagline.prediction.signatures:verify",
+    "plan": "tagline.commands.train:plan",
+    "predict": "tagline.commands.predict:predict",
+    "serve": "tagline.commands.serve:serve",
+    "sign": "tagline.commands.signatures:sign",
+    "train": "tagline.commands.train:train",
+    "verify": "tagline.commands.signatures:verify",
 }
 __all__ = ["__version__", *_PUBLIC]
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used, so that `import tagline` is quick."""
-    if name not in _PUBLIC:
-        raise AttributeError(f"module 'tagline' has no attribute '{name}'")
-    module, _, attribute = _PUBLIC[name].partition(":")
-    try:
-        value = globals()[name] = getattr(import_module(module), attribute)
-    except ModuleNotFoundError as error:
-        from tagline.system import extras
-
-        raise extras.explain(error) or error from error
-    return value
+    return import_on_use(__name__, name, _PUBLIC)

@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 from pydantic import BaseModel
 
 import tagline
-from tagline import registry, training
+from tagline import jobs, registry, runs, training
 from tagline import spec as specs
 from tagline.cli import app
 from tagline.data import dataset
@@ -25,6 +25,7 @@ from tagline.data.columns import complete
 from tagline.runs import lock
 from tagline.runs.run import Run
 from tagline.system.signals import Stop
+from tagline.training import preflight
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from bare import run_bare
@@ -150,7 +151,7 @@ def read_by_a_run(spec: specs.Spec, runs: Path) -> set[str]:
 def test_every_setting_is_read_by_something(
     support: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checkpoint: Callable[[str], Path]
 ) -> None:
-    monkeypatch.setattr(training, "unused_settings", lambda *_: [])  # it reads all, to say which have no effect
+    monkeypatch.setattr(preflight, "unused_settings", lambda *_: [])  # it reads all, to say which have no effect
     small = {"pretrained": str(checkpoint("bert")), "max_tokens": 16}
     seen: set[str] = set()
     for name in ("messages-multi.csv", "messages.csv"):
@@ -177,8 +178,8 @@ def test_every_option_of_a_family_is_read_by_it() -> None:
 )  # fmt: skip
 def test_a_setting_that_a_family_does_not_read_is_said(key: str, value: Any) -> None:
     changed = specs.Training(**{key: value})
-    assert training.unused_settings(changed, "linear") == [f"training.{key} has no effect on family linear"]
-    assert training.unused_settings(changed, "encoder") == []
+    assert preflight.unused_settings(changed, "linear") == [f"training.{key} has no effect on family linear"]
+    assert preflight.unused_settings(changed, "encoder") == []
 
 
 def test_only_the_console_prints_and_only_the_command_line_exits() -> None:
@@ -199,8 +200,9 @@ def test_every_module_says_in_one_sentence_what_it_is() -> None:
 
 def test_public_names_are_the_documented_names() -> None:
     page = (ROOT / "docs" / "reference" / "python.md").read_text()
-    documented = set(re.findall(r"^## `tagline\.(\w+)", page, flags=re.M))
-    assert documented == set(tagline.__all__) - {"__version__"}
+    documented = set(re.findall(r"^## `tagline\.([\w.]+)", page, flags=re.M))
+    below = {f"{room.__name__.partition('.')[2]}.{name}" for room in (jobs, runs) for name in room.COMMANDS}
+    assert documented == {*tagline.__all__, *below} - {"__version__"}
     assert all(hasattr(tagline, name) for name in tagline.__all__)
 
 

@@ -2,28 +2,25 @@
 
 Files, in the order of their imports:
 
-- bundles.py: A bundle by its path, its address, or the run that made it, as commands take it.
-- check.py: `tagline check`: everything that is wrong with a spec and its data.
-- compare.py: `tagline compare`: runs side by side, and whether the difference is real.
 - console.py: What a person sees: tables, progress, how an error is shown. The only place that prints.
-- evaluate.py: `tagline evaluate`: a bundle measured on other data.
-- export.py: `tagline export`: a bundle in another runtime, checked to give the same answers.
-- info.py: `tagline info`: versions and devices, for a bug report.
-- init.py: `tagline init`: a spec for a data file.
-- jobs.py: `tagline jobs`: what runs in a place.
-- launching.py: `tagline train --on PLACE`: planned, checked, priced, asked about, submitted, followed, and brought
-  home.
-- lm.py: `tagline lm`: a language model to be shared.
-- notifying.py: `--notify`: a word when a command that takes long has ended, however it ended.
 - options.py: Arguments and options that several commands take.
-- places.py: Where a command runs: a place entered for as long as the command takes.
+- notifying.py: `--notify`: a word when a command that takes long has ended, however it ended.
+- views.py: What a person sees of a training: its progress, its job, and the run that comes of it.
+- unknown_options.py: What was meant by an option that a command does not have: most often a setting of the spec.
+- init.py: `tagline init`: a spec for a data file.
+- check.py: `tagline check`: everything that is wrong with a spec and its data.
+- train.py: `tagline train`: a run.
+- evaluate.py: `tagline evaluate`: a bundle measured on other data.
+- compare.py: `tagline compare`: runs side by side, and whether the difference is real.
 - predict.py: `tagline predict`: answers for texts.
-- rehearsal.py: `tagline rehearsal`: the local cloud, for any client.
-- runs.py: `tagline runs`: what has run here.
+- export.py: `tagline export`: a bundle in another runtime, checked to give the same answers.
 - serve.py: `tagline serve`: the HTTP server and its playground.
 - sign.py: `tagline sign` and `tagline verify`: who made a bundle.
-- train.py: `tagline train`: a run.
-- unknown_options.py: What was meant by an option that a command does not have: most often a setting of the spec.
+- lm.py: `tagline lm`: a language model to be shared.
+- info.py: `tagline info`: versions and devices, for a bug report.
+- runs.py: `tagline runs`: what has run here.
+- jobs.py: `tagline jobs`: what runs in a place.
+- rehearsal.py: `tagline rehearsal`: the commands of the emulator, where it is installed.
 """
 
 import errno

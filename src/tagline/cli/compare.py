@@ -16,12 +16,9 @@ def compare(
 ) -> None:
     """Compare runs on their test rows, which must be the same: a table, and whether the best is really better."""
     from tagline.cli import console
-    from tagline.reports.compare import compare as compare_runs
-    from tagline.reports.html import save_comparison
+    from tagline.commands.compare import compare as compare_runs
 
-    found = compare_runs(*names, runs=runs)
-    if html:
-        save_comparison(found, html)
+    found = compare_runs(*names, html=html, runs=runs)
     if json:
         console.out_json(found)
         return

@@ -124,6 +124,7 @@ def show_figures(report: "Report") -> None:
     if not test.rows:
         out("nothing was measured: there is no test row")
         return
+    from tagline.evaluation.metrics import headline
     from tagline.reports.advice import answered_sentence
 
     answered = answered_sentence(report)
@@ -189,13 +190,6 @@ def show_comparison(found: Mapping[str, Any]) -> None:
 def _ends(intervals: Mapping[str, Sequence[float]], name: str) -> str:
     ends = intervals.get(name)
     return f" ({ends[0]:.3f}-{ends[1]:.3f})" if ends else ""
-
-
-def headline(report: "Report") -> list[tuple[str, float]]:
-    """The main figures, in the order in which they matter for the task."""
-    from tagline.evaluation.metrics import HEADLINE
-
-    return [(name, report.test[name]) for name in HEADLINE[report.task] if report.test.get(name) is not None]
 
 
 def show_findings(findings: "Sequence[Finding]", *, with_rows: bool) -> None:
@@ -374,7 +368,7 @@ class JobLog:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._confess()
+        self.flush()
 
     def show(self, event: "Line | JobState") -> None:
         """A line, or a state."""
@@ -385,7 +379,7 @@ class JobLog:
             say(f"{event.detail.lower() or event.name}{told}", lead="job", colour=BOLD)
             return
         if time.monotonic() - self._since > LINES_EVERY_S:
-            self._confess()
+            self.flush()
         said = self._said[event.replica] = self._said.get(event.replica, 0) + 1
         if said > MOST_LINES:
             self._left_out[event.replica] = said - MOST_LINES
@@ -393,7 +387,7 @@ class JobLog:
         colour = RED if event.severity in SEVERE else YELLOW if event.severity == "WARNING" else DIM
         say(event.text, lead=event.replica.removeprefix("workerpool") or "service", colour=colour)
 
-    def _confess(self) -> None:
+    def flush(self) -> None:
         """Say how many lines were left out, and begin to count anew."""
         for replica, count in self._left_out.items():
             say(f"{count:,} lines of {replica or 'the service'} left out; the log has them", lead="...", colour=DIM)

@@ -20,18 +20,12 @@ def evaluate(
 ) -> None:
     """Measure a bundle on every row of a file. Columns are those it was trained on, or given as data.KEY=VALUE."""
     from tagline.cli import console
-    from tagline.cli.bundles import fetch_bundle
+    from tagline.commands.evaluate import evaluate as evaluate_bundle
     from tagline.evaluation import gates
-    from tagline.reports import html
-    from tagline.reports.evaluate import evaluate as evaluate_bundle
 
-    if output:
-        html.check_form(output)
-    report = evaluate_bundle(fetch_bundle(bundle, runs), data, *(overrides or ()))
+    report = evaluate_bundle(bundle, data, *(overrides or ()), output=output, runs=runs, say=console.say)
     for finding in report.findings:
         console.say(finding.message, lead=f"! {finding.severity} ")
-    if output:
-        html.save(report, output, name=f"{bundle} on {data}")
     if json:
         console.out_json(report.to_dict())
     else:

@@ -19,20 +19,10 @@ def init(
     debug: Debug = False,
 ) -> None:
     """Write a complete, commented spec for this file, saying what was guessed."""
-    from tagline import storage
     from tagline.cli import console
-    from tagline.data.columns import resolve
-    from tagline.errors import SpecError
-    from tagline.gcp import cloud_storage
-    from tagline.spec import to_toml
+    from tagline.commands.init import init as write_spec
 
-    target = storage.staged(output)
-    is_there = cloud_storage.object_at(output) is not None if storage.is_remote(output) else target.exists()
-    if is_there and not force:
-        raise SpecError(f"{output} is already there", hint="--force replaces it, --output FILE writes another")
-    resolved = resolve(data, overrides or ())
-    storage.write_text(target, to_toml(resolved.spec, comments=True), is_private=False)
-    storage.deliver(target, output)
+    resolved = write_spec(data, *(overrides or ()), output=output, force=force)
     for guess in resolved.guesses:
         console.say(f"guessed {guess}")
     if json:

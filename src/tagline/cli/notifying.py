@@ -62,7 +62,7 @@ def _tell(targets: Sequence[str], notice: "Notice") -> None:
 
 
 def _succeeded(outcome: CommandOutcome, what: str, seconds: float) -> "Notice":
-    from tagline.cli.console import headline
+    from tagline.evaluation.metrics import headline
     from tagline.runs.notifications import Notice
 
     run = outcome.run

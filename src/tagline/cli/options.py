@@ -14,6 +14,7 @@ BundleName = Annotated[
     str, typer.Argument(metavar="BUNDLE", help="A bundle, the run that made it, or last: the newest with one.")
 ]
 RunName = Annotated[str, typer.Argument(metavar="RUN", help="A run's path or name, or last.")]
+On = Annotated[str, typer.Option("--on", metavar="PLACE", help="Where: local, rehearsal or vertex.")]
 Runs = Annotated[str, typer.Option("--runs", metavar="DIR", help="Where runs are kept: a directory, or gs://.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]

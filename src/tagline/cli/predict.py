@@ -50,19 +50,19 @@ def predict(
 ) -> None:
     """Answer texts given as arguments, lines of standard input, or rows of a file."""
     from tagline.cli import console
-    from tagline.cli.bundles import fetch_bundle
-    from tagline.data.writers import ESCAPE_FORMULAS
-    from tagline.errors import SpecError
+    from tagline.commands.predict import open_bundle
     from tagline.prediction import files
-    from tagline.prediction.bundle import Bundle
 
-    if source and texts:
-        raise SpecError("predict takes texts or --input, not both")
-    if (output or text) and not source:
-        raise SpecError("--output and --text go with --input", hint="tagline predict BUNDLE --input FILE --output FILE")
-    if escape_formulas not in ESCAPE_FORMULAS:
-        raise SpecError(f"--escape-formulas is {escape_formulas}", hint=f"one of: {', '.join(ESCAPE_FORMULAS)}")
-    opened = Bundle.load(fetch_bundle(bundle, runs))
+    opened = open_bundle(
+        bundle,
+        has_texts=bool(texts),
+        source=source,
+        output=output,
+        text=text or (),
+        escape_formulas=escape_formulas,
+        runs=runs,
+        say=console.say,
+    )
     if source and output:
         options = {"text": text or [], "sets": sets, "workers": workers or 0, "escape_formulas": escape_formulas}
         _answer_file(opened, source, output, as_json=json, **options)

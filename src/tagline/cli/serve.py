@@ -1,6 +1,5 @@
 """`tagline serve`: the HTTP server and its playground."""
 
-import os
 from typing import Annotated
 
 import typer
@@ -29,20 +28,17 @@ def serve(
     debug: Debug = False,
 ) -> None:
     """Serve a bundle over HTTP until told to stop. SIGHUP loads it anew; a token in TAGLINE_TOKEN is asked for."""
-    from tagline.cli.bundles import locate_bundle
-    from tagline.errors import SpecError
-    from tagline.serving import app
+    from tagline.cli import console
+    from tagline.commands.serve import serve as serve_bundle
 
-    name = bundle or os.environ.get("AIP_STORAGE_URI", "")
-    if not name:
-        raise SpecError("no bundle to serve", hint="tagline serve BUNDLE, or AIP_STORAGE_URI")
-    settings = app.ServerSettings.of(
-        os.environ,
+    serve_bundle(
+        bundle,
         host=host,
         port=port,
         workers=workers,
-        timeout_s=timeout,
-        allowed_hosts=tuple(allow_host or ()),
-        signed_by=tuple(require_signature or ()),
+        timeout=timeout,
+        allow_host=allow_host or (),
+        require_signature=require_signature or (),
+        runs=runs,
+        say=console.say,
     )
-    app.serve(locate_bundle(name, runs), settings)

@@ -16,11 +16,11 @@ def sign(
 ) -> None:
     """Sign a bundle, so that others can verify who made it. A key's password is read from TAGLINE_KEY_PASSWORD."""
     from tagline.cli import console
-    from tagline.prediction import signatures
+    from tagline.commands import signatures
     from tagline.runs.remote import bundle_place
 
     place = bundle_place(bundle, runs)
-    signature = signatures.sign(place, key=key)
+    signature = signatures.sign(place, key=key, runs=runs)
     if json:
         console.out_json({"bundle": str(place), "signature": signature})
     else:
@@ -39,11 +39,11 @@ def verify(
 ) -> None:
     """Check that a bundle is as the holder of a key has signed it."""
     from tagline.cli import console
-    from tagline.prediction import signatures
+    from tagline.commands import signatures
     from tagline.runs.remote import bundle_place
 
     place = bundle_place(bundle, runs)
-    verified = signatures.verify(place, key=key)
+    verified = signatures.verify(place, key=key, runs=runs)
     if json:
         console.out_json({"bundle": str(place), "verified": True, "files": len(verified.manifest.files)})
     else:

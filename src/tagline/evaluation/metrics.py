@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tagline.errors import SpecError
+from tagline.evaluation.schema import Report
 
 if TYPE_CHECKING:
     from tagline.data.dataset import Task
@@ -28,6 +29,11 @@ ONE_TASK_ONLY = {
     "subset_accuracy": "multi", "jaccard": "multi", "average_precision": "multi",
 }  # fmt: skip
 """Figures that only one task has."""
+
+
+def headline(report: Report) -> list[tuple[str, float]]:
+    """The main figures of a report, in the order in which they matter for the task."""
+    return [(name, report.test[name]) for name in HEADLINE[report.task] if report.test.get(name) is not None]
 
 
 def measure(

@@ -12,6 +12,30 @@ Files, in the order of their imports:
   goes next.
 - throughput.py: How fast earlier runs have learned, read from their events, for those who want to know how long
   another will take.
-- preflight.py: What is wrong with the place a job would go to, before anything is spent there: by the tables, then
-  by asking.
+- emulator.py: The local emulator of Vertex AI, a distribution of its own: found, started and stopped, its errors
+  made Tagline's.
+- places.py: Where a training runs: this machine, the emulator of Vertex AI, or Vertex AI itself.
+- plans.py: The job that a spec makes, and Plan: what would be submitted, as `tagline train --plan --json` prints
+  it.
+- preflight.py: Everything that is wrong with a training and the place it would go to, and its price, before
+  anything is spent.
+- launch.py: A training as a job: planned, checked, priced, submitted, followed, moved to a fallback, and brought
+  home.
 """
+
+from typing import Any
+
+from tagline.system.lazy_names import import_on_use
+
+COMMANDS = {
+    "list": "tagline.commands.jobs:list_",
+    "show": "tagline.commands.jobs:show",
+    "logs": "tagline.commands.jobs:logs",
+    "cancel": "tagline.commands.jobs:cancel",
+}
+"""The commands of `tagline jobs` as functions: each is imported from a later room when it is first used."""
+
+
+def __getattr__(name: str) -> Any:
+    """Import a command's function."""
+    return import_on_use(__name__, name, COMMANDS)

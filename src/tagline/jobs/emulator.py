@@ -33,7 +33,7 @@ def check_installed() -> None:
         )
 
 
-def find(directory: Path = DIRECTORY) -> "Facts":
+def find_running(directory: Path = DIRECTORY) -> "Facts":
     """The emulator that runs in a directory."""
     check_installed()
     from vertex_rehearsal import discovery
@@ -43,7 +43,7 @@ def find(directory: Path = DIRECTORY) -> "Facts":
 
 
 @contextmanager
-def running(directory: Path) -> Iterator["Facts"]:
+def start_temporary(directory: Path) -> Iterator["Facts"]:
     """An emulator of this block alone."""
     check_installed()
     from vertex_rehearsal import discovery

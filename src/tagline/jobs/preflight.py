@@ -1,19 +1,27 @@
-"""What is wrong with the place a job would go to, before anything is spent there: by the tables, then by asking."""
+"""Everything that is wrong with a training and the place it would go to, and its price, before anything is spent."""
 
 import re
-from collections.abc import Callable, Iterator
-from datetime import date
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, date, datetime
 from functools import partial
 from typing import Any
 
 from tagline import gcp, registry, training
 from tagline.data.checks import SEVERITIES, Finding, Severity
+from tagline.data.columns import ResolvedSpec
+from tagline.data.dataset import Dataset
 from tagline.errors import PlaceError, SpecError
 from tagline.gcp import cloud_storage, machines
 from tagline.images import google_images, sdist, wheels
-from tagline.jobs import custom_job, prices
+from tagline.jobs import custom_job, emulator, places, plans, prices
+from tagline.jobs.launchers import Job
 from tagline.jobs.prices import Price
+from tagline.reports import report
 from tagline.spec import Spec
+from tagline.training import cross_validation
+from tagline.training import preflight as training_preflight
+from tagline.training.preflight import Preflight
 
 APIS = {
     "aiplatform.googleapis.com": "jobs", "storage.googleapis.com": "buckets", "logging.googleapis.com": "log lines",
@@ -36,6 +44,101 @@ ACCOUNTS = (
 BUCKET_PERMISSIONS = ("storage.objects.create", "storage.objects.get", "storage.objects.list", "storage.objects.delete")
 MULTI_REGIONS = {"US": "us-", "EU": "europe-", "ASIA": "asia-"}
 UNLIMITED = -1
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """Everything that is known of a training before it begins."""
+
+    spec: Spec
+    guesses: tuple[str, ...]
+    """What was guessed to complete the spec."""
+    data: Dataset
+    findings: tuple[Finding, ...]
+    price: Price | None = None
+    """Of a training elsewhere."""
+    label_errors: tuple[Mapping[str, Any], ...] | None = None
+    """Rows whose label looks wrong, the most doubtful first; None if nobody asked for them."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it can be trained."""
+        return not any(finding.severity == "error" for finding in self.findings)
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """The number of rows of each split."""
+        return {name: len(split) for name, split in self.data.splits.items()}
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON document that `tagline check --json` prints."""
+        return {
+            "ok": self.is_ready,
+            "task": self.data.task,
+            "labels": list(self.data.labels),
+            "splits": self.rows,
+            "guesses": list(self.guesses),
+            **report.described(self.data),
+            "findings": [asdict(finding) for finding in self.findings],
+            **({"label_errors": list(self.label_errors)} if self.label_errors is not None else {}),
+            **({"price": self.price.to_dict()} if self.price else {}),
+        }
+
+
+def examine(
+    resolved: ResolvedSpec,
+    *,
+    on: str = places.LOCAL,
+    runs: str = "runs",
+    label_errors: bool = False,
+    say: Callable[[str], None] = lambda _: None,
+) -> CheckResult:
+    """Check the data, the model, the settings and the place of a training, and say what it would cost."""
+    places.check_place(on)
+    spec, is_here = resolved.spec, on == places.LOCAL
+    found = training_preflight.examine(spec, runs=runs, is_here=is_here)
+    price, of_place = (None, ()) if is_here else _examine_elsewhere(found, on=on, runs=runs, say=say)
+    result = CheckResult(spec, resolved.guesses, found.data, (*found.findings, *of_place), price)
+    if not label_errors:
+        return result
+    return replace(result, label_errors=tuple(_find_label_errors(spec, found.data, say)) if result.is_ready else ())
+
+
+def _examine_elsewhere(
+    found: Preflight, *, on: str, runs: str, say: Callable[[str], None]
+) -> tuple[Price, tuple[Finding, ...]]:
+    """The price of a training in a place, and what is wrong with the place."""
+    with places.enter(on, say=say):
+        rows = found.training_rows
+        job = plans.make_job(found.spec, name="NAME", on=on, rows=rows, runs=runs, is_for_real=True)
+        return plans.price_of(job), tuple(examine_place(job))
+
+
+def _find_label_errors(spec: Spec, data: Dataset, say: Callable[[str], None]) -> list[dict[str, Any]]:
+    """Rows whose label looks wrong to models that did not learn from them."""
+    parts = []
+    for number, part in enumerate(cross_validation.parts(spec, data), start=1):
+        say(f"part {number} of {cross_validation.FOLDS}: {len(part.rows):,} rows looked at")
+        parts.append(part)
+    return cross_validation.suspects(data, parts)
+
+
+def examine_place(job: Job) -> list[Finding]:
+    """What is wrong with the place a job would go to, which has been entered."""
+    place = job.spec.vertex
+    found = by_the_tables(job.spec, plans.price_of(job), today=datetime.now(UTC).date())
+    if gcp.rehearsal():
+        cloud_storage.make_bucket(place.bucket, project=job.project, region=place.region)
+        found += _find_unplayable_image(place.image)
+    return [*found, *by_asking(job.spec, project=job.project)]
+
+
+def _find_unplayable_image(image: str) -> list[Finding]:
+    """What the emulator will refuse of an image of the user's own."""
+    if not image or google_images.is_prebuilt(image) or not (reason := emulator.explain_unrunnable(image)):
+        return []
+    advice = "install podman or docker, or rehearse with the image that Tagline makes: vertex.image="
+    return [Finding("image", "error", f"vertex.image: {reason}", advice)]
 
 
 def by_the_tables(spec: Spec, price: Price, *, today: date) -> list[Finding]:

@@ -15,3 +15,20 @@ Files, in the order of their imports:
 - trackers/: The contract of a tracker, which records a run elsewhere, and how a run's events get there without harm
   to it.
 """
+
+from typing import Any
+
+from tagline.system.lazy_names import import_on_use
+
+COMMANDS = {
+    "list": "tagline.commands.runs:list_",
+    "show": "tagline.commands.runs:show",
+    "report": "tagline.commands.runs:report",
+    "delete": "tagline.commands.runs:delete",
+}
+"""The commands of `tagline runs` as functions: each is imported from a later room when it is first used."""
+
+
+def __getattr__(name: str) -> Any:
+    """Import a command's function."""
+    return import_on_use(__name__, name, COMMANDS)

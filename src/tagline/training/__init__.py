@@ -7,6 +7,8 @@ Files, in the order of their imports:
 - cluster.py: Cluster: the machines of one training, and how workers are started on this one, watched and spoken
   for.
 - trials.py: A trial of somebody's own HyperparameterTuningJob: its figures, in the file that Vertex AI reads.
+- preflight.py: What is wrong with a spec, its data and its model, found before a training begins: for check, train
+  and launch.
 - cross_validation.py: Scores of every row by models that did not learn from it, and the labels that they make look
   wrong.
 - learning_curve.py: The learning curve of a run: the same spec on parts of the training rows, and what more rows
@@ -21,28 +23,26 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel
 
 from tagline import __version__, gcp, registry, storage
-from tagline.data import checks, dataset
-from tagline.data.checks import Finding, Severity
-from tagline.data.columns import complete, resolve
-from tagline.data.dataset import Dataset, Split, Task
+from tagline.data import dataset
+from tagline.data.checks import Finding
+from tagline.data.columns import ResolvedSpec, complete, resolve
+from tagline.data.dataset import Dataset, Split
 from tagline.data.texts import Text
-from tagline.errors import Conflict, DataError, Interrupted, PlaceError, RunError, SpecError, TaglineError
-from tagline.evaluation import baselines, cross_fitting, gates, intervals, metrics
+from tagline.errors import Conflict, DataError, Interrupted, RunError, SpecError, TaglineError
+from tagline.evaluation import baselines, cross_fitting, intervals, metrics
 from tagline.evaluation.schema import OveransweredLabel, SplitFigures
 from tagline.exports.export import Forms, Measured, add_forms
-from tagline.models import Classifier, Exportable, Scorer, Scores, Step, ValidatesTexts
+from tagline.models import Classifier, Exportable, Scorer, Scores, Step
 from tagline.models.nn import workers
 from tagline.models.nn.workers import join, world
 from tagline.prediction import bundle, onnx_runtime
-from tagline.prediction.bundle import load_classifier, new_classifier
+from tagline.prediction.bundle import load_classifier
 from tagline.prediction.decisions import Answers, DecisionLayer, Tuned, label_shares, overanswered, tune
 from tagline.prediction.predictor import Predictor, scored
 from tagline.reports import html, markdown, report
@@ -62,57 +62,37 @@ from tagline.runs.events import (
 )
 from tagline.runs.resource_usage import UsageSampler
 from tagline.runs.run import Progress, Run, StateName
-from tagline.spec import Decisions, Goal, Spec, Training, Tuning, changed_settings, override
-from tagline.system import extras
+from tagline.spec import Goal, Spec, override
 from tagline.system.signals import Stop
-from tagline.training import trials
+from tagline.training import preflight, trials
+from tagline.training.preflight import new_model
 
-USES = frozenset({"monitor", "patience", "max_minutes", "log_every", "seed", "baseline", "export"})
-"""What is read of `[training]` whatever the family."""
+SpecSource = Spec | Mapping[str, Any] | str | Path
+"""A spec, its tables, the path of a spec file, or that of a data file."""
+
 CHECKPOINT_EVERY_S = 300.0
 """Where evaluations are further apart, so that a machine taken away costs minutes and not an epoch."""
 SAID = ("fraction", "split-words")
 """Notes of the checks that a training says too: what is learned from follows from them."""
-LOOKED_AT = 500
-"""Training texts for which a model may be doubtful."""
 MOST_REFITTED = 20_000
 """Rows of train and validation up to which a family that refits does so: of more, a tenth is hardly missed."""
 MOST_REFITTED_BY_NETWORK = 2_000
 """The same for a family that computes on a device: what others learn in seconds takes it minutes."""
 
 
-@extras.explain_missing_packages()
-def train(
-    source: Spec | Mapping[str, Any] | str | Path, *overrides: str, runs: str | Path = "runs", resume: bool = False,
-    name: str = "",
-) -> Run:  # fmt: skip
-    """Train on a spec, a spec file or a data file; with `resume`, go on with the run `source`. Returns the run, which
-    is called `name` if one is given."""
-    if resume:
-        if name:
-            raise SpecError("a resumed run keeps its name", hint="leave out the name")
-        if overrides:
-            raise SpecError("a resumed run takes its spec from the run", hint="start anew to change a setting")
-        run = remote.find_run(str(source), runs)
-        for _ in resume_run(run):
-            pass
-        return run
-    spec = spec_of(source, overrides)
-    events = start(spec, runs=runs, command="tagline.train", name=name)
-    address = next(events)["run"]
-    for _ in events:
-        pass
-    return remote.find_run(address, runs)
-
-
-def spec_of(source: Spec | Mapping[str, Any] | str | Path, overrides: Sequence[str] = ()) -> Spec:
+def spec_of(source: SpecSource, overrides: Sequence[str] = ()) -> Spec:
     """A complete spec, from whatever form it was given in."""
+    return resolve_source(source, overrides).spec
+
+
+def resolve_source(source: SpecSource, overrides: Sequence[str] = ()) -> ResolvedSpec:
+    """A complete spec and what was guessed for it, from a spec, its tables, a spec file or a data file."""
     if isinstance(source, Spec) and not overrides:
-        return source
+        return ResolvedSpec(source)
     if isinstance(source, Spec | Mapping):
         raw = source.model_dump() if isinstance(source, Spec) else dict(source)
-        return complete(override(raw, overrides), where="the spec").spec
-    return resolve(str(source), overrides).spec
+        return complete(override(raw, overrides), where="the spec")
+    return resolve(str(source), overrides)
 
 
 def start(spec: Spec, *, runs: str | Path, command: str, job: str = "", name: str = "") -> Iterator[Event]:
@@ -126,7 +106,7 @@ def start(spec: Spec, *, runs: str | Path, command: str, job: str = "", name: st
     chosen = trackers.chosen(spec.tracking.to) if here.is_main else {}
     if here.size > 1:
         check_sharing(spec)
-    data, findings, given = _prepared(spec)
+    data, findings, given = _prepare(spec)
     lock = locks.lock_of(spec, data, command=command, job=job)
     _check_same_data(data, here.share(lock))
     with nullcontext(remote.new_run(runs, spec, lock, name=name)) if here.is_main else _scratch(spec, lock) as run:
@@ -164,12 +144,14 @@ def resume_run(run: Run, *, job: str = "") -> Iterator[Event]:
         if here.size > 1:
             check_sharing(spec)
         if is_new:
-            data, findings, given = _prepared(spec)
+            data, findings, given = _prepare(spec)
             lock = here.share(lock | locks.found_here(spec, data, job=job))
             _check_same_data(data, lock)
         else:
             data = _same_data(run, spec, lock)
-            findings = insist_on_sound(data)
+            found = preflight.examine(spec, data=data, looks_at_model=False)
+            found.insist_on_data()
+            findings = found.of_data
     filled = lock if is_new else None
     with nullcontext(run) if here.is_main else _scratch(spec, lock) as own, own.worked_on():
         attempt = _attempt(own, spec, data, findings, given, lock=filled)
@@ -177,12 +159,11 @@ def resume_run(run: Run, *, job: str = "") -> Iterator[Event]:
         yield from trials.reported(events, spec=spec) if here.is_main else events
 
 
-def _prepared(spec: Spec) -> tuple[Dataset, list[Finding], list[Classifier]]:
+def _prepare(spec: Spec) -> tuple[Dataset, Sequence[Finding], list[Classifier]]:
     """What a run begins with, once nothing is wrong with it: the data, what checks say of it, and a new model."""
-    data = dataset.load(spec.data)
-    metrics.check_monitor(spec.training.monitor, data.task)
-    gates.check_names(spec.gates, task=data.task, labels=data.labels)
-    return data, insist_on_sound(data), [_new_model(spec, data, spec.model)]
+    found = preflight.examine(spec, looks_at_model=False)
+    found.insist_on_data()
+    return found.data, found.of_data, [new_model(spec, found.data, spec.model)]
 
 
 @contextmanager
@@ -264,75 +245,6 @@ def _scratch(spec: Spec, lock: dict[str, Any]) -> Iterator[Run]:
     """The record of a worker that is not the main one: nobody reads it."""
     with tempfile.TemporaryDirectory(prefix=storage.SCRATCH_PREFIX) as directory:
         yield Run.create(Path(directory), spec, lock)
-
-
-def _new_model(spec: Spec, data: Dataset, options: BaseModel) -> Classifier:
-    """A model of the spec's family that has learned nothing yet."""
-    return new_classifier(spec, options, task=data.task, labels=data.labels, pair=data.pair)
-
-
-def examine_model(spec: Spec, data: Dataset, *, is_here: bool) -> list[Finding]:
-    """What a training would refuse of `[model]`, such as a file that is not there or not what it should be; and what is
-    doubtful about it.
-
-    A family as it comes needs no look: that would take as long as torch takes to be imported. Of a training elsewhere,
-    what is in a bucket is not fetched for that, and what this machine lacks is no reason not to go there.
-    """
-    if not is_here and "://" in spec.model.model_dump_json():
-        return []
-    try:
-        if spec.model != type(spec.model)():
-            _new_model(spec, data, spec.model)
-        return _doubts(spec, data)
-    except TaglineError as error:
-        severity: Severity = "error" if is_here or not isinstance(error, PlaceError) else "warning"
-        return [Finding("model", severity, error.message, error.hint or "mend [model] of the spec")]
-
-
-def _doubts(spec: Spec, data: Dataset) -> list[Finding]:
-    """What is doubtful about the model for these texts."""
-    family = registry.find("models", spec.model.family)  # type: ignore[attr-defined]
-    if not isinstance(family, ValidatesTexts):
-        return []
-    return list(family.doubts(spec.model, islice(data.splits["train"].texts, LOOKED_AT)))
-
-
-def find_unused(spec: Spec, task: Task) -> list[str]:
-    """Settings that were changed and have no effect on a training of this task."""
-    family = spec.model.family  # type: ignore[attr-defined]
-    return [
-        *unused_settings(spec.training, family),
-        *unused_decisions(spec.decisions, task),
-        *unused_tuning(spec.tuning),
-    ]
-
-
-def unused_settings(training: Training, family: str) -> list[str]:
-    """Settings of `[training]` that were changed and that this family does not read."""
-    uses = registry.find("models", family).uses | USES
-    return [f"training.{key} has no effect on family {family}" for key in changed_settings(training) if key not in uses]
-
-
-def unused_decisions(decisions: Decisions, task: Task) -> list[str]:
-    """Settings of `[decisions]` that were changed and that this task does not read."""
-    if task == "multi" or decisions.thresholds == "tuned":
-        return []
-    return ["decisions.thresholds has no effect on task single: the likeliest label is the answer"]
-
-
-def unused_tuning(tuning: Tuning) -> list[str]:
-    """Settings of `[tuning]` that were changed and that nothing reads: a trial of a tuning job reports its metric."""
-    changed = [key for key in changed_settings(tuning) if key != "metric" or not trials.is_trial()]
-    return [f"tuning.{key} has no effect: this version trains once and tunes nothing" for key in changed]
-
-
-def insist_on_sound(data: Dataset) -> list[Finding]:
-    """The checks' findings; errors among them stop the run before it begins."""
-    findings = checks.examine(data)
-    errors = [f"  {finding.message}: {finding.advice}" for finding in findings if finding.severity == "error"]
-    if errors:
-        raise DataError("the data cannot be trained on:\n" + "\n".join(errors), hint="tagline check shows the rows")
-    return findings
 
 
 def _attempt(
@@ -431,12 +343,12 @@ class _Attempt:
         """The model of the last checkpoint; a worker that has none is given its weights by the main one."""
         if self.progress.last and self.world.is_main:
             return load_classifier(self.family, self.run.checkpoint(self.progress.last))
-        return _new_model(self.spec, self.data, self.spec.model)
+        return new_model(self.spec, self.data, self.spec.model)
 
     def _warnings(self) -> list[str]:
-        findings = [*self.findings, *_doubts(self.spec, self.data)]
+        findings = [*self.findings, *preflight.find_doubts(self.spec, self.data)]
         return [
-            *find_unused(self.spec, self.data.task),
+            *preflight.find_unused(self.spec, self.data.task),
             *(finding.message for finding in findings if finding.severity == "warning" or finding.code in SAID),
         ]
 
@@ -451,7 +363,12 @@ class _Attempt:
         for step in self.model.fit(train, validation, seed=settings.seed):
             self.stop.waits = True
             step.insist_on_loss()
-            facts: dict[str, Any] = {"step": step.number, "total": step.total, "loss": step.loss, "rows": step.rows}
+            facts: dict[str, Any] = {
+                "step": step.number,
+                "total": step.total,
+                "loss": float(step.loss),
+                "rows": step.rows,
+            }
             facts |= {"stage": step.stage} if step.stage else {}
             if step.number % settings.log_every == 0 or step.evaluate:
                 yield self._event(StepEvent(**facts, settings=dict(step.settings)))
@@ -653,7 +570,7 @@ class _Attempt:
         seed, both = self.spec.training.seed, self.data.select("train", "validation")
 
         def create() -> Classifier:
-            return _new_model(self.spec, self.data, options)
+            return new_model(self.spec, self.data, options)
 
         scores = cross_fitting.out_of_fold_scores(self.data, both.rows, create=create, seed=seed, is_over=clock.is_over)
         if scores is None or clock.is_over():

@@ -1,53 +1,42 @@
-"""Where a command runs: a place entered for as long as the command takes."""
+"""Where a training runs: this machine, the emulator of Vertex AI, or Vertex AI itself."""
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-if TYPE_CHECKING:
-    from tagline.jobs.records import Record
+from tagline import gcp, registry
+from tagline.errors import PlaceError, SpecError
+from tagline.jobs import emulator
+from tagline.jobs.records import Record
 
 LOCAL, REHEARSAL, VERTEX = "local", "rehearsal", "vertex"
 BUCKET = "tagline-rehearsal"
-"""Of a rehearsal, where the spec names none."""
-
-On = Annotated[str, typer.Option("--on", metavar="PLACE", help="Where: local, rehearsal or vertex.")]
+"""The bucket in the emulator, where the spec names none."""
 
 
-def check(place: str) -> None:
-    """Refuse a place that nobody knows."""
-    from tagline import registry
-    from tagline.errors import SpecError
-
+def check_place(place: str) -> None:
+    """Raise a SpecError if no launcher goes by this name."""
     known = {LOCAL, REHEARSAL, *registry.names("launchers")}
     if place not in known:
         raise SpecError(f'no place "{place}"; there are: {", ".join(sorted(known))}')
 
 
 @contextmanager
-def entered(place: str, *, stays: bool = False) -> Iterator[bool]:
-    """Let Google be who it is in this place; yields whether jobs there outlive the command.
+def enter(place: str, *, stays: bool = False, say: Callable[[str], None] = lambda _: None) -> Iterator[bool]:
+    """Send requests for Google to this place; yields whether jobs there outlive this process.
 
-    A rehearsal that does not run yet is played until the command ends; one that has to stay must run already.
+    An emulator that does not run yet is started until the end; with `stays` it has to run already.
     """
     if place != REHEARSAL:
         yield True
         return
-    from tagline import gcp
-    from tagline.cli import console
-    from tagline.errors import PlaceError, SpecError
-    from tagline.jobs import emulator
-
     emulator.check_installed()
     if gcp.rehearsal():
         yield True
         return
     try:
-        facts = emulator.find()
+        facts = emulator.find_running()
     except PlaceError as error:
         if stays:
             hint = "tagline rehearsal start --detach, then the same command"
@@ -57,24 +46,20 @@ def entered(place: str, *, stays: bool = False) -> Iterator[bool]:
             yield True
         return
     with tempfile.TemporaryDirectory(prefix=".tagline-rehearsal-") as directory:
-        console.say("starting a rehearsal for this command")
-        with emulator.running(Path(directory)) as facts, gcp.entered(facts.address, facts.token):
+        say("starting a rehearsal for this command")
+        with emulator.start_temporary(Path(directory)) as facts, gcp.entered(facts.address, facts.token):
             yield False
 
 
 @contextmanager
-def of(record: "Record") -> Iterator[None]:
-    """The place where a job runs."""
-    from tagline import gcp
-    from tagline.errors import PlaceError
-    from tagline.jobs import emulator
-
+def enter_place_of(record: Record) -> Iterator[None]:
+    """Send requests for Google to the place where a job runs."""
     if not record.rehearsal or gcp.rehearsal() == record.rehearsal:
         yield
         return
     directory = Path(record.rehearsal_facts).parent if record.rehearsal_facts else emulator.DIRECTORY
     try:
-        facts = emulator.find(directory)
+        facts = emulator.find_running(directory)
     except PlaceError:
         facts = None
     # A restart may have changed its ports; where only an address is known, it has to be that one.

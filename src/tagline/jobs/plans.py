@@ -1,0 +1,125 @@
+"""The job that a spec makes, and Plan: what would be submitted, as `tagline train --plan --json` prints it."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tagline import gcp
+from tagline import spec as specs
+from tagline.data.columns import ResolvedSpec, resolve
+from tagline.errors import SpecError
+from tagline.jobs import places, prices, throughput, uploads
+from tagline.jobs.launchers import Job
+from tagline.jobs.prices import Price
+from tagline.spec import Spec
+
+NO_PROJECT, NO_BUCKET = "your-project", "your-bucket"
+"""In a plan that was asked for without any."""
+
+
+class PlannedPrice(BaseModel):
+    """What a job would cost, in US dollars; an estimate."""
+
+    model_config = ConfigDict(frozen=True)
+
+    currency: str = Field("USD", description="Always USD.")
+    per_hour: float | None = Field(description="All machines together for one hour; null where the table has no price.")
+    hours: float | None = Field(description="How long the training is expected to take; null where that is not known.")
+    expected: float | None = Field(description="`per_hour` times `hours`.")
+    max_hours: float = Field(description="`vertex.max_hours`, after which the job is ended.")
+    most: float | None = Field(description="`per_hour` times `max_hours`.")
+    parts: dict[str, float | None] = Field(description="The price of an hour by kind of machine.")
+    assumption: str = Field(description="What `hours` rests on.")
+    remark: str = Field("", description="What is not known of the price.")
+    is_estimate: bool = Field(True, description="Always true.")
+    date: str = Field(description="When the table of prices was written.")
+    region: str = Field(description="The region whose prices the table has.")
+
+
+class PlannedUpload(BaseModel):
+    """A file or directory that is copied to the bucket, unless the same content is there."""
+
+    model_config = ConfigDict(frozen=True)
+
+    source: str = Field(alias="from", description="A path here; `hub:NAME` for an encoder of the Hugging Face hub.")
+    address: str = Field(alias="to", description="The address in Cloud Storage.")
+
+
+class Plan(BaseModel):
+    """What a launcher would do: the request, its price, and what has to be there first."""
+
+    model_config = ConfigDict(frozen=True)
+
+    job: dict[str, Any] = Field({}, description="The CustomJob, as the REST API of Vertex AI takes it.")
+    gcloud: str = Field("", description="The same job as a gcloud command; it needs nothing but the uploads.")
+    price: PlannedPrice | None = Field(None, description="What it would cost.")
+    parent: str = Field("", description="The project and region, as `projects/PROJECT/locations/REGION`.")
+    uploads: tuple[PlannedUpload, ...] = Field((), description="What is copied to the bucket first.")
+    packages: tuple[str, ...] = Field((), description="`vertex.packages`; left out where there are none.")
+
+    @classmethod
+    def of(cls, plan: Mapping[str, Any]) -> Self:
+        """The part of a launcher's plan that is printed; what a launcher does not plan is left out."""
+        return cls.model_validate({key: plan[key] for key in cls.model_fields if key in plan})
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON document, without what the launcher did not plan."""
+        return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+def price_of(job: Job) -> Price:
+    """What a job would cost."""
+    return prices.price_of(job.spec, training_rows=job.training_rows, rate=job.rate)
+
+
+def make_job(
+    spec: Spec,
+    *,
+    name: str,
+    on: str,
+    rows: int | None = None,
+    runs: str = "",
+    is_for_real: bool = False,
+    command: str = "",
+) -> Job:
+    """The job that a spec makes, with everything of this machine that it needs.
+
+    Earlier runs in `runs` tell how long it takes. Unless it `is_for_real`, nobody is asked for a project or a bucket.
+    """
+    usual = places.BUCKET if on == places.REHEARSAL else "" if is_for_real else NO_BUCKET
+    bucket = (spec.vertex.bucket or usual).removeprefix(gcp.SCHEME)
+    if not bucket:
+        raise SpecError("vertex.bucket: needed on vertex, for data and run", hint="vertex.bucket=NAME")
+    given = spec.vertex.project
+    project = gcp.project(given) if is_for_real else gcp.project_without_asking(given) or NO_PROJECT
+    place = spec.vertex.model_copy(update={"bucket": bucket.strip("/"), "project": project})
+    there, needed = uploads.staged(spec.model_copy(update={"vertex": place}), place.bucket)
+    return Job(
+        name,
+        there,
+        f"{uploads.folder(place.bucket)}/runs",
+        project=project,
+        uploads=needed,
+        training_rows=rows,
+        rate=throughput.measured(spec, runs) if rows else None,
+        command=command,
+    )
+
+
+def resolve_without_network(source: str, overrides: Sequence[str]) -> ResolvedSpec:
+    """A spec to plan with: data that is elsewhere is not looked at."""
+    if source.endswith(".toml"):
+        spec, _ = specs.examine(specs.read(Path(source), overrides))
+        if spec and is_data_remote(spec):
+            return ResolvedSpec(spec)
+    return resolve(source, overrides)
+
+
+def is_data_remote(spec: Spec) -> bool:
+    """Whether looking at the data would take a network."""
+    data = spec.data
+    return any(
+        "://" in each for each in (*data.addresses("train"), *data.addresses("validation"), *data.addresses("test"))
+    )

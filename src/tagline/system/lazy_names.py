@@ -1,0 +1,21 @@
+"""Public names of a package, each imported when it is first used."""
+
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+
+def import_on_use(package: str, name: str, public: Mapping[str, str]) -> Any:
+    """The value of a public name of a package, for the package's `__getattr__`; `public` says where each is."""
+    if name not in public:
+        raise AttributeError(f"module '{package}' has no attribute '{name}'")
+    module, _, attribute = public[name].partition(":")
+    try:
+        value = getattr(import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        from tagline.system import extras
+
+        raise extras.explain(error) or error from error
+    setattr(sys.modules[package], name, value)
+    return value
