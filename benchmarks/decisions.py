@@ -25,7 +25,7 @@ from tagline.data import dataset
 from tagline.evaluation import intervals, metrics
 from tagline.prediction.bundle import load_classifier
 from tagline.prediction.decisions import DecisionLayer, are_right, tune
-from tagline.prediction.predictor import scored
+from tagline.prediction.predictor import score_texts
 from tagline.spec import Decisions
 
 SETS = {name: CORPORA[name] for name in ("financial_phrasebank", "happydb", "goemotions")} | {
@@ -47,13 +47,19 @@ def held_out(corpus: Corpus, family: str, *, most: int) -> tuple[Any, Any, int, 
         for name, rows, count in zip(("train", "test"), corpus.rows(), (most, MOST_TEST_ROWS), strict=True):
             _write(place / f"{name}.csv", random.Random(0).sample(rows, min(count, len(rows))))
         run = tagline.train(
-            place / "train.csv", f"data.test={place / 'test.csv'}", *corpus.settings, f"model.family={family}",
-            "data.bad_rows=skip", "training.baseline=false", "training.export=false", runs=place / "runs",
-        )  # fmt: skip
+            place / "train.csv",
+            f"data.test={place / 'test.csv'}",
+            *corpus.settings,
+            f"model.family={family}",
+            "data.bad_rows=skip",
+            "training.baseline=false",
+            "training.export=false",
+            runs=place / "runs",
+        )
         data = dataset.load(run.spec().data)
         model = load_classifier(family, run.checkpoint(run.progress().best))
         splits = [data.splits[name] for name in ("validation", "test")]  # type: ignore[index]
-        scores = [scored(model, split.texts, labels=len(data.labels)) for split in splits]
+        scores = [score_texts(model, split.texts, labels=len(data.labels)) for split in splits]
     return np.concatenate(scores), np.concatenate([split.targets for split in splits]), len(splits[0]), data.task
 
 
@@ -75,16 +81,22 @@ def deals(scores: Any, truth: Any, rows: int, task: Any) -> Iterator[dict[str, f
         covered = sets[np.arange(len(sets)), right_answers] if task == "single" else (sets | ~right_answers).all(axis=1)
         given = ~said.abstained
         is_right = are_right(said.chosen, right_answers)[given]
-        low, high = intervals.share_interval(int(is_right.sum()), len(is_right))
+        low, high = intervals.wilson_interval(int(is_right.sum()), len(is_right))
         yield {
-            "ece before": before["ece"], "ece after": after["ece"],
-            "brier before": before["brier"], "brier after": after["brier"],
-            "by chance": metrics.chance_error(said.scores.max(axis=1)) if task == "single" else 0.0,
-            "macro-F1 at 0.5": before["macro_f1"], "macro-F1": after["macro_f1"],
-            "coverage": float(covered.mean()), "labels": float(sets.sum(axis=1).mean()),
-            "answered": float(given.mean()), "right": float(is_right.mean()) if len(is_right) else np.nan,
-            "from": low, "to": high,
-        }  # fmt: skip
+            "ece before": before["ece"],
+            "ece after": after["ece"],
+            "brier before": before["brier"],
+            "brier after": after["brier"],
+            "by chance": metrics.chance_calibration_error(said.scores.max(axis=1)) if task == "single" else 0.0,
+            "macro-F1 at 0.5": before["macro_f1"],
+            "macro-F1": after["macro_f1"],
+            "coverage": float(covered.mean()),
+            "labels": float(sets.sum(axis=1).mean()),
+            "answered": float(given.mean()),
+            "right": float(is_right.mean()) if len(is_right) else np.nan,
+            "from": low,
+            "to": high,
+        }
 
 
 def main() -> None:

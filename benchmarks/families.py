@@ -109,7 +109,7 @@ CORPORA = {
 
 def measured(
     corpus: Corpus, family: str, *, most: int, language_models: Sequence[str], unlabelled: bool
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """One training with the family's defaults, and what it is worth."""
     settings = [*corpus.settings, f"model.family={family}", "data.bad_rows=skip"]
     if family == "ulmfit":
@@ -126,9 +126,7 @@ def measured(
             if name == "train" and family == "ulmfit" and unlabelled:
                 settings.append(f'model.unlabelled=["{_write_others(place, rows, drawn)}"]')
         begun = time.perf_counter()
-        run = tagline.train(
-            place / "train.csv", f"data.test={place / 'test.csv'}", *settings, runs=place / "runs"
-        )  # fmt: skip
+        run = tagline.train(place / "train.csv", f"data.test={place / 'test.csv'}", *settings, runs=place / "runs")
         seconds = time.perf_counter() - begun
         report: Any = run.report()
         predictor = tagline.load(run.bundle)
@@ -188,9 +186,12 @@ def _measured_and_told(name: str, family: str, chosen: argparse.Namespace) -> di
     """A row of the table, or why there is none."""
     try:
         row = measured(
-            CORPORA[name], family, most=chosen.rows, language_models=chosen.language_models,
+            CORPORA[name],
+            family,
+            most=chosen.rows,
+            language_models=chosen.language_models,
             unlabelled=chosen.unlabelled,
-        )  # fmt: skip
+        )
     except Interrupted:
         raise
     except tagline.TaglineError as error:
@@ -199,8 +200,9 @@ def _measured_and_told(name: str, family: str, chosen: argparse.Namespace) -> di
     accuracy = "-" if row["accuracy"] is None else f"{row['accuracy']:.3f}"
     print(
         f"{name:<22}{family:<10}{accuracy:>10}{row['macro_f1']:>10.3f}{row['seconds']:>8.0f} s"
-        f"{row['mebibytes']:>7.1f} MB{row['texts_a_second']:>10.0f}", flush=True,
-    )  # fmt: skip
+        f"{row['mebibytes']:>7.1f} MB{row['texts_a_second']:>10.0f}",
+        flush=True,
+    )
     return row
 
 

@@ -162,11 +162,17 @@ def compare(name: str, *, size: int, seed: int, chosen: argparse.Namespace) -> l
             answer = answered(who, *paths, seed=seed, iterations=chosen.iterations)
             answers = answer.pop("answers")
             figures = {
-                "set": name, "size": size, "seed": seed, "who": who, "rows": len(train), "test_rows": len(test),
+                "set": name,
+                "size": size,
+                "seed": seed,
+                "who": who,
+                "rows": len(train),
+                "test_rows": len(test),
                 "labels": len({label for _, label in train}),
-                "accuracy": accuracy_score(truth, answers), "macro_f1": f1_score(truth, answers, average="macro"),
+                "accuracy": accuracy_score(truth, answers),
+                "macro_f1": f1_score(truth, answers, average="macro"),
                 **answer,
-            }  # fmt: skip
+            }
             if who == "setfit":
                 figures["iterations"] = chosen.iterations
             found.append(figures)

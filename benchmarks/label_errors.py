@@ -72,29 +72,31 @@ def measured(name: str, family: str, *, most: int, settings: list[str]) -> dict[
         found = resolve(
             str(Path(directory) / "rows.csv"),
             ["data.text=text", "data.labels=label", f"model.family={family}", "training.baseline=false", *settings],
-        )  # fmt: skip
+        )
         data = dataset.load(found.spec.data)
-        parts = list(cross_validation.parts(found.spec, data))
+        parts = list(cross_validation.score_folds(found.spec, data))
         return figures(data, parts, planted)
 
 
 def figures(data: Any, parts: list[cross_validation.HeldOutPart], planted: set[int]) -> dict[str, Any]:
     """Of both orders of the rows, Tagline's and cleanlab's: how many of the first n are wrong."""
-    rows, scores = cross_validation.scores(data, parts)
+    rows, scores = cross_validation.combine_scores(data, parts)
     given = data.targets[rows]
-    alone = cross_validation.scores(
+    alone = cross_validation.combine_scores(
         data, [replace(part, opinions=part.opinions[:1], learned=part.rows[:0], said=part.said[:0]) for part in parts]
     )[1]
     ranked = {
-        who: [suspect.row for suspect in label_errors.suspects(each, given)]
+        who: [suspect.row for suspect in label_errors.find_suspects(each, given)]
         for who, each in {"tagline": scores, "the family alone": alone}.items()
     } | {f"cleanlab, {way}": order for way, order in by_cleanlab(scores, given).items()}
     is_wrong = np.array([int(row) in planted for row in rows])  # rows stand in the file as they were written
     count = int(is_wrong.sum())
     return {
-        "rows": len(rows), "planted": count, "agrees": float((scores.argmax(axis=1) == given).mean()),
+        "rows": len(rows),
+        "planted": count,
+        "agrees": float((scores.argmax(axis=1) == given).mean()),
         "precision": {who: float(is_wrong[order[:count]].sum() / count) for who, order in ranked.items()},
-    }  # fmt: skip
+    }
 
 
 def by_cleanlab(scores: Any, given: Any) -> dict[str, list[int]]:
@@ -103,7 +105,7 @@ def by_cleanlab(scores: Any, given: Any) -> dict[str, list[int]]:
         np.savez(Path(directory) / "scores.npz", scores=scores.astype(np.float64), labels=given)
         done = subprocess.run(
             [cleanlab(), "-c", PEER, Path(directory) / "scores.npz"], check=True, capture_output=True, text=True
-        )  # fmt: skip
+        )
     found: dict[str, list[int]] = json.loads(done.stdout)
     return found
 

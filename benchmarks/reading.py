@@ -40,10 +40,13 @@ def main() -> None:
             "tagline read and split": lambda: run("tagline read and split", OURS),
         }
         times = in_turns(contestants, rounds=5)
-    write("reading", [
-        show("Reading 1,000,000 rows", "seconds", times, base="pyarrow read_csv"),
-        show("Peak memory", "MiB", memory, base="pyarrow read_csv"),
-    ])  # fmt: skip
+    write(
+        "reading",
+        [
+            show("Reading 1,000,000 rows", "seconds", times, base="pyarrow read_csv"),
+            show("Peak memory", "MiB", memory, base="pyarrow read_csv"),
+        ],
+    )
 
 
 def write_rows(path: Path) -> Path:

@@ -28,9 +28,9 @@ import tagline
 from tagline import training
 from tagline.data import dataset
 from tagline.evaluation import cross_fitting, metrics
-from tagline.prediction.bundle import load_classifier, new_classifier
+from tagline.prediction.bundle import create_classifier, load_classifier
 from tagline.prediction.decisions import DecisionLayer, tune
-from tagline.prediction.predictor import scored
+from tagline.prediction.predictor import score_texts
 
 LABELS, TAIL = 90, 1.6
 MOST_TEST_ROWS = 2000
@@ -86,10 +86,17 @@ def ways(name: str, family: str, *, seed: int) -> Iterator[tuple[str, dict[str, 
         place = Path(directory)
         for part, rows, count in zip(("train", "test"), corpus.rows(), (most, MOST_TEST_ROWS), strict=True):
             _write(place / f"{part}.csv", random.Random(seed).sample(rows, min(count, len(rows))))
-        spec = training.spec_of(place / "train.csv", [
-            f"data.test={place / 'test.csv'}", *corpus.settings, f"model.family={family}", "data.bad_rows=skip",
-            "training.baseline=false", "training.export=false",
-        ])  # fmt: skip
+        spec = training.resolve_spec(
+            place / "train.csv",
+            [
+                f"data.test={place / 'test.csv'}",
+                *corpus.settings,
+                f"model.family={family}",
+                "data.bad_rows=skip",
+                "training.baseline=false",
+                "training.export=false",
+            ],
+        )
         training.MOST_REFITTED = training.MOST_REFITTED_BY_NETWORK = 0
         begun = time.process_time()
         run = tagline.train(spec, runs=place / "runs")
@@ -105,19 +112,19 @@ def _compared(run: Any, family: str, *, whole: float) -> Iterator[tuple[str, dic
     options = spec.model.model_copy(update=run.progress().best_settings)
 
     def create() -> Any:
-        return new_classifier(spec, options, task=data.task, labels=data.labels, pair=data.pair)
+        return create_classifier(spec, options, task=data.task, labels=data.labels, pair=data.pair)
 
     def tuned(scores: Any, truth: Any) -> DecisionLayer:
         return tune(spec.decisions, task=data.task, labels=data.labels, scores=scores, truth=truth).layer
 
     def seen(model: Any, split: Any) -> Any:
-        return scored(model, split.texts, labels=len(data.labels))
+        return score_texts(model, split.texts, labels=len(data.labels))
 
     before = seen(best, validation)
     layer = tuned(before, validation.targets)
     yield "none", _figures(data, layer, seen(best, test), time=1.0)
     begun = time.process_time()
-    refitted = cross_fitting.learn(data, both.rows, create=create, seed=spec.training.seed)
+    refitted = cross_fitting.fit_on_rows(data, both.rows, create=create, seed=spec.training.seed)
     once = time.process_time() - begun
     scores = seen(refitted, test)
     yield "old", _figures(data, layer, scores, time=1 + once / whole)
@@ -127,9 +134,13 @@ def _compared(run: Any, family: str, *, whole: float) -> Iterator[tuple[str, dic
     for folds in (3, 5):
         begun = time.process_time()
         outside = cross_fitting.out_of_fold_scores(
-            data, both.rows, create=create, seed=spec.training.seed, is_over=lambda: False,
+            data,
+            both.rows,
+            create=create,
+            seed=spec.training.seed,
+            is_over=lambda: False,
             folds=folds,
-        )  # fmt: skip
+        )
         crossed = tuned(outside, both.targets)
         spent = once + time.process_time() - begun
         yield f"{folds} folds", _figures(data, crossed, scores, time=1 + spent / whole)

@@ -24,9 +24,9 @@ GIGABYTE = 10**9
 SERVER = """
 import sys
 from pathlib import Path
-from vertex_rehearsal.cloud_storage.application import serving
+from vertex_rehearsal.cloud_storage.application import serve_in_thread
 from vertex_rehearsal.cloud_storage.store import Store
-with serving(Store(Path(sys.argv[1]))) as address:
+with serve_in_thread(Store(Path(sys.argv[1]))) as address:
     print(address, flush=True)
     sys.stdin.read()
 """
@@ -46,7 +46,7 @@ def fill(root: Path) -> float:
     names = [f"many/{n % FOLDERS:04}/{n}" if n % 2 else f"flat/{n}" for n in range(OBJECTS)]
 
     def put(name: str) -> None:
-        store.put("bench-bucket", name, store.files.stage([b"content"]), settings={})
+        store.put("bench-bucket", name, store.files.stage_content([b"content"]), settings={})
 
     def work() -> None:
         with ThreadPoolExecutor(4) as pool:

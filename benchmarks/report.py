@@ -72,12 +72,16 @@ def main() -> None:
         tuned = tune(settings, task="single", labels=data.labels, scores=held_out, truth=validation.targets)
         begun = time.perf_counter()
         predictor = Predictor(model, tuned.layer, pair=False)
-        made = report.build(
-            data, predictor, family="guess", findings=findings, wanted=Gates(),
-            test=report.Outcome(test, found, tuned.layer.answers(found)),
-            validation=report.Outcome(validation, held_out, tuned.answers),
-        )  # fmt: skip
-        page = html.report_page(made, name="benchmark")
+        made = report.build_report(
+            data,
+            predictor,
+            family="guess",
+            findings=findings,
+            wanted=Gates(),
+            test=report.SplitPredictions(test, found, tuned.layer.answers(found)),
+            validation=report.SplitPredictions(validation, held_out, tuned.answers),
+        )
+        page = html.render_report(made, name="benchmark")
         seconds = time.perf_counter() - begun
     size = len(page.encode()) / 2**20
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -117,9 +117,10 @@ def over_http(scratch: Path, chosen: argparse.Namespace) -> Any:
     """Requests a second and how long they take, in turns."""
     given = material(scratch, chosen)
     servers = [
-        server for server in contestants(given)
+        server
+        for server in contestants(given)
         if not chosen.only or server.name.lower().startswith(tuple(each.lower() for each in chosen.only))
-    ]  # fmt: skip
+    ]
     rows: dict[str, list[dict[str, Any]]] = {server.name: [] for server in servers}
     for turn in range(chosen.rounds):
         for server in servers:
@@ -129,9 +130,7 @@ def over_http(scratch: Path, chosen: argparse.Namespace) -> Any:
             print(f"round {turn + 1}  {server.name:<28}{row['16']['rate']:>8.0f}/s{problems(row, busy)}", flush=True)
     base = servers[0].name
     tables = [
-        show(what, unit, {
-            name: [row[connections][key] for row in found] for name, found in rows.items()
-        }, base=base)
+        show(what, unit, {name: [row[connections][key] for row in found] for name, found in rows.items()}, base=base)
         for connections, key, what, unit in (
             ("16", "rate", "requests a second at 16 connections", "1/s"),
             ("16", "median_ms", "median at 16 connections", "ms"),
@@ -142,7 +141,7 @@ def over_http(scratch: Path, chosen: argparse.Namespace) -> Any:
             ("client", "rate", "requests a second, Python client with 16 threads", "1/s"),
             ("client", "median_ms", "median, Python client with 16 threads", "ms"),
         )
-    ]  # fmt: skip
+    ]
     print(f"\nserved: {Bundle.load(given.bundle).manifest.runtime}")
     return {"tables": tables, "rounds": rows}
 
@@ -162,8 +161,10 @@ def problems(row: dict[str, dict[str, Any]], busy: float) -> str:
     """What went wrong under load, in words."""
     said = [
         f"{connections}: {load[kind]:.0f} {kind.replace('_', ' ')}"
-        for connections, load in row.items() for kind in ("bad_status", "broken", "late") if load.get(kind)
-    ]  # fmt: skip
+        for connections, load in row.items()
+        for kind in ("bad_status", "broken", "late")
+        if load.get(kind)
+    ]
     errors = f"   ERRORS at {', '.join(said)}" if said else ""
     return errors + (f"   ({busy:.1f} cores were busy before it)" if busy > 0.2 else "")
 
@@ -184,8 +185,22 @@ def loaded(server: Server, given: Material, *, seconds: int) -> dict[str, dict[s
 
 def wrk(address: str, bodies: Path, *, connections: int, seconds: int) -> dict[str, Any]:
     """What wrk saw."""
-    command = ["wrk", "--threads", "1", "--connections", str(connections), "--duration", f"{seconds}s",
-               "--timeout", "10s", "--script", str(PEERS / "load.lua"), address, "--", str(bodies)]  # fmt: skip
+    command = [
+        "wrk",
+        "--threads",
+        "1",
+        "--connections",
+        str(connections),
+        "--duration",
+        f"{seconds}s",
+        "--timeout",
+        "10s",
+        "--script",
+        str(PEERS / "load.lua"),
+        address,
+        "--",
+        str(bodies),
+    ]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found | {"rate": (found["requests"] - found["bad_status"]) / found["seconds"]}
@@ -217,9 +232,11 @@ def client(port: int, path: str, bodies: Path, *, connections: int, seconds: flo
     for thread in threads:
         thread.join()
     return {
-        "rate": (len(times) - bad[0]) / seconds, "median_ms": 1000 * statistics.median(times),
-        "p99_ms": 1000 * float(np.quantile(times, 0.99)), "bad_status": bad[0],
-    }  # fmt: skip
+        "rate": (len(times) - bad[0]) / seconds,
+        "median_ms": 1000 * statistics.median(times),
+        "p99_ms": 1000 * float(np.quantile(times, 0.99)),
+        "bad_status": bad[0],
+    }
 
 
 def contestants(given: Material) -> list[Server]:
@@ -232,14 +249,15 @@ def contestants(given: Material) -> list[Server]:
             "pipeline behind FastAPI", [*uvicorn, "pipeline_app:app"], lambda text: {"text": text}, environment=peer
         ),
         Server(
-            "LitServe", [given.python, str(PEERS / "litserve_app.py"), "{port}"], lambda text: {"text": text},
-            environment=peer, cwd=given.scratch,
+            "LitServe",
+            [given.python, str(PEERS / "litserve_app.py"), "{port}"],
+            lambda text: {"text": text},
+            environment=peer,
+            cwd=given.scratch,
         ),
-        Server(
-            "trivial app, ONNX int8", [*uvicorn, "trivial_app:app"], lambda text: {"text": text}, environment=peer
-        ),
+        Server("trivial app, ONNX int8", [*uvicorn, "trivial_app:app"], lambda text: {"text": text}, environment=peer),
         ours(given.bundle, sys.executable),
-    ]  # fmt: skip
+    ]
 
 
 def ours(bundle: Path, python: str) -> Server:
@@ -253,12 +271,15 @@ def torchserve(given: Material) -> Server:
     place = given.scratch / "torchserve"
     place.mkdir(exist_ok=True)
     manifest = {
-        "runtime": "python", "archiverVersion": "0.12.0",
+        "runtime": "python",
+        "archiverVersion": "0.12.0",
         "model": {
-            "modelName": "minilm", "modelVersion": "1.0", "handler": "torchserve_handler.py",
+            "modelName": "minilm",
+            "modelVersion": "1.0",
+            "handler": "torchserve_handler.py",
             "configFile": "model.yaml",
         },
-    }  # fmt: skip
+    }
     files: dict[str, bytes | Path] = {
         "MAR-INF/MANIFEST.json": json.dumps(manifest).encode(),
         "torchserve_handler.py": PEERS / "torchserve_handler.py",
@@ -266,20 +287,29 @@ def torchserve(given: Material) -> Server:
     }
     files |= {f"model/{path.name}": path for path in given.peer.iterdir() if path.suffix != ".onnx"}
     with (place / "minilm.mar").open("wb") as target:
-        wheels.archive(files, target)
+        wheels.write_zip(files, target)
     others = free_ports(4)
     names = ("management_address", "metrics_address")
     settings = [f"{name}=http://127.0.0.1:{port}" for name, port in zip(names, others, strict=False)]
-    settings += [f"grpc_inference_port={others[2]}", f"grpc_management_port={others[3]}", "enable_model_api=true",
-                 "model_store=.", "load_models=minilm.mar", "inference_address=http://127.0.0.1:PORT"]  # fmt: skip
+    settings += [
+        f"grpc_inference_port={others[2]}",
+        f"grpc_management_port={others[3]}",
+        "enable_model_api=true",
+        "model_store=.",
+        "load_models=minilm.mar",
+        "inference_address=http://127.0.0.1:PORT",
+    ]
     (place / "template").write_text("\n".join(settings) + "\n")
     binaries = Path(given.python).parent
     start = f"sed 's/PORT/{{port}}/' template > config.properties && exec {binaries}/torchserve --start"
     return Server(
-        "TorchServe", ["sh", "-c", f"{start} --foreground --ncs --disable-token-auth --ts-config config.properties"],
-        lambda text: {"text": text}, path="/predictions/minilm", cwd=place,
+        "TorchServe",
+        ["sh", "-c", f"{start} --foreground --ncs --disable-token-auth --ts-config config.properties"],
+        lambda text: {"text": text},
+        path="/predictions/minilm",
+        cwd=place,
         environment={"PATH": f"{binaries}:{os.environ['PATH']}", "LOG_LOCATION": "logs", "METRICS_LOCATION": "logs"},
-    )  # fmt: skip
+    )
 
 
 @contextmanager
@@ -342,8 +372,19 @@ def in_batches(scratch: Path, chosen: argparse.Namespace) -> Any:
 
     def predict() -> float:
         source, target = str(scratch / "many.jsonl"), str(scratch / "answers.jsonl")
-        command = [sys.executable, "-m", "tagline", "predict", str(given.bundle), "--input", source, "--output", target,
-                   "--text", "text"]  # fmt: skip
+        command = [
+            sys.executable,
+            "-m",
+            "tagline",
+            "predict",
+            str(given.bundle),
+            "--input",
+            source,
+            "--output",
+            target,
+            "--text",
+            "text",
+        ]
         begun = time.perf_counter()
         subprocess.run(command, check=True, capture_output=True)
         return len(many) / (time.perf_counter() - begun)
@@ -353,11 +394,13 @@ def in_batches(scratch: Path, chosen: argparse.Namespace) -> Any:
     print("pipeline, batch size: texts/s   " + "  ".join(f"{size}: {rate:.0f}" for size, rate in tried.items()))
     found = in_turns(
         {
-            "pipeline, one by one": lambda: pipeline("loop"), "pipeline, pipe(texts)": lambda: pipeline("list"),
-            f"pipeline, batches of {best}": lambda: pipeline(str(best)), "tagline predict": predict,
+            "pipeline, one by one": lambda: pipeline("loop"),
+            "pipeline, pipe(texts)": lambda: pipeline("list"),
+            f"pipeline, batches of {best}": lambda: pipeline(str(best)),
+            "tagline predict": predict,
         },
         rounds=chosen.rounds,
-    )  # fmt: skip
+    )
     table = show("texts through a file", "texts/s", found, base="pipeline, one by one")
     tokens = mean_tokens(given)
     rate = statistics.median(found["tagline predict"])
@@ -401,10 +444,12 @@ def matrix_peaks(size: int = 1024) -> dict[str, float]:
         "b", TensorProto.INT8, [size, size], np.ones((size, size), np.int8).tobytes(), raw=True
     )
     graph = helper.make_graph(
-        [helper.make_node("MatMulInteger", ["a", "b"], ["c"])], "peak",
+        [helper.make_node("MatMulInteger", ["a", "b"], ["c"])],
+        "peak",
         [helper.make_tensor_value_info("a", TensorProto.UINT8, [size, size])],
-        [helper.make_tensor_value_info("c", TensorProto.INT32, [size, size])], [weights],
-    )  # fmt: skip
+        [helper.make_tensor_value_info("c", TensorProto.INT32, [size, size])],
+        [weights],
+    )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     left = np.ones((size, size), np.uint8)
@@ -418,9 +463,9 @@ def size(scratch: Path, chosen: argparse.Namespace) -> Any:
     place = scratch / "base"
     venv.create(place, with_pip=True)
     before = disk_mb(place)
-    wheel = wheels.wheel()
+    wheel = wheels.build_wheel()
     (scratch / wheel.file).write_bytes(wheel.content)
-    (scratch / "pins.txt").write_text("\n".join(wheels.pins()))
+    (scratch / "pins.txt").write_text("\n".join(wheels.list_pins()))
     python = str(place / "bin" / "python")
     install = [python, "-m", "pip", "install", "--quiet", "--constraint", str(scratch / "pins.txt")]
     subprocess.run([*install, str(scratch / wheel.file)], check=True, stderr=subprocess.DEVNULL)
@@ -445,10 +490,11 @@ def size(scratch: Path, chosen: argparse.Namespace) -> Any:
     tables = [
         show(title, unit, {"tagline serve": values}, base="tagline serve")
         for title, unit, values in (
-            ("start to first answer", "s", waits), ("resident after 1,000 requests", "MiB", resident),
+            ("start to first answer", "s", waits),
+            ("resident after 1,000 requests", "MiB", resident),
             ("the same, shared pages split among processes", "MiB", proportional),
         )
-    ]  # fmt: skip
+    ]
     return {"install_mb": installed, "runtime": runtime, "tables": tables}
 
 
@@ -469,8 +515,19 @@ def memory(scratch: Path, chosen: argparse.Namespace) -> Any:
             writer = csv.writer(file)
             writer.writerow(("id", "message"))
             writer.writerows((number, texts[number % len(texts)]) for number in range(rows))
-        command = [sys.executable, "-m", "tagline", "predict", str(bundle), "--input", str(path), "--output",
-                   str(scratch / "answers.csv"), "--text", "message"]  # fmt: skip
+        command = [
+            sys.executable,
+            "-m",
+            "tagline",
+            "predict",
+            str(bundle),
+            "--input",
+            str(path),
+            "--output",
+            str(scratch / "answers.csv"),
+            "--text",
+            "message",
+        ]
         begun = time.perf_counter()
         found[f"{rows:,} rows"] = [peak_mib(command)]
         print(f"{rows:,} rows: {rows / (time.perf_counter() - begun):,.0f} rows a second", flush=True)
@@ -594,9 +651,15 @@ def make_peer(directory: Path, *, labels: int) -> None:
     logging.root.setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
     torch.onnx.export(
-        Logits(), tuple(inputs[name] for name in names), str(whole), dynamo=False, input_names=names,
-        output_names=["logits"], dynamic_axes=free, opset_version=17,
-    )  # fmt: skip
+        Logits(),
+        tuple(inputs[name] for name in names),
+        str(whole),
+        dynamo=False,
+        input_names=names,
+        output_names=["logits"],
+        dynamic_axes=free,
+        opset_version=17,
+    )
     quantize_dynamic(whole, directory / "model.int8.onnx", weight_type=QuantType.QInt8, per_channel=True)
     whole.unlink()
 

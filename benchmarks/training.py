@@ -104,14 +104,24 @@ class Peer:
 
     def trainer(self, *, batch: int, seed: int, epochs: int, most_steps: int = -1, ticks: "Ticks | None" = None) -> Any:
         arguments = TrainingArguments(
-            output_dir=tempfile.mkdtemp(), per_device_train_batch_size=batch, num_train_epochs=epochs, seed=seed,
+            output_dir=tempfile.mkdtemp(),
+            per_device_train_batch_size=batch,
+            num_train_epochs=epochs,
+            seed=seed,
             max_steps=most_steps,
-            report_to="none", save_strategy="no", logging_strategy="no", disable_tqdm=True, use_cpu=True,
-        )  # fmt: skip
+            report_to="none",
+            save_strategy="no",
+            logging_strategy="no",
+            disable_tqdm=True,
+            use_cpu=True,
+        )
         return Trainer(
-            model=self.network(), args=arguments, train_dataset=self.rows,  # type: ignore[arg-type]
-            data_collator=DataCollatorWithPadding(self.tokenizer), callbacks=[ticks] if ticks else None,
-        )  # fmt: skip
+            model=self.network(),
+            args=arguments,
+            train_dataset=self.rows,  # type: ignore[arg-type]
+            data_collator=DataCollatorWithPadding(self.tokenizer),
+            callbacks=[ticks] if ticks else None,
+        )
 
     def trainer_rate(self, *, batch: int, steps: int) -> float:
         """Examples a second of the Trainer, without its first steps."""
@@ -145,9 +155,12 @@ def our_rate(rows: Rows, pretrained: str, *, batch: int = 32) -> float:
         data = dataset.load(Data(train=str(path), text="text", labels="label", validation_share=0, test_share=0))
         train = data.splits["train"]
         model = Encoder.create(
-            EncoderOptions(pretrained=pretrained), training=Training(batch_size=batch, epochs=1),
-            task=data.task, labels=data.labels, pair=False,
-        )  # fmt: skip
+            EncoderOptions(pretrained=pretrained),
+            training=Training(batch_size=batch, epochs=1),
+            task=data.task,
+            labels=data.labels,
+            pair=False,
+        )
         ticks = [(step.rows, time.perf_counter()) for step in model.fit(train, data.select(), seed=42)]
         (first_rows, begun), (last_rows, ended) = ticks[WARM_UP - 1], ticks[-1]
         return (last_rows - first_rows) / (ended - begun)
@@ -240,9 +253,13 @@ def _our_answers(train: Rows, test: Rows, seed: int) -> tuple[float, float]:
             with (place / f"{name}.csv").open("w", newline="") as file:
                 csv.writer(file).writerows([("text", "label"), *rows])
         run = tagline.train(
-            place / "train.csv", f"data.test={place / 'test.csv'}", f"training.seed={seed}", "model.family=encoder",
-            "training.baseline=false", runs=place / "runs",
-        )  # fmt: skip
+            place / "train.csv",
+            f"data.test={place / 'test.csv'}",
+            f"training.seed={seed}",
+            "model.family=encoder",
+            "training.baseline=false",
+            runs=place / "runs",
+        )
         report: Any = run.report()
         return report["test"]["accuracy"], report["test"]["macro_f1"]
 
@@ -263,9 +280,18 @@ def memory(_: Sets, __: argparse.Namespace) -> list[Any]:
             with path.open("w", newline="") as file:
                 csv.writer(file).writerows([("text", "label"), *_made_up(rows)])
             command = [
-                sys.executable, "-m", "tagline", "train", str(path), "model.family=encoder", "training.max_minutes=1",
-                "data.validation_share=0.001", "data.test_share=0.001", "--runs", f"{directory}/runs",
-            ]  # fmt: skip
+                sys.executable,
+                "-m",
+                "tagline",
+                "train",
+                str(path),
+                "model.family=encoder",
+                "training.max_minutes=1",
+                "data.validation_share=0.001",
+                "data.test_share=0.001",
+                "--runs",
+                f"{directory}/runs",
+            ]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             peak_kib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
             found[f"{rows:,} rows"] = [peak_kib / 1024]  # the second is larger, or else the first one's peak stands

@@ -137,9 +137,11 @@ def spec_page() -> str:
     """Every setting, its default and its meaning."""
     lines = [SPEC_PREFACE]
     for name in specs.Spec.model_fields:
-        parts = {name: SECTIONS[name]} if name != "model" else {
-            f"model]` for family `{family}": specs.options_of(family) for family in registry.names("models")
-        }  # fmt: skip
+        parts = (
+            {name: SECTIONS[name]}
+            if name != "model"
+            else {f"model]` for family `{family}": specs.options_of(family) for family in registry.list_names("models")}
+        )
         for title, section in parts.items():
             heading = f"## `[{title}]`" if name != "model" else f"## `[{title}`"
             lines += [heading, "", (section.__doc__ or "").split("\n")[0], "", *rows(section)]
@@ -149,7 +151,7 @@ def spec_page() -> str:
 def rows(section: type) -> list[str]:
     lines = ["| setting | default | meaning |", "|---|---|---|"]
     for key, field in section.model_fields.items():  # type: ignore[attr-defined]
-        default = "(needed)" if field.is_required() else f"`{specs._toml(field.default)}`"
+        default = "(needed)" if field.is_required() else f"`{specs._format_value(field.default)}`"
         meaning = (field.description or "").replace("|", "\\|")
         lines.append(f"| `{key}` | {default} | {meaning} |")
     return [*lines, ""]
@@ -395,8 +397,8 @@ At `/-/SERVICE/PATH`, where SERVICE is the first part of the name below. What el
 
 def rehearsal_page() -> str:
     """Each RPC of the played APIs: played, partly, or not."""
-    by_service: dict[str, list[services.Played]] = {}
-    for known in services.programme().values():
+    by_service: dict[str, list[services.EmulatedMethod]] = {}
+    for known in services.build_method_table().values():
         by_service.setdefault(known.method.service, []).append(known)
     lines = [REHEARSAL_PREFACE]
     counts = [known.extent for methods in by_service.values() for known in methods]

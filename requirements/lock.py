@@ -38,8 +38,8 @@ HEADER = (
 
 def main() -> None:
     pins = read_pins(HERE.parent / "constraints.txt")
-    build = [pin for name in BUILD for pin in wheels.pins(of=name)]
-    train = select(pins, [*wheels.pins("train"), *build])
+    build = [pin for name in BUILD for pin in wheels.list_pins(of=name)]
+    train = select(pins, [*wheels.list_pins("train"), *build])
     rest = [name for name in pins if name not in train and name not in WITHOUT_HASH]
     for file, names in {"train.txt": train, "dev.txt": rest}.items():
         text = HEADER + "".join(format_requirement(name, pins[name]) for name in names)

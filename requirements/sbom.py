@@ -27,9 +27,9 @@ def main() -> None:
 
 def install_wheel(directory: Path) -> Path:
     """An environment with the wheel and the versions that the serving image has; returns its Python."""
-    wheel = wheels.wheel()
+    wheel = wheels.build_wheel()
     (directory / wheel.file).write_bytes(wheel.content)
-    (directory / "requirements.txt").write_text("\n".join(wheels.pins()) + "\n")
+    (directory / "requirements.txt").write_text("\n".join(wheels.list_pins()) + "\n")
     run(sys.executable, "-m", "venv", directory / "environment", "--without-pip")
     python = directory / "environment" / "bin" / "python"
     pip = (sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-compile")
@@ -42,7 +42,7 @@ def list_packages(python: Path) -> dict[str, Any]:
     """What is installed in an environment, as CycloneDX."""
     command = (Path(sys.executable).parent / "cyclonedx-py", "environment", python, "--output-reproducible")
     listed: dict[str, Any] = json.loads(run(*command, "--pyproject", ROOT / "pyproject.toml", "--mc-type", "library"))
-    listed["metadata"]["component"]["version"] = wheels.wheel().version
+    listed["metadata"]["component"]["version"] = wheels.build_wheel().version
     return listed
 
 
@@ -56,7 +56,7 @@ def describe_image(listed: dict[str, Any]) -> dict[str, Any]:
         "type": "container",
         "bom-ref": dockerfiles.NAME,
         "name": dockerfiles.NAME,
-        "version": wheels.wheel().version,
+        "version": wheels.build_wheel().version,
     }
     wheel = listed["metadata"]["component"]
     depends = {"ref": dockerfiles.NAME, "dependsOn": [dockerfiles.BASE, wheel["bom-ref"]]}

@@ -80,8 +80,12 @@ def tagline(tmp_path: Path) -> Callable[..., Result]:
         content = stdin.encode() if isinstance(stdin, str) else stdin
         done = subprocess.run(
             [sys.executable, "-W", "error", "-m", "tagline", *map(str, arguments)],
-            input=content, capture_output=True, cwd=cwd, timeout=300, check=False,
-        )  # fmt: skip
+            input=content,
+            capture_output=True,
+            cwd=cwd,
+            timeout=300,
+            check=False,
+        )
         result = Result(done.returncode, done.stdout.decode(), done.stderr.decode())
         assert "Traceback" not in result.err, result.err
         return result

@@ -61,5 +61,5 @@ def google(directory: Path, *arguments: str) -> Iterator[Rehearsal]:
         rehearsing(directory / "rehearsal", "--grace", "5", *emulator.start_options(), *arguments) as found,
     ):
         patch.setenv("XDG_CACHE_HOME", str(directory / "cache"))
-        with gcp.entered(found.address, found.token):
+        with gcp.use_rehearsal(found.address, found.token):
             yield found

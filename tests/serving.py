@@ -85,9 +85,7 @@ class Server:
 
 
 @contextmanager
-def serving(
-    bundle: Path | str, *arguments: str, stderr: int | None = None, **environment: str
-) -> Iterator[Server]:  # fmt: skip
+def serving(bundle: Path | str, *arguments: str, stderr: int | None = None, **environment: str) -> Iterator[Server]:
     """A server of this bundle, all its processes ready, on a port of its own."""
     words = ["-m", "tagline", "serve", str(bundle), "--port", "{port}", *arguments]
     with serving_python(*words, stderr=stderr, **environment) as server:

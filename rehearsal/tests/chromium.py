@@ -41,8 +41,9 @@ def browser() -> Iterator[Browser]:
 
     with sync_playwright() as driver:
         opened = driver.chromium.launch(
-            executable_path=CHROMIUM, timeout=PATIENCE_MS,
+            executable_path=CHROMIUM,
+            timeout=PATIENCE_MS,
             args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
-        )  # fmt: skip
+        )
         yield Browser(opened)
         opened.close()

@@ -16,9 +16,9 @@ from google.cloud import storage
 SERVER = """
 import sys, threading
 from pathlib import Path
-from vertex_rehearsal.cloud_storage.application import serving
+from vertex_rehearsal.cloud_storage.application import serve_in_thread
 from vertex_rehearsal.cloud_storage.store import Store
-with serving(Store(Path(sys.argv[1]))) as address:
+with serve_in_thread(Store(Path(sys.argv[1]))) as address:
     print(address, flush=True)
     sys.stdin.read()
 """

@@ -18,7 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
 
-from vertex_rehearsal.access import keyed
+from vertex_rehearsal.access import build_keyed_address
 
 PARENT = "projects/demo/locations/us-central1"
 IMAGE = "us-docker.pkg.dev/demo/repository/local-train:1"
@@ -44,7 +44,7 @@ class Rehearsal:
     @property
     def keyed_address(self) -> str:
         """Of HTTP, with the token in it: for clients that send an emulator no credentials."""
-        return keyed(self.address, self.token)
+        return build_keyed_address(self.address, self.token)
 
     @property
     def token(self) -> str:
@@ -91,9 +91,7 @@ class Rehearsal:
             return kind(credentials=self.credentials, transport="rest", client_options=options)
         return kind(transport=kind.get_transport_class("grpc")(channel=self.channel))
 
-    def http(
-        self, verb: str, path: str, body: Any = None, *, headers: dict[str, str] | None = None
-    ) -> tuple[int, Any]:  # fmt: skip
+    def http(self, verb: str, path: str, body: Any = None, *, headers: dict[str, str] | None = None) -> tuple[int, Any]:
         """The status and the JSON of an answer; a body of bytes is sent as it is."""
         content = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         given = {"Content-Type": "application/json"} | self.bearer | (headers or {})
@@ -209,9 +207,10 @@ def free_port() -> int:
 def pool(*command: str, replicas: int = 1, **more: Any) -> dict[str, Any]:
     """A worker pool of processes."""
     return {
-        "machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": replicas,
+        "machineSpec": {"machineType": "n1-standard-4"},
+        "replicaCount": replicas,
         "containerSpec": {"imageUri": IMAGE, "command": list(command), **more},
-    }  # fmt: skip
+    }
 
 
 def python(code: str, *, replicas: int = 1, **more: Any) -> dict[str, Any]:

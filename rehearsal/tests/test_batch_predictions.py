@@ -36,11 +36,13 @@ def write(rehearsal: Rehearsal, name: str, content: str | bytes) -> str:
 def job_of(model: str, *uris: str, form: str = "jsonl", replicas: int = 1, **more: Any) -> dict[str, Any]:
     """A job's JSON."""
     return {
-        "displayName": "a batch", "model": model,
+        "displayName": "a batch",
+        "model": model,
         "inputConfig": {"instancesFormat": form, "gcsSource": {"uris": list(uris)}},
         "outputConfig": {"predictionsFormat": "jsonl", "gcsDestination": {"outputUriPrefix": "gs://files/out"}},
-        "dedicatedResources": {"machineSpec": MACHINE, "startingReplicaCount": replicas}, **more,
-    }  # fmt: skip
+        "dedicatedResources": {"machineSpec": MACHINE, "startingReplicaCount": replicas},
+        **more,
+    }
 
 
 def begin(rehearsal: Rehearsal, job: dict[str, Any]) -> str:
@@ -66,16 +68,25 @@ def test_the_package_predicts_a_file_and_reads_the_results(rehearsal: Rehearsal,
     os.environ["STORAGE_EMULATOR_HOST"] = rehearsal.keyed_address
     try:
         aiplatform.init(
-            project="demo", location="us-central1", api_endpoint=rehearsal.address, api_transport="rest",
+            project="demo",
+            location="us-central1",
+            api_endpoint=rehearsal.address,
+            api_transport="rest",
             credentials=rehearsal.credentials,
-        )  # fmt: skip
+        )
         lines = "".join(json.dumps({"text": f"é {number}"}) + "\n" for number in range(300))
         source = write(rehearsal, "many.jsonl", lines)
         job = aiplatform.Model(model).batch_predict(
-            job_display_name="many", gcs_source=source, gcs_destination_prefix="gs://files/out",
-            instances_format="jsonl", predictions_format="jsonl", machine_type="n1-standard-4",
-            starting_replica_count=2, model_parameters={"scale": 2}, sync=False,
-        )  # fmt: skip
+            job_display_name="many",
+            gcs_source=source,
+            gcs_destination_prefix="gs://files/out",
+            instances_format="jsonl",
+            predictions_format="jsonl",
+            machine_type="n1-standard-4",
+            starting_replica_count=2,
+            model_parameters={"scale": 2},
+            sync=False,
+        )
         job.wait_for_resource_creation()
         ended = rehearsal.wait(job.resource_name)
         assert ended["state"] == "JOB_STATE_SUCCEEDED", ended
@@ -197,18 +208,26 @@ directory.mkdir(parents=True)
     spec = custom_job(python(code))["jobSpec"]
     inputs = spec | {"baseOutputDirectory": {"outputUriPrefix": "gs://files/trained"}}
     body = {
-        "displayName": "trains", "trainingTaskInputs": inputs, "parentModel": model,
+        "displayName": "trains",
+        "trainingTaskInputs": inputs,
+        "parentModel": model,
         "trainingTaskDefinition": "gs://google-cloud-aiplatform/schema/trainingjob/definition/custom_task_1.0.0.yaml",
         "modelToUpload": {"displayName": "trained", "containerSpec": {"imageUri": IMAGE}},
-    }  # fmt: skip
+    }
     status, begun = rehearsal.http("POST", f"/v1/{PARENT}/trainingPipelines", body)
     assert status == 200, begun
     ended = until(
-        lambda: (now := rehearsal.job(begun["name"]))["state"] not in (
-            "PIPELINE_STATE_QUEUED", "PIPELINE_STATE_PENDING", "PIPELINE_STATE_RUNNING",
-        ) and now,
+        lambda: (
+            (now := rehearsal.job(begun["name"]))["state"]
+            not in (
+                "PIPELINE_STATE_QUEUED",
+                "PIPELINE_STATE_PENDING",
+                "PIPELINE_STATE_RUNNING",
+            )
+            and now
+        ),
         "the pipeline to end",
-    )  # fmt: skip
+    )
     assert ended["state"] == "PIPELINE_STATE_SUCCEEDED", ended
     assert (ended["modelToUpload"]["name"], ended["modelToUpload"]["versionId"]) == (model, "2")
     copied = list((rehearsal.directory / "buckets").glob("rehearsal-models-*/*/2/weights.txt"))

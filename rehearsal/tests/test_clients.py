@@ -40,9 +40,13 @@ def aiplatform(rehearsal: Rehearsal) -> Any:
     from google.cloud import aiplatform
 
     aiplatform.init(
-        project="demo", location="us-central1", api_endpoint=rehearsal.address, api_transport="rest",
-        credentials=rehearsal.credentials, staging_bucket="gs://staging",
-    )  # fmt: skip
+        project="demo",
+        location="us-central1",
+        api_endpoint=rehearsal.address,
+        api_transport="rest",
+        credentials=rehearsal.credentials,
+        staging_bucket="gs://staging",
+    )
     return aiplatform
 
 
@@ -95,9 +99,11 @@ def test_a_job_of_the_preview_which_speaks_v1beta1(aiplatform: Any, rehearsal: R
 
 def test_a_training_job_of_a_python_package(aiplatform: Any, rehearsal: Rehearsal, package: str) -> None:
     job = aiplatform.CustomPythonPackageTrainingJob(
-        display_name="package", python_package_gcs_uri=package, python_module_name="trainer.task",
+        display_name="package",
+        python_package_gcs_uri=package,
+        python_module_name="trainer.task",
         container_uri=EXECUTOR,
-    )  # fmt: skip
+    )
     job.run(args=["--epochs", 3], base_output_dir="gs://staging/out", machine_type="n1-standard-4", replica_count=2)
     name = job._gca_resource.training_task_metadata["backingCustomJob"]
     said = rehearsal.said(name)
@@ -123,16 +129,21 @@ def test_a_training_job_of_a_container_that_fails(aiplatform: Any, rehearsal: Re
 
 def test_a_script_becomes_a_job(
     aiplatform: Any, rehearsal: Rehearsal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+) -> None:
     from google.cloud import storage
 
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", rehearsal.keyed_address)
     storage.Client(project="demo", credentials=rehearsal.credentials).create_bucket("scripts")
     (tmp_path / "task.py").write_text("import sys\nprint('a script', sys.argv[1:])\n")
     job = aiplatform.CustomJob.from_local_script(
-        display_name="script", script_path=str(tmp_path / "task.py"), container_uri=EXECUTOR, args=["--x", "1"],
-        requirements=["rich"], machine_type="n1-standard-4", staging_bucket="gs://scripts",
-    )  # fmt: skip
+        display_name="script",
+        script_path=str(tmp_path / "task.py"),
+        container_uri=EXECUTOR,
+        args=["--x", "1"],
+        requirements=["rich"],
+        machine_type="n1-standard-4",
+        staging_bucket="gs://scripts",
+    )
     job.submit()
     rehearsal.wait(job.resource_name)
     assert "a script ['--x', '1']" in rehearsal.said(job.resource_name)
@@ -152,9 +163,10 @@ def test_a_script_becomes_a_job(
 )
 def test_a_pipeline_that_is_refused(rehearsal: Rehearsal, change: dict[str, Any], field: str) -> None:
     good = {
-        "displayName": "x", "trainingTaskDefinition": "gs://x/custom_task_1.0.0.yaml",
+        "displayName": "x",
+        "trainingTaskDefinition": "gs://x/custom_task_1.0.0.yaml",
         "trainingTaskInputs": {"worker_pool_specs": POOLS},
-    }  # fmt: skip
+    }
     status, answer = rehearsal.http("POST", f"/v1/{PARENT}/trainingPipelines", good | change)
     if field:
         assert status == 400
@@ -192,9 +204,12 @@ def test_strictly_a_package_sees_nothing_but_what_it_brings(tmp_path: Path) -> N
         bucket.mkdir()
         with zipfile.ZipFile(bucket / "lonely-1.0-py3-none-any.whl", "w") as archive:
             for name, text in {
-                "lonely/__init__.py": "", "lonely/task.py": code, "lonely-1.0.dist-info/METADATA": about,
-                "lonely-1.0.dist-info/WHEEL": wheel, "lonely-1.0.dist-info/RECORD": "",
-            }.items():  # fmt: skip
+                "lonely/__init__.py": "",
+                "lonely/task.py": code,
+                "lonely-1.0.dist-info/METADATA": about,
+                "lonely-1.0.dist-info/WHEEL": wheel,
+                "lonely-1.0.dist-info/RECORD": "",
+            }.items():
                 archive.writestr(name, text)
         name = rehearsal.submit(package_job("gs://wheels/lonely-1.0-py3-none-any.whl", "lonely.task"))
         assert rehearsal.wait(name)["state"] == "JOB_STATE_SUCCEEDED", rehearsal.said(name)
@@ -216,9 +231,11 @@ def logging_client(rehearsal: Rehearsal) -> Any:
     import google.cloud.logging
 
     return google.cloud.logging.Client(
-        project="demo", credentials=rehearsal.credentials, client_options={"api_endpoint": rehearsal.address},
+        project="demo",
+        credentials=rehearsal.credentials,
+        client_options={"api_endpoint": rehearsal.address},
         _use_grpc=False,
-    )  # fmt: skip
+    )
 
 
 def grpc_logging(rehearsal: Rehearsal) -> Any:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from vertex_rehearsal.api.errors import Problem
+from vertex_rehearsal.api.errors import ApiError
 from vertex_rehearsal.pipelines import conditions, placeholders, spec
 
 INPUTS = {"word": "good", "number": 3, "share": 0.5, "flag": True, "quoted": "it's"}
@@ -25,7 +25,7 @@ X = "inputs.parameter_values['{}']".format
     ],
 )
 def test_conditions(condition: str, expected: bool) -> None:
-    assert conditions.holds(condition, INPUTS) is expected
+    assert conditions.evaluate_condition(condition, INPUTS) is expected
 
 
 @pytest.mark.parametrize(
@@ -38,8 +38,8 @@ def test_conditions(condition: str, expected: bool) -> None:
     ],
 )  # fmt: skip
 def test_conditions_that_are_not_understood_are_said(condition: str, code: str) -> None:
-    with pytest.raises(Problem) as caught:
-        conditions.holds(condition, INPUTS)
+    with pytest.raises(ApiError) as caught:
+        conditions.evaluate_condition(condition, INPUTS)
     assert caught.value.code == code
 
 
@@ -72,7 +72,7 @@ EXECUTOR_INPUT: dict[str, Any] = {
     ],
 )
 def test_words(word: str, expected: list[str]) -> None:
-    assert placeholders.words([word], EXECUTOR_INPUT, {"pipeline_job_name": "job"}) == expected
+    assert placeholders.render_command([word], EXECUTOR_INPUT, {"pipeline_job_name": "job"}) == expected
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,8 @@ def test_words(word: str, expected: list[str]) -> None:
     [("{{$.inputs.parameters['nobody']}}", "INVALID_ARGUMENT"), ("{{$.json_escape[1]}}", "UNIMPLEMENTED")],
 )
 def test_words_that_cannot_be_filled_are_said(word: str, code: str) -> None:
-    with pytest.raises(Problem) as caught:
-        placeholders.words([word], EXECUTOR_INPUT, {})
+    with pytest.raises(ApiError) as caught:
+        placeholders.render_command([word], EXECUTOR_INPUT, {})
     assert caught.value.code == code
 
 
@@ -91,7 +91,7 @@ def test_words_that_cannot_be_filled_are_said(word: str, code: str) -> None:
      (None, "STRING", None), ("x", "TASK_FINAL_STATUS", "x")],
 )  # fmt: skip
 def test_values_have_the_types_of_their_parameters(value: Any, kind: str, expected: Any) -> None:
-    found = spec.typed(value, kind, "x")
+    found = spec.convert_value(value, kind, "x")
     assert found == expected
     assert type(found) is type(expected)
 
@@ -101,12 +101,12 @@ def test_values_have_the_types_of_their_parameters(value: Any, kind: str, expect
     [(3.5, "NUMBER_INTEGER"), (float("inf"), "NUMBER_INTEGER"), (True, "NUMBER_INTEGER"), (1, "STRING")],
 )
 def test_values_of_another_type_are_refused(value: Any, kind: str) -> None:
-    with pytest.raises(Problem, match=f"x is {kind}"):
-        spec.typed(value, kind, "x")
+    with pytest.raises(ApiError, match=f"x is {kind}"):
+        spec.convert_value(value, kind, "x")
 
 
 def test_outputs_are_parsed_by_type() -> None:
-    assert spec.parsed("3", "STRING", "x") == "3"
-    assert spec.parsed("3", "NUMBER_DOUBLE", "x") == 3.0
-    with pytest.raises(Problem, match="the task has written 'three'"):
-        spec.parsed("three", "NUMBER_INTEGER", "x")
+    assert spec.parse_output("3", "STRING", "x") == "3"
+    assert spec.parse_output("3", "NUMBER_DOUBLE", "x") == 3.0
+    with pytest.raises(ApiError, match="the task has written 'three'"):
+        spec.parse_output("three", "NUMBER_INTEGER", "x")

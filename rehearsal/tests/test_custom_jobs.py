@@ -16,12 +16,12 @@ import pytest
 
 from rehearsing import ENDED, IMAGE, PARENT, Rehearsal, custom_job, pool, python, rehearsing, until
 from vertex_rehearsal.api.messages import v1
-from vertex_rehearsal.api.methods import table
+from vertex_rehearsal.api.methods import load_methods
 from vertex_rehearsal.context import Context
 from vertex_rehearsal.execution import processes
 from vertex_rehearsal.execution.processes import started
-from vertex_rehearsal.execution.queue import state_of
-from vertex_rehearsal.execution.workloads import HELD, Program
+from vertex_rehearsal.execution.queue import get_job_state
+from vertex_rehearsal.execution.workloads import HELD, Workload
 from vertex_rehearsal.settings import Settings
 from vertex_rehearsal.training.service import create_queue, name_job
 
@@ -158,17 +158,17 @@ print("no line end", end="")
 
 
 def test_whoever_sees_a_state_finds_it_in_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table()
+    load_methods()
     context = Context.create(Settings(directory=tmp_path / "here", at_once=0))
     jobs = create_queue(context)
     job = jobs.submit(name_job(v1.CustomJob(), PARENT))
     seen = []
     monkeypatch.setattr(
-        context.logs, "note", lambda text, **_: seen.append((text, state_of(context.database.get(job.name))))
+        context.logs, "write_note", lambda text, **_: seen.append((text, get_job_state(context.database.get(job.name))))
     )
     jobs.cancel(job.name)
     assert seen == [("Job cancelled.", "QUEUED")]
-    assert state_of(context.database.get(job.name)) == "CANCELLED"
+    assert get_job_state(context.database.get(job.name)) == "CANCELLED"
     context.close()
 
 
@@ -355,11 +355,19 @@ def test_a_program_begins_when_all_that_it_starts_can_be_found(tmp_path: Path, m
     seen: list[bytes] = []
     said: list[str] = []
     codes: queue.Queue[int] = queue.Queue()
-    monkeypatch.setattr(processes, "brand", lambda pid, _: seen.append(Path(f"/proc/{pid}/cmdline").read_bytes()))
-    program = Program(
-        ["echo", "begun"], {"PATH": os.environ["PATH"]}, home=tmp_path / "home", container="", mark=context.mark("7"),
-        context=context, say=lambda lines, _: said.extend(lines), ended=codes.put,
-    )  # fmt: skip
+    monkeypatch.setattr(
+        processes, "brand_process", lambda pid, _: seen.append(Path(f"/proc/{pid}/cmdline").read_bytes())
+    )
+    program = Workload(
+        ["echo", "begun"],
+        {"PATH": os.environ["PATH"]},
+        home=tmp_path / "home",
+        container="",
+        mark=context.build_mark("7"),
+        context=context,
+        say=lambda lines, _: said.extend(lines),
+        ended=codes.put,
+    )
     assert codes.get(timeout=60) == 0
     program.end(until=0)
     assert seen == [b"\0".join(word.encode() for word in (*HELD, "echo", "begun", ""))]

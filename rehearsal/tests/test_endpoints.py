@@ -32,9 +32,13 @@ def platform(rehearsal: Rehearsal) -> Any:
 
     os.environ["STORAGE_EMULATOR_HOST"] = rehearsal.keyed_address
     aiplatform.init(
-        project="demo", location="us-central1", api_endpoint=rehearsal.address, api_transport="rest",
-        credentials=rehearsal.credentials, staging_bucket="gs://files",
-    )  # fmt: skip
+        project="demo",
+        location="us-central1",
+        api_endpoint=rehearsal.address,
+        api_transport="rest",
+        credentials=rehearsal.credentials,
+        staging_bucket="gs://files",
+    )
     yield aiplatform
     del os.environ["STORAGE_EMULATOR_HOST"]
 
@@ -51,14 +55,23 @@ def test_the_package_uploads_deploys_predicts_and_cleans_up(rehearsal: Rehearsal
     routes = {"serving_container_predict_route": "/predict", "serving_container_health_route": "/health"}
     variables = {"serving_container_environment_variables": {"GREETING": "hello $(AIP_MODE)"}}
     model = platform.Model.upload(
-        display_name="first", serving_container_image_uri=IMAGE, **words, **routes, **variables,
+        display_name="first",
+        serving_container_image_uri=IMAGE,
+        **words,
+        **routes,
+        **variables,
         serving_container_ports=[8080],
-    )  # fmt: skip
+    )
     assert (model.version_id, model.version_aliases) == ("1", ["default"])
     second = platform.Model.upload(
-        display_name="second", serving_container_image_uri=IMAGE, **words, **routes, parent_model=model.resource_name,
-        is_default_version=False, version_aliases=["challenger"],
-    )  # fmt: skip
+        display_name="second",
+        serving_container_image_uri=IMAGE,
+        **words,
+        **routes,
+        parent_model=model.resource_name,
+        is_default_version=False,
+        version_aliases=["challenger"],
+    )
     assert (second.resource_name, second.version_id) == (model.resource_name, "2")
     assert platform.Model(f"{model.resource_name}@challenger").version_id == "2"
     assert [found.resource_name for found in platform.Model.list(filter='display_name="first"')] == [
@@ -173,9 +186,12 @@ def test_the_plain_clients_over_grpc(rehearsal: Rehearsal) -> None:
 
 def test_errors_of_a_server_are_passed_on(rehearsal: Rehearsal, served: str) -> None:
     for status, code, http in (
-        (400, "FAILED_PRECONDITION", 400), (404, "NOT_FOUND", 404), (429, "RESOURCE_EXHAUSTED", 429),
-        (500, "INTERNAL", 500), (503, "UNAVAILABLE", 503),
-    ):  # fmt: skip
+        (400, "FAILED_PRECONDITION", 400),
+        (404, "NOT_FOUND", 404),
+        (429, "RESOURCE_EXHAUSTED", 429),
+        (500, "INTERNAL", 500),
+        (503, "UNAVAILABLE", 503),
+    ):
         found, answer = predicted(rehearsal, served, {"status": status, "text": "it says"})
         assert (found, answer["error"]["status"]) == (http, code)
         assert json.loads(answer["error"]["message"]) == {"error": "it says"}
@@ -312,7 +328,7 @@ def test_an_image_that_cannot_run_here(rehearsal: Rehearsal) -> None:
     resources = {"machineSpec": MACHINE, "minReplicaCount": 1}
     body = {"deployedModel": {"model": empty, "dedicatedResources": resources}}
     assert "artifact_uri" in refused(rehearsal, "POST", f"{place}:deployModel", body)[1]
-    if not containers.engine():
+    if not containers.find_engine():
         body["deployedModel"]["model"] = other
         code, said = refused(rehearsal, "POST", f"{place}:deployModel", body)
         assert (code, "neither podman nor docker" in said) == ("FAILED_PRECONDITION", True)
@@ -322,7 +338,7 @@ def test_an_image_that_cannot_run_here(rehearsal: Rehearsal) -> None:
 def image() -> Iterator[str]:
     """An image with Python in it, which podman has under a name of Artifact Registry's."""
     base = os.environ.get("TAGLINE_IMAGE_BASE", "")
-    if not base or Path(containers.engine()).name != "podman":
+    if not base or Path(containers.find_engine()).name != "podman":
         pytest.skip("TAGLINE_IMAGE_BASE names no image that podman has")
     name = f"us-docker.pkg.dev/demo/repository/server:{os.getpid()}"
     subprocess.run(["podman", "tag", base, name], check=True)

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from vertex_rehearsal.api.errors import Problem
-from vertex_rehearsal.filters import parse
+from vertex_rehearsal.api.errors import ApiError
+from vertex_rehearsal.filters import parse_filter
 
 ENTRY: dict[str, Any] = {
     "severity": "WARNING",
@@ -35,7 +35,7 @@ ENTRY: dict[str, Any] = {
     ],
 )  # fmt: skip
 def test_passes(text: str) -> None:
-    assert parse(text)(ENTRY)
+    assert parse_filter(text)(ENTRY)
 
 
 @pytest.mark.parametrize(
@@ -47,25 +47,25 @@ def test_passes(text: str) -> None:
     ],
 )  # fmt: skip
 def test_does_not_pass(text: str) -> None:
-    assert not parse(text)(ENTRY)
+    assert not parse_filter(text)(ENTRY)
 
 
 @pytest.mark.parametrize(
     "text", ["severity=", "=3", "(severity=ERROR", "severity=ERROR)", 'x="', "a AND", "x=~(", 'x=~"("', "a=(b c d)"]
 )
 def test_what_cannot_be_read_is_refused_with_the_field(text: str) -> None:
-    with pytest.raises(Problem, match="Unparseable filter") as caught:
-        parse(text)
+    with pytest.raises(ApiError, match="Unparseable filter") as caught:
+        parse_filter(text)
     assert caught.value.field == "filter"
 
 
 @pytest.mark.parametrize("text", ["severity>=LOUD", "timestamp>yesterday"])
 def test_a_value_that_means_nothing_is_refused(text: str) -> None:
-    with pytest.raises(Problem, match="Unparseable filter"):
-        parse(text)(ENTRY)
+    with pytest.raises(ApiError, match="Unparseable filter"):
+        parse_filter(text)(ENTRY)
 
 
 def test_what_every_entry_must_pass_is_known_beforehand() -> None:
-    always = parse('resource.labels.job_id="42" AND (severity=ERROR OR down) AND NOT up=1').always
+    always = parse_filter('resource.labels.job_id="42" AND (severity=ERROR OR down) AND NOT up=1').always
     assert [(one.field, one.value) for one in always] == [("resource.labels.job_id", "42")]
-    assert parse("a=1 OR b=2").always == ()
+    assert parse_filter("a=1 OR b=2").always == ()

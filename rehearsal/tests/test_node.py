@@ -23,14 +23,21 @@ def test_storage_and_jobs_from_node(tmp_path: Path) -> None:
         environment = os.environ | {"GCE_METADATA_HOST": metadata, "GCE_METADATA_IP": metadata}
         ended = subprocess.run(
             ["node", "rehearsal_client.js", rehearsal.keyed_address, rehearsal.facts["grpc"], IMAGE, rehearsal.token],
-            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120,
-        )  # fmt: skip
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
     assert ended.returncode == 0, ended.stderr
     found = json.loads(ended.stdout)
     assert found["objects"] == {
         "listed": [["a/large.bin", 3_000_000], ["a/small.txt", 5]],
-        "both": "hellohello", "large": True, "overwritten": 412, "missing": 404,
-    }  # fmt: skip
+        "both": "hellohello",
+        "large": True,
+        "overwritten": 412,
+        "missing": 404,
+    }
     job = {"state": "JOB_STATE_SUCCEEDED", "listed": True}
     assert found["rest"] == job | {"unnamed": 400, "gone": 404}
     assert found["grpc"] == job | {"unnamed": 3, "gone": 5}

@@ -64,8 +64,9 @@ def test_services_are_enabled_or_not(client: Callable[..., Any]) -> None:
     assert usage.get_service(request={"name": names[0]}).state.name == "ENABLED"
     found = usage.batch_get_services(request={"parent": "projects/demo", "names": names}).services
     assert [(one.config.name, one.state.name) for one in found] == [
-        ("aiplatform.googleapis.com", "ENABLED"), ("compute.googleapis.com", "DISABLED"),
-    ]  # fmt: skip
+        ("aiplatform.googleapis.com", "ENABLED"),
+        ("compute.googleapis.com", "DISABLED"),
+    ]
     with pytest.raises(Forbidden, match="Not found or permission denied"):
         usage.get_service(request={"name": "projects/demo/services/nonsense.googleapis.com"})
 
@@ -203,17 +204,25 @@ def ended(rehearsal: Rehearsal, body: dict[str, Any]) -> dict[str, Any]:
     return dict(rehearsal.http("GET", f"/-/cloudbuild/v1/{operation['metadata']['build']['name']}")[1])
 
 
-@pytest.mark.skipif(not containers.builder(), reason="neither podman, docker nor buildah works here")
+@pytest.mark.skipif(not containers.find_builder(), reason="neither podman, docker nor buildah works here")
 def test_a_build_is_performed(rehearsal: Rehearsal) -> None:
     path = f"/-/artifactregistry/v1/{DEMO}/repositories"
     assert rehearsal.http("POST", f"{path}?repositoryId=built", {"format": "DOCKER"})[0] == 200
     image = f"us-central1-docker.pkg.dev/demo/built/local-try-{rehearsal.process.pid}:1"
     files = {"inside/Dockerfile": "FROM scratch\nCOPY hello /hello\n", "inside/hello": "hi"}
     source = with_bucket(rehearsal, "built-source", files)
-    build = ended(rehearsal, source | {
-        "steps": [step("build", "--cache-from", "x:1", "-t", "$_IMAGE", ".", dir="inside"), step("push", "$_IMAGE")],
-        "images": ["$_IMAGE"], "substitutions": {"_IMAGE": image},
-    })  # fmt: skip
+    build = ended(
+        rehearsal,
+        source
+        | {
+            "steps": [
+                step("build", "--cache-from", "x:1", "-t", "$_IMAGE", ".", dir="inside"),
+                step("push", "$_IMAGE"),
+            ],
+            "images": ["$_IMAGE"],
+            "substitutions": {"_IMAGE": image},
+        },
+    )
     try:
         assert build["status"] == "SUCCESS", build
         assert [one["name"] for one in build["results"]["images"]] == [image]
@@ -227,10 +236,10 @@ def test_a_build_is_performed(rehearsal: Rehearsal) -> None:
         assert answer["version"].endswith(build["results"]["images"][0]["digest"])
         assert list((rehearsal.directory / "builds").iterdir()) == []
     finally:
-        subprocess.run([containers.builder(), "rmi", image], check=False, capture_output=True)
+        subprocess.run([containers.find_builder(), "rmi", image], check=False, capture_output=True)
 
 
-@pytest.mark.skipif(not containers.builder(), reason="neither podman, docker nor buildah works here")
+@pytest.mark.skipif(not containers.find_builder(), reason="neither podman, docker nor buildah works here")
 def test_builds_that_fail_say_why(rehearsal: Rehearsal) -> None:
     source = with_bucket(rehearsal, "broken-source", {"Dockerfile": "FROM scratch\nCOPY nothing /\n"})
     build = ended(rehearsal, source | {"steps": [step("build", ".")]})
@@ -251,7 +260,7 @@ def test_builds_that_fail_say_why(rehearsal: Rehearsal) -> None:
 
 
 @pytest.mark.skipif(
-    not os.environ.get("TAGLINE_IMAGE_BASE") or not containers.builder(),
+    not os.environ.get("TAGLINE_IMAGE_BASE") or not containers.find_builder(),
     reason="TAGLINE_IMAGE_BASE names no image, or nothing builds here",
 )
 def test_builds_that_are_ended(rehearsal: Rehearsal) -> None:
@@ -303,7 +312,7 @@ def test_builds_that_are_refused(rehearsal: Rehearsal) -> None:
     assert "cloudbuild.builds.list" in answer["error"]["message"]
 
 
-@pytest.mark.skipif(not containers.builder(), reason="neither podman, docker nor buildah works here")
+@pytest.mark.skipif(not containers.find_builder(), reason="neither podman, docker nor buildah works here")
 def test_a_build_by_googles_client_without_a_location(client: Callable[..., Any]) -> None:
     builds = client("google.cloud.devtools.cloudbuild_v1", "CloudBuildClient", "cloudbuild")
     operation = builds.create_build(project_id="demo", build={"steps": [step("build", ".")]})

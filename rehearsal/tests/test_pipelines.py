@@ -203,8 +203,20 @@ def test_a_pipeline_by_googles_client(rehearsal: Rehearsal, compiled: Any) -> No
     assert found.display_name == "the-way"
     tasks = tasks_of(json.loads(PipelineJob.to_json(found, use_integers_for_enums=False)))
     assert {name: task["state"] for name, task in tasks.items()} == dict.fromkeys(
-        ("make", "train", "condition-branches-1", "condition-2", "box", "for-loop-5", "for-loop-5-0", "for-loop-5-1",
-         "double", "add"), "SUCCEEDED") | {"condition-3": "NOT_TRIGGERED"}  # fmt: skip
+        (
+            "make",
+            "train",
+            "condition-branches-1",
+            "condition-2",
+            "box",
+            "for-loop-5",
+            "for-loop-5-0",
+            "for-loop-5-1",
+            "double",
+            "add",
+        ),
+        "SUCCEEDED",
+    ) | {"condition-3": "NOT_TRIGGERED"}
     assert tasks["make"]["execution"]["metadata"] == {"input:count": 2, "output:Output": 4}
     assert tasks["box"]["execution"]["metadata"]["output:out"] == "boxed hello world"
     assert tasks["add"]["execution"]["metadata"] == {"input:numbers": [2, 4], "output:Output": 6}
@@ -223,7 +235,7 @@ def test_a_pipeline_by_googles_client(rehearsal: Rehearsal, compiled: Any) -> No
 
 def test_a_pipeline_by_the_high_level_package(
     rehearsal: Rehearsal, compiled: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+) -> None:
     """Into a bucket that it makes, for an account that is named: else it asks Google itself, for a minute."""
     from google.cloud import aiplatform
 
@@ -232,9 +244,12 @@ def test_a_pipeline_by_the_high_level_package(
     aiplatform.init(api_endpoint=rehearsal.address, api_transport="rest", **where)
     (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump(compiled(boxes)))
     job = aiplatform.PipelineJob(
-        display_name="high", template_path=str(tmp_path / "pipeline.yaml"), pipeline_root="gs://made-for-pipes/out",
-        parameter_values={"word": "high"}, enable_caching=False,
-    )  # fmt: skip
+        display_name="high",
+        template_path=str(tmp_path / "pipeline.yaml"),
+        pipeline_root="gs://made-for-pipes/out",
+        parameter_values={"word": "high"},
+        enable_caching=False,
+    )
     job.submit(service_account="me@demo.iam.gserviceaccount.com")
     policy = rehearsal.http("GET", "/storage/v1/b/made-for-pipes/iam")[1]
     assert ["serviceAccount:me@demo.iam.gserviceaccount.com"] in [each["members"] for each in policy["bindings"]]
@@ -266,17 +281,24 @@ def test_both_failure_policies(rehearsal: Rehearsal) -> None:
     go = rehearsal.directory / "buckets" / "pipes" / "go"
     commands = {"fail": "exit 1", "wait": "until [ -e /gcs/pipes/go ]; do sleep 0.02; done", "last": "true"}
     spec = {
-        "schemaVersion": "2.1.0", "pipelineInfo": {"name": "policies"},
+        "schemaVersion": "2.1.0",
+        "pipelineInfo": {"name": "policies"},
         "components": {name: {"executorLabel": name} for name in commands},
-        "deploymentSpec": {"executors": {
-            name: {"container": {"image": IMAGE, "command": ["sh", "-c", command]}}
-            for name, command in commands.items()
-        }},
-        "root": {"dag": {"tasks": {
-            name: {"componentRef": {"name": name}, "dependentTasks": ["wait"] if name == "last" else []}
-            for name in commands
-        }}},
-    }  # fmt: skip
+        "deploymentSpec": {
+            "executors": {
+                name: {"container": {"image": IMAGE, "command": ["sh", "-c", command]}}
+                for name, command in commands.items()
+            }
+        },
+        "root": {
+            "dag": {
+                "tasks": {
+                    name: {"componentRef": {"name": name}, "dependentTasks": ["wait"] if name == "last" else []}
+                    for name in commands
+                }
+            }
+        },
+    }
     names = {}
     for policy, expected in (("FAIL_SLOW", "SUCCEEDED"), ("FAIL_FAST", "NOT_TRIGGERED")):
         job = pipeline_job(spec)
@@ -301,18 +323,14 @@ def test_a_failure_has_a_name_and_the_exit_handler_runs(rehearsal: Rehearsal, co
     assert "exited with a non-zero status of 1" in job["error"]["message"]
     tasks = tasks_of(job)
     states = {name: task["state"] for name, task in tasks.items()}
-    assert states == {
-        "fail": "FAILED", "double": "NOT_TRIGGERED", "exit-handler-1": "FAILED", "conclude": "SUCCEEDED"
-    }  # fmt: skip
+    assert states == {"fail": "FAILED", "double": "NOT_TRIGGERED", "exit-handler-1": "FAILED", "conclude": "SUCCEEDED"}
     assert "everything went wrong" in rehearsal.said(tasks["fail"]["executorDetail"]["containerDetail"]["mainJob"])
     said = rehearsal.said(tasks["conclude"]["executorDetail"]["containerDetail"]["mainJob"])
     assert any(line.startswith("it ended FAILED") and "fail: The replica" in line for line in said), said
     wanted = 'resource.type="aiplatform.googleapis.com/PipelineJob" AND resource.labels.pipeline_job_id='
     wish = {"resourceNames": ["projects/demo"], "filter": f'{wanted}"{name.rpartition("/")[2]}"'}
     entries = rehearsal.http("POST", "/v2/entries:list", wish)[1]["entries"]
-    assert any(
-        entry["jsonPayload"].get("taskName") == "fail" and entry["severity"] == "ERROR" for entry in entries
-    )  # fmt: skip
+    assert any(entry["jsonPayload"].get("taskName") == "fail" and entry["severity"] == "ERROR" for entry in entries)
 
 
 def test_cancelling_ends_the_tasks(rehearsal: Rehearsal, compiled: Any) -> None:
@@ -355,12 +373,14 @@ def test_what_is_refused(rehearsal: Rehearsal, compiled: Any) -> None:
     assert refused(pipeline_job(compiled(breaks))) == ("INVALID_ARGUMENT", parameters)
     assert refused({"pipelineSpec": good}) == ("INVALID_ARGUMENT", root)
     assert refused({"pipelineSpec": good, "runtimeConfig": {"gcsOutputDirectory": "gs://nobody/x"}}) == (
-        "NOT_FOUND", root,
-    )  # fmt: skip
+        "NOT_FOUND",
+        root,
+    )
     assert refused(pipeline_job(good), "?pipelineJobId=Not_an_id") == ("INVALID_ARGUMENT", "pipeline_job_id")
     assert refused({**pipeline_job(None), "templateUri": "gs://pipes/no.yaml"}) == (
-        "NOT_FOUND", "pipeline_job.template_uri",
-    )  # fmt: skip
+        "NOT_FOUND",
+        "pipeline_job.template_uri",
+    )
     assert refused({**pipeline_job(None), "templateUri": "https://registry/x"})[0] == "UNIMPLEMENTED"
     for number, text in enumerate(("- a list", "{not: closed", "root: 2026-01-01\n")):
         (rehearsal.directory / "buckets" / "pipes" / f"{number}.yaml").write_text(text)
@@ -373,5 +393,6 @@ def test_what_is_refused(rehearsal: Rehearsal, compiled: Any) -> None:
     assert refused(changed(root={"dag": {"tasks": circle}})) == ("INVALID_ARGUMENT", f"{at}.root.dag.tasks")
     executors = {**good["deploymentSpec"]["executors"], "exec-add": {"customJob": {}}}
     assert refused(changed(deploymentSpec={"executors": executors})) == (
-        "UNIMPLEMENTED", f"{at}.deploymentSpec.executors",
-    )  # fmt: skip
+        "UNIMPLEMENTED",
+        f"{at}.deploymentSpec.executors",
+    )

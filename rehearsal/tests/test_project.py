@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from vertex_rehearsal.api.errors import Problem
-from vertex_rehearsal.api.methods import table
+from vertex_rehearsal.api.errors import ApiError
+from vertex_rehearsal.api.methods import load_methods
 from vertex_rehearsal.errors import InvalidSettings
 from vertex_rehearsal.project import quotas
-from vertex_rehearsal.project.permissions import names_of, permission_of
+from vertex_rehearsal.project.permissions import get_method_names, get_permission
 from vertex_rehearsal.project.project import Project
-from vertex_rehearsal.project.project_file import ProjectFile, read
-from vertex_rehearsal.project.storage_authorization import PERMISSIONS, call_of
+from vertex_rehearsal.project.project_file import ProjectFile, read_project
+from vertex_rehearsal.project.storage_authorization import PERMISSIONS, parse_call
 
 T4 = "custom_model_training_nvidia_t4_gpus"
 
@@ -25,10 +25,10 @@ def written(directory: Path, content: Any) -> Path:
 
 
 def test_without_a_file_a_project_has_everything(tmp_path: Path) -> None:
-    project = ProjectFile(tmp_path).now()
+    project = ProjectFile(tmp_path).load_current()
     assert project == Project()
-    assert project.is_enabled("aiplatform.googleapis.com")
-    assert project.permits("aiplatform.customJobs.create")
+    assert project.has_service("aiplatform.googleapis.com")
+    assert project.has_permission("aiplatform.customJobs.create")
     assert project.limit(T4, "us-central1") == 1000
     assert project.secrets == {}
 
@@ -45,14 +45,14 @@ def test_what_a_file_says(tmp_path: Path) -> None:
         "images": ["us-central1-docker.pkg.dev/demo/mine/deep/local-train:abc"],
         "missing_accounts": ["1-compute@developer.gserviceaccount.com", "trainer@demo.iam.gserviceaccount.com"],
     }
-    project = read(written(tmp_path, content))
-    assert not project.is_enabled("cloudbuild.googleapis.com")
-    assert not project.permits("storage.objects.create")
-    assert project.permits("aiplatform.customJobs.get")
+    project = read_project(written(tmp_path, content))
+    assert not project.has_service("cloudbuild.googleapis.com")
+    assert not project.has_permission("storage.objects.create")
+    assert project.has_permission("aiplatform.customJobs.get")
     assert [project.limit(T4, region) for region in ("us-central1", "us-east1")] == [0, 2]
-    assert project.exceeded("us-east1", {T4: 2}, {}) == []
-    assert project.exceeded("us-east1", {T4: 2}, {T4: 1}) == [T4]
-    assert project.exceeded("us-east1", {"custom_model_training_cpus": 10**9}, {}) == []
+    assert project.find_exceeded_metrics("us-east1", {T4: 2}, {}) == []
+    assert project.find_exceeded_metrics("us-east1", {T4: 2}, {T4: 1}) == [T4]
+    assert project.find_exceeded_metrics("us-east1", {"custom_model_training_cpus": 10**9}, {}) == []
     assert [secret.read() for secret in project.secrets.values()] == [b"a value", b"from a file"]
     assert "a value" not in repr(project)
     assert len(project.missing_accounts) == 2
@@ -94,7 +94,7 @@ def test_a_file_that_is_wrong_is_refused(tmp_path: Path, content: Any, said: str
 def test_all_problems_are_listed_and_no_secret_is(tmp_path: Path) -> None:
     content = {"nonsense": 1, "secrets": {"key!": "do not show"}, "quotas": 3}
     with pytest.raises(InvalidSettings) as raised:
-        read(written(tmp_path, content))
+        read_project(written(tmp_path, content))
     assert len(raised.value.problems) == 3
     assert "do not show" not in raised.value.message
 
@@ -102,32 +102,32 @@ def test_all_problems_are_listed_and_no_secret_is(tmp_path: Path) -> None:
 def test_a_change_is_seen_and_a_bad_one_is_never_a_default(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = ProjectFile(tmp_path)
     written(tmp_path, {"quotas": {T4: 0}})
-    assert file.now().limit(T4, "us-central1") == 0
+    assert file.load_current().limit(T4, "us-central1") == 0
     written(tmp_path, {"quotas": {T4: "none"}})
     for _ in range(2):
-        with pytest.raises(Problem, match=r"(?s)FAILED_PRECONDITION.*is no limit"):
-            file.now()
+        with pytest.raises(ApiError, match=r"(?s)FAILED_PRECONDITION.*is no limit"):
+            file.load_current()
     assert capsys.readouterr().err.count("is no limit") == 1
     (tmp_path / "project.json").unlink()
-    assert file.now() == Project()
+    assert file.load_current() == Project()
 
 
 def test_what_a_job_asks_of_quotas() -> None:
-    table()
-    from vertex_rehearsal.api.messages import fill, v1
+    load_methods()
+    from vertex_rehearsal.api.messages import fill_message, v1
 
     t4 = {"machineType": "n1-standard-8", "acceleratorType": "NVIDIA_TESLA_T4", "acceleratorCount": 2}
     pools = [{"machineSpec": t4, "replicaCount": 1}, {"machineSpec": t4, "replicaCount": 3}]
-    spec = fill(v1.CustomJobSpec(), {"workerPoolSpecs": pools})
-    assert quotas.demand(spec) == {T4: 8, "custom_model_training_cpus": 32}
+    spec = fill_message(v1.CustomJobSpec(), {"workerPoolSpecs": pools})
+    assert quotas.compute_demand(spec) == {T4: 8, "custom_model_training_cpus": 32}
     spec.scheduling.strategy = v1.Scheduling.Strategy.SPOT
     spot = {"custom_model_training_preemptible_nvidia_t4_gpus": 8, "custom_model_training_preemptible_cpus": 32}
-    assert quotas.demand(spec) == spot
+    assert quotas.compute_demand(spec) == spot
     assert set(spot) <= set(quotas.METRICS)
 
 
 def test_metrics_are_called_as_google_calls_them() -> None:
-    names = {quotas.metric(kind, preemptible=False) for kind in quotas.ACCELERATORS}
+    names = {quotas.get_metric_name(kind, preemptible=False) for kind in quotas.ACCELERATORS}
     kinds = ("p4", "t4", "v100", "l4", "a100", "a100_80gb", "h100", "h100_mega", "h200", "b200")
     assert names == {f"custom_model_training_nvidia_{kind}_gpus" for kind in kinds}
 
@@ -144,10 +144,10 @@ def test_metrics_are_called_as_google_calls_them() -> None:
     ],
 )
 def test_permissions_of_methods(method: str, permission: str) -> None:
-    found = table()[f"/google.cloud.aiplatform.v1.{method}"]
-    assert permission_of(found) == permission
+    found = load_methods()[f"/google.cloud.aiplatform.v1.{method}"]
+    assert get_permission(found) == permission
     service, _, name = method.partition("/")
-    assert names_of(found) == (name, service, "aiplatform")
+    assert get_method_names(found) == (name, service, "aiplatform")
 
 
 @pytest.mark.parametrize(
@@ -176,6 +176,6 @@ def test_permissions_of_methods(method: str, permission: str) -> None:
     ],
 )
 def test_methods_of_cloud_storage(verb: str, path: str, query: str, method: str) -> None:
-    call = call_of(verb, path, query)
+    call = parse_call(verb, path, query)
     assert call.names == (method, "storage")
     assert call.permission == PERMISSIONS[method]

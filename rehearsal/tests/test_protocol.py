@@ -100,10 +100,10 @@ def test_what_is_not_played_says_its_name(jobs: Any) -> None:
 def test_every_method_over_grpc_is_answered_or_says_its_name(rehearsal: Rehearsal) -> None:
     import grpc
 
-    from vertex_rehearsal.protocol.registry import programme
+    from vertex_rehearsal.protocol.registry import build_method_table
 
     with rehearsal.channel as channel:
-        for path, known in programme().items():
+        for path, known in build_method_table().items():
             if known.extent == "not" and known.method.kind == "unary_unary":
                 with pytest.raises(grpc.RpcError) as caught:
                     channel.unary_unary(path)(b"")

@@ -19,20 +19,23 @@ SLEEP = "import time; time.sleep(600)"
 def tuning(rehearsal: Rehearsal, code: str, *, trials: int, parallel: int = 1) -> str:
     parameter = {"parameterId": "x", "doubleValueSpec": {"minValue": 0, "maxValue": 1}}
     spec = {
-        "displayName": "tuning", "maxTrialCount": trials, "parallelTrialCount": parallel,
+        "displayName": "tuning",
+        "maxTrialCount": trials,
+        "parallelTrialCount": parallel,
         "studySpec": {"metrics": [{"metricId": "score"}], "parameters": [parameter]},
         "trialJobSpec": {"workerPoolSpecs": [python(code)]},
-    }  # fmt: skip
+    }
     return created(rehearsal, "hyperparameterTuningJobs", spec)
 
 
 def pipeline(rehearsal: Rehearsal) -> str:
     spec = {
-        "schemaVersion": "2.1.0", "pipelineInfo": {"name": "sleeps"},
+        "schemaVersion": "2.1.0",
+        "pipelineInfo": {"name": "sleeps"},
         "root": {"dag": {"tasks": {"sleep": {"componentRef": {"name": "comp-sleep"}}}}},
         "components": {"comp-sleep": {"executorLabel": "exec-sleep"}},
         "deploymentSpec": {"executors": {"exec-sleep": {"container": {"image": IMAGE, "command": ["sleep", "600"]}}}},
-    }  # fmt: skip
+    }
     job = {"pipelineSpec": spec, "runtimeConfig": {"gcsOutputDirectory": "gs://pipes/out"}}
     return created(rehearsal, "pipelineJobs", job)
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from vertex_rehearsal.api.errors import Problem
+from vertex_rehearsal.api.errors import ApiError
 from vertex_rehearsal.api.messages import v1
-from vertex_rehearsal.api.methods import table
+from vertex_rehearsal.api.methods import load_methods
 from vertex_rehearsal.context import Context
 from vertex_rehearsal.prediction import servers
-from vertex_rehearsal.prediction.servers import Cast, Servers
+from vertex_rehearsal.prediction.servers import ModelServerPool, ModelServerSpec
 from vertex_rehearsal.settings import Settings, parse_process_images
 
 SERVER = """
@@ -58,7 +58,7 @@ for _ in range(2):
 
 @pytest.fixture
 def context(tmp_path: Path) -> Iterator[Context]:
-    table()
+    load_methods()
     found = Context.create(Settings(directory=tmp_path / "here", ready_s=60, grace_s=1))
     yield found
     found.close()
@@ -67,14 +67,14 @@ def context(tmp_path: Path) -> Iterator[Context]:
 SETTINGS = Settings(process_images=parse_process_images(["local-=python"], []))
 
 
-def cast(directory: Path, count: int, code: str, *arguments: str) -> Cast:
+def cast(directory: Path, count: int, code: str, *arguments: str) -> ModelServerSpec:
     spec = {
         "image_uri": "us-docker.pkg.dev/demo/repository/local-serving:1",
         "command": [sys.executable, "-S", "-c", code, *arguments],
     }
     model = v1.Model(name="projects/demo/locations/us-central1/models/1@1", container_spec=spec)
     holder = "projects/demo/locations/us-central1/endpoints/7"
-    return Cast(holder, "9", model, "", count, v1.MachineSpec(), directory, SETTINGS)
+    return ModelServerSpec(holder, "9", model, "", count, v1.MachineSpec(), directory, SETTINGS)
 
 
 def test_four_failed_checks_stop_the_traffic_and_not_the_server(
@@ -87,21 +87,21 @@ def test_four_failed_checks_stop_the_traffic_and_not_the_server(
         if any("4 health checks failed" in line for line in lines):
             noticed.set()
 
-    found = Servers(cast(tmp_path / "logs", 1, SERVER, str(ill)), context, say)
+    found = ModelServerPool(cast(tmp_path / "logs", 1, SERVER, str(ill)), context, say)
     try:
         found.wait_until_ready()
-        before = found.ask("/any", b"x", "", timeout_s=60).content
+        before = found.send_request("/any", b"x", "", timeout_s=60).content
         ill.touch()
         assert noticed.wait(60)
-        with pytest.raises(Problem, match="No server of the model is healthy"):
-            found.ask("/any", b"x", "", timeout_s=0.1)
+        with pytest.raises(ApiError, match="No server of the model is healthy"):
+            found.send_request("/any", b"x", "", timeout_s=0.1)
         ill.unlink()
-        assert found.ask("/any", b"x", "", timeout_s=60).content == before, "the same process, healthy again"
+        assert found.send_request("/any", b"x", "", timeout_s=60).content == before, "the same process, healthy again"
     finally:
         found.end()
     assert context.database.run("SELECT * FROM processes") == []
-    with pytest.raises(Problem, match="No server"):
-        found.ask("/any", b"x", "", timeout_s=60)
+    with pytest.raises(ApiError, match="No server"):
+        found.send_request("/any", b"x", "", timeout_s=60)
 
 
 def test_a_server_that_does_not_listen_is_waited_for_before_anybody_has_noticed(
@@ -109,20 +109,20 @@ def test_a_server_that_does_not_listen_is_waited_for_before_anybody_has_noticed(
 ) -> None:
     monkeypatch.setattr(servers, "HEALTH_EVERY_S", 1.0)
     back = tmp_path / "back"
-    found = Servers(cast(tmp_path / "logs", 1, AWAY, str(back)), context, lambda *_: None)
+    found = ModelServerPool(cast(tmp_path / "logs", 1, AWAY, str(back)), context, lambda *_: None)
     try:
         found.wait_until_ready()
-        assert found.ask("/any", b"x", "", timeout_s=60).content == b"asked 1"
-        with pytest.raises(Problem, match="No server of the model is healthy"):
-            found.ask("/any", b"x", "", timeout_s=0.1)
+        assert found.send_request("/any", b"x", "", timeout_s=60).content == b"asked 1"
+        with pytest.raises(ApiError, match="No server of the model is healthy"):
+            found.send_request("/any", b"x", "", timeout_s=0.1)
         back.touch()
-        assert found.ask("/any", b"x", "", timeout_s=60).content == b"asked 2"
+        assert found.send_request("/any", b"x", "", timeout_s=60).content == b"asked 2"
     finally:
         found.end()
 
 
 def test_whoever_waits_for_servers_that_are_ended_is_told(context: Context, tmp_path: Path) -> None:
-    found = Servers(cast(tmp_path / "logs", 2, "import time; time.sleep(600)"), context, lambda *_: None)
+    found = ModelServerPool(cast(tmp_path / "logs", 2, "import time; time.sleep(600)"), context, lambda *_: None)
     found.end()
-    with pytest.raises(Problem, match="were ended before they were ready"):
+    with pytest.raises(ApiError, match="were ended before they were ready"):
         found.wait_until_ready()

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from vertex_rehearsal.api.messages import fill, v1
-from vertex_rehearsal.api.methods import table
+from vertex_rehearsal.api.messages import fill_message, v1
+from vertex_rehearsal.api.methods import load_methods
 from vertex_rehearsal.tuning import metric_files, parameters
 from vertex_rehearsal.tuning.metric_files import MetricFile
 from vertex_rehearsal.tuning.studies import Study
 
 
 def study_spec(**content: Any) -> Any:
-    table()
-    return fill(v1.StudySpec(), {"metrics": [{"metricId": "score"}], **content})
+    load_methods()
+    return fill_message(v1.StudySpec(), {"metrics": [{"metricId": "score"}], **content})
 
 
 def line(score: Any, step: Any = 0, timestamp: Any = 10.0) -> str:
@@ -59,27 +59,28 @@ def test_one_name_in_two_branches_has_a_range_in_each() -> None:
         return {"parentCategoricalValues": {"values": [value]}, "parameterSpec": spec}
 
     tree = {
-        "parameterId": "kind", "categoricalValueSpec": {"values": ["a", "b"]},
+        "parameterId": "kind",
+        "categoricalValueSpec": {"values": ["a", "b"]},
         "conditionalParameterSpecs": [branch("a", 1), branch("b", 10)],
-    }  # fmt: skip
+    }
     spec = study_spec(parameters=[tree])
-    parameters.check(spec.parameters, "parameters", gridded=False)
+    parameters.check_parameters(spec.parameters, "parameters", gridded=False)
     study = Study(spec, trials=20)
     for _ in range(20):
         suggestion = study.ask()
         assert suggestion is not None
         assert suggestion.values["depth"] in {"a": (1, 2), "b": (10, 11)}[suggestion.values["kind"]]
         study.tell(suggestion, [1.0])
-    assert len(list(parameters.grid(spec.parameters))) == 4
+    assert len(list(parameters.iter_grid(spec.parameters))) == 4
 
 
 @pytest.mark.parametrize(("value", "text"), [(16.0, "16"), (0.5, "0.5"), (3, "3"), ("adam", "adam"), (1e-5, "1e-05")])
 def test_arguments_are_what_programs_expect(value: Any, text: str) -> None:
-    assert parameters.as_argument(value) == text
+    assert parameters.format_argument(value) == text
 
 
 def test_a_file_that_is_written_anew_loses_nothing_that_was_read(tmp_path: Path) -> None:
-    table()
+    load_methods()
     path = tmp_path / "output.metrics"
     file = MetricFile(path, ["score"])
     file.began_s = 8.0
@@ -102,8 +103,8 @@ def test_two_metrics_of_a_step_are_one_measurement(tmp_path: Path) -> None:
     file = MetricFile(path, ["a", "b"])
     file.read()
     assert [len(one.metrics) for one in file.measurements] == [2, 1]
-    final = metric_files.final(file.measurements, spec)
-    assert [metric_files.value_of(final, name) for name in "ab"] == [1, 2], "the last that has both"
+    final = metric_files.select_final(file.measurements, spec)
+    assert [metric_files.get_metric_value(final, name) for name in "ab"] == [1, 2], "the last that has both"
 
 
 def test_the_median_rule() -> None:
@@ -111,7 +112,7 @@ def test_the_median_rule() -> None:
 
     def course(*values: float) -> list[Any]:
         return [
-            fill(v1.Measurement(), {"stepCount": str(step), "metrics": [{"metricId": "score", "value": value}]})
+            fill_message(v1.Measurement(), {"stepCount": str(step), "metrics": [{"metricId": "score", "value": value}]})
             for step, value in enumerate(values, 1)
         ]
 

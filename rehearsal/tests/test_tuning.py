@@ -43,16 +43,25 @@ def discrete(name: str, *values: float, **more: Any) -> dict[str, Any]:
 
 
 def tuning_job(
-    code: str, *parameters: dict[str, Any], trials: int, parallel: int = 1, goal: str = "MAXIMIZE",
-    study: dict[str, Any] | None = None, job: dict[str, Any] | None = None, **more: Any,
-) -> dict[str, Any]:  # fmt: skip
+    code: str,
+    *parameters: dict[str, Any],
+    trials: int,
+    parallel: int = 1,
+    goal: str = "MAXIMIZE",
+    study: dict[str, Any] | None = None,
+    job: dict[str, Any] | None = None,
+    **more: Any,
+) -> dict[str, Any]:
     """A tuning job's JSON."""
     metrics = [{"metricId": "score", "goal": goal}]
     return {
-        "displayName": "tuning", "maxTrialCount": trials, "parallelTrialCount": parallel,
+        "displayName": "tuning",
+        "maxTrialCount": trials,
+        "parallelTrialCount": parallel,
         "studySpec": {"metrics": metrics, "parameters": list(parameters), **(study or {})},
-        "trialJobSpec": {"workerPoolSpecs": [python(code)], **(job or {})}, **more,
-    }  # fmt: skip
+        "trialJobSpec": {"workerPoolSpecs": [python(code)], **(job or {})},
+        **more,
+    }
 
 
 def submit(rehearsal: Rehearsal, spec: dict[str, Any]) -> str:
@@ -75,14 +84,12 @@ def score(trial: dict[str, Any]) -> float:
 
 def test_the_high_level_package_and_hypertune(
     rehearsal: Rehearsal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:  # fmt: skip
+) -> None:
     from google.cloud import aiplatform
     from google.cloud.aiplatform import hyperparameter_tuning as hpt
 
     options = {"project": "demo", "location": "us-central1", "credentials": rehearsal.credentials}
-    aiplatform.init(
-        api_endpoint=rehearsal.address, api_transport="rest", staging_bucket="gs://staging", **options
-    )  # fmt: skip
+    aiplatform.init(api_endpoint=rehearsal.address, api_transport="rest", staging_bucket="gs://staging", **options)
     code = """
 import os, sys, hypertune
 print("arguments", sys.argv[1:], "model goes to", os.environ["AIP_MODEL_DIR"])
@@ -91,18 +98,22 @@ for step in (1, 2):
     tune.report_hyperparameter_tuning_metric("accuracy", float(sys.argv[2]) * step, global_step=step)
 """
     pool = {
-        "machine_spec": {"machine_type": "n1-standard-4"}, "replica_count": 1,
+        "machine_spec": {"machine_type": "n1-standard-4"},
+        "replica_count": 1,
         "container_spec": {"image_uri": IMAGE, "command": ["python", "-c", code]},
-    }  # fmt: skip
+    }
     custom = aiplatform.CustomJob("trial", worker_pool_specs=[pool], base_output_dir="gs://staging/out")
     job = aiplatform.HyperparameterTuningJob(
-        display_name="by the package", custom_job=custom, metric_spec={"accuracy": "maximize"},
+        display_name="by the package",
+        custom_job=custom,
+        metric_spec={"accuracy": "maximize"},
         parameter_spec={
             "units": hpt.DiscreteParameterSpec(values=[16, 32], scale="linear"),
             "rate": hpt.DoubleParameterSpec(min=0.001, max=0.1, scale="log"),
         },
-        max_trial_count=2, parallel_trial_count=1,
-    )  # fmt: skip
+        max_trial_count=2,
+        parallel_trial_count=1,
+    )
     job.run(sync=True)
     assert job.state.name == "JOB_STATE_SUCCEEDED"
     assert [(trial.id, trial.state.name) for trial in job.trials] == [("1", "SUCCEEDED"), ("2", "SUCCEEDED")]
@@ -111,9 +122,10 @@ for step in (1, 2):
         assert trial.final_measurement.metrics[0].value == given["units"] * 2
         assert [one.step_count for one in trial.measurements] == [1, 2]
         said = [
-            entry["jsonPayload"]["message"] for entry in rehearsal.entries(job.resource_name)
+            entry["jsonPayload"]["message"]
+            for entry in rehearsal.entries(job.resource_name)
             if entry.get("labels", {}).get("ml.googleapis.com/trial_id") == trial.id
-        ]  # fmt: skip
+        ]
         expected = f"arguments ['--units', '{given['units']:.0f}', '--rate', '{given['rate']}'] model goes to "
         assert said[-1] == f"{expected}gs://staging/out/{trial.id}/model/"
     listed = rehearsal.rest.list_hyperparameter_tuning_jobs(
@@ -127,9 +139,14 @@ for step in (1, 2):
 def test_a_grid_is_tried_whole_and_ends_by_itself(rehearsal: Rehearsal) -> None:
     code = SCRIPT + "report(10 * int(given['--n']) + {'a': 1, 'b': 2}[given['--kind']] + float(given['--share']))"
     spec = tuning_job(
-        code, integer("n", 1, 2), categorical("kind", "a", "b"), discrete("share", 0.25, 0.5),
-        trials=20, parallel=4, study={"algorithm": "GRID_SEARCH"},
-    )  # fmt: skip
+        code,
+        integer("n", 1, 2),
+        categorical("kind", "a", "b"),
+        discrete("share", 0.25, 0.5),
+        trials=20,
+        parallel=4,
+        study={"algorithm": "GRID_SEARCH"},
+    )
     job = run(rehearsal, spec)
     assert job["state"] == "JOB_STATE_SUCCEEDED"
     tried = [tuple(values(trial).values()) for trial in job["trials"]]
@@ -144,10 +161,14 @@ def test_a_bayesian_search_comes_near_the_optimum_and_a_random_one_covers_the_sp
     random = submit(
         rehearsal,
         tuning_job(
-            code, double("x", 0.001, 1.0, scaleType="UNIT_LOG_SCALE"), trials=12, parallel=2, goal="MINIMIZE",
+            code,
+            double("x", 0.001, 1.0, scaleType="UNIT_LOG_SCALE"),
+            trials=12,
+            parallel=2,
+            goal="MINIMIZE",
             study={"algorithm": "RANDOM_SEARCH"},
         ),
-    )  # fmt: skip
+    )
     trials = rehearsal.wait(bayesian)["trials"]
     assert len(trials) == 20
     best = min(trials, key=score)
@@ -163,17 +184,26 @@ def test_conditional_parameters_come_with_their_parents_values(rehearsal: Rehear
     code = SCRIPT + "print(sorted(given)); report(len(given))"
     spec = tuning_job(
         code,
-        categorical("model", "linear", "deep", conditionalParameterSpecs=[
-            {"parentCategoricalValues": {"values": ["deep"]}, "parameterSpec": integer("layers", 2, 3)},
-            {"parentCategoricalValues": {"values": ["linear"]}, "parameterSpec": discrete("c", 0.1, 1)},
-        ]),
-        trials=10, parallel=4, study={"algorithm": "GRID_SEARCH"},
-    )  # fmt: skip
+        categorical(
+            "model",
+            "linear",
+            "deep",
+            conditionalParameterSpecs=[
+                {"parentCategoricalValues": {"values": ["deep"]}, "parameterSpec": integer("layers", 2, 3)},
+                {"parentCategoricalValues": {"values": ["linear"]}, "parameterSpec": discrete("c", 0.1, 1)},
+            ],
+        ),
+        trials=10,
+        parallel=4,
+        study={"algorithm": "GRID_SEARCH"},
+    )
     job = run(rehearsal, spec)
     assert [values(trial) for trial in job["trials"]] == [
-        {"model": "linear", "c": 0.1}, {"model": "linear", "c": 1},
-        {"model": "deep", "layers": 2}, {"model": "deep", "layers": 3},
-    ]  # fmt: skip
+        {"model": "linear", "c": 0.1},
+        {"model": "linear", "c": 1},
+        {"model": "deep", "layers": 2},
+        {"model": "deep", "layers": 3},
+    ]
     del spec["studySpec"]["algorithm"]
     for trial in run(rehearsal, {**spec, "maxTrialCount": 6})["trials"]:
         assert set(values(trial)) == {"model", {"deep": "layers", "linear": "c"}[values(trial)["model"]]}
@@ -245,9 +275,14 @@ def test_reports_are_seen_live_and_cancelling_ends_the_trials(rehearsal: Rehears
         rehearsal, tuning_job(SCRIPT + "report(7, 1); time.sleep(600)", double("x", 0, 1), trials=9, parallel=2)
     )
     seen = until(
-        lambda: (trials := rehearsal.job(name).get("trials", [])) and all(t.get("measurements") for t in trials)
-        and len(trials) == 2 and trials, "reports of two trials that run",
-    )  # fmt: skip
+        lambda: (
+            (trials := rehearsal.job(name).get("trials", []))
+            and all(t.get("measurements") for t in trials)
+            and len(trials) == 2
+            and trials
+        ),
+        "reports of two trials that run",
+    )
     assert {trial["state"] for trial in seen} == {"ACTIVE"}
     assert rehearsal.job(name)["state"] == "JOB_STATE_RUNNING"
     status, answer = rehearsal.http("DELETE", f"/v1/{name}")

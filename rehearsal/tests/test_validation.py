@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from vertex_rehearsal.api.errors import Problem
-from vertex_rehearsal.api.messages import fill, v1
-from vertex_rehearsal.api.methods import table
-from vertex_rehearsal.machines import misfit
+from vertex_rehearsal.api.errors import ApiError
+from vertex_rehearsal.api.messages import fill_message, v1
+from vertex_rehearsal.api.methods import load_methods
+from vertex_rehearsal.machines import find_misfit
 from vertex_rehearsal.training import validation
 
 PACKAGE = {
@@ -22,8 +22,8 @@ def pool(*, count: int = 1, machine: dict[str, Any] | None = None, **task: Any) 
 
 
 def spec(*pools: dict[str, Any], **more: Any) -> Any:
-    table()
-    return fill(v1.CustomJobSpec(), {"workerPoolSpecs": list(pools), **more})
+    load_methods()
+    return fill_message(v1.CustomJobSpec(), {"workerPoolSpecs": list(pools), **more})
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_accepted(good: list[dict[str, Any]]) -> None:
     ],
 )  # fmt: skip
 def test_refused_with_the_field(bad: list[dict[str, Any]], field: str, words: str) -> None:
-    with pytest.raises(Problem, match=words) as caught:
+    with pytest.raises(ApiError, match=words) as caught:
         validation.check_job(spec(*bad), "job_spec")
     assert caught.value.code == "INVALID_ARGUMENT"
     assert caught.value.field == f"job_spec.{field}"
@@ -106,7 +106,7 @@ def test_refused_with_the_field(bad: list[dict[str, Any]], field: str, words: st
     ],
 )
 def test_the_rest_of_a_spec(more: dict[str, Any], field: str) -> None:
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(ApiError) as caught:
         validation.check_job(spec(pool(containerSpec=CONTAINER), **more), "job_spec")
     assert caught.value.field == field
 
@@ -120,18 +120,18 @@ def test_the_rest_of_a_spec(more: dict[str, Any], field: str) -> None:
     ],
 )  # fmt: skip
 def test_names_and_labels(name: str, labels: dict[str, str], field: str) -> None:
-    table()
-    with pytest.raises(Problem) as caught:
-        validation.check_named(v1.CustomJob(display_name=name, labels=labels), "job")
+    load_methods()
+    with pytest.raises(ApiError) as caught:
+        validation.check_name_and_labels(v1.CustomJob(display_name=name, labels=labels), "job")
     assert caught.value.field == field
-    validation.check_named(v1.CustomJob(display_name="x" * 128, labels={"team": "text-1_é"}), "job")
+    validation.check_name_and_labels(v1.CustomJob(display_name="x" * 128, labels={"team": "text-1_é"}), "job")
 
 
 @pytest.mark.parametrize(
     "parent", ["projects/p", "projects/p/locations/mars-north1", "projects/p/locations/us-central1/x"]
 )
 def test_where_there_is_no_region(parent: str) -> None:
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(ApiError) as caught:
         validation.check_parent(parent)
     assert (caught.value.code, caught.value.field) == ("INVALID_ARGUMENT", "parent")
     assert validation.check_parent("projects/p/locations/europe-west4") == ("p", "europe-west4")
@@ -155,6 +155,6 @@ def test_where_there_is_no_region(parent: str) -> None:
     ],
 )  # fmt: skip
 def test_machines_and_their_accelerators(machine: str, accelerator: str, count: int, field: str) -> None:
-    found, words = misfit(machine, accelerator, count)
+    found, words = find_misfit(machine, accelerator, count)
     assert found == field
     assert bool(words) == bool(field)

@@ -47,7 +47,7 @@ class SpecError(TaglineError):
         self.problems = tuple(problems)
 
     @classmethod
-    def listing(cls, where: str, problems: Sequence[str]) -> "SpecError":
+    def from_problems(cls, where: str, problems: Sequence[str]) -> "SpecError":
         """One error that names every problem found in `where`."""
         count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
         lines = "\n".join(f"  {problem}" for problem in problems)

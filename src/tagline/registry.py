@@ -24,7 +24,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "wandb": "tagline.runs.trackers.wandb:WeightsAndBiases",
     },
     "exports": {
-        "image": "tagline.exports.image:Image",
+        "image": "tagline.exports.image:ServingImage",
         "onnx": "tagline.exports.onnx:Onnx",
         "torchserve": "tagline.exports.torchserve:TorchServe",
         "transformers": "tagline.exports.transformers:Transformers",
@@ -62,34 +62,34 @@ SINGULAR = {"models": "family", "trackers": "tracker", "exports": "export", "lau
 
 
 @cache
-def known(kind: str) -> dict[str, str]:
+def list_implementations(kind: str) -> dict[str, str]:
     """Every name of this kind and where it lives; a plug-in adds names and never replaces ours."""
     return {point.name: point.value for point in entry_points(group=f"tagline.{kind}")} | BUILT_IN[kind]
 
 
-def names(kind: str) -> list[str]:
+def list_names(kind: str) -> list[str]:
     """Every name of this kind, sorted."""
-    return sorted(known(kind))
+    return sorted(list_implementations(kind))
 
 
 def find(kind: str, name: str) -> Any:
     """Import and return the implementation of this name."""
-    table = known(kind)
+    table = list_implementations(kind)
     if name not in table:
         raise SpecError(explain_unknown(kind, name))
     module, _, attribute = table[name].partition(":")
     try:
         return getattr(import_module(module), attribute)
     except (ImportError, AttributeError) as error:
-        hint = remedy(kind, name, error)
+        hint = suggest_fix(kind, name, error)
         raise PlaceError(f"{SINGULAR[kind]} {name} cannot be loaded: {error}", hint=hint) from error
 
 
-def remedy(kind: str, name: str, error: Exception) -> str:
+def suggest_fix(kind: str, name: str, error: Exception) -> str:
     """What to do where an implementation lacks something that it imports."""
     if name not in BUILT_IN[kind]:
         return "update or remove the package that brings it"
-    explained = extras.explain(error) if isinstance(error, ModuleNotFoundError) else None
+    explained = extras.explain_import_error(error) if isinstance(error, ModuleNotFoundError) else None
     return explained.hint if explained else extras.install_command(EXTRA[kind])
 
 
@@ -102,8 +102,8 @@ def missing_for_training(family: str) -> tuple[list[str], str]:
 
 def explain_unknown(kind: str, name: str) -> str:
     """The sentence for a name that nobody brought."""
-    close = get_close_matches(name, names(kind), n=1)
+    close = get_close_matches(name, list_names(kind), n=1)
     if close:
         return f'no {SINGULAR[kind]} "{name}"; did you mean {close[0]}?'
-    there_are = ", ".join(names(kind)) or "none yet"
+    there_are = ", ".join(list_names(kind)) or "none yet"
     return f'no {SINGULAR[kind]} "{name}"; there are: {there_are}'

@@ -32,13 +32,22 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "multi": tagline.train(SUPPORT / "messages-multi.csv", "model.family=linear", runs=directory / "multi"),
         "pair": tagline.train(SUPPORT / "pairs.csv", "model.family=linear", runs=directory / "pair"),
         "odd": tagline.train(
-            odd, "model.family=linear", "data.text=text", "data.labels=label", "model.strength=0.01",
+            odd,
+            "model.family=linear",
+            "data.text=text",
+            "data.labels=label",
+            "model.strength=0.01",
             runs=directory / "odd",
         ),
-    }  # fmt: skip
+    }
     found = {name: run.directory / "report.html" for name, run in made.items()}
-    weaker = tagline.train(SUPPORT / "messages.csv", "model.family=linear", "model.words=0", "model.characters=1",
-                           runs=directory / "single")  # fmt: skip
+    weaker = tagline.train(
+        SUPPORT / "messages.csv",
+        "model.family=linear",
+        "model.words=0",
+        "model.characters=1",
+        runs=directory / "single",
+    )
     found["comparison"] = directory / "comparison.html"
     both = compare.compare(made["single"].name, weaker.name, runs=directory / "single")
     html.save_comparison(both, str(found["comparison"]))

@@ -77,7 +77,7 @@ SMALL = {
 }
 
 
-@pytest.fixture(params=sorted({*registry.names("models"), *SMALL}), scope="module")
+@pytest.fixture(params=sorted({*registry.list_names("models"), *SMALL}), scope="module")
 def family(request: pytest.FixtureRequest, checkpoint: Callable[[str], Path]) -> Family:
     small = SMALL.get(request.param, Family(request.param))
     if small.name in ("encoder", "fewshot"):
@@ -164,7 +164,7 @@ def test_odd_texts_get_scores_too(model: Classifier, data: Dataset) -> None:
 
 def test_saved_and_loaded_it_scores_the_same_and_no_file_is_a_pickle(
     family: Family, model: Classifier, data: Dataset, tmp_path: Path
-) -> None:  # fmt: skip
+) -> None:
     texts = list(data.splits["test"].texts)
     model.save(tmp_path)
     loaded = family.kind.load(tmp_path)
@@ -182,9 +182,7 @@ def test_saving_what_was_loaded_gives_the_same_files(family: Family, model: Clas
     assert contents(tmp_path / "first") == contents(tmp_path / "second")
 
 
-def test_the_same_seed_gives_the_same_weights(
-    family: Family, brief: Classifier, data: Dataset, tmp_path: Path
-) -> None:  # fmt: skip
+def test_the_same_seed_gives_the_same_weights(family: Family, brief: Classifier, data: Dataset, tmp_path: Path) -> None:
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
     brief.save(tmp_path / "first")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tagline import gcp
-from tagline.data.columns import complete
+from tagline.data.columns import complete_spec
 from tagline.errors import PlaceError
 from tagline.runs import trackers
 from tagline.runs.run import Run
@@ -61,7 +61,7 @@ def refused(ask: Callable[[], Any], code: str, words: str = ".") -> None:
     """The request is refused by an exception of Google's with this canonical code."""
     with pytest.raises(Exception, match=words) as caught:
         ask()
-    assert gcp._status(caught.value) == code, caught.value
+    assert gcp._read_status(caught.value) == code, caught.value
 
 
 def test_a_node_is_made_found_changed_and_deleted(nodes: Any, called: str) -> None:
@@ -338,9 +338,12 @@ def sdk(rehearsal: Rehearsal) -> Any:
     from google.cloud import aiplatform
 
     aiplatform.init(
-        project=gcp.REHEARSED_PROJECT, location="us-central1", credentials=rehearsal.credentials,
-        api_endpoint=rehearsal.address, api_transport="rest",
-    )  # fmt: skip
+        project=gcp.REHEARSED_PROJECT,
+        location="us-central1",
+        credentials=rehearsal.credentials,
+        api_endpoint=rehearsal.address,
+        api_transport="rest",
+    )
     return aiplatform
 
 
@@ -362,8 +365,14 @@ def test_an_experiment_by_the_sdk(sdk: Any, called: str) -> None:
     assert sdk.start_run("run-1", resume=True).get_state() == "RUNNING"
     sdk.end_run()
     frame = sdk.get_experiment_df()
-    row = {"run_name": "run-1", "state": "COMPLETE", "param.rate": 0.1, "metric.accuracy": 0.5,
-           "time_series_metric.loss": 0.5, "time_series_metric.f1": 0.2}  # fmt: skip
+    row = {
+        "run_name": "run-1",
+        "state": "COMPLETE",
+        "param.rate": 0.1,
+        "metric.accuracy": 0.5,
+        "time_series_metric.loss": 0.5,
+        "time_series_metric.f1": 0.2,
+    }
     assert {key: frame[key][0] for key in row} == row
     run = sdk.ExperimentRun("run-1", called)
     assert run.get_classification_metrics()[0]["matrix"] == [[1, 2], [3, 4]]
@@ -381,18 +390,18 @@ def place(rehearsal: Rehearsal, called: str, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.delenv(variable)
     monkeypatch.setenv("TAGLINE_EXPERIMENT", called)
     monkeypatch.setattr(tracker_module, "PAUSE_S", 0.0)
-    with gcp.entered(rehearsal.address, rehearsal.token):
+    with gcp.use_rehearsal(rehearsal.address, rehearsal.token):
         yield called
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     raw = {"data": {"train": str(SUPPORT / "messages.csv")}, "model": {"family": "linear"}}
-    return Run.create(tmp_path / "runs", complete(raw, where="a test").spec, {})
+    return Run.create(tmp_path / "runs", complete_spec(raw, where="a test").spec, {})
 
 
 def begun(run: Run) -> Any:
-    tracker: Any = trackers.chosen(["vertex"])["vertex"]
+    tracker: Any = trackers.create_trackers(["vertex"])["vertex"]
     tracker.begin(run, resumed_at=0)
     return tracker
 
@@ -409,15 +418,22 @@ def test_the_sdk_shows_the_tracked_run(place: str, sdk: Any, run: Run) -> None:
     run.set_state("succeeded")
     tracker.end(run)
     frame = sdk.Experiment(place).get_data_frame()
-    row = {"state": "COMPLETE", "param.model.family": "linear", "metric.report/test/accuracy": 0.75,
-           "metric.report/test/f1/a": 0.5, "time_series_metric.train/loss": 0.5}  # fmt: skip
+    row = {
+        "state": "COMPLETE",
+        "param.model.family": "linear",
+        "metric.report/test/accuracy": 0.75,
+        "metric.report/test/f1/a": 0.5,
+        "time_series_metric.train/loss": 0.5,
+    }
     assert {key: frame[key][0] for key in row} == row
     assert sdk.Experiment(place).get_backing_tensorboard_resource().display_name == "tagline"
     found = sdk.ExperimentRun(frame["run_name"][0], place)
     assert found.get_params()["training.epochs"] == run.spec().training.epochs
     assert {artifact.schema_title for artifact in found.get_artifacts()} == {
-        "google.VertexTensorboardRun", "system.Artifact", "system.Model",
-    }  # fmt: skip
+        "google.VertexTensorboardRun",
+        "system.Artifact",
+        "system.Model",
+    }
 
 
 def test_a_run_in_a_bucket_is_named_by_its_address(place: str, sdk: Any, run: Run) -> None:
@@ -454,8 +470,8 @@ def test_requests_keep_to_the_limits(place: str, run: Run, monkeypatch: pytest.M
     tracker = begun(run)
     tracker.record([Point(1, time.time(), {f"figure {number}": 0.5 for number in range(1001)})])
     tracker.record(points(*range(1, 5002)))
-    assert len(tracker._all_series()[0]) == 1002
-    assert tracker._all_series()[1]["train/loss"] == 5001
+    assert len(tracker._list_series()[0]) == 1002
+    assert tracker._list_series()[1]["train/loss"] == 5001
     labels = {f"{number} {'x' * 90}": make_label_figures(0.5) for number in range(1200)}
     run.write_json("report.json", make_report({"accuracy": 0.75, "per_label": labels}))
     monkeypatch.setattr(tracker, "record", lambda _: None)
@@ -507,7 +523,7 @@ def test_an_answer_that_is_lost_is_asked_for_again(place: str, run: Run, monkeyp
 
     monkeypatch.setattr(tracker._boards, "batch_create_tensorboard_time_series", unlucky)
     tracker.record(points(1))
-    assert set(tracker._all_series()[1]) == {"train/loss"}
+    assert set(tracker._list_series()[1]) == {"train/loss"}
 
 
 def test_the_tensorboard_that_is_named_is_taken(
@@ -546,8 +562,16 @@ def test_inside_a_job_its_project_region_and_name_are_recorded(
 
 
 def test_a_training_in_a_job_records_itself(rehearsal: Rehearsal, sdk: Any, called: str, tmp_path: Path) -> None:
-    words = ("train", str(SUPPORT / "messages.csv"), "model.family=linear", "model.max_features=500",
-             "training.export=false", 'tracking.to=["vertex"]', "--runs", str(tmp_path / "runs"))  # fmt: skip
+    words = (
+        "train",
+        str(SUPPORT / "messages.csv"),
+        "model.family=linear",
+        "model.max_features=500",
+        "training.export=false",
+        'tracking.to=["vertex"]',
+        "--runs",
+        str(tmp_path / "runs"),
+    )
     environment = [{"name": "TAGLINE_EXPERIMENT", "value": called}]
     job = rehearsal.run(custom_job(pool(sys.executable, "-c", PATIENT, *words, env=environment)))
     assert job["state"] == "JOB_STATE_SUCCEEDED", rehearsal.said(job["name"])
@@ -578,7 +602,7 @@ def test_runs_that_begin_at_once_share_an_experiment(place: str, tmp_path: Path,
 def test_without_googles_clients_nothing_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gcp, "find_spec", lambda _: None)
     with pytest.raises(PlaceError, match="tracker vertex needs google-cloud-aiplatform, which is not installed"):
-        trackers.chosen(["vertex"])
+        trackers.create_trackers(["vertex"])
 
 
 @pytest.mark.parametrize(
@@ -587,7 +611,7 @@ def test_without_googles_clients_nothing_begins(monkeypatch: pytest.MonkeyPatch)
 def test_a_name_that_cannot_be_used(
     place: str, run: Run, monkeypatch: pytest.MonkeyPatch, name: str, words: str
 ) -> None:
-    begun(run)._node("context", "taken-name", {"schema_title": "system.PipelineRun"})
+    begun(run)._get_or_create_node("context", "taken-name", {"schema_title": "system.PipelineRun"})
     monkeypatch.setenv("TAGLINE_EXPERIMENT", name)
     with pytest.raises(PlaceError, match=words):
         begun(run)

@@ -20,10 +20,10 @@ from tagline.exports import export, pack
 from tagline.exports.onnx import Onnx
 from tagline.models.encoder import Encoder, EncoderOptions
 from tagline.models.ulmfit import Ulmfit, UlmfitOptions
-from tagline.models.ulmfit.tokenizer import Lexicon, Words
+from tagline.models.ulmfit.tokenizer import Lexicon, SpacyTokenizer
 from tagline.prediction import predictor
 from tagline.prediction.bundle import Bundle, load_classifier
-from tagline.prediction.onnx_runtime import FILES, Compiled, Precision
+from tagline.prediction.onnx_runtime import FILES, OnnxScorer, Precision
 from tagline.spec import Training
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -106,7 +106,7 @@ def test_a_text_is_answered_alike_alone_and_in_company(run: tagline.Run, precisi
     if not (run.bundle / "onnx").exists():
         export.export(run.bundle, "onnx", measured=run.predictions())
     texts: list[Any] = [(text, "an answer") for text in TEXTS] if report["pair"] else TEXTS  # type: ignore[index]
-    compiled = Compiled(run.bundle, str(report["family"]), precision)  # type: ignore[index]
+    compiled = OnnxScorer(run.bundle, str(report["family"]), precision)  # type: ignore[index]
     together = compiled.scores(texts)
     assert together == pytest.approx(np.concatenate([compiled.scores([text]) for text in texts]), abs=1e-6)
     if precision == "float32":
@@ -121,18 +121,16 @@ def test_of_a_long_text_the_same_tokens_count_as_where_it_learned(tmp_path: Path
     options = UlmfitOptions(embedding_size=8, hidden_size=12, layers=2, max_tokens=72)
     torch.manual_seed(0)
     model = Ulmfit(options, training=Training(), task="single", labels=3, pair=False)
-    model.lexicon = Lexicon.learn(texts, Words.of_spacy())
+    model.lexicon = Lexicon.learn(texts, SpacyTokenizer.from_spacy())
     model.classifiers["forward"] = model._new_classifier()
     for parameter in model.classifiers["forward"].parameters():
         parameter.data.mul_(3)
     model.save(tmp_path)
     Onnx().write(model, tmp_path, family="ulmfit", samples=texts)
-    assert Compiled(tmp_path, "ulmfit", "float32").scores(texts) == pytest.approx(model.scores(texts), abs=1e-4)
+    assert OnnxScorer(tmp_path, "ulmfit", "float32").scores(texts) == pytest.approx(model.scores(texts), abs=1e-4)
 
 
-def test_attention_becomes_one_operation_and_weights_bytes(
-    tmp_path: Path, checkpoint: Callable[[str], Path]
-) -> None:  # fmt: skip
+def test_attention_becomes_one_operation_and_weights_bytes(tmp_path: Path, checkpoint: Callable[[str], Path]) -> None:
     import onnx
     from onnx import numpy_helper
 
@@ -156,8 +154,8 @@ def test_every_architecture_has_its_forms(kind: str, tmp_path: Path, checkpoint:
     model.save(tmp_path)
     Onnx().write(model, tmp_path, family="encoder", samples=TEXTS)
     own = model.scores(TEXTS)
-    assert Compiled(tmp_path, "encoder", "float32").scores(TEXTS) == pytest.approx(own, abs=1e-4)
-    assert Compiled(tmp_path, "encoder", "int8").scores(TEXTS) == pytest.approx(own, abs=0.1)
+    assert OnnxScorer(tmp_path, "encoder", "float32").scores(TEXTS) == pytest.approx(own, abs=1e-4)
+    assert OnnxScorer(tmp_path, "encoder", "int8").scores(TEXTS) == pytest.approx(own, abs=0.1)
 
 
 @pytest.mark.parametrize(
@@ -206,7 +204,7 @@ def test_a_network_without_a_graph_still_becomes_a_bundle(
     ("int8", "float32", "used"), [(-0.002, 0.0, "int8"), (-0.004, 0.0, "float32"), (-0.1, -0.01, "")]
 )
 def test_the_form_that_loses_next_to_nothing_is_used(int8: float, float32: float, used: str) -> None:
-    assert export.best({"int8": {"macro_f1": int8}, "float32": {"macro_f1": float32}}) == used
+    assert export.choose_form({"int8": {"macro_f1": int8}, "float32": {"macro_f1": float32}}) == used
 
 
 def test_family_linear_has_no_form_in_transformers(linear: tagline.Run) -> None:
@@ -228,15 +226,18 @@ def test_the_card_says_which_form_predicts(linear: tagline.Run) -> None:
 def test_onnxruntime_tells_nobody(linear: tagline.Run, tmp_path: Path) -> None:
     """Its telemetry would keep an identifier in the home directory, and complain where it cannot."""
     export.export(linear.bundle, "onnx", measured=linear.predictions())
-    code = "import sys; from pathlib import Path; from tagline.prediction.onnx_runtime import Compiled; "
-    code += "Compiled(Path(sys.argv[1]), 'linear', 'int8')"
+    code = "import sys; from pathlib import Path; from tagline.prediction.onnx_runtime import OnnxScorer; "
+    code += "OnnxScorer(Path(sys.argv[1]), 'linear', 'int8')"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ORT_")}
     home = tmp_path / "home"
     home.mkdir()
     done = subprocess.run(
-        [sys.executable, "-c", code, str(linear.bundle)], env=environment | {"HOME": str(home)}, capture_output=True,
-        text=True, check=True,
-    )  # fmt: skip
+        [sys.executable, "-c", code, str(linear.bundle)],
+        env=environment | {"HOME": str(home)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stderr == ""
     assert list(home.rglob("*")) == []
 
@@ -245,7 +246,7 @@ def test_a_damaged_graph_is_said(linear: tagline.Run) -> None:
     (linear.bundle / "onnx").mkdir()
     (linear.bundle / "onnx" / "model.onnx").write_bytes(b"no graph")
     with pytest.raises(BundleError, match="cannot be loaded"):
-        Compiled(linear.bundle, "linear", "float32")
+        OnnxScorer(linear.bundle, "linear", "float32")
 
 
 def test_it_predicts_where_processes_are_not_bound_to_cores(
@@ -254,5 +255,5 @@ def test_it_predicts_where_processes_are_not_bound_to_cores(
     """As on macOS, where `os` has no such function."""
     export.export(linear.bundle, "onnx", measured=linear.predictions())
     monkeypatch.delattr(os, "sched_getaffinity")
-    assert Compiled(linear.bundle, "linear", "float32").scores(["where is my parcel"]).shape[0] == 1
-    assert predictor.shared_out(Bundle.load(linear.bundle))[0] >= 1
+    assert OnnxScorer(linear.bundle, "linear", "float32").scores(["where is my parcel"]).shape[0] == 1
+    assert predictor.plan_workers(Bundle.load(linear.bundle))[0] >= 1

@@ -73,8 +73,11 @@ def unpacked(archive: Path, directory: Path) -> tuple[Any, Context]:
     assert described.loader is not None
     module = importlib.util.module_from_spec(described)
     described.loader.exec_module(module)
-    (handler,) = [each for each in vars(module).values() if getattr(each, "__module__", "") == "tagline_handler"
-                  and isinstance(each, type)]  # fmt: skip
+    (handler,) = [
+        each
+        for each in vars(module).values()
+        if getattr(each, "__module__", "") == "tagline_handler" and isinstance(each, type)
+    ]
     context = Context(directory)
     made = handler()
     made.initialize(context)
@@ -107,10 +110,17 @@ def test_a_request_that_is_refused_does_no_harm_to_its_batch(runs: dict[str, tag
     text = "where is my parcel"
     encoded = {"b64": base64.b64encode(text.encode()).decode()}
     requests: list[Any] = [
-        {"instances": [text]}, b"{", {"instances": [3]}, {"instances": [{"data": encoded}, encoded, {"text": text}]},
-        {"instances": [{"b64": "!"}]}, {"inputs": text}, {"instances": [text], "parameters": {"sets": 0.9}},
-        [text], {"instances": [text], "parameters": {"format": "automl"}}, {"instances": []},
-    ]  # fmt: skip
+        {"instances": [text]},
+        b"{",
+        {"instances": [3]},
+        {"instances": [{"data": encoded}, encoded, {"text": text}]},
+        {"instances": [{"b64": "!"}]},
+        {"inputs": text},
+        {"instances": [text], "parameters": {"sets": 0.9}},
+        [text],
+        {"instances": [text], "parameters": {"format": "automl"}},
+        {"instances": []},
+    ]
     answers = [json.loads(each) for each in handler.handle([{"body": each} for each in requests], context)]
     plain = tagline.load(runs["single"].bundle).predict(text)[0].to_dict()
     assert answers[0] == {"predictions": [plain]}
@@ -134,7 +144,7 @@ def test_an_archive_is_the_same_bytes_each_time_and_holds_what_it_needs(
     with zipfile.ZipFile(archives[0]) as zipped:
         names = zipped.namelist()
         needs = zipped.read("requirements.txt").decode().splitlines()
-    wheel = wheels.wheel()
+    wheel = wheels.build_wheel()
     assert {wheel.file, "tagline_handler.py", "model-config.yaml", "bundle/tagline.json"} <= set(names)
     assert needs[:2] == ["--find-links .", f"tagline=={wheel.version}"]
     assert any(line.startswith("onnxruntime==") for line in needs)
@@ -145,7 +155,7 @@ def test_an_archive_is_the_same_bytes_each_time_and_holds_what_it_needs(
 
 
 def test_the_wheel_is_one_that_pip_installs(tmp_path: Path) -> None:
-    wheel = wheels.wheel()
+    wheel = wheels.build_wheel()
     (tmp_path / wheel.file).write_bytes(wheel.content)
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--no-compile"]
     subprocess.run([*install, "--target", str(tmp_path / "there"), str(tmp_path / wheel.file)], check=True)
@@ -153,7 +163,7 @@ def test_the_wheel_is_one_that_pip_installs(tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": str(tmp_path / "there")}
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, cwd=tmp_path
-    )  # fmt: skip
+    )
     version, file = done.stdout.split()
     assert version == wheel.version
     assert Path(file).is_relative_to(tmp_path / "there")

@@ -69,8 +69,16 @@ def file(bundle: Path, texts: list[Any], sets: float, scratch: Path) -> Answers:
     names = [columns] if isinstance(columns, str) else columns
     rows = [dict(zip(names, (text,) if isinstance(text, str) else text, strict=True)) for text in texts]
     (scratch / "in.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    command("predict", str(bundle), "--input", str(scratch / "in.jsonl"), "--output", str(scratch / "out.jsonl"),
-            "--sets", str(sets))  # fmt: skip
+    command(
+        "predict",
+        str(bundle),
+        "--input",
+        str(scratch / "in.jsonl"),
+        "--output",
+        str(scratch / "out.jsonl"),
+        "--sets",
+        str(sets),
+    )
     found = [json.loads(line) for line in (scratch / "out.jsonl").read_text().splitlines()]
     return [{key: value for key, value in row.items() if key not in names} for row in found]
 

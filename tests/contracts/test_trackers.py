@@ -18,12 +18,12 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from tagline import gcp, registry
-from tagline.data.columns import complete
+from tagline.data.columns import complete_spec
 from tagline.errors import Interrupted, PlaceError
 from tagline.runs import trackers
 from tagline.runs.events import Event, ResumedEvent, StartedEvent, parse_event
 from tagline.runs.run import Run
-from tagline.runs.trackers import Point, Tracker, parameters, shown, tracked
+from tagline.runs.trackers import Point, Tracker, format_parameter, list_parameters, track_events
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from rehearsing import Rehearsal, rehearsing
@@ -145,9 +145,12 @@ def read_vertex(run: Run) -> Record:
     from google.oauth2.credentials import Credentials
 
     aiplatform.init(
-        project=gcp.REHEARSED_PROJECT, location="us-central1", credentials=Credentials(os.environ[gcp.TOKEN]),
-        api_endpoint=os.environ[gcp.REHEARSAL], api_transport="rest",
-    )  # fmt: skip
+        project=gcp.REHEARSED_PROJECT,
+        location="us-central1",
+        credentials=Credentials(os.environ[gcp.TOKEN]),
+        api_endpoint=os.environ[gcp.REHEARSAL],
+        api_transport="rest",
+    )
     found = aiplatform.ExperimentRun.list(experiment=os.environ["TAGLINE_EXPERIMENT"])
     states = {"COMPLETE": "succeeded", "CANCELLED": "cancelled", "FAILED": "failed"}
     artifacts = {
@@ -173,7 +176,7 @@ READERS: dict[str, Callable[[Run], Record]] = {
 }  # fmt: skip
 
 
-@pytest.fixture(params=registry.names("trackers"))
+@pytest.fixture(params=registry.list_names("trackers"))
 def name(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name
@@ -202,7 +205,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         "model": {"family": "linear"},
         "vertex": {"image": "i" * 7000},
     }
-    return Run.create(tmp_path / "the runs", complete(raw, where="a test").spec, {})
+    return Run.create(tmp_path / "the runs", complete_spec(raw, where="a test").spec, {})
 
 
 @pytest.fixture(scope="module")
@@ -222,7 +225,7 @@ def prepared(name: str, run: Run, request: pytest.FixtureRequest, monkeypatch: p
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("TAGLINE_EXPERIMENT", f"experiment-{uuid.uuid4().hex[:8]}")
     rehearsal = request.getfixturevalue("rehearsal")
-    with gcp.entered(rehearsal.address, rehearsal.token):
+    with gcp.use_rehearsal(rehearsal.address, rehearsal.token):
         yield run
 
 
@@ -256,7 +259,7 @@ def follow(run: Run, chosen: dict[str, Tracker], **how: int) -> list[Event]:
     """All events of an attempt, stopped or not."""
     seen = []
     try:
-        for event in tracked(attempt(run, **how), run=run, trackers=chosen):
+        for event in track_events(attempt(run, **how), run=run, trackers=chosen):
             seen.append(event)  # noqa: PERF402 - those before an exception count
     except Interrupted:
         assert how["stop_at"]
@@ -268,7 +271,7 @@ def warnings(events: Sequence[Event]) -> list[str]:
 
 
 def test_what_was_measured_can_be_read_back_at_its_steps(name: str, prepared: Run) -> None:
-    assert warnings(follow(prepared, trackers.chosen([name]))) == []
+    assert warnings(follow(prepared, trackers.create_trackers([name]))) == []
     points = READERS[name](prepared).points
     assert points["train/loss"] == [(step, pytest.approx(1 / step)) for step in range(1, 7)]
     assert points["train/learning_rate"] == [(step, pytest.approx(step / 100)) for step in range(1, 7)]
@@ -279,7 +282,7 @@ def test_what_was_measured_can_be_read_back_at_its_steps(name: str, prepared: Ru
 
 
 def test_the_report_the_bundles_address_and_the_state_are_there(name: str, prepared: Run) -> None:
-    follow(prepared, trackers.chosen([name]))
+    follow(prepared, trackers.create_trackers([name]))
     record = READERS[name](prepared)
     assert json.loads(record.report) == REPORT
     assert record.bundle == str(prepared.bundle)
@@ -287,14 +290,14 @@ def test_the_report_the_bundles_address_and_the_state_are_there(name: str, prepa
 
 
 def test_every_key_of_the_spec_is_a_parameter(name: str, prepared: Run) -> None:
-    follow(prepared, trackers.chosen([name]))
+    follow(prepared, trackers.create_trackers([name]))
     recorded = READERS[name](prepared).parameters
-    for key, value in parameters(prepared.spec()).items():
-        assert recorded[key] == value or shown(recorded[key])[:6000] == shown(value)[:6000], key
+    for key, value in list_parameters(prepared.spec()).items():
+        assert recorded[key] == value or format_parameter(recorded[key])[:6000] == format_parameter(value)[:6000], key
 
 
 def test_each_label_has_its_figure_whatever_its_name(name: str, prepared: Run) -> None:
-    follow(prepared, trackers.chosen([name]))
+    follow(prepared, trackers.create_trackers([name]))
     points = READERS[name](prepared).points
     of_labels = {key: value for key, value in points.items() if key.startswith("report/test/f1/")}
     assert sorted(of_labels.values()) == [[(6, number / 16)] for number in range(len(LABELS))]
@@ -303,9 +306,9 @@ def test_each_label_has_its_figure_whatever_its_name(name: str, prepared: Run) -
 
 
 def test_a_resumed_run_goes_on_with_its_record(name: str, prepared: Run) -> None:
-    follow(prepared, trackers.chosen([name]), stop_at=5)
+    follow(prepared, trackers.create_trackers([name]), stop_at=5)
     assert READERS[name](prepared).state == "cancelled"
-    assert warnings(follow(prepared, trackers.chosen([name]), after=2)) == []
+    assert warnings(follow(prepared, trackers.create_trackers([name]), after=2)) == []
     record = READERS[name](prepared)
     assert record.records == 1
     assert record.state == "succeeded"
@@ -314,7 +317,7 @@ def test_a_resumed_run_goes_on_with_its_record(name: str, prepared: Run) -> None
 
 
 def test_nothing_is_printed(name: str, prepared: Run, capfd: pytest.CaptureFixture[str]) -> None:
-    follow(prepared, trackers.chosen([name]))
+    follow(prepared, trackers.create_trackers([name]))
     assert capfd.readouterr() == ("", "")
 
 
@@ -386,7 +389,7 @@ def test_a_tracker_that_hangs_is_left_behind(run: Run, monkeypatch: pytest.Monke
 
 def test_a_run_that_nobody_follows_any_more_is_cancelled_before_its_record_is_closed(run: Run) -> None:
     witness = Witness()
-    events = tracked(attempt(run), run=run, trackers={"witness": witness})
+    events = track_events(attempt(run), run=run, trackers={"witness": witness})
     next(events)
     events.close()
     assert witness.state == "cancelled"
@@ -399,5 +402,5 @@ def test_a_run_that_cannot_begin_is_not_touched(run: Run) -> None:
 
     witness = Witness()
     with pytest.raises(RuntimeError, match="in use"):
-        list(tracked(in_use(), run=run, trackers={"witness": witness}))
+        list(track_events(in_use(), run=run, trackers={"witness": witness}))
     assert witness.calls == []

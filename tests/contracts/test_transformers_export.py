@@ -31,9 +31,16 @@ def bundle_of(
     def fill(scratch: Path) -> dict[str, Any]:
         model.save(scratch)
         return {
-            "tagline": "0", "task": task, "pair": pair, "labels": LABELS, "family": family, "figures": {},
-            "spec": {"data": {"text": "text"}}, "fingerprint": "", "decisions": layer.to_dict(),
-        }  # fmt: skip
+            "tagline": "0",
+            "task": task,
+            "pair": pair,
+            "labels": LABELS,
+            "family": family,
+            "figures": {},
+            "spec": {"data": {"text": "text"}},
+            "fingerprint": "",
+            "decisions": layer.to_dict(),
+        }
 
     bundle.write(directory, fill=fill, card=lambda _: "a card")
     return directory

@@ -42,11 +42,22 @@ sys.exit(run(sys.argv[1:]))
 """
 """Runs a command that sends itself a signal while it learns."""
 _nursery = multiprocessing.get_context("forkserver")
-_nursery.set_forkserver_preload([
-    "google.cloud.storage", "peft", "pyarrow.csv", "sklearn.metrics", "tagline.cli", "tagline.models.encoder",
-    "tagline.models.nn.loop", "tagline.models.nn.networks", "tagline.models.nn.pretrained", "tagline.training",
-    "torch.distributed", "transformers.models.bert.modeling_bert",
-])  # fmt: skip
+_nursery.set_forkserver_preload(
+    [
+        "google.cloud.storage",
+        "peft",
+        "pyarrow.csv",
+        "sklearn.metrics",
+        "tagline.cli",
+        "tagline.models.encoder",
+        "tagline.models.nn.loop",
+        "tagline.models.nn.networks",
+        "tagline.models.nn.pretrained",
+        "tagline.training",
+        "torch.distributed",
+        "transformers.models.bert.modeling_bert",
+    ]
+)
 
 
 @dataclass(frozen=True)
@@ -90,7 +101,7 @@ class Attempt:
 
 def start(
     *arguments: str | Path, cwd: Path, environment: Mapping[str, str] | None = None, dies_at: int = 0, sends: int = 0
-) -> Attempt:  # fmt: skip
+) -> Attempt:
     """Run `tagline ARGUMENTS...`; with `dies_at`, until the run is touched for so many times."""
     cwd.mkdir(exist_ok=True)
     # The process that they are forked from may have been started when other variables were set.
@@ -109,7 +120,7 @@ def told(sent: int, *arguments: str | Path, before: str = "") -> list[str]:
 
 def start_workers(
     *arguments: str | Path, cwd: Path, environment: Mapping[str, str] | None = None, dies_at: int = 0
-) -> list[Attempt]:  # fmt: skip
+) -> list[Attempt]:
     """Run the same command in two workers, as torchrun would have started them; the main one may die."""
     shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     known = {**(environment or {}), **shared}

@@ -37,9 +37,14 @@ print(json.dumps(answers))
 
 def run_python(code: str, env: dict[str, str], directory: Path, *, given: str = "") -> str:
     done = subprocess.run(
-        [sys.executable, "-S", "-c", code], env=env, cwd=directory, input=given, capture_output=True, text=True,
+        [sys.executable, "-S", "-c", code],
+        env=env,
+        cwd=directory,
+        input=given,
+        capture_output=True,
+        text=True,
         check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -77,7 +82,7 @@ except tagline.TaglineError as error:
 def test_info_says_which_families_can_be_trained(bare: dict[str, str], tmp_path: Path) -> None:
     code = "from tagline.cli import run; raise SystemExit(run(['info', '--json']))"
     facts = json.loads(run_python(code, bare, tmp_path))
-    assert facts["families"] == registry.names("models")
+    assert facts["families"] == registry.list_names("models")
     assert facts["can_train"] == []
     assert facts["cannot_train"]["linear"]["install"] == TRAIN
     assert facts["cannot_train"]["ulmfit"]["install"] == 'pip install "tagline[ulmfit]"'

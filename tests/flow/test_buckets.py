@@ -17,7 +17,7 @@ from tagline import gcp, storage
 from tagline.errors import DataError, PlaceError, SpecError
 from tagline.gcp import cloud_storage
 from tagline.training import language_models
-from vertex_rehearsal.cloud_storage.application import serving
+from vertex_rehearsal.cloud_storage.application import serve_in_thread
 from vertex_rehearsal.cloud_storage.store import Store
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -32,7 +32,7 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A bucket with a bundle, its data, and a place for answers; and a cache that nobody else uses."""
     store = Store(tmp_path_factory.mktemp("buckets"))
     patch = pytest.MonkeyPatch()
-    with serving(store) as address:
+    with serve_in_thread(store) as address:
         patch.setenv("STORAGE_EMULATOR_HOST", address)
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         gcp.storage_client.cache_clear()
@@ -80,12 +80,12 @@ def test_a_language_model_that_did_not_reach_its_bucket_is_sent_by_the_same_comm
 
     bucket.blob("lm/english/vocab.json").upload_from_string("somebody else's")
     with pytest.raises(SpecError, match="is already there"):
-        list(language_models.learn([texts], *small, output=output))
+        list(language_models.train_language_model([texts], *small, output=output))
     bucket.delete_blob("lm/english/vocab.json")
     with monkeypatch.context() as patch:
         patch.setattr(cloud_storage, "upload", broken)
         with pytest.raises(PlaceError, match="connection was lost"):
-            list(language_models.learn([texts], *small, output=output))
+            list(language_models.train_language_model([texts], *small, output=output))
     names = [blob.name for blob in bucket.list_blobs(prefix="lm/english/")]
     assert "lm/english/config.json" not in names, "the file that says that all are there comes last"
     again = tagline(*command)
@@ -93,8 +93,11 @@ def test_a_language_model_that_did_not_reach_its_bucket_is_sent_by_the_same_comm
     assert "going on from" in again.err
     assert "step" not in again.err, "nothing is learned again"
     assert {blob.name.rpartition("/")[2] for blob in bucket.list_blobs(prefix="lm/english/")} == {
-        "config.json", "model.safetensors", "vocab.json", "words.json",
-    }  # fmt: skip
+        "config.json",
+        "model.safetensors",
+        "vocab.json",
+        "words.json",
+    }
     assert tagline(*command).code == 2, "what is there is not written over"
     used = ("model.family=ulmfit", "model.pretrained=gs://tagline-demo/lm/english", "model.lm_epochs=0")
     quick = ("training.epochs=1", "training.baseline=false", "training.export=false", "data.fraction=0.1")
@@ -125,11 +128,11 @@ def test_what_was_fetched_is_kept_until_it_changes(bucket: Any, monkeypatch: pyt
     )
     bucket.blob("kept/a.txt").upload_from_string("one")
     for _ in range(2):
-        assert storage.fetched("gs://tagline-demo/kept/a.txt").read_text() == "one"
+        assert storage.fetch_copy("gs://tagline-demo/kept/a.txt").read_text() == "one"
     assert fetched == ["kept/a.txt"]
     bucket.blob("kept/a.txt").upload_from_string("two")
-    assert storage.fetched("gs://tagline-demo/kept/a.txt").read_text() == "two"
-    assert [path.name for path in storage.fetched("gs://tagline-demo/kept").iterdir()] == ["a.txt"]
+    assert storage.fetch_copy("gs://tagline-demo/kept/a.txt").read_text() == "two"
+    assert [path.name for path in storage.fetch_copy("gs://tagline-demo/kept").iterdir()] == ["a.txt"]
 
 
 @pytest.mark.parametrize(
@@ -138,7 +141,7 @@ def test_what_was_fetched_is_kept_until_it_changes(bucket: Any, monkeypatch: pyt
 )
 def test_what_is_not_there_is_said(bucket: Any, address: str, said: str) -> None:
     with pytest.raises(DataError, match=said):
-        storage.fetched(address)
+        storage.fetch_copy(address)
 
 
 @pytest.mark.parametrize(

@@ -173,11 +173,15 @@ def test_a_reader_that_has_seen_enough_is_no_error(place: Path) -> None:
 def test_output_that_cannot_be_written_is_an_error_of_the_place(tmp_path: Path) -> None:
     done = {
         where: subprocess.run(
-            f"{sys.executable} -m tagline info {where}", shell=True, cwd=tmp_path,
-            stderr=subprocess.PIPE, text=True, check=False,
+            f"{sys.executable} -m tagline info {where}",
+            shell=True,
+            cwd=tmp_path,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
         )
         for where in ("> /dev/full", ">&-")
-    }  # fmt: skip
+    }
     assert done["> /dev/full"].returncode == 5
     assert "cannot write the output: No space left on device" in done["> /dev/full"].stderr
     assert (done[">&-"].returncode, done[">&-"].stderr) == (0, "")
@@ -288,7 +292,7 @@ def test_last_is_the_newest_run_with_a_bundle_and_it_is_said(tagline: Command, t
 
 def test_info_is_for_a_bug_report(tagline: Command) -> None:
     facts = tagline("info", "--json").json
-    assert facts["families"] == registry.names("models")
+    assert facts["families"] == registry.list_names("models")
     assert facts["versions"]["torch"].startswith("2.13.0")
     assert "tagline" in tagline("info").out
 

@@ -9,7 +9,7 @@ import pytest
 
 from tagline.data import checks, dataset
 from tagline.data.columns import resolve
-from tagline.data.dataset import SPLITS, Dataset, normalised
+from tagline.data.dataset import SPLITS, Dataset, normalise_text
 
 pytestmark = pytest.mark.corpora
 
@@ -124,8 +124,8 @@ def test_goemotions_keeps_its_published_splits_but_for_leaks(corpus: Corpus) -> 
     assert sizes(data) == [43_410 - ends[0], 5_426 - (ends[1] - ends[0]), 5_427]
     assert 0 < len(data.leaked) == ends[1] < 700
     assert_no_text_in_two_splits(data)
-    later = {normalised(str(text)) for name in ("validation", "test") for text in data.splits[name].texts}
-    assert all(normalised(str(data.example(int(row)).text)) in later for row in data.leaked)
+    later = {normalise_text(str(text)) for name in ("validation", "test") for text in data.splits[name].texts}
+    assert all(normalise_text(str(data.example(int(row)).text)) in later for row in data.leaked)
     published = {"admiration": 4130, "neutral": 14219, "grief": 77, "surprise": 1060}
     found = counts(data, slice(43_410))
     assert {name: found[name] for name in published} == published

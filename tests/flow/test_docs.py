@@ -59,9 +59,13 @@ def test_the_commands_of_a_page_do_what_it_shows(page: str, place: Path) -> None
     for block in blocks(ROOT / page, "console"):
         for command, shown, code in commands(block):
             done = subprocess.run(
-                ["sh", "-c", command], cwd=place, env=environment(place),
-                capture_output=True, text=True, check=False,
-            )  # fmt: skip
+                ["sh", "-c", command],
+                cwd=place,
+                env=environment(place),
+                capture_output=True,
+                text=True,
+                check=False,
+            )
             assert done.returncode == code, f"{command}\n{done.stderr}"
             printed = (done.stdout if code == 0 else done.stderr).rstrip("\n")
             if shown:

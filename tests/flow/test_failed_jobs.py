@@ -96,9 +96,12 @@ def job_specs(rehearsal: Rehearsal, data: Path) -> dict[str, dict[str, Any]]:
     uses_package = {"executorImageUri": EXECUTOR, "packageUris": [package(rehearsal)], "pythonModule": "trainer.task"}
     in_package = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "pythonPackageSpec": uses_package}
     diverges = (
-        "model.family=lstm", "training.learning_rate=1e30", "training.baseline=false", "training.export=false",
+        "model.family=lstm",
+        "training.learning_rate=1e30",
+        "training.baseline=false",
+        "training.export=false",
         "data.fraction=0.2",
-    )  # fmt: skip
+    )
     return {
         "nan": custom_job(pool(*train, *diverges)),
         "pip-conflict": custom_job(in_package),
@@ -118,7 +121,7 @@ def job_specs(rehearsal: Rehearsal, data: Path) -> dict[str, dict[str, Any]]:
             scheduling={"strategy": "SPOT", "disableRetries": True},
         ),
         "unknown": custom_job(python(TALK), python(TALK, replicas=3)),
-    }  # fmt: skip
+    }
 
 
 EXPECTED = {
@@ -154,8 +157,10 @@ def test_jobs_that_fail_are_explained(tmp_path: Path) -> None:
         assert command in found[cause].command
     replicas = {cause: failure.replica.rpartition("-")[0] for cause, failure in found.items()}
     assert replicas == dict.fromkeys(EXPECTED, "workerpool0") | {
-        "unknown": "workerpool1", "timeout": "", "capacity": "",
-    }  # fmt: skip
+        "unknown": "workerpool1",
+        "timeout": "",
+        "capacity": "",
+    }
     assert found["unknown"].traceback[-1] == "KeyError: 'what it came of'"
 
 
@@ -166,9 +171,11 @@ def explained(rehearsal: Rehearsal) -> dict[str, Failure]:
     data = Path(__file__).parents[2] / "examples" / "support" / "messages.csv"
     given = spec.defaults({"train": str(data), "text": "message", "labels": "topic"})
     log = logging.Client(
-        project="demo", credentials=rehearsal.credentials, client_options={"api_endpoint": rehearsal.address},
+        project="demo",
+        credentials=rehearsal.credentials,
+        client_options={"api_endpoint": rehearsal.address},
         _use_grpc=False,
-    )  # fmt: skip
+    )
     jobs = {}
     for cause, job in job_specs(rehearsal, data).items():
         asked = aiplatform_v1.CustomJob.from_json(json.dumps(job))
@@ -180,7 +187,7 @@ def explained(rehearsal: Rehearsal) -> dict[str, Failure]:
         job = until(lambda: (now := rehearsal.rest.get_custom_job(name=name)).state.name in ENDED and now, name)
         wanted = f'resource.type="ml_job" AND resource.labels.job_id="{name.rpartition("/")[2]}"'
         entries = log.list_entries(filter_=wanted, order_by="timestamp asc", page_size=1000)
-        lines = (failures.line_of(entry.to_api_repr()) for entry in entries)
-        return failures.explain(lines, message=job.error.message, spec=given)
+        lines = (failures.parse_entry(entry.to_api_repr()) for entry in entries)
+        return failures.diagnose_log(lines, message=job.error.message, spec=given)
 
     return {cause: explain(name) for cause, name in jobs.items()}

@@ -188,10 +188,22 @@ def is_closed(connection: socket.socket, *, after: bytes) -> bool:
 def test_the_server_does_what_its_own_document_says(kind: str, runs: dict[str, tagline.Run], tmp_path: Path) -> None:
     with serving(runs[kind].bundle, "--workers", "1") as server:
         command = [
-            sys.executable, "-m", "schemathesis.cli", "run", f"{server.address}/openapi.json", "--checks", "all",
-            "--max-examples", "15", "--generation-deterministic", "--no-color", "--request-timeout", "60",
-            "--suppress-health-check", "too_slow",
-        ]  # fmt: skip
+            sys.executable,
+            "-m",
+            "schemathesis.cli",
+            "run",
+            f"{server.address}/openapi.json",
+            "--checks",
+            "all",
+            "--max-examples",
+            "15",
+            "--generation-deterministic",
+            "--no-color",
+            "--request-timeout",
+            "60",
+            "--suppress-health-check",
+            "too_slow",
+        ]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout[-4000:]
         assert server.ask({"instances": []}) == (200, {"predictions": []})
@@ -356,7 +368,7 @@ from tagline.prediction import predictor; from tagline.serving import prefork; f
 prefork.FROZEN_S = 3.0
 tokenizer = Tokenizer(models.WordLevel({"a": 0}, unk_token="a"))
 tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("(x+x+)+y"), "isolated")
-predict, explain = server.Served.predict, predictor.Predictor.explain
+predict, explain = server.LoadedBundle.predict, predictor.Predictor.explain
 def fall_asleep():
     print(f"asleep {os.getpid()}", file=sys.stderr, flush=True)
     time.sleep(3600)
@@ -368,7 +380,7 @@ def failing(self, texts, sets):
         if text == "freeze":
             re.match("(y+y+)+z", "y" * 100)
     return predict(self, texts, sets)
-server.Served.predict = failing
+server.LoadedBundle.predict = failing
 predictor.Predictor.explain = lambda self, text, label: fall_asleep() if text == "sleep" else explain(self, text, label)
 server.serve(sys.argv[1], server.ServerSettings(port=int(sys.argv[2]), workers=int(sys.argv[3]), timeout_s=3.0))
 """

@@ -80,7 +80,7 @@ NO_DATA: dict[str, tuple[str | bytes, str]] = {
 @pytest.mark.parametrize("name", NO_DATA)
 def test_a_file_that_holds_no_data_is_named_with_a_next_step(
     name: str, command: Command, bundle: Path, tmp_path: Path
-) -> None:  # fmt: skip
+) -> None:
     content, reason = NO_DATA[name]
     make(tmp_path, name, content)
     for arguments in (["check", name], ["train", name], ["predict", str(bundle), "--input", name]):
@@ -152,7 +152,7 @@ FINE: dict[str, str | bytes] = {
 @pytest.mark.parametrize("name", FINE)
 def test_odd_but_readable_files_are_checked_and_answered(
     name: str, command: Command, bundle: Path, tmp_path: Path
-) -> None:  # fmt: skip
+) -> None:
     make(tmp_path, name, FINE[name])
     make(tmp_path, "x.csv", "nothing,like\nthe,other\n")  # what [x].csv would match as a pattern
     code, out, err = command("check", name)
@@ -221,9 +221,14 @@ NO_FILES = [
 
 @pytest.mark.parametrize(("path", "expected", "reason"), NO_FILES, ids=[reason for _, _, reason in NO_FILES])
 def test_a_path_that_is_no_file_is_said_with_a_next_step(
-    path: str, expected: int, reason: str, command: Command, bundle: Path, tmp_path: Path,
+    path: str,
+    expected: int,
+    reason: str,
+    command: Command,
+    bundle: Path,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
     (tmp_path / "folder.csv").mkdir()
     (tmp_path / "loop.csv").symlink_to("loop.csv")

@@ -60,7 +60,7 @@ def rehearsal(tmp_path: Path, tools: Path) -> Iterator[Rehearsal]:
         rehearsing(
             tmp_path / "rehearsal", *emulator.start_options(), PATH=path, VERTEX_REHEARSAL_TOKEN="token-4711"
         ) as running,
-        gcp.entered(running.address, "token-4711"),
+        gcp.use_rehearsal(running.address, "token-4711"),
     ):
         running.http("POST", "/storage/v1/b?project=demo", {"name": "demo-images"})
         yield running
@@ -71,43 +71,45 @@ def mood(tools: Path) -> Path:
     return tools / "mood"
 
 
-def context(**more: Any) -> dockerfiles.Context:
-    return dockerfiles.training(dockerfiles.repository_of("demo", "us-central1"), extras=("train", "vertex"), **more)
+def context(**more: Any) -> dockerfiles.BuildContext:
+    return dockerfiles.create_training_context(
+        dockerfiles.repository_path("demo", "us-central1"), extras=("train", "vertex"), **more
+    )
 
 
 def test_cloud_build_builds_what_is_not_there_and_nothing_else(rehearsal: Rehearsal, tools: Path) -> None:
     made = context()
     said: list[str] = []
-    assert not image_registries.has(made.image)
-    assert dockerfiles.deliver(made, **PLACE, builder="cloud-build", say=said.append) == "cloud-build"
+    assert not image_registries.has_image(made.image)
+    assert dockerfiles.deliver_image(made, **PLACE, builder="cloud-build", say=said.append) == "cloud-build"
     assert said[:2] == [
         f"building {made.image}: there is no {made.image} yet",
         "made the repository us-central1-docker.pkg.dev/demo/tagline",
     ]
     assert said[2].startswith("Cloud Build makes it: http")
-    assert image_registries.has(made.image)
+    assert image_registries.has_image(made.image)
     (asked,) = [line for line in (tools / "calls").read_text().splitlines() if line.startswith("build ")]
     assert asked.endswith(f"--tag {made.image} --build-arg BUILDKIT_INLINE_CACHE=1 .")
     said.clear()
-    assert dockerfiles.deliver(made, **PLACE, builder="cloud-build", say=said.append) == ""
+    assert dockerfiles.deliver_image(made, **PLACE, builder="cloud-build", say=said.append) == ""
     assert said == []
     newer = context(accelerator="NVIDIA_L4")
-    assert dockerfiles.deliver(newer, **PLACE, builder="cloud-build", say=said.append) == "cloud-build"
+    assert dockerfiles.deliver_image(newer, **PLACE, builder="cloud-build", say=said.append) == "cloud-build"
     version = made.facts["torch"].partition("+")[0]
     assert f"torch changed {version}+cpu -> {version}+cu126" in said[0]
     assert not any("made the repository" in line for line in said)
-    submitted = gcp.rest("cloudbuild", "GET", "v1/projects/demo/locations/us-central1/builds")["builds"][0]
+    submitted = gcp.call_rest("cloudbuild", "GET", "v1/projects/demo/locations/us-central1/builds")["builds"][0]
     assert submitted["steps"][0]["args"][-3:] == ["--cache-from", made.image, "."]  # whose layers are used again
     archive = f"gs://demo-images/tagline/images/{newer.image.rpartition(':')[2]}.tar.gz"
-    assert [found.address for found in cloud_storage.objects(archive)] == [archive]
+    assert [found.address for found in cloud_storage.list_objects(archive)] == [archive]
 
 
 def test_a_build_that_fails_is_explained_by_the_end_of_its_log(rehearsal: Rehearsal, mood: Path) -> None:
-    dockerfiles.deliver(built := context(), **PLACE, builder="cloud-build", say=lambda _: None)
+    dockerfiles.deliver_image(built := context(), **PLACE, builder="cloud-build", say=lambda _: None)
     mood.write_text("fail")
     made = context(base="python:3.13-slim")
     with pytest.raises(PlaceError, match=r"Cloud Build could not build \S+: a step of the build failed") as caught:
-        dockerfiles.deliver(made, **PLACE, builder="cloud-build", say=lambda _: None)
+        dockerfiles.deliver_image(made, **PLACE, builder="cloud-build", say=lambda _: None)
     assert "\n  No matching distribution found for numpy==9" in caught.value.message
     assert caught.value.hint.startswith("the whole log: http")
     last = json.loads(Path(rehearsal.directory / "buckets" / "demo-images/tagline/images/last.json").read_text())
@@ -122,8 +124,8 @@ def test_a_build_that_nobody_waits_for_is_cancelled(rehearsal: Rehearsal, mood: 
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        dockerfiles.deliver(context(base="python:3.14-slim"), **PLACE, builder="cloud-build", say=interrupt)
-    found = gcp.rest("cloudbuild", "GET", "v1/projects/demo/locations/us-central1/builds")["builds"]
+        dockerfiles.deliver_image(context(base="python:3.14-slim"), **PLACE, builder="cloud-build", say=interrupt)
+    found = gcp.call_rest("cloudbuild", "GET", "v1/projects/demo/locations/us-central1/builds")["builds"]
     assert found[0]["status"] == "CANCELLED"
 
 
@@ -139,22 +141,22 @@ def test_at_a_rehearsal_nothing_is_built_unless_a_builder_is_named(
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
     made = context(accelerator="NVIDIA_B200")
     said: list[str] = []
-    assert dockerfiles.deliver(made, **PLACE, say=said.append) == ""
-    assert dockerfiles.deliver(made, **PLACE, builder="podman", say=said.append) == "podman"
+    assert dockerfiles.deliver_image(made, **PLACE, say=said.append) == ""
+    assert dockerfiles.deliver_image(made, **PLACE, builder="podman", say=said.append) == "podman"
     assert said == [f"building {made.image} with podman"]
-    assert dockerfiles.deliver(made, **PLACE, builder="podman", say=said.append) == ""
+    assert dockerfiles.deliver_image(made, **PLACE, builder="podman", say=said.append) == ""
     (asked,) = [line for line in (tools / "calls").read_text().splitlines() if f"--tag {made.image}" in line]
     assert asked.startswith("build --format docker --platform linux/amd64 --tag ")
     assert not any(line.startswith("push") for line in (tools / "calls").read_text().splitlines())
     with pytest.raises(SpecError, match='no builder "kaniko"; there are: auto, cloud-build, docker'):
-        dockerfiles.deliver(made, **PLACE, builder="kaniko", say=said.append)
+        dockerfiles.deliver_image(made, **PLACE, builder="kaniko", say=said.append)
 
 
 def test_a_push_logs_in_with_a_file_that_is_gone_afterwards(
     rehearsal: Rehearsal, tools: Path, mood: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
-    image_builders.push("podman", context().image)
+    image_builders.push_image("podman", context().image)
     asked = (tools / "calls").read_text().splitlines()[-1].split()
     assert not Path(asked[2]).exists()
     assert "token-4711" not in " ".join(asked)
@@ -162,7 +164,7 @@ def test_a_push_logs_in_with_a_file_that_is_gone_afterwards(
     assert auth == ("us-central1-docker.pkg.dev", {"auth": "b2F1dGgyYWNjZXNzdG9rZW46dG9rZW4tNDcxMQ=="})
     mood.write_text("fail")
     with pytest.raises(PlaceError, match=r"podman could not push \S+ \(exit code 1\)"):
-        image_builders.push("podman", context().image)
+        image_builders.push_image("podman", context().image)
 
 
 class Registry(BaseHTTPRequestHandler):
@@ -183,17 +185,17 @@ def test_another_registry_is_asked_by_its_own_protocol() -> None:
         thread.start()
         try:
             host = f"127.0.0.1:{server.server_port}"
-            assert image_registries.has(f"{host}/team/mine:1")
-            assert not image_registries.has(f"{host}/team/mine:2")
+            assert image_registries.has_image(f"{host}/team/mine:1")
+            assert not image_registries.has_image(f"{host}/team/mine:2")
             with pytest.raises(PlaceError, match=r"does not say whether it has .*: 401 Unauthorized"):
-                image_registries.has(f"{host}/team/secret:1")
+                image_registries.has_image(f"{host}/team/secret:1")
         finally:
             server.shutdown()
             thread.join()
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))  # it does not listen, and nobody else can
         with pytest.raises(PlaceError, match="cannot be asked for"):
-            image_registries.has(f"127.0.0.1:{deaf.getsockname()[1]}/team/mine:1")
+            image_registries.has_image(f"127.0.0.1:{deaf.getsockname()[1]}/team/mine:1")
 
 
 @pytest.mark.parametrize(
@@ -207,11 +209,11 @@ def test_another_registry_is_asked_by_its_own_protocol() -> None:
     ],
 )
 def test_names_are_read_as_docker_reads_them(image: str, parts: tuple[str, str, str]) -> None:
-    found = image_registries.Name.of(image)
+    found = image_registries.ImageName.parse(image)
     assert (found.host, found.path, found.version) == parts
 
 
 @pytest.mark.parametrize("image", ["", "My/Image:1", "a b", "x:t:u", "host.dev/"])
 def test_what_is_no_name_is_refused(image: str) -> None:
     with pytest.raises(SpecError, match="names no image"):
-        image_registries.Name.of(image)
+        image_registries.ImageName.parse(image)

@@ -145,7 +145,7 @@ def test_what_the_encoder_has_not_read_is_said_by_check_and_by_a_training(taglin
     assert f"! warning  {doubt}" in checked.err
     assert "model.pretrained=xlm-roberta-base" in checked.err
     assert doubt not in tagline("check", "data.csv", "model.family=linear").err
-    events = training.start(training.spec_of(tmp_path / "data.csv"), runs=tmp_path / "runs", command="a test")
+    events = training.start_run(training.resolve_spec(tmp_path / "data.csv"), runs=tmp_path / "runs", command="a test")
     first = list(takewhile(lambda event: event["event"] in ("started", "warning"), events))
     events.close()  # type: ignore[attr-defined]
     assert doubt in [event.get("message") for event in first]

@@ -26,7 +26,7 @@ from tagline.gcp import cloud_storage
 from tagline.jobs import custom_job
 from tagline.jobs import uploads as staging
 from tagline.jobs.launchers import Job
-from tagline.jobs.records import Record, find_or_begin, launcher_of, remember
+from tagline.jobs.records import Record, find_launcher, find_or_create_run, save_record
 from tagline.runs import run as runs
 from tagline.runs.remote import MirroredRun
 from tagline.runs.run import Run
@@ -124,7 +124,7 @@ def test_a_run_that_is_not_there_costs_no_job(rehearsal: Rehearsal, bucket: str)
     data = {"train": str(SUPPORT / "messages.csv"), "text": "message", "labels": "topic"}
     run = Run.create(Path("runs"), specs.defaults(data), {"spec_fingerprint": ""})
     handle = "projects/rehearsal/locations/us-central1/customJobs/1"
-    remember(run, Record("rehearsal", handle, f"gs://{bucket}/tagline/runs/{run.name}", "", rehearsal.address))
+    save_record(run, Record("rehearsal", handle, f"gs://{bucket}/tagline/runs/{run.name}", "", rehearsal.address))
     before = len(jobs(rehearsal))
     ran = command("train", "--resume", run.name, "--on", "rehearsal", "--detach")
     assert ran.code == 4, ran.err
@@ -165,14 +165,14 @@ def test_the_workers_of_a_job_make_its_run_once(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv(custom_job.SPEC, json.dumps(spec.without_defaults()))
     address = f"gs://{BUCKET}/tagline/runs/made-once"
     with ThreadPoolExecutor(6) as pool:
-        found = list(pool.map(lambda _: find_or_begin(address, "runs"), range(6)))
+        found = list(pool.map(lambda _: find_or_create_run(address, "runs"), range(6)))
     assert {run.address for run in found} == {address}
     assert {run.state().created for run in found} == {found[0].state().created}
     assert all(run.spec() == spec for run in found)
 
 
 def test_a_run_whose_rehearsal_has_ended_waits_no_more(tmp_path: Path) -> None:
-    with rehearsing(tmp_path / "there", "--grace", "1") as first, gcp.entered(first.address, first.token):
+    with rehearsing(tmp_path / "there", "--grace", "1") as first, gcp.use_rehearsal(first.address, first.token):
         ran = command("train", SUPPORT / "messages.csv", *LINEAR, "--on", "rehearsal", "--detach", "--json").json
         assert command("runs", "list", "--json").json[0]["state"] in ("waiting", "running")
     [listed] = command("runs", "list", "--json").json
@@ -198,8 +198,11 @@ def test_the_report_is_shown_once_and_the_log_has_its_first_line(rehearsal: Rehe
     said = [line.partition("INFO: ")[2] for line in command("jobs", "logs", name).out.splitlines()]
     at = said.index(first)
     report = Run(Path("runs") / name).report() or {}
-    per_label = [f"label {label}: precision {f['precision']:.3f}, recall {f['recall']:.3f}, f1 {f['f1']:.3f}, "
-                 f"{f['support']} rows" for label, f in report["test"]["per_label"].items()]  # fmt: skip
+    per_label = [
+        f"label {label}: precision {f['precision']:.3f}, recall {f['recall']:.3f}, f1 {f['f1']:.3f}, "
+        f"{f['support']} rows"
+        for label, f in report["test"]["per_label"].items()
+    ]
     assert len(per_label) == 6
     address = f"report   gs://{BUCKET}/tagline/runs/{name}/report.html"
     assert said[at : at + 8] == [first, *per_label, address]
@@ -226,9 +229,22 @@ def test_three_replicas_learn_what_three_workers_learn(checkpoint: Callable[[str
         "train", SUPPORT / "messages.csv", *settings, "vertex.workers=3", "--on", "rehearsal", "--json"
     ).json["run"]
     run = subprocess.run(
-        [sys.executable, "-m", "tagline", "train", SUPPORT / "messages.csv", *settings, "--workers", "3", "--json",
-         "--runs", "here"], capture_output=True, check=True,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "tagline",
+            "train",
+            SUPPORT / "messages.csv",
+            *settings,
+            "--workers",
+            "3",
+            "--json",
+            "--runs",
+            "here",
+        ],
+        capture_output=True,
+        check=True,
+    )
     here = json.loads(run.stdout)["run"]
     assert Run(Path(there)).lock()["workers"] == 3
     assert figures(Path(there)) == pytest.approx(figures(Path(here)), abs=1e-6)
@@ -237,8 +253,15 @@ def test_three_replicas_learn_what_three_workers_learn(checkpoint: Callable[[str
 def test_a_spot_job_that_is_preempted_ends_in_the_very_same_weights(
     rehearsal: Rehearsal, checkpoint: Callable[[str], Path]
 ) -> None:
-    settings = (*TINY, "training.epochs=6", "training.evaluate_every=2", "training.log_every=1", "data.fraction=1.0",
-                f"model.pretrained={checkpoint('bert')}", "vertex.machine=n1-standard-4")  # fmt: skip
+    settings = (
+        *TINY,
+        "training.epochs=6",
+        "training.evaluate_every=2",
+        "training.log_every=1",
+        "data.fraction=1.0",
+        f"model.pretrained={checkpoint('bert')}",
+        "vertex.machine=n1-standard-4",
+    )
     whole = product.train(SUPPORT / "messages.csv", *settings, runs="here")
     data = SUPPORT / "messages.csv"
     left = command("train", data, *settings, "vertex.spot=true", "--on", "rehearsal", "--detach", "--json").json
@@ -287,9 +310,9 @@ def end_job(name: str, *more: Any) -> None:
 
 
 def test_one_plan_is_one_job_however_often_it_is_submitted(rehearsal: Rehearsal) -> None:
-    launcher = launcher_of("rehearsal")
-    spec = training.spec_of(SUPPORT / "messages.csv", (*LINEAR, f"vertex.bucket={BUCKET}"))
-    there, uploads = staging.staged(spec, BUCKET)
+    launcher = find_launcher("rehearsal")
+    spec = training.resolve_spec(SUPPORT / "messages.csv", (*LINEAR, f"vertex.bucket={BUCKET}"))
+    there, uploads = staging.stage_uploads(spec, BUCKET)
     cloud_storage.make_bucket(BUCKET, project="rehearsal", region="us-central1")
     job = Job("twice", there, f"gs://{BUCKET}/tagline/runs", "rehearsal", uploads=uploads, submission="0123456789ab")
     before = len(jobs(rehearsal))
@@ -308,7 +331,7 @@ def test_a_name_that_somebody_takes_in_the_same_second_costs_nothing_but_the_nex
     """As when ten trainings are started at once, by one person or by a team that shares a bucket."""
     monkeypatch.setattr(runs, "WORDS", ("one", "two"))
     monkeypatch.setattr(runs, "datetime", StoppedClock)
-    monkeypatch.setattr(runs, "names_in", lambda _: [])  # nothing was there yet when each looked
+    monkeypatch.setattr(runs, "list_names", lambda _: [])  # nothing was there yet when each looked
     left = []
     for number, place in enumerate((("--on", "rehearsal"), ("--on", "rehearsal"), (), ())):
         ran = command(
@@ -374,7 +397,7 @@ def test_a_bucket_that_is_deleted_midway_is_named(rehearsal: Rehearsal) -> None:
     def is_gone() -> bool:
         with suppress(Conflict, NotFound):  # the job goes on writing meanwhile
             gcp.storage_client().bucket("soon-gone").delete(force=True)
-        return cloud_storage.bucket("soon-gone") is None
+        return cloud_storage.find_bucket("soon-gone") is None
 
     until(is_gone, "the bucket to be gone")
     ran = command("jobs", "logs", "last", "--follow")
@@ -400,11 +423,15 @@ def test_a_service_that_is_away_for_a_while_is_waited_for(rehearsal: Rehearsal) 
 
 def test_what_would_fail_there_is_said_before_anything_is_submitted(rehearsal: Rehearsal) -> None:
     before = len(jobs(rehearsal))
-    (rehearsal.directory / "project.json").write_text(json.dumps({
-        "quotas": {"custom_model_training_nvidia_t4_gpus": {"us-central1": 0}},
-        "denied_permissions": ["aiplatform.customJobs.create"],
-        "disabled_services": ["artifactregistry.googleapis.com"],
-    }))  # fmt: skip
+    (rehearsal.directory / "project.json").write_text(
+        json.dumps(
+            {
+                "quotas": {"custom_model_training_nvidia_t4_gpus": {"us-central1": 0}},
+                "denied_permissions": ["aiplatform.customJobs.create"],
+                "disabled_services": ["artifactregistry.googleapis.com"],
+            }
+        )
+    )
     data = SUPPORT / "messages.csv"
     ran = command("train", data, "model.family=linear", "--on", "rehearsal")
     assert ran.code == 5
@@ -460,17 +487,27 @@ def test_a_service_account_that_may_not_be_used_is_said_before(
 def test_where_there_is_no_room_it_goes_elsewhere(rehearsal: Rehearsal) -> None:
     (rehearsal.directory / "project.json").write_text(json.dumps({"no_capacity": ["us-central1/NVIDIA_TESLA_V100"]}))
     ran = command(
-        "train", SUPPORT / "messages.csv", "model.family=linear", "vertex.accelerator=NVIDIA_TESLA_V100",
-        'vertex.fallbacks=[{region="us-east1"}]', "--on", "rehearsal",
-    )  # fmt: skip
+        "train",
+        SUPPORT / "messages.csv",
+        "model.family=linear",
+        "vertex.accelerator=NVIDIA_TESLA_V100",
+        'vertex.fallbacks=[{region="us-east1"}]',
+        "--on",
+        "rehearsal",
+    )
     assert ran.code == 0, ran.err
     assert "going on in us-east1" in ran.err
     quota = {"quotas": {"custom_model_training_nvidia_t4_gpus": {"us-central1": 0}}}
     (rehearsal.directory / "project.json").write_text(json.dumps(quota))
     ran = command(
-        "train", SUPPORT / "messages.csv", "model.family=linear", 'vertex.fallbacks=[{region="us-west1"}]',
-        "--on", "rehearsal", "--detach",
-    )  # fmt: skip
+        "train",
+        SUPPORT / "messages.csv",
+        "model.family=linear",
+        'vertex.fallbacks=[{region="us-west1"}]',
+        "--on",
+        "rehearsal",
+        "--detach",
+    )
     assert ran.code == 0, ran.err
     assert "going on in us-west1" in ran.err
     end_job("last")
@@ -478,9 +515,16 @@ def test_where_there_is_no_room_it_goes_elsewhere(rehearsal: Rehearsal) -> None:
 
 def test_a_job_that_fails_is_explained(rehearsal: Rehearsal) -> None:
     ran = command(
-        "train", SUPPORT / "messages.csv", "model.family=lstm", "training.learning_rate=1e30", "training.export=false",
-        "training.baseline=false", "vertex.accelerators=0", "--on", "rehearsal",
-    )  # fmt: skip
+        "train",
+        SUPPORT / "messages.csv",
+        "model.family=lstm",
+        "training.learning_rate=1e30",
+        "training.export=false",
+        "training.baseline=false",
+        "vertex.accelerators=0",
+        "--on",
+        "rehearsal",
+    )
     assert ran.code == 5
     assert "the loss is" in ran.err.rpartition("error:")[2]
     assert "learning_rate" in ran.err.rpartition("next:")[2]
@@ -508,9 +552,22 @@ def test_a_job_that_is_killed_leaves_no_run_that_seems_to_run(rehearsal: Rehears
 def test_interrupted_it_leaves_the_job_to_itself(rehearsal: Rehearsal) -> None:
     data = SUPPORT / "messages.csv"
     process = subprocess.Popen(
-        [sys.executable, "-m", "tagline", "train", data, "model.family=lstm", "training.epochs=500", "--on",
-         "rehearsal", "vertex.accelerators=0"], stderr=subprocess.PIPE, text=True, env=os.environ.copy(),
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "tagline",
+            "train",
+            data,
+            "model.family=lstm",
+            "training.epochs=500",
+            "--on",
+            "rehearsal",
+            "vertex.accelerators=0",
+        ],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ.copy(),
+    )
     assert process.stderr is not None
     said = ""
     while "job running" not in said:
@@ -541,7 +598,7 @@ def test_secrets_are_nowhere_but_in_the_job(rehearsal: Rehearsal, monkeypatch: p
         if path.is_file() and path.name != "project.json":
             assert value.encode() not in path.read_bytes(), path
     environment = {"TAGLINE_SECRETS": json.dumps({"WANDB_API_KEY": reference})}
-    gcp.reveal(environment)
+    gcp.reveal_secrets(environment)
     assert environment["WANDB_API_KEY"] == value
     refused = command("train", SUPPORT / "messages.csv", *LINEAR, f"vertex.secrets.KEY={value}", "--on", "rehearsal")
     assert refused.code == 2
@@ -568,14 +625,14 @@ def test_a_check_refuses_the_image_that_a_training_at_a_rehearsal_would_refuse(
     rehearsal: Rehearsal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(Path.cwd()))  # where there is no podman and no docker
-    containers.engine.cache_clear()
+    containers.find_engine.cache_clear()
     before = [job["name"] for job in jobs(rehearsal)]
     own = ("vertex.image=europe-west4-docker.pkg.dev/me/images/own:1", "--on", "rehearsal")
     said = "vertex.image: europe-west4-docker.pkg.dev/me/images/own:1 cannot run here: neither podman nor docker works"
     checked = command("check", SUPPORT / "messages.csv", *LINEAR, *own)
     trained = command("train", SUPPORT / "messages.csv", *LINEAR, *own)
     monkeypatch.undo()
-    containers.engine.cache_clear()
+    containers.find_engine.cache_clear()
     assert (checked.code, trained.code) == (1, 5), checked.err + trained.err
     assert said in checked.err
     assert f"it would fail there:\n  {said}" in trained.err
@@ -599,25 +656,55 @@ def test_the_tutorials_with_encoders_run_small(
     kind = "roberta" if name == "multinli" else "bert"
     image = () if name == "happydb" else ("vertex.image=us-central1-docker.pkg.dev/my-project/tagline/tagline-own:1",)
     ran = command(
-        "train", EXAMPLES / f"{name}.toml", f"data.train={data}", *SMALL[name], f"model.pretrained={checkpoint(kind)}",
-        "model.max_tokens=16", "data.fraction=0.3", "training.epochs=1", "training.batch_size=32",
-        "training.export=false", "training.baseline=false", "vertex.environment.WANDB_MODE=offline",
-        "vertex.project=rehearsal", "vertex.bucket=my-bucket", "vertex.secrets={}", *image,
-        "--on", "rehearsal", "--json",
-    )  # fmt: skip
+        "train",
+        EXAMPLES / f"{name}.toml",
+        f"data.train={data}",
+        *SMALL[name],
+        f"model.pretrained={checkpoint(kind)}",
+        "model.max_tokens=16",
+        "data.fraction=0.3",
+        "training.epochs=1",
+        "training.batch_size=32",
+        "training.export=false",
+        "training.baseline=false",
+        "vertex.environment.WANDB_MODE=offline",
+        "vertex.project=rehearsal",
+        "vertex.bucket=my-bucket",
+        "vertex.secrets={}",
+        *image,
+        "--on",
+        "rehearsal",
+        "--json",
+    )
     assert ran.json["report"]["test"]["rows"] > 0
 
 
 def test_the_tutorial_in_french_runs_small(rehearsal: Rehearsal) -> None:
-    rows = [("Le colis est arrivé en retard", 0, 1, 0, 0), ("Trop cher pour ce que c'est", 1, 0, 0, 0),
-            ("Le vendeur a répondu très vite", 0, 0, 1, 0), ("Bon produit mais livraison lente", 0, 1, 0, 1),
-            ("Rien à dire", 0, 0, 0, 0)]  # fmt: skip
+    rows = [
+        ("Le colis est arrivé en retard", 0, 1, 0, 0),
+        ("Trop cher pour ce que c'est", 1, 0, 0, 0),
+        ("Le vendeur a répondu très vite", 0, 0, 1, 0),
+        ("Bon produit mais livraison lente", 0, 1, 0, 1),
+        ("Rien à dire", 0, 0, 0, 0),
+    ]
     lines = [f"{text} {number},{','.join(map(str, labels))}" for number in range(24) for text, *labels in rows]
     Path("avis.csv").write_text("avis,prix,livraison,service,produit\n" + "\n".join(lines), "utf-8")
     ran = command(
-        "train", EXAMPLES / "french.toml", "data.train=avis.csv", "model.pretrained=", "model.pretrained_backward=",
-        "model.embedding_size=16", "model.hidden_size=16", "model.layers=1", "training.epochs=1",
-        "vertex.region=us-central1", "vertex.image=us-central1-docker.pkg.dev/my-project/tagline/tagline-own:1",
-        "vertex.project=rehearsal", "vertex.bucket=my-bucket", "--on", "rehearsal", "--json",
-    )  # fmt: skip
+        "train",
+        EXAMPLES / "french.toml",
+        "data.train=avis.csv",
+        "model.pretrained=",
+        "model.pretrained_backward=",
+        "model.embedding_size=16",
+        "model.hidden_size=16",
+        "model.layers=1",
+        "training.epochs=1",
+        "vertex.region=us-central1",
+        "vertex.image=us-central1-docker.pkg.dev/my-project/tagline/tagline-own:1",
+        "vertex.project=rehearsal",
+        "vertex.bucket=my-bucket",
+        "--on",
+        "rehearsal",
+        "--json",
+    )
     assert "autre" in ran.json["report"]["labels"]

@@ -87,9 +87,13 @@ def test_workers_that_share_a_model_evaluate_texts_of_any_length(small: list[str
     for name, part in (("train", rows[:40]), ("validation", rows[40:])):
         (tmp_path / f"{name}.csv").write_text("\n".join(["text,label", *part]) + "\n")
     settings = [
-        f"data.validation={tmp_path / 'validation.csv'}", "training.sharding=full", "training.epochs=1",
-        "model.max_batch_tokens=64", "data.fraction=1.0", "data.test_share=0",
-    ]  # fmt: skip
+        f"data.validation={tmp_path / 'validation.csv'}",
+        "training.sharding=full",
+        "training.epochs=1",
+        "model.max_batch_tokens=64",
+        "data.fraction=1.0",
+        "data.test_share=0",
+    ]
     two = start_workers("train", tmp_path / "train.csv", *small, *settings, cwd=tmp_path / "two")
     assert [worker.end() for worker in two] == [0, 0], two[0].err + two[1].err
 
@@ -127,15 +131,23 @@ class Launched:
     """`tagline train ... --workers 2`, a process whose workers are processes too."""
 
     def __init__(
-        self, *arguments: str | Path, cwd: Path, by: Sequence[str] = ("-m", "tagline"), under: Sequence[str] = (),
+        self,
+        *arguments: str | Path,
+        cwd: Path,
+        by: Sequence[str] = ("-m", "tagline"),
+        under: Sequence[str] = (),
         **more: str,
-    ) -> None:  # fmt: skip
+    ) -> None:
         cwd.mkdir(exist_ok=True)
         self.cwd, self.deadline = cwd, time.monotonic() + DEADLINE_S
         self.process = subprocess.Popen(
-            [*under, sys.executable, *by, *map(str, arguments)], cwd=cwd, text=True, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "error"} | more,
-        )  # fmt: skip
+            [*under, sys.executable, *by, *map(str, arguments)],
+            cwd=cwd,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "error"} | more,
+        )
 
     def worker(self, rank: int) -> int:
         """The process of a worker, which is learning."""
@@ -332,7 +344,7 @@ def test_work_that_cannot_be_shared_is_refused_before_anything_starts(tmp_path: 
 
 
 def test_data_that_can_be_read_only_once_is_not_shared(small: list[str]) -> None:
-    spec = training.spec_of(MESSAGES, small)
+    spec = training.resolve_spec(MESSAGES, small)
     training.check_sharing(spec)
     piped = spec.model_copy(update={"data": spec.data.model_copy(update={"train": "-"})})
     with pytest.raises(SpecError, match="every worker reads the data, and - can be read only once"):

@@ -34,9 +34,12 @@ IMAGE_BASE = os.environ.get("TAGLINE_IMAGE_BASE", "")
 def run(tmp_path_factory: pytest.TempPathFactory) -> tagline.Run:
     """A fine-tuned MiniLM in the form that is served."""
     made = tagline.train(
-        SUPPORT / "messages.csv", "model.family=encoder", "training.epochs=1", "training.baseline=false",
+        SUPPORT / "messages.csv",
+        "model.family=encoder",
+        "training.epochs=1",
+        "training.baseline=false",
         runs=tmp_path_factory.mktemp("runs"),
-    )  # fmt: skip
+    )
     if not Bundle.load(made.bundle).manifest.runtime:
         export.export(made.bundle, "onnx", measured=made.predictions())
     return made
@@ -99,11 +102,20 @@ def torchserve(directory: Path) -> Iterator[str]:
     (directory / "config.properties").write_text(settings)
     binaries = Path(TORCHSERVE).parent
     environment = os.environ | {
-        "PATH": f"{binaries}:{os.environ['PATH']}", "LOG_LOCATION": str(directory / "logs"),
-        "METRICS_LOCATION": str(directory / "logs"), "TEMP": str(directory),
-    }  # fmt: skip
-    command = [str(binaries / "torchserve"), "--start", "--foreground", "--ncs", "--disable-token-auth",
-               "--ts-config", "config.properties"]  # fmt: skip
+        "PATH": f"{binaries}:{os.environ['PATH']}",
+        "LOG_LOCATION": str(directory / "logs"),
+        "METRICS_LOCATION": str(directory / "logs"),
+        "TEMP": str(directory),
+    }
+    command = [
+        str(binaries / "torchserve"),
+        "--start",
+        "--foreground",
+        "--ncs",
+        "--disable-token-auth",
+        "--ts-config",
+        "config.properties",
+    ]
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
             command, cwd=directory, env=environment, stdout=log, stderr=log, start_new_session=True

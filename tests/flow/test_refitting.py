@@ -62,14 +62,14 @@ def test_no_rare_label_is_answered_for_every_text(rare: Path, tmp_path: Path) ->
 
 def test_with_too_many_rows_the_model_stays_as_it_was_tuned(rare: Path, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(training, "MOST_REFITTED", 100)
-    monkeypatch.setattr(cross_fitting, "learn", pytest.fail)
+    monkeypatch.setattr(cross_fitting, "fit_on_rows", pytest.fail)
     run = tagline.train(rare, "data.label_separator=|", *QUICK, runs=tmp_path)
     assert report_of(run)["test"]["micro_f1"] > 0.7
 
 
 def test_a_refit_that_does_worse_is_not_shipped_and_that_is_said(tmp_path: Path, monkeypatch: Any) -> None:
     """All rows together teach it nonsense; the folds did not."""
-    learn = cross_fitting.learn
+    learn = cross_fitting.fit_on_rows
 
     def learn_nonsense(data: Dataset, rows: Any, **options: Any) -> Classifier:
         if len(rows) == len(data.select("train", "validation")):
@@ -82,7 +82,7 @@ def test_a_refit_that_does_worse_is_not_shipped_and_that_is_said(tmp_path: Path,
 
     settings = (SUPPORT / "messages.csv", *QUICK, "data.validation_share=0.3")
     with monkeypatch.context() as patch:
-        patch.setattr(cross_fitting, "learn", learn_nonsense)
+        patch.setattr(cross_fitting, "fit_on_rows", learn_nonsense)
         run = tagline.train(*settings, runs=tmp_path / "nonsense")
     [said] = [message for message in warnings_of(run) if "learned once more" in message]
     assert "does worse on them (accuracy falls by" in said
@@ -100,7 +100,7 @@ def test_a_form_that_does_worse_on_validation_does_not_predict(tmp_path: Path, m
 
     add_forms = export.add_forms
 
-    def add_damaged_form(*arguments: Any, **options: Any) -> export.Forms:
+    def add_damaged_form(*arguments: Any, **options: Any) -> export.ExportedForms:
         forms = add_forms(*arguments, **options)
         whole = forms.scorers["int8"].scores
         monkeypatch.setattr(forms.scorers["int8"], "scores", lambda texts: whole(texts)[:, ::-1])

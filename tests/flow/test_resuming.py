@@ -26,8 +26,13 @@ Checkpoints = Callable[[str], Path]
 def command(checkpoint: Checkpoints) -> list[str]:
     """Several evaluations, the last of them without a gain."""
     whole = [each for each in SMALL if not each.endswith("=false")]  # with its baseline and its ONNX forms
-    return ["train", str(SUPPORT / "messages.csv"), *whole, f"model.pretrained={checkpoint('bert')}",
-            "training.patience=3"]  # fmt: skip
+    return [
+        "train",
+        str(SUPPORT / "messages.csv"),
+        *whole,
+        f"model.pretrained={checkpoint('bert')}",
+        "training.patience=3",
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -162,14 +167,14 @@ def one_thread() -> Iterator[None]:
 
 
 def test_told_to_stop_while_the_last_step_is_kept_it_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    keep = training._Attempt._keep
+    keep = training._Attempt._write_checkpoint
 
     def keep_and_stop(attempt: Any, step: Step, *rest: Any, **named: Any) -> None:
         keep(attempt, step, *rest, **named)
         if attempt.model.progress.strength == 3:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr(training._Attempt, "_keep", keep_and_stop)
+    monkeypatch.setattr(training._Attempt, "_write_checkpoint", keep_and_stop)
     with pytest.raises(Interrupted, match="told to stop after saving"):
         library.train(SUPPORT / "messages.csv", "model.family=linear", runs=tmp_path)
     [run] = list_runs(tmp_path)
@@ -183,10 +188,10 @@ def test_told_to_stop_while_the_last_step_is_kept_it_stops(tmp_path: Path, monke
 def test_between_evaluations_checkpoints_are_written_by_time(
     command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec = training.spec_of(command[1], [*command[2:], "training.epochs=1"])
+    spec = training.resolve_spec(command[1], [*command[2:], "training.epochs=1"])
     whole = library.train(spec, runs=tmp_path / "whole")
     monkeypatch.setattr(training, "CHECKPOINT_EVERY_S", 0.0)
-    steps = training.start(spec, runs=tmp_path / "cut", command="a test")
+    steps = training.start_run(spec, runs=tmp_path / "cut", command="a test")
     assert any(event.get("step") == 12 for event in steps)
     steps.close()  # type: ignore[attr-defined]
     [run] = list_runs(tmp_path / "cut")

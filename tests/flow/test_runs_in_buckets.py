@@ -113,7 +113,7 @@ def only(runs: str) -> MirroredRun:
 
 def is_the_same(run: Run, whole: Run, home: Path) -> None:
     """A run in a bucket has come to the same end as one that was never stopped."""
-    brought = remote.bring_home(run.address, home)
+    brought = remote.download_run(run.address, home)
     assert contents(brought) == contents(whole)
     assert events(brought) == events(whole)
     assert brought.state().name == "succeeded"
@@ -141,16 +141,16 @@ def test_every_command_takes_a_run_in_a_bucket(
     shown = tagline("runs", "show", "last", "--runs", runs)
     assert f"{address}/bundle/" in shown.out
     tagline("runs", "report", address, "--output", f"{runs}/page.html")
-    assert b"<html" in cloud_storage.read_bytes(cloud_storage.objects(f"{runs}/page.html")[0])
+    assert b"<html" in cloud_storage.read_bytes(cloud_storage.list_objects(f"{runs}/page.html")[0])
     assert "delivery" in tagline("predict", address, "where is my parcel").out
     assert tagline("evaluate", address, MESSAGES, "--output", f"{runs}/e.json", "--json").json["test"]["rows"] == 769
     assert cloud_storage.object_at(f"{runs}/e.json")
     compared = tagline("compare", address, here["run"], "--html", f"{runs}/c.html", "--json").json
     assert {each["directory"] for each in compared["runs"]} == {address, here["run"]}
     packed = tagline("export", address, "--to", "torchserve", "--output", f"{runs}/served", "--json").json
-    assert {each.address.removeprefix(f"{runs}/served/") for each in cloud_storage.objects(f"{runs}/served")} == set(
-        packed["files"]
-    )
+    assert {
+        each.address.removeprefix(f"{runs}/served/") for each in cloud_storage.list_objects(f"{runs}/served")
+    } == set(packed["files"])
     for refused, said, code in (
         (("train", "--resume", address), "is complete", 4),
         (("export", address), "is not changed", 2),
@@ -228,13 +228,13 @@ def test_told_to_stop_it_saves_to_the_bucket_first(
 def test_a_planned_run_is_begun_and_gone_on_with_by_two_workers(
     runs: str, undisturbed: Attempt, tmp_path: Path
 ) -> None:
-    spec = training.spec_of(MESSAGES, LSTM)
-    planned = remote.create(runs, "support-1", spec, locks.planned(spec, command="a test"))
+    spec = training.resolve_spec(MESSAGES, LSTM)
+    planned = remote.create_remote_run(runs, "support-1", spec, locks.lock_before_start(spec, command="a test"))
     assert planned.state().name == "waiting"
     with pytest.raises(RunError, match="there is a run support-1"):
-        remote.create(runs, "support-1", spec, {})
+        remote.create_remote_run(runs, "support-1", spec, {})
     with pytest.raises(SpecError, match="cannot name a run"):
-        remote.create(runs, "Support/1", spec, {})
+        remote.create_remote_run(runs, "Support/1", spec, {})
     job = {**elsewhere(tmp_path / "a"), "CLOUD_ML_JOB_ID": "17"}
     command = ("train", "--resume", planned.address)
     main, other = start_workers(*command, cwd=tmp_path / "a", environment=job, dies_at=touched(undisturbed) // 2)
@@ -258,8 +258,8 @@ def test_a_planned_run_is_begun_and_gone_on_with_by_two_workers(
 def test_a_planned_run_that_cannot_begin_says_why(runs: str, tmp_path: Path) -> None:
     data = tmp_path / "data.csv"
     data.write_text(Path(MESSAGES).read_text())
-    spec = training.spec_of(str(data), LINEAR)
-    planned = remote.create(runs, "no-data", spec, locks.planned(spec, command="a test"))
+    spec = training.resolve_spec(str(data), LINEAR)
+    planned = remote.create_remote_run(runs, "no-data", spec, locks.lock_before_start(spec, command="a test"))
     data.unlink()
     refused = on_machine(tmp_path / "a", "train", "--resume", planned.address)
     assert refused.end() == 3
@@ -277,8 +277,8 @@ def stepwise(tmp_path_factory: pytest.TempPathFactory) -> Run:
 @pytest.fixture
 def begun(runs: str) -> Iterator[Iterator[dict[str, Any]]]:
     """A training in this process that has kept its first checkpoint, and goes on when it is asked to."""
-    spec = training.spec_of(MESSAGES, STEPS)
-    with closing(training.start(spec, runs=runs, command="a test")) as events:  # type: ignore[type-var]
+    spec = training.resolve_spec(MESSAGES, STEPS)
+    with closing(training.start_run(spec, runs=runs, command="a test")) as events:  # type: ignore[type-var]
         assert any(event.get("step") == 9 for event in events)
         yield events
 
@@ -311,8 +311,8 @@ def test_the_earlier_of_two_processes_damages_nothing_while_the_later_one_works(
 
 
 def test_of_two_processes_that_take_a_run_over_at_once_one_goes_on(runs: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = training.spec_of(MESSAGES, STEPS)
-    first = remote.create(runs, "contested", spec, locks.planned(spec, command="a test"))
+    spec = training.resolve_spec(MESSAGES, STEPS)
+    first = remote.create_remote_run(runs, "contested", spec, locks.lock_before_start(spec, command="a test"))
     second = MirroredRun.at(first.address)
     really = cloud_storage.object_at
     taken = ExitStack()
@@ -347,14 +347,14 @@ def test_a_bucket_that_is_removed_midway_is_said(runs: str, begun: Iterator[Any]
 def test_a_run_comes_home_whole_and_again_once_it_has_gone_on(runs: str, begun: Iterator[Any], tmp_path: Path) -> None:
     run = only(runs)
     begun.close()  # type: ignore[attr-defined]
-    home = remote.bring_home(run.address, tmp_path)
+    home = remote.download_run(run.address, tmp_path)
     assert home.state().name == "cancelled"
     assert not (home.directory / "checkpoints").exists()
     inode = home.directory.stat().st_ino
-    assert remote.bring_home(run.address, tmp_path).directory.stat().st_ino == inode, "it was there already"
+    assert remote.download_run(run.address, tmp_path).directory.stat().st_ino == inode, "it was there already"
     library.train(run.address, resume=True)
-    assert remote.bring_home(run.address, tmp_path).state().name == "succeeded"
+    assert remote.download_run(run.address, tmp_path).state().name == "succeeded"
     assert [path.name for path in tmp_path.iterdir()] == [run.name]
     (home.directory / "state.json").write_text(json.dumps({"name": "succeeded", "created": "another"}))
     with pytest.raises(RunError, match="is another run"):
-        remote.bring_home(run.address, tmp_path)
+        remote.download_run(run.address, tmp_path)

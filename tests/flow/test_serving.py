@@ -115,8 +115,9 @@ def test_the_pages_and_the_figures_are_there(server: Server) -> None:
 
 def test_who_asks_at_the_wrong_address_is_told_the_right_one(server: Server) -> None:
     assert server.ask({"inputs": TEXT}, route="/nowhere") == (
-        404, {"error": "there is no POST /nowhere here; POST /predict answers"},
-    )  # fmt: skip
+        404,
+        {"error": "there is no POST /nowhere here; POST /predict answers"},
+    )
     answer = httpx.post(server.address, json={"inputs": TEXT}, timeout=60)
     assert (answer.status_code, set(answer.headers["allow"].split(", "))) == (405, {"GET", "HEAD"})
     assert answer.json() == {"error": "there is no POST / here; POST /predict answers"}
@@ -185,7 +186,7 @@ def test_many_at_once_get_their_own_answers(server: Server, runs: dict[str, tagl
 def test_vertex_says_where_to_listen_and_what_to_serve(runs: dict[str, tagline.Run]) -> None:
     with serving(
         runs["pair"].bundle, AIP_PREDICT_ROUTE="/v1/models/m:predict", AIP_HEALTH_ROUTE="/v1/health"
-    ) as server:  # fmt: skip
+    ) as server:
         assert server.get("/v1/health")[0] == 200
         status, body = server.ask({"instances": [["is it open?", "yes"]]}, route="/v1/models/m:predict")
         assert (status, "label" in body["predictions"][0]) == (200, True)
@@ -247,8 +248,9 @@ def test_a_page_elsewhere_cannot_ask_by_a_name_of_its_own(server: Server, runs: 
     for host in ("evil.example", "evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example", "10.0.0.1"):
         status, answer = server.ask(body, headers={"Host": host})
         assert (status, answer["error"]) == (
-            403, f'this server is not "{host}"; --allow-host makes it so, or a token in TAGLINE_TOKEN',
-        )  # fmt: skip
+            403,
+            f'this server is not "{host}"; --allow-host makes it so, or a token in TAGLINE_TOKEN',
+        )
     for path in ("/", "/info", "/health"):
         assert httpx.get(server.address + path, headers={"Host": "evil.example"}).status_code == 403
     assert ServerSettings(allowed_hosts=("Proxy.example",)).is_own_host("proxy.example:443")

@@ -93,7 +93,7 @@ def test_nobody_is_asked_for_a_key_on_a_terminal(tmp_path: Path) -> None:
     command = told(0, *TRAIN, 'tracking.to=["wandb"]', before=PATIENT)
     with subprocess.Popen(
         command, cwd=tmp_path, env=environment, stdin=ours, stdout=subprocess.DEVNULL, stderr=ours
-    ) as process:  # fmt: skip
+    ) as process:
         os.close(ours)
         shown = b""
         with suppress(OSError):  # how a terminal ends

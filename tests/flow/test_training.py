@@ -105,7 +105,7 @@ def test_a_resumed_run_refuses_changed_data_and_a_changed_spec(data: Path, tmp_p
 def stopped_after_the_first_evaluation(data: Path, runs: Path) -> None:
     from tagline import training
 
-    for event in training.start(training.spec_of(data, [LINEAR]), runs=runs, command="a test"):
+    for event in training.start_run(training.resolve_spec(data, [LINEAR]), runs=runs, command="a test"):
         if event["event"] == "evaluation":
             os.kill(os.getpid(), signal.SIGTERM)
 

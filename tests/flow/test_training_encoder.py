@@ -110,9 +110,7 @@ def files_of_at_most(size: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("size", [100_000, 200_000])
-def test_on_a_full_disk_the_run_has_failed_and_can_go_on(
-    train: Train, command: Any, place: Path, size: int
-) -> None:  # fmt: skip
+def test_on_a_full_disk_the_run_has_failed_and_can_go_on(train: Train, command: Any, place: Path, size: int) -> None:
     with files_of_at_most(size):
         code, err = train()
     assert code == 5, err
@@ -132,8 +130,9 @@ def small_disk(place: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
     directory.mkdir()
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={request.param}k", "tmpfs", str(directory)],
-        capture_output=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        check=False,
+    )
     if mounted.returncode:
         pytest.skip("a file system cannot be mounted here")
     yield directory
@@ -211,9 +210,11 @@ def test_a_loss_that_is_no_number_stops_the_run_with_a_reason(
 ) -> None:
     """One batch an epoch: the model is measured before a loss could show what has happened to it."""
     code, err = train(
-        "training.learning_rate=1e30", f"training.batch_size={batch_size}", f"training.precision={precision}",
+        "training.learning_rate=1e30",
+        f"training.batch_size={batch_size}",
+        f"training.precision={precision}",
         "training.warmup_share=0.0",
-    )  # fmt: skip
+    )
     assert code == 4, err
     assert "lower training.learning_rate" in err
     assert failed(the_run(place))
@@ -273,13 +274,13 @@ def test_of_evaluations_that_cannot_be_told_apart_the_later_one_is_kept(
     train: Train, place: Path, monkeypatch: pytest.MonkeyPatch, values: tuple[float, ...], kept: list[bool]
 ) -> None:
     """Of six validation rows one standard error is 0.12."""
-    scripted, measured = iter(values), report.measured
+    scripted, measured = iter(values), report.measure_split
 
     def told(*arguments: Any) -> dict[str, Any]:
         figures = measured(*arguments)
         return figures | {"macro_f1": next(scripted, figures["macro_f1"])}
 
-    monkeypatch.setattr(report, "measured", told)
+    monkeypatch.setattr(report, "measure_split", told)
     code, err = train("training.epochs=3")
     assert code == 0, err
     run = the_run(place)
@@ -293,5 +294,5 @@ def test_of_evaluations_that_cannot_be_told_apart_the_later_one_is_kept(
 
 def test_the_lock_says_what_it_learned_on(place: Path, train: Train) -> None:
     assert train("training.epochs=1")[0] == 0
-    device = devices.choose(devices.find_devices())
+    device = devices.choose_device(devices.find_devices())
     assert the_run(place).lock()["device"] == f"{device.kind}: {device.name}"

@@ -42,7 +42,7 @@ pytestmark = [
 def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rehearsal]:
     with (
         rehearsing(tmp_path_factory.mktemp("rehearsal"), *emulator.start_options()) as running,
-        gcp.entered(running.address, running.token),
+        gcp.use_rehearsal(running.address, running.token),
     ):
         running.http("POST", "/storage/v1/b?project=demo", {"name": "demo-data"})
         cloud_storage.upload(SUPPORT / "messages.csv", "gs://demo-data/messages.csv")
@@ -52,25 +52,28 @@ def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rehearsal]:
 @pytest.fixture(scope="module")
 def image(rehearsal: Rehearsal) -> Iterator[str]:
     """Built by the Cloud Build of the rehearsal, from an archive in a bucket."""
-    context = dockerfiles.training(
-        dockerfiles.repository_of("demo", "us-central1"), extras=("train", "vertex"), base=BASE, index=INDEX
+    context = dockerfiles.create_training_context(
+        dockerfiles.repository_path("demo", "us-central1"), extras=("train", "vertex"), base=BASE, index=INDEX
     )
     said: list[str] = []
     place = {"project": "demo", "region": "us-central1", "bucket": "demo-data"}
-    assert dockerfiles.deliver(context, **place, builder="cloud-build", say=said.append, poll_s=0.2) == "cloud-build"
+    assert (
+        dockerfiles.deliver_image(context, **place, builder="cloud-build", say=said.append, poll_s=0.2) == "cloud-build"
+    )
     assert said[0] == f"building {context.image}: there is no {context.image} yet"
-    assert dockerfiles.deliver(context, **place, builder="cloud-build", say=said.append) == ""  # it is there
-    assert dockerfiles.deliver(context, **place, builder=ENGINE, say=said.append) == ""
+    assert dockerfiles.deliver_image(context, **place, builder="cloud-build", say=said.append) == ""  # it is there
+    assert dockerfiles.deliver_image(context, **place, builder=ENGINE, say=said.append) == ""
     yield context.image
     subprocess.run([ENGINE, "rmi", context.image], check=True, stdout=subprocess.DEVNULL)
 
 
 def test_a_job_of_the_image_learns_what_is_learned_here(rehearsal: Rehearsal, image: str, tmp_path: Path) -> None:
     pool = {
-        "machine_spec": {"machine_type": "n1-standard-4"}, "replica_count": 1,
+        "machine_spec": {"machine_type": "n1-standard-4"},
+        "replica_count": 1,
         "container_spec": {"image_uri": image, "args": ["train", "gs://demo-data/messages.csv", *SMALL]},
-    }  # fmt: skip
-    jobs = gcp.vertex("JobServiceClient", "us-central1")
+    }
+    jobs = gcp.vertex_client("JobServiceClient", "us-central1")
     job = jobs.create_custom_job(
         parent=PARENT, custom_job={"display_name": "an image", "job_spec": {"worker_pool_specs": [pool]}}
     )

@@ -54,9 +54,9 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
     """With the bucket `here` behind it."""
     store = Store(tmp_path_factory.mktemp("buckets"))
     patch = pytest.MonkeyPatch()
-    between = Network(application.application(store))
-    patch.setattr(application, "application", lambda _: between)
-    with application.serving(store) as address:
+    between = Network(application.create_storage_app(store))
+    patch.setattr(application, "create_storage_app", lambda _: between)
+    with application.serve_in_thread(store) as address:
         patch.setenv("STORAGE_EMULATOR_HOST", address)
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         gcp.storage_client.cache_clear()
@@ -96,7 +96,7 @@ def content(address: str) -> bytes:
 @pytest.mark.usefixtures("network")
 def test_an_object_takes_the_place_only_of_the_one_that_was_seen(file: Any) -> None:
     first = cloud_storage.upload(file("a", b"one"), "gs://here/fence", if_generation=0)
-    assert first.crc32c == cloud_storage.checksum(file("b", b"one"))
+    assert first.crc32c == cloud_storage.compute_checksum(file("b", b"one"))
     with pytest.raises(Conflict, match="gs://here/fence was written by somebody else"):
         cloud_storage.upload(file("a", b"two"), "gs://here/fence", if_generation=0)
     second = cloud_storage.upload(file("a", b"three"), "gs://here/fence", if_generation=first.generation)
@@ -139,14 +139,16 @@ def test_a_large_file_goes_in_parts_and_appears_at_once(network: Network, file: 
     network.requests.clear()
     made = cloud_storage.upload(file("large", large), "gs://here/large", if_generation=0)
     assert sum(verb == "PUT" for verb, _ in network.requests) == 3
-    assert (made.size, made.crc32c) == (len(large), cloud_storage.checksum(tmp_path / "large"))
+    assert (made.size, made.crc32c) == (len(large), cloud_storage.compute_checksum(tmp_path / "large"))
     with pytest.raises(Conflict):
         cloud_storage.upload(file("large", large[::-1]), "gs://here/large", if_generation=0)
-    assert cloud_storage.objects("gs://here/large", unfinished=True) == [made]
+    assert cloud_storage.list_objects("gs://here/large", unfinished=True) == [made]
     cloud_storage.download(made, tmp_path / "back")
     assert (tmp_path / "back").read_bytes() == large
     assert [
-        each for each in cloud_storage.objects("gs://here/", unfinished=True) if cloud_storage.UNFINISHED in each.name
+        each
+        for each in cloud_storage.list_objects("gs://here/", unfinished=True)
+        if cloud_storage.UNFINISHED in each.name
     ] == []
 
 
@@ -155,8 +157,8 @@ def test_a_large_file_goes_in_parts_and_appears_at_once(network: Network, file: 
 def test_a_bucket_that_is_not_there_is_named(file: Any, size: int) -> None:
     with pytest.raises(PlaceError, match="there is no bucket nowhere-at-all"):
         cloud_storage.upload(file("a", bytes(size)), "gs://nowhere-at-all/a", if_generation=0)
-    assert cloud_storage.bucket("nowhere-at-all") is None
-    assert cloud_storage.bucket("here") == cloud_storage.Bucket("here", "eu")
+    assert cloud_storage.find_bucket("nowhere-at-all") is None
+    assert cloud_storage.find_bucket("here") == cloud_storage.BucketInfo("here", "eu")
 
 
 @pytest.mark.usefixtures("in_parts", "network")
@@ -165,34 +167,34 @@ def test_a_directory_goes_there_with_its_last_file_last_and_only_what_changed_ag
         file(name, part)
     storage.copy_up(tmp_path / "d", "gs://here/copy", last="manifest")
     last = cloud_storage.object_at("gs://here/copy/manifest")
-    others = [each for each in cloud_storage.objects("gs://here/copy") if each != last]
+    others = [each for each in cloud_storage.list_objects("gs://here/copy") if each != last]
     assert last is not None
     assert max(each.generation for each in others) < last.generation
-    copied = storage.fetched("gs://here/copy")
+    copied = storage.fetch_copy("gs://here/copy")
     assert {path.relative_to(copied).as_posix(): path.read_bytes() for path in storage.files_below(copied)} == {
         path.relative_to(tmp_path / "d").as_posix(): path.read_bytes() for path in storage.files_below(tmp_path / "d")
     }
     file("d/a", b"another")
     storage.copy_up(tmp_path / "d", "gs://here/copy/", last="manifest")
-    assert [each for each in cloud_storage.objects("gs://here/copy") if each in others] == others[1:]
+    assert [each for each in cloud_storage.list_objects("gs://here/copy") if each in others] == others[1:]
     assert content("gs://here/copy/a") == b"another"
-    storage.remove("gs://here/copy")
-    assert cloud_storage.objects("gs://here/copy/") == []
+    storage.remove_remote("gs://here/copy")
+    assert cloud_storage.list_objects("gs://here/copy/") == []
 
 
 @pytest.mark.usefixtures("network")
 def test_an_object_that_is_replaced_while_it_is_read_is_said(file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    really = cloud_storage.objects
+    really = cloud_storage.list_objects
     cloud_storage.upload(file("a", b"one"), "gs://here/changing.csv")
 
-    def seen(address: str) -> list[cloud_storage.Object]:
+    def seen(address: str) -> list[cloud_storage.RemoteObject]:
         found = really(address)
         cloud_storage.upload(file("a", b"two"), "gs://here/changing.csv")
         return found
 
-    monkeypatch.setattr(cloud_storage, "objects", seen)
+    monkeypatch.setattr(cloud_storage, "list_objects", seen)
     with pytest.raises(DataError, match="changed while it was being read"):
-        storage.fetched("gs://here/changing.csv")
+        storage.fetch_copy("gs://here/changing.csv")
 
 
 @pytest.mark.usefixtures("network")
@@ -200,12 +202,12 @@ def test_an_object_that_is_replaced_while_it_is_read_is_said(file: Any, monkeypa
 def test_an_object_whose_name_leads_out_of_a_directory_is_refused(file: Any, name: str) -> None:
     cloud_storage.upload(file("x", b"x"), f"gs://here/odd-{len(name)}/{name}")
     with pytest.raises(DataError, match="no file can have"):
-        storage.fetched(f"gs://here/odd-{len(name)}")
+        storage.fetch_copy(f"gs://here/odd-{len(name)}")
 
 
 def test_work_is_shared_out_in_order_and_the_first_problem_is_raised() -> None:
-    assert storage.together(lambda number: number * 2, range(20), size=lambda n: cloud_storage.LARGE * (n % 2)) == [
-        *range(0, 40, 2)
-    ]
+    assert storage.run_concurrently(
+        lambda number: number * 2, range(20), size=lambda n: cloud_storage.LARGE * (n % 2)
+    ) == [*range(0, 40, 2)]
     with pytest.raises(ZeroDivisionError):
-        storage.together(lambda number: 1 // number, [1, 0, 2])
+        storage.run_concurrently(lambda number: 1 // number, [1, 0, 2])

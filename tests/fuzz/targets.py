@@ -12,12 +12,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from tagline.data import readers
-from tagline.data.readers import BadRows, Layout, batches, encoding, inspect
+from tagline.data.readers import BadRows, Layout, encoding, inspect, read_batches
 from tagline.errors import DataError, SpecError, TaglineError
 from tagline.prediction.bundle import Bundle, Manifest
 from tagline.serving import protocol
-from tagline.serving.http import Clients, Connection, Request, Response
-from tagline.serving.protocol import Limits, Refused
+from tagline.serving.http import HttpConnection, HttpRequest, HttpResponse, HttpServer
+from tagline.serving.protocol import Limits, RefusedRequest
 
 
 class RecordingTransport(asyncio.Transport):
@@ -56,12 +56,12 @@ def parse_requests(pieces: list[bytes]) -> list[tuple[str, str, bytes, int]]:
     """The requests that a connection hands over, by method, path, body and whether something was wrong with them."""
     seen: list[tuple[str, str, bytes, int]] = []
 
-    async def answer(request: Request) -> Response:
+    async def answer(request: HttpRequest) -> HttpResponse:
         seen.append((request.method, request.path, request.body, request.problem.status if request.problem else 0))
-        return Response(b"{}")
+        return HttpResponse(b"{}")
 
     async def feed() -> None:
-        connection = Connection(Clients(answer, body_bytes=100), asyncio.get_running_loop())
+        connection = HttpConnection(HttpServer(answer, body_bytes=100), asyncio.get_running_loop())
         transport = RecordingTransport()
         connection.connection_made(transport)
         for piece in pieces:
@@ -81,8 +81,8 @@ def fuzz_wire(data: bytes) -> None:
     """A body asks for something, or is refused with a status of the client's."""
     for pair in (False, True):
         try:
-            protocol.parse(data, pair=pair, limits=Limits(body_bytes=1000, instances=10, characters=100))
-        except Refused as refused:
+            protocol.parse_request(data, pair=pair, limits=Limits(body_bytes=1000, instances=10, characters=100))
+        except RefusedRequest as refused:
             assert 400 <= refused.status < 500
             assert refused.message
 
@@ -119,14 +119,14 @@ def read_rows(data: bytes, name: str) -> None:
         bad = BadRows("skip")
         try:
             source = inspect(str(path), Layout())
-            for batch in batches(source, bad=bad):
+            for batch in read_batches(source, bad=bad):
                 assert tuple(batch.columns) == source.columns
                 assert all(len(column) == len(batch.lines) for column in batch.columns.values())
                 assert all(line >= 1 for line in batch.lines)
         except (DataError, SpecError) as error:
             assert name in error.message, error
         finally:
-            readers._inspect.cache_clear()  # each input is a file of its own
+            readers._inspect_file.cache_clear()  # each input is a file of its own
 
 
 def fuzz_encoding(data: bytes) -> None:

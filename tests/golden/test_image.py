@@ -47,7 +47,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pa
 
 def test_the_context_holds_what_the_dockerfile_names(golden: Golden, bundle: Path, tmp_path: Path) -> None:
     found = pack.pack(bundle, "image", output=tmp_path / "out", base=BASE, build=False)
-    wheel = wheels.wheel().file
+    wheel = wheels.build_wheel().file
     text = (tmp_path / "out" / "Dockerfile").read_text()
     golden("Dockerfile.txt", text.replace(wheel, "WHEEL"))
     copied = [line.split()[1] for line in text.splitlines() if line.startswith("COPY ")]
@@ -71,10 +71,10 @@ def test_the_tag_changes_with_what_goes_in_and_with_nothing_else(bundle: Path, t
         for name, base in (("one", BASE), ("two", BASE), ("three", "python:3.13-slim"))
     ]
     tags = [found["image"] for found in packed]
-    assert tags[0] == tags[1] == dockerfiles.tag(tmp_path / "one")
+    assert tags[0] == tags[1] == dockerfiles.compute_tag(tmp_path / "one")
     assert tags[2] != tags[0]
     (tmp_path / "one" / "requirements.txt").write_text("numpy==1.26\n")
-    assert dockerfiles.tag(tmp_path / "one") != tags[0]
+    assert dockerfiles.compute_tag(tmp_path / "one") != tags[0]
     name, _, digest = tags[0].partition(":")
     assert (name, len(digest)) == (dockerfiles.NAME, 16)
 
@@ -104,8 +104,6 @@ def test_a_build_that_fails_leaves_the_context_and_the_command(
     assert (tmp_path / "out" / "Dockerfile").exists()
 
 
-def test_without_a_builder_the_command_is_said(
-    bundle: Path, tmp_path: Path, install: Callable[..., Path]
-) -> None:  # fmt: skip
+def test_without_a_builder_the_command_is_said(bundle: Path, tmp_path: Path, install: Callable[..., Path]) -> None:
     found = pack.pack(bundle, "image", output=tmp_path / "out")
     assert (found["built_by"], found["next"].startswith("docker build")) == ("", True)

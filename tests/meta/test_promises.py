@@ -21,7 +21,7 @@ from tagline import jobs, registry, runs, training
 from tagline import spec as specs
 from tagline.cli import app
 from tagline.data import dataset
-from tagline.data.columns import complete
+from tagline.data.columns import complete_spec
 from tagline.runs import lock
 from tagline.runs.run import Run
 from tagline.system.signals import Stop
@@ -70,9 +70,13 @@ print(*sys.modules, file=sys.stderr)
     data = ROOT / "examples" / "support" / "messages.csv"
     environment = {"HOME": str(tmp_path), "PATH": "", "GOOGLE_APPLICATION_CREDENTIALS": "/no/such/file.json"}
     done = subprocess.run(
-        [sys.executable, "-c", code, str(data)], capture_output=True, text=True, check=True, cwd=tmp_path,
+        [sys.executable, "-c", code, str(data)],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
         env=environment,
-    )  # fmt: skip
+    )
     assert '"is_estimate": true' in done.stdout
     loaded = set(done.stderr.split())
     assert loaded & {"torch", "transformers", "google.auth", "google.api_core", "google.cloud.aiplatform_v1"} == set()
@@ -107,9 +111,9 @@ def test_a_bundle_is_served_where_only_the_base_install_is(support: Path, tmp_pa
     printed = run_bare(f"""
 from tagline.serving import app as server
 from tagline.prediction.bundle import Bundle
-served = server.Served(Bundle.load({str(run.bundle)!r}), threads=1)
+served = server.LoadedBundle(Bundle.load({str(run.bundle)!r}), threads=1)
 settings = server.ServerSettings()
-server.Routes(served, settings, server.Metrics(served.manifest, settings, processes=1), write_log=print)
+server.ServerRoutes(served, settings, server.ServerMetrics(served.manifest, settings, processes=1), write_log=print)
 assert served.predictor.explain("my parcel", "delivery")
 print(served.predict(["Where is my parcel?"], 0.9)[0].label)
 """)
@@ -142,7 +146,7 @@ def read_by_a_run(spec: specs.Spec, runs: Path) -> set[str]:
     seen: set[str] = set()
     spies: dict[str, Any] = {name: Spy(getattr(spec, name), name, seen) for name in SPIED}
     data = dataset.load(spies["data"])
-    run = Run.create(runs, spec, lock.lock_of(spec, data, command="a test"))
+    run = Run.create(runs, spec, lock.create_lock(spec, data, command="a test"))
     spied: Any = SimpleNamespace(**spies, model=spec.model, tuning=spec.tuning, model_dump=spec.model_dump)
     list(training._Attempt(run, spied, data, [], Stop(hint=""), None).events())
     return seen
@@ -156,14 +160,14 @@ def test_every_setting_is_read_by_something(
     seen: set[str] = set()
     for name in ("messages-multi.csv", "messages.csv"):
         raw = {"data": {"train": str(support / name)}, "model": small, "training": {"epochs": 1}}
-        spec = complete(raw, where="a test").spec
+        spec = complete_spec(raw, where="a test").spec
         seen |= read_by_a_run(spec, tmp_path)
-    all_keys = {key for key, _ in specs.keys(spec) if key.partition(".")[0] in SPIED}
+    all_keys = {key for key, _ in specs.iter_keys(spec) if key.partition(".")[0] in SPIED}
     assert all_keys - seen == set()
 
 
 def test_every_option_of_a_family_is_read_by_it() -> None:
-    for family in registry.names("models"):
+    for family in registry.list_names("models"):
         source = Path(sys.modules[registry.find("models", family).__module__].__file__ or "").read_text()
         attributes = {node.attr for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute)}
         assert set(specs.options_of(family).model_fields) - attributes - {"family"} == set()

@@ -21,6 +21,6 @@ def signed_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
         monkeypatch.delenv(name, raising=False)
     for name in ("CLOUDSDK_CONFIG", "HOME"):
         monkeypatch.setenv(name, str(tmp_path))
-    gcp._forget()
+    gcp._clear_clients()
     yield
-    gcp._forget()
+    gcp._clear_clients()

@@ -28,14 +28,14 @@ class Keyword:
 
 def test_leaving_a_word_out_shows_what_it_did() -> None:
     text = "I want a refund now"
-    found = attribution.pushes(Keyword(), text, 0)  # type: ignore[arg-type]
+    found = attribution.compute_attributions(Keyword(), text, 0)  # type: ignore[arg-type]
     assert [text[push.start : push.end] for push in found] == text.split()
     assert [push.weight > 1 for push in found] == [False, False, False, True, False]
-    assert attribution.pushes(Keyword(), text, 1)[3].weight < -1  # type: ignore[arg-type]
+    assert attribution.compute_attributions(Keyword(), text, 1)[3].weight < -1  # type: ignore[arg-type]
 
 
 def test_of_a_pair_each_side_is_tried() -> None:
-    found = attribution.pushes(Keyword(), ("a refund", "the refund please"), 0)  # type: ignore[arg-type]
+    found = attribution.compute_attributions(Keyword(), ("a refund", "the refund please"), 0)  # type: ignore[arg-type]
     assert [(push.side, push.weight > 1) for push in found] == [
         (0, False),
         (0, False),
@@ -47,11 +47,11 @@ def test_of_a_pair_each_side_is_tried() -> None:
 
 def test_a_long_text_is_cut_into_few_pieces_and_scripts_without_spaces_are_cut_too() -> None:
     text = "word " * 1000
-    found = attribution.pushes(Keyword(), text, 0)  # type: ignore[arg-type]
+    found = attribution.compute_attributions(Keyword(), text, 0)  # type: ignore[arg-type]
     assert 40 <= len(found) <= attribution.MOST_PIECES
     assert (found[0].start, found[-1].end) == (0, len(text) - 1)
-    assert len(attribution.pushes(Keyword(), "部屋がとても綺麗でした", 0)) == 6  # type: ignore[arg-type]
-    assert attribution.pushes(Keyword(), "", 0) == []  # type: ignore[arg-type]
+    assert len(attribution.compute_attributions(Keyword(), "部屋がとても綺麗でした", 0)) == 6  # type: ignore[arg-type]
+    assert attribution.compute_attributions(Keyword(), "", 0) == []  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -67,9 +67,13 @@ def test_what_words_add_in_family_linear_adds_up_to_all_of_it(linear: tagline.Ru
         scores = np.log(model.scores([text])[0].astype(np.float64))
         others = np.delete(np.arange(model.labels), label)
         constant = model.weights[-1, label] - model.weights[-1, others].mean()
-        added = sum(push.weight for push in attribution.pushes(model, text, label))
+        added = sum(push.weight for push in attribution.compute_attributions(model, text, label))
         assert added + constant == pytest.approx(scores[label] - scores[others].mean(), abs=1e-3)
-    assert [text[push.start : push.end] for push in attribution.pushes(model, text, 0)][:3] == ["The", "App", "crashed"]
+    assert [text[push.start : push.end] for push in attribution.compute_attributions(model, text, 0)][:3] == [
+        "The",
+        "App",
+        "crashed",
+    ]
 
 
 def hotels() -> Linear:
@@ -86,7 +90,7 @@ def test_scripts_without_spaces_are_cut_in_family_linear_too_and_still_add_up() 
     model = hotels()
     assert model.weights is not None
     text = "iPhone 房间设施还可以,服务很差 OK"
-    found = attribution.pushes(model, text, 1)
+    found = attribution.compute_attributions(model, text, 1)
     pieces = ["iPhone", "房间", "设施", "还可", "以", ",", "服务", "很差", "OK"]
     assert [text[push.start : push.end] for push in found] == pieces
     assert pieces[int(np.argmax([push.weight for push in found]))] == "很差"
@@ -98,7 +102,7 @@ def test_scripts_without_spaces_are_cut_in_family_linear_too_and_still_add_up() 
 def test_what_a_run_of_characters_adds_goes_to_its_own_characters() -> None:
     options = LinearOptions(words=0, characters=3)
     model = Linear(options, task="multi", labels=1, pair=False, class_weights="none")
-    model.features = Features([("characters", [" 房", "还可以"])], np.ones(2, np.float32), options.scope())
+    model.features = Features([("characters", [" 房", "还可以"])], np.ones(2, np.float32), options.feature_scope())
     model.weights = np.array([[1.0], [3.0], [0.0]])
     [added] = model.added("x 房间还可以", 0)
     assert added * 2**0.5 == pytest.approx([0, 0, 1, 0, 1, 1, 1])
@@ -111,7 +115,7 @@ def test_the_same_holds_for_pairs(tmp_path: Path) -> None:
     pair = ("where is my parcel", "your parcel is with the carrier, where it waits")
     scores = np.log(model.scores([pair])[0].astype(np.float64))
     constant = model.weights[-1, 0] - model.weights[-1, 1:].mean()
-    found = attribution.pushes(model, pair, 0)
+    found = attribution.compute_attributions(model, pair, 0)
     assert sum(push.weight for push in found) + constant == pytest.approx(scores[0] - scores[1:].mean(), abs=1e-3)
     assert {push.side for push in found} == {0, 1}
 

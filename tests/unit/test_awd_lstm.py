@@ -63,7 +63,7 @@ LENGTHS = (3, 8, 9, 12, 13, 30)
 @pytest.fixture
 def classifier() -> AwdLstmClassifier:
     torch.manual_seed(0)
-    encoder = AwdLstm(Shape(emb_sz=8, n_hid=12, n_layers=2).dropping(0), tokens=TOKENS)
+    encoder = AwdLstm(Shape(emb_sz=8, n_hid=12, n_layers=2).scale_dropout(0), tokens=TOKENS)
     return AwdLstmClassifier(encoder, labels=3, drop=0.0, window=WINDOW, most=MOST)
 
 
@@ -77,7 +77,7 @@ def long_and_short() -> dict[str, torch.Tensor]:
 def test_a_long_text_read_in_windows_is_answered_as_in_one_go(classifier: AwdLstmClassifier) -> None:
     inputs = long_and_short()
     in_windows, raw, dropped = classifier.eval()(**inputs)
-    assert torch.allclose(in_windows, classifier.at_once(**inputs), atol=1e-6)
+    assert torch.allclose(in_windows, classifier.read_at_once(**inputs), atol=1e-6)
     assert raw.shape[1] == dropped.shape[1] == MOST  # and not 30: what came before left its state alone
 
 

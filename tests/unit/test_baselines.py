@@ -36,7 +36,7 @@ def test_with_few_rows_a_label_the_rival_is_measured_too(run: tuple[Run, str]) -
     report: Any = run[0].report()
     assert set(report["baselines"]) == {"majority", "linear", run[1]}
     assert 0 <= report["baselines"][run[1]]["accuracy"] <= 1
-    assert any(sentence.startswith(f"Family {run[1]} reaches accuracy") for sentence in advice.verdict(report))
+    assert any(sentence.startswith(f"Family {run[1]} reaches accuracy") for sentence in advice.write_verdict(report))
 
 
 def test_the_better_of_the_two_is_advised_with_its_figures(run: tuple[Run, str]) -> None:
@@ -52,16 +52,16 @@ def test_check_tells_what_a_run_on_the_same_data_has_measured(run: tuple[Run, st
     here, runs = run[0], run[0].directory.parent
     data = dataset.load(here.spec().data)
     assert checks.has_few_shots(data)
-    found = compare.with_few_rows(data, runs=runs)
+    found = compare.find_few_shot_result(data, runs=runs)
     assert found is not None
     assert f"run {here.name} measured" in found.message
     damaged = runs / "29990101-000000-odd"  # the newest, so that it is looked at first
     shutil.copytree(here.directory, damaged)
     (damaged / "lock.json").write_text("{")
-    assert compare.with_few_rows(data, runs=runs) == found
+    assert compare.find_few_shot_result(data, runs=runs) == found
     shutil.rmtree(damaged)
     other = dataset.load(here.spec().data.model_copy(update={"fraction": 0.4}))
-    assert compare.with_few_rows(other, runs=runs) is None, "that run was on other rows"
+    assert compare.find_few_shot_result(other, runs=runs) is None, "that run was on other rows"
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_check_tells_what_a_run_on_the_same_data_has_measured(run: tuple[Run, st
 def test_one_answer_for_all_is_the_best_there_is(rows: list[list[int]], best: list[int]) -> None:
     """Most of the texts may have no label, and no answer at all would make any model look good."""
     truth = np.array(rows, dtype=bool)
-    found = baselines._best_for_all(truth)
+    found = baselines._find_best_constant(truth)
     assert found.tolist() == [bool(each) for each in best]
 
     def micro_f1(answer: tuple[bool, ...]) -> float:
@@ -91,7 +91,7 @@ def test_many_labels_are_not_all_named_in_a_sentence(tmp_path: Path) -> None:
     report: Any = run.report()
     assert 0 < report["baselines"]["majority"]["micro_f1"] < report["test"]["micro_f1"]
     many = {**report["baselines"]["majority"], "answer": list("abcdefgh")}
-    said = advice.verdict(change_report(report, baselines={"majority": many}))[1]
+    said = advice.write_verdict(change_report(report, baselines={"majority": many}))[1]
     assert said.startswith("Always answering a, b, c and 5 labels more would reach micro_f1 0.")
 
 
@@ -102,11 +102,11 @@ def test_with_many_rows_a_label_only_what_is_easy_is_compared_with() -> None:
 
 def test_what_cannot_be_compared_with_is_said_and_the_run_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+) -> None:
     def fails(*_: Any) -> None:
         raise RunError("out of memory on cpu")
 
-    monkeypatch.setattr(baselines, "linear", fails)
+    monkeypatch.setattr(baselines, "measure_linear", fails)
     small = ("model.family=lstm", "model.hidden=8", "training.epochs=1", "training.export=false", "data.fraction=0.2")
     run = tagline.train(SUPPORT / "messages.csv", *small, runs=tmp_path)
     report: Any = run.report()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tagline.serving.batching import Batcher, ComputeError, Full, Unanswerable
+from tagline.serving.batching import Batcher, ComputeError, ModelUnavailable, QueueFull
 
 
 class Panic(BaseException):
@@ -93,7 +93,7 @@ def test_too_much_is_refused_at_once_and_one_large_request_alone_is_not() -> Non
         await asyncio.sleep(0.05)
         large = asyncio.create_task(queue.ask(["x"] * 9, sets=None, timeout_s=60))
         await asyncio.sleep(0)
-        with pytest.raises(Full):
+        with pytest.raises(QueueFull):
             await queue.ask(["y"], sets=None, timeout_s=60)
         slow.may.set()
         assert len(await large) == 9
@@ -172,7 +172,7 @@ def test_too_many_quick_ones_are_refused_and_who_goes_away_takes_the_text_along(
         slow = Slow()
         slow.may.set()
         queue = batcher(slow, quick=True)
-        with pytest.raises(Full):
+        with pytest.raises(QueueFull):
             await queue.ask(["a"], sets=None, timeout_s=60, beside=5)
         gone = asyncio.create_task(queue.ask(["b"], sets=None, timeout_s=60))
         kept = asyncio.create_task(queue.ask(["c"], sets=None, timeout_s=60, beside=4))
@@ -245,7 +245,7 @@ def test_a_model_that_answers_nothing_after_a_failure_is_known(quick: bool) -> N
         with pytest.raises(ComputeError, match="Panic: a regex without an end"):
             await queue.ask(["panic"], sets=None, timeout_s=60)
         assert "Panic: poisoned" in queue.problem
-        with pytest.raises(Unanswerable, match="poisoned"):
+        with pytest.raises(ModelUnavailable, match="poisoned"):
             await queue.ask(["a"], sets=None, timeout_s=60)
         await queue.close()
 
@@ -264,7 +264,7 @@ def test_a_batch_that_never_ends_is_known_and_nobody_waits_for_it() -> None:
         found = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 60)
         assert [str(each) for each in found] == ["the model has not finished computing within 0.05 seconds"] * 2
         assert queue.waiting == 0
-        with pytest.raises(Unanswerable):
+        with pytest.raises(ModelUnavailable):
             await queue.ask(["c"], sets=None, timeout_s=60)
         await asyncio.wait_for(queue.close(), 60)
         assert not slow.may.is_set(), "closing has not waited for it"
@@ -280,7 +280,7 @@ def test_what_is_computed_beside_batches_is_one_at_a_time_and_holds_none_up() ->
         queue = batcher(quick)
         first = asyncio.create_task(queue.compute_beside(lambda: may.wait(60) and "found", timeout_s=60))
         await asyncio.sleep(0)
-        with pytest.raises(Full):
+        with pytest.raises(QueueFull):
             await queue.compute_beside(lambda: "another", timeout_s=60)
         assert await queue.ask(["a"], sets=None, timeout_s=60) == [("a", None)]
         may.set()
@@ -317,7 +317,7 @@ def test_what_never_ends_beside_batches_is_known_and_nobody_waits_for_it() -> No
         while not queue.problem:
             await asyncio.sleep(0.01)
         for asked in (queue.ask(["a"], sets=None, timeout_s=60), queue.compute_beside(may.wait, timeout_s=60)):
-            with pytest.raises(Unanswerable, match=r"has not finished computing within 0\.05 seconds"):
+            with pytest.raises(ModelUnavailable, match=r"has not finished computing within 0\.05 seconds"):
                 await asked
         queue.abandon()
         await asyncio.wait_for(queue.close(), 60)
@@ -335,7 +335,7 @@ def test_who_waits_for_what_is_computed_beside_batches_is_told_when_it_is_given_
         while not queue.problem:
             await asyncio.sleep(0.01)
         queue.abandon()
-        with pytest.raises(Unanswerable):
+        with pytest.raises(ModelUnavailable):
             await asyncio.wait_for(asked, 60)
         await queue.close()
         may.set()

@@ -237,12 +237,12 @@ def test_the_same_spec_and_data_give_the_same_bundle_to_the_byte(run: Run, tmp_p
 def test_a_family_that_lacks_its_library_says_what_to_install() -> None:
     printed = run_bare(
         """
-from tagline.prediction.bundle import new_classifier
+from tagline.prediction.bundle import create_classifier
 from tagline.errors import PlaceError
 from tagline.spec import defaults
 spec = defaults({"train": "rows.csv", "text": "text", "labels": "label"})
 try:
-    new_classifier(spec, spec.model, task="single", labels=["a", "b"], pair=False)
+    create_classifier(spec, spec.model, task="single", labels=["a", "b"], pair=False)
 except PlaceError as error:
     print(error.message, error.hint, sep="\\n")
 """

@@ -43,8 +43,8 @@ def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stopped:
             return event
 
         monkeypatch.setattr(training._Attempt, "_evaluate", evaluate)
-        spec = training.spec_of(DATA, SETTINGS)
-        events = training.start(spec, runs=tmp_path / "runs", command="a test")
+        spec = training.resolve_spec(DATA, SETTINGS)
+        events = training.start_run(spec, runs=tmp_path / "runs", command="a test")
         seen = 0
         for event in events:
             if seen == evaluations:
@@ -136,14 +136,14 @@ def test_a_run_whose_progress_has_no_hashes_goes_on(stopped: Stopped, whole: Run
 def test_the_best_checkpoint_is_checked_again_before_it_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keep = training._Attempt._keep
+    keep = training._Attempt._write_checkpoint
 
     def keep_and_flip(attempt: Any, *rest: Any, **named: Any) -> None:
         keep(attempt, *rest, **named)
         if attempt.model.progress.strength == 3:
             flip(attempt.run, attempt.progress.best)
 
-    monkeypatch.setattr(training._Attempt, "_keep", keep_and_flip)
+    monkeypatch.setattr(training._Attempt, "_write_checkpoint", keep_and_flip)
     with pytest.raises(RunError, match="has changed since it was written") as error:
         tagline.train(DATA, *SETTINGS, runs=tmp_path)
     assert "tagline train --resume" in error.value.hint
@@ -157,7 +157,7 @@ def test_the_best_checkpoint_is_checked_again_before_it_is_measured(
 def test_at_most_three_checkpoints_are_kept() -> None:
     progress = Progress()
     for number, best in enumerate(["1", "2", "2", "2", "5", "6", "6"], start=1):
-        progress = Progress(last=str(number), best=best).after(progress)
+        progress = Progress(last=str(number), best=best).with_earlier_bests(progress)
         assert len(progress.checkpoints) <= 3
         assert progress.last == progress.best or progress.earlier[0].last == progress.best
     assert progress.checkpoints == ["7", "6", "5"]

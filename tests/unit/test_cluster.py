@@ -34,18 +34,18 @@ def said(cluster: object, task: object) -> dict[str, str]:
     ],
 )
 def test_a_cluster_is_read_from_what_vertex_says(pool: str, index: int | str, number: int, own_name: str) -> None:
-    found = Cluster.of(said(POOLS, {"type": pool, "index": index}))
+    found = Cluster.from_environment(said(POOLS, {"type": pool, "index": index}))
     assert found == Cluster(machines=3, number=number, main="main:2222", own_name=own_name)
 
 
 def test_reduction_servers_are_no_workers() -> None:
     pools = {name: POOLS[name] for name in ("workerpool0", "workerpool2")}
-    assert Cluster.of(said(pools, {"type": "workerpool0", "index": 0})).machines == 1
+    assert Cluster.from_environment(said(pools, {"type": "workerpool0", "index": 0})).machines == 1
 
 
 @pytest.mark.parametrize("environment", [{}, {"CLUSTER_SPEC": ""}])
 def test_without_a_cluster_a_machine_is_alone(environment: dict[str, str]) -> None:
-    assert Cluster.of(environment) == Cluster(machines=1)
+    assert Cluster.from_environment(environment) == Cluster(machines=1)
 
 
 @pytest.mark.parametrize(
@@ -67,25 +67,25 @@ def test_without_a_cluster_a_machine_is_alone(environment: dict[str, str]) -> No
 )
 def test_a_cluster_that_cannot_be_understood_is_an_error_of_the_place(environment: dict[str, str]) -> None:
     with pytest.raises(PlaceError, match="cannot understand CLUSTER_SPEC"):
-        Cluster.of(environment)
+        Cluster.from_environment(environment)
 
 
 @pytest.mark.parametrize(
     ("asked", "machines", "started"), [(1, 1, 0), (2, 1, 2), (1, 2, 1), (3, 2, 3)]
 )  # fmt: skip
 def test_one_worker_alone_needs_no_launcher(asked: int, machines: int, started: int) -> None:
-    assert cluster.are_needed(asked, Cluster(machines=machines), can_share=True) == started
+    assert cluster.count_workers(asked, Cluster(machines=machines), can_share=True) == started
 
 
 def test_without_a_number_there_is_a_worker_for_each_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "gpu_count", lambda: 4)
-    assert cluster.are_needed(None, Cluster(), can_share=True) == 4
-    assert cluster.are_needed(None, Cluster(), can_share=False) == 0
+    assert cluster.count_workers(None, Cluster(), can_share=True) == 4
+    assert cluster.count_workers(None, Cluster(), can_share=False) == 0
 
 
 def test_a_worker_starts_no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "0")
-    assert cluster.are_needed(2, Cluster(machines=2), can_share=True) == 0
+    assert cluster.count_workers(2, Cluster(machines=2), can_share=True) == 0
 
 
 def test_a_job_has_one_name_for_all_its_workers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,11 +104,11 @@ def test_a_job_has_one_name_for_all_its_workers(monkeypatch: pytest.MonkeyPatch)
 def test_a_word_that_was_left_is_the_same_error_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(cluster.WORDS, str(tmp_path))
     monkeypatch.delenv("RANK", raising=False)
-    assert not cluster.leave_word(PlaceError("nobody to tell"))
+    assert not cluster.report_to_launcher(PlaceError("nobody to tell"))
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setattr("signal.signal", lambda number, handler: None)
-    assert cluster.leave_word(PlaceError("the disk is full", hint="free some space"))
-    [found] = cluster._words(tmp_path)
+    assert cluster.report_to_launcher(PlaceError("the disk is full", hint="free some space"))
+    [found] = cluster._read_worker_errors(tmp_path)
     assert isinstance(found, PlaceError)
     assert (found.message, found.hint) == ("the disk is full", "free some space")
 
@@ -116,7 +116,7 @@ def test_a_word_that_was_left_is_the_same_error_again(tmp_path: Path, monkeypatc
 def test_workers_without_a_gpu_of_their_own_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "gpu_count", lambda: 1)
     with pytest.raises(SpecError, match="2 workers need as many GPUs; there are 1"):
-        cluster.are_needed(2, Cluster(), can_share=True)
+        cluster.count_workers(2, Cluster(), can_share=True)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_no_heart_beats_where_no_other_machine_could_hear_it(
 
     started: list[api.LaunchConfig] = []
     monkeypatch.setattr(api, "elastic_launch", lambda config, _: lambda *_: started.append(config))
-    assert list(cluster.launch(["info"], count=2, cluster=machines)) == []
+    assert list(cluster.launch_workers(["info"], count=2, cluster=machines)) == []
     assert ("keep_alive_interval" in started[0].rdzv_configs) == is_alone
 
 
@@ -166,8 +166,10 @@ def test_a_job_without_its_gpu_ends_with_exit_5_and_is_explained(tmp_path: Path)
     ran = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == 5, ran.stderr
     assert list(tmp_path.iterdir()) == []
-    lines = [Line(f"2026-11-18T12:00:{n:02}Z", "workerpool0-0", "ERROR", text)
-             for n, text in enumerate(ran.stderr.splitlines())]  # fmt: skip
-    found = log.explain(lines, message="The replica workerpool0-0 exited with a non-zero status of 5.")
+    lines = [
+        Line(f"2026-11-18T12:00:{n:02}Z", "workerpool0-0", "ERROR", text)
+        for n, text in enumerate(ran.stderr.splitlines())
+    ]
+    found = log.diagnose_log(lines, message="The replica workerpool0-0 exited with a non-zero status of 5.")
     assert found.cause == "no-gpu"
     assert "vertex.accelerators=0" in found.command

@@ -141,8 +141,10 @@ def test_a_list_of_labels_needs_no_separator(tmp_path: Path) -> None:
     path.write_text("\n".join(map(json.dumps, rows)))
     resolved = resolve(str(path))
     assert settings(resolved, "text", "labels", "label_separator") == {
-        "text": "text", "labels": "labels", "label_separator": "",
-    }  # fmt: skip
+        "text": "text",
+        "labels": "labels",
+        "label_separator": "",
+    }
     assert "4 labels in 40 rows" in resolved.guesses[1]
 
 
@@ -441,8 +443,9 @@ def test_a_missing_file_is_named_among_the_other_problems(tmp_path: Path) -> Non
     with pytest.raises(SpecError) as caught:
         resolve(str(missing), ["training.epochs=0"])
     assert caught.value.problems == (
-        'training.epochs: must be at least 1 or "auto", not 0', f"data: there is no file {missing}",
-    )  # fmt: skip
+        'training.epochs: must be at least 1 or "auto", not 0',
+        f"data: there is no file {missing}",
+    )
 
 
 def test_an_encoding_in_doubt_is_said_with_the_guesses(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_a_stop_is_not_called_an_error(capsys: pytest.CaptureFixture[str]) -> No
 def test_a_terminal_does_not_cut_words_and_elsewhere_a_sentence_is_a_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(console, "columns", lambda: 24)
+    monkeypatch.setattr(console, "get_terminal_width", lambda: 24)
     sentence = "Label more test rows: 日本語 are as wide as two, and evenalongwordstayswhole."
     console.out_sentence(sentence, lead="next   ")
     assert capsys.readouterr().out == f"next   {sentence}\n"
@@ -73,9 +73,12 @@ def test_a_terminal_does_not_cut_words_and_elsewhere_a_sentence_is_a_line(
     console.out_sentence(sentence, lead="next   ")
     lines = capsys.readouterr().out.splitlines()
     assert lines == [
-        "next   Label more test", "       rows: 日本語 are", "       as wide as two,", "       and",
+        "next   Label more test",
+        "       rows: 日本語 are",
+        "       as wide as two,",
+        "       and",
         "       evenalongwordstayswhole.",
-    ]  # fmt: skip
+    ]
     console.out_sentence("accuracy 0.9 (0.8-1.0)  macro_f1 0.7", between="  ")
     assert capsys.readouterr().out == "accuracy 0.9 (0.8-1.0)\nmacro_f1 0.7\n"
 
@@ -95,7 +98,7 @@ def test_tables_line_up_with_wide_characters(capsys: pytest.CaptureFixture[str])
     ],
 )
 def test_texts_are_shortened_to_columns(text: str, width: int, shown: str) -> None:
-    assert console.shortened(text, width) == shown
+    assert console.shorten_text(text, width) == shown
 
 
 @pytest.mark.parametrize(
@@ -104,4 +107,4 @@ def test_texts_are_shortened_to_columns(text: str, width: int, shown: str) -> No
 )
 def test_why_a_model_is_kept_is_said(best: bool, gain: bool, said: str) -> None:
     event = EvaluationEvent(monitor="macro_f1", value=0.4958, step=292, best=best, gain=gain)
-    assert console._event_line(event) == f"validation macro_f1 0.4958 at step 292{said}"
+    assert console._format_event(event) == f"validation macro_f1 0.4958 at step 292{said}"

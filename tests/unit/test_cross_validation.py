@@ -45,14 +45,14 @@ def loaded(path: Path, *settings: str) -> tuple[Spec, Dataset]:
 
 
 def found_again(planted: Planted, data: Dataset, parts: list[cross_validation.HeldOutPart]) -> float:
-    first = cross_validation.suspects(data, parts)[:PLANTED]
+    first = cross_validation.find_label_errors(data, parts)[:PLANTED]
     return sum(row["text"] in planted[1] for row in first) / PLANTED
 
 
 @pytest.fixture(scope="module")
 def by_linear(planted: Planted) -> tuple[Dataset, list[cross_validation.HeldOutPart]]:
     spec, data = loaded(planted[0], "model.family=linear")
-    return data, list(cross_validation.parts(spec, data))
+    return data, list(cross_validation.score_folds(spec, data))
 
 
 def test_every_row_is_in_one_part_and_equal_texts_in_the_same(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_every_row_is_in_one_part_and_equal_texts_in_the_same(tmp_path: Path) ->
     texts = [f"word{number % 40} and more" for number in range(120)]
     path.write_text("message,topic\n" + "".join(f"{text},{'ab'[i % 2]}\n" for i, text in enumerate(texts)))
     spec, data = loaded(path, "model.family=linear")
-    parts = list(cross_validation.parts(spec, data))
+    parts = list(cross_validation.score_folds(spec, data))
     assert len(parts) == cross_validation.FOLDS
     assert sorted(np.concatenate([part.rows for part in parts])) == list(range(120))
     assert all(len(part.opinions) == 1 and len(part.opinions[0]) == len(part.rows) for part in parts)
@@ -76,7 +76,7 @@ def test_texts_that_are_nearly_the_same_are_in_one_part(tmp_path: Path) -> None:
     ]
     path.write_text("message,topic\n" + "".join(f'"{text}",{"ab"[i % 2]}\n' for i, text in enumerate(texts)))
     spec, data = loaded(path, "model.family=linear")
-    for part in cross_validation.parts(spec, data):
+    for part in cross_validation.score_folds(spec, data):
         assert {row // 2 for row in part.rows if row % 2} == {row // 2 for row in part.rows if not row % 2}
 
 
@@ -93,7 +93,7 @@ def test_the_companion_makes_up_for_a_family_that_knows_less(
     spec, data = loaded(
         planted[0], f"model.pretrained={checkpoint('bert')}", "model.max_tokens=24", "training.epochs=1"
     )
-    parts = list(cross_validation.parts(spec, data))
+    parts = list(cross_validation.score_folds(spec, data))
     alone = [replace(part, opinions=part.opinions[:1]) for part in parts]
     assert all(len(part.opinions) == 2 for part in parts)
     assert found_again(planted, data, alone) < 0.3
@@ -102,10 +102,13 @@ def test_the_companion_makes_up_for_a_family_that_knows_less(
 
 def test_the_parts_keep_to_the_minutes_of_a_training(planted: Planted, checkpoint: Callable[[str], Path]) -> None:
     spec, data = loaded(
-        planted[0], f"model.pretrained={checkpoint('bert')}", "model.max_tokens=8", "training.epochs=1000",
+        planted[0],
+        f"model.pretrained={checkpoint('bert')}",
+        "model.max_tokens=8",
+        "training.epochs=1000",
         "training.max_minutes=0.01",
-    )  # fmt: skip
-    assert len(list(cross_validation.parts(spec, data))) == cross_validation.FOLDS
+    )
+    assert len(list(cross_validation.score_folds(spec, data))) == cross_validation.FOLDS
 
 
 def test_rows_doubted_while_they_were_learned_are_doubted_and_the_leaning_of_all_is_taken_away(tmp_path: Path) -> None:
@@ -126,7 +129,7 @@ def test_rows_doubted_while_they_were_learned_are_doubted_and_the_leaning_of_all
     said = np.log(of_given(learned))
     quiet = cross_validation.HeldOutPart(rows, (unseen,), rows[:0], said[:0])
     (_, without), (_, found) = (
-        cross_validation.scores(data, [part]) for part in (quiet, replace(quiet, learned=rows, said=said))
+        cross_validation.combine_scores(data, [part]) for part in (quiet, replace(quiet, learned=rows, said=said))
     )
     believed, believed_without = (scores[rows, data.targets] for scores in (found, without))
     assert believed[doubted].mean() < believed_without[doubted].mean() - 0.1
@@ -137,7 +140,7 @@ def test_a_family_that_learns_from_rows_tells_what_it_said_of_each(
     planted: Planted, checkpoint: Callable[[str], Path]
 ) -> None:
     spec, data = loaded(planted[0], f"model.pretrained={checkpoint('bert')}", "model.max_tokens=8", "training.epochs=1")
-    part = next(cross_validation.parts(spec, data))
+    part = next(cross_validation.score_folds(spec, data))
     assert sorted([*part.rows, *part.learned]) == list(range(len(data.targets)))
     assert np.allclose(np.exp(part.said).sum(axis=1), 1, atol=1e-3)
 
@@ -147,9 +150,9 @@ def test_several_labels_a_text_are_looked_at_one_by_one(checkpoint: Callable[[st
     settings = (f"model.pretrained={checkpoint('bert')}", "model.max_tokens=8", "training.epochs=1")
     spec = resolve(str(path), settings).spec
     data = dataset.load(spec.data)
-    parts = list(cross_validation.parts(spec, data))
-    rows, scores = cross_validation.scores(data, parts)
+    parts = list(cross_validation.score_folds(spec, data))
+    rows, scores = cross_validation.combine_scores(data, parts)
     assert scores.shape == (len(data.targets), len(data.labels))
     assert sorted(rows) == list(range(len(data.targets)))
-    changes = {row["change"][0] for row in cross_validation.suspects(data, parts)}
+    changes = {row["change"][0] for row in cross_validation.find_label_errors(data, parts)}
     assert changes <= {"+", "−"}

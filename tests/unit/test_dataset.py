@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from tagline import spec as specs
 from tagline.data import checks, readers
 from tagline.data import dataset as datasets
-from tagline.data.dataset import SPLITS, Dataset, normalised
+from tagline.data.dataset import SPLITS, Dataset, normalise_text
 from tagline.errors import DataError, SpecError
 
 Rows = Sequence[Sequence[object]]
@@ -253,10 +253,13 @@ def test_the_splits_are_the_same_in_every_process(save: Any) -> None:
     outputs = {
         subprocess.run(
             [sys.executable, "-c", code, str(path)],
-            env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout
         for seed in ("0", "1", "12345")
-    }  # fmt: skip
+    }
     here = load(path)
     assert outputs == {f"{here.fingerprint} {splits_of(here)}\n"}
 
@@ -273,13 +276,13 @@ def test_no_text_ever_stands_in_two_splits(
     path = tmp_path / "d.csv"
     path.write_text(csv_of(["text", "label"], *rows))
     data = load(path, validation_share=shares[0], test_share=shares[1], seed=seed, header=True)
-    seen = [{normalised(str(text)) for text in data.splits[name].texts} for name in SPLITS]
-    assert sum(map(len, seen)) == len(set.union(*seen)) == len({normalised(text) for text, _ in rows})
+    seen = [{normalise_text(str(text)) for text in data.splits[name].texts} for name in SPLITS]
+    assert sum(map(len, seen)) == len(set.union(*seen)) == len({normalise_text(text) for text, _ in rows})
     assert sum(len(split) for split in data.splits.values()) == len(rows)
     assert not len(data.leaked)
     by_text: dict[str, set[str]] = {}
     for text, label in rows:
-        by_text.setdefault(normalised(text), set()).add(label)
+        by_text.setdefault(normalise_text(text), set()).add(label)
     if all(len(labels) == 1 for labels in by_text.values()):
         for label, count in Counter(next(iter(labels)) for labels in by_text.values()).items():
             number = data.labels.index(label)
@@ -298,8 +301,8 @@ def test_no_text_ever_stands_in_two_splits(
     ],
 )
 def test_texts_that_differ_in_case_width_or_space_are_the_same_text(one: str, other: str) -> None:
-    assert normalised(one) == normalised(other)
-    assert normalised(one) != normalised(other + "!")
+    assert normalise_text(one) == normalise_text(other)
+    assert normalise_text(one) != normalise_text(other + "!")
 
 
 @pytest.mark.parametrize(
@@ -339,8 +342,11 @@ def test_a_text_of_a_later_given_split_is_left_out_of_the_earlier_one(save: Any)
     shown = {name: list(split.texts) for name, split in data.splits.items()}
     assert shown == {"train": ["own"], "validation": ["VALID"], "test": ["Same", "last", "last"]}
     assert [(data.example(row).file, data.example(row).line) for row in data.leaked] == [
-        (str(train), 2), (str(train), 3), (str(train), 5), (str(validation), 3),
-    ]  # fmt: skip
+        (str(train), 2),
+        (str(train), 3),
+        (str(train), 5),
+        (str(validation), 3),
+    ]
 
 
 def test_a_pair_leaks_only_as_a_whole(save: Any) -> None:
@@ -563,7 +569,7 @@ def test_the_fingerprint_follows_content_not_files(save: Any, monkeypatch: pytes
         "jsonl": save("\n".join(objects), "d.jsonl"),
         "more columns": save(csv_of([*rows[0], "n"], *([*row, i] for i, row in enumerate(rows[1:]))), "more.csv"),
         "in two": [str(save(csv_of(*rows[:20]), "a.csv")), str(save(csv_of(rows[0], *rows[20:]), "b.csv"))],
-    }  # fmt: skip
+    }
     assert {name: load(path).fingerprint for name, path in variants.items()} == dict.fromkeys(
         variants, once.fingerprint
     )

@@ -8,7 +8,7 @@ import pytest
 from sklearn.metrics import f1_score
 
 from tagline.errors import SpecError
-from tagline.prediction.decisions import COVERAGES, DecisionLayer, label_shares, overanswered, tune
+from tagline.prediction.decisions import COVERAGES, DecisionLayer, find_overused_labels, label_shares, tune
 from tagline.spec import Decisions, Goal
 
 LABELS = ("calm", "cross")
@@ -95,9 +95,13 @@ def test_a_rare_label_shares_the_threshold_that_reaches_a_goal() -> None:
     truth[:3, 1] = True
     fitted = layer(scores, truth, task="multi", thresholds=Goal(recall=0.9))
     everything = layer(
-        scores.reshape(-1, 1), truth.reshape(-1, 1), task="multi", labels=("x",), calibrate=False,
+        scores.reshape(-1, 1),
+        truth.reshape(-1, 1),
+        task="multi",
+        labels=("x",),
+        calibrate=False,
         thresholds=Goal(recall=0.9),
-    )  # fmt: skip
+    )
     assert abs(fitted.thresholds[1] - everything.thresholds[0]) < 0.2
 
 
@@ -132,8 +136,11 @@ def test_one_threshold_for_all() -> None:
 def test_without_rows_to_tune_on_everything_is_plain() -> None:
     fitted = layer(np.zeros((0, 2)), np.zeros((0, 2), bool), task="multi")
     assert (fitted.calibration.method, fitted.thresholds, fitted.abstain_below, fitted.floors) == (
-        "none", (0.5, 0.5), 0.0, ()
-    )  # fmt: skip
+        "none",
+        (0.5, 0.5),
+        0.0,
+        (),
+    )
 
 
 def test_abstains_below_a_score() -> None:
@@ -226,8 +233,9 @@ def scattered(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 def draws() -> list[tuple[DecisionLayer, np.ndarray, np.ndarray]]:
     """Layers, each with scores and labels that it was not fitted to."""
     drawn = [scattered(1500, seed) for seed in range(40)]
-    return [(layer(scores[:500], truth[:500], labels=tuple("abcde")), scores[500:], truth[500:])
-            for scores, truth in drawn]  # fmt: skip
+    return [
+        (layer(scores[:500], truth[:500], labels=tuple("abcde")), scores[500:], truth[500:]) for scores, truth in drawn
+    ]
 
 
 @pytest.mark.parametrize("promised", [0.7, 0.8, 0.9, 0.95])
@@ -294,7 +302,7 @@ def test_the_label_for_none_is_the_answer_where_no_other_is_and_only_there() -> 
     without = DecisionLayer("multi", ("billing", "delivery"), thresholds=(0.5, 0.5))
     others = scores[:, [0, 2]].astype(np.float64)
     assert decided.confidence(answers.scores, answers.chosen) == pytest.approx(
-        without.confidence(others, without.decided(others).chosen)
+        without.confidence(others, without.decide(others).chosen)
     )
     again = DecisionLayer.from_dict(decided.to_dict(), task="multi", labels=labels)
     assert again == decided
@@ -312,9 +320,13 @@ def test_thresholds_are_tuned_without_the_label_for_none() -> None:
     scores, truth = multi_scores()
     none = ~truth.any(axis=1)
     with_none = tune(
-        Decisions(), task="multi", labels=("a", "b", "none"), none_label="none",
-        scores=np.column_stack([scores, 0.5 * none + 0.25]).astype(np.float32), truth=np.column_stack([truth, none]),
-    ).layer  # fmt: skip
+        Decisions(),
+        task="multi",
+        labels=("a", "b", "none"),
+        none_label="none",
+        scores=np.column_stack([scores, 0.5 * none + 0.25]).astype(np.float32),
+        truth=np.column_stack([truth, none]),
+    ).layer
     plain = layer(scores, truth, task="multi", labels=("a", "b"))
     assert with_none.thresholds[:2] == pytest.approx(plain.thresholds, abs=0.02)
     assert with_none.thresholds[2] == 0
@@ -325,10 +337,12 @@ def test_thresholds_are_tuned_without_the_label_for_none() -> None:
 def test_a_label_given_far_more_often_than_it_is_there_is_found() -> None:
     chosen = np.zeros((40, 3), dtype=bool)
     chosen[:, 1], chosen[:30, 2] = True, True
-    found = overanswered(chosen, ("a", "b", "c"), shares=np.array([0.0, 0.01, 0.3]))
+    found = find_overused_labels(chosen, ("a", "b", "c"), shares=np.array([0.0, 0.01, 0.3]))
     assert found == [{"label": "b", "answered": 1.0, "expected": 0.01}]
-    assert overanswered(chosen[:10], ("a", "b", "c"), shares=np.zeros(3)) == []
+    assert find_overused_labels(chosen[:10], ("a", "b", "c"), shares=np.zeros(3)) == []
     shares = label_shares(np.array([0, 0, 0, 1]), 2)
     assert shares.tolist() == [0.75, 0.25]
-    assert overanswered(np.zeros(40, dtype=np.int64), ("a", "b"), shares=shares) == []
-    assert [each["label"] for each in overanswered(np.ones(40, dtype=np.int64), ("a", "b"), shares=shares)] == ["b"]
+    assert find_overused_labels(np.zeros(40, dtype=np.int64), ("a", "b"), shares=shares) == []
+    assert [each["label"] for each in find_overused_labels(np.ones(40, dtype=np.int64), ("a", "b"), shares=shares)] == [
+        "b"
+    ]

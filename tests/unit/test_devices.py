@@ -46,7 +46,7 @@ def test_a_gpu_computes_in_what_it_has_in_hardware(
     machine: Any, gpu: str, capability: tuple[int, int], precision: str
 ) -> None:
     machine((gpu, capability), avx512_bf16=True)
-    chosen = devices.choose(devices.find_devices())
+    chosen = devices.choose_device(devices.find_devices())
     assert (chosen.kind, chosen.name, chosen.address) == ("cuda", gpu, "cuda:0")
     assert devices.precision_of("auto", chosen) == precision
 
@@ -68,14 +68,14 @@ def test_a_cpu_computes_in_bfloat16_only_where_it_has_it(
     machine: Any, capabilities: dict[str, Any], precision: str
 ) -> None:
     machine(**capabilities)
-    chosen = devices.choose(devices.find_devices())
+    chosen = devices.choose_device(devices.find_devices())
     assert chosen.address == "cpu"
     assert devices.precision_of("auto", chosen) == precision
 
 
 def test_an_apple_gpu_is_taken_before_the_cpu_and_computes_in_float32(machine: Any) -> None:
     machine(mps=True)
-    chosen = devices.choose(devices.find_devices())
+    chosen = devices.choose_device(devices.find_devices())
     assert chosen.address == "mps"
     assert devices.precision_of("auto", chosen) == "float32"
 
@@ -88,12 +88,12 @@ def test_what_the_spec_says_counts_on_any_device(setting: Any) -> None:
 
 def test_each_worker_of_a_machine_has_a_gpu_of_its_own(machine: Any) -> None:
     machine(*[("NVIDIA L4", (8, 9))] * 2)
-    addresses = [devices.choose(devices.find_devices(), local_rank=rank).address for rank in range(3)]
+    addresses = [devices.choose_device(devices.find_devices(), local_rank=rank).address for rank in range(3)]
     assert addresses == ["cuda:0", "cuda:1", "cuda:0"]
 
 
 def test_workers_without_a_gpu_share_the_cpu() -> None:
-    assert {devices.choose([CPU], local_rank=rank) for rank in range(4)} == {CPU}
+    assert {devices.choose_device([CPU], local_rank=rank) for rank in range(4)} == {CPU}
 
 
 def test_this_machine_has_a_device() -> None:
@@ -120,7 +120,7 @@ def test_tiles_that_a_machine_promises_and_does_not_describe_are_left_alone(cpui
 def test_without_its_tiles_such_a_processor_computes_in_float32(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     machine(amx_bf16=True, avx512_bf16=True)
     monkeypatch.setattr(devices, "LIMIT", "AVX512_CORE_FP16")
-    assert devices.precision_of("auto", devices.choose(devices.find_devices())) == "float32"
+    assert devices.precision_of("auto", devices.choose_device(devices.find_devices())) == "float32"
 
 
 def test_a_product_in_bfloat16_does_not_end_the_process() -> None:

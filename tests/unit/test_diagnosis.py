@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tagline import spec as specs
 from tagline.gcp import machines
 from tagline.jobs.diagnosis import causes
-from tagline.jobs.diagnosis.log import Failure, Line, explain, line_of
+from tagline.jobs.diagnosis.log import Failure, Line, diagnose_log, parse_entry
 from tagline.spec import Spec
 
 BEGIN = datetime(2026, 9, 1, 12, tzinfo=UTC)
@@ -67,7 +67,7 @@ def mixed(lines: Iterable[Line], *, seed: int) -> list[Line]:
 
 def spec(*overrides: str) -> Spec:
     tables = {"data": {"train": "reviews.csv", "text": "review", "labels": "sentiment"}}
-    return specs.parse(specs.override(tables, overrides), where="the spec")
+    return specs.parse(specs.apply_overrides(tables, overrides), where="the spec")
 
 
 # Printed by the programs themselves, shortened to what is theirs.
@@ -215,7 +215,7 @@ BY_LOG = [
 @pytest.mark.parametrize(("log", "cause", "words", "command"), BY_LOG)
 def test_a_cause_is_found_among_thousands_of_lines(log: str, cause: str, words: str, command: str, seed: int) -> None:
     lines = mixed([*noise(2000, seed=seed), *said(log, replica="workerpool1-0")], seed=seed)
-    found = explain(lines, message=EXITED.format("workerpool0-0", 1), spec=spec())
+    found = diagnose_log(lines, message=EXITED.format("workerpool0-0", 1), spec=spec())
     assert (found.cause, found.replica) == (cause, "workerpool1-0")
     assert words in found.sentence
     assert command in found.command
@@ -260,7 +260,7 @@ BY_MESSAGE = [
 @pytest.mark.parametrize(("message", "cause", "words", "command"), BY_MESSAGE)
 def test_a_cause_that_the_service_names(message: str, cause: str, words: str, command: str) -> None:
     for lines in ((), noise(2000, seed=1)):
-        found = explain(lines, message=message, spec=spec())
+        found = diagnose_log(lines, message=message, spec=spec())
         assert found.cause == cause
         assert words in found.sentence
         assert command in found.command
@@ -305,7 +305,7 @@ def test_the_replica_that_failed_first_among_four(seed: int) -> None:
         *said(BAD_VALUE.replace("odd", "even"), replica="workerpool1-2", when=600.4),
         *said("torch.distributed.elastic.multiprocessing.api.SignalException: Process 7 got signal: 15", when=601.0),
     ]
-    found = explain(mixed(lines, seed=seed), message=EXITED.format("workerpool0-0", 1), spec=spec())
+    found = diagnose_log(mixed(lines, seed=seed), message=EXITED.format("workerpool0-0", 1), spec=spec())
     assert (found.cause, found.replica) == ("unknown", "workerpool1-1")
     assert found.sentence == "workerpool1-1 failed first, with ValueError: the batch is odd"
     assert found.traceback == tuple(BAD_VALUE.strip().split("\n"))
@@ -313,18 +313,20 @@ def test_the_replica_that_failed_first_among_four(seed: int) -> None:
 
 def test_a_consequence_that_came_earlier_is_none() -> None:
     lines = said(CLOSED, when=600) + said(CUDA_MEMORY, replica="workerpool1-0", when=601)
-    assert explain(lines, message=EXITED.format("workerpool0-0", 1)).cause == "gpu-memory"
+    assert diagnose_log(lines, message=EXITED.format("workerpool0-0", 1)).cause == "gpu-memory"
 
 
 def test_only_consequences() -> None:
-    found = explain(said(CLOSED) + said("hello", replica="workerpool1-0"), message=EXITED.format("workerpool0-0", 1))
+    found = diagnose_log(
+        said(CLOSED) + said("hello", replica="workerpool1-0"), message=EXITED.format("workerpool0-0", 1)
+    )
     assert (found.cause, found.replica) == ("lost-worker", "workerpool0-0")
     assert found.traceback[-1].startswith("RuntimeError: [third_party/gloo")
 
 
 def test_a_worker_that_was_killed_says_nothing_and_another_one_something_else() -> None:
     lines = said(BAD_VALUE, replica="workerpool0-0")
-    found = explain(lines, message=EXITED.format("workerpool1-0", 137), spec=spec())
+    found = diagnose_log(lines, message=EXITED.format("workerpool1-0", 137), spec=spec())
     assert (found.cause, found.replica) == ("host-memory", "workerpool1-0")
 
 
@@ -406,7 +408,7 @@ GROUP = """
 )
 def test_the_root_of_exceptions_that_came_of_each_other(log: str, cause: str, last: str) -> None:
     for lines in (said(log), [Line(at(600), "workerpool0-0", "ERROR", log.strip("\n"))]):
-        found = explain([*noise(2000, seed=1), *lines], message=EXITED.format("workerpool0-0", 1), spec=spec())
+        found = diagnose_log([*noise(2000, seed=1), *lines], message=EXITED.format("workerpool0-0", 1), spec=spec())
         assert (found.cause, found.replica) == (cause, "workerpool0-0")
         assert found.traceback[-1] == last
         assert sum("Traceback" in line for line in found.traceback) == 1
@@ -424,13 +426,13 @@ except ImportError as error:
 
 def test_a_group_that_python_printed() -> None:
     done = subprocess.run([sys.executable, "-c", GROUP_CODE], capture_output=True, text=True, check=False)
-    found = explain([*said(done.stderr), *said("bye")])
+    found = diagnose_log([*said(done.stderr), *said("bye")])
     assert (found.cause, found.sentence) == ("import-error", "workerpool0-0 cannot import what it needs: no such thing")
 
 
 def test_a_group_of_exceptions() -> None:
     for lines in (said(GROUP), [Line(at(600), "workerpool0-0", "ERROR", GROUP.strip("\n"))], said(GROUP) + said("bye")):
-        found = explain(lines)
+        found = diagnose_log(lines)
         assert found.cause == "import-error"
         assert "peft" in found.sentence
 
@@ -463,26 +465,31 @@ Root Cause (first observed failure):
 
 
 def test_the_summary_of_torchrun_is_no_cause() -> None:
-    found = explain(mixed([*noise(2000, seed=1), *said(TORCHRUN)], seed=5), message=EXITED.format("workerpool0-0", 1))
+    found = diagnose_log(
+        mixed([*noise(2000, seed=1), *said(TORCHRUN)], seed=5), message=EXITED.format("workerpool0-0", 1)
+    )
     assert found.sentence == "workerpool0-0 failed first, with ValueError: root cause here"
     assert found.traceback == (
-        "Traceback (most recent call last):", '  File "w.py", line 5, in <module>',
-        '    raise ValueError("root cause here")', "ValueError: root cause here",
-    )  # fmt: skip
+        "Traceback (most recent call last):",
+        '  File "w.py", line 5, in <module>',
+        '    raise ValueError("root cause here")',
+        "ValueError: root cause here",
+    )
 
 
 def test_the_summary_of_torchrun_names_what_was_killed() -> None:
     table = TORCHRUN[TORCHRUN.index("W1116") :].replace("exitcode  : 1 ", "exitcode  : -9 ")
-    assert explain(said(table), message=EXITED.format("workerpool0-0", 1)).cause == "host-memory"
+    assert diagnose_log(said(table), message=EXITED.format("workerpool0-0", 1)).cause == "host-memory"
 
 
 def test_what_a_replica_has_outlived_is_not_what_ended_it() -> None:
     early = said(NO_MODULE, when=1)
     late = said(BAD_VALUE, when=600)
     lines = sorted([*early, *noise(2000, seed=2), *late], key=lambda line: line.time)
-    assert explain(lines).sentence.endswith("ValueError: the batch is odd")
-    alone = explain(sorted([*early, *noise(2000, seed=2)], key=lambda line: line.time),
-                    message=EXITED.format("workerpool0-0", 1))  # fmt: skip
+    assert diagnose_log(lines).sentence.endswith("ValueError: the batch is odd")
+    alone = diagnose_log(
+        sorted([*early, *noise(2000, seed=2)], key=lambda line: line.time), message=EXITED.format("workerpool0-0", 1)
+    )
     assert alone.cause == "unknown"
     assert "went on after this" in alone.sentence
     assert alone.traceback[-1] == "ModuleNotFoundError: No module named 'tensorflow_text'"
@@ -493,7 +500,7 @@ def test_one_that_happens_again_after_every_restart_counts_from_the_first_time()
     between = [Line(at(100 * n + 2 + k / 100), "workerpool1-0", "INFO", "step") for n in range(2) for k in range(150)]
     other = said(BAD_VALUE.replace("odd", "even"), replica="workerpool0-0", when=50)
     lines = sorted([*again, *between, *other], key=lambda line: line.time)
-    assert explain(lines).replica == "workerpool1-0"
+    assert diagnose_log(lines).replica == "workerpool1-0"
 
 
 def test_errors_that_python_ignored_and_standard_output_in_between() -> None:
@@ -501,7 +508,7 @@ def test_errors_that_python_ignored_and_standard_output_in_between() -> None:
     traceback = said(BAD_VALUE, when=601)
     printed = Line(at(601.0015), "workerpool0-0", "INFO", "printed meanwhile")
     lines = [*said(ignored), traceback[0], printed, *traceback[1:], *said("bye", when=602)]
-    assert explain(lines).traceback == tuple(BAD_VALUE.strip().split("\n"))
+    assert diagnose_log(lines).traceback == tuple(BAD_VALUE.strip().split("\n"))
 
 
 @pytest.mark.parametrize("form", ["whole", "json", "escaped"])
@@ -514,18 +521,20 @@ def test_a_traceback_in_one_entry(form: str) -> None:
         "json": json.dumps({"message": "it failed", "exc_info": text}),
         "escaped": text.replace("\n", "\\n"),
     }[form]
-    found = explain([Line(at(1), "workerpool0-0", "ERROR", text), *said("bye")])
+    found = diagnose_log([Line(at(1), "workerpool0-0", "ERROR", text), *said("bye")])
     assert found.traceback[0].startswith("Traceback")
     assert found.traceback[-1] == "ValueError: the batch is odd"
 
 
 def test_the_message_itself_may_hold_the_end_of_a_traceback() -> None:
-    message = ("The replica workerpool1-1 exited with a non-zero status of 1. Termination reason: Error. \n"
-               + NO_MODULE.strip().replace("\n", "\n  [...]\n", 1))  # fmt: skip
-    found = explain([], message=message)
+    message = (
+        "The replica workerpool1-1 exited with a non-zero status of 1. Termination reason: Error. \n"
+        + NO_MODULE.strip().replace("\n", "\n  [...]\n", 1)
+    )
+    found = diagnose_log([], message=message)
     assert (found.cause, found.replica) == ("import-error", "workerpool1-1")
 
-    found = explain([], message=message.replace("\n", " "))
+    found = diagnose_log([], message=message.replace("\n", " "))
     assert (found.cause, found.replica) == ("import-error", "workerpool1-1")
 
 
@@ -555,29 +564,29 @@ def test_the_message_itself_may_hold_the_end_of_a_traceback() -> None:
 )  # fmt: skip
 def test_a_mere_line_that_names_a_cause(text: str, cause: str) -> None:
     lines = [*noise(2000, seed=1), *said(text, severity="INFO")]
-    assert explain(lines, message=EXITED.format("workerpool0-0", 1)).cause == cause
+    assert diagnose_log(lines, message=EXITED.format("workerpool0-0", 1)).cause == cause
 
 
 def test_a_status_says_more_than_a_line_before_it() -> None:
     lines = said("Could not load libcudart.so.11.0: cannot open shared object file; ignore this without a GPU")
-    assert explain(lines, message=EXITED.format("workerpool0-0", 137)).cause == "host-memory"
+    assert diagnose_log(lines, message=EXITED.format("workerpool0-0", 137)).cause == "host-memory"
 
 
 def test_times_of_any_form_are_compared_as_times() -> None:
     late = [Line("2026-09-01T14:00:00.5+02:00", "a-0", "ERROR", line.text) for line in said(BAD_VALUE)]
     early = [Line("2026-09-01T12:00:00.123456789Z", "b-0", "ERROR", line.text) for line in said(BAD_VALUE)]
     never = [Line("yesterday", "c-0", "ERROR", line.text) for line in said(BAD_VALUE)]
-    assert explain([*never, *late, *early]).replica == "b-0"
+    assert diagnose_log([*never, *late, *early]).replica == "b-0"
 
 
 def test_nothing_was_logged() -> None:
-    found = explain([])
+    found = diagnose_log([])
     assert (found.cause, found.replica, found.traceback) == ("unknown", "", ())
     assert "roles/logging.logWriter" in found.sentence
-    found = explain([], message=EXITED.format("workerpool0-0", 1))
+    found = diagnose_log([], message=EXITED.format("workerpool0-0", 1))
     assert found.replica == "workerpool0-0"
     assert found.sentence.startswith("workerpool0-0 exited with status 1, and its log is empty")
-    found = explain([*noise(2000, seed=1), *said("bye")], message=EXITED.format("workerpool0-0", 1))
+    found = diagnose_log([*noise(2000, seed=1), *said("bye")], message=EXITED.format("workerpool0-0", 1))
     assert found.sentence == "workerpool0-0 exited with status 1 without saying why; the last that it printed was: bye"
 
 
@@ -600,9 +609,15 @@ def test_nothing_was_logged() -> None:
     ],
 )  # fmt: skip
 def test_what_tagline_says_itself_is_carried_over(log: str, status: int, cause: str) -> None:
-    lines = mixed([*noise(2000, seed=1), *said(log, replica="workerpool1-0"),
-                   *said("error: another worker is gone: gloo", when=599.5)], seed=7)  # fmt: skip
-    found = explain(lines, message=EXITED.format("workerpool1-0", status), spec=spec())
+    lines = mixed(
+        [
+            *noise(2000, seed=1),
+            *said(log, replica="workerpool1-0"),
+            *said("error: another worker is gone: gloo", when=599.5),
+        ],
+        seed=7,
+    )
+    found = diagnose_log(lines, message=EXITED.format("workerpool1-0", status), spec=spec())
     assert (found.cause, found.replica) == (cause, "workerpool1-0")
     message, _, hint = log.partition("\nnext: ")
     assert found.sentence == message.removeprefix("error: ") + (f"; {hint}" if hint else "")
@@ -617,7 +632,7 @@ Traceback (most recent call last):
 requests.exceptions.ConnectionError: HTTPSConnectionPool(host='huggingface.co', port=443): Max retries exceeded with \
 url: /x (Caused by NameResolutionError("Failed to resolve 'huggingface.co'"))
 """
-    found = explain(said(log))
+    found = diagnose_log(said(log))
     assert (found.cause, found.sentence.partition(":")[0]) == ("network", "workerpool0-0 does not reach huggingface.co")
 
 
@@ -644,26 +659,29 @@ url: /x (Caused by NameResolutionError("Failed to resolve 'huggingface.co'"))
     ],
 )  # fmt: skip
 def test_the_command_fits_the_spec(overrides: Sequence[str], log: str, command: str) -> None:
-    found = explain(said(log), spec=spec(*overrides))
+    found = diagnose_log(said(log), spec=spec(*overrides))
     assert command in found.command
     settings = [word for word in found.command.split() if "=" in word]
     changed = spec(*overrides, *settings)
     assert changed != spec(*overrides)
     vertex = changed.vertex
     assert "vertex.machine" not in command or not any(
-        machines.misfit(vertex.machine, vertex.accelerator if vertex.accelerators else "", vertex.accelerators)
+        machines.find_misfit(vertex.machine, vertex.accelerator if vertex.accelerators else "", vertex.accelerators)
     )
 
 
 def test_spot_machines_are_given_last() -> None:
-    for message in ("Resources are insufficient in region: us-central1.", "The following quota metrics exceed quota "
-                    "limits: aiplatform.googleapis.com/custom_model_training_preemptible_nvidia_t4_gpus"):  # fmt: skip
-        assert explain([], message=message, spec=spec("vertex.spot=true")).command.endswith("vertex.spot=false")
+    for message in (
+        "Resources are insufficient in region: us-central1.",
+        "The following quota metrics exceed quota "
+        "limits: aiplatform.googleapis.com/custom_model_training_preemptible_nvidia_t4_gpus",
+    ):
+        assert diagnose_log([], message=message, spec=spec("vertex.spot=true")).command.endswith("vertex.spot=false")
 
 
 def test_large_machines_can_be_waited_for() -> None:
     message = "Resources are insufficient in region: us-central1."
-    found = explain(
+    found = diagnose_log(
         [], message=message, spec=spec("vertex.machine=a2-highgpu-1g", "vertex.accelerator=NVIDIA_TESLA_A100")
     )
     assert found.command.endswith("vertex.flex_start=true")
@@ -672,10 +690,10 @@ def test_large_machines_can_be_waited_for() -> None:
 def test_an_entry_of_cloud_logging() -> None:
     labels = {"task_name": "workerpool0-0", "job_id": "1"}
     entry = {"timestamp": at(1), "severity": "ERROR", "resource": {"labels": labels}, "jsonPayload": {"message": "x"}}
-    assert line_of(entry) == Line(at(1), "workerpool0-0", "ERROR", "x")
-    assert line_of({"textPayload": "Job failed.", "resource": {"labels": {"task_name": "service"}}}).replica == ""
-    assert line_of({"jsonPayload": {"step": 3}}).text == '{"step": 3}'
-    assert line_of({}) == Line("", "", "DEFAULT", "")
+    assert parse_entry(entry) == Line(at(1), "workerpool0-0", "ERROR", "x")
+    assert parse_entry({"textPayload": "Job failed.", "resource": {"labels": {"task_name": "service"}}}).replica == ""
+    assert parse_entry({"jsonPayload": {"step": 3}}).text == '{"step": 3}'
+    assert parse_entry({}) == Line("", "", "DEFAULT", "")
 
 
 REALLY = [
@@ -693,7 +711,7 @@ REALLY = [
 def test_what_programs_really_print(code: str, cause: str, words: str) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode
-    found = explain(said(done.stderr), message=EXITED.format("workerpool0-0", done.returncode))
+    found = diagnose_log(said(done.stderr), message=EXITED.format("workerpool0-0", done.returncode))
     assert found.cause == cause, done.stderr
     assert words in found.sentence
 
@@ -710,7 +728,7 @@ def test_a_long_log_in_bounded_memory() -> None:
         yield from said(CUDA_MEMORY, when=590)
 
     tracemalloc.start()
-    found = explain(lines(), spec=spec())
+    found = diagnose_log(lines(), spec=spec())
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert found.cause == "gpu-memory"
@@ -734,7 +752,7 @@ entries = st.builds(
     st.lists(entries, max_size=40), texts, st.sampled_from([None, spec(), spec("vertex.spot=true", "vertex.machine=x")])
 )
 def test_it_always_answers(lines: list[Line], message: str, given_spec: Spec | None) -> None:
-    found = explain(lines, message=message, spec=given_spec)
+    found = diagnose_log(lines, message=message, spec=given_spec)
     assert isinstance(found, Failure)
     assert found.cause in {*causes.ADVICE, *causes.TAGLINE_STATUS.values(), "unknown"}
     assert found.sentence

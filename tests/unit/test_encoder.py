@@ -142,7 +142,7 @@ def test_gradient_checkpointing_changes_nothing(bert: Path, single: Dataset, tmp
 @pytest.mark.parametrize("architecture", ["mpnet", "albert"])
 def test_an_encoder_without_gradient_checkpointing_is_refused_before_it_learns(
     checkpoint: Checkpoint, single: Dataset, architecture: str
-) -> None:  # fmt: skip
+) -> None:
     with pytest.raises(SpecError, match=r"model\.gradient_checkpointing: \w+Model does not support it") as error:
         new(checkpoint(architecture), single, gradient_checkpointing=True)
     assert "model.max_batch_tokens" in (error.value.hint or "")
@@ -150,7 +150,7 @@ def test_an_encoder_without_gradient_checkpointing_is_refused_before_it_learns(
 
 def test_where_nothing_can_be_compiled_that_is_said(
     bert: Path, single: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+) -> None:
     """Most slim images have no C++ compiler."""
 
     def fails(*_: Any) -> Any:
@@ -188,9 +188,9 @@ def test_unless_told_otherwise_the_first_third_is_frozen(
     bert: Path, task: str, options: dict[str, Any], frozen: int
 ) -> None:
     model = new(bert, dataset.load(DATA[task]), **{"freeze": "auto", **options})
-    _, layers = networks._layers(model.network.encoder)
+    _, layers = networks._find_layers(model.network.encoder)
     layers.extend([*layers, *layers])
-    assert model._frozen() == frozen
+    assert model._last_frozen_layer() == frozen
 
 
 def test_an_encoder_that_goes_many_times_through_one_layer_learns_it(checkpoint: Checkpoint, single: Dataset) -> None:
@@ -316,9 +316,17 @@ def test_of_a_text_in_windows_the_mean_of_their_scores_counts(bert: Path, single
     [sequences] = model.learner.intake.reader.read([LONG])
     assert len(sequences) > 5
     with torch.inference_mode():
-        logits = [model.network(**model.learner.seat.tensors({
-            "input_ids": np.array([ids]), "attention_mask": np.ones((1, len(ids)), np.int64),
-        })) for ids, _ in sequences]  # fmt: skip
+        logits = [
+            model.network(
+                **model.learner.seat.to_tensors(
+                    {
+                        "input_ids": np.array([ids]),
+                        "attention_mask": np.ones((1, len(ids)), np.int64),
+                    }
+                )
+            )
+            for ids, _ in sequences
+        ]
     expected = torch.softmax(torch.cat(logits), dim=1).mean(dim=0).numpy()
     found = model.scores(["hello", LONG, "", LONG])
     assert np.allclose(found[1], expected, atol=1e-5)

@@ -64,6 +64,6 @@ def test_only_our_own_errors_are_in_the_tree_and_none_is_a_bug() -> None:
     ],
 )
 def test_a_listing_counts_and_names_every_problem(problems: list[str], text: str) -> None:
-    error = SpecError.listing("x.toml", problems)
+    error = SpecError.from_problems("x.toml", problems)
     assert error.message == text
     assert error.problems == tuple(problems)

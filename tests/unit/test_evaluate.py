@@ -64,8 +64,8 @@ def test_rows_of_unknown_labels_are_named_and_count_as_wrong(named: Run, tmp_pat
     assert report["test"]["accuracy"] == 0.5
     assert report["test"]["unknown_label_rows"] == 2
     assert report["test"]["per_label"]["weather"]["recall"] == 0
-    assert "2 of them have labels that it never learned" in " ".join(report["advice"] + advice.verdict(report))
-    html.save(report, str(tmp_path / "report.html"), name="odd")
+    assert "2 of them have labels that it never learned" in " ".join(report["advice"] + advice.write_verdict(report))
+    html.save_report(report, str(tmp_path / "report.html"), name="odd")
     assert "weather" in (tmp_path / "report.html").read_text()
 
 
@@ -91,7 +91,7 @@ def test_several_labels_a_text_some_of_them_unknown(tmp_path: Path) -> None:
     report = evaluate.evaluate(run.bundle, odd)
     assert report["labels"] == ["0", "1", "2", "urgent", "spam"]
     assert report["test"]["unknown_label_rows"] == 1
-    html.save(report, str(tmp_path / "report.html"), name="odd")
+    html.save_report(report, str(tmp_path / "report.html"), name="odd")
 
 
 def test_a_test_file_of_other_labels_is_refused_before_anything_is_learned(tmp_path: Path) -> None:
@@ -120,8 +120,8 @@ def test_a_training_says_which_test_rows_it_cannot_answer(tmp_path: Path) -> Non
 
 def cancelled(tmp_path: Path, *settings: str) -> Run:
     """A run that was stopped after its first checkpoint."""
-    spec = training.spec_of(str(write(tmp_path / "train.csv", TEXTS)), (*QUICK, *settings))
-    events = training.start(spec, runs=tmp_path / "runs", command="test")
+    spec = training.resolve_spec(str(write(tmp_path / "train.csv", TEXTS)), (*QUICK, *settings))
+    events = training.start_run(spec, runs=tmp_path / "runs", command="test")
     run = Run(Path(next(events)["run"]))
     for event in events:
         if event["event"] == "evaluation":
@@ -159,9 +159,7 @@ def test_a_run_of_an_older_version_on_a_fraction_says_why_it_is_not_resumed(tmp_
 # Like with like
 
 
-def test_rivals_learn_from_the_rows_that_the_model_learns_from(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+def test_rivals_learn_from_the_rows_that_the_model_learns_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     learned: list[int] = []
 
     class Watched(Linear):
@@ -172,10 +170,10 @@ def test_rivals_learn_from_the_rows_that_the_model_learns_from(
     monkeypatch.setattr("tagline.models.linear.Linear", Watched)
     path = write(tmp_path / "train.csv", TEXTS)
     for family, refits in (("lstm", False), ("fewshot", True)):
-        spec = training.spec_of(str(path), [f"model.family={family}", "data.fraction=0.5"])
+        spec = training.resolve_spec(str(path), [f"model.family={family}", "data.fraction=0.5"])
         data = dataset.load(spec.data)
         learned.clear()
-        baselines.linear(spec, data)
+        baselines.measure_linear(spec, data)
         train, both = len(data.splits["train"]), len(data.select("train", "validation"))
         assert learned[0] == train
         assert learned[-1] == (both if refits else train)

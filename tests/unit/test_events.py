@@ -40,12 +40,12 @@ def test_events_are_written_as_they_were_read(run: Run, name: str) -> None:
 def test_events_are_shown_and_summed_up(name: str) -> None:
     lines = (FIXTURES / f"events-{name}.jsonl").read_text("utf-8").splitlines()
     found = [parse_event(json.loads(line)) for line in lines]
-    shown = [console._event_line(event) for event in found]
+    shown = [console._format_event(event) for event in found]
     assert shown[0].startswith(f"run runs/{name}\n    family linear")
     assert shown[1].startswith("step 8/24  loss ")
-    assert resource_usage.summarize(found)["samples"] == 1
+    assert resource_usage.summarize_usage(found)["samples"] == 1
     facts = json.loads((FIXTURES / f"report-{name}.json").read_text("utf-8"))
-    assert report.history_of(found, refits=True).to_dict() == facts["history"]
+    assert report.summarize_history(found, refits=True).to_dict() == facts["history"]
 
 
 def test_what_another_version_or_package_adds_is_kept() -> None:

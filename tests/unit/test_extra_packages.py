@@ -18,8 +18,11 @@ OWN = "europe-west4-docker.pkg.dev/me/images/own:1"
 
 
 def spec_of(*listed: str, **vertex: Any) -> specs.Spec:
-    raw = {"data": {"train": "gs://b/a.csv", "text": "t", "labels": "l"}, "model": {"family": "linear"},
-           "vertex": {"bucket": "b", "project": "p", "packages": list(listed), **vertex}}  # fmt: skip
+    raw = {
+        "data": {"train": "gs://b/a.csv", "text": "t", "labels": "l"},
+        "model": {"family": "linear"},
+        "vertex": {"bucket": "b", "project": "p", "packages": list(listed), **vertex},
+    }
     return specs.parse(raw, where="a test")
 
 
@@ -55,7 +58,7 @@ def test_on_an_image_of_googles_they_come_with_the_package(wheel: str) -> None:
     _, own = plan["job"]["jobSpec"]["workerPoolSpecs"][0]["pythonPackageSpec"]["packageUris"]
     assert own.startswith("gs://b/tagline/packages/")
     assert own.endswith(f"/{wheel}")
-    assert "nltk>=3.9" in sdist.sdist(("train",), requirements=("nltk>=3.9",)).requirements
+    assert "nltk>=3.9" in sdist.build_sdist(("train",), requirements=("nltk>=3.9",)).requirements
     assert json.dumps(plan)  # no bytes in it
 
 
@@ -66,9 +69,9 @@ def test_what_cannot_be_installed_is_found_before(wheel: str) -> None:
     ):
         with pytest.raises(SpecError, match=told):
             VertexLauncher().plan(Job("name", spec, "gs://b/tagline/runs", "p"))
-        found = preflight.by_the_tables(spec, prices.price_of(spec), today=preflight.date(2026, 11, 18))
+        found = preflight.check_offline(spec, prices.estimate_price(spec), today=preflight.date(2026, 11, 18))
         assert [each.severity for each in found if each.code == "packages" and told in each.message] == ["error"]
     sound = spec_of("nltk", wheel)
-    found = preflight.by_the_tables(sound, prices.price_of(sound), today=preflight.date(2026, 11, 18))
+    found = preflight.check_offline(sound, prices.estimate_price(sound), today=preflight.date(2026, 11, 18))
     assert [each for each in found if each.code == "packages"] == []
-    assert sdist.missing_here(("no-such-thing>=1", "pydantic", wheel)) == ["no-such-thing", "own"]
+    assert sdist.find_missing_packages(("no-such-thing>=1", "pydantic", wheel)) == ["no-such-thing", "own"]

@@ -26,10 +26,10 @@ def packages_of_extras() -> Iterator[tuple[str, str]]:
     modules: dict[str, list[str]] = {}
     for module, packages in metadata.packages_distributions().items():
         for package in packages:
-            modules.setdefault(extras.normalize(package), []).append(module)
+            modules.setdefault(extras.normalize_name(package), []).append(module)
     for line in metadata.requires("tagline") or []:
         requirement = Requirement(line)
-        name = extras.normalize(requirement.name)
+        name = extras.normalize_name(requirement.name)
         if any(f"extra == '{extra}'" in line.replace('"', "'") for extra in EXTRAS):
             named = [module for module in modules.get(name, []) if not module.startswith("_")]
             # What others than Tagline import, such as isympy of sympy, is not called as its package.
@@ -38,13 +38,13 @@ def packages_of_extras() -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize(("module", "package"), sorted(set(packages_of_extras())))
 def test_every_package_of_every_extra_is_explained_with_the_extra_that_brings_it(module: str, package: str) -> None:
-    error = extras.explain(ModuleNotFoundError(f"No module named {module!r}", name=module))
+    error = extras.explain_import_error(ModuleNotFoundError(f"No module named {module!r}", name=module))
     assert isinstance(error, PlaceError)
     assert error.exit_code == 5
     extra = error.hint.removeprefix('pip install "tagline[').removesuffix(']"')
     assert extra in EXTRAS
     assert any(
-        extras.normalize(Requirement(line).name) == extras.find_requirement(module)
+        extras.normalize_name(Requirement(line).name) == extras.find_requirement(module)
         for line in metadata.requires("tagline") or []
         if f"extra == '{extra}'" in line.replace('"', "'")
     )
@@ -77,7 +77,7 @@ def _is_known(module: str) -> bool:
         ("google.cloud", 'pip install "tagline[vertex]"'),
         ("google.cloud.storage", 'pip install "tagline[vertex]"'),
         ("google.api_core", 'pip install "tagline[vertex]"'),
-        ("grpc", 'pip install "tagline[rehearsal]"'),
+        ("vertex_rehearsal", 'pip install "tagline[rehearsal]"'),
         ("mlflow", 'pip install "tagline[track]"'),
         ("kfp", 'pip install "tagline[pipelines]"'),
         ("uvloop", "pip install tagline"),
@@ -85,13 +85,13 @@ def _is_known(module: str) -> bool:
 )
 def test_the_hint_is_the_smallest_extra(module: str, hint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extras, "_can_import", lambda module: False)
-    error = extras.explain(ModuleNotFoundError(name=module))
+    error = extras.explain_import_error(ModuleNotFoundError(name=module))
     assert error is not None
     assert error.hint == hint
 
 
 @pytest.mark.parametrize("module", ["no_such_package", "tagline.nothing", "numpy.no_such_part", "pyarrow.no_such_part"])
 def test_a_module_that_no_extra_can_bring_stays_a_bug(module: str) -> None:
-    assert extras.explain(ModuleNotFoundError(name=module)) is None
+    assert extras.explain_import_error(ModuleNotFoundError(name=module)) is None
     with pytest.raises(ModuleNotFoundError), extras.explain_missing_packages():
         raise ModuleNotFoundError(name=module)

@@ -16,7 +16,7 @@ from tagline.data import dataset
 from tagline.data.dataset import Dataset
 from tagline.errors import SpecError
 from tagline.models.fewshot import FewShot, FewShotOptions
-from tagline.models.fewshot.contrastive import Shots, contrast, fitted
+from tagline.models.fewshot.contrastive import FewShotExamples, contrastive_loss, fit_head
 from tagline.models.nn.loop import Loss
 from tagline.models.nn.tokens import Sequences
 from tagline.spec import Training
@@ -46,34 +46,34 @@ def learned(directory: Path, data: Dataset, *, steps: int = 10_000, **settings: 
     return go_on(new(directory, data, **settings), data, steps=steps)
 
 
-def shots(targets: Any, *, labels: int, balanced: bool = False) -> Shots:
+def shots(targets: Any, *, labels: int, balanced: bool = False) -> FewShotExamples:
     """Rows of some labels, each a sequence of one token."""
     rows = np.asarray(targets)
     task = "multi" if rows.ndim == 2 else "single"
     sequences = Sequences(np.ones(len(rows), np.int64), None, np.arange(len(rows) + 1), np.arange(len(rows), dtype="i"))
-    return Shots(sequences, rows, Loss(rows, task=task, labels=labels, balanced=balanced, smoothing=0.0), 0)
+    return FewShotExamples(sequences, rows, Loss(rows, task=task, labels=labels, balanced=balanced, smoothing=0.0), 0)
 
 
 def test_a_batch_holds_several_rows_of_several_labels_and_follows_from_its_number() -> None:
     many = shots(np.repeat(np.arange(20), 30), labels=20)
-    drawn = [many.drawn(batch_size=32, seed=7, step=step) for step in range(50)]
+    drawn = [many.draw_rows(batch_size=32, seed=7, step=step) for step in range(50)]
     for rows in drawn:
         assert len(rows) == len(set(rows)) == 32
         assert sorted(np.unique(many.targets[rows], return_counts=True)[1]) == [4] * 8
-    assert np.array_equal(drawn[3], many.drawn(batch_size=32, seed=7, step=3))
-    assert not np.array_equal(drawn[3], many.drawn(batch_size=32, seed=8, step=3))
+    assert np.array_equal(drawn[3], many.draw_rows(batch_size=32, seed=7, step=3))
+    assert not np.array_equal(drawn[3], many.draw_rows(batch_size=32, seed=8, step=3))
     assert set(np.concatenate(drawn)) > set(range(0, 600, 100))
 
 
 def test_with_few_labels_the_whole_batch_is_theirs() -> None:
     two = shots([0, 1] * 40, labels=3)
-    rows = two.drawn(batch_size=32, seed=0, step=0)
+    rows = two.draw_rows(batch_size=32, seed=0, step=0)
     assert np.bincount(two.targets[rows]).tolist() == [16, 16]
 
 
 def test_a_label_of_one_row_and_rows_without_a_label_are_drawn_too() -> None:
     truth = np.array([[1, 0], [1, 0], [1, 1], [0, 0]], bool)
-    rows = [shots(truth, labels=2).drawn(batch_size=32, seed=0, step=step) for step in range(5)]
+    rows = [shots(truth, labels=2).draw_rows(batch_size=32, seed=0, step=step) for step in range(5)]
     assert all(sorted(some) == [0, 1, 2, 3] for some in rows)
 
 
@@ -81,7 +81,7 @@ def test_the_contrast_falls_when_texts_of_a_label_come_together() -> None:
     truth = torch.eye(2)[[0, 0, 1, 1]]
     apart = torch.nn.functional.normalize(torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.1], [0.1, 1.0]]), dim=1)
     together = apart[[0, 2, 1, 3]]
-    assert contrast(together, truth, temperature=0.1) < 0.1 < contrast(apart, truth, temperature=0.1)
+    assert contrastive_loss(together, truth, temperature=0.1) < 0.1 < contrastive_loss(apart, truth, temperature=0.1)
 
 
 def test_the_contrast_is_that_of_the_paper() -> None:
@@ -96,12 +96,14 @@ def test_the_contrast_is_that_of_the_paper() -> None:
         if partners:
             each = [-torch.log(torch.exp(embeddings[i] @ embeddings[j] / 0.3) / below) for j in partners]
             losses.append(sum(each) / len(partners))
-    assert contrast(embeddings, truth, temperature=0.3) == pytest.approx(float(sum(losses) / len(losses)), rel=1e-5)
+    assert contrastive_loss(embeddings, truth, temperature=0.3) == pytest.approx(
+        float(sum(losses) / len(losses)), rel=1e-5
+    )
 
 
 def test_without_anything_to_bring_together_the_contrast_is_0_and_pulls_nowhere() -> None:
     embeddings = torch.eye(3, requires_grad=True)
-    loss = contrast(embeddings, torch.eye(3), temperature=0.1)
+    loss = contrastive_loss(embeddings, torch.eye(3), temperature=0.1)
     loss.backward()  # type: ignore[no-untyped-call]
     assert float(loss.detach()) == 0
     assert embeddings.grad is not None
@@ -113,7 +115,7 @@ def test_the_head_is_logistic_regression(balanced: bool) -> None:
     random = np.random.default_rng(0)
     rows = random.normal(size=(90, 5)).astype(np.float32)
     targets = (rows[:, 0] > 0.5).astype(int) + (rows[:, 1] + random.normal(size=90) > 0)
-    found, constants, _ = fitted(torch.from_numpy(rows), shots(targets, labels=3, balanced=balanced), strength=2.0)
+    found, constants, _ = fit_head(torch.from_numpy(rows), shots(targets, labels=3, balanced=balanced), strength=2.0)
     theirs = LogisticRegression(C=2.0, class_weight="balanced" if balanced else None, tol=1e-8, max_iter=1000)
     theirs.fit(rows, targets)
     assert np.allclose(found.numpy(), theirs.coef_, atol=1e-3)
@@ -124,7 +126,7 @@ def test_of_several_labels_each_has_a_regression_of_its_own() -> None:
     random = np.random.default_rng(0)
     rows = random.normal(size=(90, 5)).astype(np.float32)
     targets = np.stack([rows[:, 0] > 0.2, rows[:, 1] + random.normal(size=90) > 0], axis=1)
-    found, constants, _ = fitted(torch.from_numpy(rows), shots(targets, labels=2), strength=2.0)
+    found, constants, _ = fit_head(torch.from_numpy(rows), shots(targets, labels=2), strength=2.0)
     for label in (0, 1):
         theirs = LogisticRegression(C=2.0, tol=1e-8, max_iter=1000).fit(rows, targets[:, label])
         assert np.allclose(found[label].numpy(), theirs.coef_[0], atol=1e-3)
@@ -261,7 +263,7 @@ def test_left_to_itself_it_is_measured_with_and_without_tuning(bert: Path, singl
 @pytest.mark.parametrize("stopped_after", [1, 5, 26])
 def test_left_to_itself_it_goes_on_to_the_same_bits(
     bert: Path, single: Dataset, tmp_path: Path, stopped_after: int
-) -> None:  # fmt: skip
+) -> None:
     whole = weights(learned(bert, single, tuning_steps="auto"), tmp_path / "whole")
     stopped = learned(bert, single, steps=stopped_after, tuning_steps="auto")
     resumed = go_on(FewShot.load(bundle(stopped, tmp_path / "stopped", resumable=True)), single)

@@ -92,7 +92,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def seal(bundle: Path, manifest: dict[str, Any]) -> None:
     """Write a manifest whose hashes are right, whatever else it holds."""
-    names = {path.relative_to(bundle).as_posix(): storage.sha256(path) for path in storage.files_below(bundle)}
+    names = {path.relative_to(bundle).as_posix(): storage.hash_file(path) for path in storage.files_below(bundle)}
     manifest = manifest | {"files": {name: found for name, found in names.items() if name != "tagline.json"}}
     with suppress(ValueError):  # not even a manifest
         manifest["sha256"] = Manifest.model_validate_json(json.dumps(manifest)).digest()

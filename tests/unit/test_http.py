@@ -14,7 +14,7 @@ import pytest
 import uvloop
 
 from tagline.serving import http
-from tagline.serving.http import Clients, Request, Response
+from tagline.serving.http import HttpRequest, HttpResponse, HttpServer
 
 HANGS_S = 60
 """What has not come by then never will."""
@@ -27,17 +27,17 @@ class Desk:
     def __init__(self) -> None:
         self.may = asyncio.Event()
         self.may.set()
-        self.seen: list[Request] = []
-        self.clients = Clients(self.answer, body_bytes=100)
+        self.seen: list[HttpRequest] = []
+        self.clients = HttpServer(self.answer, body_bytes=100)
         self.port = 0
 
-    async def answer(self, request: Request) -> Response:
+    async def answer(self, request: HttpRequest) -> HttpResponse:
         self.seen.append(request)
         await self.may.wait()
         told = {"method": request.method, "path": request.path, "body": request.body.decode()}
         told |= {"token": request.header(b"authorization")} if b"authorization" in request.headers else {}
         status = request.problem.status if request.problem else 200
-        return Response(json.dumps(told).encode(), status=status, headers={"x-request-id": "7"})
+        return HttpResponse(json.dumps(told).encode(), status=status, headers={"x-request-id": "7"})
 
     async def wait_for(self, count: int) -> None:
         while len(self.seen) < count:
@@ -315,7 +315,7 @@ def test_an_answer_that_takes_too_long_holds_up_no_stop() -> None:
 
 def test_nobody_waits_for_an_answer_that_failed(caplog: pytest.LogCaptureFixture) -> None:
     async def story(desk: Desk, connect: Any) -> None:
-        async def fail(_: Request) -> Response:
+        async def fail(_: HttpRequest) -> HttpResponse:
             raise ValueError("a bug")
 
         desk.clients.answer = fail
@@ -349,9 +349,9 @@ def test_who_does_not_take_its_answers_is_not_read_from(monkeypatch: pytest.Monk
 
     async def story(desk: Desk, connect: Any) -> None:
         del connect
-        large = Response(b"x" * 2_000_000)
+        large = HttpResponse(b"x" * 2_000_000)
 
-        async def answer(request: Request) -> Response:
+        async def answer(request: HttpRequest) -> HttpResponse:
             desk.seen.append(request)
             return large
 

@@ -32,9 +32,11 @@ def values(random: np.random.Generator, rows: int) -> Any:
 def graph(tmp_path: Path, random: np.random.Generator) -> Path:
     """Two products with a bias each, of which the second makes scores."""
     weights = {
-        "wide": random.standard_normal((CHANNELS, 32)), "wide_bias": random.standard_normal(32),
-        "head": random.standard_normal((32, LABELS)), "head_bias": random.standard_normal(LABELS),
-    }  # fmt: skip
+        "wide": random.standard_normal((CHANNELS, 32)),
+        "wide_bias": random.standard_normal(32),
+        "head": random.standard_normal((32, LABELS)),
+        "head_bias": random.standard_normal(LABELS),
+    }
     nodes = [
         helper.make_node("MatMul", ["x", "wide"], ["a"], name="first"),
         helper.make_node("Add", ["a", "wide_bias"], ["b"], name="first bias"),
@@ -43,10 +45,12 @@ def graph(tmp_path: Path, random: np.random.Generator) -> Path:
         helper.make_node("Add", ["d", "head_bias"], ["y"], name="last bias"),
     ]
     made = helper.make_graph(
-        nodes, "graph", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["rows", "length", CHANNELS])],
+        nodes,
+        "graph",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["rows", "length", CHANNELS])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
         [numpy_helper.from_array(value.astype(np.float32), name) for name, value in weights.items()],
-    )  # fmt: skip
+    )
     path = tmp_path / "graph.onnx"
     onnx.save(helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
     return path
@@ -66,7 +70,7 @@ def test_an_outlying_channel_does_not_take_the_steps_of_the_others(
     for outlying in (int8.OUTLYING, 1e9):
         monkeypatch.setattr(int8, "OUTLYING", outlying)
         target = graph.with_suffix(f".{outlying}.onnx")
-        int8.write(graph, target, samples)
+        int8.write_int8(graph, target, samples)
         errors.append(float(np.abs(answers(target, x) - expected).mean()))
     evened, not_evened = errors
     assert evened < not_evened / 3
@@ -76,7 +80,7 @@ def test_scales_are_fixed_the_bias_is_inside_and_the_scores_product_stays(
     graph: Path, random: np.random.Generator
 ) -> None:
     target = graph.with_suffix(".int8.onnx")
-    int8.write(graph, target, [{"x": values(random, 20)} for _ in range(5)])
+    int8.write_int8(graph, target, [{"x": values(random, 20)} for _ in range(5)])
     model = onnx.load(target)
     assert FIXED_SCALES in {each.key for each in model.metadata_props}
     kinds = [node.op_type for node in model.graph.node]
@@ -100,7 +104,7 @@ def test_weights_that_two_products_share_are_kept_once_and_as_they_are(
     model.graph.node[4].input[0] = "both"
     onnx.save(model, graph)
     target = graph.with_suffix(".int8.onnx")
-    int8.write(graph, target, [{"x": values(random, 20)} for _ in range(5)])
+    int8.write_int8(graph, target, [{"x": values(random, 20)} for _ in range(5)])
     found = onnx.load(target).graph
     assert sum(each.data_type == TensorProto.INT8 for each in found.initializer) == 1
     assert "Mul" not in {node.op_type for node in found.node}
@@ -122,9 +126,9 @@ def test_channels_that_are_never_used_and_products_without_a_name_do_no_harm(
         return found
 
     target = graph.with_suffix(".int8.onnx")
-    int8.write(graph, target, [{"x": sparse(20)} for _ in range(5)])
+    int8.write_int8(graph, target, [{"x": sparse(20)} for _ in range(5)])
     x = sparse(50)
     assert np.abs(answers(target, x) - answers(graph, x)).mean() < 0.1
-    int8.write(graph, target, [{"x": np.zeros((1, 3, CHANNELS), np.float32)}])
+    int8.write_int8(graph, target, [{"x": np.zeros((1, 3, CHANNELS), np.float32)}])
     zeros = np.zeros((2, 5, CHANNELS), np.float32)
     assert answers(target, zeros) == pytest.approx(answers(graph, zeros), abs=1e-6)

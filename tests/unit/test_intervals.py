@@ -26,7 +26,7 @@ def answers(rows: int, right: float, labels: int = 4) -> tuple[np.ndarray, np.nd
 
 def test_an_interval_is_as_wide_as_theory_has_it() -> None:
     truth, said = answers(1000, 0.8)
-    low, high = intervals.bootstrap("single", truth=truth, answers=said)["accuracy"]
+    low, high = intervals.bootstrap_intervals("single", truth=truth, answers=said)["accuracy"]
     share = accuracy_score(truth, said)
     assert (low + high) / 2 == pytest.approx(share, abs=0.005)
     assert high - low == pytest.approx(3.92 * np.sqrt(share * (1 - share) / 1000), rel=0.15)
@@ -34,17 +34,17 @@ def test_an_interval_is_as_wide_as_theory_has_it() -> None:
 
 def test_the_figure_itself_lies_inside_for_every_figure_and_task() -> None:
     truth, said = answers(300, 0.7)
-    found = intervals.bootstrap("single", truth=truth, answers=said)
+    found = intervals.bootstrap_intervals("single", truth=truth, answers=said)
     assert found["macro_f1"][0] < f1_score(truth, said, average="macro") < found["macro_f1"][1]
     hot, hot_said = RANDOM.random((200, 3)) < 0.3, RANDOM.random((200, 3)) < 0.3
-    several = intervals.bootstrap("multi", truth=hot, answers=hot_said)
+    several = intervals.bootstrap_intervals("multi", truth=hot, answers=hot_said)
     assert several["micro_f1"][0] < f1_score(hot, hot_said, average="micro") < several["micro_f1"][1]
     assert several["macro_f1"][0] < f1_score(hot, hot_said, average="macro") < several["macro_f1"][1]
 
 
 def test_few_rows_a_label_do_not_pull_the_interval_down() -> None:
     truth, said = answers(300, 0.8, labels=77)
-    low, high = intervals.bootstrap("single", truth=truth, answers=said)["macro_f1"]
+    low, high = intervals.bootstrap_intervals("single", truth=truth, answers=said)["macro_f1"]
     figure = f1_score(truth, said, average="macro")
     assert low < figure < high
     assert high - figure > figure - low  # draws are lower than the figure, as the figure is than that of all rows
@@ -57,8 +57,8 @@ def test_a_row_a_label_leaves_the_figure_inside_and_the_ends_possible(rows: int)
         said = np.where(truth < wrong, (truth + 1) % rows, truth)
         hot = [np.eye(rows, dtype=bool)[labels] for labels in (truth, said)]
         for found in (
-            intervals.bootstrap("single", truth=truth, answers=said)["macro_f1"],
-            intervals.bootstrap("multi", truth=hot[0], answers=hot[1])["macro_f1"],
+            intervals.bootstrap_intervals("single", truth=truth, answers=said)["macro_f1"],
+            intervals.bootstrap_intervals("multi", truth=hot[0], answers=hot[1])["macro_f1"],
         ):
             assert 0 <= found[0] <= f1_score(truth, said, average="macro") + 1e-9
             assert f1_score(truth, said, average="macro") - 1e-9 <= found[1] <= 1
@@ -67,8 +67,8 @@ def test_a_row_a_label_leaves_the_figure_inside_and_the_ends_possible(rows: int)
 def test_rows_in_another_order_and_many_rows_give_the_same() -> None:
     truth, said = answers(50_000, 0.9, labels=30)
     order = RANDOM.permutation(len(truth))
-    shuffled = intervals.bootstrap("single", truth=truth[order], answers=said[order])
-    assert intervals.bootstrap("single", truth=truth, answers=said) == shuffled
+    shuffled = intervals.bootstrap_intervals("single", truth=truth[order], answers=said[order])
+    assert intervals.bootstrap_intervals("single", truth=truth, answers=said) == shuffled
 
 
 @pytest.mark.parametrize(("fewer", "more"), [(0, 0), (0, 3), (2, 9), (5, 5), (10, 31), (400, 520), (700, 701)])
@@ -81,7 +81,7 @@ def test_mcnemar_is_the_exact_binomial_test(fewer: int, more: int) -> None:
 def test_a_better_model_is_told_from_a_worse_one_and_equals_are_not() -> None:
     truth, better = answers(1500, 0.85)
     worse = np.where(RANDOM.random(1500) < 0.15, RANDOM.integers(0, 4, 1500), better)
-    found = intervals.difference("single", truth=truth, first=better, second=worse, figure="macro_f1")
+    found = intervals.compare_models("single", truth=truth, first=better, second=worse, figure="macro_f1")
     assert found.is_real
     assert found.p_value < 0.001
     assert found.gain == pytest.approx(
@@ -90,18 +90,18 @@ def test_a_better_model_is_told_from_a_worse_one_and_equals_are_not() -> None:
     swapped = better.copy()
     wrong, right = np.flatnonzero(better != truth)[:5], np.flatnonzero(better == truth)[:5]
     swapped[wrong], swapped[right] = truth[wrong], (truth[right] + 1) % 4
-    assert not intervals.difference("single", truth=truth, first=better, second=swapped, figure="macro_f1").is_real
+    assert not intervals.compare_models("single", truth=truth, first=better, second=swapped, figure="macro_f1").is_real
 
 
 def test_the_same_answers_differ_by_nothing() -> None:
     truth, said = answers(100, 0.6)
-    found = intervals.difference("single", truth=truth, first=said, second=said, figure="macro_f1")
+    found = intervals.compare_models("single", truth=truth, first=said, second=said, figure="macro_f1")
     assert (found.gain, found.interval, found.p_value, found.is_real) == (0.0, (0.0, 0.0), 1.0, False)
 
 
 @pytest.mark.parametrize(("hits", "rows"), [(0, 10), (10, 10), (37, 50), (0, 0)])
 def test_a_share_has_wilsons_interval(hits: int, rows: int) -> None:
-    low, high = intervals.share_interval(hits, rows)
+    low, high = intervals.wilson_interval(hits, rows)
     if rows:
         expected: Any = stats.binomtest(hits, rows).proportion_ci(method="wilson")
         assert (low, high) == pytest.approx((expected.low, expected.high), abs=1e-4)
@@ -111,7 +111,7 @@ def test_a_share_has_wilsons_interval(hits: int, rows: int) -> None:
 
 def test_rows_that_are_all_right_leave_room_for_doubt() -> None:
     truth = np.arange(12) % 3
-    found = intervals.bootstrap("single", truth=truth, answers=truth)
+    found = intervals.bootstrap_intervals("single", truth=truth, answers=truth)
     assert found["accuracy"][0] < 0.8
     assert found["macro_f1"] == found["accuracy"]
 
@@ -121,7 +121,7 @@ def test_a_figure_and_the_rows_that_speak_for_different_models_prove_nothing() -
     first, second = truth.copy(), truth.copy()
     first[:50] = 1
     second[3005:] = 0
-    found = intervals.difference("single", truth=truth, first=first, second=second, figure="macro_f1")
+    found = intervals.compare_models("single", truth=truth, first=first, second=second, figure="macro_f1")
     assert found.leaves_out_zero
     assert found.p_value < 0.05
     assert found.is_divided

@@ -14,13 +14,13 @@ NOW = datetime(2026, 11, 18, 14, tzinfo=UTC)
 
 @pytest.mark.usefixtures("signed_out")
 def test_the_page_of_a_job_is_that_of_the_console() -> None:
-    launcher = records.launcher_of("vertex")
+    launcher = records.find_launcher("vertex")
     # As google-cloud-aiplatform 2.6 prints it (jobs.py, _dashboard_uri).
     at = "https://console.cloud.google.com/agent-platform/locations/europe-west4/training/123?project=my-project"
-    assert records.page_of(launcher, HANDLE) == at
+    assert records.get_page_url(launcher, HANDLE) == at
     with pytest.raises(RunError, match="is no job of Vertex AI"):
-        records.page_of(launcher, "123")
-    assert records.page_of(records.launcher_of("local"), "runs/x") == ""
+        records.get_page_url(launcher, "123")
+    assert records.get_page_url(records.find_launcher("local"), "runs/x") == ""
 
 
 @pytest.mark.parametrize(("started", "ended", "hours"), [
@@ -29,17 +29,17 @@ def test_the_page_of_a_job_is_that_of_the_console() -> None:
 ])  # fmt: skip
 def test_cost_grows_from_the_start_to_the_end(started: str, ended: str, hours: float) -> None:
     told = JobDescription(("1 x n1-standard-8",), (), per_hour=3.0)
-    cost = records.cost_so_far(told, JobState("running", started=started, ended=ended), now=NOW)
+    cost = records.estimate_cost(told, JobState("running", started=started, ended=ended), now=NOW)
     assert (cost["hours"], cost["so_far"]) == (hours, 3.0 * hours)
-    sentence = records.cost_sentence(cost, is_rehearsed=False)
+    sentence = records.format_cost(cost, is_rehearsed=False)
     assert sentence.startswith(f"about ${3 * hours:.2f} for {60 * hours:.0f} minutes at $3.00 an hour (an estimate")
 
 
 def test_a_cost_that_is_not_known_is_said_to_be_so() -> None:
     per_hour, remark = prices.hourly_price_of_pools([("c3-highcpu-8", "", 0, 2)], spot=False)
-    cost = records.cost_so_far(JobDescription((), (), per_hour=per_hour, remark=remark), JobState("running"), now=NOW)
+    cost = records.estimate_cost(JobDescription((), (), per_hour=per_hour, remark=remark), JobState("running"), now=NOW)
     assert cost["so_far"] is None
-    assert records.cost_sentence(cost, is_rehearsed=False) == "not known: the price of c3-highcpu-8 is not known here"
+    assert records.format_cost(cost, is_rehearsed=False) == "not known: the price of c3-highcpu-8 is not known here"
 
 
 def test_every_pool_counts() -> None:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tagline.evaluation.label_errors import suspects
+from tagline.evaluation.label_errors import find_suspects
 
 
 def test_planted_errors_come_first() -> None:
@@ -14,7 +14,7 @@ def test_planted_errors_come_first() -> None:
     given = clean.copy()
     planted = random.choice(2000, 100, replace=False)
     given[planted] = (given[planted] + random.integers(1, 4, 100)) % 4
-    found = suspects(scores, given)
+    found = find_suspects(scores, given)
     assert {each.row for each in found[:100]} == set(planted.tolist())
     assert all(each.suggested == clean[each.row] and each.given == given[each.row] for each in found[:100])
     assert [each.doubt for each in found] == sorted((each.doubt for each in found), reverse=True)
@@ -25,7 +25,7 @@ def test_a_missing_and_a_surplus_label_of_task_multi_are_told_apart() -> None:
     scores = np.where(truth, 0.9, 0.1)
     truth[0] = [True, True]  # the second is too many
     truth[39] = [False, False]  # the second is missing
-    found = {(each.row, each.given, each.suggested) for each in suspects(scores, truth)}
+    found = {(each.row, each.given, each.suggested) for each in find_suspects(scores, truth)}
     assert found == {(0, 1, None), (39, None, 1)}
 
 
@@ -35,11 +35,11 @@ def test_a_label_that_the_model_never_finds_is_not_doubted_for_that() -> None:
     scores = np.where(truth, 0.95, 0.05)
     scores[:, 1] = 0.02
     scores[0] = [0.01, 0.001]
-    found = {(each.row, each.given): each.doubt for each in suspects(scores, truth)}
+    found = {(each.row, each.given): each.doubt for each in find_suspects(scores, truth)}
     assert found[0, 0] > 0.9
     assert found[0, 1] < 0.1
 
 
 def test_nothing_is_suspected_of_a_model_that_agrees_and_of_no_rows() -> None:
-    assert suspects(np.array([[0.6, 0.4], [0.4, 0.6]]), np.array([0, 1])) == []
-    assert suspects(np.zeros((0, 2)), np.zeros(0, int)) == []
+    assert find_suspects(np.array([[0.6, 0.4], [0.4, 0.6]]), np.array([0, 1])) == []
+    assert find_suspects(np.zeros((0, 2)), np.zeros(0, int)) == []

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from samples import SUPPORT
 
-from tagline.data.language_check import are_english, doubts
+from tagline.data.language_check import are_english, check_language
 from tagline.models import ValidatesTexts
 from tagline.models.encoder import Encoder, EncoderOptions
 from tagline.models.fewshot import FewShot, FewShotOptions
@@ -67,7 +67,7 @@ def test_a_packaged_encoder_is_doubted_for_other_languages_alone(messages: list[
         assert list(family.doubts(options(), messages)) == []
         assert list(family.doubts(options(pretrained="xlm-roberta-base"), KOREAN * 60)) == []
     assert not isinstance(Linear, ValidatesTexts)
-    assert list(doubts("minilm", [])) == []
+    assert list(check_language("minilm", [])) == []
 
 
 def test_a_language_model_is_doubted_where_it_knows_few_of_the_tokens(

@@ -35,7 +35,7 @@ class RecordingLauncher:
 @pytest.fixture
 def launcher(monkeypatch: pytest.MonkeyPatch) -> RecordingLauncher:
     found = RecordingLauncher()
-    monkeypatch.setattr(records, "launcher_of", lambda *_: found)
+    monkeypatch.setattr(records, "find_launcher", lambda *_: found)
     monkeypatch.setattr(preflight, "examine_place", lambda _: [])
     return found
 

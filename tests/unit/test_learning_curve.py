@@ -15,7 +15,7 @@ SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 
 def curve(values: list[float], width: float = 0.02) -> LearningCurve:
     rows = [500 * 2**number for number in range(len(values))]
-    return learning_curve.fitted(
+    return learning_curve.fit_curve(
         [CurvePoint(rows=n, value=v, interval=[v - width, v + width]) for n, v in zip(rows, values, strict=True)]
     )
 
@@ -23,7 +23,7 @@ def curve(values: list[float], width: float = 0.02) -> LearningCurve:
 def test_a_power_law_is_found_again() -> None:
     rows = np.array([500.0, 1000, 2000, 4000])
     values = 1 - (0.05 + 3 * rows**-0.5)
-    [[found]] = learning_curve._predicted(rows, values[None], np.array([8000.0]))
+    [[found]] = learning_curve._predict_values(rows, values[None], np.array([8000.0]))
     assert found == pytest.approx(1 - (0.05 + 3 * 8000**-0.5), abs=0.003)
 
 
@@ -88,11 +88,11 @@ def test_it_is_measured_on_parts_and_added_to_the_report_and_goes_on_where_it_st
     run = tagline.train(SUPPORT / "messages.csv", "model.family=linear", runs=tmp_path)
     before = run.report()
     assert before is not None
-    events = learning_curve.measure(run)
+    events = learning_curve.measure_curve(run)
     next(event for event in events if event["event"] == "step")
     events.close()  # type: ignore[attr-defined]
     assert run.report() == before
-    list(learning_curve.measure(run))
+    list(learning_curve.measure_curve(run))
     report = run.report()
     assert report is not None
     points = report["learning_curve"]["points"]
@@ -103,7 +103,7 @@ def test_it_is_measured_on_parts_and_added_to_the_report_and_goes_on_where_it_st
     parts = list_runs(run.directory / learning_curve.DIRECTORY)
     assert [part.state().name for part in parts] == ["succeeded"] * 3
     assert not any(part.bundle.exists() for part in parts)
-    assert [event["event"] for event in learning_curve.measure(run)] == ["phase"] * 3 + ["curve"]
+    assert [event["event"] for event in learning_curve.measure_curve(run)] == ["phase"] * 3 + ["curve"]
 
 
 @pytest.mark.parametrize(

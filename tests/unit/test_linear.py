@@ -10,24 +10,24 @@ from sklearn.linear_model import LogisticRegression
 from tagline.errors import BundleError, DataError
 from tagline.models import linear
 from tagline.models.linear import Linear, LinearOptions
-from tagline.models.linear.regression import Problem, descend
-from tagline.models.linear.tfidf import Features, Scope
+from tagline.models.linear.regression import RegressionProblem, minimise_loss
+from tagline.models.linear.tfidf import Features, FeatureScope
 
 TEXTS = [
     "The parcel never arrived.", "Where is my parcel?", "I was charged twice!", "Please refund the charge, please.",
     "The app crashes on start", "app crash after update", "Thank you, great service", "great app, thank you",
 ] * 4  # fmt: skip
 TARGETS = np.array([0, 0, 1, 1, 2, 2, 3, 3] * 4)
-WORDS = Scope(words=1, characters=0, max_characters=1000)
+WORDS = FeatureScope(words=1, characters=0, max_characters=1000)
 
 
 def features(*, words: int, characters: int, min_rows: int = 1, max_features: int = 1000) -> Features:
-    scope = Scope(words, characters, max_characters=1000)
+    scope = FeatureScope(words, characters, max_characters=1000)
     return Features.learn(TEXTS, scope, pair=False, min_rows=min_rows, max_features=max_features)
 
 
 def dense(learned: Features, texts: list[str]) -> np.ndarray:
-    starts, columns, values = learned.of(texts)
+    starts, columns, values = learned.transform_texts(texts)
     matrix = np.zeros((len(texts), len(learned)))
     for row in range(len(texts)):
         matrix[row, columns[starts[row] : starts[row + 1]]] = values[starts[row] : starts[row + 1]]
@@ -53,7 +53,7 @@ def test_each_block_of_a_text_has_length_one() -> None:
 
 
 def test_a_text_of_unknown_words_has_no_features() -> None:
-    starts, columns, _ = features(words=1, characters=0).of(["xyzzy", "parcel"])
+    starts, columns, _ = features(words=1, characters=0).transform_texts(["xyzzy", "parcel"])
     assert starts.tolist() == [0, 0, 1]
     assert len(columns) == 1
 
@@ -61,7 +61,7 @@ def test_a_text_of_unknown_words_has_no_features() -> None:
 def test_a_text_in_another_script_is_scored_as_an_empty_one() -> None:
     learned = features(words=2, characters=5)
     assert all(term.strip() for block in learned.blocks for term in block.terms)
-    starts, _, _ = learned.of(["", "🦄🦄🦄", "안녕하세요", "ελληνικά"])
+    starts, _, _ = learned.transform_texts(["", "🦄🦄🦄", "안녕하세요", "ελληνικά"])
     assert starts.tolist() == [0] * 5
 
 
@@ -69,7 +69,7 @@ def with_padding_as_a_feature() -> Linear:
     """A model as they were learned before padding alone was left out."""
     options = LinearOptions(words=0, characters=2)
     model = Linear(options, task="single", labels=2, pair=False, class_weights="none")
-    model.features = Features([("characters", [" ", " a", "a", "a "])], np.ones(4, np.float32), options.scope())
+    model.features = Features([("characters", [" ", " a", "a", "a "])], np.ones(4, np.float32), options.feature_scope())
     model.weights = np.array([[2.0, 0.0], [1.0, 0.0], [0.5, 0.0], [0.0, 1.0], [0.0, 0.0]])
     return model
 
@@ -127,7 +127,7 @@ def test_the_most_frequent_features_are_kept() -> None:
 @pytest.mark.parametrize("strength", [1.0, 16.0])
 def test_weights_are_those_of_scikit_learns_logistic_regression(strength: float) -> None:
     learned = features(words=1, characters=0)
-    problem = Problem(learned, TEXTS, np.eye(4)[TARGETS], task="single", balanced=False)
+    problem = RegressionProblem(learned, TEXTS, np.eye(4)[TARGETS], task="single", balanced=False)
     weights, done = problem.start(), False
     while not done:
         weights, _, done = problem.improve(weights, strength=strength)
@@ -142,7 +142,7 @@ def test_balanced_weights_are_those_of_scikit_learn() -> None:
     rows = [i for i in range(len(TEXTS)) if TARGETS[i] != 3 or i < 8]
     texts, targets = [TEXTS[i] for i in rows], TARGETS[rows]
     learned = features(words=1, characters=0)
-    problem = Problem(learned, texts, np.eye(4)[targets], task="single", balanced=True)
+    problem = RegressionProblem(learned, texts, np.eye(4)[targets], task="single", balanced=True)
     weights, done = problem.start(), False
     while not done:
         weights, _, done = problem.improve(weights, strength=1.0)
@@ -159,7 +159,7 @@ def test_descent_finds_the_lowest_point_of_a_narrow_valley() -> None:
         away = point - np.arange(20)
         return float((scale * away**2).sum()), 2 * scale * away
 
-    point, value, done = descend(loss, np.zeros(20), iterations=500, tolerance=1e-4)
+    point, value, done = minimise_loss(loss, np.zeros(20), iterations=500, tolerance=1e-4)
     assert done
     assert value < 1e-6
     assert np.allclose(point, np.arange(20), atol=1e-3)
@@ -169,7 +169,7 @@ def test_descent_says_when_it_has_not_arrived() -> None:
     def loss(point: np.ndarray) -> tuple[float, np.ndarray]:
         return float((point**4).sum()), 4 * point**3
 
-    _, _, done = descend(loss, np.full(3, 100.0), iterations=2, tolerance=1e-9)
+    _, _, done = minimise_loss(loss, np.full(3, 100.0), iterations=2, tolerance=1e-9)
     assert not done
 
 

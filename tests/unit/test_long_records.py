@@ -11,7 +11,7 @@ import pytest
 from pyarrow import parquet
 
 from tagline.cli import predict
-from tagline.data.readers import BATCH_CHARACTERS, LONGEST_RECORD, BadRows, batches, in_blocks, inspect
+from tagline.data.readers import BATCH_CHARACTERS, LONGEST_RECORD, BadRows, group_into_blocks, inspect, read_batches
 from tagline.data.readers import parquet as parquet_reader
 from tagline.errors import DataError
 
@@ -21,7 +21,7 @@ MANY = 8
 MEASURE = """
 import resource, sys
 from tagline.errors import DataError
-from tagline.data.readers import BadRows, batches, inspect
+from tagline.data.readers import BadRows, read_batches, inspect
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -30,7 +30,7 @@ inspect(sys.argv[1])
 before = peak()
 for name in sys.argv[2:]:
     try:
-        for batch in batches(inspect(name), bad=BadRows("skip")):
+        for batch in read_batches(inspect(name), bad=BadRows("skip")):
             pass
     except DataError as error:
         print(error.message)
@@ -39,7 +39,7 @@ print(peak() - before)
 
 
 def read_all(path: Path) -> list[int]:
-    return [line for batch in batches(inspect(str(path)), bad=BadRows("skip")) for line in batch.lines]
+    return [line for batch in read_batches(inspect(str(path)), bad=BadRows("skip")) for line in batch.lines]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_row_as_long_as_may_be_is_read(tmp_path: Path) -> None:
 
 def test_a_cell_of_parquet_that_is_too_long_is_named_by_its_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.setattr(parquet_reader, "LONGEST_RECORD", 1 << 16)
     path = tmp_path / "a.parquet"
     texts = ["short", "x" * (4 * (1 << 16) + 1), "brief"]
@@ -95,7 +95,7 @@ def test_a_cell_of_parquet_that_is_too_long_is_named_by_its_row(
 def test_a_batch_of_long_rows_is_cut_before_it_fills_the_memory() -> None:
     text = "x" * (BATCH_CHARACTERS // 4)
     rows = [(line, (text, ("a", "b"), None)) for line in range(10)]
-    assert [len(lines) for lines, _ in in_blocks(rows)] == [4, 4, 2]
+    assert [len(lines) for lines, _ in group_into_blocks(rows)] == [4, 4, 2]
 
 
 def test_memory_does_not_grow_with_a_row_that_is_refused(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_memory_does_not_grow_with_a_row_that_is_refused(tmp_path: Path) -> None
 def test_a_line_of_standard_input_is_no_longer_than_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = "a text\nanother\r\n" + "x" * LONG
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines.encode())))
-    found = predict._lines()
+    found = predict._read_lines()
     assert [next(found), next(found)] == ["a text", "another"]
     with pytest.raises(DataError, match="standard input:3: a row of more than"):
         next(found)

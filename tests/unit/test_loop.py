@@ -12,7 +12,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from tagline.models.nn import tokens
 from tagline.models.nn.devices import Device
-from tagline.models.nn.loop import Examples, Group, Loop, Loss, rate_at
+from tagline.models.nn.loop import Examples, Loss, ParameterGroup, TrainingLoop, rate_at
 from tagline.models.nn.workers import ComputeContext, World
 from tagline.spec import Training
 
@@ -34,31 +34,43 @@ class Bag(nn.Module):
 
 
 def new_loop(
-    *, most_tokens: int = 8192, precision: Any = "float32", weights: Tensor | None = None, scale: float = 1.0,
-    seed: int = 1, learning_rate: float = 0.01, epochs: int = 2, **training: Any,
-) -> Loop:  # fmt: skip
+    *,
+    most_tokens: int = 8192,
+    precision: Any = "float32",
+    weights: Tensor | None = None,
+    scale: float = 1.0,
+    seed: int = 1,
+    learning_rate: float = 0.01,
+    epochs: int = 2,
+    **training: Any,
+) -> TrainingLoop:
     random = np.random.default_rng(0)
     texts = [[(random.integers(0, 100, random.integers(1, 30)).tolist(), [])] for _ in range(ROWS)]
     sequences = tokens.in_memory(texts, with_types=False)
     targets = random.integers(0, LABELS, ROWS)
     loss = Loss(targets, task="single", labels=LABELS, balanced=False, smoothing=0.0)
-    examples = Examples(
-        sequences, torch.from_numpy(targets), torch.ones(ROWS) if weights is None else weights, pad=0
-    )  # fmt: skip
-    groups = [Group(["embedding"], scale, decays=True), Group(["head"], 1.0, decays=False)]
+    examples = Examples(sequences, torch.from_numpy(targets), torch.ones(ROWS) if weights is None else weights, pad=0)
+    groups = [ParameterGroup(["embedding"], scale, decays=True), ParameterGroup(["head"], 1.0, decays=False)]
     settings = Training(**{"batch_size": 8, **training})
     seat = ComputeContext(Device("cpu", "CPU"), precision, World(), most_tokens)
-    return Loop(
-        Bag(), groups, examples, loss, learning_rate=learning_rate, epochs=epochs, training=settings, seed=seed,
+    return TrainingLoop(
+        Bag(),
+        groups,
+        examples,
+        loss,
+        learning_rate=learning_rate,
+        epochs=epochs,
+        training=settings,
+        seed=seed,
         seat=seat,
-    )  # fmt: skip
+    )
 
 
-def loss_of(loop: Loop, rows: Any) -> Tensor:
-    return loop._loss(loop._logits(rows), rows)
+def loss_of(loop: TrainingLoop, rows: Any) -> Tensor:
+    return loop._compute_loss(loop._compute_logits(rows), rows)
 
 
-def run(loop: Loop) -> dict[str, Tensor]:
+def run(loop: TrainingLoop) -> dict[str, Tensor]:
     for _ in loop.steps():
         pass
     return {name: tensor.clone() for name, tensor in loop.weights().items()}
@@ -277,7 +289,7 @@ def test_what_is_kept_is_the_mean_of_the_weights_along_the_way() -> None:
         counts = np.append(1, shares[:-1])[::-1] * 3 / (2 + np.arange(1, step.number + 1))
         mean = {name: sum(n * each[name] for n, each in zip(counts, passed, strict=True)) for name in last}
         assert same(loop.weights(), mean, tolerance=1e-5)
-        with loop.looked_at():
+        with loop.use_average():
             assert same(dict(loop.network.named_parameters()), mean, tolerance=1e-5)
     assert not same(loop.weights(), last)
     assert same(dict(loop.network.named_parameters()), loop.weights()), "the network ends as what was measured"
@@ -331,7 +343,7 @@ def test_windows_of_a_long_text_count_together_as_much_as_a_short_text() -> None
     full = new_loop()
     for rows in (np.arange(8), np.arange(20, 28)):
         mean = sum(loss_of(full, np.array([row])).item() * weights[row].item() for row in rows) / 8
-        assert loop._step(rows, rate=0.0)[0] == pytest.approx(mean / loop.mean_weight, rel=1e-4)
+        assert loop._run_step(rows, rate=0.0)[0] == pytest.approx(mean / loop.mean_weight, rel=1e-4)
 
 
 @pytest.mark.parametrize("most_tokens", [8192, 40])
@@ -342,7 +354,7 @@ def test_a_step_tells_what_was_said_of_its_rows_before_it_learned_from_them(most
         assert step.scores_before_update
         rows, scores = step.scores_before_update
         if step.number == 1:
-            untouched = torch.softmax(before._logits(rows), dim=1).detach().numpy()
+            untouched = torch.softmax(before._compute_logits(rows), dim=1).detach().numpy()
             assert np.allclose(scores, untouched, atol=1e-6)
         assert len(scores) == len(rows)
         seen += rows.tolist()

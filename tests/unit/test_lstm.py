@@ -21,7 +21,7 @@ from tagline.data.dataset import Dataset, Split
 from tagline.errors import BundleError, SpecError
 from tagline.models.lstm import Lstm, LstmOptions, usual_epochs
 from tagline.models.nn import vocabulary, word_vectors
-from tagline.models.nn.recurrent import BothWays, Pool, Recurrent, seeded
+from tagline.models.nn.recurrent import BidirectionalLstm, PoolingLayer, RecurrentHead, seed_layers
 from tagline.prediction.bundle import load_classifier
 from tagline.spec import Training
 
@@ -119,15 +119,17 @@ def test_its_graph_is_a_copy_that_may_be_moved_elsewhere(single: Dataset) -> Non
 
 def test_the_states_are_those_of_packed_sequences() -> None:
     """What padding cannot reach is checked against torch's own way."""
-    with seeded(0):
-        layer, states = BothWays(5, 3), torch.randn(4, 7, 5)
+    with seed_layers(0):
+        layer, states = BidirectionalLstm(5, 3), torch.randn(4, 7, 5)
     lengths = torch.tensor([7, 1, 4, 6])
     theirs = torch.nn.LSTM(5, 3, batch_first=True, bidirectional=True)
-    theirs.load_state_dict({
-        name + end: tensor
-        for end, lstm in (("", layer.onwards), ("_reverse", layer.backwards))
-        for name, tensor in lstm.state_dict().items()
-    })  # fmt: skip
+    theirs.load_state_dict(
+        {
+            name + end: tensor
+            for end, lstm in (("", layer.onwards), ("_reverse", layer.backwards))
+            for name, tensor in lstm.state_dict().items()
+        }
+    )
     packed = torch.nn.utils.rnn.pack_padded_sequence(states, lengths, batch_first=True, enforce_sorted=False)
     expected, _ = torch.nn.utils.rnn.pad_packed_sequence(theirs(packed)[0], batch_first=True)
     places = torch.arange(7)
@@ -138,10 +140,10 @@ def test_the_states_are_those_of_packed_sequences() -> None:
 
 def test_states_are_pooled_without_the_padding() -> None:
     states, mask = torch.tensor([[[1.0, -5.0], [3.0, -1.0], [99.0, 99.0]]]), torch.tensor([[1, 1, 0]])
-    assert Pool(2, "max")(states, mask).tolist() == [[3, -1]]
-    assert Pool(2, "mean")(states, mask).tolist() == [[2, -3]]
-    assert Pool(2, "max+mean")(states, mask).tolist() == [[3, -1, 2, -3]]
-    attention = Pool(2, "attention")
+    assert PoolingLayer(2, "max")(states, mask).tolist() == [[3, -1]]
+    assert PoolingLayer(2, "mean")(states, mask).tolist() == [[2, -3]]
+    assert PoolingLayer(2, "max+mean")(states, mask).tolist() == [[3, -1, 2, -3]]
+    attention = PoolingLayer(2, "attention")
     assert attention.attention is not None
     attention.attention.weight.data = torch.tensor([[100.0, 0.0]])
     assert attention(states, mask).tolist() == [[3, -1]]
@@ -152,8 +154,8 @@ def test_what_is_drawn_follows_from_the_seed_whatever_was_drawn_before(single: D
     for before in (1, 2):
         torch.manual_seed(before)
         state = torch.get_rng_state()
-        with seeded(3):
-            Recurrent(4, 2, hidden=3)
+        with seed_layers(3):
+            RecurrentHead(4, 2, hidden=3)
         assert torch.equal(torch.get_rng_state(), state)
         found.append(learned(single).scores(["hello"]))
     assert np.array_equal(found[0], found[1])
@@ -196,7 +198,7 @@ import csv, sys
 from tagline.models.nn import vocabulary
 texts = [row["message"] for row in csv.DictReader(open({str(SUPPORT / "messages.csv")!r}))]
 texts += ["東京は晴れ、大阪は雨。", "今日は東京へ行く", "ｶﾀｶﾅ Ａ", "좋은 영화 좋은 배우"]
-sys.stdout.buffer.write(vocabulary.learn(texts, {kind!r}, size=900, min_count=1).to_str().encode())
+sys.stdout.buffer.write(vocabulary.train_tokenizer(texts, {kind!r}, size=900, min_count=1).to_str().encode())
 """
     found = {
         hashlib.sha256(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout).digest()
@@ -207,7 +209,7 @@ sys.stdout.buffer.write(vocabulary.learn(texts, {kind!r}, size=900, min_count=1)
 
 def test_pieces_of_words_need_no_spaces_and_forms_of_a_letter_are_one() -> None:
     texts = ["東京は晴れです", "大阪は晴れです", "東京は雨です", "ＡＢＣ abc"] * 3
-    tokenizer = vocabulary.learn(texts, "subwords", size=200, min_count=2)
+    tokenizer = vocabulary.train_tokenizer(texts, "subwords", size=200, min_count=2)
     assert tokenizer.get_vocab_size() <= 200
     assert tokenizer.encode("東京は晴れです").tokens == ["▁東京は晴れです", vocabulary.END]
     assert vocabulary.UNKNOWN not in tokenizer.encode("大阪は雨").tokens
@@ -218,8 +220,8 @@ def test_pieces_of_words_need_no_spaces_and_forms_of_a_letter_are_one() -> None:
 def test_no_more_characters_and_words_are_kept_than_there_is_room_for() -> None:
     texts = ["".join(map(chr, range(0x4E00, 0x4E00 + 500))) + "一一 一一"] * 2
     for kind in ("subwords", "words"):
-        assert vocabulary.learn(texts, kind, size=40, min_count=1).get_vocab_size() <= 40  # type: ignore[arg-type]
-    assert "一" in vocabulary.learn(texts, "subwords", size=40, min_count=1).get_vocab()
+        assert vocabulary.train_tokenizer(texts, kind, size=40, min_count=1).get_vocab_size() <= 40  # type: ignore[arg-type]
+    assert "一" in vocabulary.train_tokenizer(texts, "subwords", size=40, min_count=1).get_vocab()
 
 
 @pytest.mark.parametrize("kind", ["subwords", "words"])
@@ -312,9 +314,12 @@ def test_a_malformed_file_of_vectors_is_named_with_its_line(
 def test_a_missing_or_unfit_array_of_vectors_is_said(single: Dataset, tmp_path: Path) -> None:
     path = tmp_path / "x.npy"
     for value, complaint in (
-        (None, "cannot read"), (np.zeros(3), "not a table"), (np.array([[{}]]), "cannot read"),
-        (np.zeros((2, 0)), "not a table"), (np.array([["a"]]), "not a table"),
-    ):  # fmt: skip
+        (None, "cannot read"),
+        (np.zeros(3), "not a table"),
+        (np.array([[{}]]), "cannot read"),
+        (np.zeros((2, 0)), "not a table"),
+        (np.array([["a"]]), "not a table"),
+    ):
         if value is not None:
             np.save(path, value, allow_pickle=True)
         with pytest.raises(SpecError, match=complaint):
@@ -339,7 +344,7 @@ def test_vectors_are_fetched_from_a_bucket_with_their_words(
 ) -> None:
     np.save(tmp_path / "x.npy", np.ones((1, 3), np.float32))
     (tmp_path / "x.txt").write_text("refund\n")
-    monkeypatch.setattr(storage, "fetched", lambda address: tmp_path / str(address).removeprefix("gs://bucket/"))
+    monkeypatch.setattr(storage, "fetch_copy", lambda address: tmp_path / str(address).removeprefix("gs://bucket/"))
     model = new(single, vectors="gs://bucket/x.npy")
     learner = model._new_learner(single.splits["train"].texts)
     number = learner.tokenizer.token_to_id(f"{vocabulary.WORD_START}refund")
@@ -396,7 +401,7 @@ def test_an_archive_of_arrays_is_no_array(tmp_path: Path) -> None:
     np.savez(tmp_path / "v.npz", a=np.ones((2, 3)))
     (tmp_path / "v.npz").rename(tmp_path / "v.npy")
     with pytest.raises(SpecError, match="is not a table of numbers"):
-        word_vectors.width(tmp_path / "v.npy")
+        word_vectors.read_width(tmp_path / "v.npy")
 
 
 def test_a_checkpoint_without_its_words_is_damaged(single: Dataset, tmp_path: Path) -> None:

@@ -86,11 +86,16 @@ def test_per_label_figures(task: str) -> None:
         is_answer = answers == i if task == "single" else answers[:, i]
         precision, recall, f1, _ = reference.precision_recall_fscore_support(
             is_true, is_answer, average="binary", zero_division=0
-        )  # fmt: skip
+        )
         assert found[label] == pytest.approx(
-            {"precision": precision, "recall": recall, "f1": f1, "support": is_true.sum(),
-             "accuracy": (is_true == is_answer).mean()}
-        )  # fmt: skip
+            {
+                "precision": precision,
+                "recall": recall,
+                "f1": f1,
+                "support": is_true.sum(),
+                "accuracy": (is_true == is_answer).mean(),
+            }
+        )
 
 
 def test_one_label_only_leaves_the_ranking_figures_open() -> None:

@@ -90,19 +90,19 @@ def mail_server(refuses: bool = False) -> Iterator[tuple[str, list[str]]]:
     ("./tell.sh me@example.com", "command"),
 ])  # fmt: skip
 def test_the_form_of_a_target_tells_how_it_is_reached(target: str, channel: str) -> None:
-    assert notifications.channel_of(target) == channel
+    assert notifications.detect_channel(target) == channel
 
 
 def test_a_webhook_gets_the_notice() -> None:
     with webhook() as (address, got):
-        assert notifications.send(address, NOTICE, {}) == ""
+        assert notifications.send_notice(address, NOTICE, {}) == ""
     assert got[0]["text"] == NOTICE.text
     assert (got[0]["state"], got[0]["run"], got[0]["figures"]) == ("succeeded", "runs/oak", {"macro_f1": 0.9})
 
 
 def test_a_mail_goes_by_the_users_own_server() -> None:
     with mail_server() as (address, got):
-        assert notifications.send("me@example.com", NOTICE, {"TAGLINE_SMTP": address}) == ""
+        assert notifications.send_notice("me@example.com", NOTICE, {"TAGLINE_SMTP": address}) == ""
     [mail] = got
     assert "Subject: Tagline: the training oak has ended" in mail
     assert "To: me@example.com" in mail
@@ -115,20 +115,22 @@ def test_a_command_gets_the_notice(tmp_path: Path) -> None:
     )
     script = tmp_path / "tell.py"
     script.write_text(code.replace("'told'", repr(str(tmp_path / "told"))))
-    assert notifications.send(f"{sys.executable} {script}", NOTICE, {}) == ""
+    assert notifications.send_notice(f"{sys.executable} {script}", NOTICE, {}) == ""
     assert (tmp_path / "told").read_text() == "succeeded runs/oak\n"
 
 
 def test_whoever_cannot_be_told_is_a_sentence_and_no_secret_is_in_it() -> None:
     with webhook(500) as (address, _):
-        told = notifications.send(address, NOTICE, {})
+        told = notifications.send_notice(address, NOTICE, {})
         assert told.startswith("the webhook of --notify was not told: HTTPError")
     assert "s3cret" not in told
-    gone = notifications.send(address, NOTICE, {})
+    gone = notifications.send_notice(address, NOTICE, {})
     assert gone.startswith("the webhook of --notify was not told: URLError")
     with mail_server(refuses=True) as (smtp, _):
-        assert "the e-mail of --notify was not told" in notifications.send("a@b.c", NOTICE, {"TAGLINE_SMTP": smtp})
-    assert "exit code 1" in notifications.send(f"{sys.executable} -c 'raise SystemExit(1)'", NOTICE, {})
+        assert "the e-mail of --notify was not told" in notifications.send_notice(
+            "a@b.c", NOTICE, {"TAGLINE_SMTP": smtp}
+        )
+    assert "exit code 1" in notifications.send_notice(f"{sys.executable} -c 'raise SystemExit(1)'", NOTICE, {})
 
 
 @pytest.mark.parametrize(("target", "environment", "told"), [

@@ -91,7 +91,7 @@ def test_the_umask_of_the_process_is_never_changed(tmp_path: Path) -> None:
 def test_no_module_reads_the_umask_by_setting_it() -> None:
     src = Path(tagline.__file__).parent
     setting = [path.name for path in src.rglob("*.py") if "os.umask(" in path.read_text()]
-    assert setting == ["rehearsal.py"], "the emulator's own process, once, before it starts a thread"
+    assert setting == []
 
 
 def test_the_store_of_the_emulator_is_its_owners_alone(tmp_path: Path) -> None:

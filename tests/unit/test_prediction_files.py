@@ -95,16 +95,18 @@ def test_json_lines_hold_all_scores(bundle: Bundle, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
-def test_columns_named_like_an_answer_are_kept_under_another_name(
-    suffix: str, bundle: Bundle, tmp_path: Path
-) -> None:  # fmt: skip
+def test_columns_named_like_an_answer_are_kept_under_another_name(suffix: str, bundle: Bundle, tmp_path: Path) -> None:
     content = "message,label,score,scores,abstained,labels,input_label\nhelp,mine,7,s,no,l,older\n"
     row = answers(bundle, written(tmp_path, content), tmp_path / f"out.{suffix}")[0]
     kept = {name: row[name] for name in row if name.startswith("input_")}
     assert kept == {
-        "input_label": "older", "input_input_label": "mine", "input_score": "7", "input_scores": "s",
-        "input_abstained": "no", "input_labels": "l",
-    }  # fmt: skip
+        "input_label": "older",
+        "input_input_label": "mine",
+        "input_score": "7",
+        "input_scores": "s",
+        "input_abstained": "no",
+        "input_labels": "l",
+    }
     assert row["label"] in bundle.manifest.labels
 
 
@@ -167,7 +169,7 @@ def test_an_encoding_in_doubt_is_said_at_the_end(bundle: Bundle, tmp_path: Path)
 def test_on_standard_output_a_bad_row_stops_it(bundle: Bundle, tmp_path: Path) -> None:
     source = written(tmp_path, "id,message\n" + "1,fine\n" * 9 + "only one field\n")
     with pytest.raises(DataError, match=r"in\.csv:11: 1 field where 2 are expected") as error:
-        list(files.answered(bundle, source))
+        list(files.predict_rows(bundle, source))
     assert "--output" in error.value.hint
 
 
@@ -220,9 +222,13 @@ def test_lists_in_the_input_are_kept(suffix: str, bundle: Bundle, tmp_path: Path
 def test_numbers_and_truth_values_stay_what_they_are(bundle: Bundle, tmp_path: Path) -> None:
     """So that the answers can be joined with the rest by a key."""
     given = {
-        "message": ["help", "hello"], "id": [2**53 + 1, None], "price": [1.5, float("nan")], "is_new": [True, False],
-        "day": [date(2026, 1, 2)] * 2, "tags": [[1, 2], []],
-    }  # fmt: skip
+        "message": ["help", "hello"],
+        "id": [2**53 + 1, None],
+        "price": [1.5, float("nan")],
+        "is_new": [True, False],
+        "day": [date(2026, 1, 2)] * 2,
+        "tags": [[1, 2], []],
+    }
     parquet.write_table(pa.table(given), tmp_path / "in.parquet")
     lines = answers(bundle, str(tmp_path / "in.parquet"), tmp_path / "out.jsonl")
     kept = [{name: row[name] for name in given} for row in lines]
@@ -234,9 +240,16 @@ def test_numbers_and_truth_values_stay_what_they_are(bundle: Bundle, tmp_path: P
     files.predict_file(bundle, str(tmp_path / "in.parquet"), tmp_path / "out.parquet")
     types = {field.name: str(field.type) for field in parquet.read_schema(tmp_path / "out.parquet")}
     assert types == {
-        "message": "string", "id": "int64", "price": "double", "is_new": "bool", "day": "string", "tags": "string",
-        "label": "string", "score": "double", "abstained": "bool",
-    }  # fmt: skip
+        "message": "string",
+        "id": "int64",
+        "price": "double",
+        "is_new": "bool",
+        "day": "string",
+        "tags": "string",
+        "label": "string",
+        "score": "double",
+        "abstained": "bool",
+    }
     [row, _] = answers(bundle, str(tmp_path / "in.parquet"), tmp_path / "out.csv")
     assert [row[name] for name in given] == ["help", str(2**53 + 1), "1.5", "true", "2026-01-02", "1|2"]
 
@@ -298,7 +311,7 @@ def test_the_only_two_columns_are_not_taken_for_a_pair(pair_bundle: Bundle, tmp_
 @pytest.mark.parametrize("text", [(), ("mesage",)])
 def test_a_missing_text_column_is_named_with_those_there_are(
     text: tuple[str, ...], bundle: Bundle, tmp_path: Path
-) -> None:  # fmt: skip
+) -> None:
     with pytest.raises(SpecError, match="it has: id, body") as error:
         files.predict_file(bundle, written(tmp_path, "id,body\n1,x\n"), tmp_path / "out.csv", text=text)
     assert "--text" in error.value.hint
@@ -322,7 +335,7 @@ def test_an_output_that_cannot_be_written_is_an_error_of_the_place(bundle: Bundl
 
 def test_a_file_that_changes_while_it_is_answered_writes_nothing(bundle: Bundle, tmp_path: Path) -> None:
     source = written(tmp_path, "message\n" + "hello\n" * 9000)
-    rows: Iterator[dict[str, Any]] = files.answered(bundle, source)
+    rows: Iterator[dict[str, Any]] = files.predict_rows(bundle, source)
     next(rows)
     with Path(source).open("a") as file:
         file.write("late\n")
@@ -344,11 +357,11 @@ def test_stopped_it_goes_on_with_the_parts_that_are_missing(suffix: str, bundle:
     source = written(tmp_path, "id,message\n" + "".join(f"{n},parcel {n}\n" for n in range(3 * files.ROWS_A_PART)))
     whole, output = tmp_path / f"whole.{suffix}", tmp_path / f"out.{suffix}"
     files.predict_file(bundle, source, whole)
-    events = files.answering(bundle, source, output)
+    events = files.predict_file_events(bundle, source, output)
     assert [next(events)["event"] for _ in range(2)] == ["started", "part"]
     events.close()
     assert not output.exists()
-    events = files.answering(bundle, source, output)
+    events = files.predict_file_events(bundle, source, output)
     assert next(events)["done_before"] == 1
     assert [event["part"] for event in events if event["event"] == "part"] == [1, 2]
     assert read_back(output) == read_back(whole)
@@ -358,11 +371,11 @@ def test_stopped_it_goes_on_with_the_parts_that_are_missing(suffix: str, bundle:
 def test_parts_of_other_work_are_not_used(bundle: Bundle, tmp_path: Path) -> None:
     source = written(tmp_path, "message\n" + "hello\n" * (2 * files.ROWS_A_PART))
     output = tmp_path / "out.jsonl"
-    events = files.answering(bundle, source, output)
+    events = files.predict_file_events(bundle, source, output)
     assert [next(events)["event"] for _ in range(2)] == ["started", "part"]
     events.close()
     written(tmp_path, "message\n" + "goodbye\n" * (2 * files.ROWS_A_PART))
-    events = files.answering(bundle, source, output)
+    events = files.predict_file_events(bundle, source, output)
     assert next(events)["done_before"] == 0
     for _ in events:
         pass
@@ -371,7 +384,7 @@ def test_parts_of_other_work_are_not_used(bundle: Bundle, tmp_path: Path) -> Non
 
 def test_two_cannot_answer_into_the_same_file_at_once(bundle: Bundle, tmp_path: Path) -> None:
     source = written(tmp_path, "message\n" + "hello\n" * (2 * files.ROWS_A_PART))
-    events = files.answering(bundle, source, tmp_path / "out.jsonl")
+    events = files.predict_file_events(bundle, source, tmp_path / "out.jsonl")
     assert [next(events)["event"] for _ in range(2)] == ["started", "part"]
     with pytest.raises(RunError, match="in use by process"):
         files.predict_file(bundle, source, tmp_path / "out.jsonl")
@@ -426,7 +439,7 @@ def test_other_formula_options_do_not_go_on_with_parts_written_before(
     formula_bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, output = written(tmp_path, "text,note\nrefund card,=1+1\n"), tmp_path / "out.csv"
-    monkeypatch.setattr(files._Work, "finish", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(files._FilePrediction, "finish", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         files.predict_file(formula_bundle, source, output)
     monkeypatch.undo()

@@ -18,8 +18,8 @@ from tagline.prediction.bundle import Bundle
 from tagline.prediction.decisions import DecisionLayer
 from tagline.prediction.predictor import Predictor
 from tagline.serving import app
-from tagline.serving.app import Metrics, Routes, Served, ServerSettings
-from tagline.serving.http import Request, Response
+from tagline.serving.app import LoadedBundle, ServerMetrics, ServerRoutes, ServerSettings
+from tagline.serving.http import HttpRequest, HttpResponse
 
 
 class Broken:
@@ -39,14 +39,16 @@ def test_scores_that_are_no_numbers_are_no_answer(task: str) -> None:
 def test_a_client_is_not_blamed_for_a_model_without_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     quick = ("model.family=linear", "model.max_features=500", "model.strength=4.0")
     run = tagline.train(SUPPORT / "messages.csv", *quick, runs=tmp_path)
-    settings, served = ServerSettings(), Served(Bundle.load(run.bundle), threads=1)
+    settings, served = ServerSettings(), LoadedBundle(Bundle.load(run.bundle), threads=1)
     monkeypatch.setattr(served.predictor, "_classifier", Broken())
-    routes = Routes(served, settings, Metrics(served.manifest, settings, processes=1), write_log=lambda *_, **__: None)
+    routes = ServerRoutes(
+        served, settings, ServerMetrics(served.manifest, settings, processes=1), write_log=lambda *_, **__: None
+    )
     body = json.dumps({"instances": ["where is it"]}).encode()
-    answer = asyncio.run(routes.answer(Request("POST", settings.predict_route, {}, True, body)))
+    answer = asyncio.run(routes.answer(HttpRequest("POST", settings.predict_route, {}, True, body)))
     assert answer.status == 500
     assert b"scores are not numbers" in answer.body
-    health = asyncio.run(routes.answer(Request("GET", settings.health_route, {}, True)))
+    health = asyncio.run(routes.answer(HttpRequest("GET", settings.health_route, {}, True)))
     assert (health.status, b"scores are not numbers" in health.body) == (503, True)
 
 
@@ -56,13 +58,19 @@ def test_a_process_that_never_ends_explaining_says_that_it_cannot_answer(
     quick = ("model.family=linear", "model.max_features=500", "model.strength=4.0")
     run = tagline.train(SUPPORT / "messages.csv", *quick, runs=tmp_path)
     monkeypatch.setattr(app, "STUCK_S", 0.1)
-    settings, served, may = ServerSettings(timeout_s=0.1), Served(Bundle.load(run.bundle), threads=1), threading.Event()
+    settings, served, may = (
+        ServerSettings(timeout_s=0.1),
+        LoadedBundle(Bundle.load(run.bundle), threads=1),
+        threading.Event(),
+    )
     monkeypatch.setattr(served.predictor, "explain", lambda *_: may.wait(60))
-    routes = Routes(served, settings, Metrics(served.manifest, settings, processes=1), write_log=lambda *_, **__: None)
+    routes = ServerRoutes(
+        served, settings, ServerMetrics(served.manifest, settings, processes=1), write_log=lambda *_, **__: None
+    )
     body = json.dumps({"instances": ["where is it"], "label": served.manifest.labels[0]}).encode()
 
-    async def answer(method: str, path: str) -> Response:
-        return await routes.answer(Request(method, path, {}, True, body))
+    async def answer(method: str, path: str) -> HttpResponse:
+        return await routes.answer(HttpRequest(method, path, {}, True, body))
 
     async def ask() -> None:
         assert (await answer("GET", "/health")).status == 200

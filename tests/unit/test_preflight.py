@@ -19,11 +19,13 @@ PREBUILT = "us-docker.pkg.dev/vertex-ai/training/pytorch-gpu.2-4.py310:latest"
 
 def found(*, model: dict[str, Any] | None = None, tracking: tuple[str, ...] = (), **vertex: Any) -> list[Finding]:
     raw = {
-        "data": {"train": "a.csv", "text": "t", "labels": "l"}, "model": model or {"family": "encoder"},
-        "tracking": {"to": tracking}, "vertex": {"bucket": "b", **vertex},
-    }  # fmt: skip
+        "data": {"train": "a.csv", "text": "t", "labels": "l"},
+        "model": model or {"family": "encoder"},
+        "tracking": {"to": tracking},
+        "vertex": {"bucket": "b", **vertex},
+    }
     spec = specs.parse(raw, where="a test")
-    return preflight.by_the_tables(spec, prices.price_of(spec, training_rows=1000), today=TODAY)
+    return preflight.check_offline(spec, prices.estimate_price(spec, training_rows=1000), today=TODAY)
 
 
 def test_the_defaults_are_sound() -> None:
@@ -61,7 +63,7 @@ def test_what_only_costs_is_a_warning() -> None:
 @pytest.mark.usefixtures("signed_out")
 def test_without_credentials_nothing_else_is_asked() -> None:
     spec = specs.parse({"data": {"train": "a.csv", "text": "t", "labels": "l"}}, where="a test")
-    [only] = preflight.by_asking(spec, project="p")
+    [only] = preflight.check_online(spec, project="p")
     assert (only.code, only.severity) == ("credentials", "error")
     assert "gcloud auth application-default login" in only.advice
 
@@ -96,13 +98,16 @@ def test_credentials_that_have_expired_are_said_before_anything_else(
     server = HTTPServer(("127.0.0.1", 0), Expired)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     account = {
-        "type": "service_account", "project_id": "p", "private_key": pem, "client_email": "a@p.iam.gserviceaccount.com",
+        "type": "service_account",
+        "project_id": "p",
+        "private_key": pem,
+        "client_email": "a@p.iam.gserviceaccount.com",
         "token_uri": f"http://127.0.0.1:{server.server_port}/token",
-    }  # fmt: skip
+    }
     (tmp_path / "account.json").write_text(json.dumps(account))
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "account.json"))
     spec = specs.parse({"data": {"train": "a.csv", "text": "t", "labels": "l"}}, where="a test")
-    [only] = preflight.by_asking(spec, project="p")
+    [only] = preflight.check_online(spec, project="p")
     server.shutdown()
     server.server_close()
     assert (only.code, only.severity) == ("credentials", "error")
@@ -119,4 +124,4 @@ def test_credentials_that_have_expired_are_said_before_anything_else(
     ("service-1@gcp-sa-aiplatform-cc.example", "-"),
 ])  # fmt: skip
 def test_the_project_of_a_service_account(email: str, project: str) -> None:
-    assert preflight._owner(email) == project
+    assert preflight._find_owner(email) == project

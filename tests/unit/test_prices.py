@@ -11,9 +11,10 @@ from tagline.spec import Spec
 
 def job(pretrained: str = "bert-base-uncased", **vertex: object) -> Spec:
     raw = {
-        "data": {"train": "a.csv", "text": "t", "labels": "l"}, "vertex": vertex,
+        "data": {"train": "a.csv", "text": "t", "labels": "l"},
+        "vertex": vertex,
         "model": {"family": "encoder", "pretrained": pretrained},
-    }  # fmt: skip
+    }
     return specs.parse(raw, where="a test")
 
 
@@ -30,11 +31,13 @@ def test_published_and_derived_prices(machine: str, accelerator: str, count: int
 def test_what_the_table_does_not_hold_has_no_price() -> None:
     assert machines.hourly_price("c3-highcpu-8", "", 0) is None
     assert machines.hourly_price("n1-standard-8", "NVIDIA_TESLA_P4", 1) is None
-    price = prices.price_of(job(machine="c3-highcpu-8", accelerators=0, budget=5.0), training_rows=100)
+    price = prices.estimate_price(job(machine="c3-highcpu-8", accelerators=0, budget=5.0), training_rows=100)
     assert price.most is None
     assert price.expected is None
     assert "not known here" in price.sentence()
-    assert "not known here" in prices.over_budget(job(machine="c3-highcpu-8", accelerators=0, budget=5.0).vertex, price)
+    assert "not known here" in prices.check_budget(
+        job(machine="c3-highcpu-8", accelerators=0, budget=5.0).vertex, price
+    )
 
 
 def test_spot_machines_are_cheaper() -> None:
@@ -52,7 +55,7 @@ def test_spot_machines_are_cheaper() -> None:
     ("n1-highmem-8", "NVIDIA_TESLA_T4", 0.5442 + 1.15 * 0.1905),
 ])  # fmt: skip
 def test_spot_prices_of_more_than_one_accelerator(machine: str, accelerator: str, price: float) -> None:
-    found = prices.price_of(job(machine=machine, accelerator=accelerator, spot=True))
+    found = prices.estimate_price(job(machine=machine, accelerator=accelerator, spot=True))
     assert found.per_hour == pytest.approx(price, abs=0.001)
     whole = machines.hourly_price(machine, accelerator, 1)
     assert whole is not None
@@ -72,14 +75,14 @@ def test_a_spot_price_that_nobody_has_written_down_is_said_to_be_unknown(
     machine: str, accelerator: str, told: str
 ) -> None:
     count = 1 if accelerator else 0
-    found = prices.price_of(job(machine=machine, accelerator=accelerator, accelerators=count, spot=True))
+    found = prices.estimate_price(job(machine=machine, accelerator=accelerator, accelerators=count, spot=True))
     assert found.per_hour is None
     assert found.sentence() == f"{told}: see cloud.google.com/vertex-ai/pricing"
 
 
 def test_every_machine_of_a_job_counts() -> None:
     place = {"machine": "n1-standard-16", "accelerator": "NVIDIA_TESLA_V100", "accelerators": 2, "workers": 2}
-    price = prices.price_of(job(**place, reduction_servers=4))
+    price = prices.estimate_price(job(**place, reduction_servers=4))
     server = machines.hourly_price("n1-highcpu-16", "", 0)
     assert server is not None
     assert price.per_hour == pytest.approx(2 * (0.874 + 2 * 2.852) + 4 * server, abs=0.01)
@@ -88,37 +91,37 @@ def test_every_machine_of_a_job_counts() -> None:
 
 
 def test_hours_grow_with_the_rows_and_fall_with_the_machines() -> None:
-    few, many = (prices.price_of(job(), training_rows=rows).hours or 0 for rows in (10_000, 100_000))
+    few, many = (prices.estimate_price(job(), training_rows=rows).hours or 0 for rows in (10_000, 100_000))
     assert few < many
-    two = prices.price_of(job(workers=2), training_rows=100_000).hours or 0
+    two = prices.estimate_price(job(workers=2), training_rows=100_000).hours or 0
     assert two < many
-    assert prices.price_of(job(max_hours=0.2), training_rows=10_000_000).hours == 0.2
-    assert prices.price_of(job()).hours is None
-    told = prices.price_of(job(), training_rows=10_000)
+    assert prices.estimate_price(job(max_hours=0.2), training_rows=10_000_000).hours == 0.2
+    assert prices.estimate_price(job()).hours is None
+    told = prices.estimate_price(job(), training_rows=10_000)
     assert "TFLOP/s" in told.assumption
     assert "estimate" in told.sentence()
     assert machines.PRICES_OF in told.sentence()
 
 
 def learning_hours(spec: Spec, rows: int, rate: Rate | None = None) -> float:
-    return (prices.price_of(spec, training_rows=rows, rate=rate).hours or 0) - prices.STARTING_HOURS
+    return (prices.estimate_price(spec, training_rows=rows, rate=rate).hours or 0) - prices.STARTING_HOURS
 
 
 def test_a_measured_rate_is_scaled_by_what_both_machines_may_come_to() -> None:
-    rate = Rate(10.0, prices.computing_of_processors(2), "20260101-000000-oak", "2 processors")
+    rate = Rate(10.0, prices.estimate_processor_flops(2), "20260101-000000-oak", "2 processors")
     alike = job(machine="n1-standard-8", accelerators=0)
     spec = alike.model_copy(update={"training": alike.training.model_copy(update={"epochs": 3})})
     assert learning_hours(spec, 12_000, rate) == pytest.approx(3 * 12_000 / (10 * 8 / 2) / 3600)
     there = job(accelerator="NVIDIA_TESLA_V100", workers=2)
-    told = prices.price_of(there, training_rows=12_000, rate=rate)
+    told = prices.estimate_price(there, training_rows=12_000, rate=rate)
     for words in ("10 rows/s", "20260101-000000-oak on 2 processors", "0.03 TFLOP/s", "80 TFLOP/s", "12,000 rows"):
         assert words in told.assumption
         assert words in told.sentence()
-    assert "rows/s" not in prices.price_of(there, training_rows=12_000).assumption
+    assert "rows/s" not in prices.estimate_price(there, training_rows=12_000).assumption
 
 
 def test_no_rate_promises_steps_that_no_gpu_takes() -> None:
-    fast = Rate(1e6, prices.computing_of_processors(1), "a-run", "1 processor")
+    fast = Rate(1e6, prices.estimate_processor_flops(1), "a-run", "1 processor")
     spec = job()
     steps = 4 * 32_000 / spec.training.batch_size
     assert learning_hours(spec, 32_000, fast) == pytest.approx(steps * prices.STEP_S / 3600)
@@ -141,19 +144,19 @@ def test_the_rows_are_those_that_are_learned_from() -> None:
     ("NVIDIA H100 80GB HBM3", "NVIDIA_H100_80GB"), ("Tesla P4", "NVIDIA_TESLA_P4"),
 ])  # fmt: skip
 def test_gpus_are_known_by_the_names_of_their_driver(name: str, accelerator: str) -> None:
-    assert prices.computing_of_gpu(name) == prices.FLOPS[accelerator]
+    assert prices.estimate_gpu_flops(name) == prices.FLOPS[accelerator]
 
 
 @pytest.mark.parametrize("name", ["NVIDIA GeForce RTX 3090", "NVIDIA L40S", "Apple GPU", ""])
 def test_of_other_gpus_nothing_is_known(name: str) -> None:
-    assert prices.computing_of_gpu(name) == 0
+    assert prices.estimate_gpu_flops(name) == 0
 
 
 def test_a_budget_names_the_hours_that_it_allows() -> None:
     spec = job(machine="n1-standard-8", budget=10.0, max_hours=24.0)
-    assert prices.over_budget(spec.vertex, prices.price_of(spec)).endswith("vertex.max_hours=11.9")
+    assert prices.check_budget(spec.vertex, prices.estimate_price(spec)).endswith("vertex.max_hours=11.9")
     spec = job(machine="n1-standard-8", budget=100.0)
-    assert prices.over_budget(spec.vertex, prices.price_of(spec)) == ""
+    assert prices.check_budget(spec.vertex, prices.estimate_price(spec)) == ""
 
 
 def test_quota_metrics_are_named_as_google_names_them() -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from tagline.data import dataset
-from tagline.data.readers import BadRow, BadRows, Batch, Layout, Source, batches, cell, inspect, sampled
+from tagline.data.readers import BadRow, BadRows, Batch, Layout, Source, cell, inspect, read_batches, sample_source
 from tagline.errors import DataError, TaglineError
 from tagline.spec import Data
 
@@ -27,7 +27,9 @@ AUTO = Layout()
 def read(path: str | Path, layout: Layout = AUTO) -> tuple[Source, list[tuple[Any, ...]], list[tuple[int, str]]]:
     """The source, its rows as (line, cell, ...), and its bad rows as (line, reason)."""
     source, bad = inspect(str(path), layout), BadRows("skip")
-    rows = [row for batch in batches(source, bad=bad) for row in zip(batch.lines, *batch.columns.values(), strict=True)]
+    rows = [
+        row for batch in read_batches(source, bad=bad) for row in zip(batch.lines, *batch.columns.values(), strict=True)
+    ]
     return source, rows, [(row.line, row.reason) for row in bad.rows]
 
 
@@ -312,14 +314,14 @@ def test_a_changed_file_is_noticed_before_it_is_read_again(tmp_path: Path) -> No
     source = inspect(str(path))
     path.write_text(CSV + "late,a\n")
     with pytest.raises(DataError, match="changed while"):
-        list(batches(source, bad=BadRows()))
+        list(read_batches(source, bad=BadRows()))
     assert len(read(path)[1]) == 4
 
 
 @pytest.mark.parametrize(("name", "content"), [("data.csv", CSV), ("data.jsonl", JSONL), ("data.txt", "a@x\nb@y\n")])
 def test_a_file_that_grows_while_it_is_read_is_noticed_at_the_end(name: str, content: str, tmp_path: Path) -> None:
     path = written(tmp_path, content * 5000, name)
-    reading = batches(inspect(str(path)), bad=BadRows("skip"))
+    reading = read_batches(inspect(str(path)), bad=BadRows("skip"))
     next(reading)
     with path.open("a") as file:
         file.write(content)
@@ -329,11 +331,11 @@ def test_a_file_that_grows_while_it_is_read_is_noticed_at_the_end(name: str, con
 
 def test_a_sample_of_a_small_file_is_all_of_it(tmp_path: Path) -> None:
     path = written(tmp_path, "text,label\nonly one\n" + "fine,a\n" * 20_000, "data.csv")
-    batch = sampled(inspect(str(path)))
+    batch = sample_source(inspect(str(path)))
     assert batch.lines[:3] == [3, 4, 5]
     assert set(batch.columns["text"]) == {"fine"}
     assert len(batch.lines) == 20_000
-    assert sampled(inspect(str(written(tmp_path, "text,label\n", "empty.csv")))).lines == []
+    assert sample_source(inspect(str(written(tmp_path, "text,label\n", "empty.csv")))).lines == []
 
 
 NUMBERED = 40_000
@@ -351,12 +353,12 @@ def test_a_sample_of_a_large_file_is_from_all_over_it(encoding: str, separator: 
     content = numbered_rows(separator).encode(encoding)
     assert len(content) > 1 << 20
     source = inspect(str(written(tmp_path, content, "data.csv")))
-    check_sample(sampled(source))
+    check_sample(sample_source(source))
 
 
 def test_a_sample_of_a_large_zipped_file_is_from_all_over_it(tmp_path: Path) -> None:
     path = written(tmp_path, gzip.compress(numbered_rows(",").encode(), 1), "data.csv.gz")
-    check_sample(sampled(inspect(str(path))))
+    check_sample(sample_source(inspect(str(path))))
 
 
 def check_sample(batch: Batch) -> None:
@@ -373,7 +375,7 @@ def check_sample(batch: Batch) -> None:
 def test_a_sample_of_many_lines_is_from_all_over_them(name: str, tmp_path: Path) -> None:
     rows = [(f"this is row {n} of a long file", f"k{n // 10_000}") for n in range(40_000)]
     lines = (json.dumps({"text": t, "label": k}) if name == "data.jsonl" else f"{t}@{k}" for t, k in rows)
-    batch = sampled(inspect(str(written(tmp_path, "\n".join(lines), name))))
+    batch = sample_source(inspect(str(written(tmp_path, "\n".join(lines), name))))
     assert set(zip(batch.columns["text"], batch.columns["label"], strict=True)) <= set(rows)
     assert set(batch.columns["label"]) == {"k0", "k1", "k2", "k3"}
     assert len(batch.lines) < len(rows)
@@ -382,14 +384,14 @@ def test_a_sample_of_many_lines_is_from_all_over_them(name: str, tmp_path: Path)
 def test_a_sample_of_a_large_parquet_file_is_from_all_over_it(tmp_path: Path) -> None:
     table = {"text": [f"row {n}" for n in range(100_000)], "label": [f"k{n // 25_000}" for n in range(100_000)]}
     parquet.write_table(pa.table(table), tmp_path / "data.parquet", row_group_size=60_000)
-    batch = sampled(inspect(str(tmp_path / "data.parquet")))
+    batch = sample_source(inspect(str(tmp_path / "data.parquet")))
     assert set(batch.columns["label"]) == {"k0", "k1", "k2", "k3"}
     assert 1_000 < len(batch.lines) < 10_000
 
 
 def test_large_files_come_in_batches_with_the_right_lines(tmp_path: Path) -> None:
     path = written(tmp_path, "text,label\n" + '"a\nb",x\n' * 100_000, "data.csv")
-    found = list(batches(inspect(str(path)), bad=BadRows()))
+    found = list(read_batches(inspect(str(path)), bad=BadRows()))
     assert len(found) > 1
     lines = [line for batch in found for line in batch.lines]
     assert lines == list(range(2, 200_002, 2))
@@ -423,16 +425,19 @@ def test_bad_rows_of_several_files_are_listed_in_their_order(tmp_path: Path) -> 
     with pytest.raises(DataError) as error:
         dataset.load(Data(train=str(tmp_path / "*.csv"), text="text", labels="label"))
     assert [line.split(": ")[0].rpartition("/")[2] for line in error.value.message.splitlines()[1:]] == [
-        "1.csv:2", "1.csv:3", "2.csv:3",
-    ]  # fmt: skip
+        "1.csv:2",
+        "1.csv:3",
+        "2.csv:3",
+    ]
 
 
 def test_skipped_rows_are_kept_with_their_reasons(tmp_path: Path) -> None:
     path = written(tmp_path, "text,label\n" + "fine words,x\nother words,y\n" * 10 + "a,b,c\nd,\n", "data.csv")
     found = dataset.load(Data(train=str(path), text="text", labels="label", bad_rows="skip"))
     assert (len(found), [(row.line, row.reason) for row in found.bad_rows]) == (
-        20, [(22, "3 fields where 2 are expected"), (23, "no label")],
-    )  # fmt: skip
+        20,
+        [(22, "3 fields where 2 are expected"), (23, "no label")],
+    )
 
 
 @pytest.mark.parametrize("value", ["2", "yes", "", "0.5"])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tagline.data import dataset
-from tagline.data.readers import BadRows, Layout, Source, batches, inspect
+from tagline.data.readers import BadRows, Layout, Source, inspect, read_batches
 from tagline.errors import DataError
 from tagline.spec import Data
 
@@ -19,7 +19,9 @@ AUTO = Layout()
 def read(path: Path, layout: Layout = AUTO) -> tuple[Source, list[tuple[Any, ...]], list[tuple[int, str]]]:
     """The source, its rows as (line, use, text, labels), and its bad rows as (line, reason)."""
     source, bad = inspect(str(path), layout), BadRows("skip")
-    rows = [row for batch in batches(source, bad=bad) for row in zip(batch.lines, *batch.columns.values(), strict=True)]
+    rows = [
+        row for batch in read_batches(source, bad=bad) for row in zip(batch.lines, *batch.columns.values(), strict=True)
+    ]
     return source, rows, [(row.line, row.reason) for row in bad.rows]
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tagline.data.readers import BadRow, BadRows, Layout, Source, batches, inspect
+from tagline.data.readers import BadRow, BadRows, Layout, Source, inspect, read_batches
 from tagline.errors import DataError, SpecError
 
 
@@ -23,7 +23,7 @@ def written(directory: Path, content: str | bytes, name: str = "data.csv") -> Pa
 def read(path: Path, layout: Layout = Layout()) -> tuple[Source, list[tuple[object, ...]], list[BadRow]]:  # noqa: B008
     """The source, its good rows as (line, cell, ...), and its bad rows."""
     source, bad = inspect(str(path), layout), BadRows("skip")
-    found = [row for batch in batches(source, bad=bad) for row in zip(batch.lines, *batch.columns.values())]  # noqa: B905
+    found = [row for batch in read_batches(source, bad=bad) for row in zip(batch.lines, *batch.columns.values())]  # noqa: B905
     return source, found, bad.rows
 
 
@@ -57,9 +57,9 @@ def test_a_bad_row_is_named_by_its_line_also_after_rows_of_several_lines(tmp_pat
 def test_bad_rows_stop_with_each_named_and_a_next_step(tmp_path: Path) -> None:
     path = written(tmp_path, "text,label\na,b,c\nfine,x\nd\n")
     bad = BadRows("stop")
-    list(batches(inspect(str(path)), bad=bad))
+    list(read_batches(inspect(str(path)), bad=bad))
     with pytest.raises(DataError) as error:
-        bad.settle()
+        bad.raise_if_bad()
     assert error.value.message == (
         f"2 bad rows:\n  {path}:2: 3 fields where 2 are expected\n  {path}:4: 1 field where 2 are expected"
     )
@@ -69,7 +69,7 @@ def test_bad_rows_stop_with_each_named_and_a_next_step(tmp_path: Path) -> None:
 def test_many_bad_rows_stop_the_reading_early(tmp_path: Path) -> None:
     path = written(tmp_path, "text,label\n" + "a,b,c\n" * 1000)
     with pytest.raises(DataError, match="at least 20 bad rows"):
-        list(batches(inspect(str(path)), bad=BadRows("stop")))
+        list(read_batches(inspect(str(path)), bad=BadRows("stop")))
 
 
 def test_a_quote_left_open_in_the_middle_is_named_where_it_opens(tmp_path: Path) -> None:

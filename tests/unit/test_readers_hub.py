@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tagline.data.readers import BadRows, batches, hub, inspect
+from tagline.data.readers import BadRows, hub, inspect, read_batches
 from tagline.errors import DataError, PlaceError
 
 
@@ -62,14 +62,14 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
         module.load_dataset = load_dataset  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, "datasets", module)
 
-    hub._load.cache_clear()
+    hub._load_splits.cache_clear()
     yield put
-    hub._load.cache_clear()
+    hub._load_splits.cache_clear()
 
 
 def rows(name: str) -> list[tuple[Any, ...]]:
     source = inspect(name)
-    found = batches(source, bad=BadRows("stop"))
+    found = read_batches(source, bad=BadRows("stop"))
     return [row for batch in found for row in zip(batch.lines, *batch.columns.values(), strict=True)]
 
 
@@ -80,7 +80,7 @@ def labelled(*labels: int) -> Table:
 
 def test_without_the_package_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
-    hub._load.cache_clear()
+    hub._load_splits.cache_clear()
     with pytest.raises(PlaceError, match="not installed") as error:
         inspect("hf://glue/mnli")
     assert "pip install datasets" in error.value.hint

@@ -9,7 +9,7 @@ from tagline import registry
 from tagline import spec as specs
 from tagline.errors import PlaceError, SpecError
 
-FAMILIES = ", ".join(registry.names("models"))
+FAMILIES = ", ".join(registry.list_names("models"))
 Install = Callable[[str, str, str], None]
 
 
@@ -25,10 +25,10 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
         (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
         (information / "entry_points.txt").write_text(f"[tagline.models]\n{name} = {target}\n")
         monkeypatch.syspath_prepend(tmp_path)
-        registry.known.cache_clear()
+        registry.list_implementations.cache_clear()
 
     yield install_one
-    registry.known.cache_clear()
+    registry.list_implementations.cache_clear()
 
 
 STRICT = """
@@ -70,13 +70,13 @@ def test_an_unknown_name_is_explained(kind: str, name: str, sentence: str) -> No
 
 
 def test_a_kind_that_has_no_names_yet_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "known", lambda kind: {})
+    monkeypatch.setattr(registry, "list_implementations", lambda kind: {})
     assert registry.explain_unknown("exports", "onnx") == 'no export "onnx"; there are: none yet'
 
 
 def test_a_plug_in_adds_a_family_with_options_of_its_own(install: Install) -> None:
     install("coin", "coin_family:Coin", STRICT)
-    assert registry.names("models") == sorted(["coin", *registry.BUILT_IN["models"]])
+    assert registry.list_names("models") == sorted(["coin", *registry.BUILT_IN["models"]])
     spec = specs.parse({"data": {"train": "x.csv"}, "model": {"family": "coin", "sides": 3}}, where="x")
     assert spec.model.model_dump() == {"family": "coin", "sides": 3}
     with pytest.raises(SpecError) as caught:

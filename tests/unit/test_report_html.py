@@ -46,9 +46,11 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> tagline.Run:
 @pytest.fixture(scope="module")
 def several(tmp_path_factory: pytest.TempPathFactory) -> tagline.Run:
     return tagline.train(
-        SUPPORT / "messages-multi.csv", "model.family=linear", "decisions.abstain_below=0.3",
+        SUPPORT / "messages-multi.csv",
+        "model.family=linear",
+        "decisions.abstain_below=0.3",
         runs=tmp_path_factory.mktemp("runs"),
-    )  # fmt: skip
+    )
 
 
 class Elements(HTMLParser):
@@ -122,7 +124,7 @@ def test_what_is_said_of_a_threshold_was_measured_there(several: tagline.Run) ->
 def test_the_words_that_pushed_are_marked_and_the_text_is_whole() -> None:
     pushes = [[4, 10, 2.0, 0], [11, 16, -1.0, 0], [0, 3, 0.01, 0]]
     row = ErrorRow(text="the refund never came", truth=["a"], answer=["b"], score=0.9, file="x.csv", line=2)
-    [pieces] = html._error(row, "mistake", pushes=pushes)["sides"]
+    [pieces] = html._build_error(row, "mistake", pushes=pushes)["sides"]
     assert "".join(piece["text"] for piece in pieces) == "the refund never came"
     assert [(piece["text"], piece["kind"]) for piece in pieces if piece["kind"]] == [
         ("refund", "for"),
@@ -136,7 +138,7 @@ def test_many_labels_are_shown_for_those_with_the_most_errors() -> None:
     for number in range(300):
         confusion[number][number] = 5
     confusion[7][9] = 3
-    found: Any = html._matrix(Report.model_validate(make_report({"confusion": confusion}, labels=labels)))
+    found: Any = html._build_matrix(Report.model_validate(make_report({"confusion": confusion}, labels=labels)))
     assert len(found["names"]) == html.MOST_IN_MATRIX
     assert {"label 7", "label 9"} <= set(found["names"])
     assert found["is_part"]
@@ -145,7 +147,7 @@ def test_many_labels_are_shown_for_those_with_the_most_errors() -> None:
 def test_of_many_labels_without_an_error_there_is_no_matrix() -> None:
     labels = [f"label {number}" for number in range(30)]
     confusion = [[5 * (i == j) for j in range(30)] for i in range(30)]
-    assert html._matrix(Report.model_validate(make_report({"confusion": confusion}, labels=labels))) is None
+    assert html._build_matrix(Report.model_validate(make_report({"confusion": confusion}, labels=labels))) is None
 
 
 def test_the_page_says_when_it_abstains_and_its_slider_starts_there(several: tagline.Run) -> None:
@@ -186,7 +188,7 @@ def test_evaluations_are_shown_where_a_training_was_too_short_for_a_curve_of_its
     report = several.report()
     assert report is not None
     short = change_report(report, history={**report.history, "steps": []})
-    page = html.report_page(short, name="x")
+    page = html.render_report(short, name="x")
     assert "macro_f1 on validation" in page
     assert 'href="#learning"' in page
 
@@ -199,7 +201,7 @@ def test_a_table_of_many_labels_does_not_push_the_rest_away(several: tagline.Run
     decisions = {**report["decisions"], "thresholds": [0.5] * 40}
     test = {**report["test"], "per_label": dict.fromkeys(names, figures)}
     changed = change_report(report, labels=names, test=test, decisions=decisions, thresholds={})
-    page = html.report_page(changed, name="x")
+    page = html.render_report(changed, name="x")
     assert 'class="scroll tall" tabindex="0" role="region" aria-label="Figures of every label"' in page
     assert ">0.50</td>" in page
     assert "scroll tall" not in page_of(several)
@@ -293,16 +295,16 @@ def test_a_report_has_how_many_texts_of_each_label_are_answered(several: tagline
 def test_a_label_is_gravely_doubted_only_for_another_that_is_believed() -> None:
     scores = np.array([[0.02, 0.96, 0.02], [0.05, 0.48, 0.47], [0.9, 0.05, 0.05], [0.3, 0.6, 0.1]])
     split = Split(["a"] * 4, np.zeros(4, int), np.arange(4))
-    single = {"test": (split, DecisionLayer("single", ("x", "y", "z")).decided(scores))}
-    assert error_analysis.gravely_doubted(single) == 1
+    single = {"test": (split, DecisionLayer("single", ("x", "y", "z")).decide(scores))}
+    assert error_analysis.count_grave_suspects(single) == 1
     truth = np.zeros((100, 2), bool)
     truth[:50, 0] = truth[:2, 1] = True
     several = np.where(truth, [0.97, 0.001], [0.03, 0.001])
     several[0, 0] = several[60, 0] = 0.5  # neither here nor there
     several[61, 0] = 0.99  # one that is missing, and the second label is never found
     rows = Split(["a"] * 100, truth, np.arange(100))
-    answers = DecisionLayer("multi", ("x", "y"), thresholds=(0.5, 0.5)).decided(several)
-    assert error_analysis.gravely_doubted({"test": (rows, answers)}) == 1
+    answers = DecisionLayer("multi", ("x", "y"), thresholds=(0.5, 0.5)).decide(several)
+    assert error_analysis.count_grave_suspects({"test": (rows, answers)}) == 1
 
 
 def test_texts_to_measure_on_that_were_learned_from_come_before_other_faults_of_the_data() -> None:
@@ -332,7 +334,7 @@ def test_texts_to_measure_on_that_were_learned_from_come_before_other_faults_of_
 def test_a_report_is_saved_in_each_form(several: tagline.Run, tmp_path: Path, form: str) -> None:
     report = several.report()
     assert report is not None
-    html.save(report, str(tmp_path / f"out.{form}"), name="a | name")
+    html.save_report(report, str(tmp_path / f"out.{form}"), name="a | name")
     text = (tmp_path / f"out.{form}").read_text("utf-8")
     assert f"{report['test']['micro_f1']:.3f}"[:4] in text
     if form == "json":
@@ -347,7 +349,7 @@ def test_an_unknown_form_is_refused(tmp_path: Path) -> None:
 def test_markdown_keeps_the_data_from_being_markup(hostile: tagline.Run) -> None:
     report = hostile.report()
     assert report is not None
-    text = markdown.report_markdown(report, name="x")
+    text = markdown.render_markdown_report(report, name="x")
     assert not re.search(r"(?<!\\)<", text)
     assert all(line.count(" | ") in (0, 2, 4) for line in text.splitlines() if line.startswith("|"))
 
@@ -361,26 +363,32 @@ def test_a_run_without_test_rows_has_a_page_that_says_so(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("ends", [(0.0, 1.0), (0.83, 0.86), (0.0, 12345.0), (5.0, 5.0), (-2.0, 3.0), (1e-6, 2e-6)])
 def test_ticks_are_few_round_and_inside(ends: tuple[float, float]) -> None:
-    ticks = charts._ticks(ends)
+    ticks = charts._choose_ticks(ends)
     assert 1 <= len(ticks) <= 9
     assert all(ends[0] - 1e-9 <= tick <= ends[1] + 1e-9 for tick in ticks)
 
 
 def test_a_chart_says_in_words_what_it_shows() -> None:
-    drawn = charts.line_chart(
-        [Series("loss <x>", [(0, 1), (1, 0.5)], "a", [(0.9, 1.1), (0.4, 0.6)], has_dots=True)], title="Loss",
-        description="it falls", x_label="step", y_label="loss",
-    )  # fmt: skip
+    drawn = charts.draw_line_chart(
+        [Series("loss <x>", [(0, 1), (1, 0.5)], "a", [(0.9, 1.1), (0.4, 0.6)], has_dots=True)],
+        title="Loss",
+        description="it falls",
+        x_label="step",
+        y_label="loss",
+    )
     assert 'aria-label="Loss. it falls"' in drawn
     assert "loss &lt;x&gt;" in drawn
     assert drawn.count("<circle") == 2
 
 
 def test_steps_are_counted_and_shares_stay_shares() -> None:
-    drawn = charts.line_chart(
-        [Series("macro_f1", [(8, 1.0), (16, 1.0), (24, 1.0)], "a"), Series("kept", [(8, 1.0)], "c")], title="F1",
-        description="all the same", x_label="step", y_label="macro_f1",
-    )  # fmt: skip
+    drawn = charts.draw_line_chart(
+        [Series("macro_f1", [(8, 1.0), (16, 1.0), (24, 1.0)], "a"), Series("kept", [(8, 1.0)], "c")],
+        title="F1",
+        description="all the same",
+        x_label="step",
+        y_label="macro_f1",
+    )
     ticks = [float(tick) for tick in re.findall(r'class="tick"[^>]*>([^<]+)<', drawn)]
     assert [tick for tick in ticks if tick > 1] == [10, 15, 20]
     assert '<li class="a">macro_f1</li><li class="c point">kept</li>' in drawn
@@ -388,7 +396,7 @@ def test_steps_are_counted_and_shares_stay_shares() -> None:
 
 @pytest.mark.parametrize("ends", [(1.0, 2.0), (0.5, 2.5), (7.6, 8.4), (0.0, 12345.0), (3.0, 9.0)])
 def test_ticks_of_what_is_counted_are_whole(ends: tuple[float, float]) -> None:
-    ticks = charts._ticks(ends, is_counted=True)
+    ticks = charts._choose_ticks(ends, is_counted=True)
     assert 1 <= len(ticks) <= 9
     assert all(tick.is_integer() for tick in ticks)
 
@@ -397,7 +405,7 @@ def test_the_page_for_programs_is_for_people_too() -> None:
     example = {"instances": ["a text"], "label": "R&D 🎉 <b>"}
     body = {"content": {"application/json": {"schema": {}, "example": example}}}
     posted = {"summary": "Answers.", "requestBody": body, "responses": {"200": {"description": "answers"}}}
-    page = html.api_page({"paths": {"/predict": {"post": posted}}})
+    page = html.render_api_page({"paths": {"/predict": {"post": posted}}})
     assert "R&amp;D 🎉 &lt;b&gt;" in page
 
 
@@ -405,9 +413,11 @@ def test_the_page_for_programs_is_for_people_too() -> None:
 def careful(tmp_path_factory: pytest.TempPathFactory) -> tagline.Run:
     """A run that abstains so that most of its answers are right."""
     return tagline.train(
-        SUPPORT / "messages.csv", "model.family=linear", "decisions.target_precision=0.95",
+        SUPPORT / "messages.csv",
+        "model.family=linear",
+        "decisions.target_precision=0.95",
         runs=tmp_path_factory.mktemp("careful"),
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture(scope="module")
@@ -456,14 +466,14 @@ def test_where_it_abstains_the_headline_is_about_the_answers_it_gives(careful: t
     answered, right = f"{100 * test['coverage']:.1f}", f"{100 * test['accuracy_of_answered']:.1f}"
     assert re.findall(r'<div class="figure">(.*?)</div>', page) == [f"{right} %"]
     assert f"answers {answered} % of the texts" in page
-    first, second, *_ = advice.verdict(report)
+    first, second, *_ = advice.write_verdict(report)
     assert first.startswith(f"Answers {answered} of 100 texts, and is right in {right} of 100 answers (95 % interval ")
     assert second.startswith(f"If it answered every text: right {100 * test['accuracy']:.1f} times in 100")
     assert "this run, answering all" in page
-    for written in (markdown.report_markdown(report, name="x"), (careful.bundle / "README.md").read_text()):
+    for written in (markdown.render_markdown_report(report, name="x"), (careful.bundle / "README.md").read_text()):
         assert first in written
     always = {key: value for key, value in test.items() if "answered" not in key and key != "coverage"}
-    assert advice.verdict(change_report(report, test=always))[0].startswith("Right ")
+    assert advice.write_verdict(change_report(report, test=always))[0].startswith("Right ")
 
 
 def test_there_is_one_score_below_which_it_abstains(careful: tagline.Run) -> None:
@@ -500,6 +510,6 @@ def test_a_report_of_an_earlier_version_has_a_page(careful: tagline.Run) -> None
     suspects = [{key: value for key, value in row.items() if key != "is_grave"} for row in report["suspects"]]
     coverage = [each for each in report["coverage"] if each["below"] != report["decisions"]["abstain_below"]]
     earlier = change_report(report, history=history, suspects=suspects, coverage=coverage)
-    page = html.report_page(earlier, name="x")
+    page = html.render_report(earlier, name="x")
     assert "label looks wrong" not in page
     assert ">step</text>" in page

@@ -28,7 +28,7 @@ def test_a_sample_tells_what_this_process_uses(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(resource_usage, "core_count", lambda: 1)
     sampler = UsageSampler()
     work(0.1)
-    busy = sampler.take()
+    busy = sampler.take_sample()
     assert 0 < busy["processor"] <= 1
     assert 10e6 < busy["memory_bytes"] <= busy["peak_memory_bytes"] < busy["machine_memory_bytes"]
     assert not sampler.is_due()
@@ -38,7 +38,7 @@ def test_a_sample_tells_what_this_process_uses(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_where_there_is_no_proc_the_peak_is_told_all_the_same() -> None:
-    found = resource_usage.memory_in_use("")
+    found = resource_usage.measure_memory("")
     assert "memory_bytes" not in found
     assert found["peak_memory_bytes"] > 10e6
 
@@ -57,7 +57,7 @@ def test_samples_are_summed_up_and_said() -> None:
     first = parse_event({"event": "usage", "processor": 0.4, **facts, "gpus": [gpu]})
     busier = {**gpu, "share": 0.9, "memory_bytes": int(9e9)}
     second = UsageEvent.model_validate({"processor": 0.8, **facts, "gpus": [busier]})
-    found = resource_usage.summarize([StartedEvent(), first, second])
+    found = resource_usage.summarize_usage([StartedEvent(), first, second])
     assert found["processor"] == {"mean": 0.6, "most": 0.8}
     assert found["gpus"][0]["mean"] == 0.7
     assert resource_usage.describe_summary(found) == (
@@ -65,7 +65,7 @@ def test_samples_are_summed_up_and_said() -> None:
         "GPU Tesla T4 70% on average, 9.0 of 15.0 GB at most"
     )
     assert resource_usage.describe_sample(second) == "processor 80%; memory 1.0 of 30.0 GB; GPU 90%, 9.0 of 15.0 GB"
-    assert resource_usage.summarize([StartedEvent()]) == {}
+    assert resource_usage.summarize_usage([StartedEvent()]) == {}
     assert resource_usage.describe_summary({}) == ""
 
 
@@ -81,6 +81,6 @@ def test_a_run_has_its_use_in_events_page_and_commands_but_not_in_what_must_be_t
     assert "usage" not in json.loads((run.directory / "report.json").read_text())
     assert run_command(["runs", "show", str(run.directory), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["usage"]["samples"] == 1
-    assert console._event_line(event) == ""  # at a terminal there are other means
+    assert console._format_event(event) == ""  # at a terminal there are other means
     monkeypatch.setenv(console.IN_A_JOB, "7")
-    assert console._event_line(event).startswith("use: ")
+    assert console._format_event(event).startswith("use: ")

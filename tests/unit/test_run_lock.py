@@ -60,10 +60,11 @@ def test_a_family_that_begins_from_nothing_locks_nothing() -> None:
 
 
 def test_device_and_precision_are_told_where_torch_computes() -> None:
-    assert lock.computing(spec_of(family="linear")) == {"device": "cpu"}
-    found = lock.computing(spec_of(family="lstm"))
+    assert lock.describe_device(spec_of(family="linear")) == {"device": "cpu"}
+    found = lock.describe_device(spec_of(family="lstm"))
     assert found["precision"] == "float16"
     event = ResumedEvent.model_validate({"run": "runs/x", "checkpoint": "000012", **found})
     assert (
-        console._event_line(event) == f"run runs/x: going on from step 12; device {found['device']}, precision float16"
+        console._format_event(event)
+        == f"run runs/x: going on from step 12; device {found['device']}, precision float16"
     )

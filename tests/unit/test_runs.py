@@ -14,7 +14,7 @@ from tagline.errors import NameTaken, RunError, SpecError
 from tagline.prediction.bundle import MANIFEST
 from tagline.runs import run as runs
 from tagline.runs.events import StepEvent, parse_event
-from tagline.runs.remote import check_free, find_bundle, find_last_with_bundle, find_run
+from tagline.runs.remote import check_name_free, find_bundle, find_last_with_bundle, find_run
 from tagline.runs.run import Progress, Run, list_runs
 
 SPEC = specs.defaults({"train": "data.csv", "text": "text", "labels": "label"})
@@ -51,16 +51,16 @@ def test_a_run_that_a_user_named_is_the_last_only_while_it_is_the_newest(tmp_pat
 @pytest.mark.parametrize("name", ["", "last", "A", "ä", "a b", "../a", "-a", "a/b", "a" * 64, "a.b"])
 def test_a_name_that_no_run_can_have_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="cannot name a run"):
-        check_free(name, tmp_path)
+        check_name_free(name, tmp_path)
 
 
 def test_a_name_that_another_process_takes_meanwhile_is_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    really, first = runs.names_in, Run.create(tmp_path, SPEC, {})
+    really, first = runs.list_names, Run.create(tmp_path, SPEC, {})
     seen: list[list[str]] = [[]]  # before the other was there
-    monkeypatch.setattr(runs, "names_in", lambda where: seen.pop() if seen else really(where))
-    monkeypatch.setattr(runs, "next_name", lambda names: "another" if first.name in names else first.name)
+    monkeypatch.setattr(runs, "list_names", lambda where: seen.pop() if seen else really(where))
+    monkeypatch.setattr(runs, "choose_name", lambda names: "another" if first.name in names else first.name)
     assert Run.create(tmp_path, SPEC, {}).name == "another"
     with pytest.raises(NameTaken, match=f"there is a run {first.name}"):
         Run.create(tmp_path, SPEC, {}, name=first.name)
@@ -289,7 +289,7 @@ def test_what_restarts_cost_is_the_work_that_was_done_again(run: Run) -> None:
 
 def test_advice_to_resume_names_the_place_where_this_process_is_a_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+) -> None:
     from tagline.runs.remote import MirroredRun
     from tagline.training import _resume_command
 
@@ -306,14 +306,14 @@ def test_advice_to_resume_names_the_place_where_this_process_is_a_job(
 def test_a_process_named_by_a_file_is_known_again(tmp_path: Path) -> None:
     import os
 
-    from tagline.system.processes import alive_in, started
+    from tagline.system.processes import alive_in, read_start_time
 
     path = tmp_path / "process.json"
     assert alive_in(path) == 0
     for text in ("", "[]", '{"pid": 1}', '{"pid": "x", "started": "1"}'):
         path.write_text(text)
         assert alive_in(path) == 0
-    path.write_text(json.dumps({"pid": os.getpid(), "started": started(os.getpid()), "more": 1}))
+    path.write_text(json.dumps({"pid": os.getpid(), "started": read_start_time(os.getpid()), "more": 1}))
     assert alive_in(path) == os.getpid()
     path.write_text(json.dumps({"pid": os.getpid(), "started": "earlier"}))
     assert alive_in(path) == 0

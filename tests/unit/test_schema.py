@@ -56,12 +56,12 @@ def unknown_keys(value: Any) -> list[str]:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_report_is_shown(name: str, tmp_path: Path) -> None:
     report = Report.model_validate(json.loads(text_of(name)))
-    text, page = markdown.report_markdown(report, name=name), html.report_page(report, name=name)
+    text, page = markdown.render_markdown_report(report, name=name), html.render_report(report, name=name)
     for label, figures in report.test.per_label.items():
         assert f"| {label} | {figures.precision:.2f} | {figures.recall:.2f} | {figures.f1:.2f} |" in text
         assert f"<bdi>{label}</bdi>" in page
     assert advice.next_steps(report) == report.advice
-    html.save(report, str(tmp_path / "saved.json"), name=name)
+    html.save_report(report, str(tmp_path / "saved.json"), name=name)
     assert (tmp_path / "saved.json").read_text("utf-8") == text_of(name)
 
 
@@ -102,7 +102,7 @@ def test_a_report_without_what_was_added_since_is_read(run: Run) -> None:
     assert report is not None
     assert report.fallbacks == []
     assert not report.calibration
-    assert "single" in html.report_page(report, name="single")
+    assert "single" in html.render_report(report, name="single")
 
 
 @pytest.mark.parametrize(

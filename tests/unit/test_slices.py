@@ -34,7 +34,7 @@ def test_a_column_whose_rows_do_worse_is_named_and_no_other(data: Dataset) -> No
     shop = data.columns["shop"]
     is_south = np.array([shop.values[number] == "south" for number in shop.numbers[split.rows]])
     right = np.random.default_rng(2).random(len(split)) < np.where(is_south, 0.6, 0.9)
-    found = slices.find(data, split, right)
+    found = slices.find_slices(data, split, right)
     assert [(each.by, each.name) for each in found if each.is_worse] == [("shop", "south")]
     worst = found[0]
     assert worst.rows == is_south.sum()
@@ -47,13 +47,13 @@ def test_nothing_is_named_where_errors_are_chance(data: Dataset) -> None:
     named = 0
     for seed in range(20):
         right = np.random.default_rng(seed).random(len(split)) < 0.8
-        named += any(each.is_worse for each in slices.find(data, split, right))
+        named += any(each.is_worse for each in slices.find_slices(data, split, right))
     assert named <= 3  # at a level of 0.05, one in twenty tries is expected
 
 
 def test_scripts_lengths_and_unknown_words_are_looked_at(data: Dataset) -> None:
     split = data.splits["test"]
-    found = {(each.by, each.name) for each in slices.find(data, split, np.ones(len(split), dtype=bool))}
+    found = {(each.by, each.name) for each in slices.find_slices(data, split, np.ones(len(split), dtype=bool))}
     assert {("script", "CYRILLIC"), ("script", "LATIN"), ("shop", "north")} <= found
     assert {by for by, _ in found} == {"length", "script", "shop", "words"}
 
@@ -65,7 +65,7 @@ def test_rows_that_are_new_are_told_from_near_copies_of_training_texts(tmp_path:
     data = loaded(tmp_path / "rows.csv", [f"{text},a,x\n" for text in [*texts, *copied]])
     split, train = data.splits["test"], "\n".join(data.splits["train"].texts)
     is_copy = np.array([" ".join(text.split()[:24]) in train for text in split.texts])
-    [found] = [each for each in slices.find(data, split, is_copy) if each.by == "likeness"]
+    [found] = [each for each in slices.find_slices(data, split, is_copy) if each.by == "likeness"]
     assert (found.name, found.is_worse) == ("unlike any training text", True)
     assert (found.rows, found.accuracy, found.accuracy_of_rest) == ((~is_copy).sum(), 0.0, 1.0)
 

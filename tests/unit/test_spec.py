@@ -85,12 +85,12 @@ service_account = ""
 """
 
 SECTIONS = "data, training, decisions, gates, tuning, tracking, vertex, model"
-FAMILIES = ", ".join(registry.names("models"))
+FAMILIES = ", ".join(registry.list_names("models"))
 FORM = "a setting is changed as section.key=value, for example training.epochs=5"
 
 
 def parse(text: str, *overrides: str) -> Spec:
-    return specs.parse(specs.override(tomllib.loads(text), overrides), where="tagline.toml")
+    return specs.parse(specs.apply_overrides(tomllib.loads(text), overrides), where="tagline.toml")
 
 
 def problems_of(text: str, *overrides: str) -> tuple[str, ...]:
@@ -127,12 +127,19 @@ def test_every_key_of_the_design_page_is_written_out_and_read_back() -> None:
 def test_defaults_are_written_out_identically_after_reading_back() -> None:
     text = specs.to_toml(data())
     assert specs.to_toml(parse(text)) == text
-    assert {key for key, _ in specs.keys(data())} == {
+    assert {key for key, _ in specs.iter_keys(data())} == {
         f"{section}.{key}" for section, table in tomllib.loads(text).items() for key in table
-            } | {
-        "tuning.search", "gates.per_label_precision", "gates.per_label_recall", "gates.per_label_f1",
-        "vertex.labels", "vertex.environment", "vertex.secrets", "data.label_names", "data.split_values",
-    }  # fmt: skip
+    } | {
+        "tuning.search",
+        "gates.per_label_precision",
+        "gates.per_label_recall",
+        "gates.per_label_f1",
+        "vertex.labels",
+        "vertex.environment",
+        "vertex.secrets",
+        "data.label_names",
+        "data.split_values",
+    }
 
 
 @given(
@@ -248,8 +255,10 @@ def test_a_wrong_data_section_is_explained(toml: str, problem: str) -> None:
 def test_sections_that_do_not_fit_together_are_explained_in_one_go() -> None:
     (problem,) = problems_of("[data]\ntrain = []\ntext = []\nvalidation_share = 0.9\ntest_share = 0.9")
     assert [part.split()[0] for part in problem.removeprefix("data: ").split("; ")] == [
-        "validation_share", "text", "train",
-    ]  # fmt: skip
+        "validation_share",
+        "text",
+        "train",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -294,9 +303,14 @@ def test_every_problem_is_listed_at_once() -> None:
     "model.words" = 1
     """
     assert [problem.partition(": ")[0] for problem in problems_of(text)] == [
-        "zzz", "data.train", "training.epoch", "training.seed", 'tuning.search."model.words"', "model.words",
+        "zzz",
+        "data.train",
+        "training.epoch",
+        "training.seed",
+        'tuning.search."model.words"',
+        "model.words",
         'tuning.search."x"',
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(
@@ -326,21 +340,21 @@ def test_every_problem_is_listed_at_once() -> None:
 )
 def test_an_override_changes_one_setting(override: str, key: str, value: object) -> None:
     spec = parse('[data]\ntrain = "x.csv"\n[training]\nbatch_size = 8', override)
-    assert dict(specs.keys(spec))[key] == value
+    assert dict(specs.iter_keys(spec))[key] == value
     assert spec.training.batch_size == 8
 
 
 def test_another_family_brings_its_own_options() -> None:
     raw = {"model": {"family": "encoder", "pretrained": "minilm"}, "training": {"epochs": 5}}
-    overridden = specs.override(raw, ["model.words=2", 'model.family = "linear"'])
+    overridden = specs.apply_overrides(raw, ["model.words=2", 'model.family = "linear"'])
     assert overridden == {"model": {"family": "linear", "words": 2}, "training": {"epochs": 5}}
-    assert specs.override(raw, ["model.family=encoder"]) == raw
-    assert specs.override({"model": {"words": 2}}, ["model.family=linear"])["model"]["words"] == 2
+    assert specs.apply_overrides(raw, ["model.family=encoder"]) == raw
+    assert specs.apply_overrides({"model": {"words": 2}}, ["model.family=linear"])["model"]["words"] == 2
 
 
 def test_the_last_of_several_overrides_counts_and_the_raw_tables_stay() -> None:
     raw = {"data": {"train": "x.csv"}, "training": {"epochs": 1}}
-    assert specs.override(raw, ["training.epochs=2", "training.epochs=3"])["training"] == {"epochs": 3}
+    assert specs.apply_overrides(raw, ["training.epochs=2", "training.epochs=3"])["training"] == {"epochs": 3}
     assert raw["training"] == {"epochs": 1}
 
 
@@ -361,7 +375,7 @@ def test_the_last_of_several_overrides_counts_and_the_raw_tables_stay() -> None:
 )
 def test_an_override_in_the_wrong_form_is_explained(override: str, hint: str) -> None:
     with pytest.raises(SpecError, match=re.escape(f'cannot understand "{override}"')) as caught:
-        specs.override({}, [override])
+        specs.apply_overrides({}, [override])
     assert caught.value.hint == hint
 
 
@@ -385,7 +399,7 @@ def test_an_override_that_is_no_toml_is_a_text(value: str) -> None:
 
 def test_an_override_into_something_that_is_no_section_is_refused() -> None:
     with pytest.raises(SpecError, match='"training" is not a section'):
-        specs.override({"training": 3}, ["training.epochs=1"])
+        specs.apply_overrides({"training": 3}, ["training.epochs=1"])
 
 
 @pytest.mark.parametrize(
@@ -469,17 +483,22 @@ def test_the_json_schema_accepts_what_is_written_and_refuses_what_is_wrong() -> 
         assert accepts(schema, tomllib.loads(text), schema)
     good = {"data": {"train": "x.csv"}}
     for wrong in (
-        {}, {"data": {}}, {"data": {"train": 5}}, {"data": {"train": "x", "lables": "y"}}, {**good, "trainig": {}},
-        {**good, "training": {"epochs": 0}}, {**good, "training": {"monitor": "f1"}},
+        {},
+        {"data": {}},
+        {"data": {"train": 5}},
+        {"data": {"train": "x", "lables": "y"}},
+        {**good, "trainig": {}},
+        {**good, "training": {"epochs": 0}},
+        {**good, "training": {"monitor": "f1"}},
         {**good, "model": {"family": "x"}},
         {**good, "tuning": {"search": {"training.epochs": {"low": 1}}}},
-    ):  # fmt: skip
+    ):
         assert not accepts(schema, wrong, schema), wrong
 
 
 def test_the_json_schema_describes_every_key() -> None:
     schema = specs.json_schema()
-    for key, _ in specs.keys(data()):
+    for key, _ in specs.iter_keys(data()):
         section, _, name = key.partition(".")
         part = resolved(schema["properties"][section], schema)
         part = resolved(part["anyOf"][0], schema) if "anyOf" in part else part

@@ -23,7 +23,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def contents(address: str | Path) -> bytes:
-    with storage.reading(str(address)) as file:
+    with storage.open_for_reading(str(address)) as file:
         return file.read()
 
 
@@ -35,30 +35,30 @@ def test_a_glob_is_replaced_by_its_files_in_order(here: Path) -> None:
     for name in ("b.csv", "a.csv", "c.txt"):
         (here / name).write_text("x")
     (here / "d.csv").mkdir()
-    assert storage.expand(["*.csv", "c.txt"]) == ["a.csv", "b.csv", "c.txt"]
+    assert storage.expand_globs(["*.csv", "c.txt"]) == ["a.csv", "b.csv", "c.txt"]
 
 
 def test_a_glob_reaches_into_directories(here: Path) -> None:
     (here / "deep" / "er").mkdir(parents=True)
     (here / "deep" / "er" / "a.csv").write_text("x")
-    assert storage.expand(["**/*.csv"]) == ["deep/er/a.csv"]
+    assert storage.expand_globs(["**/*.csv"]) == ["deep/er/a.csv"]
 
 
 @pytest.mark.parametrize("name", ["[x].csv", "what?.csv", "*.csv", "[a-z.csv"])
 def test_a_file_named_like_a_pattern_is_that_file(name: str, here: Path) -> None:
     (here / name).write_text("x")
     (here / "x.csv").write_text("other")
-    assert storage.expand([name]) == [name]
+    assert storage.expand_globs([name]) == [name]
 
 
 @pytest.mark.parametrize("address", ["-", "hf://glue/mnli", "gs://bucket/data.csv", "missing.csv"])
 def test_everything_else_stands_as_it_is(address: str) -> None:
-    assert storage.expand([address]) == [address]
+    assert storage.expand_globs([address]) == [address]
 
 
 def test_a_glob_without_a_match_says_where_it_looked(here: Path) -> None:
     with pytest.raises(DataError, match=r"no file matches \*\.csv") as error:
-        storage.expand(["*.csv"])
+        storage.expand_globs(["*.csv"])
     assert str(here) in error.value.hint
 
 
@@ -120,7 +120,7 @@ def not_readable(directory: Path) -> Iterator[tuple[str, str]]:
 def test_what_cannot_be_read_is_said_with_a_next_step(here: Path) -> None:
     for address, reason in not_readable(here):
         with pytest.raises(DataError, match=reason) as error:
-            [contents(found) for found in storage.expand([address])]
+            [contents(found) for found in storage.expand_globs([address])]
         assert error.value.hint, address
         error.value.message.encode()  # can be written to any terminal
 
@@ -139,7 +139,7 @@ def test_a_bucket_needs_credentials_to_be_read_and_is_no_path() -> None:
     with pytest.raises(PlaceError, match="needs Google credentials"):
         contents("gs://bucket/data.csv")
     with pytest.raises(PlaceError, match="has to be on a disk") as error:
-        storage.local("gs://bucket/runs")
+        storage.require_local("gs://bucket/runs")
     assert "gcloud storage cp" in error.value.hint
 
 
@@ -165,7 +165,7 @@ def test_a_named_pipe_can_be_read_more_than_once(tmp_path: Path) -> None:
     assert contents(pipe) == b"through a pipe"
     writer.join()
     assert contents(pipe) == b"through a pipe"
-    assert storage.stamp(str(pipe)) == storage.stamp(str(pipe))
+    assert storage.read_stamp(str(pipe)) == storage.read_stamp(str(pipe))
 
 
 def test_a_file_that_grows_while_it_is_read_is_an_error(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_a_file_that_grows_while_it_is_read_is_an_error(tmp_path: Path) -> None:
     path.write_text("text,label\n")
 
     def read_and_append() -> None:
-        with storage.reading(str(path)) as file, path.open("a") as more:
+        with storage.open_for_reading(str(path)) as file, path.open("a") as more:
             more.write(file.read().decode())
 
     with pytest.raises(DataError, match="changed while"):
@@ -183,7 +183,7 @@ def test_a_file_that_grows_while_it_is_read_is_an_error(tmp_path: Path) -> None:
 def test_a_file_replaced_while_it_is_read_is_read_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "data.csv"
     path.write_text("old")
-    with storage.reading(str(path)) as file:
+    with storage.open_for_reading(str(path)) as file:
         storage.write_text(path, "new")
         assert file.read() == b"old"
     assert contents(path) == b"new"
@@ -203,7 +203,7 @@ def test_a_failed_writing_leaves_the_old_file_and_nothing_else(tmp_path: Path) -
     path.write_text("old")
 
     def write_half() -> None:
-        with storage.writing(path) as file:
+        with storage.open_for_writing(path) as file:
             file.write(b"half")
             raise RuntimeError("half way")
 
@@ -246,7 +246,7 @@ def test_writing_below_a_file_is_an_error_of_the_place(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
 def test_a_full_disk_while_writing_says_what_to_do(tmp_path: Path) -> None:
     def write() -> None:
-        with storage.writing(tmp_path / "file.txt"), Path("/dev/full").open("wb") as full:
+        with storage.open_for_writing(tmp_path / "file.txt"), Path("/dev/full").open("wb") as full:
             full.write(b"x")
 
     with pytest.raises(PlaceError, match="No space left") as error:
@@ -268,7 +268,7 @@ def test_sweeping_removes_what_was_left_half_written_and_nothing_else(tmp_path: 
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "kept").write_text("x")
     (tmp_path / f"{storage.SCRATCH_PREFIX}link").symlink_to(tmp_path / "outside")
-    storage.sweep(tmp_path)
+    storage.sweep_scratch(tmp_path)
     assert left_in(tmp_path) == ["outside"]
     assert left_in(tmp_path / "outside") == ["kept"]
 
@@ -286,8 +286,8 @@ def test_a_directory_is_held_though_the_disk_is_full(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(os, "write", refuse)
     with (
-        storage.held(tmp_path),
+        storage.lock_directory(tmp_path),
         pytest.raises(RunError, match="is in use by process"),
-        storage.held(tmp_path),
+        storage.lock_directory(tmp_path),
     ):
         pass

@@ -22,14 +22,22 @@ CPU = {"device": "cpu: a processor", "processors": 4, "workers": 1}
 def spec_of(train: str = "a.csv", *, fraction: float = 1.0, vertex: dict[str, Any] | None = None, **model: Any) -> Spec:
     raw = {
         "data": {"train": train, "text": "t", "labels": "l", "fraction": fraction},
-        "model": {"family": "encoder", "pretrained": "minilm", **model}, "vertex": vertex or {},
-    }  # fmt: skip
+        "model": {"family": "encoder", "pretrained": "minilm", **model},
+        "vertex": vertex or {},
+    }
     return specs.parse(raw, where="a test")
 
 
-def learned(runs: Path, spec: Spec, *, lock: dict[str, Any] = CPU, starts: tuple[int, ...] = (0,),
-            steps: tuple[tuple[int, int], ...] = ((10, 100), (20, 200), (40, 400)), name: str = "", **extra: Any,
-            ) -> Run:  # fmt: skip
+def learned(
+    runs: Path,
+    spec: Spec,
+    *,
+    lock: dict[str, Any] = CPU,
+    starts: tuple[int, ...] = (0,),
+    steps: tuple[tuple[int, int], ...] = ((10, 100), (20, 200), (40, 400)),
+    name: str = "",
+    **extra: Any,
+) -> Run:
     """A run whose steps came at these seconds, with so many rows seen by then."""
     run = Run.create(runs, spec, {"spec_fingerprint": spec.fingerprint(), **lock}, name=name)
     for second, rows in steps:
@@ -41,10 +49,10 @@ def learned(runs: Path, spec: Spec, *, lock: dict[str, Any] = CPU, starts: tuple
 
 
 def test_a_run_of_the_same_tells_its_rate(tmp_path: Path) -> None:
-    assert throughput.measured(spec_of(), str(tmp_path / "nowhere")) is None
+    assert throughput.find_earlier_rate(spec_of(), str(tmp_path / "nowhere")) is None
     run = learned(tmp_path, spec_of(fraction=0.1))
-    found = throughput.measured(spec_of(vertex={"region": "us-east1"}), str(tmp_path))
-    assert found == prices.Rate(10.0, prices.computing_of_processors(4), run.name, "4 processors")
+    found = throughput.find_earlier_rate(spec_of(vertex={"region": "us-east1"}), str(tmp_path))
+    assert found == prices.Rate(10.0, prices.estimate_processor_flops(4), run.name, "4 processors")
 
 
 @pytest.mark.parametrize("other", [
@@ -52,7 +60,7 @@ def test_a_run_of_the_same_tells_its_rate(tmp_path: Path) -> None:
 ])  # fmt: skip
 def test_a_run_of_something_else_does_not(tmp_path: Path, other: Spec) -> None:
     learned(tmp_path, other)
-    assert throughput.measured(spec_of(), str(tmp_path)) is None
+    assert throughput.find_earlier_rate(spec_of(), str(tmp_path)) is None
 
 
 def test_what_was_taken_to_a_bucket_is_the_same(tmp_path: Path) -> None:
@@ -60,7 +68,10 @@ def test_what_was_taken_to_a_bucket_is_the_same(tmp_path: Path) -> None:
         "gs://b/tagline/data/0123456789abcdef/a.csv", pretrained="gs://b/tagline/pretrained/hub/google-bert/bert-base"
     )
     learned(tmp_path, there)
-    assert throughput.measured(spec_of("data/a.csv", pretrained="google-bert/bert-base"), str(tmp_path)) is not None
+    assert (
+        throughput.find_earlier_rate(spec_of("data/a.csv", pretrained="google-bert/bert-base"), str(tmp_path))
+        is not None
+    )
 
 
 def test_the_newest_run_that_tells_is_taken(tmp_path: Path) -> None:
@@ -69,14 +80,14 @@ def test_the_newest_run_that_tells_is_taken(tmp_path: Path) -> None:
     learned(tmp_path, spec_of(), name="20260103-000000-oak", steps=((10, 100),))
     damaged = learned(tmp_path, spec_of(), name="20260104-000000-oak")
     (damaged.directory / "spec.toml").write_text("[data")
-    found = throughput.measured(spec_of(), str(tmp_path))
+    found = throughput.find_earlier_rate(spec_of(), str(tmp_path))
     assert found is not None
     assert (found.run, found.rows_per_s) == ("20260102-000000-oak", 10.0)
 
 
 def test_the_time_in_which_nobody_worked_does_not_count(tmp_path: Path) -> None:
     learned(tmp_path, spec_of(), starts=(0, 3000), steps=((10, 100), (20, 200), (3010, 300), (3020, 400)))
-    found = throughput.measured(spec_of(), str(tmp_path))
+    found = throughput.find_earlier_rate(spec_of(), str(tmp_path))
     assert found is not None
     assert found.rows_per_s == 10.0
 
@@ -85,30 +96,32 @@ def test_the_time_in_which_nobody_worked_does_not_count(tmp_path: Path) -> None:
     ({"device": "cuda: Tesla T4", "workers": 2, "processors": 8}, 2 * prices.FLOPS["NVIDIA_TESLA_T4"], "2 x Tesla T4"),
     ({"device": "cuda: NVIDIA GeForce RTX 3090", "workers": 1, "processors": 8}, 0, ""),
     ({"device": "mps: Apple GPU", "workers": 1, "processors": 8}, 0, ""),
-    ({"device": "cpu: a processor", "workers": 3, "processors": 8}, prices.computing_of_processors(8), "8 processors"),
+    ({"device": "cpu: a processor", "workers": 3, "processors": 8}, prices.estimate_processor_flops(8), "8 processors"),
     ({}, 0, ""),
 ])  # fmt: skip
 def test_what_it_ran_on_is_known_from_its_lock(
     tmp_path: Path, lock: dict[str, Any], flops: float, machine: str
 ) -> None:
     learned(tmp_path, spec_of(), lock=lock)
-    found = throughput.measured(spec_of(), str(tmp_path))
+    found = throughput.find_earlier_rate(spec_of(), str(tmp_path))
     assert (found.flops, found.machine) == (flops, machine) if found else flops == 0
 
 
 def test_a_run_of_the_cloud_ran_on_the_machines_it_asked_for(tmp_path: Path) -> None:
     place = {"machine": "n1-standard-16", "accelerators": 0, "workers": 2}
     run = learned(tmp_path, spec_of(vertex=place))
-    records.remember(run, records.Record("vertex", "projects/p/locations/r/customJobs/1", "gs://b/tagline/runs/x", ""))
-    found = throughput.measured(spec_of(), str(tmp_path))
+    records.save_record(
+        run, records.Record("vertex", "projects/p/locations/r/customJobs/1", "gs://b/tagline/runs/x", "")
+    )
+    found = throughput.find_earlier_rate(spec_of(), str(tmp_path))
     assert found is not None
-    assert (found.flops, found.machine) == (prices.computing_of_processors(32), "32 processors")
+    assert (found.flops, found.machine) == (prices.estimate_processor_flops(32), "32 processors")
 
 
 def test_steps_that_are_not_made_of_rows_tell_nothing(tmp_path: Path) -> None:
     learned(tmp_path, spec_of(), steps=((10, 0), (20, 0)))
     learned(tmp_path, spec_of(), stage="language model")
-    assert throughput.measured(spec_of(), str(tmp_path)) is None
+    assert throughput.find_earlier_rate(spec_of(), str(tmp_path)) is None
 
 
 def test_a_plan_rests_on_what_was_measured_here_and_still_asks_nobody(

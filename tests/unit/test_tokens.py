@@ -147,10 +147,10 @@ def test_a_pair_of_nothing_is_its_special_tokens(bert: Any) -> None:
 def test_a_pair_has_types_where_the_encoder_knows_them(bert: Any) -> None:
     reader = TokenReader(bert, max_tokens=12, long_texts="start")
     pairs = [("refund", "refund please"), ("hello", "")]
-    padded = tokens.in_memory(reader.read(pairs), with_types=True).padded(np.arange(2), pad=0)
+    padded = tokens.in_memory(reader.read(pairs), with_types=True).pad_batch(np.arange(2), pad=0)
     assert padded["token_type_ids"].tolist() == [[0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 0, 0]]
     assert padded["attention_mask"].tolist() == [[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0]]
-    assert "token_type_ids" not in tokens.in_memory(reader.read(pairs), with_types=False).padded(np.arange(2), pad=0)
+    assert "token_type_ids" not in tokens.in_memory(reader.read(pairs), with_types=False).pad_batch(np.arange(2), pad=0)
 
 
 @pytest.mark.parametrize("long_texts", ["start", "ends", "windows"])
@@ -197,13 +197,13 @@ def test_of_long_texts_few_are_read_at_once(bert: Any, monkeypatch: pytest.Monke
     monkeypatch.setattr(tokens, "CHARACTERS_AT_ONCE", 100)
     assert read(bert, texts) == expected
     remaining = iter(texts)
-    assert [len(tokens._portion(remaining)) for _ in range(4)] == [1, 4, 1, 0]
+    assert [len(tokens._take_portion(remaining)) for _ in range(4)] == [1, 4, 1, 0]
 
 
 @pytest.mark.parametrize("pad", [0, 1])
 def test_shorter_sequences_are_filled_up_with_the_padding_token(pad: int) -> None:
     found = tokens.in_memory([[([5, 6, 7], [0, 0, 0])], [([8], [0])]], with_types=False)
-    padded = found.padded(np.array([1, 0]), pad=pad)
+    padded = found.pad_batch(np.array([1, 0]), pad=pad)
     assert padded["input_ids"].tolist() == [[8, pad, pad], [5, 6, 7]]
     assert padded["attention_mask"].tolist() == [[1, 0, 0], [1, 1, 1]]
 
@@ -219,8 +219,8 @@ def test_what_is_kept_on_disk_is_what_would_be_in_memory(texts: Any, with_types:
     assert on_disk.rows.tolist() == [row for row, sequences in enumerate(texts) for _ in sequences]
     assert on_disk.lengths.tolist() == [len(ids) for sequences in texts for ids, _ in sequences]
     every = np.arange(len(on_disk))
-    for name, array in in_memory.padded(every, pad=0).items():
-        assert np.array_equal(on_disk.padded(every, pad=0)[name], array)
+    for name, array in in_memory.pad_batch(every, pad=0).items():
+        assert np.array_equal(on_disk.pad_batch(every, pad=0)[name], array)
 
 
 @pytest.mark.parametrize(("vocabulary", "kind"), [(600, np.uint16), (2**16, np.uint16), (2**16 + 1, np.uint32)])

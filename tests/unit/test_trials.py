@@ -51,7 +51,7 @@ def evaluations(*values: float) -> Generator[Event, None, None]:
 def test_each_evaluation_is_reported_and_last_the_one_that_was_kept(tmp_path: Path) -> None:
     path = tmp_path / "there" / "output.metrics"
     environment = {trials.TRIAL: "7", trials.METRIC_FILE: str(path)}
-    events = trials.reported(evaluations(0.25, 0.75, 0.5), spec=SPEC, environment=environment)
+    events = trials.report_evaluations(evaluations(0.25, 0.75, 0.5), spec=SPEC, environment=environment)
     for event in events:
         if event.get("step") == 20:
             break
@@ -61,8 +61,11 @@ def test_each_evaluation_is_reported_and_last_the_one_that_was_kept(tmp_path: Pa
     assert [event["event"] for event in events] == []
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [(line["macro_f1"], line["global_step"]) for line in lines] == [
-        ("0.25", "10"), ("0.75", "20"), ("0.5", "30"), ("0.75", "30"),
-    ]  # fmt: skip
+        ("0.25", "10"),
+        ("0.75", "20"),
+        ("0.5", "30"),
+        ("0.75", "30"),
+    ]
     assert {(line["trial"], line["checkpoint_path"]) for line in lines} == {("7", "")}
     assert all(isinstance(line["timestamp"], float) for line in lines)
 
@@ -70,7 +73,7 @@ def test_each_evaluation_is_reported_and_last_the_one_that_was_kept(tmp_path: Pa
 def test_another_metric_and_the_last_hundred_lines(tmp_path: Path) -> None:
     path = tmp_path / "output.metrics"
     other = SPEC.model_copy(update={"tuning": SPEC.tuning.model_copy(update={"metric": "accuracy"})})
-    list(trials.reported(evaluations(*[0.5] * 60), spec=other, environment={trials.METRIC_FILE: str(path)}))
+    list(trials.report_evaluations(evaluations(*[0.5] * 60), spec=other, environment={trials.METRIC_FILE: str(path)}))
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert len(lines) == 100
     assert [{*line} & {"accuracy", "macro_f1"} for line in lines[-2:]] == [{"accuracy"}, {"macro_f1"}]
@@ -78,16 +81,16 @@ def test_another_metric_and_the_last_hundred_lines(tmp_path: Path) -> None:
 
 def test_outside_of_a_trial_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trials, "USUAL_FILE", str(tmp_path / "output.metrics"))
-    assert len(list(trials.reported(evaluations(0.5), spec=SPEC, environment={}))) == 2
+    assert len(list(trials.report_evaluations(evaluations(0.5), spec=SPEC, environment={}))) == 2
     assert not list(tmp_path.iterdir())
-    list(trials.reported(evaluations(0.5), spec=SPEC, environment={trials.TRIAL: "1"}))
+    list(trials.report_evaluations(evaluations(0.5), spec=SPEC, environment={trials.TRIAL: "1"}))
     assert (tmp_path / "output.metrics").exists()
 
 
 def test_a_file_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     environment = {trials.METRIC_FILE: str(tmp_path / "file" / "output.metrics")}
-    said = list(trials.reported(evaluations(0.5), spec=SPEC, environment=environment))
+    said = list(trials.report_evaluations(evaluations(0.5), spec=SPEC, environment=environment))
     assert [event["event"] for event in said] == ["started", "evaluation", "warning", "warning"]
     assert "cannot report to the tuning job" in said[-1]["message"]
 

@@ -21,8 +21,8 @@ from tagline.data.dataset import Dataset
 from tagline.errors import DataError, Interrupted, RunError, SpecError, TaglineError
 from tagline.models.ulmfit import Ulmfit, UlmfitOptions
 from tagline.models.ulmfit.awd_lstm import Shape
-from tagline.models.ulmfit.stages import MOST_RATE, NextToken, stages
-from tagline.models.ulmfit.tokenizer import Pieces, Words, new_cutter
+from tagline.models.ulmfit.stages import MOST_RATE, NextTokenObjective, plan_stages
+from tagline.models.ulmfit.tokenizer import SentencePieceTokenizer, SpacyTokenizer, choose_tokenizer
 from tagline.spec import Data, Training
 from tagline.training import language_models
 
@@ -42,18 +42,25 @@ def new(data: Dataset, *, training: dict[str, Any] | None = None, **options: Any
 
 
 def test_what_is_pretrained_learns_from_its_last_group_to_all() -> None:
-    plan = stages("forward", pretrained=True, groups=5, lm_epochs=4, first_epochs=1, epochs=3, search=True)
+    plan = plan_stages("forward", pretrained=True, groups=5, lm_epochs=4, first_epochs=1, epochs=3, search=True)
     assert [(stage.part, stage.learning, stage.epochs) for stage in plan] == [
-        ("language model", 1, 0), ("language model", 1, 1), ("language model", 4, 4),
-        ("classifier", 1, 0), ("classifier", 1, 1), ("classifier", 2, 1), ("classifier", 3, 1), ("classifier", 5, 3),
-    ]  # fmt: skip
+        ("language model", 1, 0),
+        ("language model", 1, 1),
+        ("language model", 4, 4),
+        ("classifier", 1, 0),
+        ("classifier", 1, 1),
+        ("classifier", 2, 1),
+        ("classifier", 3, 1),
+        ("classifier", 5, 3),
+    ]
 
 
 def test_what_starts_from_nothing_learns_all_at_once() -> None:
-    plan = stages("backward", pretrained=False, groups=5, lm_epochs=2, first_epochs=1, epochs=3, search=False)
+    plan = plan_stages("backward", pretrained=False, groups=5, lm_epochs=2, first_epochs=1, epochs=3, search=False)
     assert [(stage.part, stage.learning, stage.epochs) for stage in plan] == [
-        ("language model", 4, 2), ("classifier", 5, 3),
-    ]  # fmt: skip
+        ("language model", 4, 2),
+        ("classifier", 5, 3),
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +90,7 @@ def test_a_whole_classifier_does_not_learn_faster_than_it_can(whole: Any) -> Non
 @pytest.mark.parametrize("share", [0.1, 0.26, 0.4, 0.6, 0.97])
 def test_stopped_in_any_stage_it_ends_with_the_same_bits(
     data: Dataset, whole: Any, tmp_path: Path, share: float
-) -> None:  # fmt: skip
+) -> None:
     expected, steps = whole
     stop = steps[int(share * (len(steps) - 1))].number
     stopped = go_on(new(data, direction="both", training={"learning_rate": "auto"}), data, steps=stop)
@@ -95,15 +102,15 @@ def test_stopped_in_any_stage_it_ends_with_the_same_bits(
 
 def test_backward_really_turns_the_texts_round(data: Dataset) -> None:
     model = new(data, direction="backward")
-    sequences = model._read(lambda: iter(data.splits["train"].texts))
+    sequences = model._read_texts(lambda: iter(data.splits["train"].texts))
     network: Any = model._new_language_model()
-    ahead, back = (NextToken(network, sequences, backwards=turned, rows=1, seed=0) for turned in (False, True))
+    ahead, back = (NextTokenObjective(network, sequences, backwards=turned, rows=1, seed=0) for turned in (False, True))
     for work in (ahead, back):
         work.loss(0)
     length = int(ahead._ends[0])
-    assert back._stream(0, length).tolist() == ahead._stream(0, length).tolist()[::-1]
-    assert ahead._stream(0, 1) == [2]  # xxbos comes first, and last when read backwards
-    assert back._stream(length - 1, length) == [2]
+    assert back._read_stream(0, length).tolist() == ahead._read_stream(0, length).tolist()[::-1]
+    assert ahead._read_stream(0, 1) == [2]  # xxbos comes first, and last when read backwards
+    assert back._read_stream(length - 1, length) == [2]
 
 
 def test_of_both_directions_the_mean_counts(data: Dataset) -> None:
@@ -128,7 +135,7 @@ def test_it_starts_from_what_fastai_wrote(fastai: Fixture, data: Dataset, direct
     assert model.lexicon is not None
     assert model.lexicon.vocabulary[:3104] == json_vocabulary(directory)
     assert "refund" in model.lexicon.vocabulary  # of the texts, and not known before
-    assert model._shape().emb_sz == 48
+    assert model._choose_shape().emb_sz == 48
 
 
 def json_vocabulary(directory: Path) -> list[str]:
@@ -154,7 +161,9 @@ def test_a_model_of_the_other_direction_is_refused(fastai: Fixture, corpus: Fixt
 def lm(tmp_path: Path, *overrides: str, name: str = "model") -> Path:
     settings = [f"model.{key}={value}" for key, value in SMALL.items()]
     files = [str(SUPPORT / "new-messages.csv")]
-    for _ in language_models.learn(files, *settings, "training.learning_rate=0.01", *overrides, output=tmp_path / name):
+    for _ in language_models.train_language_model(
+        files, *settings, "training.learning_rate=0.01", *overrides, output=tmp_path / name
+    ):
         pass
     return tmp_path / name
 
@@ -162,8 +171,11 @@ def lm(tmp_path: Path, *overrides: str, name: str = "model") -> Path:
 def test_a_language_model_is_made_shared_and_used(data: Dataset, tmp_path: Path) -> None:
     directory = lm(tmp_path)
     assert sorted(path.name for path in directory.iterdir()) == [
-        "config.json", "model.safetensors", "vocab.json", "words.json",
-    ]  # fmt: skip
+        "config.json",
+        "model.safetensors",
+        "vocab.json",
+        "words.json",
+    ]
     assert not (tmp_path / "model.partial").exists()
     # As fastai writes them: whoever uses the model scales its dropouts with a drop_mult of their own.
     assert json.loads((directory / "config.json").read_text())["weight_p"] == Shape().weight_p
@@ -190,14 +202,14 @@ def test_a_language_model_that_was_begun_is_gone_on_with(tmp_path: Path, monkeyp
     settings = [f"model.{key}={value}" for key, value in SMALL.items()]
     files, output = [str(SUPPORT / "new-messages.csv")], tmp_path / "stopped"
     overrides = [*settings, "training.learning_rate=0.01", "training.batch_size=4"]
-    for number, _ in enumerate(language_models.learn(files, *overrides, output=output)):
+    for number, _ in enumerate(language_models.train_language_model(files, *overrides, output=output)):
         if number == 1:
             break
     assert (tmp_path / "stopped.partial").exists()
     with pytest.raises(RunError, match="other settings"):
-        list(language_models.learn(files, *overrides[:-1], output=output))
+        list(language_models.train_language_model(files, *overrides[:-1], output=output))
     (tmp_path / "stopped.partial").rename(tmp_path / "stopped.partial.new")  # killed while the next took its place
-    again = language_models.learn(files, *overrides, output=output)
+    again = language_models.train_language_model(files, *overrides, output=output)
     assert next(again)["message"] == f"going on from {tmp_path / 'stopped.partial'}"
     assert len(list(again)) > 0
     assert contents(output) == expected
@@ -218,11 +230,12 @@ def test_more_texts_make_a_larger_vocabulary_and_must_not_change(data: Dataset, 
 
 @pytest.mark.parametrize(
     ("texts", "kind"),
-    [(["Where is my parcel?"] * 9, Words), (["荷物はどこですか？今日は届きません。"] * 9, Pieces),
-     (["Où est mon colis ? Très déçu, réponse à côté, été gâché."] * 9, Pieces)],
+    [(["Where is my parcel?"] * 9, SpacyTokenizer),
+     (["荷物はどこですか？今日は届きません。"] * 9, SentencePieceTokenizer),
+     (["Où est mon colis ? Très déçu, réponse à côté, été gâché."] * 9, SentencePieceTokenizer)],
 )  # fmt: skip
 def test_words_or_pieces_by_the_letters_of_the_texts(texts: list[str], kind: type) -> None:
-    assert isinstance(new_cutter(lambda: texts, language="auto"), kind)
+    assert isinstance(choose_tokenizer(lambda: texts, language="auto"), kind)
 
 
 @pytest.mark.parametrize("language", ["english", "EN", "日本語", "e", "en_US"])
@@ -234,8 +247,8 @@ def test_what_is_no_code_of_a_language_is_refused(language: str) -> None:
 
 def test_a_language_that_is_named_is_not_guessed() -> None:
     texts = ["a plain english text, with some letters to spare", "and quite another one"] * 9
-    assert isinstance(new_cutter(lambda: texts, language="fr"), Pieces)
-    assert isinstance(new_cutter(lambda: ["Très déçu"] * 9, language="en-US"), Words)
+    assert isinstance(choose_tokenizer(lambda: texts, language="fr"), SentencePieceTokenizer)
+    assert isinstance(choose_tokenizer(lambda: ["Très déçu"] * 9, language="en-US"), SpacyTokenizer)
 
 
 @pytest.mark.parametrize("task", ["single", "multi"])
@@ -302,7 +315,7 @@ def test_a_language_model_of_nothing_is_none(tmp_path: Path, text: str, setting:
     (tmp_path / "texts.txt").write_text(text, "utf-8")
     settings = [*(f"model.{key}={value}" for key, value in (SMALL | {"lm_epochs": 8}).items()), setting]
     with pytest.raises(TaglineError, match=complaint):
-        list(language_models.learn([str(tmp_path / "texts.txt")], *settings, output=tmp_path / "lm"))
+        list(language_models.train_language_model([str(tmp_path / "texts.txt")], *settings, output=tmp_path / "lm"))
     assert not (tmp_path / "lm").exists()
 
 
@@ -311,7 +324,7 @@ def test_lines_with_bytes_that_do_not_fit_are_named_before_anything_is_learned(t
     path = tmp_path / "texts.txt"
     path.write_bytes(content.encode() + "落".encode()[:2] + b" \n" + content.encode())
     with pytest.raises(DataError, match=r"1 bad row:\n.*texts\.txt:31: byte 0xe8 is not utf-8") as error:
-        next(language_models.learn([str(path)], output=tmp_path / "lm"))
+        next(language_models.train_language_model([str(path)], output=tmp_path / "lm"))
     assert "take them out" in error.value.hint
 
 
@@ -343,7 +356,9 @@ def test_told_to_stop_a_language_model_is_kept_at_the_end_of_its_step(tmp_path: 
     expected = contents(lm(tmp_path, "training.batch_size=4", name="whole"))
     settings = [*(f"model.{key}={value}" for key, value in SMALL.items()), "training.learning_rate=0.01"]
     texts, before = str(SUPPORT / "new-messages.csv"), signal.getsignal(sent)
-    steps = language_models.learn([texts], *settings, "training.batch_size=4", output=tmp_path / "stopped")
+    steps = language_models.train_language_model(
+        [texts], *settings, "training.batch_size=4", output=tmp_path / "stopped"
+    )
     assert next(steps)["step"] == 1
     signal.raise_signal(sent)  # nothing is lost: it waits until the model can be kept
     with pytest.raises(Interrupted, match=said) as stopped:
@@ -377,7 +392,7 @@ def test_a_finished_run_needs_its_language_model_no_more(data: Dataset, tmp_path
 
 def test_a_few_letters_tell_the_language_of_very_long_texts() -> None:
     long = "a plain english text " * 100
-    assert isinstance(new_cutter(lambda: [long + "é" * 5000] * 3, language="auto"), Words)
+    assert isinstance(choose_tokenizer(lambda: [long + "é" * 5000] * 3, language="auto"), SpacyTokenizer)
 
 
 @pytest.mark.parametrize(
@@ -396,9 +411,16 @@ def test_a_setting_is_told_from_a_file(
 def test_settings_that_a_language_model_does_not_read_are_named(tmp_path: Path) -> None:
     (tmp_path / "texts.txt").write_text("a b c d\n" * 20, "utf-8")
     settings = [*(f"model.{key}={value}" for key, value in SMALL.items()), "training.learning_rate=0.01"]
-    said = list(language_models.learn(
-        [str(tmp_path / "texts.txt")], *settings, "training.epochs=3", "training.max_minutes=1", output=tmp_path / "lm"
-    ))  # fmt: skip
+    said = list(
+        language_models.train_language_model(
+            [str(tmp_path / "texts.txt")],
+            *settings,
+            "training.epochs=3",
+            "training.max_minutes=1",
+            output=tmp_path / "lm",
+        )
+    )
     assert [event["message"] for event in said if event["event"] == "warning"] == [
-        "training.epochs has no effect on a language model", "training.max_minutes has no effect on a language model",
-    ]  # fmt: skip
+        "training.epochs has no effect on a language model",
+        "training.max_minutes has no effect on a language model",
+    ]

@@ -14,8 +14,16 @@ import torch
 from tagline.errors import SpecError
 from tagline.models.ulmfit import checkpoints
 from tagline.models.ulmfit.awd_lstm import AwdLstm, AwdLstmClassifier, LanguageModel, Shape, layer_groups
-from tagline.models.ulmfit.one_cycle import Cycle, one_cycle, range_test, smoothed, spread, suggested, valley
-from tagline.models.ulmfit.stages import regularisation
+from tagline.models.ulmfit.one_cycle import (
+    Cycle,
+    find_valley,
+    one_cycle,
+    range_test,
+    smooth_losses,
+    spread_rates,
+    suggest_rate,
+)
+from tagline.models.ulmfit.stages import activation_penalty
 
 Fixture = Callable[[str], Path]
 MODELS = ("en_forward", "en_backward", "ja_forward")
@@ -58,7 +66,7 @@ def test_fastai_computes_the_same(fastai: Fixture, name: str) -> None:
 def test_another_vocabulary_is_matched_as_fastai_does(fastai: Fixture, name: str) -> None:
     vocabulary = json.loads((fastai(name) / "vocab_match.json").read_text("utf-8"))["new_vocab"]
     expected, found = np.load(fastai(name) / "vocab_match.npz"), checkpoints.read(str(fastai(name)))
-    weights = checkpoints.extended(found, vocabulary)
+    weights = checkpoints.extend_weights(found, vocabulary)
     assert np.allclose(weights["encoder.embedding.weight"], expected["emb"], atol=1e-6)
     assert np.allclose(weights["bias"], expected["bias"], atol=1e-6)
     model = LanguageModel(found.shape, tokens=len(vocabulary)).eval()
@@ -122,8 +130,10 @@ def test_a_language_model_learns_step_by_step_as_fastai_has_it(fastai: Fixture, 
     model = LanguageModel(SMALL, tokens=80)
     model.load_state_dict(renamed(directory / "lm_init.pth"))
     pairs = [(torch.tensor(ids), torch.tensor(following)) for ids, following in expected["batches"]]
-    phases = [("phase1", "lm_after_frozen.pth", [1e-3, 1e-3, 1e-2], 1, 1),
-              ("phase2", "lm_after_unfrozen.pth", spread(1e-2, groups=3, factor=10**0.5), 3, 2)]  # fmt: skip
+    phases = [
+        ("phase1", "lm_after_frozen.pth", [1e-3, 1e-3, 1e-2], 1, 1),
+        ("phase2", "lm_after_unfrozen.pth", spread_rates(1e-2, groups=3, factor=10**0.5), 3, 2),
+    ]
     for phase, after, rates, learning, epochs in phases:
         steps = len(pairs) * epochs
         cycle = Cycle(model, layer_groups(model), rates=rates, learning=learning, steps=steps, weight_decay=0.01)
@@ -133,7 +143,7 @@ def test_a_language_model_learns_step_by_step_as_fastai_has_it(fastai: Fixture, 
             ids, following = pairs[number % len(pairs)]
             logits, raw, dropped, state = model(ids, state)
             loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), following.flatten())
-            whole = loss + regularisation(raw, dropped)
+            whole = loss + activation_penalty(raw, dropped)
             assert loss.item() == pytest.approx(trace["loss"], abs=1e-5)
             assert whole.item() == pytest.approx(trace["loss_with_ar_tar"], abs=1e-5)
             assert cycle.rate == pytest.approx(trace["lr"][-1], rel=1e-5)
@@ -143,7 +153,7 @@ def test_a_language_model_learns_step_by_step_as_fastai_has_it(fastai: Fixture, 
 
 
 def renamed(path: Path) -> dict[str, torch.Tensor]:
-    return checkpoints._renamed(torch.load(path, weights_only=True), path, tied=True)
+    return checkpoints._rename_weights(torch.load(path, weights_only=True), path, tied=True)
 
 
 def test_rates_and_momentum_follow_fastais_one_cycle(fastai: Fixture) -> None:
@@ -159,8 +169,9 @@ def test_a_range_test_ends_at_the_rate_that_fastai_suggests(fastai: Fixture) -> 
     model = LanguageModel(SMALL, tokens=80)
     model.load_state_dict(renamed(directory / "lrfind_init.pth"))
     batches = [(torch.tensor(ids), torch.tensor(following)) for ids, following in expected["lm"]["batches"]]
-    cycle = Cycle(model, layer_groups(model), rates=[1.0] * 3, learning=3, steps=100, weight_decay=0.01,
-                  schedule=range_test)  # fmt: skip
+    cycle = Cycle(
+        model, layer_groups(model), rates=[1.0] * 3, learning=3, steps=100, weight_decay=0.01, schedule=range_test
+    )
     losses = []
     for number in range(100):
         if number % len(batches) == 0:
@@ -169,23 +180,23 @@ def test_a_range_test_ends_at_the_rate_that_fastai_suggests(fastai: Fixture) -> 
         logits, raw, dropped, state = model(ids, state)
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), following.flatten())
         losses.append(loss.item())
-        cycle.step(loss + regularisation(raw, dropped))
-    assert smoothed(losses)[:40] == pytest.approx(expected["lr_find"]["losses"][:40], abs=1e-3)
+        cycle.step(loss + activation_penalty(raw, dropped))
+    assert smooth_losses(losses)[:40] == pytest.approx(expected["lr_find"]["losses"][:40], abs=1e-3)
     found = expected["lr_find"]["suggestions"]
-    assert suggested(losses, boldly=False) == pytest.approx(found["valley"], rel=1e-3)
+    assert suggest_rate(losses, boldly=False) == pytest.approx(found["valley"], rel=1e-3)
     least = 10 * found["minimum"]
-    assert suggested(losses, boldly=True) == pytest.approx((found["valley"] * least) ** 0.5 / 2, rel=1e-3)
+    assert suggest_rate(losses, boldly=True) == pytest.approx((found["valley"] * least) ** 0.5 / 2, rel=1e-3)
 
 
 def test_a_range_test_that_only_rises_suggests_no_less_boldly() -> None:
     rising = [1.0 + step / 10 for step in range(100)]
-    assert suggested(rising, boldly=True) == suggested(rising, boldly=False) == range_test(0.1)[0]
-    assert suggested([float("nan")], boldly=True) == range_test(0)[0]
+    assert suggest_rate(rising, boldly=True) == suggest_rate(rising, boldly=False) == range_test(0.1)[0]
+    assert suggest_rate([float("nan")], boldly=True) == range_test(0)[0]
 
 
 def test_the_valley_of_a_curve_is_where_fastai_sees_it(fastai: Fixture) -> None:
     for curve in golden(fastai)[1]["suggestion_curves"]["curves"].values():
-        assert valley(curve["losses"]) == curve["valley_index"]
+        assert find_valley(curve["losses"]) == curve["valley_index"]
 
 
 @pytest.fixture

@@ -17,15 +17,15 @@ from hypothesis import strategies as st
 from tagline.errors import SpecError
 from tagline.models.ulmfit import tokenizer as fastai_text
 from tagline.models.ulmfit.checkpoints import read
-from tagline.models.ulmfit.tokenizer import SPECIAL, Lexicon, Pieces, Words, marked
+from tagline.models.ulmfit.tokenizer import SPECIAL, Lexicon, SentencePieceTokenizer, SpacyTokenizer, mark_text
 
 Fixture = Callable[[str], Path]
 MODELS = ("en_forward", "en_backward", "ja_forward")
 
 
 @pytest.fixture(scope="module")
-def words() -> Words:
-    return Words.of_spacy()
+def words() -> SpacyTokenizer:
+    return SpacyTokenizer.from_spacy()
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def test_fastai_makes_the_same_ids(fastai: Fixture, name: str) -> None:
     directory = fastai(name)
     lexicon = read(str(directory)).lexicon
     for text in json.loads((directory / "expected.json").read_text("utf-8"))["texts"]:
-        line = marked(text["raw"])
+        line = mark_text(text["raw"])
         assert line == text["after_rules"][-1][1]
         assert lexicon.cutter(line) == text["tokens"]
         assert lexicon.ids(text["raw"]) == text["ids"]
@@ -74,7 +74,7 @@ def test_fastai_makes_the_same_ids_of_500_texts_of_a_corpus(fastai: Fixture, cor
     ],
 )
 def test_what_the_rules_make_of_a_text(text: Any, expected: str) -> None:
-    assert marked(text) == expected
+    assert mark_text(text) == expected
 
 
 ODD = [
@@ -87,7 +87,7 @@ ODD = [
 
 
 @pytest.mark.parametrize("line", ODD)
-def test_odd_words_are_cut_as_spacy_cuts_them(words: Words, spacy_tokenizer: Any, line: str) -> None:
+def test_odd_words_are_cut_as_spacy_cuts_them(words: SpacyTokenizer, spacy_tokenizer: Any, line: str) -> None:
     assert words(line) == [token.text.replace(" ", "▁") for token in spacy_tokenizer(line)]
 
 
@@ -100,8 +100,8 @@ PARTS = st.sampled_from([
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(PARTS, max_size=25).map("".join))
-def test_any_words_are_cut_as_spacy_cuts_them(words: Words, spacy_tokenizer: Any, text: str) -> None:
-    line = marked(text)
+def test_any_words_are_cut_as_spacy_cuts_them(words: SpacyTokenizer, spacy_tokenizer: Any, text: str) -> None:
+    line = mark_text(text)
     assert words(line) == [token.text.replace(" ", "▁") for token in spacy_tokenizer(line)]
 
 
@@ -109,8 +109,8 @@ LONG = [")(", ".,", "a:b", "😀🎉", "'s", "5km.", "a-b", "u.s.", ")a(", "http
 
 
 @pytest.mark.parametrize("part", LONG)
-def test_long_chunks_are_cut_as_spacy_cuts_them(words: Words, spacy_tokenizer: Any, part: str) -> None:
-    line = marked(f"before {part * 150} after")
+def test_long_chunks_are_cut_as_spacy_cuts_them(words: SpacyTokenizer, spacy_tokenizer: Any, part: str) -> None:
+    line = mark_text(f"before {part * 150} after")
     assert words(line) == [token.text.replace(" ", "▁") for token in spacy_tokenizer(line)]
 
 
@@ -131,7 +131,7 @@ class Counting:
 
 @pytest.mark.parametrize("part", LONG)
 def test_work_grows_with_a_chunk_and_not_with_its_square(part: str) -> None:
-    words, long = Words.of_spacy(), part * 3000
+    words, long = SpacyTokenizer.from_spacy(), part * 3000
     found = {name: Counting(getattr(words, name)) for name in ("_prefix", "_suffix", "_address")}
     for name, counting in found.items():
         setattr(words, name, counting)
@@ -142,17 +142,17 @@ def test_work_grows_with_a_chunk_and_not_with_its_square(part: str) -> None:
 
 def test_a_long_word_of_capitals_is_looked_at_once() -> None:
     """With a pattern that goes back for every letter this takes ten minutes."""
-    assert marked("ACGT" * 25_000 + "b") == "xxbos " + "acgt" * 25_000 + "b"
+    assert mark_text("ACGT" * 25_000 + "b") == "xxbos " + "acgt" * 25_000 + "b"
 
 
-def test_saved_rules_cut_as_before_and_need_no_spacy(words: Words, tmp_path: Path) -> None:
+def test_saved_rules_cut_as_before_and_need_no_spacy(words: SpacyTokenizer, tmp_path: Path) -> None:
     words.save(tmp_path)
-    again = Words.load(tmp_path / "words.json")
+    again = SpacyTokenizer.load(tmp_path / "words.json")
     for line in ODD:
         assert again(line) == words(line)
 
 
-def test_a_vocabulary_has_the_frequent_tokens_after_the_marks(words: Words) -> None:
+def test_a_vocabulary_has_the_frequent_tokens_after_the_marks(words: SpacyTokenizer) -> None:
     lexicon = Lexicon.learn(["the cat sat"] * 3 + ["the dog"] * 2, words)
     assert lexicon.vocabulary[:9] == list(SPECIAL)
     assert lexicon.vocabulary[9:12] == ["the", "cat", "sat"]
@@ -162,27 +162,27 @@ def test_a_vocabulary_has_the_frequent_tokens_after_the_marks(words: Words) -> N
 
 def test_pieces_are_learned_and_know_the_marks() -> None:
     texts = [f"今日は天気が良いです。{number}番目の文。" for number in range(60)] + ["とても良いホテルでした！"] * 20
-    pieces = Pieces.learn(lambda: texts, european=False)
-    assert pieces(marked("良い天気"))[0] == "▁xxbos"
-    assert "".join(pieces(marked("良い天気"))).endswith("良い天気")
-    again = Pieces.learn(lambda: texts, european=False)
+    pieces = SentencePieceTokenizer.learn(lambda: texts, european=False)
+    assert pieces(mark_text("良い天気"))[0] == "▁xxbos"
+    assert "".join(pieces(mark_text("良い天気"))).endswith("良い天気")
+    again = SentencePieceTokenizer.learn(lambda: texts, european=False)
     assert again.content == pieces.content
 
 
 def test_pieces_are_learned_of_texts_of_any_length() -> None:
     """SentencePiece itself passes over lines of more than 20 kB, without a word."""
     long = "".join(f"{number}日目は良い天気でした。" for number in range(700))
-    pieces = Pieces.learn(lambda: [long, long], european=False)
-    assert "<unk>" not in pieces(marked(long))
-    assert len(pieces(marked(long))) > 1000
+    pieces = SentencePieceTokenizer.learn(lambda: [long, long], european=False)
+    assert "<unk>" not in pieces(mark_text(long))
+    assert len(pieces(mark_text(long))) > 1000
 
 
 def test_of_very_many_texts_pieces_are_learned_of_some_that_lie_all_over(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [f"{number} cats and {number} dogs went out" for number in range(400)]
     monkeypatch.setattr(fastai_text, "LEARNED_FROM", 1 + sum(map(len, texts)) // 4)
-    some = Pieces.learn(lambda: texts, european=True)
+    some = SentencePieceTokenizer.learn(lambda: texts, european=True)
     monkeypatch.undo()
-    assert some.content == Pieces.learn(lambda: texts[::4], european=True).content
+    assert some.content == SentencePieceTokenizer.learn(lambda: texts[::4], european=True).content
 
 
 def test_few_texts_without_spaces_leave_little_of_a_new_one_unknown() -> None:
@@ -193,7 +193,7 @@ def test_few_texts_without_spaces_leave_little_of_a_new_one_unknown() -> None:
     rarity = [1 / (1 + number) for number in range(len(terms))]
     texts = ["".join(random.choices(terms, rarity, k=8)) + "。" for _ in range(800)]
     few, new = texts[:400], texts[600:]
-    lexicon = Lexicon.learn(few, Pieces.learn(lambda: few, european=False))
+    lexicon = Lexicon.learn(few, SentencePieceTokenizer.learn(lambda: few, european=False))
     ids = [number for text in new for number in lexicon.ids(text)]
     assert ids.count(0) / len(ids) < 0.08
 
@@ -202,4 +202,4 @@ def test_what_is_no_sentencepiece_model_is_refused_by_name(tmp_path: Path) -> No
     path = tmp_path / "spm.model"
     path.write_bytes(b"not a model")
     with pytest.raises(SpecError, match=r"spm\.model is no SentencePiece model"):
-        Pieces.load(path)
+        SentencePieceTokenizer.load(path)

@@ -48,7 +48,7 @@ def test_what_no_setting_is_meant_by_is_answered_as_before(given: str, capsys: p
 
 
 def test_every_setting_is_found_by_its_name_and_what_others_call_it_exists() -> None:
-    sections = dict(spec.SECTIONS) | {family: spec.options_of(family) for family in registry.names("models")}
+    sections = dict(spec.SECTIONS) | {family: spec.options_of(family) for family in registry.list_names("models")}
     for section, kind in sections.items():
         for key in kind.model_fields:
             assert f"{section if section in spec.SECTIONS else 'model'}.{key}" in find_settings(key)

@@ -8,7 +8,7 @@ import pytest
 
 from tagline import spec as specs
 from tagline.errors import DataError
-from tagline.jobs.uploads import staged
+from tagline.jobs.uploads import stage_uploads
 
 
 def spec_of(data: Path, **model: Any) -> specs.Spec:
@@ -26,11 +26,11 @@ def data(tmp_path: Path) -> Path:
 def test_word_vectors_of_an_array_take_their_words_along(data: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.ones((1, 3), np.float32))
     with pytest.raises(DataError, match=r"no file .*x\.txt"):
-        staged(spec_of(data, vectors=str(tmp_path / "x.npy")), "bucket")
+        stage_uploads(spec_of(data, vectors=str(tmp_path / "x.npy")), "bucket")
     addresses = []
     for word in ("refund", "parcel"):
         (tmp_path / "x.txt").write_text(f"{word}\n")
-        there, uploads = staged(spec_of(data, vectors=str(tmp_path / "x.npy")), "bucket")
+        there, uploads = stage_uploads(spec_of(data, vectors=str(tmp_path / "x.npy")), "bucket")
         addresses.append(there.model.vectors)  # type: ignore[attr-defined]
         taken = {Path(upload.source).name: upload.address for upload in uploads}
         assert taken["x.npy"] == addresses[-1]
@@ -40,6 +40,6 @@ def test_word_vectors_of_an_array_take_their_words_along(data: Path, tmp_path: P
 
 def test_word_vectors_in_a_text_file_stand_alone(data: Path, tmp_path: Path) -> None:
     (tmp_path / "x.txt").write_text("refund 1 2\n")
-    there, uploads = staged(spec_of(data, vectors=str(tmp_path / "x.txt")), "bucket")
+    there, uploads = stage_uploads(spec_of(data, vectors=str(tmp_path / "x.txt")), "bucket")
     assert [Path(upload.source).name for upload in uploads] == ["data.csv", "x.txt"]
     assert uploads[1].address == there.model.vectors  # type: ignore[attr-defined]

@@ -14,7 +14,7 @@ def test_rows_that_workers_took_in_turns_come_together_in_their_order(
     rows = np.arange(2 * total, dtype=np.float32).reshape(total, 2)
     parts = [rows[rank::3] for rank in range(3)]
     monkeypatch.setattr(World, "gather", lambda self, mine: parts)
-    np.testing.assert_array_equal(World(rank=1, size=3).interleaved(parts[1], total=total), rows)
+    np.testing.assert_array_equal(World(rank=1, size=3).interleave_rows(parts[1], total=total), rows)
 
 
 def test_a_world_of_one_agrees_with_itself() -> None:
@@ -22,7 +22,7 @@ def test_a_world_of_one_agrees_with_itself() -> None:
     assert alone.is_main
     assert alone.any(True, False) == (True, False)
     assert (alone.sum(2.5), alone.most(2.5), alone.share("x")) == (2.5, 2.5, "x")
-    assert alone.interleaved(np.ones(3), total=3).tolist() == [1, 1, 1]
+    assert alone.interleave_rows(np.ones(3), total=3).tolist() == [1, 1, 1]
 
 
 def test_only_a_training_joins_other_workers(monkeypatch: pytest.MonkeyPatch) -> None:

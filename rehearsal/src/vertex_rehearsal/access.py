@@ -15,7 +15,7 @@ KEYED = re.compile(rf"({KEY_PATH}([^/]*))(/.*)?")
 LOOPBACK = re.compile(r"(localhost|[\w-]+\.localhost|127(\.\d+){3}|\[::1\])(:\d+)?")
 
 
-def keyed(address: str, token: str) -> str:
+def build_keyed_address(address: str, token: str) -> str:
     """An address that carries the token, for clients that can be given an address and no credentials."""
     return f"{address}{KEY_PATH}{quote(token, safe='')}" if token else address
 
@@ -26,7 +26,7 @@ def split_key(path: str) -> tuple[str, str, str]:
     return (found[1], unquote(found[2]), found[3] or "/") if found else ("", "", path)
 
 
-def is_token(given: str, token: str) -> bool:
+def tokens_equal(given: str, token: str) -> bool:
     """Whether this is the token, in a time that tells nothing about it."""
     return hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
 
@@ -34,7 +34,7 @@ def is_token(given: str, token: str) -> bool:
 def has_token(authorization: str, token: str) -> bool:
     """Whether an Authorization header holds the token."""
     scheme, _, given = authorization.partition(" ")
-    return scheme.lower() == "bearer" and is_token(given.strip(), token)
+    return scheme.lower() == "bearer" and tokens_equal(given.strip(), token)
 
 
 def is_own_origin(origin: str, host: str) -> bool:

@@ -16,12 +16,12 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from vertex_rehearsal.access import keep_token, write_private
-from vertex_rehearsal.api.errors import Problem
-from vertex_rehearsal.cloud_storage.application import application as storage_application
-from vertex_rehearsal.connections import Protocol
-from vertex_rehearsal.console.page import Page
+from vertex_rehearsal.api.errors import ApiError
+from vertex_rehearsal.cloud_storage.application import create_storage_app
+from vertex_rehearsal.connections import TransportProtocol
+from vertex_rehearsal.console.page import ConsolePage
 from vertex_rehearsal.context import Context
-from vertex_rehearsal.discovery import FACTS, Facts, alone_in
+from vertex_rehearsal.discovery import FACTS, RehearsalInfo, lock_directory
 from vertex_rehearsal.errors import PORT_HINT, EmulatorUnavailable
 from vertex_rehearsal.execution.processes import started
 from vertex_rehearsal.execution.queue import JobQueue
@@ -29,19 +29,19 @@ from vertex_rehearsal.execution.workloads import end_leftovers
 from vertex_rehearsal.logging.service import LoggingService
 from vertex_rehearsal.metadata.service import Experiments
 from vertex_rehearsal.metadata.tensorboards import Tensorboards
-from vertex_rehearsal.other_services.routes import Neighbours
+from vertex_rehearsal.other_services.routes import OtherServices
 from vertex_rehearsal.pipelines.service import PipelineJobs
 from vertex_rehearsal.prediction.batch_service import BatchPredictions
 from vertex_rehearsal.prediction.deployments import Deployments
 from vertex_rehearsal.prediction.endpoints import Endpoints
 from vertex_rehearsal.prediction.model_service import Models, import_model
-from vertex_rehearsal.prediction.service import Prediction
-from vertex_rehearsal.project.authorization import Admission
+from vertex_rehearsal.prediction.service import PredictionService
+from vertex_rehearsal.project.authorization import Authorizer
 from vertex_rehearsal.project.faults import Fault, Faults
 from vertex_rehearsal.project.locations import Locations
-from vertex_rehearsal.project.storage_authorization import AdmittedStorage
+from vertex_rehearsal.project.storage_authorization import AuthorizedStorage
 from vertex_rehearsal.protocol import grpc, http, registry
-from vertex_rehearsal.protocol.certificates import certificates
+from vertex_rehearsal.protocol.certificates import ensure_certificates
 from vertex_rehearsal.protocol.dispatch import Dispatcher
 from vertex_rehearsal.protocol.metadata_server import MetadataServer
 from vertex_rehearsal.settings import Settings
@@ -52,10 +52,10 @@ from vertex_rehearsal.training.training_pipelines import TrainingPipelines
 from vertex_rehearsal.tuning.service import TuningJobs
 
 
-def serve(settings: Settings, *, ready: Callable[[Facts], None]) -> None:
+def serve(settings: Settings, *, ready: Callable[[RehearsalInfo], None]) -> None:
     """Run the emulator until told to stop; `ready` is called when every port is open."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what it would say about a port, our error says
-    with alone_in(settings.directory), ExitStack() as closing:
+    with lock_directory(settings.directory), ExitStack() as closing:
         if not settings.is_open:
             settings = replace(settings, token=keep_token(settings.directory))
         App(settings, closing).run(ready)
@@ -70,7 +70,7 @@ def create_services(context: Context, queue: JobQueue[JobRunner], deployments: D
         BatchPredictions(context),
         models,
         Endpoints(context, deployments),
-        Prediction(context, deployments),
+        PredictionService(context, deployments),
         TrainingPipelines(context, queue, partial(import_model, models)),
         PipelineJobs(context, queue),
         Experiments(context),
@@ -87,9 +87,9 @@ class App:
 
     def __init__(self, settings: Settings, closing: ExitStack) -> None:
         self.settings = settings
-        methods = registry.programme()  # first: it knows the messages that the rest is made of
-        self.socket = closing.enter_context(_listening(settings.port))
-        self.ca, certificate = self._certificates()
+        methods = registry.build_method_table()  # first: it knows the messages that the rest is made of
+        self.socket = closing.enter_context(_bind_socket(settings.port))
+        self.ca, certificate = self._load_certificates()
         self.grpc, grpc_port = grpc.create_server(port=settings.grpc_port, certificate=certificate)
         self.context = context = Context.create(settings, http_port=self.socket.getsockname()[1], grpc_port=grpc_port)
         closing.callback(context.close)
@@ -98,50 +98,55 @@ class App:
         self.queue = training.create_queue(context)
         deployments = Deployments(context)
         services = create_services(context, self.queue, deployments)
-        self.faults = Faults(registry.callable_names(methods))
-        admission = Admission(context.project, self.faults, context.project_number)
-        neighbours = Neighbours(context, admission)
-        dispatcher = Dispatcher(context, methods, registry.handlers(methods, services, context), admission)
-        self.grpc.add_generic_rpc_handlers((grpc.GrpcDoor(dispatcher),))
+        self.faults = Faults(registry.list_fault_targets(methods))
+        admission = Authorizer(context.project, self.faults, context.project_number)
+        neighbours = OtherServices(context, admission)
+        dispatcher = Dispatcher(context, methods, registry.bind_handlers(methods, services, context), admission)
+        self.grpc.add_generic_rpc_handlers((grpc.GrpcHandler(dispatcher),))
         closing.callback(lambda: self.grpc.stop(grace=1).wait())
         self.parts = [self.queue, deployments, *services.values(), *neighbours.parts()]
         for part in reversed(self.parts):
             if hasattr(part, "close"):
                 closing.callback(part.close)
-        page = Page(context, methods, self.queue, ca=self.ca)
-        self.app = http.application(
+        page = ConsolePage(context, methods, self.queue, ca=self.ca)
+        self.app = http.create_http_app(
             dispatcher,
             metadata=MetadataServer(settings.token),
-            own=[*page.routes(), *self._routes(), *neighbours.routes()],
-            storage=AdmittedStorage(storage_application(context.store), admission),
+            own=[*page.routes(), *self._build_routes(), *neighbours.routes()],
+            storage=AuthorizedStorage(create_storage_app(context.store), admission),
         )
 
-    def _certificates(self) -> tuple[str, tuple[bytes, bytes] | None]:
+    def _load_certificates(self) -> tuple[str, tuple[bytes, bytes] | None]:
         if not self.settings.tls:
             return "", None
-        authority, certificate, key = certificates(self.settings.directory / "certificates")
+        authority, certificate, key = ensure_certificates(self.settings.directory / "certificates")
         return str(authority), (key.read_bytes(), certificate.read_bytes())
 
-    def facts(self) -> Facts:
+    def build_facts(self) -> RehearsalInfo:
         """Where it is found."""
         pid = os.getpid()
-        return Facts(
-            str(self.settings.directory), pid, started(pid), self.context.http_port, self.context.grpc_port,
-            self.ca, self.settings.token,
-        )  # fmt: skip
+        return RehearsalInfo(
+            str(self.settings.directory),
+            pid,
+            started(pid),
+            self.context.http_port,
+            self.context.grpc_port,
+            self.ca,
+            self.settings.token,
+        )
 
-    def run(self, ready: Callable[[Facts], None]) -> None:
+    def run(self, ready: Callable[[RehearsalInfo], None]) -> None:
         """Serve until told to stop."""
         config = uvicorn.Config(
             self.app,
-            http=Protocol,
+            http=TransportProtocol,
             log_level="warning",
             access_log=False,
             lifespan="off",
             server_header=False,
             timeout_graceful_shutdown=2,
         )
-        facts = self.facts()
+        facts = self.build_facts()
         path = self.settings.directory / FACTS
 
         def open_doors() -> None:
@@ -157,7 +162,7 @@ class App:
         finally:
             path.unlink(missing_ok=True)
 
-    def _routes(self) -> list[Route]:
+    def _build_routes(self) -> list[Route]:
         """What the emulator itself is asked, at paths that are no bucket's."""
         return [
             Route("/-/status", self._answer_status),
@@ -167,20 +172,20 @@ class App:
 
     async def _answer_status(self, _: Request) -> Response:
         about = {"facts": str(self.settings.directory / FACTS), "ended_at_start": self.ended}
-        return JSONResponse({"jobs": self.queue.count_jobs(), "faults": self.faults.planned(), **about})
+        return JSONResponse({"jobs": self.queue.count_jobs(), "faults": self.faults.list_faults(), **about})
 
     async def _answer_preempt(self, request: Request) -> Response:
-        def preempt(body: Mapping[str, Any]) -> Mapping[str, Any]:
+        def preempt_job(body: Mapping[str, Any]) -> Mapping[str, Any]:
             return {"job": training.preempt(self.queue, body["job"], body.get("replica", ""))}
 
-        return await _answer_command(request, preempt, expected="job")
+        return await _answer_command(request, preempt_job, expected="job")
 
     async def _answer_fail(self, request: Request) -> Response:
-        def fail(body: Mapping[str, Any]) -> Mapping[str, Any]:
-            self.faults.plan(Fault(**body))
-            return {"faults": self.faults.planned()}
+        def plan_fault(body: Mapping[str, Any]) -> Mapping[str, Any]:
+            self.faults.add_fault(Fault(**body))
+            return {"faults": self.faults.list_faults()}
 
-        return await _answer_command(request, fail, expected="method")
+        return await _answer_command(request, plan_fault, expected="method")
 
 
 async def _answer_command(
@@ -189,14 +194,14 @@ async def _answer_command(
     """The answer to a command whose JSON body must have a key."""
     try:
         return JSONResponse(perform(await request.json()))
-    except Problem as problem:
-        return http.refusal(problem)
+    except ApiError as problem:
+        return http.build_error_response(problem)
     except (ValueError, TypeError, KeyError, AttributeError):
         text = f'A body {{"{expected}": NAME}} is expected.'
-        return http.refusal(Problem("INVALID_ARGUMENT", text, expected))
+        return http.build_error_response(ApiError("INVALID_ARGUMENT", text, expected))
 
 
-def _listening(port: int) -> socket.socket:
+def _bind_socket(port: int) -> socket.socket:
     found = socket.socket()
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -210,14 +215,14 @@ def _listening(port: int) -> socket.socket:
 class _EmulatorServer(uvicorn.Server):
     """A server that says when it is ready, and ends in order when told to."""
 
-    def __init__(self, config: uvicorn.Config, opened: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, on_startup: Callable[[], None]) -> None:
         super().__init__(config)
-        self._opened = opened
+        self._on_startup = on_startup
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Open the door, then say so."""
         await super().startup(sockets)
-        self._opened()
+        self._on_startup()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

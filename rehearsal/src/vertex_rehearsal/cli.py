@@ -16,7 +16,7 @@ from vertex_rehearsal.access import TOKEN_FILE
 from vertex_rehearsal.errors import InvalidSettings, RehearsalError
 
 if TYPE_CHECKING:
-    from vertex_rehearsal.discovery import Facts
+    from vertex_rehearsal.discovery import RehearsalInfo
 
 BUG_EXIT_CODE = 70
 
@@ -108,8 +108,8 @@ def status(directory: Directory = Path("rehearsal"), json: Json = False, debug: 
     """Where it is found, and what it is doing."""
     from vertex_rehearsal import discovery
 
-    facts = discovery.find(directory)
-    found = discovery.ask(directory, "/-/status")
+    facts = discovery.find_rehearsal(directory)
+    found = discovery.send_request(directory, "/-/status")
     if json:
         _print_json({**_describe(facts), "clients": dict(_describe_clients(facts)), **found})
         return
@@ -156,7 +156,7 @@ def preempt(
     """Take a job's spot machines away: SIGTERM, the grace period, SIGKILL, and a restart."""
     from vertex_rehearsal import discovery
 
-    found = discovery.ask(directory, "/-/preempt", {"job": job, "replica": replica})
+    found = discovery.send_request(directory, "/-/preempt", {"job": job, "replica": replica})
     _print_result(found, f"preempted {found['job']}", as_json=json)
 
 
@@ -177,7 +177,7 @@ def fail(
     from vertex_rehearsal import discovery
 
     asked = {"method": method, "status": status, "times": times, "after_effect": after_effect, "drop": drop}
-    found = discovery.ask(directory, "/-/fail", asked)
+    found = discovery.send_request(directory, "/-/fail", asked)
     sentence = f"{method}: {times} calls will fail" if times else f"{method}: no calls will fail"
     _print_result(found, sentence, as_json=json)
 
@@ -189,9 +189,9 @@ def methods(
     debug: Debug = False,
 ) -> None:
     """Every method of the emulated APIs: played, partly, or not."""
-    from vertex_rehearsal.protocol.registry import listing
+    from vertex_rehearsal.protocol.registry import list_methods
 
-    found = [row for row in listing() if name.lower() in row[0].lower()]
+    found = [row for row in list_methods() if name.lower() in row[0].lower()]
     if json:
         _print_json([dict(zip(("method", "extent", "limit"), row, strict=True)) for row in found])
     else:
@@ -267,7 +267,7 @@ def _print_table(rows: Iterable[Sequence[str]]) -> None:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
-def _describe(facts: "Facts") -> dict[str, Any]:
+def _describe(facts: "RehearsalInfo") -> dict[str, Any]:
     return {
         "address": facts.address,
         "grpc": f"localhost:{facts.grpc_port}",
@@ -278,11 +278,11 @@ def _describe(facts: "Facts") -> dict[str, Any]:
     }
 
 
-def _describe_clients(facts: "Facts") -> Mapping[str, str]:
+def _describe_clients(facts: "RehearsalInfo") -> Mapping[str, str]:
     """How clients are pointed at an emulator."""
-    from vertex_rehearsal.client_setup import directions
+    from vertex_rehearsal.client_setup import build_client_setup
 
-    return directions(
+    return build_client_setup(
         http_port=facts.http_port,
         grpc_port=facts.grpc_port,
         token=facts.token,
@@ -291,7 +291,7 @@ def _describe_clients(facts: "Facts") -> Mapping[str, str]:
     )
 
 
-def _print_start(facts: "Facts", as_json: bool) -> None:
+def _print_start(facts: "RehearsalInfo", as_json: bool) -> None:
     """Where it is, and how clients are pointed at it."""
     clients = _describe_clients(facts)
     if as_json:

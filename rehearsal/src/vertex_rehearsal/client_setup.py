@@ -4,17 +4,17 @@ import sys
 from collections.abc import Mapping
 from urllib.parse import quote
 
-from vertex_rehearsal.access import keyed
+from vertex_rehearsal.access import build_keyed_address
 
 PROJECT, REGION = "demo", "us-central1"
 
 
-def directions(
+def build_client_setup(
     *, http_port: int, grpc_port: int, token: str = "", token_file: str = "", ca: str = ""
-) -> Mapping[str, str]:  # fmt: skip
+) -> Mapping[str, str]:
     """For each client, what to write."""
     address, grpc_address = f"http://localhost:{http_port}", f"localhost:{grpc_port}"
-    with_key = keyed(address, token)
+    with_key = build_keyed_address(address, token)
     credentials = f'google.oauth2.credentials.Credentials("{token}")' if token else "AnonymousCredentials()"
     endpoint = f'client_options={{"api_endpoint": "{address}"}}'
     header = f"-H 'Authorization: Bearer {token}' " if token else ""

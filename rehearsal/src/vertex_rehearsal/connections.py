@@ -12,7 +12,7 @@ PREFIX, HAS_KEY = "rehearsal.prefix", "rehearsal.has_key"
 """Extensions of a request's scope: the part of its address that carried a token, and whether it was the right one."""
 
 
-class Protocol(HttpToolsProtocol):
+class TransportProtocol(HttpToolsProtocol):
     """HTTP whose requests know the connection that they came by."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -27,7 +27,7 @@ class Protocol(HttpToolsProtocol):
         self.app = with_transport
 
 
-class Drop(Response):
+class DropConnection(Response):
     """No answer at all: the connection is closed."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002

@@ -6,8 +6,8 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from vertex_rehearsal.access import keyed
-from vertex_rehearsal.api.errors import invalid
+from vertex_rehearsal.access import build_keyed_address
+from vertex_rehearsal.api.errors import invalid_argument
 from vertex_rehearsal.cloud_storage.store import Store
 from vertex_rehearsal.database import Database
 from vertex_rehearsal.logging.store import Logs
@@ -53,22 +53,22 @@ class Context:
     @property
     def keyed_address(self) -> str:
         """The same with the token in it, for programs whose clients send an emulator no credentials."""
-        return keyed(self.address, self.settings.token)
+        return build_keyed_address(self.address, self.settings.token)
 
     @property
     def buckets(self) -> Path:
         """Each bucket is a directory in here, each object a file: what /gcs is on Vertex AI's machines."""
         return self.settings.directory / "buckets"
 
-    def local(self, uri: str, at: str = "") -> Path:
+    def resolve_uri(self, uri: str, at: str = "") -> Path:
         """The file of a gs:// address, whether it is there or not."""
         bucket, _, name = uri.removeprefix("gs://").partition("/")
         path = (self.buckets / bucket / name).resolve()
         if not uri.startswith("gs://") or not path.is_relative_to(self.buckets.resolve() / bucket) or not bucket:
-            raise invalid(at, f'"{uri}" is no address in Cloud Storage.')
+            raise invalid_argument(at, f'"{uri}" is no address in Cloud Storage.')
         return path
 
-    def mark(self, *parts: str) -> str:
+    def build_mark(self, *parts: str) -> str:
         """By which processes of this rehearsal, or of a part of it, are known."""
         return "".join([f"{self.settings.directory}#", *(f"{part}/" for part in parts)])
 
@@ -87,7 +87,7 @@ class Context:
         rows = self.database.run("SELECT id FROM projects WHERE number = ?", (project,))
         return str(rows[0][0]) if rows else project
 
-    def own_name(self, name: str) -> str:
+    def resolve_name(self, name: str) -> str:
         """The name of a resource with its project's id, where it came with the project's number."""
         if not name.startswith("projects/"):
             return name

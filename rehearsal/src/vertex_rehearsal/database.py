@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from vertex_rehearsal import filters
-from vertex_rehearsal.api.errors import Problem, invalid, not_found
+from vertex_rehearsal.api.errors import ApiError, invalid_argument, not_found_error
 from vertex_rehearsal.api.messages import as_dict, message_class
 from vertex_rehearsal.errors import EmulatorUnavailable
 
@@ -99,11 +99,11 @@ class Database:
 
     def run_many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
         """A statement for many rows, all or none of them."""
-        with self.lock, self._all_or_none():
+        with self.lock, self._begin_transaction():
             self._connection.executemany(statement, rows)
 
     @contextmanager
-    def _all_or_none(self) -> Iterator[None]:
+    def _begin_transaction(self) -> Iterator[None]:
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -121,13 +121,13 @@ class Database:
                 (name, name.rpartition("/")[0], kind, message.SerializeToString()),
             )
         except sqlite3.IntegrityError as error:
-            raise Problem("ALREADY_EXISTS", f"The resource '{name}' already exists.") from error
+            raise ApiError("ALREADY_EXISTS", f"The resource '{name}' already exists.") from error
 
     def get(self, name: str) -> Any:
         """A resource; NOT_FOUND where there is none."""
         rows = self.run("SELECT type, content FROM resources WHERE name = ?", (name,))
         if not rows:
-            raise not_found(name)
+            raise not_found_error(name)
         return message_class(rows[0][0]).FromString(rows[0][1])
 
     @contextmanager
@@ -146,33 +146,36 @@ class Database:
 
     def remove_all(self, name: str) -> None:
         """Forget a resource, all that is below it, and their links and points."""
-        with self.lock, self._all_or_none():
+        with self.lock, self._begin_transaction():
             for table, column in (
-                ("resources", "name"), ("links", "source"), ("links", "target"), ("points", "series"),
-            ):  # fmt: skip
+                ("resources", "name"),
+                ("links", "source"),
+                ("links", "target"),
+                ("points", "series"),
+            ):
                 self._connection.execute(
                     f"DELETE FROM {table} WHERE {column} = ? OR ({column} > ? AND {column} < ?)",  # noqa: S608
                     (name, f"{name}/", f"{name}0"),  # 0 comes after /
                 )
 
-    def has(self, name: str) -> bool:
+    def has_resource(self, name: str) -> bool:
         """Whether there is such a resource."""
         return bool(self.run("SELECT 1 FROM resources WHERE name = ?", (name,)))
 
-    def all(self, kind: str) -> list[Any]:
+    def list_all(self, kind: str) -> list[Any]:
         """Every resource of a type, oldest first."""
         rows = self.run("SELECT content FROM resources WHERE type = ? ORDER BY number", (kind,))
         return [message_class(kind).FromString(content) for (content,) in rows]
 
-    def page(
+    def list_page(
         self, collection: str, request: Any, *, keep: Callable[[Any], bool] = lambda _: True, default_size: int = 100
-    ) -> tuple[list[Any], str]:  # fmt: skip
+    ) -> tuple[list[Any], str]:
         """A page of a collection, newest first, as `filter`, `page_size` and `page_token` ask; and the next token."""
         if request.page_size < 0:
-            raise invalid("page_size", f"page_size must not be negative: {request.page_size}")
+            raise invalid_argument("page_size", f"page_size must not be negative: {request.page_size}")
         size = min(request.page_size or default_size, MOST_PER_PAGE)
-        passes = filters.parse(getattr(request, "filter", ""))
-        below = _number(request.page_token)
+        passes = filters.parse_filter(getattr(request, "filter", ""))
+        below = _decode_page_start(request.page_token)
         found: list[Any] = []
         last = 0
         rows = self.run(
@@ -189,9 +192,9 @@ class Database:
         return found, ""
 
 
-def _number(token: str) -> int:
+def _decode_page_start(token: str) -> int:
     if not token:
         return 2**62
     if not token.isascii() or not token.isdigit() or len(token) > 18:  # digits of a number that sqlite can hold
-        raise invalid("page_token", "The page token is invalid.")
+        raise invalid_argument("page_token", "The page token is invalid.")
     return int(token)

@@ -36,7 +36,7 @@ PATIENCE_S = 60.0
 
 
 @dataclass(frozen=True)
-class Facts:
+class RehearsalInfo:
     """Where a rehearsal that runs is found."""
 
     directory: str
@@ -59,10 +59,10 @@ class Facts:
         return bool(self.started) and started(self.pid) == self.started
 
 
-def find(directory: Path) -> Facts:
+def find_rehearsal(directory: Path) -> RehearsalInfo:
     """The rehearsal that runs in a directory."""
     try:
-        facts = Facts(**json.loads((directory / FACTS).read_text()))
+        facts = RehearsalInfo(**json.loads((directory / FACTS).read_text()))
     except (OSError, ValueError, TypeError):
         facts = None
     if facts is None or not facts.is_alive:
@@ -73,7 +73,7 @@ def find(directory: Path) -> Facts:
 
 
 @contextmanager
-def alone_in(directory: Path) -> Iterator[None]:
+def lock_directory(directory: Path) -> Iterator[None]:
     """One rehearsal a directory."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -91,20 +91,23 @@ def alone_in(directory: Path) -> Iterator[None]:
         yield
 
 
-def start_detached(directory: Path, arguments: list[str]) -> Facts:
+def start_detached(directory: Path, arguments: list[str]) -> RehearsalInfo:
     """Start a rehearsal that outlives this process; returns when its doors are open."""
-    with alone_in(directory):
+    with lock_directory(directory):
         pass
     with (directory / "rehearsal.log").open("wb") as log:
         os.fchmod(log.fileno(), 0o600)
         process = subprocess.Popen(
             [sys.executable, "-m", "vertex_rehearsal", "start", *arguments],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True,
-        )  # fmt: skip
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=log,
+            start_new_session=True,
+        )
     until = time.monotonic() + PATIENCE_S
     while time.monotonic() < until:
         with suppress(EmulatorUnavailable):
-            facts = find(directory)
+            facts = find_rehearsal(directory)
             if facts.pid == process.pid:
                 process.returncode = 0  # it is nobody's child from now on
                 return facts
@@ -116,9 +119,9 @@ def start_detached(directory: Path, arguments: list[str]) -> Facts:
     raise EmulatorUnavailable(f"the rehearsal was not ready within {PATIENCE_S:g} seconds")
 
 
-def ask(directory: Path, path: str, body: dict[str, Any] | None = None) -> Any:
+def send_request(directory: Path, path: str, body: dict[str, Any] | None = None) -> Any:
     """What the rehearsal in a directory answers at a path of its own."""
-    facts = find(directory)
+    facts = find_rehearsal(directory)
     headers = {"Content-Type": "application/json"}
     if facts.token:
         headers["Authorization"] = f"Bearer {facts.token}"
@@ -135,9 +138,9 @@ def ask(directory: Path, path: str, body: dict[str, Any] | None = None) -> Any:
         raise EmulatorUnavailable(f"the rehearsal in {directory} does not answer: {error}") from error
 
 
-def stop(directory: Path) -> Facts:
+def stop(directory: Path) -> RehearsalInfo:
     """Tell a rehearsal to stop, and wait until it has."""
-    facts = find(directory)
+    facts = find_rehearsal(directory)
     os.kill(facts.pid, signal.SIGTERM)
     until = time.monotonic() + PATIENCE_S
     while facts.is_alive:
@@ -150,7 +153,7 @@ def stop(directory: Path) -> Facts:
 def reset(directory: Path) -> None:
     """Forget everything: jobs, buckets, logs. Only what a rehearsal writes is removed."""
     with suppress(EmulatorUnavailable):
-        find(directory)
+        find_rehearsal(directory)
         raise InvalidSettings(f"a rehearsal runs in {directory}", hint="vertex-rehearsal stop")
     if not directory.is_dir():
         raise EmulatorUnavailable(f"{directory} holds no rehearsal")

@@ -35,7 +35,7 @@ class InvalidSettings(RehearsalError):
         self.problems = tuple(problems)
 
     @classmethod
-    def listing(cls, where: str, problems: Sequence[str]) -> "InvalidSettings":
+    def from_problems(cls, where: str, problems: Sequence[str]) -> "InvalidSettings":
         """One error that names every problem found in `where`."""
         count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
         lines = "\n".join(f"  {problem}" for problem in problems)

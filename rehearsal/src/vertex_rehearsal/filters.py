@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from vertex_rehearsal.api.errors import invalid
+from vertex_rehearsal.api.errors import invalid_argument
 
 TOKEN = re.compile(
     r"""\s*(?:(?P<open>\()|(?P<close>\))|(?P<operator>>=|<=|!=|=~|!~|=|>|<|:)
@@ -32,14 +32,14 @@ class Comparison:
         """Whether an entry, in the form of JSON, passes."""
         if not self.operator:
             return self.value.lower() in str(entry).lower()
-        found = _at(entry, self.field)
+        found = _get_path(entry, self.field)
         if self.operator == ":":
-            return _has(found, self.value)
+            return _contains_value(found, self.value)
         if found is None:
             return self.operator in ("!=", "!~")
         if self.operator in ("=~", "!~"):
             return (re.search(self.value, str(found)) is not None) == (self.operator == "=~")
-        mine, given = _comparable(self.field, found, self.value)
+        mine, given = _make_comparable(self.field, found, self.value)
         match self.operator:
             case "=":
                 return bool(mine == given)
@@ -67,14 +67,14 @@ class Filter:
         return self.test(entry)
 
 
-def parse(text: str) -> Filter:
+def parse_filter(text: str) -> Filter:
     """A filter from its text; an empty one lets everything pass."""
     if not text.strip():
         return Filter(lambda _: True)
     parser = _Parser(text)
-    test, always = parser.alternatives()
+    test, always = parser.parse_or()
     if parser.left:
-        raise parser.wrong()
+        raise parser.syntax_error()
     return Filter(test, tuple(always))
 
 
@@ -88,112 +88,112 @@ class _Parser:
         while end < len(text.rstrip()):
             found = TOKEN.match(text, end)
             if found is None:
-                raise self.wrong()
+                raise self.syntax_error()
             kind = str(found.lastgroup)
             self.left.append((kind, found[kind]))
             end = found.end()
 
-    def wrong(self) -> Exception:
+    def syntax_error(self) -> Exception:
         """What is answered to a filter that cannot be read."""
         near = f' near "{self.left[0][1]}"' if self.left else ""
-        return invalid("filter", f"Unparseable filter: {self.text}{near}")
+        return invalid_argument("filter", f"Unparseable filter: {self.text}{near}")
 
-    def alternatives(self) -> tuple[Test, list[Comparison]]:
+    def parse_or(self) -> tuple[Test, list[Comparison]]:
         """a OR b."""
         tests = []
         while True:
-            test, always = self.together()
+            test, always = self.parse_and()
             tests.append(test)
-            if not self._takes("word", "OR"):
+            if not self._take_if("word", "OR"):
                 break
         if len(tests) == 1:
             return tests[0], always
         return lambda entry: any(test(entry) for test in tests), []
 
-    def together(self) -> tuple[Test, list[Comparison]]:
+    def parse_and(self) -> tuple[Test, list[Comparison]]:
         """a AND b, or simply a b."""
         tests: list[Test] = []
         always: list[Comparison] = []
         while True:
-            test, sure = self.single()
+            test, sure = self.parse_term()
             tests.append(test)
             always += sure
-            if self._takes("word", "AND"):
+            if self._take_if("word", "AND"):
                 if not self.left:
-                    raise self.wrong()
+                    raise self.syntax_error()
                 continue
             if not self.left or self.left[0][0] not in ("word", "open") or self.left[0] == ("word", "OR"):
                 return lambda entry: all(test(entry) for test in tests), always
 
-    def single(self) -> tuple[Test, list[Comparison]]:
+    def parse_term(self) -> tuple[Test, list[Comparison]]:
         """A comparison, a word, a filter in parentheses, or the opposite of one."""
-        if self._takes("word", "NOT"):
-            test, _ = self.single()
+        if self._take_if("word", "NOT"):
+            test, _ = self.parse_term()
             return lambda entry: not test(entry), []
-        if self._takes("open"):
-            test, always = self.alternatives()
-            if not self._takes("close"):
-                raise self.wrong()
+        if self._take_if("open"):
+            test, always = self.parse_or()
+            if not self._take_if("close"):
+                raise self.syntax_error()
             return test, always
-        name = self._next("word")
+        name = self._take_next("word")
         if name.startswith("-") and len(name) > 1:
             self.left.insert(0, ("word", name[1:]))
-            test, _ = self.single()
+            test, _ = self.parse_term()
             return lambda entry: not test(entry), []
         if not self.left or self.left[0][0] != "operator":
-            return Comparison("", "", _plain(name)), []
-        operator = self._next("operator")
-        if self._takes("open"):
-            return self._any_of(name, operator), []
-        comparison = Comparison(name, operator, _plain(self._next("word")))
+            return Comparison("", "", _unquote_word(name)), []
+        operator = self._take_next("operator")
+        if self._take_if("open"):
+            return self._parse_value_list(name, operator), []
+        comparison = Comparison(name, operator, _unquote_word(self._take_next("word")))
         if operator in ("=~", "!~"):
             try:
                 re.compile(comparison.value)
             except re.error as error:
-                raise invalid("filter", f"Unparseable filter: {comparison.value}: {error}") from error
+                raise invalid_argument("filter", f"Unparseable filter: {comparison.value}: {error}") from error
         return comparison, [comparison]
 
-    def _any_of(self, name: str, operator: str) -> Test:
+    def _parse_value_list(self, name: str, operator: str) -> Test:
         """field=(a OR b), field:(a AND b)."""
-        values, joins = [_plain(self._next("word"))], set()
-        while not self._takes("close"):
-            joins.add(self._next("word"))
-            values.append(_plain(self._next("word")))
+        values, joins = [_unquote_word(self._take_next("word"))], set()
+        while not self._take_if("close"):
+            joins.add(self._take_next("word"))
+            values.append(_unquote_word(self._take_next("word")))
         if not joins <= {"OR"} and not joins <= {"AND"}:
-            raise self.wrong()
+            raise self.syntax_error()
         decide = all if joins == {"AND"} else any
         tests = [Comparison(name, operator, value) for value in values]
         return lambda entry: decide(test(entry) for test in tests)
 
-    def _takes(self, kind: str, text: str = "") -> bool:
+    def _take_if(self, kind: str, text: str = "") -> bool:
         if self.left and self.left[0][0] == kind and (not text or self.left[0][1] == text):
             self.left.pop(0)
             return True
         return False
 
-    def _next(self, kind: str) -> str:
+    def _take_next(self, kind: str) -> str:
         if not self.left or self.left[0][0] != kind:
-            raise self.wrong()
+            raise self.syntax_error()
         return self.left.pop(0)[1]
 
 
-def moment(text: str) -> datetime:
+def parse_timestamp(text: str) -> datetime:
     """A time as RFC 3339 writes it, or a date."""
     digits = re.sub(r"(\.\d{6})\d+", r"\1", text.strip().replace("Z", "+00:00"))
     try:
         found = datetime.fromisoformat(digits)
     except ValueError as error:
-        raise invalid("filter", f"Unparseable filter: {text} is no timestamp") from error
+        raise invalid_argument("filter", f"Unparseable filter: {text} is no timestamp") from error
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-def _plain(word: str) -> str:
+def _unquote_word(word: str) -> str:
     return (
         re.sub(r"\\(.)", r"\1", word[1:-1]) if word.startswith('"') and word.endswith('"') and len(word) > 1 else word
     )
 
 
-def _at(entry: Any, path: str) -> Any:
+def _get_path(entry: Any, path: str) -> Any:
     """The value at `resource.labels.job_id`; keys may be quoted, and written with underscores."""
     for quoted, plain in re.findall(r'"((?:[^"\\]|\\.)+)"|([^."]+)', path):
         key = quoted or plain
@@ -204,26 +204,26 @@ def _at(entry: Any, path: str) -> Any:
     return entry
 
 
-def _has(found: Any, value: str) -> bool:
+def _contains_value(found: Any, value: str) -> bool:
     """The operator `:`, which asks whether a value, a key or a part of a text is there."""
     if value == "*":
         return found is not None
     if isinstance(found, Mapping):
         return value in found
     if isinstance(found, list):
-        return any(_has(one, value) for one in found)
+        return any(_contains_value(one, value) for one in found)
     return found is not None and value.lower() in str(found).lower()
 
 
-def _comparable(field: str, found: Any, value: str) -> tuple[Any, Any]:
+def _make_comparable(field: str, found: Any, value: str) -> tuple[Any, Any]:
     """Both sides in a form that has an order."""
     if field == "severity":
         if value.upper() not in SEVERITIES and not value.isdigit():
-            raise invalid("filter", f"Unparseable filter: {value} is no severity")
+            raise invalid_argument("filter", f"Unparseable filter: {value} is no severity")
         return SEVERITIES.get(str(found), 0), SEVERITIES.get(value.upper(), int(value) if value.isdigit() else 0)
     last = field.rpartition(".")[2]
     if last.lower().endswith(("timestamp", "_time", "time")) and isinstance(found, str) and found.endswith("Z"):
-        return moment(found), moment(value)
+        return parse_timestamp(found), parse_timestamp(value)
     if isinstance(found, bool):
         return str(found).lower(), value.lower()
     if isinstance(found, int | float):

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from vertex_rehearsal.api.errors import Problem, invalid
+from vertex_rehearsal.api.errors import ApiError, invalid_argument
 from vertex_rehearsal.api.messages import longrunning, protobuf
 from vertex_rehearsal.database import Database
 
@@ -28,16 +28,16 @@ class Operations:
         self._report_bug = report_bug
         self._finished = threading.Condition()
 
-    def begin(self, parent: str, metadata: Any, work: Callable[[], Any]) -> Any:
+    def start_operation(self, parent: str, metadata: Any, work: Callable[[], Any]) -> Any:
         """An operation whose work, which answers with a message, is done in a thread of its own."""
-        operation = self._new(parent, metadata)
-        threading.Thread(target=self._finish, args=(operation.name, work), daemon=True).start()
+        operation = self._create_operation(parent, metadata)
+        threading.Thread(target=self._run_work, args=(operation.name, work), daemon=True).start()
         return operation
 
     def done(self, parent: str, metadata: Any, work: Callable[[], Any]) -> Any:
         """An operation whose work takes no time: it is finished when it is answered."""
-        operation = self._new(parent, metadata)
-        self._finish(operation.name, work)
+        operation = self._create_operation(parent, metadata)
+        self._run_work(operation.name, work)
         return self._database.get(operation.name)
 
     def wait_for(self, name: str, patience_s: float) -> Any:
@@ -53,11 +53,11 @@ class Operations:
 
     def give_up(self, reason: str) -> None:
         """End what an earlier process left unfinished."""
-        for operation in self._database.all("google.longrunning.Operation"):
+        for operation in self._database.list_all("google.longrunning.Operation"):
             if not operation.done:
                 with self._database.change(operation.name) as kept:
                     kept.done = True
-                    kept.error.CopyFrom(Problem("ABORTED", reason).status())
+                    kept.error.CopyFrom(ApiError("ABORTED", reason).status())
 
     def get_operation(self, request: Any) -> Any:
         """An operation as it is now."""
@@ -70,7 +70,7 @@ class Operations:
 
     def list_operations(self, request: Any) -> Any:
         """The operations of a resource, newest first."""
-        operations, token = self._database.page(f"{request.name}/operations", request)
+        operations, token = self._database.list_page(f"{request.name}/operations", request)
         return longrunning.ListOperationsResponse(operations=operations, next_page_token=token)
 
     def cancel_operation(self, request: Any) -> Any:
@@ -81,13 +81,13 @@ class Operations:
     def delete_operation(self, request: Any) -> Any:
         """Forget an operation that is done."""
         if not self._database.get(request.name).done:
-            raise Problem("FAILED_PRECONDITION", f"The operation '{request.name}' is not done.")
+            raise ApiError("FAILED_PRECONDITION", f"The operation '{request.name}' is not done.")
         self._database.remove(request.name)
         return protobuf.Empty()
 
-    def _new(self, parent: str, metadata: Any) -> Any:
+    def _create_operation(self, parent: str, metadata: Any) -> Any:
         if not parent:
-            raise invalid("name", "The resource's name is empty.")
+            raise invalid_argument("name", "The resource's name is empty.")
         metadata.generic_metadata.create_time.GetCurrentTime()
         metadata.generic_metadata.update_time.GetCurrentTime()
         operation = longrunning.Operation(name=f"{parent}/operations/{new_id()}")
@@ -95,15 +95,15 @@ class Operations:
         self._database.add(operation)
         return operation
 
-    def _finish(self, name: str, work: Callable[[], Any]) -> None:
+    def _run_work(self, name: str, work: Callable[[], Any]) -> None:
         response, problem = None, None
         try:
             response = work()
-        except Problem as found:
+        except ApiError as found:
             problem = found
         except Exception as error:
             self._report_bug(error)
-            problem = Problem("INTERNAL", f"{type(error).__name__}: {error}")
+            problem = ApiError("INTERNAL", f"{type(error).__name__}: {error}")
         with self._database.change(name) as operation:
             operation.done = True
             if problem:

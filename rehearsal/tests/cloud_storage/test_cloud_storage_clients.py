@@ -101,9 +101,12 @@ def test_gcsfs(files: Any, bucket: storage.Bucket, content: bytes) -> None:
 def arrow(cloud: Cloud) -> pyarrow.fs.GcsFileSystem:
     """pyarrow's file system, which is Google's C++ client, pointed here."""
     return pyarrow.fs.GcsFileSystem(
-        anonymous=True, endpoint_override=cloud.address.removeprefix("http://"), scheme="http", project_id="test",
+        anonymous=True,
+        endpoint_override=cloud.address.removeprefix("http://"),
+        scheme="http",
+        project_id="test",
         retry_time_limit=datetime.timedelta(seconds=120),
-    )  # fmt: skip
+    )
 
 
 def test_pyarrow(arrow: pyarrow.fs.GcsFileSystem, bucket: storage.Bucket, content: bytes) -> None:

@@ -16,10 +16,10 @@ from google.api_core import exceptions
 from google.cloud import storage
 
 from cloud_storage_server import Cloud, client_of, running
-from vertex_rehearsal.cloud_storage.checksums import of_file
-from vertex_rehearsal.cloud_storage.errors import Refused
+from vertex_rehearsal.cloud_storage.checksums import checksum_file
+from vertex_rehearsal.cloud_storage.errors import StorageError
 from vertex_rehearsal.cloud_storage.listing import Query
-from vertex_rehearsal.cloud_storage.store import Source, Store
+from vertex_rehearsal.cloud_storage.store import SourceObject, Store
 from vertex_rehearsal.errors import EmulatorUnavailable
 
 
@@ -222,10 +222,10 @@ def test_many_who_write_and_remove_through_every_door(tmp_path: Path) -> None:
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(lambda seed: _meddle(store, random.Random(seed)), range(6)))
     for bucket in ("plain", "kept"):
-        for listed in store.objects(Query(bucket, versions=True)).items:
+        for listed in store.list_objects(Query(bucket, versions=True)).items:
             found, file = store.read(bucket, listed.name, generation=listed.generation)
             with file:
-                assert of_file(file).result().crc32c == found.crc32c
+                assert checksum_file(file).result().crc32c == found.crc32c
     assert list((tmp_path / ".cloud-storage" / "staging").iterdir()) == []
     store.close()
 
@@ -234,25 +234,27 @@ def _meddle(store: Store, chance: random.Random) -> None:
     names = ["a", "a/b", "a/b/c", "a/", "x//y", "b/1", "b/2", "c"]
     for _ in range(60):
         bucket, name, other = chance.choice(["plain", "kept"]), chance.choice(names), chance.choice(names)
-        path = store.files.directory(bucket) / name
+        path = store.files.bucket_directory(bucket) / name
         try:
             match chance.randrange(8):
                 case 0 | 1:
-                    store.put(bucket, name, store.files.stage([name.encode() * chance.randrange(1000)]), settings={})
+                    store.put(
+                        bucket, name, store.files.stage_content([name.encode() * chance.randrange(1000)]), settings={}
+                    )
                 case 2:
                     store.delete(bucket, name)
                 case 3:
-                    store.move(Source(bucket, name), other)
+                    store.move(SourceObject(bucket, name), other)
                 case 4:
-                    store.compose(bucket, other, [Source(bucket, name)] * 2, settings={})
+                    store.compose(bucket, other, [SourceObject(bucket, name)] * 2, settings={})
                 case 5:
-                    store.objects(Query(bucket, delimiter="/"))
+                    store.list_objects(Query(bucket, delimiter="/"))
                 case 6 if not name.endswith("/"):
                     path.parent.mkdir(parents=True, exist_ok=True)
                     path.write_bytes(b"by a job" * chance.randrange(1000))
                 case 7:
                     path.unlink()
-        except Refused as refused:
+        except StorageError as refused:
             assert refused.status in (400, 404, 412)  # noqa: PT017
         except OSError as error:
             assert error.filename == str(path) or str(path).startswith(str(error.filename))  # noqa: PT017
@@ -265,17 +267,17 @@ from vertex_rehearsal.cloud_storage.files import Files
 from vertex_rehearsal.cloud_storage.store import Store
 store = Store(Path(sys.argv[1]))
 store.create_bucket("killed-bucket", project="test", settings={"versioning": {"enabled": True}})
-store.put("killed-bucket", "a/x", store.files.stage([b"first"]), settings={"metadata": {"turn": "1"}})
-left, move = int(sys.argv[2]), Files.move
+store.put("killed-bucket", "a/x", store.files.stage_content([b"first"]), settings={"metadata": {"turn": "1"}})
+left, move = int(sys.argv[2]), Files.apply_move
 def killed(*arguments):
     global left
     if left == 0:
         os.kill(os.getpid(), signal.SIGKILL)
     left -= 1
     move(*arguments)
-Files.move = killed
+Files.apply_move = killed
 if sys.argv[3] == "put":
-    store.put("killed-bucket", "a/x", store.files.stage([b"second"]), settings={"metadata": {"turn": "2"}})
+    store.put("killed-bucket", "a/x", store.files.stage_content([b"second"]), settings={"metadata": {"turn": "2"}})
 else:
     store.delete("killed-bucket", "a/x")
 """
@@ -287,7 +289,7 @@ def test_a_kill_between_the_decision_and_the_deed(tmp_path: Path, work: str, mov
     done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), str(moves), work], check=False)
     assert done.returncode == -signal.SIGKILL
     store = Store(tmp_path)
-    found = store.objects(Query("killed-bucket", versions=True)).items
+    found = store.list_objects(Query("killed-bucket", versions=True)).items
     contents = []
     for each in found:
         _, file = store.read("killed-bucket", "a/x", generation=each.generation)

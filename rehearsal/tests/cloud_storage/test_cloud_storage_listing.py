@@ -156,8 +156,11 @@ def test_the_xml_list(cloud: Cloud, full: storage.Bucket) -> None:
     answer = cloud.call("GET", f"/{full.name}?delimiter=/&max-keys=2")
     found = tree(answer.text)
     assert (found["Name"], found["IsTruncated"], found["Key"], found["Prefix"]) == (
-        [full.name], ["true"], ["a.txt"], ["", "b/"],
-    )  # fmt: skip
+        [full.name],
+        ["true"],
+        ["a.txt"],
+        ["", "b/"],
+    )
     rest = tree(cloud.call("GET", f"/{full.name}?delimiter=/&marker={found['NextMarker'][0]}").text)
     assert (rest["Key"], rest["IsTruncated"]) == (["b0"], ["false"])
     second = tree(cloud.call("GET", f"/{full.name}?list-type=2&prefix=b/&max-keys=1").text)

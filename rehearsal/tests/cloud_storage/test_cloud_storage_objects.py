@@ -278,8 +278,11 @@ def test_a_range_after_the_end_is_an_error_of_its_own(bucket: storage.Bucket) ->
 def test_a_generation_that_no_object_can_have(cloud: Cloud, bucket: storage.Bucket) -> None:
     bucket.blob("a").upload_from_string(b"a")
     path, never = f"/storage/v1/b/{bucket.name}/o/a", "9" * 30
-    for method, rest in (("GET", f"?generation={never}"), ("DELETE", f"?generation={never}"),
-                         ("POST", f"/rewriteTo/b/{bucket.name}/o/b?sourceGeneration={never}")):  # fmt: skip
+    for method, rest in (
+        ("GET", f"?generation={never}"),
+        ("DELETE", f"?generation={never}"),
+        ("POST", f"/rewriteTo/b/{bucket.name}/o/b?sourceGeneration={never}"),
+    ):
         assert cloud.call(method, path + rest).status_code == 404
     source = {"sourceObjects": [{"name": "a", "generation": never}]}
     assert cloud.call("POST", f"{path}/compose", json=source).status_code == 404

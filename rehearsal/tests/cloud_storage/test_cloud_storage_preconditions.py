@@ -62,9 +62,11 @@ def test_conditional_deletes(bucket: storage.Bucket) -> None:
     blob = bucket.blob("x")
     blob.upload_from_string("first")
     for condition in (
-        {"if_generation_match": 1}, {"if_generation_not_match": blob.generation}, {"if_metageneration_match": 2},
+        {"if_generation_match": 1},
+        {"if_generation_not_match": blob.generation},
+        {"if_metageneration_match": 2},
         {"if_metageneration_not_match": 1},
-    ):  # fmt: skip
+    ):
         with pytest.raises(exceptions.PreconditionFailed):
             bucket.blob("x").delete(**condition)
     bucket.blob("x").delete(if_generation_match=blob.generation, if_metageneration_match=1)
@@ -122,9 +124,12 @@ def test_the_source_of_a_copy_has_preconditions_of_its_own(bucket: storage.Bucke
     blob = bucket.blob("x")
     blob.upload_from_string("first")
     for condition in (
-        {"if_source_generation_match": 1}, {"if_source_generation_not_match": blob.generation},
-        {"if_source_metageneration_match": 2}, {"if_source_metageneration_not_match": 1}, {"if_generation_match": 5},
-    ):  # fmt: skip
+        {"if_source_generation_match": 1},
+        {"if_source_generation_not_match": blob.generation},
+        {"if_source_metageneration_match": 2},
+        {"if_source_metageneration_not_match": 1},
+        {"if_generation_match": 5},
+    ):
         with pytest.raises(exceptions.PreconditionFailed):
             bucket.copy_blob(blob, bucket, "y", **condition)
         with pytest.raises(exceptions.PreconditionFailed):

@@ -42,8 +42,10 @@ def test_a_session_makes_an_object_with_its_last_byte(cloud: Cloud, bucket: stor
     last = put(cloud, session, f"bytes {QUANTUM}-{QUANTUM + 4}/{QUANTUM + 5}", b"bbbbb")
     assert last.status_code == 200
     assert (last.json()["size"], last.json()["contentType"], last.json()["metadata"]) == (
-        str(QUANTUM + 5), "text/x", {"k": "v"},
-    )  # fmt: skip
+        str(QUANTUM + 5),
+        "text/x",
+        {"k": "v"},
+    )
     assert bucket.blob("x").download_as_bytes() == b"a" * QUANTUM + b"bbbbb"
 
 

@@ -77,9 +77,19 @@ def tagline(version: Annotated[bool, typer.Option("--version", help="Show the ve
 
 
 for command in (
-    init.init, check.check, train.train, evaluate.evaluate, compare.compare, predict.predict, export.export,
-    serve.serve, sign.sign, sign.verify, lm.lm, info.info,
-):  # fmt: skip
+    init.init,
+    check.check,
+    train.train,
+    evaluate.evaluate,
+    compare.compare,
+    predict.predict,
+    export.export,
+    serve.serve,
+    sign.sign,
+    sign.verify,
+    lm.lm,
+    info.info,
+):
     app.command()(command)
 app.add_typer(runs.app, name="runs")
 app.add_typer(jobs.app, name="jobs")
@@ -96,7 +106,7 @@ def run(arguments: Sequence[str]) -> int:
     arguments = arguments or ["--help"]
     ours = arguments[: arguments.index("--")] if "--" in arguments else arguments
     as_json, debug = "--json" in ours, "--debug" in ours
-    signal.signal(signal.SIGTERM, _terminated)
+    signal.signal(signal.SIGTERM, _handle_sigterm)
     if isinstance(sys.stdout, io.TextIOWrapper):  # a text that this terminal cannot show is no reason to stop
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
@@ -114,7 +124,7 @@ def run(arguments: Sequence[str]) -> int:
         from tagline.cli import console
 
         if hasattr(error, "format_message"):  # wrong usage, as typer puts it
-            meant = unknown_options.explain(error, ours) if hasattr(error, "option_name") else None
+            meant = unknown_options.explain_option(error, ours) if hasattr(error, "option_name") else None
             error = meant or SpecError(error.format_message(), hint="tagline --help, or --help after any command")
         elif isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EIO, errno.EBADF):
             _discard_output()
@@ -123,7 +133,7 @@ def run(arguments: Sequence[str]) -> int:
         elif translated := emulator.translate(error):
             error = translated
         elif isinstance(error, ModuleNotFoundError):
-            error = extras.explain(error) or error
+            error = extras.explain_import_error(error) or error
         is_after_result = isinstance(error, CheckFailed)  # standard output holds one document, and it is there
         return console.show_error(error, as_json=as_json and not is_after_result, debug=debug)
     return code if isinstance(code, int) else 0
@@ -135,6 +145,6 @@ def _discard_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _terminated(number: int, _frame: FrameType | None) -> None:
+def _handle_sigterm(number: int, _frame: FrameType | None) -> None:
     """SIGTERM outside of learning: nothing to save, so stop at once and in order."""
     raise Interrupted("told to stop", signal_number=number)

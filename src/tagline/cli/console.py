@@ -37,12 +37,12 @@ MARKS = {"error": ("✗", RED), "warning": ("!", YELLOW), "note": ("·", DIM)}
 
 def out(text: str = "") -> None:
     """A line of the command's result."""
-    print(_safe(text))
+    print(_sanitize_text(text))
 
 
 def out_sentence(text: str, *, lead: str = "", between: str = " ") -> None:
     """A sentence of the result; on a terminal, lines are broken where `between` stands and not inside words."""
-    print("\n".join(_folded(_safe(text).split(between), lead=lead, between=between, stream=sys.stdout)))
+    print("\n".join(_wrap_parts(_sanitize_text(text).split(between), lead=lead, between=between, stream=sys.stdout)))
 
 
 def say(text: str = "", *, lead: str = "", colour: str = "", is_error: bool = False) -> None:
@@ -51,7 +51,7 @@ def say(text: str = "", *, lead: str = "", colour: str = "", is_error: bool = Fa
     A job of Vertex AI has no result on standard output, and what it writes to standard error is an error there.
     """
     stream = sys.stdout if is_in_a_job() and not is_error and colour != RED else sys.stderr
-    print((_coloured(lead, colour, stream) + " " if lead else "") + _safe(text), file=stream)
+    print((_add_colour(lead, colour, stream) + " " if lead else "") + _sanitize_text(text), file=stream)
 
 
 def out_json(value: Any, *, indent: int | None = 2) -> None:
@@ -85,30 +85,32 @@ def show_error(error: BaseException, *, as_json: bool, debug: bool) -> int:
 def out_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[int] = ()) -> None:
     """Rows under a header, aligned; columns in `right` to the right. Wide characters count as two."""
     cells = [list(map(one_line, row)) for row in (header, *rows)]
-    widths = [max(_width(row[i]) for row in cells) for i in range(len(header))]
+    widths = [max(_measure_width(row[i]) for row in cells) for i in range(len(header))]
     for number, row in enumerate(cells):
         padded = (
-            " " * (widths[i] - _width(cell)) + cell if i in right else cell + " " * (widths[i] - _width(cell))
+            " " * (widths[i] - _measure_width(cell)) + cell
+            if i in right
+            else cell + " " * (widths[i] - _measure_width(cell))
             for i, cell in enumerate(row)
         )
         line = "  ".join(padded).rstrip()
-        print(line if number else _coloured(line, BOLD, sys.stdout))
+        print(line if number else _add_colour(line, BOLD, sys.stdout))
 
 
-def shortened(text: str, width: int) -> str:
+def shorten_text(text: str, width: int) -> str:
     """A text on one line of at most this many columns."""
     text = one_line(text)
-    if _width(text) <= width:
+    if _measure_width(text) <= width:
         return text
     kept = ""
     for character in text:
-        if _width(kept + character) > width - 1:
+        if _measure_width(kept + character) > width - 1:
             break
         kept += character
     return kept + "…"
 
 
-def columns() -> int:
+def get_terminal_width() -> int:
     """How wide the terminal is; 100 where there is none."""
     return shutil.get_terminal_size((100, 24)).columns
 
@@ -130,7 +132,7 @@ def show_figures(report: "Report") -> None:
     answered = answered_sentence(report)
     if answered:
         out_sentence(answered)
-    figures = [f"{name} {value:.3f}{_ends(test.intervals, name)}" for name, value in headline(report)]
+    figures = [f"{name} {value:.3f}{_format_interval(test.intervals, name)}" for name, value in headline(report)]
     which = "test, if all are answered" if answered else f"test, {test.rows:,} rows"
     out_sentence("  ".join(figures), lead=f"{which}:  ", between="  ")
 
@@ -151,16 +153,16 @@ def show_report(report: "Report") -> None:
     test = report.test
     if not test.rows:
         return
-    from tagline.reports.advice import answered_sentence, verdict
+    from tagline.reports.advice import answered_sentence, write_verdict
 
-    for sentence in verdict(report)[2 if answered_sentence(report) else 1 :]:
+    for sentence in write_verdict(report)[2 if answered_sentence(report) else 1 :]:
         out_sentence(sentence)
     if test.coverage == 0:
         out("answers none of the texts: it abstains on all")
     out()
     per_label = sorted(test.per_label.items(), key=lambda item: -item[1].support)
     shown = [
-        (shortened(name, 40), f"{f.precision:.2f}", f"{f.recall:.2f}", f"{f.f1:.2f}", f"{f.support:,}")
+        (shorten_text(name, 40), f"{f.precision:.2f}", f"{f.recall:.2f}", f"{f.f1:.2f}", f"{f.support:,}")
         for name, f in per_label[:30]
     ]
     out_table(("label", "precision", "recall", "f1", "rows"), shown, right=(1, 2, 3, 4))
@@ -170,14 +172,14 @@ def show_report(report: "Report") -> None:
 
 def show_comparison(found: Mapping[str, Any]) -> None:
     """Runs side by side, and whether the best is really better."""
-    from tagline.evaluation.metrics import figures_beside
+    from tagline.evaluation.metrics import select_table_figures
 
-    names = figures_beside(found["runs"][0]["main"])
+    names = select_table_figures(found["runs"][0]["main"])
     rows = [
         (
             run["name"],
             run["family"],
-            *(f"{run['figures'][name] or 0:.3f}{_ends(run['intervals'], name)}" for name in names),
+            *(f"{run['figures'][name] or 0:.3f}{_format_interval(run['intervals'], name)}" for name in names),
         )
         for run in found["runs"]
     ]
@@ -187,7 +189,7 @@ def show_comparison(found: Mapping[str, Any]) -> None:
         out_sentence(difference["sentence"])
 
 
-def _ends(intervals: Mapping[str, Sequence[float]], name: str) -> str:
+def _format_interval(intervals: Mapping[str, Sequence[float]], name: str) -> str:
     ends = intervals.get(name)
     return f" ({ends[0]:.3f}-{ends[1]:.3f})" if ends else ""
 
@@ -202,7 +204,10 @@ def show_findings(findings: "Sequence[Finding]", *, with_rows: bool) -> None:
                 text = row.text if isinstance(row.text, str) else " ⇄ ".join(row.text)
                 place = f"{row.file}:{row.line}"
                 labels = ", ".join(row.labels)
-                say(f"    {place}  [{shortened(labels, 30)}]  {shortened(text, max(20, columns() - len(place) - 30))}")
+                say(
+                    f"    {place}  [{shorten_text(labels, 30)}]  "
+                    f"{shorten_text(text, max(20, get_terminal_width() - len(place) - 30))}"
+                )
             say(f"   {finding.advice}", lead=" ")
 
 
@@ -210,11 +215,15 @@ def show_export(found: Mapping[str, Any]) -> None:
     """The forms of a bundle, how they compare with what was measured, and which one is used."""
     rows = [
         (
-            name, f"{check['equal_answers']:.2%}", f"{check['accuracy']:+.4f}", f"{check['macro_f1']:+.4f}",
-            f"{check['largest_difference']:.4f}", "used" if name == found["runtime"] else "",
+            name,
+            f"{check['equal_answers']:.2%}",
+            f"{check['accuracy']:+.4f}",
+            f"{check['macro_f1']:+.4f}",
+            f"{check['largest_difference']:.4f}",
+            "used" if name == found["runtime"] else "",
         )
         for name, check in found["exports"].items()
-    ]  # fmt: skip
+    ]
     out_table(("form", "equal answers", "accuracy", "macro_f1", "largest difference", ""), rows, right=(1, 2, 3, 4))
     out(f"bundle   {found['bundle']}")
 
@@ -236,11 +245,13 @@ def show_suspects(suspects: Sequence[Mapping[str, Any]]) -> None:
         return
     rows = [
         (
-            f"{row['file']}:{row['line']}", shortened(row["change"], 50), f"{row['doubt']:.2f}",
-            shortened(row["text"] if isinstance(row["text"], str) else " ⇄ ".join(row["text"]), 60),
+            f"{row['file']}:{row['line']}",
+            shorten_text(row["change"], 50),
+            f"{row['doubt']:.2f}",
+            shorten_text(row["text"] if isinstance(row["text"], str) else " ⇄ ".join(row["text"]), 60),
         )
         for row in suspects[:50]
-    ]  # fmt: skip
+    ]
     out_table(("row", "label, perhaps", "doubt", "text"), rows, right=(2,))
     if len(suspects) > 50:
         out(f"... and {len(suspects) - 50} more; --json lists them all")
@@ -260,8 +271,13 @@ class RowProgress:
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn
 
-            self._bar = Progress(TextColumn("answering"), BarColumn(), TextColumn("{task.fields[note]}"),
-                                 console=Console(stderr=True), transient=True)  # fmt: skip
+            self._bar = Progress(
+                TextColumn("answering"),
+                BarColumn(),
+                TextColumn("{task.fields[note]}"),
+                console=Console(stderr=True),
+                transient=True,
+            )
             self._bar.start()
             self._task = self._bar.add_task("", total=None, note="")
         return self
@@ -278,7 +294,7 @@ class RowProgress:
             return
         now = time.monotonic()
         rows, before, total = event["rows"], event["rows_before"], event["total"]
-        note = _rows_note(rows, before, total, seconds=now - self._begun)
+        note = _format_row_progress(rows, before, total, seconds=now - self._begun)
         if self._bar is not None:
             self._bar.update(self._task, completed=rows + before, total=total, note=note)
         elif now - self._last_said > SAID_EVERY_S:
@@ -286,13 +302,13 @@ class RowProgress:
             say(f"answered {note}")
 
 
-def _rows_note(rows: int, before: int, total: int | None, *, seconds: float) -> str:
+def _format_row_progress(rows: int, before: int, total: int | None, *, seconds: float) -> str:
     """How many rows, those of earlier attempts included, how fast now, and how long still."""
     rate = rows / max(seconds, 1e-9)
     done = f"{rows + before:,} of about {total:,} rows" if total else f"{rows + before:,} rows"
     note = f"{done}, {rate:,.0f} rows/s"
     left_s = max(total - rows - before, 0) / rate if total else 0
-    return f"{note}, {_duration(round(left_s))} left" if left_s >= 1 else note
+    return f"{note}, {_format_duration(round(left_s))} left" if left_s >= 1 else note
 
 
 MOST_LABEL_LINES = 200
@@ -305,7 +321,7 @@ class ProgressDisplay:
     def __init__(self) -> None:
         self._bar: RichProgress | None = None
         self._task: Any = None
-        self._pace = _Pace()
+        self._pace = _StepRate()
 
     def __enter__(self) -> Self:
         if sys.stderr.isatty():
@@ -319,16 +335,21 @@ class ProgressDisplay:
             )
 
             self._bar = Progress(
-                SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[note]}"),
-                TimeElapsedColumn(), console=Console(stderr=True), transient=True,
-            )  # fmt: skip
+                SpinnerColumn(),
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TextColumn("{task.fields[note]}"),
+                TimeElapsedColumn(),
+                console=Console(stderr=True),
+                transient=True,
+            )
             self._bar.start()
             self._task = self._bar.add_task("reading the data", total=None, note="")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:  # fmt: skip
+    ) -> None:
         if self._bar is not None:
             self._bar.stop()
 
@@ -336,7 +357,7 @@ class ProgressDisplay:
         """One event."""
         from tagline.runs.events import PhaseEvent, TickEvent
 
-        pace = self._pace.after(event) if isinstance(event, TickEvent) else ""
+        pace = self._pace.format_rate(event) if isinstance(event, TickEvent) else ""
         if isinstance(event, TickEvent) and self._bar is not None:
             self._bar.update(
                 self._task,
@@ -347,10 +368,10 @@ class ProgressDisplay:
             )
         elif isinstance(event, PhaseEvent) and self._bar is not None:
             self._bar.update(self._task, description=event.message, completed=0, total=None, note="")
-        elif line := _event_line(event):
+        elif line := _format_event(event):
             line += pace
             if self._bar is not None:
-                self._bar.console.print(_safe(line), highlight=False, markup=False, soft_wrap=True)
+                self._bar.console.print(_sanitize_text(line), highlight=False, markup=False, soft_wrap=True)
                 self._bar.update(self._task, description="training")
             else:
                 say(line)
@@ -394,14 +415,14 @@ class JobLog:
         self._said, self._left_out, self._since = {}, {}, time.monotonic()
 
 
-class _Pace:
+class _StepRate:
     """How fast steps go by, seen from where they are shown."""
 
     def __init__(self) -> None:
         self._first: tuple[float, int, int] | None = None
         self._stage = ""
 
-    def after(self, event: "TickEvent") -> str:
+    def format_rate(self, event: "TickEvent") -> str:
         """Rows a second and the time left, once there are two steps to tell them from."""
         now, step, rows = time.monotonic(), event.step, event.rows
         if self._first is None or event.stage != self._stage:
@@ -413,25 +434,25 @@ class _Pace:
             return ""
         rate = f"  {(rows - first_rows) / seconds:,.0f} rows/s" if rows else ""
         left_s = round((event.total - step) * seconds / steps)
-        return f"{rate}  {_duration(left_s)} left"
+        return f"{rate}  {_format_duration(left_s)} left"
 
 
-def _duration(seconds: int) -> str:
+def _format_duration(seconds: int) -> str:
     minutes, seconds = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
 
 
-def _event_line(event: "Event") -> str:
+def _format_event(event: "Event") -> str:
     from tagline.runs import events
 
     match event:
         case events.StartedEvent():
             sizes = ", ".join(f"{rows:,} {name}" for name, rows in event.splits.items())
             what = f"family {event.family}, task {event.task}, {event.labels} labels"
-            return f"run {event.run}\n    {what}; {sizes}{_computing(event)}"
+            return f"run {event.run}\n    {what}; {sizes}{_format_device(event)}"
         case events.ResumedEvent():
-            return f"run {event.run}: going on from step {int(event.checkpoint or 0)}{_computing(event)}"
+            return f"run {event.run}: going on from step {int(event.checkpoint or 0)}{_format_device(event)}"
         case events.StepEvent():
             settings = "".join(f"  {name} {value:g}" for name, value in event.settings.items())
             stage = f"  {event.stage}" if event.stage else ""
@@ -451,7 +472,7 @@ def _event_line(event: "Event") -> str:
     return ""
 
 
-def _computing(event: "StartedEvent | ResumedEvent") -> str:
+def _format_device(event: "StartedEvent | ResumedEvent") -> str:
     """The device and precision that an event names."""
     if not event.device:
         return ""
@@ -459,33 +480,33 @@ def _computing(event: "StartedEvent | ResumedEvent") -> str:
     return f"; device {event.device}{precision}"
 
 
-def _folded(parts: Sequence[str], *, lead: str, between: str, stream: Any) -> list[str]:
+def _wrap_parts(parts: Sequence[str], *, lead: str, between: str, stream: Any) -> list[str]:
     """Parts on lines that a terminal does not cut; elsewhere on one line, for programs to read."""
     lines = [lead]
     for number, part in enumerate(parts):
         longer = f"{lines[-1]}{between if number else ''}{part}"
-        if number and stream.isatty() and _width(longer) > columns():
+        if number and stream.isatty() and _measure_width(longer) > get_terminal_width():
             lines.append(" " * len(lead) + part)
         else:
             lines[-1] = longer
     return lines
 
 
-def _coloured(text: str, colour: str, stream: Any) -> str:
+def _add_colour(text: str, colour: str, stream: Any) -> str:
     return f"\x1b[{colour}m{text}\x1b[0m" if stream.isatty() else text
 
 
-def _safe(text: str) -> str:
+def _sanitize_text(text: str) -> str:
     """A text from outside as the terminal may see it: it cannot move the cursor, nor hide or turn what follows."""
     return UNSAFE.sub("�", text.replace("\t", " "))
 
 
 def one_line(text: str) -> str:
     """A text without line breaks, as the terminal may see it."""
-    return _safe(text.replace("\r", "").replace("\n", "⏎"))
+    return _sanitize_text(text.replace("\r", "").replace("\n", "⏎"))
 
 
-def _width(text: str) -> int:
+def _measure_width(text: str) -> int:
     return sum(
         0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
         for character in text

@@ -32,4 +32,4 @@ def evaluate(
         console.show_report(report)
         if output:
             console.out(f"report   {output}")
-    gates.insist(report.gates, hint="tagline evaluate --output report.html shows where it fails")
+    gates.enforce_gates(report.gates, hint="tagline evaluate --output report.html shows where it fails")

@@ -56,7 +56,7 @@ def show(name: JobName = "last", runs: Runs = "runs", json: Json = False, debug:
     if found.description and found.cost:
         console.out(f"machines  {', '.join(found.description.machines)}")
         console.out(f"arguments {shlex.join(found.description.arguments)}")
-        console.out(f"cost      {records.cost_sentence(found.cost, is_rehearsed=bool(found.record.rehearsal))}")
+        console.out(f"cost      {records.format_cost(found.cost, is_rehearsed=bool(found.record.rehearsal))}")
     if found.usage:
         console.out(f"use       {resource_usage.describe_summary(found.usage)}")
     if found.failure:

@@ -26,7 +26,7 @@ def lm(
     if not files:
         raise SpecError("there is no file to learn from", hint="tagline lm TEXTS --output DIR")
     with console.ProgressDisplay() as progress:
-        for event in language_models.learn(files, *settings, output=output, column=column):
+        for event in language_models.train_language_model(files, *settings, output=output, column=column):
             progress.show(event)
     use = f"model.pretrained={output}"
     if language_models.reads_backward(settings):

@@ -47,21 +47,21 @@ def notifying(targets: Sequence[str] | None, *, stays: bool, what: str) -> Itera
     except (SpecError, typer.Abort):  # nothing was begun
         raise
     except BaseException as error:
-        _tell(targets, _failed(error, what, time.monotonic() - begun))
+        _send_notice(targets, _describe_failure(error, what, time.monotonic() - begun))
         raise
-    _tell(targets, _succeeded(outcome, what, time.monotonic() - begun))
+    _send_notice(targets, _describe_success(outcome, what, time.monotonic() - begun))
 
 
-def _tell(targets: Sequence[str], notice: "Notice") -> None:
+def _send_notice(targets: Sequence[str], notice: "Notice") -> None:
     from tagline.cli import console
     from tagline.runs import notifications
 
     for target in targets:
-        if problem := notifications.send(target, notice, os.environ):
+        if problem := notifications.send_notice(target, notice, os.environ):
             console.say(f"warning: {problem}")
 
 
-def _succeeded(outcome: CommandOutcome, what: str, seconds: float) -> "Notice":
+def _describe_success(outcome: CommandOutcome, what: str, seconds: float) -> "Notice":
     from tagline.evaluation.metrics import headline
     from tagline.runs.notifications import Notice
 
@@ -70,11 +70,11 @@ def _succeeded(outcome: CommandOutcome, what: str, seconds: float) -> "Notice":
     figures = dict(headline(report)) if report else {}
     shown = "".join(f", {name} {value:.3f}" for name, value in figures.items())
     name = f" {run.name}" if run else ""
-    text = f"Tagline: {what}{name} has ended after {_duration(seconds)}{shown}"
+    text = f"Tagline: {what}{name} has ended after {_format_duration(seconds)}{shown}"
     return Notice("succeeded", text, run.address if run else "", seconds=round(seconds, 1), figures=figures)
 
 
-def _failed(error: BaseException, what: str, seconds: float) -> "Notice":
+def _describe_failure(error: BaseException, what: str, seconds: float) -> "Notice":
     from tagline.errors import Interrupted, TaglineError
     from tagline.runs.notifications import Notice
 
@@ -82,10 +82,10 @@ def _failed(error: BaseException, what: str, seconds: float) -> "Notice":
     state: Literal["failed", "cancelled"] = "cancelled" if is_asked else "failed"
     reason = error.message if isinstance(error, TaglineError) else f"{type(error).__name__}: {error}"
     how = "was stopped" if is_asked else "has failed"
-    text = f"Tagline: {what} {how} after {_duration(seconds)}: {reason.splitlines()[0]}"
+    text = f"Tagline: {what} {how} after {_format_duration(seconds)}: {reason.splitlines()[0]}"
     hint = error.hint if isinstance(error, TaglineError) else ""
     return Notice(state, text, reason="\n".join(filter(None, [reason, hint])), seconds=round(seconds, 1))
 
 
-def _duration(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     return f"{seconds:.0f} seconds" if seconds < 120 else f"{seconds / 60:.0f} minutes"

@@ -67,14 +67,14 @@ def predict(
         options = {"text": text or [], "sets": sets, "workers": workers or 0, "escape_formulas": escape_formulas}
         _answer_file(opened, source, output, as_json=json, **options)
     elif source:
-        answered = files.answered(opened, source, text=text or (), sets=sets)
+        answered = files.predict_rows(opened, source, text=text or (), sets=sets)
         if json:
             console.out_json(list(answered))
         else:
             for row in answered:
                 console.out_json(row, indent=None)
     else:
-        _answer(opened, texts, sets=sets, as_json=json)
+        _answer_texts(opened, texts, sets=sets, as_json=json)
 
 
 def _answer_file(bundle: "Bundle", source: str, output: str, *, as_json: bool, **options: Any) -> None:
@@ -84,7 +84,7 @@ def _answer_file(bundle: "Bundle", source: str, output: str, *, as_json: bool, *
 
     event: dict[str, Any] = {}
     with console.RowProgress() as progress:
-        for event in files.answering(bundle, source, output, **options):
+        for event in files.predict_file_events(bundle, source, output, **options):
             progress.show(event)
     if as_json:
         console.out_json({key: value for key, value in event.items() if key != "event"})
@@ -100,27 +100,27 @@ def _answer_file(bundle: "Bundle", source: str, output: str, *, as_json: bool, *
         console.say(f"left out, since the first rows do not have them: {', '.join(unread[:SHOWN_KEYS])}{more}")
 
 
-def _answer(bundle: "Bundle", texts: list[str] | None, *, sets: float | None, as_json: bool) -> None:
+def _answer_texts(bundle: "Bundle", texts: list[str] | None, *, sets: float | None, as_json: bool) -> None:
     """Answer each text as soon as it is known."""
     from tagline.cli import console
     from tagline.prediction.predictor import Predictor
 
     predictor = Predictor.of(bundle)
-    shown, asked = tee(_given(texts, pair=predictor.pair))
+    shown, asked = tee(_read_texts(texts, pair=predictor.pair))
     if as_json:
         console.out_json([prediction.to_dict() for prediction in predictor.stream(asked, sets=sets)])
         return
     for text, prediction in zip(shown, predictor.stream(asked, sets=sets), strict=True):
-        console.out(_line(text, prediction))
+        console.out(_format_prediction(text, prediction))
 
 
-def _given(texts: list[str] | None, *, pair: bool) -> Iterator[Any]:
+def _read_texts(texts: list[str] | None, *, pair: bool) -> Iterator[Any]:
     """The texts to answer, from the arguments or else from the lines of standard input; pairs two by two."""
     from tagline.errors import SpecError
 
     if not texts and (sys.stdin is None or sys.stdin.isatty()):
         raise SpecError("no text to answer", hint='tagline predict BUNDLE "a text", or pipe lines of text in')
-    given = map(_as_utf8, texts) if texts else _lines()
+    given = map(_as_utf8, texts) if texts else _read_lines()
     if not pair:
         yield from given
         return
@@ -139,19 +139,19 @@ def _as_utf8(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def _lines() -> Iterator[str]:
-    from tagline.data.readers import LONGEST_RECORD, too_long
+def _read_lines() -> Iterator[str]:
+    from tagline.data.readers import LONGEST_RECORD, row_too_long_error
 
     sys.stdin.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
     number = 0
     while line := sys.stdin.readline(LONGEST_RECORD + 1):
         number += 1
         if len(line) > LONGEST_RECORD:
-            raise too_long("standard input", number)
+            raise row_too_long_error("standard input", number)
         yield line.rstrip("\r\n")
 
 
-def _line(text: Any, prediction: "Prediction") -> str:
+def _format_prediction(text: Any, prediction: "Prediction") -> str:
     from tagline.cli import console
 
     shown = text if isinstance(text, str) else " ⇄ ".join(text)
@@ -163,4 +163,6 @@ def _line(text: Any, prediction: "Prediction") -> str:
         answer += f"  {{{', '.join(prediction.set)}}}"
     answer = console.one_line(answer)  # a line of output is a text that was asked
     abstained = "  (would rather not say)" if prediction.abstained else ""
-    return f"{answer}{abstained}  {console.shortened(shown, max(20, console.columns() - len(answer) - 4))}"
+    return (
+        f"{answer}{abstained}  {console.shorten_text(shown, max(20, console.get_terminal_width() - len(answer) - 4))}"
+    )

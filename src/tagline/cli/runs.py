@@ -81,7 +81,7 @@ def report(
     console.out(path)
     has_screen = sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     if not output and has_screen and sys.stdout.isatty():
-        webbrowser.open(storage.fetched(path).resolve().as_uri())
+        webbrowser.open(storage.fetch_copy(path).resolve().as_uri())
 
 
 @app.command()

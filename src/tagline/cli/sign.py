@@ -17,9 +17,9 @@ def sign(
     """Sign a bundle, so that others can verify who made it. A key's password is read from TAGLINE_KEY_PASSWORD."""
     from tagline.cli import console
     from tagline.commands import signatures
-    from tagline.runs.remote import bundle_place
+    from tagline.runs.remote import locate_bundle
 
-    place = bundle_place(bundle, runs)
+    place = locate_bundle(bundle, runs)
     signature = signatures.sign(place, key=key, runs=runs)
     if json:
         console.out_json({"bundle": str(place), "signature": signature})
@@ -40,9 +40,9 @@ def verify(
     """Check that a bundle is as the holder of a key has signed it."""
     from tagline.cli import console
     from tagline.commands import signatures
-    from tagline.runs.remote import bundle_place
+    from tagline.runs.remote import locate_bundle
 
-    place = bundle_place(bundle, runs)
+    place = locate_bundle(bundle, runs)
     verified = signatures.verify(place, key=key, runs=runs)
     if json:
         console.out_json({"bundle": str(place), "verified": True, "files": len(verified.manifest.files)})

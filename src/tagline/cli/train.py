@@ -43,7 +43,7 @@ def train(
     """Train a classifier, measure it, and bundle it. A data file needs no spec: its columns are guessed."""
     with notifying(notify, stays=not (detach or plan), what="the training") as outcome:
         from tagline.commands.train import TrainingRequest
-        from tagline.runs.notifications import without_targets
+        from tagline.runs.notifications import remove_targets
         from tagline.training import cluster
 
         request = TrainingRequest(
@@ -56,7 +56,7 @@ def train(
             on=on,
             detach=detach,
             runs=runs,
-            command=shlex.join(["tagline", *without_targets(sys.argv[1:])]),
+            command=shlex.join(["tagline", *remove_targets(sys.argv[1:])]),
             arguments=tuple(sys.argv[1:]),
             job=cluster.job(),
         )
@@ -80,13 +80,13 @@ def _train(request: "TrainingRequest", *, yes: bool, as_json: bool, debug: bool)
     if not request.is_here:
         return views.watch(events, as_json=as_json)
     cluster.follow_launcher()
-    gcp.reveal(os.environ)
+    gcp.reveal_secrets(os.environ)
     try:
         with extras.explain_missing_packages():  # also to whoever started this process as a worker
             return views.watch(events, as_json=as_json)
     except BaseException as error:
-        if not cluster.leave_word(error):
-            raise cluster.explained(error)  # noqa: B904 - it is that error itself, or holds it
+        if not cluster.report_to_launcher(error):
+            raise cluster.explain_worker_loss(error)  # noqa: B904 - it is that error itself, or holds it
         if debug:
             console.show_error(error, as_json=False, debug=True)
         raise typer.Exit(error.exit_code if isinstance(error, TaglineError) else BUG_EXIT_CODE) from error

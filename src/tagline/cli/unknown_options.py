@@ -19,17 +19,17 @@ ELSEWHERE_CALLED = {
 DEVICE = frozenset({"device", "cuda", "gpu", "cpu"})
 
 
-def explain(error: Any, arguments: Sequence[str]) -> SpecError | None:
+def explain_option(error: Any, arguments: Sequence[str]) -> SpecError | None:
     """The error for an unknown option that stands for a setting, or that no setting is needed for; else None."""
     takes_settings = error.ctx is not None and any(param.name == "overrides" for param in error.ctx.command.params)
     option: str = error.option_name
-    name = _normalize(option)
-    if not takes_settings or _is_slip(name, {_normalize(each) for each in error.possibilities or ()}):
+    name = _normalize_option(option)
+    if not takes_settings or _is_slip(name, {_normalize_option(each) for each in error.possibilities or ()}):
         return None
     if name in DEVICE:
         hint = "CUDA_VISIBLE_DEVICES= before the command computes without a GPU; CUDA_VISIBLE_DEVICES=1 on the second"
         return SpecError(f"there is no option {option}: the best device that is there is taken", hint=hint)
-    value = shlex.quote(_value_of(option, arguments))
+    value = shlex.quote(_find_value(option, arguments))
     settings = " or ".join(f"{setting}={value}" for setting in find_settings(name))
     if not settings:
         return None
@@ -39,12 +39,12 @@ def explain(error: Any, arguments: Sequence[str]) -> SpecError | None:
 
 def find_settings(name: str) -> list[str]:
     """The settings that an option names: exactly, by other trainers' words, by their first letters, or nearly."""
-    known = list(_settings())
+    known = list(_list_settings())
     if found := [f"{section}.{key}" for section, key in known if key == name]:
         return found
     if name in ELSEWHERE_CALLED:
         return [ELSEWHERE_CALLED[name]]
-    if found := [f"{section}.{key}" for section, key in known if "_" in key and name == _initials(key)]:
+    if found := [f"{section}.{key}" for section, key in known if "_" in key and name == _take_initials(key)]:
         return found[:1]
     words = set(name.split("_"))
     within = [(section, key) for section, key in known if words.issuperset(key.split("_"))]
@@ -55,13 +55,13 @@ def find_settings(name: str) -> list[str]:
     return [f"{section}.{key}" for section, key in known if key in close][:1]
 
 
-def _settings() -> Iterator[tuple[str, str]]:
+def _list_settings() -> Iterator[tuple[str, str]]:
     """Section and key of every setting, those of training and of the families first."""
     from tagline import registry, spec
 
     yield from (("training", key) for key in spec.SECTIONS["training"].model_fields)
     of_families: dict[str, None] = {}
-    for family in registry.names("models"):
+    for family in registry.list_names("models"):
         with suppress(TaglineError):  # a family of others that cannot be loaded
             of_families |= dict.fromkeys(spec.options_of(family).model_fields)
     yield from (("model", key) for key in of_families)
@@ -70,21 +70,21 @@ def _settings() -> Iterator[tuple[str, str]]:
             yield from ((section, key) for key in kind.model_fields)
 
 
-def _normalize(option: str) -> str:
+def _normalize_option(option: str) -> str:
     return option.lstrip("-").replace("-", "_").lower()
 
 
 def _is_slip(name: str, options: set[str]) -> bool:
     """Whether it is a slip of an option that there is, rather than of a setting."""
-    nearest = get_close_matches(name, [*options, *(key for _, key in _settings())], n=1, cutoff=CLOSE)
+    nearest = get_close_matches(name, [*options, *(key for _, key in _list_settings())], n=1, cutoff=CLOSE)
     return bool(nearest) and nearest[0] in options
 
 
-def _initials(key: str) -> str:
+def _take_initials(key: str) -> str:
     return "".join(word[0] for word in key.split("_"))
 
 
-def _value_of(option: str, arguments: Sequence[str]) -> str:
+def _find_value(option: str, arguments: Sequence[str]) -> str:
     """What was given with an option, after it or after its equals sign."""
     for number, argument in enumerate(arguments):
         given, equals, value = argument.partition("=")

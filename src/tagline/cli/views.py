@@ -85,7 +85,7 @@ def _check_gates(run: "Run", address: str) -> None:
     from tagline.evaluation import gates
 
     report = run.report()
-    gates.insist(report.gates if report else (), hint=f"everything is saved: {address}")
+    gates.enforce_gates(report.gates if report else (), hint=f"everything is saved: {address}")
 
 
 def show_detached(record: "Record", run: "Run", *, as_json: bool) -> None:
@@ -93,7 +93,7 @@ def show_detached(record: "Record", run: "Run", *, as_json: bool) -> None:
     from tagline.jobs import records
 
     if as_json:
-        page = records.page_of(record.launcher(), record.handle)
+        page = records.get_page_url(record.launcher(), record.handle)
         console.out_json({"run": str(run.directory), "job": record.handle, "page": page})
         return
     console.out(f"run      {run.directory}")

@@ -12,7 +12,7 @@ Say = Callable[[str], None]
 
 def locate_bundle(name: str | Path, runs: str | Path, *, say: Say = lambda _: None) -> str | Path:
     """Where a bundle is: its directory, or its address in Cloud Storage."""
-    return remote.bundle_place(_resolve_last(str(name), runs, say), runs)
+    return remote.locate_bundle(_resolve_last(str(name), runs, say), runs)
 
 
 def fetch_bundle(name: str | Path, runs: str | Path, *, say: Say = lambda _: None) -> Path:

@@ -25,5 +25,5 @@ def evaluate(
         html.check_form(str(output))
     report = measuring.evaluate(fetch_bundle(bundle, runs, say=say), data, *overrides)
     if output:
-        html.save(report, str(output), name=f"{bundle} on {data}")
+        html.save_report(report, str(output), name=f"{bundle} on {data}")
     return report

@@ -14,7 +14,7 @@ def init(data: str | Path, *overrides: str, output: str | Path = "tagline.toml",
 
     With `force`, a spec that is already there is replaced.
     """
-    target = storage.staged(output)
+    target = storage.choose_staging_path(output)
     is_there = cloud_storage.object_at(str(output)) is not None if storage.is_remote(output) else target.exists()
     if is_there and not force:
         raise SpecError(f"{output} is already there", hint="--force replaces it, --output FILE writes another")

@@ -12,7 +12,7 @@ from tagline.errors import RunError, TaglineError
 from tagline.jobs import places, records
 from tagline.jobs.diagnosis.log import Failure, Line
 from tagline.jobs.launchers import DescribesJobs, JobDescription, JobState
-from tagline.jobs.records import Record, recalled
+from tagline.jobs.records import Record, load_record
 from tagline.runs import remote, resource_usage
 from tagline.runs.remote import find_run, list_runs
 from tagline.runs.run import JOB, Run
@@ -72,7 +72,7 @@ def list_(
         return _list_from_here(str(runs))
     places.check_place(on)
     with places.enter(on, stays=True):
-        found = records.launcher_of(on).list(gcp.project(project), region)
+        found = records.find_launcher(on).list(gcp.find_project(project), region)
     return [
         {"run": run, "place": on, "job": handle, "state": state.name, "message": state.message}
         for handle, run, state in found
@@ -84,15 +84,15 @@ def show(name: str = "last", *, runs: str | Path = "runs") -> JobView:
     with enter_job(name, str(runs)) as (record, run):
         launcher = record.launcher()
         state = launcher.state(record.handle)
-        failure = records.explained(launcher, record.handle, run) if state.name == "failed" else None
+        failure = records.explain_failure(launcher, record.handle, run) if state.name == "failed" else None
         home = None
         if record.run and state.has_ended:
             why = failure.sentence if failure else ""
             with suppress(*((TaglineError,) if failure else ())):  # the bucket itself may be what is gone
-                home = records.brought_home(record, state, storage.local(runs), reason=why)
+                home = records.fetch_ended_run(record, state, storage.require_local(runs), reason=why)
         description = launcher.describe(record.handle) if isinstance(launcher, DescribesJobs) else None
-        cost = records.cost_so_far(description, state, now=datetime.now(UTC)) if description else None
-        page = records.page_of(launcher, record.handle)
+        cost = records.estimate_cost(description, state, now=datetime.now(UTC)) if description else None
+        page = records.get_page_url(launcher, record.handle)
         usage = _summarize_usage(record, home, run)
         return JobView(record, state, page, failure, home, description, cost, usage)
 
@@ -124,10 +124,10 @@ def cancel(name: str, *, runs: str | Path = "runs") -> JobCancelled:
 def enter_job(name: str, runs: str) -> Iterator[tuple[Record, Run | None]]:
     """A job by the name of its run, which is given too, or by its own; its place is entered."""
     if "/customJobs/" in name:
-        yield Record(gcp.place(), name, "", "", gcp.rehearsal()), None
+        yield Record(gcp.find_place(), name, "", "", gcp.find_rehearsal()), None
         return
     run = _find_last_job(runs) if name == "last" else find_run(name, runs)
-    record = recalled(run)
+    record = load_record(run)
     if record is None:
         raise RunError(f"run {run.name} was trained here, and is no job", hint=f"tagline runs show {run.name}")
     with places.enter_place_of(record):
@@ -147,7 +147,7 @@ def _list_from_here(runs: str) -> list[dict[str, Any]]:
     """The jobs of the runs that are listed here, each asked where it stands."""
     found = []
     for run in list_runs(runs):
-        if (record := recalled(run)) is None:
+        if (record := load_record(run)) is None:
             continue
         try:
             with places.enter_place_of(record):
@@ -163,5 +163,5 @@ def _summarize_usage(record: Record, home: Run | None, run: Run | None) -> dict[
     """What the job's training has used of its machine so far, from the events that are in its run."""
     with suppress(TaglineError):  # a bucket may be gone, and a run not have begun
         found = home or (remote.MirroredRun.at(record.run) if record.run else run)
-        return resource_usage.summarize(found.events()) if found else {}
+        return resource_usage.summarize_usage(found.events()) if found else {}
     return {}

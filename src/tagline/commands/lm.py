@@ -14,6 +14,8 @@ def lm(texts: str | Path | Sequence[str | Path], *overrides: str, output: str | 
     Family ulmfit starts from it: model.pretrained=DIR. `text` names the column of a table that holds the texts.
     """
     files = [texts] if isinstance(texts, str | Path) else texts
-    for _ in language_models.learn([str(file) for file in files], *overrides, output=output, column=text):
+    for _ in language_models.train_language_model(
+        [str(file) for file in files], *overrides, output=output, column=text
+    ):
         pass
     return Path(output)

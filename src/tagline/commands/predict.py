@@ -79,7 +79,7 @@ def predict(
             raise SpecError("no text to answer", hint="give texts, or a file as input")
         return Predictor.of(opened).predict(texts, sets=sets)
     if output is None:
-        return list(files.answered(opened, input, text=text, sets=sets))
+        return list(files.predict_rows(opened, input, text=text, sets=sets))
     last = files.predict_file(
         opened, input, output, text=text, sets=sets, workers=workers or 0, escape_formulas=escape_formulas
     )

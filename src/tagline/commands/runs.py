@@ -41,7 +41,7 @@ class RunView:
 def list_(*, runs: str | Path = "runs") -> list[dict[str, Any]]:
     """Every run, oldest first: its name, directory, state, family and figures."""
     known = list_runs(runs)
-    return storage.together(_describe_run, known)
+    return storage.run_concurrently(_describe_run, known)
 
 
 def show(run: str | Path = "last", *, runs: str | Path = "runs") -> RunView:
@@ -49,7 +49,7 @@ def show(run: str | Path = "last", *, runs: str | Path = "runs") -> RunView:
     found = find_run(str(run), runs)
     state, report_found = found.state(), found.report()
     restarts, lost_minutes = found.restarts()
-    return RunView(found, state, report_found, restarts, lost_minutes, resource_usage.summarize(found.events()))
+    return RunView(found, state, report_found, restarts, lost_minutes, resource_usage.summarize_usage(found.events()))
 
 
 def report(run: str | Path = "last", *, output: str | Path | None = None, runs: str | Path = "runs") -> Report:
@@ -70,9 +70,9 @@ def save_report(run: str | Path, output: str | Path | None, *, runs: str | Path)
         return facts, f"{found.address}/report.html"
     spec, lock = found.spec_text(), found.lock()
     with found.reading("events.jsonl"):
-        usage = resource_usage.describe_summary(resource_usage.summarize(found.events()))
+        usage = resource_usage.describe_summary(resource_usage.summarize_usage(found.events()))
     with found.reading("report.json"):
-        html.save(facts, str(output), name=found.name, spec=spec, lock=lock, usage=usage)
+        html.save_report(facts, str(output), name=found.name, spec=spec, lock=lock, usage=usage)
     return facts, str(output)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tagline.prediction import signatures
 from tagline.prediction.bundle import Bundle
-from tagline.runs.remote import bundle_place
+from tagline.runs.remote import locate_bundle
 from tagline.system import extras
 
 
@@ -15,10 +15,10 @@ def sign(bundle: str | Path, *, key: str | Path, runs: str | Path = "runs") -> s
 
     A key's password is read from TAGLINE_KEY_PASSWORD.
     """
-    return signatures.sign(bundle_place(str(bundle), runs), key=key)
+    return signatures.sign(locate_bundle(str(bundle), runs), key=key)
 
 
 @extras.explain_missing_packages()
 def verify(bundle: str | Path, *, key: str | Path | Sequence[str | Path], runs: str | Path = "runs") -> Bundle:
     """Open a bundle if one of these ed25519 public keys (PEM or OpenSSH) has signed it as it is."""
-    return signatures.verify(bundle_place(str(bundle), runs), key=key)
+    return signatures.verify(locate_bundle(str(bundle), runs), key=key)

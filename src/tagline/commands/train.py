@@ -16,11 +16,11 @@ from tagline.jobs import launch, places, plans
 from tagline.jobs.launch import LaunchEvent, SpecGuessed
 from tagline.jobs.plans import Plan
 from tagline.jobs.prices import Price
-from tagline.jobs.records import find_or_begin
-from tagline.models.nn.workers import join
+from tagline.jobs.records import find_or_create_run
+from tagline.models.nn.workers import join_workers
 from tagline.runs.events import Event
 from tagline.runs.remote import find_run
-from tagline.runs.run import Run, check_name, names_in, next_name
+from tagline.runs.run import Run, check_name, choose_name, list_names
 from tagline.system import extras
 from tagline.training import SpecSource, cluster, learning_curve, resolve_source
 
@@ -205,17 +205,17 @@ def run_training(
 def _train_here(request: TrainingRequest) -> Generator[TrainingEvent, None, Run | None]:
     """Train in this process, or in several workers that each run the same command line."""
     found: Run | ResolvedSpec
-    found = request.resolve() if request.resume is None else find_or_begin(request.resume, request.runs)
-    machines = cluster.Cluster.of(os.environ)
+    found = request.resolve() if request.resume is None else find_or_create_run(request.resume, request.runs)
+    machines = cluster.Cluster.from_environment(os.environ)
     spec = found.spec() if isinstance(found, Run) else found.spec
     uses_device = registry.find("models", spec.model.family).uses_device  # type: ignore[attr-defined]
     if warning := cluster.check_accelerators(os.environ, uses_device=uses_device):
         yield TrainingWarned(warning)
     can_share = training.can_share(spec)
-    if request.arguments and (count := cluster.are_needed(request.workers, machines, can_share=can_share)):
+    if request.arguments and (count := cluster.count_workers(request.workers, machines, can_share=can_share)):
         training.check_sharing(spec)
         _refuse_curve(request.learning_curve)
-        for line in cluster.launch(request.arguments, count=count, cluster=machines):
+        for line in cluster.launch_workers(request.arguments, count=count, cluster=machines):
             yield TrainingWarned(line)
         return None
     return (yield from _train_in_process(found, request))
@@ -225,7 +225,7 @@ def _train_in_process(
     found: Run | ResolvedSpec, request: TrainingRequest
 ) -> Generator[TrainingEvent, None, Run | None]:
     """Train in this process, alone or as one of several workers; only the main one has events and a run."""
-    here = join()
+    here = join_workers()
     with_curve = request.learning_curve
     _refuse_curve(with_curve and here.size > 1)
     address = ""
@@ -237,7 +237,7 @@ def _train_in_process(
     else:
         for guess in found.guesses if here.is_main else ():
             yield SpecGuessed(guess)
-        events = training.start(
+        events = training.start_run(
             found.spec, runs=request.runs, command=request.command, job=request.job, name=request.name
         )
     yield TrainingBegun()
@@ -248,7 +248,7 @@ def _train_in_process(
     if not here.is_main:
         return None
     if with_curve:
-        yield from learning_curve.measure(find_run(address, request.runs))
+        yield from learning_curve.measure_curve(find_run(address, request.runs))
     return find_run(address, request.runs)
 
 
@@ -258,8 +258,8 @@ def _train_with_workers(request: TrainingRequest) -> Run:
         if request.resume is not None:
             name, words = request.resume, ["--resume", request.resume]
         else:
-            taken = [] if storage.is_remote(request.runs) else names_in(storage.local(request.runs))
-            name = request.name or next_name(taken)
+            taken = [] if storage.is_remote(request.runs) else list_names(storage.require_local(request.runs))
+            name = request.name or choose_name(taken)
             words = [source, *request.overrides, "--name", name]
         curve = ["--learning-curve"] if request.learning_curve else []
         arguments = ("train", *words, *curve, "--workers", str(request.workers), "--runs", request.runs)

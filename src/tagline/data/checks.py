@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tagline.data import near_duplicates as near
-from tagline.data.dataset import SPLITS, Dataset, Example, SplitName, normalised
+from tagline.data.dataset import SPLITS, Dataset, Example, SplitName, normalise_text
 from tagline.data.splits import Ints
 from tagline.data.texts import Text
 
@@ -60,33 +60,43 @@ def examine(dataset: Dataset) -> list[Finding]:
     return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
 
 
-def empty_texts(dataset: Dataset) -> Iterator[Finding]:
+def check_empty_texts(dataset: Dataset) -> Iterator[Finding]:
     """Texts with nothing in them."""
-    yield from _texts_like(
-        dataset, lambda text: not text.strip(), code="empty-texts", severity="warning",
-        message="{count} with an empty text", advice="remove them, or look whether data.text is the right column",
-    )  # fmt: skip
+    yield from _report_texts(
+        dataset,
+        lambda text: not text.strip(),
+        code="empty-texts",
+        severity="warning",
+        message="{count} with an empty text",
+        advice="remove them, or look whether data.text is the right column",
+    )
 
 
-def long_texts(dataset: Dataset) -> Iterator[Finding]:
+def check_long_texts(dataset: Dataset) -> Iterator[Finding]:
     """Texts far longer than a model reads."""
-    yield from _texts_like(
-        dataset, lambda text: len(text) > LONG_CHARACTERS, code="long-texts", severity="warning",
+    yield from _report_texts(
+        dataset,
+        lambda text: len(text) > LONG_CHARACTERS,
+        code="long-texts",
+        severity="warning",
         message=f"{{count}} with a text of more than {LONG_CHARACTERS:,} characters",
         advice="a model reads only the beginning; is a quote left open, or is this a whole document?",
-    )  # fmt: skip
+    )
 
 
-def odd_characters(dataset: Dataset) -> Iterator[Finding]:
+def check_odd_characters(dataset: Dataset) -> Iterator[Finding]:
     """Texts that were once read in the wrong encoding, or hold control characters."""
-    yield from _texts_like(
-        dataset, lambda text: MOJIBAKE.search(text) is not None, code="odd-characters", severity="warning",
+    yield from _report_texts(
+        dataset,
+        lambda text: MOJIBAKE.search(text) is not None,
+        code="odd-characters",
+        severity="warning",
         message="{count} with characters that look like a wrong encoding (Ã©, â€™, \\ufffd) or are control characters",
         advice="name the right data.encoding, or mend the file where it was written",
-    )  # fmt: skip
+    )
 
 
-def escaped_texts(dataset: Dataset) -> Iterator[Finding]:
+def check_escaped_texts(dataset: Dataset) -> Iterator[Finding]:
     """Texts with HTML entities (`&amp;`) or escapes (`\\u2019`) where a reader of the page saw characters."""
     entities, escapes = [], []
     for row, text in enumerate(dataset.texts(np.arange(len(dataset)))):
@@ -105,8 +115,11 @@ def escaped_texts(dataset: Dataset) -> Iterator[Finding]:
     ):
         if where:
             severity: Severity = "warning" if len(where) > OFTEN * len(dataset) else "note"
-            message, advice = f"{_rows_word(len(where))} with {what}", f"{how}, here and in the texts to be answered"
-            yield Finding(code, severity, message, advice, _rows(dataset, *where))
+            message, advice = (
+                f"{_format_row_count(len(where))} with {what}",
+                f"{how}, here and in the texts to be answered",
+            )
+            yield Finding(code, severity, message, advice, _collect_examples(dataset, *where))
 
 
 def _has_entity(text: str) -> bool:
@@ -117,7 +130,7 @@ def _has_escape(text: str) -> bool:
     return "\\" in text and ESCAPE.search(text) is not None
 
 
-def uncertain_encodings(dataset: Dataset) -> Iterator[Finding]:
+def check_uncertain_encodings(dataset: Dataset) -> Iterator[Finding]:
     """Files whose bytes do not tell their encoding for sure, with the likeliest readings of a row."""
     doubtful = [source for source in dataset.sources if source.encoding.readings]
     if doubtful:
@@ -131,124 +144,144 @@ def uncertain_encodings(dataset: Dataset) -> Iterator[Finding]:
         )
 
 
-def no_text(dataset: Dataset) -> Iterator[Finding]:
+def check_constant_text(dataset: Dataset) -> Iterator[Finding]:
     """A text column that holds the same everywhere."""
     if len(dataset) > 1 and int(dataset.groups.max()) == 0:
         yield Finding(
-            "one-text", "error", "all texts are the same", "is data.text the right column?", _rows(dataset, 0)
+            "one-text",
+            "error",
+            "all texts are the same",
+            "is data.text the right column?",
+            _collect_examples(dataset, 0),
         )
 
 
-def duplicates(dataset: Dataset) -> Iterator[Finding]:
+def check_duplicates(dataset: Dataset) -> Iterator[Finding]:
     """Texts that stand more than once with the same labels."""
-    again = _repeated(dataset) & ~_contradicting(dataset)
+    again = _find_repeats(dataset) & ~_find_contradictions(dataset)
     if again.any():
         where = np.flatnonzero(again)
         yield Finding(
-            "duplicates", "note", f"{_rows_word(len(where))} with the text and the labels of an earlier one",
+            "duplicates",
+            "note",
+            f"{_format_row_count(len(where))} with the text and the labels of an earlier one",
             "they are kept together in one split; remove them if they are copies rather than frequent",
-            _rows(dataset, *_by_text(dataset, np.isin(dataset.groups, dataset.groups[where]))),
-        )  # fmt: skip
+            _collect_examples(dataset, *_sort_by_text(dataset, np.isin(dataset.groups, dataset.groups[where]))),
+        )
 
 
-def contradictions(dataset: Dataset) -> Iterator[Finding]:
+def check_contradictions(dataset: Dataset) -> Iterator[Finding]:
     """The same text with different labels."""
-    where = np.flatnonzero(_contradicting(dataset))
+    where = np.flatnonzero(_find_contradictions(dataset))
     if len(where):
         texts = len(np.unique(dataset.groups[where]))
         one_of_them = "decide on one label, or use task multi if both are true"
         advice = one_of_them if dataset.task == "single" else "give the same text the same labels"
         yield Finding(
-            "contradictions", "warning",
-            f"{texts} text{'s' * (texts > 1)} with different labels, in {_rows_word(len(where))}",
+            "contradictions",
+            "warning",
+            f"{texts} text{'s' * (texts > 1)} with different labels, in {_format_row_count(len(where))}",
             advice,
-            _rows(dataset, *_by_text(dataset, _contradicting(dataset))),
-        )  # fmt: skip
+            _collect_examples(dataset, *_sort_by_text(dataset, _find_contradictions(dataset))),
+        )
 
 
-def leaks(dataset: Dataset) -> Iterator[Finding]:
+def check_leaks(dataset: Dataset) -> Iterator[Finding]:
     """Texts that the given splits share; they were left out of the earlier split."""
     if len(dataset.leaked):
         yield Finding(
-            "leaks", "warning",
-            f"{_rows_word(len(dataset.leaked))} with a text that a later split has too: left out of the earlier one",
+            "leaks",
+            "warning",
+            f"{_format_row_count(len(dataset.leaked))} with a text that a later split has too: "
+            "left out of the earlier one",
             "figures measured with such rows in training are too good; mend the files to silence this",
-            _rows(dataset, *dataset.leaked),
-        )  # fmt: skip
+            _collect_examples(dataset, *dataset.leaked),
+        )
 
 
-def near_duplicates(dataset: Dataset) -> Iterator[Finding]:
+def check_near_duplicates(dataset: Dataset) -> Iterator[Finding]:
     """Texts of validation or test that are nearly the same as a training text."""
-    train = _some(dataset.splits["train"].rows, NEAR_TRAIN_ROWS)
-    held_out = _some(dataset.select("validation", "test").rows, NEAR_TEST_ROWS)
-    found = near.pairs(dataset.texts(held_out), dataset.texts(train))
+    train = _sample_rows(dataset.splits["train"].rows, NEAR_TRAIN_ROWS)
+    held_out = _sample_rows(dataset.select("validation", "test").rows, NEAR_TEST_ROWS)
+    found = near.find_pairs(dataset.texts(held_out), dataset.texts(train))
     if found:
         rows = [row for mine, other, _ in found for row in (held_out[mine], train[other])]
         looked_at = len(dataset.splits["validation"]) + len(dataset.splits["test"])
         of = f" (looked at {len(held_out):,} of {looked_at:,})" if len(held_out) < looked_at else ""
         yield Finding(
-            "near-duplicates", "warning" if len(found) > NEAR_SHARE * len(held_out) else "note",
-            f"{_rows_word(len(found))} of validation and test nearly the same as a training text{of}",
+            "near-duplicates",
+            "warning" if len(found) > NEAR_SHARE * len(held_out) else "note",
+            f"{_format_row_count(len(found))} of validation and test nearly the same as a training text{of}",
             "figures may be too good: keep variants of a text in one split, or remove them",
-            _rows(dataset, *rows),
-        )  # fmt: skip
+            _collect_examples(dataset, *rows),
+        )
 
 
-def _some(rows: Ints, most: int) -> Ints:
+def _sample_rows(rows: Ints, most: int) -> Ints:
     """At most so many rows, drawn with a fixed seed."""
     return rows if len(rows) <= most else np.sort(np.random.default_rng(0).choice(rows, most, replace=False))
 
 
-def label_count(dataset: Dataset) -> Iterator[Finding]:
+def check_label_count(dataset: Dataset) -> Iterator[Finding]:
     """One label only, or nearly as many as rows."""
-    counts = _label_counts(dataset)
+    counts = _count_all_labels(dataset)
     used = int((counts > 0).sum())
     if dataset.task == "single" and used < 2:
         yield Finding(
-            "one-label", "error", f'every row has the label "{dataset.labels[0]}"; there is nothing to learn',
-            "is data.labels the right column?", _rows(dataset, 0),
-        )  # fmt: skip
+            "one-label",
+            "error",
+            f'every row has the label "{dataset.labels[0]}"; there is nothing to learn',
+            "is data.labels the right column?",
+            _collect_examples(dataset, 0),
+        )
     elif used == 0:
         yield Finding(
-            "no-label", "error", "no row has a label; there is nothing to learn",
-            "are data.labels the right columns?", _rows(dataset, 0, 1, 2),
-        )  # fmt: skip
+            "no-label",
+            "error",
+            "no row has a label; there is nothing to learn",
+            "are data.labels the right columns?",
+            _collect_examples(dataset, 0, 1, 2),
+        )
     elif used > max(20, len(dataset) // 3):
         yield Finding(
-            "labels-look-like-text", "error",
+            "labels-look-like-text",
+            "error",
             f"{used:,} different labels in {len(dataset):,} rows: that is free text or an id, not a label",
             "is data.labels the right column? several labels in one cell need data.label_separator",
-            _rows(dataset, 0, 1, 2),
-        )  # fmt: skip
+            _collect_examples(dataset, 0, 1, 2),
+        )
 
 
-def unlabelled_rows(dataset: Dataset) -> Iterator[Finding]:
+def check_unlabelled_rows(dataset: Dataset) -> Iterator[Finding]:
     """Rows of task `multi` without any label: they may mean none of them, or not looked at."""
     if dataset.task == "multi" and dataset.targets.any():
         where = np.flatnonzero(~dataset.targets.any(axis=1))
         if len(where):
             yield Finding(
-                "unlabelled-rows", "note", f"{_rows_word(len(where))} without a label",
-                "fine where none applies; data.none_label gives them a label of their own", _rows(dataset, *where),
-            )  # fmt: skip
+                "unlabelled-rows",
+                "note",
+                f"{_format_row_count(len(where))} without a label",
+                "fine where none applies; data.none_label gives them a label of their own",
+                _collect_examples(dataset, *where),
+            )
 
 
-def contradicted_rows(dataset: Dataset) -> Iterator[Finding]:
+def check_contradicted_rows(dataset: Dataset) -> Iterator[Finding]:
     """Rows that are given `none_label` together with another label."""
     if len(dataset.contradicted):
-        count, name = _rows_word(len(dataset.contradicted)), dataset.none_label
+        count, name = _format_row_count(len(dataset.contradicted)), dataset.none_label
         yield Finding(
             "none-beside-another",
             "warning",
             f"{count} with {name} (data.none_label) beside another label: the others count",
             "remove one or the other; a label that may stand beside others is no data.none_label",
-            _rows(dataset, *dataset.contradicted),
+            _collect_examples(dataset, *dataset.contradicted),
         )
 
 
-def rare_labels(dataset: Dataset) -> Iterator[Finding]:
+def check_rare_labels(dataset: Dataset) -> Iterator[Finding]:
     """Labels with too few rows to split, or to measure."""
-    counts = _label_counts(dataset)
+    counts = _count_all_labels(dataset)
     if (counts > 0).sum() > max(20, len(dataset) // 3):
         return  # said once, as labels that look like text
     fewest = [(name, int(n)) for name, n in zip(dataset.labels, counts, strict=True) if n < FEWEST_FOR_SPLIT]
@@ -264,39 +297,43 @@ def rare_labels(dataset: Dataset) -> Iterator[Finding]:
             yield Finding(code, "warning", f"labels with {what}: {listed}{more}", advice)
 
 
-def untrained_labels(dataset: Dataset) -> Iterator[Finding]:
+def check_untrained_labels(dataset: Dataset) -> Iterator[Finding]:
     """Labels that only validation or test have: nothing can learn them; a split with no other label is an error."""
     train = dataset.splits["train"]
     if not len(train):
         return
-    is_known = _counts(train.targets, labels=len(dataset.labels)) > 0
-    trained = _listed([name for name, known in zip(dataset.labels, is_known, strict=True) if known])
+    is_known = _count_labels(train.targets, labels=len(dataset.labels)) > 0
+    trained = _format_names([name for name, known in zip(dataset.labels, is_known, strict=True) if known])
     for name in SPLITS[1:]:
         split = dataset.splits[name]
-        counts = _counts(split.targets, labels=len(dataset.labels))
+        counts = _count_labels(split.targets, labels=len(dataset.labels))
         if counts.any() and not (counts > 0)[is_known].any():
-            theirs = _listed([label for label, n in zip(dataset.labels, counts, strict=True) if n])
-            message = f"no label of the {name} rows ({_files(dataset, split.rows)}) has a training row"
+            theirs = _format_names([label for label, n in zip(dataset.labels, counts, strict=True) if n])
+            message = f"no label of the {name} rows ({_list_files(dataset, split.rows)}) has a training row"
             message += f": they have {theirs}; training has {trained}"
             advice = "is data.labels the right column? data.label_names gives values of both files the same names"
-            yield Finding(f"no-known-label-in-{name}", "error", message, advice, _rows(dataset, *split.rows))
+            yield Finding(
+                f"no-known-label-in-{name}", "error", message, advice, _collect_examples(dataset, *split.rows)
+            )
     unknown = rows_of_unknown_labels(dataset)
     missing = [label for label, known in zip(dataset.labels, is_known, strict=True) if not known]
     if missing:
         where = np.concatenate([np.zeros(0, dtype=np.int64), *unknown.values()])
-        counted = " and ".join(f"{_rows_word(len(rows))} of {name}" for name, rows in unknown.items() if len(rows))
+        counted = " and ".join(
+            f"{_format_row_count(len(rows))} of {name}" for name, rows in unknown.items() if len(rows)
+        )
         places = ", ".join(f"{file}:{line}" for file, line in map(dataset.place, map(int, where[:SHOWN_ROWS])))
-        message = f"labels without a training row: {_listed(missing)}"
+        message = f"labels without a training row: {_format_names(missing)}"
         if counted:
             places += ", ..." if len(where) > SHOWN_ROWS else ""
             message += f"; no answer to {counted} ({places}) can be right"
         advice = "add rows, or remove the label; it will never be answered"
-        yield Finding("labels-not-in-train", "warning", message, advice, _rows(dataset, *where))
+        yield Finding("labels-not-in-train", "warning", message, advice, _collect_examples(dataset, *where))
 
 
 def rows_of_unknown_labels(dataset: Dataset) -> dict[SplitName, Ints]:
     """The rows of validation and test that have a label without a training row: no answer to them can be all right."""
-    is_unknown = _counts(dataset.splits["train"].targets, labels=len(dataset.labels)) == 0
+    is_unknown = _count_labels(dataset.splits["train"].targets, labels=len(dataset.labels)) == 0
     found: dict[SplitName, Ints] = {}
     for name in SPLITS[1:]:
         split = dataset.splits[name]
@@ -305,34 +342,36 @@ def rows_of_unknown_labels(dataset: Dataset) -> dict[SplitName, Ints]:
     return found
 
 
-def _listed(names: Sequence[str]) -> str:
+def _format_names(names: Sequence[str]) -> str:
     """A few names, and how many more there are."""
     more = f" and {len(names) - SHOWN_ROWS:,} more" if len(names) > SHOWN_ROWS else ""
     return ", ".join(names[:SHOWN_ROWS]) + more
 
 
-def _files(dataset: Dataset, rows: Ints) -> str:
+def _list_files(dataset: Dataset, rows: Ints) -> str:
     """The files in which rows stand; rows are in file order."""
     return ", ".join(dict.fromkeys(dataset.place(int(row))[0] for row in (*rows[:1], *rows[-1:])))
 
 
-def unlabelled_values(dataset: Dataset) -> Iterator[Finding]:
+def check_unlabelled_values(dataset: Dataset) -> Iterator[Finding]:
     """Rows left out because their label says that there is none, as "-" does in files made like MNLI's."""
     if dataset.unlabelled:
         count = sum(rows.count for rows in dataset.unlabelled.values())
         values = " or ".join(f'"{value}"' for value in dataset.unlabelled)
         places = [place for rows in dataset.unlabelled.values() for place in rows.places][:SHOWN_ROWS]
         listed = ", ".join(f"{file}:{line}" for file, line in places) + ", ..." * (count > len(places))
-        message = f"{_rows_word(count)} with the label {values}, which means none, left out ({listed})"
+        message = f"{_format_row_count(count)} with the label {values}, which means none, left out ({listed})"
         advice = "nothing to do if that is so; data.unlabelled = [] makes it a label like others"
         yield Finding("unlabelled-values", "warning", message, advice)
 
 
-def split_words(dataset: Dataset) -> Iterator[Finding]:
+def check_split_words(dataset: Dataset) -> Iterator[Finding]:
     """What was made of other words than train, validation and test in the column of splits."""
     words = {value: found for value, found in dataset.split_words.items() if value.lower() not in SPLITS}
     read = [
-        f'"{value}" as {word} ({_rows_word(rows.count)})' for value, (word, rows) in words.items() if word in SPLITS
+        f'"{value}" as {word} ({_format_row_count(rows.count)})'
+        for value, (word, rows) in words.items()
+        if word in SPLITS
     ]
     if read:
         advice = "data.split_values says otherwise where that is wrong"
@@ -343,7 +382,7 @@ def split_words(dataset: Dataset) -> Iterator[Finding]:
         yield Finding("split-left-out", "warning", f"left out by their split: {', '.join(out)}", advice)
 
 
-def fractions(dataset: Dataset) -> Iterator[Finding]:
+def check_fractions(dataset: Dataset) -> Iterator[Finding]:
     """Splits of which only a fraction is used: figures of a quick try."""
     parts = [
         f"{len(dataset.splits[name]):,} of {total:,} {name} rows"
@@ -355,7 +394,7 @@ def fractions(dataset: Dataset) -> Iterator[Finding]:
         yield Finding("fraction", "note", f"a part of the data is used: {', '.join(parts)}", advice)
 
 
-def numbered_labels(dataset: Dataset) -> Iterator[Finding]:
+def check_numbered_labels(dataset: Dataset) -> Iterator[Finding]:
     """Labels 0, 1, 2, which say nothing to whoever reads an answer."""
     count = len(dataset.labels)
     if dataset.task == "single" and 2 <= count <= MOST_NUMBERED and dataset.labels == tuple(map(str, range(count))):
@@ -363,18 +402,20 @@ def numbered_labels(dataset: Dataset) -> Iterator[Finding]:
         message = f"labels are the numbers 0 to {count - 1}"
         yield Finding("numbered-labels", "note", message, f"give them names: data.label_names = [{names}]")
     if dataset.names_without_rows:
-        listed = _listed(dataset.names_without_rows)
+        listed = _format_names(dataset.names_without_rows)
         message = f"data.label_names has names for values that no row has: {listed}"
         yield Finding("names-without-rows", "warning", message, "is a value misspelt?")
 
 
-def few_shots(dataset: Dataset) -> Iterator[Finding]:
+def check_few_shots(dataset: Dataset) -> Iterator[Finding]:
     """So few training rows a label that fine-tuning has little to go by."""
     if has_few_shots(dataset):
         yield Finding(
-            "few-shots", "note", f"half of the labels have {_usual_rows(dataset):g} training rows or fewer",
+            "few-shots",
+            "note",
+            f"half of the labels have {_usual_rows(dataset):g} training rows or fewer",
             "family fewshot may do better than fine-tuning an encoder: a run of either compares the two on this data",
-        )  # fmt: skip
+        )
 
 
 def has_few_shots(dataset: Dataset) -> bool:
@@ -383,13 +424,13 @@ def has_few_shots(dataset: Dataset) -> bool:
 
 
 def _usual_rows(dataset: Dataset) -> float:
-    counts = _counts(dataset.splits["train"].targets, labels=len(dataset.labels))
+    counts = _count_labels(dataset.splits["train"].targets, labels=len(dataset.labels))
     return float(np.median(counts[counts > 0])) if counts.any() else 0.0
 
 
-def imbalance(dataset: Dataset) -> Iterator[Finding]:
+def check_imbalance(dataset: Dataset) -> Iterator[Finding]:
     """A label far more frequent than another."""
-    counts = _label_counts(dataset)
+    counts = _count_all_labels(dataset)
     used = counts[counts > 0]
     if len(used) > 1 and used.max() >= IMBALANCE * used.min():
         most, least = (
@@ -397,39 +438,44 @@ def imbalance(dataset: Dataset) -> Iterator[Finding]:
             dataset.labels[int(np.where(counts > 0, counts, 1e18).argmin())],
         )
         yield Finding(
-            "imbalance", "note",
+            "imbalance",
+            "note",
             f"{most} has {int(used.max()):,} rows, {least} only {int(used.min()):,}: "
             f"{used.max() / used.min():.0f} to 1",
             'judge by macro_f1, and try training.class_weights = "balanced"',
-        )  # fmt: skip
+        )
 
 
-def missing_values(dataset: Dataset) -> Iterator[Finding]:
+def check_missing_values(dataset: Dataset) -> Iterator[Finding]:
     """Labels and texts that say that there is none: NULL, nan, n/a."""
     names = [name for name in dataset.labels if name.casefold() in MISSING]
     if names:
-        rows = [row for name in names for row in _rows_with(dataset, dataset.labels.index(name))]
+        rows = [row for name in names for row in _find_rows_with(dataset, dataset.labels.index(name))]
         advice = "leave the cell empty, so that the row is bad and can be skipped, or remove such rows"
-        message = f"labels that look like a missing value: {', '.join(names)} ({_rows_word(len(rows))})"
-        yield Finding("missing-labels", "warning", message, advice, _rows(dataset, *rows))
-    yield from _texts_like(
-        dataset, lambda text: text.strip().casefold() in MISSING, code="missing-texts", severity="warning",
-        message="{count} with a text that looks like a missing value", advice="remove them",
-    )  # fmt: skip
+        message = f"labels that look like a missing value: {', '.join(names)} ({_format_row_count(len(rows))})"
+        yield Finding("missing-labels", "warning", message, advice, _collect_examples(dataset, *rows))
+    yield from _report_texts(
+        dataset,
+        lambda text: text.strip().casefold() in MISSING,
+        code="missing-texts",
+        severity="warning",
+        message="{count} with a text that looks like a missing value",
+        advice="remove them",
+    )
 
 
-def alike_labels(dataset: Dataset) -> Iterator[Finding]:
+def check_alike_labels(dataset: Dataset) -> Iterator[Finding]:
     """Labels that differ only in case, or in what stands between their words."""
     by_key: dict[str, list[str]] = {}
     for name in dataset.labels:
-        by_key.setdefault(re.sub(r"(?<=\w)[\s_-]+(?=\w)", " ", normalised(name)), []).append(name)
+        by_key.setdefault(re.sub(r"(?<=\w)[\s_-]+(?=\w)", " ", normalise_text(name)), []).append(name)
     alike = [" / ".join(names) for names in by_key.values() if len(names) > 1]
     if alike:
         listed = ", ".join(alike[:SHOWN_ROWS])
         yield Finding("alike-labels", "warning", f"labels that are nearly the same: {listed}", "write them one way")
 
 
-def formula_labels(dataset: Dataset) -> Iterator[Finding]:
+def check_formula_labels(dataset: Dataset) -> Iterator[Finding]:
     """Labels that a spreadsheet would run."""
     names = [name for name in dataset.labels if FORMULA.match(name)]
     if names:
@@ -440,7 +486,7 @@ def formula_labels(dataset: Dataset) -> Iterator[Finding]:
         yield Finding("formula-labels", "warning", f"labels that a spreadsheet takes for a formula: {listed}", advice)
 
 
-def split_sizes(dataset: Dataset) -> Iterator[Finding]:
+def check_split_sizes(dataset: Dataset) -> Iterator[Finding]:
     """Splits with nothing, or next to nothing, in them."""
     sizes = {name: len(dataset.splits[name]) for name in SPLITS}
     if not sizes["train"]:
@@ -455,69 +501,94 @@ def split_sizes(dataset: Dataset) -> Iterator[Finding]:
             yield Finding(f"no-{name}", "warning", f"the {name} split is empty", advice)
 
 
-def skipped_rows(dataset: Dataset) -> Iterator[Finding]:
+def check_skipped_rows(dataset: Dataset) -> Iterator[Finding]:
     """Bad rows that were passed over because the spec says so."""
     if dataset.bad_rows:
         shown = "; ".join(map(str, dataset.bad_rows[:SHOWN_ROWS]))
         yield Finding(
-            "bad-rows", "warning", f"{_rows_word(len(dataset.bad_rows))} skipped: {shown}", "mend them in the file"
-        )  # fmt: skip
+            "bad-rows",
+            "warning",
+            f"{_format_row_count(len(dataset.bad_rows))} skipped: {shown}",
+            "mend them in the file",
+        )
 
 
 CHECKS: tuple[Callable[[Dataset], Iterator[Finding]], ...] = (
-    split_sizes, label_count, no_text, skipped_rows, split_words, unlabelled_values, fractions, empty_texts, long_texts,
-    odd_characters, escaped_texts, uncertain_encodings, contradictions, leaks, near_duplicates, unlabelled_rows,
-    contradicted_rows, rare_labels, untrained_labels, few_shots, missing_values, alike_labels, formula_labels,
-    numbered_labels, duplicates, imbalance,
-)  # fmt: skip
+    check_split_sizes,
+    check_label_count,
+    check_constant_text,
+    check_skipped_rows,
+    check_split_words,
+    check_unlabelled_values,
+    check_fractions,
+    check_empty_texts,
+    check_long_texts,
+    check_odd_characters,
+    check_escaped_texts,
+    check_uncertain_encodings,
+    check_contradictions,
+    check_leaks,
+    check_near_duplicates,
+    check_unlabelled_rows,
+    check_contradicted_rows,
+    check_rare_labels,
+    check_untrained_labels,
+    check_few_shots,
+    check_missing_values,
+    check_alike_labels,
+    check_formula_labels,
+    check_numbered_labels,
+    check_duplicates,
+    check_imbalance,
+)
 
 
-def _texts_like(
+def _report_texts(
     dataset: Dataset, is_so: Callable[[str], bool], *, code: str, severity: Severity, message: str, advice: str
 ) -> Iterator[Finding]:
     """One finding for all texts for which something is so."""
     where = [row for row, text in enumerate(dataset.texts(np.arange(len(dataset)))) if _any_side(text, is_so)]
     if where:
-        message = message.format(count=_rows_word(len(where)))
-        yield Finding(code, severity, message, advice, _rows(dataset, *where))
+        message = message.format(count=_format_row_count(len(where)))
+        yield Finding(code, severity, message, advice, _collect_examples(dataset, *where))
 
 
 def _any_side(text: Text, is_so: Callable[[str], bool]) -> bool:
     return is_so(text) if isinstance(text, str) else is_so(text[0]) or is_so(text[1])
 
 
-def _rows(dataset: Dataset, *rows: int) -> tuple[Example, ...]:
+def _collect_examples(dataset: Dataset, *rows: int) -> tuple[Example, ...]:
     return tuple(dataset.example(int(row)) for row in rows[:SHOWN_ROWS] if row < len(dataset))
 
 
-def _rows_with(dataset: Dataset, label: int) -> list[int]:
+def _find_rows_with(dataset: Dataset, label: int) -> list[int]:
     targets = dataset.targets
     return [int(row) for row in np.flatnonzero(targets[:, label] if targets.ndim == 2 else targets == label)]
 
 
-def _rows_word(count: int) -> str:
+def _format_row_count(count: int) -> str:
     return f"{count:,} row{'s' * (count != 1)}"
 
 
-def _label_counts(dataset: Dataset) -> NDArray[np.int64]:
-    return _counts(dataset.targets, labels=len(dataset.labels))
+def _count_all_labels(dataset: Dataset) -> NDArray[np.int64]:
+    return _count_labels(dataset.targets, labels=len(dataset.labels))
 
 
-def _counts(targets: NDArray[Any], *, labels: int) -> NDArray[np.int64]:
+def _count_labels(targets: NDArray[Any], *, labels: int) -> NDArray[np.int64]:
     """Rows of each label."""
     if targets.ndim == 2:
         return np.asarray(targets.sum(axis=0), dtype=np.int64)
     return np.bincount(targets, minlength=labels)
 
 
-def _repeated(dataset: Dataset) -> NDArray[np.bool_]:
+def _find_repeats(dataset: Dataset) -> NDArray[np.bool_]:
     """Rows whose text stands in another row too, the first of them not counted."""
     first = np.zeros(len(dataset), dtype=bool)
     first[np.unique(dataset.groups, return_index=True)[1]] = True
     return ~first
 
 
-def _contradicting(dataset: Dataset) -> NDArray[np.bool_]:
+def _find_contradictions(dataset: Dataset) -> NDArray[np.bool_]:
     """Rows whose text stands elsewhere with other labels."""
     targets = dataset.targets
     codes = targets if targets.ndim == 1 else np.unique(np.packbits(targets, axis=1), axis=0, return_inverse=True)[1]
@@ -530,7 +601,7 @@ def _contradicting(dataset: Dataset) -> NDArray[np.bool_]:
     return np.asarray((lowest != highest)[groups])
 
 
-def _by_text(dataset: Dataset, chosen: NDArray[np.bool_]) -> Ints:
+def _sort_by_text(dataset: Dataset, chosen: NDArray[np.bool_]) -> Ints:
     """The chosen rows, equal texts next to each other."""
     rows = np.flatnonzero(chosen)
     return rows[np.argsort(dataset.groups[rows], kind="stable")]

@@ -106,7 +106,7 @@ class ColumnProfile:
         return next((word for word in reversed(self.words) if not word.isdigit() and len(word) > 1), "")
 
     @property
-    def filled(self) -> float:
+    def filled_share(self) -> float:
         """The share of rows with a value."""
         return self.filled_rows / max(1, self.rows)
 
@@ -213,7 +213,9 @@ class ColumnProfile:
             return 0.0
         is_language = sum(map(_is_language, self.distinct)) / len(self.distinct)
         # The root: a premise that stands with three hypotheses is a text, a template that stands with forty is none.
-        return math.log2(1 + self.words_a_value) * math.sqrt(self.variety) * is_language * min(1.0, 2 * self.filled)
+        return (
+            math.log2(1 + self.words_a_value) * math.sqrt(self.variety) * is_language * min(1.0, 2 * self.filled_share)
+        )
 
     @property
     def mean_length(self) -> float:

@@ -23,10 +23,10 @@ from tagline.data.column_profiles import (
     split_name,
 )
 from tagline.data.dataset import SPLITS, layout_of, sources_of, split_of
-from tagline.data.readers import BadRows, Batch, Cell, Source, batches, inspect, sampled
+from tagline.data.readers import BadRows, Batch, Cell, Source, inspect, read_batches, sample_source
 from tagline.errors import DataError, SpecError
 from tagline.spec import Data, Spec
-from tagline.storage import expand, fetched
+from tagline.storage import expand_globs, fetch_copy
 
 SPLIT_NAMES = ("split", "usage", "ml_use", "fold", "partition", "set", "subset")
 COUNTERPARTS = frozenset((
@@ -76,7 +76,7 @@ class LabelCandidate:
         return self.columns[0].name if len(self.columns) == 1 else tuple(column.name for column in self.columns)
 
     @property
-    def shown(self) -> str:
+    def display_name(self) -> str:
         """What it is called in a sentence."""
         first, last = self.columns[0].name, self.columns[-1].name
         return first if len(self.columns) == 1 else f"{first} ... {last} ({len(self.columns)} columns)"
@@ -85,18 +85,18 @@ class LabelCandidate:
 def resolve(source: str, overrides: Sequence[str] = ()) -> ResolvedSpec:
     """The spec in a TOML file, or one for a data file; every problem of either at once."""
     if source.endswith(".toml") or Path(source).name == "tagline.toml":
-        return complete(specs.read(fetched(source), overrides), where=source)
-    return complete(specs.override({"data": {"train": source}}, overrides), where=f"the spec for {source}")
+        return complete_spec(specs.read(fetch_copy(source), overrides), where=source)
+    return complete_spec(specs.apply_overrides({"data": {"train": source}}, overrides), where=f"the spec for {source}")
 
 
-def complete(raw: Mapping[str, Any], *, where: str) -> ResolvedSpec:
+def complete_spec(raw: Mapping[str, Any], *, where: str) -> ResolvedSpec:
     """Check raw tables together with the columns of the data they name, guessing columns that are not named."""
-    spec, problems = specs.examine(raw)
+    spec, problems = specs.try_parse(raw)
     data = spec.data if spec else specs.check_section("data", raw, [])
     guesses: list[str] = []
     if data is not None:
         try:
-            guessed, guesses = guess(data)
+            guessed, guesses = guess_columns(data)
             problems += missing_columns(data.model_copy(update=guessed))
             raw = {**raw, "data": {**raw["data"], **guessed}}
         except (DataError, SpecError) as error:
@@ -104,7 +104,7 @@ def complete(raw: Mapping[str, Any], *, where: str) -> ResolvedSpec:
                 raise
             problems.append(f"data: {error.message}")
     if problems:
-        raise SpecError.listing(where, problems)
+        raise SpecError.from_problems(where, problems)
     return ResolvedSpec(specs.parse(raw, where=where), tuple(guesses))
 
 
@@ -118,11 +118,11 @@ def missing_columns(data: Data) -> list[str]:
     ]
 
 
-def guess(data: Data) -> tuple[dict[str, Any], list[str]]:
+def guess_columns(data: Data) -> tuple[dict[str, Any], list[str]]:
     """The settings of `[data]` that the user left open, and why each was guessed so."""
     if data.text and data.labels:
         return {}, []
-    source = inspect(expand(data.addresses("train"))[0], layout_of(data))
+    source = inspect(expand_globs(data.list_addresses("train"))[0], layout_of(data))
     batch = sample_rows(source)
     columns = profile_columns(source, batch)
     guessed: dict[str, Any] = {}
@@ -132,7 +132,7 @@ def guess(data: Data) -> tuple[dict[str, Any], list[str]]:
         reasons.append(f"encoding: {source.name} {source.encoding.describe_readings()}: data.encoding={other}")
     if not data.text:
         guessed["text"], why = _guess_text(source, columns, taken=(*data.label_columns, data.split))
-        reasons.append(_said("text", guessed["text"], why))
+        reasons.append(_format_guess("text", guessed["text"], why))
     text = guessed.get("text", data.text)
     texts = (text,) if isinstance(text, str) else text
     taken = {data.split, *data.label_columns, *texts}
@@ -140,14 +140,14 @@ def guess(data: Data) -> tuple[dict[str, Any], list[str]]:
     split = next((column for column in free if _is_split(column, data)), None)
     if split and not data.split and not source.split_column:
         guessed["split"] = split.name
-        reasons.append(_said("split", split.name, f"its values are {', '.join(sorted(split.distinct))}"))
+        reasons.append(_format_guess("split", split.name, f"its values are {', '.join(sorted(split.distinct))}"))
         free.remove(split)
     if not data.labels:
         guessed |= _guess_labels(source, batch, free, data, reasons, texts=texts)
     if not split and not data.split:
         chosen = guessed.get("labels", data.labels)
         reasons += [
-            _said("split", "", why) for column in free if column.name != chosen for why in _unread_split(column)
+            _format_guess("split", "", why) for column in free if column.name != chosen for why in _unread_split(column)
         ]
     return guessed, reasons
 
@@ -161,9 +161,9 @@ def _unread_split(column: ColumnProfile) -> Iterator[str]:
 
 def sample_rows(source: Source) -> Batch:
     """Rows from all over a file; an error where it has none."""
-    batch = sampled(source)
+    batch = sample_source(source)
     if not batch.lines:
-        raise _rowless(source)
+        raise _no_rows_error(source)
     return batch
 
 
@@ -172,7 +172,7 @@ def profile_columns(source: Source, batch: Batch) -> list[ColumnProfile]:
     is_named = source.format not in ("csv", "tsv") or source.header
     profiles = []
     for name in source.columns:
-        cells = [tuple(value for value in _values(cell) if value) for cell in batch.columns[name]]
+        cells = [tuple(value for value in _list_values(cell) if value) for cell in batch.columns[name]]
         values = tuple(value for cell in cells for value in cell)
         profiles.append(
             ColumnProfile(name, values, rows=len(cells), filled_rows=sum(map(bool, cells)), is_named=is_named)
@@ -180,16 +180,16 @@ def profile_columns(source: Source, batch: Batch) -> list[ColumnProfile]:
     return profiles
 
 
-def _rowless(source: Source) -> DataError:
+def _no_rows_error(source: Source) -> DataError:
     """Why there is nothing to look at: every row is bad, or there is none."""
     bad = BadRows()
-    for _ in batches(source, bad=bad):
+    for _ in read_batches(source, bad=bad):
         pass
-    bad.settle()
+    bad.raise_if_bad()
     return DataError(f"{source.name} has a header and no rows" if source.header else f"{source.name} has no rows")
 
 
-def _values(cell: Cell) -> tuple[str, ...]:
+def _list_values(cell: Cell) -> tuple[str, ...]:
     return cell if isinstance(cell, tuple) else (cell or "",)
 
 
@@ -207,7 +207,7 @@ def _guess_text(
     if not ranked or _text_weight(ranked[0]) < LEAST_LANGUAGE:
         named = next((column for column in free if column.name.lower() in TEXT_WORDS), None)
         if named is None or named.is_numeric:
-            raise _undecided("text", source)
+            raise _ambiguity_error("text", source)
         return named.name, "its name"
     best = ranked[0]
     if pair := _find_pair(ranked):
@@ -222,9 +222,9 @@ def _guess_text(
         others = [column for column in ranked if column in (*others, ranked[0]) and column is not best]
         close = [column for column in close if column not in versions and column is not best]
     if close and not _is_text_name(best):
-        raise _undecided("text", source, [best, *close])
+        raise _ambiguity_error("text", source, [best, *close])
     why = "its name" if _is_text_name(best) else f"the most language, {best.words_a_value:.0f} words in a value"
-    return best.name, why + _mention([column.name for column in others], "text")
+    return best.name, why + _mention_others([column.name for column in others], "text")
 
 
 def _text_weight(column: ColumnProfile) -> float:
@@ -297,26 +297,26 @@ def _guess_labels(
     if len(source.columns) == 2 and columns and columns[0].is_continuous:
         raise _no_classes(source, columns[0])
     if best is None or best.points < 0 or _why_no_labels(best):
-        raise _undecided("labels", source, candidates)
+        raise _ambiguity_error("labels", source, candidates)
     # Where only the name speaks for a column, one whose values look like labels is a rival.
     lead = MENTIONED_LEAD if any(column.is_too_varied for column in best.columns) else CLEAR_LEAD
     rivals = [each for each in candidates[1:] if each.points > best.points - lead]
     if rivals:
-        raise _undecided("labels", source, [best, *rivals])
+        raise _ambiguity_error("labels", source, [best, *rivals])
     others = [each for each in candidates[1:] if each.points >= best.points - MENTIONED_LEAD or _is_continuous(each)]
-    mention = _mention([each.shown for each in others], "labels")
+    mention = _mention_others([each.display_name for each in others], "labels")
     if len(best.columns) > 1:
-        reasons.append(_said("labels", best.value, best.why + mention))
+        reasons.append(_format_guess("labels", best.value, best.why + mention))
         return {"labels": best.value}
     chosen = best.columns[0]
     separator = "" if data.label_separator or source.format == "automl" else chosen.label_separator
     count = len(chosen.label_names(data.label_separator or separator))
     found = f"{count} label{'s' * (count != 1)} in {chosen.rows:,} row{'s' * (chosen.rows != 1)}"
-    reasons.append(_said("labels", chosen.name, f"{best.why}; {found}{mention}"))
+    reasons.append(_format_guess("labels", chosen.name, f"{best.why}; {found}{mention}"))
     if not separator:
         return {"labels": chosen.name}
     written = "a list in each cell" if separator == LIST_SEPARATOR else "several labels in one cell"
-    reasons.append(_said("label_separator", separator, f"{written}: task multi"))
+    reasons.append(_format_guess("label_separator", separator, f"{written}: task multi"))
     return {"labels": chosen.name, "label_separator": separator}
 
 
@@ -383,7 +383,7 @@ def _is_binary(column: ColumnProfile) -> bool:
 def _is_judged(column: ColumnProfile, columns: Sequence[ColumnProfile]) -> bool:
     """Whether a confidence, or a few true answers, stand beside a column, as where people filled it."""
     beside = {each.words[-1]: each for each in columns if each.words and each.words[:-1] == column.words}
-    if not column.words or ("gold" in beside and beside["gold"].filled >= 0.5):
+    if not column.words or ("gold" in beside and beside["gold"].filled_share >= 0.5):
         return False
     return any(word in beside for word in JUDGED_WORDS)
 
@@ -440,8 +440,8 @@ def _score_values(column: ColumnProfile) -> float:
     points -= 6.0 * column.is_structured
     if column.is_numeric and not column.has_decimals and len(column.distinct) > MANY_NUMBERS:
         points -= 2.0
-    if column.filled < 0.9:
-        points -= 1.0 if column.filled >= 0.5 else 3.0 if column.filled >= 0.3 else 5.0
+    if column.filled_share < 0.9:
+        points -= 1.0 if column.filled_share >= 0.5 else 3.0 if column.filled_share >= 0.3 else 5.0
     names = len(column.label_names(column.label_separator))
     if column.is_continuous or column.is_too_varied:
         points -= 3.0
@@ -469,7 +469,7 @@ def _is_split(column: ColumnProfile, data: Data) -> bool:
     return "" not in splits or ("train" in splits and len(column.distinct) <= MOST_SPLIT_WORDS)
 
 
-def _mention(names: Sequence[str], key: str) -> str:
+def _mention_others(names: Sequence[str], key: str) -> str:
     """The columns that were not chosen, with the override that chooses one."""
     if not names:
         return ""
@@ -477,8 +477,8 @@ def _mention(names: Sequence[str], key: str) -> str:
     return f"; it could be {shown} as well (data.{key}=COLUMN)"
 
 
-def _undecided(key: str, source: Source, candidates: Sequence[LabelCandidate | ColumnProfile] = ()) -> SpecError:
-    shown = [each.name if isinstance(each, ColumnProfile) else each.shown for each in candidates]
+def _ambiguity_error(key: str, source: Source, candidates: Sequence[LabelCandidate | ColumnProfile] = ()) -> SpecError:
+    shown = [each.name if isinstance(each, ColumnProfile) else each.display_name for each in candidates]
     could = f"it could be {' or '.join(shown)}" if shown else f"it has: {', '.join(source.columns)}"
     unfit = [(name, why) for name, each in zip(shown, candidates, strict=True) if (why := _why_no_labels(each))]
     if key == "labels" and unfit:
@@ -512,7 +512,7 @@ def _is_continuous(candidate: LabelCandidate | ColumnProfile) -> bool:
     return any(column.is_continuous for column in columns)
 
 
-def _said(key: str, value: object, why: str) -> str:
+def _format_guess(key: str, value: object, why: str) -> str:
     if isinstance(value, str):
         shown = f'"{value}"'
     else:

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from tagline import storage
 from tagline.data.column_profiles import LIST_SEPARATOR, ONE_HOT, parse_list
-from tagline.data.readers import BadRow, BadRows, Batch, Cell, Layout, Source, batches, inspect
+from tagline.data.readers import BadRow, BadRows, Batch, Cell, Layout, Source, inspect, read_batches
 from tagline.data.splits import Ints, group_ids, stratified_split
-from tagline.data.texts import Column, Text, Texts
+from tagline.data.texts import ColumnFile, Text, Texts
 from tagline.errors import DataError, SpecError
 from tagline.spec import Data
 
@@ -121,7 +121,7 @@ class Dataset:
     """Values in `data.label_names` that no row has."""
     split_totals: Mapping[SplitName, int] = field(default_factory=dict)
     """Rows of each split before `data.fraction` was taken of them."""
-    _store: "_Store" = field(repr=False, kw_only=True)
+    _store: "_RowStore" = field(repr=False, kw_only=True)
 
     def __len__(self) -> int:
         return len(self._store.lines)
@@ -172,17 +172,17 @@ class Dataset:
 
 
 @dataclass(frozen=True)
-class _Store:
+class _RowStore:
     """All rows, by column."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[ColumnFile, ...]
     targets: NDArray[Any]
     groups: Ints
     lines: NDArray[np.int32]
     source_ends: Ints
 
 
-def normalised(text: str) -> str:
+def normalise_text(text: str) -> str:
     """What is left of a text when case, width of characters and white space do not count."""
     if text.isascii() and text.isprintable() and "  " not in text and text == text.strip(" "):
         return text.lower()  # the same, and three times faster: most texts are like this
@@ -201,7 +201,7 @@ def layout_of(data: Data) -> Layout:
 
 def sources_of(data: Data, split: SplitName) -> list[Source]:
     """The files given for a split, looked at."""
-    return [inspect(address, layout_of(data)) for address in storage.expand(data.addresses(split))]
+    return [inspect(address, layout_of(data)) for address in storage.expand_globs(data.list_addresses(split))]
 
 
 def missing_columns(data: Data, source: Source, split: SplitName) -> list[str]:
@@ -219,19 +219,19 @@ def missing_columns(data: Data, source: Source, split: SplitName) -> list[str]:
 
 def load(data: Data, *, every_label_named: bool = True) -> Dataset:
     """Read, check and split the data of a spec; where it has `label_names`, a label without one is refused."""
-    reading = _read(data, () if data.unlabelled == "auto" else data.unlabelled)
+    reading = _read_sources(data, () if data.unlabelled == "auto" else data.unlabelled)
     is_plain = isinstance(data.labels, str) and not data.label_separator
     # Whether "-" is a label can be told only from all others; few files have it, and are read once more then.
     if data.unlabelled == "auto" and is_plain and (found := unlabelled_among(reading.label_values)):
-        reading = _read(data, found)
+        reading = _read_sources(data, found)
     if every_label_named:
         reading.insist_on_label_names()
-    return reading.dataset()
+    return reading.build_dataset()
 
 
-def _read(data: Data, unlabelled: Sequence[str]) -> "_Reading":
-    reading = _Reading(data, unlabelled)
-    with _no_collection():
+def _read_sources(data: Data, unlabelled: Sequence[str]) -> "_DatasetBuilder":
+    reading = _DatasetBuilder(data, unlabelled)
+    with _pause_garbage_collection():
         for split in SPLITS:
             for source in sources_of(data, split):
                 reading.read(source, split)
@@ -254,7 +254,7 @@ def unlabelled_among(labels: Iterable[str]) -> tuple[str, ...]:
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
+def _pause_garbage_collection() -> Iterator[None]:
     """Rows come and go by the million and hold no cycles: looking for some among them takes a quarter of the time."""
     was_on = gc.isenabled()
     gc.disable()
@@ -265,7 +265,7 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-class _Reading:
+class _DatasetBuilder:
     """The columns of a dataset while its files are read, batch by batch."""
 
     def __init__(self, data: Data, unlabelled: Sequence[str] = ()) -> None:
@@ -274,10 +274,10 @@ class _Reading:
         self.split_meanings = data.split_values
         self.split_words: dict[str, tuple[str, ValueRows]] = {}
         self.bad = BadRows(data.bad_rows)
-        self.label_set = _label_set(data)
+        self.label_set = _create_label_set(data)
         self.sources: list[Source] = []
         self.source_ends: list[int] = []
-        self.texts = tuple(Column() for _ in data.text_columns)
+        self.texts = tuple(ColumnFile() for _ in data.text_columns)
         self.hashes: list[Ints] = []
         self.lines: list[NDArray[np.int32]] = []
         self.given: list[NDArray[np.int8]] = []
@@ -290,32 +290,32 @@ class _Reading:
         """Take in one file."""
         if problems := missing_columns(self.data, source, split):
             raise DataError("\n".join(problems))
-        for batch in batches(source, bad=self.bad):
-            self._add(source, batch, split)
+        for batch in read_batches(source, bad=self.bad):
+            self._add_batch(source, batch, split)
         self.sources.append(source)
         self.source_ends.append(self.rows)
 
-    def _add(self, source: Source, batch: Batch, split: SplitName) -> None:
-        given, wrong_split = self._given(source, batch, split)
-        wrong_labels = self.label_set.problems([batch.columns[name] for name in self.data.label_columns])
+    def _add_batch(self, source: Source, batch: Batch, split: SplitName) -> None:
+        given, wrong_split = self._find_given_splits(source, batch, split)
+        wrong_labels = self.label_set.find_problems([batch.columns[name] for name in self.data.label_columns])
         wrong = wrong_split | wrong_labels
         for index in sorted(wrong):
             if self.data.bad_rows == "skip" or index not in wrong_split:  # else said once for each value, at the end
                 self.bad.add(source.name, batch.lines[index], wrong[index])
-        out = {*wrong, *np.flatnonzero(given == LEFT_OUT).tolist(), *self._unlabelled(source, batch)}
+        out = {*wrong, *np.flatnonzero(given == LEFT_OUT).tolist(), *self._find_rows_to_leave_out(source, batch)}
         kept = [i for i in range(len(batch.lines)) if i not in out] if out else None
-        lines = np.array(_kept(batch.lines, kept), dtype=np.int32)
+        lines = np.array(_take_cells(batch.lines, kept), dtype=np.int32)
         if not len(lines):
             return
-        texts = [_strings(_kept(batch.columns[name], kept)) for name in self.data.text_columns]
-        self.label_set.add([_kept(batch.columns[name], kept) for name in self.data.label_columns])
+        texts = [_join_cells(_take_cells(batch.columns[name], kept)) for name in self.data.text_columns]
+        self.label_set.add([_take_cells(batch.columns[name], kept) for name in self.data.label_columns])
         for name, seen in self.slices.items():
-            cells = _strings(_kept(batch.columns[name], kept))
+            cells = _join_cells(_take_cells(batch.columns[name], kept))
             self.slice_numbers[name].append(np.array([seen.setdefault(cell, len(seen)) for cell in cells]))
         arrays = [pa.array(column, pa.large_string()) for column in texts]
         for column, array in zip(self.texts, arrays, strict=True):
             column.append(array)
-        keys = zip(*(map(normalised, column) for column in texts), strict=True)
+        keys = zip(*(map(normalise_text, column) for column in texts), strict=True)
         self.hashes.append(np.fromiter(map(hash, keys), np.int64, len(lines)))
         self.lines.append(lines)
         self.given.append(given if kept is None else given[kept])
@@ -327,7 +327,7 @@ class _Reading:
         """The labels that the column of labels has, as they are written."""
         return self.label_set.values()
 
-    def _unlabelled(self, source: Source, batch: Batch) -> Iterator[int]:
+    def _find_rows_to_leave_out(self, source: Source, batch: Batch) -> Iterator[int]:
         """The rows whose label says that there is none."""
         if not self.unlabelled or len(self.data.label_columns) != 1:
             return
@@ -337,7 +337,9 @@ class _Reading:
                 rows.add(source.name, batch.lines[index])
                 yield index
 
-    def _given(self, source: Source, batch: Batch, split: SplitName) -> tuple[NDArray[np.int8], dict[int, str]]:
+    def _find_given_splits(
+        self, source: Source, batch: Batch, split: SplitName
+    ) -> tuple[NDArray[np.int8], dict[int, str]]:
         """Each row's given split, `LEFT_OUT` where the spec says so, and the rows that name none that we know."""
         column = self.data.split or (source.split_column if split == "train" else "")
         given = np.full(len(batch.lines), SPLITS.index(split), dtype=np.int8)
@@ -369,51 +371,61 @@ class _Reading:
             hint=f"say what it means, or none to leave such rows out: data.split_values = {{ {meant} }}",
         )
 
-    def dataset(self) -> Dataset:
+    def build_dataset(self) -> Dataset:
         """Everything read, split and frozen."""
-        self.bad.settle()
+        self.bad.raise_if_bad()
         self._insist_on_known_splits()
         names = ", ".join(source.name for source in self.sources)
         if not self.rows:
             raise DataError(f"{names}: no usable row")
-        task, labels, targets = self.label_set.finished()
+        task, labels, targets = self.label_set.finish()
         none_label = self.data.none_label if task == "multi" else ""
         contradicted = _remove_contradictions(targets, labels, none_label)
         groups = group_ids(np.concatenate(self.hashes))
-        store = _Store(
-            columns=self.texts, targets=targets, groups=groups,
-            lines=np.concatenate(self.lines), source_ends=np.array(self.source_ends),
-        )  # fmt: skip
+        store = _RowStore(
+            columns=self.texts,
+            targets=targets,
+            groups=groups,
+            lines=np.concatenate(self.lines),
+            source_ends=np.array(self.source_ends),
+        )
         given = np.concatenate(self.given)
         self._insist_on_given_splits(given)
-        split_rows, leaked, totals = _split(self.data, given, groups, targets)
-        splits = {
-            name: Split(Texts(store.columns, rows), targets[rows], rows) for name, rows in split_rows.items()
-        }  # fmt: skip
+        split_rows, leaked, totals = _split_rows(self.data, given, groups, targets)
+        splits = {name: Split(Texts(store.columns, rows), targets[rows], rows) for name, rows in split_rows.items()}
         return Dataset(
-            task=task, labels=labels, pair=len(self.texts) == 2, splits=splits, leaked=leaked,
-            fingerprint=self.fingerprint.finished(task, labels, targets),
-            sources=tuple(self.sources), bad_rows=tuple(self.bad.rows), _store=store, split_totals=totals,
+            task=task,
+            labels=labels,
+            pair=len(self.texts) == 2,
+            splits=splits,
+            leaked=leaked,
+            fingerprint=self.fingerprint.finish(task, labels, targets),
+            sources=tuple(self.sources),
+            bad_rows=tuple(self.bad.rows),
+            _store=store,
+            split_totals=totals,
             unlabelled={value: rows for value, rows in self.unlabelled.items() if rows.count},
-            split_words=self.split_words, names_without_rows=self._names_without_rows(),
-            none_label=none_label, contradicted=contradicted,
+            split_words=self.split_words,
+            names_without_rows=self._find_names_without_rows(),
+            none_label=none_label,
+            contradicted=contradicted,
             columns={
                 name: ColumnValues(tuple(seen), np.concatenate(self.slice_numbers[name]))
                 for name, seen in self.slices.items()
             },
-        )  # fmt: skip
+        )
 
     def _insist_on_given_splits(self, given: NDArray[np.int8]) -> None:
         """Stop where a file is named for a split and has no row: a share of train in its place would go unnoticed."""
         for name in SPLITS[1:]:
-            addresses = self.data.addresses(name)
+            addresses = self.data.list_addresses(name)
             if addresses and not (given == SPLITS.index(name)).any():
                 hidden = [value for value, rows in self.unlabelled.items() if rows.count]
                 why = f' with a label other than "{hidden[0]}", which means none' if hidden else ""
                 hint = f"give it rows{' with labels' if hidden else ''}, or leave out data.{name}"
                 raise DataError(f"data.{name}: {', '.join(addresses)} has no row{why}", hint=hint)
 
-    def _names_without_rows(self) -> tuple[str, ...]:
+    def _find_names_without_rows(self) -> tuple[str, ...]:
         """Values that have a name and no row, neither by the value nor by the name."""
         values = set(self.label_values)
         return tuple(
@@ -425,12 +437,12 @@ class _Reading:
         names = self.data.names_by_value
         if not names or not isinstance(self.data.labels, str):
             return
-        unnamed = [v for v in sorted(self.label_values, key=_natural) if v not in names and v not in names.values()]
+        unnamed = [v for v in sorted(self.label_values, key=_natural_key) if v not in names and v not in names.values()]
         if not unnamed:
             return
         listed = ", ".join(map(json.dumps, unnamed[:SHOWN_PLACES])) + (", ..." if len(unnamed) > SHOWN_PLACES else "")
         problem = f"data.label_names: no name for the label{'s' * (len(unnamed) > 1)} {listed} of the data"
-        if missing := self._names_without_rows():
+        if missing := self._find_names_without_rows():
             problem += f"; no row has {', '.join(map(json.dumps, missing))}"
         form = f'data.label_names = {{ {json.dumps(unnamed[0])} = "NAME", ... }}'
         raise SpecError(problem, hint=f"name every label, each by what the data says: {form}", problems=[problem])
@@ -443,17 +455,17 @@ def split_of(value: str, meanings: Mapping[str, str]) -> str:
     return found
 
 
-def _kept(cells: Sequence[Any], kept: list[int] | None) -> Sequence[Any]:
+def _take_cells(cells: Sequence[Any], kept: list[int] | None) -> Sequence[Any]:
     """The cells at these places; None means all."""
     return cells if kept is None else [cells[i] for i in kept]
 
 
-def _strings(cells: Sequence[Cell]) -> list[str]:
+def _join_cells(cells: Sequence[Cell]) -> list[str]:
     """A text column's cells; a list of texts is one text, a missing one an empty one."""
     return [cell if isinstance(cell, str) else " ".join(cell or ()) for cell in cells]
 
 
-def _split(
+def _split_rows(
     data: Data, given: NDArray[np.int8], groups: Ints, targets: NDArray[Any]
 ) -> tuple[dict[SplitName, Ints], Ints, dict[SplitName, int]]:
     """The rows of each split, in file order; the rows left out because a later given split has their text; and how
@@ -497,7 +509,7 @@ class _Fingerprint:
             content_hash.update(content or b"")
             length_hash.update(np.diff(np.frombuffer(offsets, dtype=np.int64)).tobytes())
 
-    def finished(self, task: Task, labels: Sequence[str], targets: NDArray[Any]) -> str:
+    def finish(self, task: Task, labels: Sequence[str], targets: NDArray[Any]) -> str:
         """The fingerprint of the whole."""
         total = hashlib.sha256(repr((task, *labels)).encode())
         for part in (self._given, *(part for pair in self._texts for part in pair)):
@@ -509,13 +521,13 @@ class _Fingerprint:
 class _LabelSet(Protocol):
     """Labels while rows are read: which cells are wrong, which labels there are, and in the end the targets."""
 
-    def problems(self, columns: Sequence[Sequence[Cell]]) -> dict[int, str]: ...
+    def find_problems(self, columns: Sequence[Sequence[Cell]]) -> dict[int, str]: ...
     def add(self, columns: Sequence[Sequence[Cell]]) -> None: ...
     def values(self) -> tuple[str, ...]: ...
-    def finished(self) -> tuple[Task, tuple[str, ...], NDArray[Any]]: ...
+    def finish(self) -> tuple[Task, tuple[str, ...], NDArray[Any]]: ...
 
 
-class _OneHot:
+class _OneHotLabels:
     """A 0/1 column a label."""
 
     def __init__(self, names: tuple[str, ...], none_label: str, new_names: Mapping[str, str]) -> None:
@@ -524,7 +536,7 @@ class _OneHot:
         self._none_label = none_label
         self._parts: list[NDArray[np.bool_]] = []
 
-    def problems(self, columns: Sequence[Sequence[Cell]]) -> dict[int, str]:
+    def find_problems(self, columns: Sequence[Sequence[Cell]]) -> dict[int, str]:
         """Cells that are neither 0, 1, true nor false."""
         found: dict[int, str] = {}
         for name, column in zip(self._names, columns, strict=True):
@@ -543,13 +555,13 @@ class _OneHot:
         """The columns."""
         return self._names
 
-    def finished(self) -> tuple[Task, tuple[str, ...], NDArray[Any]]:
+    def finish(self) -> tuple[Task, tuple[str, ...], NDArray[Any]]:
         """The columns in the order given, and after them the label for none."""
         names = tuple(self._new_names.get(name, name) for name in self._names)
         return "multi", *_with_none_label(names, np.concatenate(self._parts), self._none_label)
 
 
-class _Named:
+class _NamedLabels:
     """A column of label names: one a row, or several between separators, in a list or in one that is written out."""
 
     def __init__(self, separator: str, none_label: str, new_names: Mapping[str, str]) -> None:
@@ -560,12 +572,12 @@ class _Named:
         self._flat: list[NDArray[np.int32]] = []
         self._counts: list[NDArray[np.int32]] = []
 
-    def problems(self, columns: Sequence[Sequence[Cell]]) -> dict[int, str]:
+    def find_problems(self, columns: Sequence[Sequence[Cell]]) -> dict[int, str]:
         """Rows without a label, where a row needs one, and cells that are lists or not against what the spec says."""
-        wrong = {cell: problem for cell in set(columns[0]) if (problem := self._problem(cell))}
+        wrong = {cell: problem for cell in set(columns[0]) if (problem := self._check_cell(cell))}
         return {index: wrong[cell] for index, cell in enumerate(columns[0]) if cell in wrong} if wrong else {}
 
-    def _problem(self, cell: Cell) -> str:
+    def _check_cell(self, cell: Cell) -> str:
         """What is wrong with one cell; empty where nothing is."""
         if cell is None or (isinstance(cell, str) and not cell.strip()):
             return "" if self._separator or self._none_label else "no label"
@@ -573,22 +585,22 @@ class _Named:
             return ""
         if self._separator == LIST_SEPARATOR:
             is_list = parse_list(cell) is not None
-            return "" if is_list else f"the labels are {_shortened(cell)}, which is no list of names"
+            return "" if is_list else f"the labels are {_shorten_cell(cell)}, which is no list of names"
         if re.match(r"""\s*\[\s*['"]""", cell) and parse_list(cell):
-            return f'the labels are a list, {_shortened(cell)}; data.label_separator = "{LIST_SEPARATOR}" reads it'
+            return f'the labels are a list, {_shorten_cell(cell)}; data.label_separator = "{LIST_SEPARATOR}" reads it'
         return ""
 
     def add(self, columns: Sequence[Sequence[Cell]]) -> None:
         """Take in rows without problems; labels are numbered as they appear."""
-        numbers = {cell: self._numbers(cell) for cell in dict.fromkeys(columns[0])}
+        numbers = {cell: self._number_labels(cell) for cell in dict.fromkeys(columns[0])}
         rows = [numbers[cell] for cell in columns[0]]
         self._flat.append(np.fromiter(chain.from_iterable(rows), np.int32))
         self._counts.append(np.fromiter(map(len, rows), np.int32, len(rows)))
 
-    def _numbers(self, cell: Cell) -> tuple[int, ...]:
-        return tuple(self._codes.setdefault(name, len(self._codes)) for name in self._names_in(cell))
+    def _number_labels(self, cell: Cell) -> tuple[int, ...]:
+        return tuple(self._codes.setdefault(name, len(self._codes)) for name in self._parse_names(cell))
 
-    def _names_in(self, cell: Cell) -> tuple[str, ...]:
+    def _parse_names(self, cell: Cell) -> tuple[str, ...]:
         if isinstance(cell, str) and self._separator == LIST_SEPARATOR:
             cell = parse_list(cell)
         elif isinstance(cell, str):
@@ -599,9 +611,9 @@ class _Named:
         """The labels as they are written."""
         return tuple(self._codes)
 
-    def finished(self) -> tuple[Task, tuple[str, ...], NDArray[Any]]:
+    def finish(self) -> tuple[Task, tuple[str, ...], NDArray[Any]]:
         """The names, in the natural order of what the data says, and the targets in its terms."""
-        values = sorted(self._codes, key=_natural)
+        values = sorted(self._codes, key=_natural_key)
         numbers: dict[str, int] = {}
         position = np.empty(len(values), dtype=np.int32)
         for value in values:
@@ -618,13 +630,13 @@ class _Named:
         return "multi", *_with_none_label(names, hot, self._none_label)
 
 
-def _label_set(data: Data) -> _LabelSet:
+def _create_label_set(data: Data) -> _LabelSet:
     if isinstance(data.labels, str):
-        return _Named(data.label_separator, data.none_label, data.names_by_value)
-    return _OneHot(data.labels, data.none_label, data.names_by_value)
+        return _NamedLabels(data.label_separator, data.none_label, data.names_by_value)
+    return _OneHotLabels(data.labels, data.none_label, data.names_by_value)
 
 
-def _shortened(cell: str) -> str:
+def _shorten_cell(cell: str) -> str:
     return cell if len(cell) <= SHOWN_CHARACTERS else f"{cell[:SHOWN_CHARACTERS]}..."
 
 
@@ -655,7 +667,7 @@ def _remove_contradictions(targets: NDArray[Any], labels: tuple[str, ...], none_
     return rows
 
 
-def _natural(name: str) -> tuple[int, float, str]:
+def _natural_key(name: str) -> tuple[int, float, str]:
     """Numbers by size and before words, words by letter."""
     try:
         number = float(name)

@@ -25,50 +25,50 @@ MOST_IN_BUCKET = 50
 Shingles = NDArray[np.uint64]
 
 
-def pairs(first: Iterable["Text"], second: Iterable["Text"]) -> list[tuple[int, int, float]]:
+def find_pairs(first: Iterable["Text"], second: Iterable["Text"]) -> list[tuple[int, int, float]]:
     """Texts of the first list with the text of the second that they are most like, and how alike they are."""
-    ours, theirs = _long_enough(first), _long_enough(second)
+    ours, theirs = _hash_long_texts(first), _hash_long_texts(second)
     if not ours or not theirs:
         return []
     my_numbers, their_numbers = list(ours), list(theirs)
     best: dict[int, tuple[float, int]] = {}
-    for i, j in _meetings(_signatures(list(ours.values())), _signatures(list(theirs.values()))):
+    for i, j in _find_candidates(_compute_signatures(list(ours.values())), _compute_signatures(list(theirs.values()))):
         mine, other = my_numbers[i], their_numbers[j]
-        alike = _jaccard(ours[mine], theirs[other])
+        alike = _jaccard_similarity(ours[mine], theirs[other])
         if alike >= ALIKE and (alike, -other) > best.get(mine, (0.0, 0)):
             best[mine] = alike, -other
     return [(mine, -other, alike) for mine, (alike, other) in sorted(best.items())]
 
 
-def clusters(texts: Iterable["Text"]) -> NDArray[np.int64]:
+def cluster_texts(texts: Iterable["Text"]) -> NDArray[np.int64]:
     """A number for each text, the same for those that are nearly the same, if only by way of others."""
     every = list(texts)
     found = np.arange(len(every))
-    known = _long_enough(every)
+    known = _hash_long_texts(every)
     if not known:
         return found
-    numbers, signatures = list(known), _signatures(list(known.values()))
-    for i, j in _meetings(signatures, signatures):
-        first, second = (_first_of(found, numbers[each]) for each in (i, j))
-        if first != second and _jaccard(known[numbers[i]], known[numbers[j]]) >= ALIKE:
+    numbers, signatures = list(known), _compute_signatures(list(known.values()))
+    for i, j in _find_candidates(signatures, signatures):
+        first, second = (_find_root(found, numbers[each]) for each in (i, j))
+        if first != second and _jaccard_similarity(known[numbers[i]], known[numbers[j]]) >= ALIKE:
             found[max(first, second)] = min(first, second)
-    return np.array([_first_of(found, number) for number in range(len(every))], np.int64)
+    return np.array([_find_root(found, number) for number in range(len(every))], np.int64)
 
 
-def _first_of(found: NDArray[np.int64], number: int) -> int:
+def _find_root(found: NDArray[np.int64], number: int) -> int:
     """The first text of a cluster, to which each of its texts leads."""
     while found[number] != number:
         number = int(found[number])
     return number
 
 
-def _long_enough(texts: Iterable["Text"]) -> dict[int, Shingles]:
+def _hash_long_texts(texts: Iterable["Text"]) -> dict[int, Shingles]:
     """The shingles of those texts that are long enough for being alike to mean something."""
-    found = ((number, shingles(text)) for number, text in enumerate(texts))
+    found = ((number, hash_shingles(text)) for number, text in enumerate(texts))
     return {number: each for number, each in found if len(each)}
 
 
-def shingles(text: "Text") -> Shingles:
+def hash_shingles(text: "Text") -> Shingles:
     """Every three words in a row, as numbers; four letters in a row where few words are long; none of a short text."""
     joined = text if isinstance(text, str) else "\n".join(text)
     words = WORD.findall(joined.casefold())
@@ -82,7 +82,7 @@ def shingles(text: "Text") -> Shingles:
     return np.unique(np.array([zlib.crc32(part.encode("utf-8", "surrogatepass")) for part in parts], dtype=np.uint64))
 
 
-def _signatures(sets: list[Shingles]) -> NDArray[np.uint64]:
+def _compute_signatures(sets: list[Shingles]) -> NDArray[np.uint64]:
     """A few numbers a text, of which two texts share as large a part as of their shingles."""
     flat = np.concatenate(sets)
     starts = np.concatenate([[0], np.cumsum([len(each) for each in sets])[:-1]])
@@ -95,28 +95,28 @@ def _signatures(sets: list[Shingles]) -> NDArray[np.uint64]:
     return found
 
 
-def _meetings(ours: NDArray[np.uint64], theirs: NDArray[np.uint64]) -> Iterator[tuple[int, int]]:
+def _find_candidates(ours: NDArray[np.uint64], theirs: NDArray[np.uint64]) -> Iterator[tuple[int, int]]:
     """Pairs whose signatures agree on a whole band, each once."""
     seen: set[tuple[int, int]] = set()
     for band in range(BANDS):
         columns = slice(band * ROWS, (band + 1) * ROWS)
         buckets: dict[bytes, list[int]] = {}
-        for number, key in enumerate(_keys(theirs[:, columns])):
+        for number, key in enumerate(_band_keys(theirs[:, columns])):
             bucket = buckets.setdefault(key, [])
             if len(bucket) < MOST_IN_BUCKET:
                 bucket.append(number)
-        for mine, key in enumerate(_keys(ours[:, columns])):
+        for mine, key in enumerate(_band_keys(ours[:, columns])):
             for other in buckets.get(key, ()):
                 if (mine, other) not in seen:
                     seen.add((mine, other))
                     yield mine, other
 
 
-def _keys(values: NDArray[np.uint64]) -> list[bytes]:
+def _band_keys(values: NDArray[np.uint64]) -> list[bytes]:
     rows = np.ascontiguousarray(values).view(np.uint8).reshape(len(values), -1)
     return [row.tobytes() for row in rows]
 
 
-def _jaccard(first: Shingles, second: Shingles) -> float:
+def _jaccard_similarity(first: Shingles, second: Shingles) -> float:
     shared = len(np.intersect1d(first, second, assume_unique=True))
     return shared / (len(first) + len(second) - shared)

@@ -38,7 +38,7 @@ def stratified_split(
         for part, share in enumerate(shares, start=1):
             least = int(cover and share > 0 and count > np.count_nonzero(shares))
             wanted = max(round(count * share), least) - int(dealt[part, label])
-            picks = _spread(len(left), min(wanted, len(left) - int(dealt[0, label] == 0)), random)
+            picks = _pick_evenly(len(left), min(wanted, len(left) - int(dealt[0, label] == 0)), random)
             parts[left[picks]] = part
             left = np.delete(left, picks)
         if labelled.ndim == 2:
@@ -47,7 +47,7 @@ def stratified_split(
     return np.asarray(parts[group_of_row], dtype=np.int64)
 
 
-def _spread(size: int, wanted: int, random: np.random.Generator) -> Ints:
+def _pick_evenly(size: int, wanted: int, random: np.random.Generator) -> Ints:
     """Evenly spaced places: in an order sorted by kind they take from each kind its due."""
     if wanted <= 0:
         return np.zeros(0, dtype=np.int64)

@@ -18,14 +18,14 @@ Text = str | tuple[str, str]
 """A text, or the two texts of a pair."""
 
 
-class Column:
+class ColumnFile:
     """Texts in a file without a name, added and read back by the chunk: memory does not grow with them."""
 
     def __init__(self) -> None:
         directory = Path(tempfile.gettempdir())
         with storage.disk_errors(directory):
             self._file = tempfile.TemporaryFile(prefix=storage.SCRATCH_PREFIX, dir=directory)  # noqa: SIM115
-        weakref.finalize(self, _closed, self._file)
+        weakref.finalize(self, _close_file, self._file)
         self._places: list[tuple[int, int]] = []
         """Where each chunk stands in the file, and where its texts do after the list of their ends."""
         self.starts = [0]
@@ -48,13 +48,13 @@ class Column:
         if self._last is None or self._last[0] != number:
             rows = self.starts[number + 1] - self.starts[number]
             place, content_place = self._places[number]
-            offsets = self._read(place, content_place - place)
-            content = self._read(content_place, int(np.frombuffer(offsets, np.int64)[-1]))
+            offsets = self._read_bytes(place, content_place - place)
+            content = self._read_bytes(content_place, int(np.frombuffer(offsets, np.int64)[-1]))
             buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content)]
             self._last = number, pa.Array.from_buffers(pa.large_string(), rows, buffers)
         return self._last[1]
 
-    def _read(self, place: int, size: int) -> bytes:
+    def _read_bytes(self, place: int, size: int) -> bytes:
         """Bytes of the file; a system call may give fewer than asked for."""
         parts: list[bytes] = []
         while size and (part := os.pread(self._file.fileno(), size, place)):
@@ -63,7 +63,7 @@ class Column:
         return b"".join(parts)
 
 
-def _closed(file: IO[bytes]) -> None:
+def _close_file(file: IO[bytes]) -> None:
     """Close a file that nobody will read; what could not be written then is no loss."""
     with suppress(OSError):
         file.close()
@@ -72,7 +72,7 @@ def _closed(file: IO[bytes]) -> None:
 class Texts(Sequence[Text]):
     """Texts read as Python strings only when asked for: a view of some rows."""
 
-    def __init__(self, columns: Sequence[Column], rows: Ints) -> None:
+    def __init__(self, columns: Sequence[ColumnFile], rows: Ints) -> None:
         self._columns = columns
         self._rows = rows
         self._starts = np.array(columns[0].starts)

@@ -6,7 +6,7 @@ from pathlib import PurePath
 
 from tagline import storage
 from tagline.data.columns import choose_text_column
-from tagline.data.readers import BadRows, Layout, Source, batches, inspect
+from tagline.data.readers import BadRows, Layout, Source, inspect, read_batches
 from tagline.errors import DataError
 
 LINES = Layout(format="lines")
@@ -17,9 +17,9 @@ HINT = "mend them, or take them out of the file"
 
 def texts_in(addresses: Iterable[str], *, column: str = "") -> Iterator[str]:
     """Every text of these files that is not blank; in a table those of this column, or of the one that holds texts."""
-    for address in storage.expand(tuple(addresses)):
+    for address in storage.expand_globs(tuple(addresses)):
         count = 0
-        for text in _cells(address, column):
+        for text in _read_cells(address, column):
             if text.strip():
                 count += 1
                 yield text
@@ -27,27 +27,27 @@ def texts_in(addresses: Iterable[str], *, column: str = "") -> Iterator[str]:
             raise DataError(f"{address} holds no text")
 
 
-def look_at(addresses: Iterable[str]) -> None:
+def check_readable(addresses: Iterable[str]) -> None:
     """Refuse files that cannot be read, before anyone waits for their texts."""
-    for address in storage.expand(tuple(addresses)):
-        _column_of(_inspected(address), "")
+    for address in storage.expand_globs(tuple(addresses)):
+        _column_of(_inspect_file(address), "")
 
 
-def _inspected(address: str) -> Source:
+def _inspect_file(address: str) -> Source:
     """Of plain text every line is one, whatever may look like a label at its end."""
     if PurePath(address.removesuffix(".gz")).suffix != ".txt":
         return inspect(address)
     return replace(inspect(address, LINES), separator="", columns=(LINE,))
 
 
-def _cells(address: str, column: str) -> Iterator[str]:
-    source = _inspected(address)
+def _read_cells(address: str, column: str) -> Iterator[str]:
+    source = _inspect_file(address)
     name = _column_of(source, column)
     bad = BadRows(hint=HINT)
-    for batch in batches(source, bad=bad):
+    for batch in read_batches(source, bad=bad):
         for cell in batch.columns[name]:
             yield cell if isinstance(cell, str) else " ".join(cell or ())
-    bad.settle()
+    bad.raise_if_bad()
 
 
 def _column_of(source: Source, column: str) -> str:

@@ -77,19 +77,19 @@ def _write_delimited(
     rows: Iterable[Row], columns: Columns, file: IO[bytes], *, delimiter: str, escape: EscapeFormulas
 ) -> None:
     names = list(_escape_row(dict.fromkeys(columns), escape))
-    writer = csv.DictWriter(_Lines(file), names, delimiter=delimiter, lineterminator="\r\n")
-    writer.writerows(_escape_row(_flat(row, answer_columns("single")), escape) for row in rows)
+    writer = csv.DictWriter(_LineFeedWriter(file), names, delimiter=delimiter, lineterminator="\r\n")
+    writer.writerows(_escape_row(_flatten_row(row, answer_columns("single")), escape) for row in rows)
 
 
 def _join_delimited(
     parts: Sequence[Path], columns: Columns, file: IO[bytes], *, delimiter: str, escape: EscapeFormulas
 ) -> None:
     names = list(_escape_row(dict.fromkeys(columns), escape))
-    csv.DictWriter(_Lines(file), names, delimiter=delimiter, lineterminator="\r\n").writeheader()
+    csv.DictWriter(_LineFeedWriter(file), names, delimiter=delimiter, lineterminator="\r\n").writeheader()
     _join_jsonl(parts, columns, file)
 
 
-class _Lines:
+class _LineFeedWriter:
     """Where a CSV writer writes: rows end in a line feed. (A writer told so itself leaves a lone CR unquoted.)"""
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -104,7 +104,7 @@ def _write_parquet(rows: Iterable[Row], columns: Columns, file: IO[bytes]) -> No
     from pyarrow import field, parquet, schema
 
     typed = schema([field(name, kind or "string") for name, kind in columns.items()])
-    parquet.write_table(Arrow.from_pylist([_flat(row, columns) for row in rows], schema=typed), file)
+    parquet.write_table(Arrow.from_pylist([_flatten_row(row, columns) for row in rows], schema=typed), file)
 
 
 def _join_parquet(parts: Sequence[Path], _: Columns, file: IO[bytes]) -> None:
@@ -115,7 +115,7 @@ def _join_parquet(parts: Sequence[Path], _: Columns, file: IO[bytes]) -> None:
             writer.write_table(parquet.read_table(part))
 
 
-def _flat(row: Row, typed: Columns) -> Row:
+def _flatten_row(row: Row, typed: Columns) -> Row:
     """A row for a table: as text what has no type, several labels between bars, without the scores of all labels."""
     flat = {name: value if typed.get(name) else _as_text(value) for name, value in row.items() if name != "scores"}
     return flat | {"abstained": row.get("abstained", False)}

@@ -11,9 +11,9 @@ from tagline.data.dataset import Dataset, Split
 from tagline.data.splits import Ints
 from tagline.evaluation import cross_fitting, metrics
 from tagline.models import Classifier
-from tagline.prediction.bundle import new_classifier
+from tagline.prediction.bundle import create_classifier
 from tagline.prediction.decisions import DecisionLayer, tune
-from tagline.prediction.predictor import scored
+from tagline.prediction.predictor import score_texts
 from tagline.spec import Spec, Training
 
 FAMILY = "linear"
@@ -28,7 +28,7 @@ COMPARED = ("accuracy", "macro_f1", "micro_f1", "subset_accuracy")
 Figures = dict[str, Any]
 
 
-def majority(data: Dataset) -> Figures:
+def measure_majority(data: Dataset) -> Figures:
     """What one answer for every text would reach on test: the most frequent label, or the best set of labels."""
     train, test = data.splits["train"].targets, data.splits["test"].targets
     if not len(train) or not len(test):
@@ -38,13 +38,13 @@ def majority(data: Dataset) -> Figures:
         answers: NDArray[Any] = np.full(len(test), most)
         named = {"answer": [data.labels[most]]}
     else:
-        most = _best_for_all(train)
+        most = _find_best_constant(train)
         answers = np.tile(most, (len(test), 1))
         named = {"answer": [data.labels[i] for i in np.flatnonzero(most)]}
-    return named | _figures(data, answers)
+    return named | _select_figures(data, answers)
 
 
-def _best_for_all(targets: NDArray[Any]) -> NDArray[np.bool_]:
+def _find_best_constant(targets: NDArray[Any]) -> NDArray[np.bool_]:
     """Task `multi`: the labels which, answered to every row, have the highest micro-F1.
 
     The most frequent set of labels is often the empty one, and then nothing is worse than it.
@@ -58,54 +58,59 @@ def _best_for_all(targets: NDArray[Any]) -> NDArray[np.bool_]:
     return best
 
 
-def linear(spec: Spec, data: Dataset) -> Figures:
+def measure_linear(spec: Spec, data: Dataset) -> Figures:
     """What family linear reaches on the same splits; of a large training split it sees a part, to be quick."""
     train = data.splits["train"]
-    options, rows = registry.find("models", FAMILY).Options(), enough(train.rows, seed=spec.training.seed)
+    options, rows = registry.find("models", FAMILY).Options(), sample_rows(train.rows, seed=spec.training.seed)
     if len(rows) == len(train):
-        return _reached(spec, data, options, train)
+        return _measure_family(spec, data, options, train)
     part = Split(data.texts(rows), data.targets[rows], rows)
-    return {"train_rows": len(rows)} | _reached(spec, data, options, part)
+    return {"train_rows": len(rows)} | _measure_family(spec, data, options, part)
 
 
-def enough(rows: Ints, *, seed: int) -> Ints:
+def sample_rows(rows: Ints, *, seed: int) -> Ints:
     """Of so many rows those that family linear learns from: all, or some that are drawn with the seed."""
     if len(rows) <= MOST_ROWS:
         return rows
     return np.sort(np.random.default_rng(seed).choice(rows, MOST_ROWS, replace=False))
 
 
-def rival_of(spec: Spec, data: Dataset) -> str:
+def choose_rival(spec: Spec, data: Dataset) -> str:
     """The family that may be the better choice with so few rows a label; none with many."""
     name, _ = RIVALS.get(spec.model.family, ("", {}))  # type: ignore[attr-defined]
     return name if name and checks.has_few_shots(data) else ""
 
 
-def rival(spec: Spec, data: Dataset) -> Figures:
+def measure_rival(spec: Spec, data: Dataset) -> Figures:
     """What the rival reaches on the same splits: with its defaults and the same pretrained encoder."""
     name, settings = RIVALS[spec.model.family]  # type: ignore[attr-defined]
     same = spec.model.model_dump(include={"pretrained", "max_tokens"})
     options = registry.find("models", name).Options(**same, **settings)
     plain = spec.model_copy(update={"training": Training.model_validate({"seed": spec.training.seed})})
-    return _reached(plain, data, options, data.splits["train"])
+    return _measure_family(plain, data, options, data.splits["train"])
 
 
-def _reached(spec: Spec, data: Dataset, options: Any, train: Split) -> Figures:
+def _measure_family(spec: Spec, data: Dataset, options: Any, train: Split) -> Figures:
     """What a family reaches from the rows that the spec's own family learns from, with a decision layer of its own.
 
     A family that refits with the validation rows does so here where the spec's own does: else it would have seen more.
     """
     validation, labels = data.splits["validation"], len(data.labels)
-    model = _learned(spec, data, options, train)
+    model = _fit_model(spec, data, options, train)
     layer = tune(
-        spec.decisions, task=data.task, labels=data.labels, truth=validation.targets, none_label=data.none_label,
-        scores=scored(model, validation.texts, labels=labels), is_quick=True,
-    ).layer  # fmt: skip
+        spec.decisions,
+        task=data.task,
+        labels=data.labels,
+        truth=validation.targets,
+        none_label=data.none_label,
+        scores=score_texts(model, validation.texts, labels=labels),
+        is_quick=True,
+    ).layer
     own = registry.find("models", spec.model.family)  # type: ignore[attr-defined]
     if model.refits and own.refits and len(train) == len(data.splits["train"]):
         model, layer = _refit(spec, data, options)
-    answers = layer.answers(scored(model, data.splits["test"].texts, labels=labels))
-    return _figures(data, answers.chosen)
+    answers = layer.answers(score_texts(model, data.splits["test"].texts, labels=labels))
+    return _select_figures(data, answers.chosen)
 
 
 def _refit(spec: Spec, data: Dataset, options: Any) -> tuple[Classifier, DecisionLayer]:
@@ -113,7 +118,7 @@ def _refit(spec: Spec, data: Dataset, options: Any) -> tuple[Classifier, Decisio
     both, seed = data.select("train", "validation"), spec.training.seed
 
     def create() -> Classifier:
-        return new_classifier(spec, options, task=data.task, labels=data.labels, pair=data.pair)
+        return create_classifier(spec, options, task=data.task, labels=data.labels, pair=data.pair)
 
     scores = cross_fitting.out_of_fold_scores(data, both.rows, create=create, seed=seed, is_over=lambda: False)
     assert scores is not None
@@ -126,17 +131,17 @@ def _refit(spec: Spec, data: Dataset, options: Any) -> tuple[Classifier, Decisio
         scores=scores,
         is_quick=True,
     )
-    return cross_fitting.learn(data, both.rows, create=create, seed=seed), tuned.layer
+    return cross_fitting.fit_on_rows(data, both.rows, create=create, seed=seed), tuned.layer
 
 
-def _learned(spec: Spec, data: Dataset, options: Any, rows: Split) -> Classifier:
-    model = new_classifier(spec, options, task=data.task, labels=data.labels, pair=data.pair)
+def _fit_model(spec: Spec, data: Dataset, options: Any, rows: Split) -> Classifier:
+    model = create_classifier(spec, options, task=data.task, labels=data.labels, pair=data.pair)
     for _ in model.fit(rows, data.select(), seed=spec.training.seed):
         pass
     return model
 
 
-def _figures(data: Dataset, answers: NDArray[Any]) -> Figures:
+def _select_figures(data: Dataset, answers: NDArray[Any]) -> Figures:
     """The few figures that a report puts beside its own."""
     truth = data.splits["test"].targets
     scores = np.eye(len(data.labels))[answers] if data.task == "single" else answers.astype(np.float64)

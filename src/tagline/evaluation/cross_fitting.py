@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from tagline.data.dataset import Dataset, Split
 from tagline.data.splits import Ints
 from tagline.models import Classifier, Scores
-from tagline.prediction.predictor import scored
+from tagline.prediction.predictor import score_texts
 
 FOLDS = 3
 
@@ -30,12 +30,12 @@ def out_of_fold_scores(
             return None
         is_inside = fold_of_row == fold
         if is_inside.any():
-            model = learn(data, rows[~is_inside], create=create, seed=seed)
-            scores[is_inside] = scored(model, data.texts(rows[is_inside]), labels=len(data.labels))
+            model = fit_on_rows(data, rows[~is_inside], create=create, seed=seed)
+            scores[is_inside] = score_texts(model, data.texts(rows[is_inside]), labels=len(data.labels))
     return scores
 
 
-def learn(data: Dataset, rows: Ints, *, create: Callable[[], Classifier], seed: int) -> Classifier:
+def fit_on_rows(data: Dataset, rows: Ints, *, create: Callable[[], Classifier], seed: int) -> Classifier:
     """A new model that has learned from these rows, with nothing held out."""
     model = create()
     for step in model.fit(Split(data.texts(rows), data.targets[rows], rows), data.select(), seed=seed):

@@ -17,19 +17,19 @@ PER_LABEL = "per_label_"
 def check_names(gates: Gates, *, task: "Task", labels: Sequence[str]) -> None:
     """Refuse a gate on a figure that this task does not have, or on a label that does not exist."""
     problems = []
-    for name, label, _ in _wanted(gates):
+    for name, label, _ in _iter_gates(gates):
         if ONE_TASK_ONLY.get(name, task) != task:
             problems.append(f"gates.{name}: a figure of task {ONE_TASK_ONLY[name]}; this data is {task}")
         if label is not None and label not in labels:
             problems.append(f'gates.{name}: there is no label "{label}"; there are: {", ".join(labels)}')
     if problems:
-        raise SpecError.listing("the spec", problems)
+        raise SpecError.from_problems("the spec", problems)
 
 
-def results(gates: Gates, figures: Mapping[str, Any]) -> list[GateResult]:
+def evaluate_gates(gates: Gates, figures: Mapping[str, Any]) -> list[GateResult]:
     """Each gate: what it asks for, what was reached, and whether that is enough."""
     found = []
-    for name, label, wanted in _wanted(gates):
+    for name, label, wanted in _iter_gates(gates):
         if label is None:
             reached = figures.get(name)
             if reached is None and name in ("coverage", "accuracy_of_answered"):  # it answered every text
@@ -45,22 +45,22 @@ def results(gates: Gates, figures: Mapping[str, Any]) -> list[GateResult]:
     return found
 
 
-def sentence(result: GateResult) -> str:
+def format_result(result: GateResult) -> str:
     """A gate as a person reads it."""
     reached = "cannot be measured" if result.reached is None else f"is {result.reached:.3f}"
     return f"{result.gate} {reached}, at {'most' if result.at_most else 'least'} {result.wanted:g} is wanted"
 
 
-def insist(results: Sequence[GateResult], *, hint: str) -> None:
+def enforce_gates(results: Sequence[GateResult], *, hint: str) -> None:
     """Stop where a gate was not passed; everything has been saved by then."""
     failed = [result for result in results if not result.passed]
     if failed:
-        lines = "\n".join(f"  {sentence(result)}" for result in failed)
+        lines = "\n".join(f"  {format_result(result)}" for result in failed)
         count = "1 gate" if len(failed) == 1 else f"{len(failed)} gates"
         raise CheckFailed(f"{count} of {len(results)} not passed:\n{lines}", hint=hint)
 
 
-def _wanted(gates: Gates) -> Iterator[tuple[str, str | None, float]]:
+def _iter_gates(gates: Gates) -> Iterator[tuple[str, str | None, float]]:
     """Every gate that is set: its figure, its label if it is a label's, and the number."""
     for name in Gates.model_fields:
         value = getattr(gates, name)

@@ -30,19 +30,21 @@ Floats = NDArray[np.float64]
 Interval = tuple[float, float]
 
 
-def bootstrap(task: "Task", *, truth: NDArray[Any], answers: NDArray[Any], seed: int = 0) -> dict[str, Interval]:
+def bootstrap_intervals(
+    task: "Task", *, truth: NDArray[Any], answers: NDArray[Any], seed: int = 0
+) -> dict[str, Interval]:
     """For each figure the ends between which it would lie, 95 % sure, on any number of such rows; itself inside."""
     if not len(truth):
         return {}
-    [drawn] = _resampled(task, truth, [answers], seed=seed)
-    figures = _once(task, truth, answers)
+    [drawn] = _resample_figures(task, truth, [answers], seed=seed)
+    figures = _measure_once(task, truth, answers)
     right = are_right(answers, truth)
-    of_share = share_interval(int(right.sum()), len(right))
+    of_share = wilson_interval(int(right.sum()), len(right))
     # Rows that are all right, or all wrong, can be drawn again a thousand times and say nothing of others.
     return {
-        name: of_share if name in SHARES or values.min() == values.max() else _unbiased(values, figures[name])
+        name: of_share if name in SHARES or values.min() == values.max() else _correct_bias(values, figures[name])
         for name, values in drawn.items()
-    }  # fmt: skip
+    }
 
 
 @dataclass(frozen=True)
@@ -74,19 +76,23 @@ class Difference:
         return self.interval[0] > 0 or self.interval[1] < 0
 
 
-def difference(
+def compare_models(
     task: "Task", *, truth: NDArray[Any], first: NDArray[Any], second: NDArray[Any], figure: str, seed: int = 0
 ) -> Difference:
     """The first model against the second, row by row."""
-    ours, theirs = _resampled(task, truth, [first, second], seed=seed)
-    gain = _once(task, truth, first)[figure] - _once(task, truth, second)[figure]
+    ours, theirs = _resample_figures(task, truth, [first, second], seed=seed)
+    gain = _measure_once(task, truth, first)[figure] - _measure_once(task, truth, second)[figure]
     right_first, right_second = are_right(first, truth), are_right(second, truth)
     only_first = int((right_first & ~right_second).sum())
     only_second = int((right_second & ~right_first).sum())
     return Difference(
-        figure, gain, _ends(ours[figure] - theirs[figure]), only_first, only_second,
+        figure,
+        gain,
+        _percentile_interval(ours[figure] - theirs[figure]),
+        only_first,
+        only_second,
         mcnemar(only_first, only_second),
-    )  # fmt: skip
+    )
 
 
 def mcnemar(only_first: int, only_second: int) -> float:
@@ -104,7 +110,7 @@ def binomial_p(fewer: int, total: int) -> float:
     return min(1.0, float(2 * sum(math.comb(total, k) for k in range(fewer + 1)) / 2**total))
 
 
-def share_interval(hits: int, rows: int, *, level_z: float = 1.96) -> Interval:
+def wilson_interval(hits: int, rows: int, *, level_z: float = 1.96) -> Interval:
     """Wilson's interval of a share."""
     if not rows:
         return 0.0, 1.0
@@ -115,43 +121,47 @@ def share_interval(hits: int, rows: int, *, level_z: float = 1.96) -> Interval:
     return max(0.0, min(share, middle - half)), min(1.0, max(share, middle + half))
 
 
-def _ends(values: Floats) -> Interval:
+def _percentile_interval(values: Floats) -> Interval:
     low, high = np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
 
 
-def _unbiased(drawn: Floats, figure: float) -> Interval:
+def _correct_bias(drawn: Floats, figure: float) -> Interval:
     """The ends of draws, moved up by twice what their mean lies below the figure; between 0 and 1, and around it.
 
     A draw has fewer different rows of each label than the test set, and that has fewer than there are: with few rows a
     label macro-F1 is too low in the figure, and by as much again in the draws. Decision 12 has what this mends.
     """
     shift = 2 * (figure - float(drawn.mean()))
-    low, high = _ends(drawn)
+    low, high = _percentile_interval(drawn)
     return max(0.0, min(low + shift, figure)), min(1.0, max(high + shift, figure))
 
 
-def _resampled(task: "Task", truth: NDArray[Any], models: list[NDArray[Any]], *, seed: int) -> list[dict[str, Floats]]:
+def _resample_figures(
+    task: "Task", truth: NDArray[Any], models: list[NDArray[Any]], *, seed: int
+) -> list[dict[str, Floats]]:
     """Each model's figures on the same thousand test sets, drawn from the rows with repetition.
 
     Rows that are alike, in truth and in every model's answer, are drawn together: a few hundred kinds of rows stand for
     any number of them.
     """
-    kinds, counts = _kinds([truth, *models])
+    kinds, counts = _group_rows([truth, *models])
     random = np.random.default_rng(seed)
     shares = counts / counts.sum()
     parts: list[list[dict[str, Floats]]] = []
     at_once = max(1, min(RESAMPLES, AT_ONCE // len(counts)))
     for start in range(0, RESAMPLES, at_once):
         weights = random.multinomial(int(counts.sum()), shares, size=min(at_once, RESAMPLES - start)).astype(np.float64)
-        parts.append([_figures(task, *_weighed(task, kinds[0], model, weights)) for model in kinds[1:]])
+        parts.append(
+            [_compute_figures(task, *_count_with_weights(task, kinds[0], model, weights)) for model in kinds[1:]]
+        )
     return [
         {name: np.concatenate([part[i][name] for part in parts]) for name in RESAMPLED[task]}
         for i in range(len(models))
-    ]  # fmt: skip
+    ]
 
 
-def _kinds(columns: list[NDArray[Any]]) -> tuple[list[NDArray[Any]], NDArray[np.int64]]:
+def _group_rows(columns: list[NDArray[Any]]) -> tuple[list[NDArray[Any]], NDArray[np.int64]]:
     """The different rows of several columns side by side, and how often each stands there."""
     flat = [column.reshape(len(column), -1) for column in columns]
     packed = [np.packbits(column, axis=1) if column.dtype == bool else column for column in flat]
@@ -163,17 +173,17 @@ Counts = tuple[Floats, Floats, Floats, Floats, Floats]
 """Hits, rows and answers of each label; rows that are right; all rows. Each with a row for every resample."""
 
 
-def _weighed(task: "Task", truth: NDArray[Any], answers: NDArray[Any], weights: Floats) -> Counts:
+def _count_with_weights(task: "Task", truth: NDArray[Any], answers: NDArray[Any], weights: Floats) -> Counts:
     right = weights @ are_right(answers, truth)
     if task == "multi":
         return weights @ (truth & answers), weights @ truth, weights @ answers, right, weights.sum(axis=1)
     labels = int(max(truth.max(), answers.max())) + 1
-    by_truth = _summed(weights, truth, labels)
-    by_answer = _summed(weights, answers, labels)
-    return _summed(weights * (truth == answers), truth, labels), by_truth, by_answer, right, weights.sum(axis=1)
+    by_truth = _sum_by_label(weights, truth, labels)
+    by_answer = _sum_by_label(weights, answers, labels)
+    return _sum_by_label(weights * (truth == answers), truth, labels), by_truth, by_answer, right, weights.sum(axis=1)
 
 
-def _summed(weights: Floats, labels: NDArray[Any], count: int) -> Floats:
+def _sum_by_label(weights: Floats, labels: NDArray[Any], count: int) -> Floats:
     """Weights added up by label."""
     order = np.argsort(labels, kind="stable")
     starts = np.searchsorted(labels[order], np.arange(count))
@@ -182,15 +192,15 @@ def _summed(weights: Floats, labels: NDArray[Any], count: int) -> Floats:
     return np.asarray(totals[:, ends] - totals[:, starts])
 
 
-def _once(task: "Task", truth: NDArray[Any], answers: NDArray[Any]) -> dict[str, float]:
+def _measure_once(task: "Task", truth: NDArray[Any], answers: NDArray[Any]) -> dict[str, float]:
     """The figures of the rows as they are."""
-    figures = _figures(task, *_weighed(task, truth, answers, np.ones((1, len(truth)))))
+    figures = _compute_figures(task, *_count_with_weights(task, truth, answers, np.ones((1, len(truth)))))
     return {name: float(values[0]) for name, values in figures.items()}
 
 
-def _figures(
+def _compute_figures(
     task: "Task", hits: Floats, supports: Floats, answered: Floats, right: Floats, rows: Floats
-) -> dict[str, Floats]:  # fmt: skip
+) -> dict[str, Floats]:
     micro = 2 * hits.sum(axis=1) / np.maximum(1, supports.sum(axis=1) + answered.sum(axis=1))
     known = {"accuracy": right / rows, "subset_accuracy": right / rows, "micro_f1": micro}
     known |= label_averages(hits, supports, answered)

@@ -42,16 +42,20 @@ def measure(
     """Every figure of these answers. A figure that the rows cannot give (one label only, no row) is None."""
     if len(truth) == 0:
         return {"rows": 0}
-    measured = _single(labels, truth, answers, scores) if task == "single" else _multi(labels, truth, answers, scores)
+    measured = (
+        _measure_single(labels, truth, answers, scores)
+        if task == "single"
+        else _measure_multi(labels, truth, answers, scores)
+    )
     return {"rows": len(truth), **measured}
 
 
-def figures_beside(main: str) -> list[str]:
+def select_table_figures(main: str) -> list[str]:
     """The figures that a table of runs shows; where accuracy is the main one, micro-F1 is the same number."""
     return [name for name in SIDE_BY_SIDE if name != "micro_f1" or main != "accuracy"]
 
 
-def targets(labels: Sequence[Any], names: Sequence[str]) -> NDArray[Any]:
+def encode_targets(labels: Sequence[Any], names: Sequence[str]) -> NDArray[Any]:
     """Labels by name, one a row or several, as a split's targets are: numbers, or for task `multi` rows of booleans."""
     numbers = {name: number for number, name in enumerate(names)}
     if labels and isinstance(labels[0], str):
@@ -83,7 +87,9 @@ def is_close(monitor: str, value: float, best: float | None, *, rows: int) -> bo
     return value >= best - math.sqrt(max(best * (1 - best), 0) / rows)
 
 
-def _single(labels: Sequence[str], truth: NDArray[Any], answers: NDArray[Any], scores: NDArray[Any]) -> dict[str, Any]:
+def _measure_single(
+    labels: Sequence[str], truth: NDArray[Any], answers: NDArray[Any], scores: NDArray[Any]
+) -> dict[str, Any]:
     rows = len(truth)
     confusion = np.zeros((len(labels), len(labels)), dtype=np.int64)
     np.add.at(confusion, (truth, answers), 1)
@@ -92,17 +98,19 @@ def _single(labels: Sequence[str], truth: NDArray[Any], answers: NDArray[Any], s
     recalls = hits[supports > 0] / supports[supports > 0]
     return {
         "accuracy": float(hits.sum() / rows),
-        **_averages(hits, supports, answered, micro=float(hits.sum() / rows)),
+        **_average_labels(hits, supports, answered, micro=float(hits.sum() / rows)),
         "balanced_accuracy": float(recalls.mean()),
         "mcc": _mcc(int(hits.sum()), supports, answered) if (supports + answered > 0).sum() > 1 else None,
-        **belief("single", truth=truth, answers=answers, scores=scores),
+        **measure_calibration("single", truth=truth, answers=answers, scores=scores),
         "auroc": _auroc(one_hot, scores),
-        "per_label": _per_label(labels, hits, supports, answered, rows),
+        "per_label": _measure_per_label(labels, hits, supports, answered, rows),
         "confusion": confusion.tolist(),
     }
 
 
-def _multi(labels: Sequence[str], truth: NDArray[Any], answers: NDArray[Any], scores: NDArray[Any]) -> dict[str, Any]:
+def _measure_multi(
+    labels: Sequence[str], truth: NDArray[Any], answers: NDArray[Any], scores: NDArray[Any]
+) -> dict[str, Any]:
     truth, answers = truth.astype(bool), answers.astype(bool)
     hits, supports, answered = (truth & answers).sum(axis=0), truth.sum(axis=0), answers.sum(axis=0)
     micro = 2 * hits.sum() / max(1, supports.sum() + answered.sum())
@@ -112,22 +120,24 @@ def _multi(labels: Sequence[str], truth: NDArray[Any], answers: NDArray[Any], sc
     return {
         "accuracy": subset,
         "subset_accuracy": subset,
-        **_averages(hits, supports, answered, micro=float(micro)),
+        **_average_labels(hits, supports, answered, micro=float(micro)),
         "jaccard": float(overlap.mean()),
-        **belief("multi", truth=truth, answers=answers, scores=scores),
+        **measure_calibration("multi", truth=truth, answers=answers, scores=scores),
         "average_precision": _average_precision(truth, scores),
         "auroc": _auroc(truth, scores),
-        "per_label": _per_label(labels, hits, supports, answered, len(truth)),
+        "per_label": _measure_per_label(labels, hits, supports, answered, len(truth)),
     }
 
 
-def belief(
+def measure_calibration(
     task: "Task", *, truth: NDArray[Any], answers: NDArray[Any], scores: NDArray[Any]
-) -> dict[str, float]:  # fmt: skip
+) -> dict[str, float]:
     """How far scores can be believed: log loss, Brier score and expected calibration error."""
     if task == "multi":
         clipped = np.clip(scores, 1e-15, 1 - 1e-7)
-        by_label = [expected_error(reliability(*label)) for label in zip(scores.T, truth.T, strict=True)]
+        by_label = [
+            expected_calibration_error(reliability_bins(*label)) for label in zip(scores.T, truth.T, strict=True)
+        ]
         return {
             "log_loss": abs(float(np.where(truth, np.log(clipped), np.log(1 - clipped)).mean())),
             "brier": float(((scores - truth) ** 2).mean()),
@@ -137,11 +147,11 @@ def belief(
     return {
         "log_loss": abs(float(np.log(np.clip(of_truth, 1e-15, 1)).mean())),
         "brier": float(((scores**2).sum(axis=1) - 2 * of_truth + 1).mean()),
-        "ece": expected_error(reliability(scores.max(axis=1), answers == truth)),
+        "ece": expected_calibration_error(reliability_bins(scores.max(axis=1), answers == truth)),
     }
 
 
-def per_label_parts(
+def precision_recall_f1(
     hits: NDArray[Any], supports: NDArray[Any], answered: NDArray[Any]
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Precision, recall and F1 of each label; 0 where there is nothing to divide by."""
@@ -152,7 +162,7 @@ def per_label_parts(
 
 def label_averages(hits: NDArray[Any], supports: NDArray[Any], answered: NDArray[Any]) -> dict[str, NDArray[Any]]:
     """Means over the labels that stand in the truth or the answers; labels are the last axis."""
-    precision, recall, f1 = per_label_parts(hits, supports, answered)
+    precision, recall, f1 = precision_recall_f1(hits, supports, answered)
     present = supports + answered > 0
     count = np.maximum(present.sum(axis=-1), 1)
     return {
@@ -163,26 +173,29 @@ def label_averages(hits: NDArray[Any], supports: NDArray[Any], answered: NDArray
     }
 
 
-def _averages(
+def _average_labels(
     hits: NDArray[Any], supports: NDArray[Any], answered: NDArray[Any], *, micro: float
-) -> dict[str, float | None]:  # fmt: skip
+) -> dict[str, float | None]:
     averages: dict[str, Any] = {"micro_f1": micro, **label_averages(hits, supports, answered)}
     has_any = bool((supports + answered).any())
     return {name: float(value) if has_any else None for name, value in averages.items()}
 
 
-def _per_label(
+def _measure_per_label(
     labels: Sequence[str], hits: NDArray[Any], supports: NDArray[Any], answered: NDArray[Any], rows: int
 ) -> dict[str, dict[str, float]]:
-    precision, recall, f1 = per_label_parts(hits, supports, answered)
+    precision, recall, f1 = precision_recall_f1(hits, supports, answered)
     accuracy = 1 - (supports + answered - 2 * hits) / rows
     return {
         label: {
-            "precision": float(precision[i]), "recall": float(recall[i]), "f1": float(f1[i]),
-            "support": int(supports[i]), "accuracy": float(accuracy[i]),
+            "precision": float(precision[i]),
+            "recall": float(recall[i]),
+            "f1": float(f1[i]),
+            "support": int(supports[i]),
+            "accuracy": float(accuracy[i]),
         }
         for i, label in enumerate(labels)
-    }  # fmt: skip
+    }
 
 
 def _auroc(truth: NDArray[Any], scores: NDArray[Any]) -> float | None:
@@ -191,12 +204,12 @@ def _auroc(truth: NDArray[Any], scores: NDArray[Any]) -> float | None:
     usable = (having > 0) & (having < len(truth))
     if not usable.any():
         return None
-    above = [float(_ranks(scores[:, i])[truth[:, i]].sum()) for i in np.flatnonzero(usable)]
+    above = [float(_rank_values(scores[:, i])[truth[:, i]].sum()) for i in np.flatnonzero(usable)]
     pairs = having[usable] * (len(truth) - having[usable])
     return float(((above - having[usable] * (having[usable] + 1) / 2) / pairs).mean())
 
 
-def _ranks(values: NDArray[Any]) -> NDArray[Any]:
+def _rank_values(values: NDArray[Any]) -> NDArray[Any]:
     """The place of each value among all, from 1; equal ones share the mean of theirs."""
     _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
     return np.asarray((counts.cumsum() - (counts - 1) / 2)[which])
@@ -220,7 +233,7 @@ def _mcc(hits: int, supports: NDArray[Any], answered: NDArray[Any]) -> float:
     return (hits * rows - int(supports @ answered)) / math.sqrt(apart[0] * apart[1]) if all(apart) else 0.0
 
 
-def reliability(confidence: NDArray[Any], is_true: NDArray[Any]) -> list[dict[str, float]]:
+def reliability_bins(confidence: NDArray[Any], is_true: NDArray[Any]) -> list[dict[str, float]]:
     """Scores in fifteen ranges of equal width: how high they are there, and how often what they say is true."""
     place = np.clip((confidence * RANGES).astype(np.int64), 0, RANGES - 1)
     rows = np.bincount(place, minlength=RANGES)
@@ -231,14 +244,14 @@ def reliability(confidence: NDArray[Any], is_true: NDArray[Any]) -> list[dict[st
     ]
 
 
-def chance_error(confidence: NDArray[Any]) -> float:
+def chance_calibration_error(confidence: NDArray[Any]) -> float:
     """The calibration error that scores which are true as often as they say would show on as many rows, by chance."""
     random = np.random.default_rng(0)
     drawn = (random.random(len(confidence)) < confidence for _ in range(CHANCE_DRAWS))
-    return float(np.mean([expected_error(reliability(confidence, is_true)) for is_true in drawn]))
+    return float(np.mean([expected_calibration_error(reliability_bins(confidence, is_true)) for is_true in drawn]))
 
 
-def expected_error(ranges: Sequence[dict[str, float]]) -> float:
+def expected_calibration_error(ranges: Sequence[dict[str, float]]) -> float:
     """The expected calibration error: how far scores are from how often they are true, over all rows."""
     total = sum(each["rows"] for each in ranges)
     return float(sum(each["rows"] * abs(each["score"] - each["true"]) for each in ranges) / max(1, total))

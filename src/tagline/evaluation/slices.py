@@ -50,15 +50,15 @@ class Slice:
         return self.p_value < LEVEL and self.accuracy < self.accuracy_of_rest
 
 
-def find(dataset: Dataset, split: Split, right: Flags) -> list[Slice]:
+def find_slices(dataset: Dataset, split: Split, right: Flags) -> list[Slice]:
     """Every slice that is large enough to say something about, the worst first; the same rows are named once."""
-    candidates = list(_candidates(dataset, split))
+    candidates = list(_iter_candidates(dataset, split))
     found = [
         (by, name, inside)
         for by, name, inside in {inside.tobytes(): (by, name, inside) for by, name, inside in candidates}.values()
         if inside.sum() >= FEWEST_ROWS and (~inside).sum() >= FEWEST_ROWS
     ]
-    p_values = _corrected([_p_value(inside, right) for _, _, inside in found])
+    p_values = _correct_p_values([_p_value(inside, right) for _, _, inside in found])
     slices = [
         Slice(by, name, int(inside.sum()), float(right[inside].mean()), float(right[~inside].mean()), p_value)
         for (by, name, inside), p_value in zip(found, p_values, strict=True)
@@ -66,12 +66,12 @@ def find(dataset: Dataset, split: Split, right: Flags) -> list[Slice]:
     return sorted(slices, key=lambda each: (each.p_value, each.accuracy - each.accuracy_of_rest))
 
 
-def _candidates(dataset: Dataset, split: Split) -> Iterator[tuple[str, str, Flags]]:
-    yield from _by_length(np.array([len(_joined(text)) for text in split.texts]))
-    train = _train_texts(dataset)
+def _iter_candidates(dataset: Dataset, split: Split) -> Iterator[tuple[str, str, Flags]]:
+    yield from _by_length(np.array([len(_join_sides(text)) for text in split.texts]))
+    train = _sample_train_texts(dataset)
     yield from _by_unknown_words(train, split)
     yield from _by_likeness(train, split)
-    yield from _by_value("script", [main_script(_joined(text)) for text in split.texts])
+    yield from _by_value("script", [main_script(_join_sides(text)) for text in split.texts])
     if len(dataset.sources) > 1:
         yield from _by_value("file", [dataset.place(int(row))[0] for row in split.rows])
     for column, content in dataset.columns.items():
@@ -86,7 +86,7 @@ def _by_length(lengths: NDArray[np.int64]) -> Iterator[tuple[str, str, Flags]]:
     yield "length", f"long: {math.ceil(long):,} characters or more", lengths >= long
 
 
-def _train_texts(dataset: Dataset) -> "Texts":
+def _sample_train_texts(dataset: Dataset) -> "Texts":
     rows = dataset.splits["train"].rows
     if len(rows) > TRAIN_ROWS_READ:
         rows = np.sort(np.random.default_rng(0).choice(rows, TRAIN_ROWS_READ, replace=False))
@@ -97,10 +97,10 @@ def _by_unknown_words(train: "Texts", split: Split) -> Iterator[tuple[str, str, 
     """Texts with words that no training text has; nothing for scripts without spaces, whose words are not cut here."""
     known: set[str] = set()
     for text in train:
-        known.update(WORD.findall(_joined(text).casefold()))
+        known.update(WORD.findall(_join_sides(text).casefold()))
     if not known:
         return
-    unknown = np.array([_share_unknown(WORD.findall(_joined(text).casefold()), known) for text in split.texts])
+    unknown = np.array([_unknown_share(WORD.findall(_join_sides(text).casefold()), known) for text in split.texts])
     yield "words", "with words that no training text has", unknown > 0
     yield "words", "a fifth or more of the words in no training text", unknown >= 0.2
 
@@ -109,11 +109,11 @@ def _by_likeness(train: "Texts", split: Split) -> Iterator[tuple[str, str, Flags
     """Texts that are new; of those that have nearly the same text in training the answer may only be remembered."""
     if len(split) <= MOST_COMPARED:
         unlike = np.ones(len(split), dtype=np.bool_)
-        unlike[[mine for mine, _, _ in near_duplicates.pairs(split.texts, train)]] = False
+        unlike[[mine for mine, _, _ in near_duplicates.find_pairs(split.texts, train)]] = False
         yield "likeness", "unlike any training text", unlike
 
 
-def _share_unknown(found: list[str], known: set[str]) -> float:
+def _unknown_share(found: list[str], known: set[str]) -> float:
     spaced = [word for word in found if not UNSPACED.search(word)]
     return sum(word not in known for word in spaced) / len(spaced) if spaced else 0.0
 
@@ -128,12 +128,12 @@ def _by_value(by: str, values: list[str]) -> Iterator[tuple[str, str, Flags]]:
 
 def main_script(text: str) -> str:
     """The script most letters of a text are written in, by its Unicode name: LATIN, CYRILLIC, HANGUL."""
-    counts = Counter(script for character in text[:500] if (script := _script(character)))
+    counts = Counter(script for character in text[:500] if (script := _find_script(character)))
     return counts.most_common(1)[0][0] if counts else "no letters"
 
 
 @lru_cache(maxsize=10_000)
-def _script(character: str) -> str:
+def _find_script(character: str) -> str:
     return unicodedata.name(character, "").split(" ")[0].split("-")[0] if character.isalpha() else ""
 
 
@@ -142,15 +142,15 @@ def _p_value(inside: Flags, right: Flags) -> float:
     rows, drawn, hits = len(right), int(inside.sum()), int(right.sum())
     factorials = np.concatenate([[0.0], np.log(np.arange(1, rows + 1)).cumsum()])  # their logarithms
 
-    def ways(many: int, some: Any) -> Any:
+    def log_binomial(many: int, some: Any) -> Any:
         return factorials[many] - factorials[some] - factorials[many - some]
 
     as_few = np.arange(max(0, drawn + hits - rows), int(right[inside].sum()) + 1)
-    chances = np.exp(ways(hits, as_few) + ways(rows - hits, drawn - as_few) - ways(rows, drawn))
+    chances = np.exp(log_binomial(hits, as_few) + log_binomial(rows - hits, drawn - as_few) - log_binomial(rows, drawn))
     return min(1.0, float(chances.sum()))
 
 
-def _corrected(p_values: Iterable[float]) -> list[float]:
+def _correct_p_values(p_values: Iterable[float]) -> list[float]:
     """Benjamini and Hochberg's: of the slices named at a level, at most that share is named by chance."""
     given = np.array(list(p_values))
     order = np.argsort(given)
@@ -160,5 +160,5 @@ def _corrected(p_values: Iterable[float]) -> list[float]:
     return [float(min(1.0, value)) for value in corrected]
 
 
-def _joined(text: "Text") -> Any:
+def _join_sides(text: "Text") -> Any:
     return text if isinstance(text, str) else " ".join(text)

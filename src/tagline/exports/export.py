@@ -16,7 +16,7 @@ from tagline.models import Classifier, Scorer, Scores
 from tagline.prediction import bundle
 from tagline.prediction.bundle import CARD, Bundle, load_classifier
 from tagline.prediction.decisions import DecisionLayer, are_right
-from tagline.prediction.predictor import scored
+from tagline.prediction.predictor import score_texts
 from tagline.reports import markdown
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ MOST_LOST = 0.003
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredRows:
     """Rows with their truth, and what the form that was measured answered."""
 
     texts: "Sequence[Text]"
@@ -37,13 +37,13 @@ class Measured:
     """Calibrated."""
 
     @classmethod
-    def of_rows(cls, rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> "Measured":
+    def from_rows(cls, rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> "MeasuredRows":
         """From the lines of a run's predictions.jsonl."""
         try:
             return cls(
                 [row["text"] if isinstance(row["text"], str) else tuple(row["text"]) for row in rows],
-                metrics.targets([row["truth"] for row in rows], labels),
-                metrics.targets([row.get("label", row.get("labels")) for row in rows], labels),
+                metrics.encode_targets([row["truth"] for row in rows], labels),
+                metrics.encode_targets([row.get("label", row.get("labels")) for row in rows], labels),
                 np.array([[row["scores"][label] for label in labels] for row in rows], np.float64),
             )
         except (LookupError, TypeError, ValueError) as error:
@@ -53,7 +53,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Forms:
+class ExportedForms:
     """Forms of a model beside its own, by name, with their raw scores of the measured rows and how they compare."""
 
     scorers: Mapping[str, Scorer] = field(default_factory=dict)
@@ -64,16 +64,22 @@ class Forms:
 
 
 def add_forms(
-    classifier: Classifier, directory: Path, *, to: str, family: str, layer: DecisionLayer, measured: Measured,
+    classifier: Classifier,
+    directory: Path,
+    *,
+    to: str,
+    family: str,
+    layer: DecisionLayer,
+    measured: MeasuredRows,
     samples: "Sequence[Text]",
-) -> Forms:  # fmt: skip
+) -> ExportedForms:
     """Write a model's other forms beside it, made with sample texts, and check each on the measured rows."""
     exporter = registry.find("exports", to)()
     exporter.write(classifier, directory, family=family, samples=samples)
     scorers: Mapping[str, Scorer] = exporter.forms(directory, family=family)
-    scores = {name: scored(each, measured.texts, labels=len(layer.labels)) for name, each in scorers.items()}
-    found = {name: _compared(each, layer, measured) for name, each in scores.items()}
-    return Forms(scorers, scores, found, best(found) if classifier.uses_device else "")
+    scores = {name: score_texts(each, measured.texts, labels=len(layer.labels)) for name, each in scorers.items()}
+    found = {name: _compare_answers(each, layer, measured) for name, each in scores.items()}
+    return ExportedForms(scorers, scores, found, choose_form(found) if classifier.uses_device else "")
 
 
 def export(directory: Path, to: str, *, measured: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -86,14 +92,14 @@ def export(directory: Path, to: str, *, measured: Sequence[Mapping[str, Any]]) -
         hint = "name the run that made it: its predictions.jsonl holds the rows to check with"
         raise RunError(f"{directory} has no test rows beside it, so that an export could not be checked", hint=hint)
     family, layer = opened.manifest.family, opened.decisions
-    made: list[Forms] = []
+    made: list[ExportedForms] = []
 
     def fill(scratch: Path) -> dict[str, Any]:
         for name in opened.manifest.files:
             if name != CARD:
                 (scratch / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(directory / name, scratch / name)
-        rows = Measured.of_rows(measured, layer.labels)
+        rows = MeasuredRows.from_rows(measured, layer.labels)
         own = load_classifier(family, directory)
         # The training texts are not at hand; of these no label is looked at.
         forms = add_forms(own, scratch, to=to, family=family, layer=layer, measured=rows, samples=rows.texts)
@@ -102,17 +108,17 @@ def export(directory: Path, to: str, *, measured: Sequence[Mapping[str, Any]]) -
         return fields | {"exports": forms.found, "runtime": forms.runtime}
 
     card = (directory / CARD).read_text("utf-8")
-    bundle.replace(directory, fill=fill, card=lambda manifest: markdown.with_form(card, manifest))
+    bundle.replace(directory, fill=fill, card=lambda manifest: markdown.update_form_section(card, manifest))
     return {"bundle": str(directory), "exports": made[0].found, "runtime": made[0].runtime}
 
 
-def best(found: Mapping[str, Mapping[str, float]]) -> Literal["", "float32", "int8"]:
+def choose_form(found: Mapping[str, Mapping[str, float]]) -> Literal["", "float32", "int8"]:
     """The form of eight bits where it loses next to nothing, else that of full precision, else none."""
     lossless = [name for name, check in found.items() if check["macro_f1"] >= -MOST_LOST]
     return "int8" if "int8" in lossless else "float32" if "float32" in lossless else ""
 
 
-def _compared(scores: Scores, layer: DecisionLayer, measured: Measured) -> dict[str, float]:
+def _compare_answers(scores: Scores, layer: DecisionLayer, measured: MeasuredRows) -> dict[str, float]:
     """How a form's answers compare with those that were measured."""
     answers = layer.answers(scores)
     before, after = (
@@ -121,6 +127,8 @@ def _compared(scores: Scores, layer: DecisionLayer, measured: Measured) -> dict[
     )
     changes = {name: (after[name] or 0.0) - (before[name] or 0.0) for name in metrics.SIDE_BY_SIDE}
     return {
-        "rows": len(measured.texts), "equal_answers": float(are_right(answers.chosen, measured.chosen).mean()),
-        "largest_difference": float(np.abs(answers.scores - measured.scores).max()), **changes,
-    }  # fmt: skip
+        "rows": len(measured.texts),
+        "equal_answers": float(are_right(answers.chosen, measured.chosen).mean()),
+        "largest_difference": float(np.abs(answers.scores - measured.scores).max()),
+        **changes,
+    }

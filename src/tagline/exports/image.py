@@ -10,7 +10,7 @@ from tagline.images import dockerfiles, image_builders, wheels
 DOCKERFILE = "Dockerfile"
 
 
-class Image:
+class ServingImage:
     """Export `image`."""
 
     signed: ClassVar[str] = DOCKERFILE
@@ -22,23 +22,23 @@ class Image:
 
     def pack(self, directory: Path) -> None:
         """The context: bundle, wheel and versions, each a layer of its own."""
-        wheel = wheels.wheel()
+        wheel = wheels.build_wheel()
         (directory / wheel.file).write_bytes(wheel.content)
-        (directory / "requirements.txt").write_text("".join(f"{line}\n" for line in wheels.pins()), "utf-8")
-        text = dockerfiles.dockerfile(wheel.file, base=self._base, signature=SIGNATURE)
+        (directory / "requirements.txt").write_text("".join(f"{line}\n" for line in wheels.list_pins()), "utf-8")
+        text = dockerfiles.render_serving_dockerfile(wheel.file, base=self._base, signature=SIGNATURE)
         (directory / DOCKERFILE).write_text(text, "utf-8")
 
     def deliver(self, directory: Path) -> dict[str, str]:
         """The image's name and who built it, or the command that does."""
-        image = dockerfiles.tag(directory)
-        name = image_builders.first() if self._build else ""
+        image = dockerfiles.compute_tag(directory)
+        name = image_builders.find_builder() if self._build else ""
         if not name:
             return {
                 "image": image,
                 "built_by": "",
-                "next": shlex.join(image_builders.command("docker", directory, image)),
+                "next": shlex.join(image_builders.build_command("docker", directory, image)),
             }
-        image_builders.build(name, directory, image)
+        image_builders.build_image(name, directory, image)
         run = "podman" if name == "buildah" else name
         return {
             "image": image,

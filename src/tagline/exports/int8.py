@@ -29,7 +29,7 @@ RECURRENT = ("LSTM", "GRU", "RNN")
 Inputs = Mapping[str, NDArray[Any]]
 
 
-def write(source: Path, target: Path, samples: Sequence[Inputs]) -> None:
+def write_int8(source: Path, target: Path, samples: Sequence[Inputs]) -> None:
     """Write the graph in eight bits. Each sample is one text's inputs.
 
     A recurrent network finds its scales anew for each call, so that its texts have to be computed one by one.
@@ -40,18 +40,22 @@ def write(source: Path, target: Path, samples: Sequence[Inputs]) -> None:
     kinds = {node.op_type for node in onnx.load(source, load_external_data=False).graph.node}
     is_recurrent = bool(kinds & set(RECURRENT))
     quantize_dynamic(
-        source, target, weight_type=QuantType.QInt8, per_channel=True, reduce_range=True,
+        source,
+        target,
+        weight_type=QuantType.QInt8,
+        per_channel=True,
+        reduce_range=True,
         op_types_to_quantize=None if is_recurrent else ["EmbedLayerNormalization", "Gather"],
         extra_options={"DefaultTensorType": FLOAT},
-    )  # fmt: skip
+    )
     if not is_recurrent:
         model = onnx.load(target)
-        _Graph(model, samples).quantise()
+        _GraphQuantiser(model, samples).quantise()
         model.metadata_props.add(key=FIXED_SCALES, value="fixed")
         onnx.save(model, target)
 
 
-class _Graph:
+class _GraphQuantiser:
     """The products of a graph with weights, and the sizes of what they multiply."""
 
     def __init__(self, model: "onnx.ModelProto", samples: Sequence[Inputs]) -> None:
@@ -59,12 +63,14 @@ class _Graph:
         self.weights = {each.name: each for each in self.graph.initializer}
         self.uses = Counter(name for node in self.graph.node for name in node.input)
         found = [
-            node for node in self.graph.node
-            if node.op_type in ("MatMul", "Attention") and node.input[1] in self.weights
+            node
+            for node in self.graph.node
+            if node.op_type in ("MatMul", "Attention")
+            and node.input[1] in self.weights
             and len(self.weights[node.input[1]].dims) == 2
-        ]  # fmt: skip
+        ]
         self.products = found[:-1] or found  # the last one makes the scores: there is no time to be won
-        self.seen = _seen(model, sorted({node.input[0] for node in self.products}), samples)
+        self.seen = _observe_ranges(model, sorted({node.input[0] for node in self.products}), samples)
 
     def quantise(self) -> None:
         """Replace each product by one in eight bits."""
@@ -72,12 +78,12 @@ class _Graph:
 
         for node in self.products:
             name = node.output[0]
-            lowest, highest = self._evened(node)
+            lowest, highest = self._even_channels(node)
             scale = max(MARGIN * (highest - lowest) / 255, 1e-9)
-            at = self._kept(f"{name}.scale", np.array(scale, np.float32))
-            zero = self._kept(f"{name}.zero", np.array(round(-MARGIN * lowest / scale), np.uint8))
-            self._before(node, helper.make_node("QuantizeLinear", [node.input[0], at, zero], [f"{name}.input"]))
-            weight, weight_scale = self._in_bytes(node.input[1])
+            at = self._add_constant(f"{name}.scale", np.array(scale, np.float32))
+            zero = self._add_constant(f"{name}.zero", np.array(round(-MARGIN * lowest / scale), np.uint8))
+            self._insert_before(node, helper.make_node("QuantizeLinear", [node.input[0], at, zero], [f"{name}.input"]))
+            weight, weight_scale = self._quantise_weight(node.input[1])
             if node.op_type == "Attention":
                 rest = [*node.input[2:4], ""][:2]  # bias, and a mask where there is one
                 inputs = [f"{name}.input", weight, rest[0], at, weight_scale, rest[1], zero]
@@ -85,7 +91,7 @@ class _Graph:
                 for attribute in [each for each in node.attribute if each.name == "qkv_hidden_sizes"]:
                     node.attribute.remove(attribute)
             else:
-                inputs = [f"{name}.input", weight, at, weight_scale, zero, "", self._bias(node)]
+                inputs = [f"{name}.input", weight, at, weight_scale, zero, "", self._absorb_bias(node)]
                 node.op_type, node.domain = "MatMulIntegerToFloat", "com.microsoft"
             del node.input[:]
             node.input.extend(inputs)
@@ -95,7 +101,7 @@ class _Graph:
         if not any(each.domain == "com.microsoft" for each in self.model.opset_import):
             self.model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
 
-    def _evened(self, node: "onnx.NodeProto") -> tuple[float, float]:
+    def _even_channels(self, node: "onnx.NodeProto") -> tuple[float, float]:
         """Divide outlying channels of a product, and multiply the weights that meet them; returns the range then.
 
         Encoders have a few channels that are ten times as large as the others, whatever the text. In eight bits they
@@ -112,21 +118,23 @@ class _Graph:
         if node.op_type == "MatMul" and by.max() > 1 and self.uses[node.input[1]] == 1:
             weight = self.weights[node.input[1]]
             weight.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weight) * by[:, None], weight.name))
-            share = self._kept(f"{name}.share", 1 / by)
-            self._before(node, helper.make_node("Mul", [node.input[0], share], [f"{name}.evened"]))
+            share = self._add_constant(f"{name}.share", 1 / by)
+            self._insert_before(node, helper.make_node("Mul", [node.input[0], share], [f"{name}.evened"]))
             node.input[0] = f"{name}.evened"
             lowest, highest = lowest / by, highest / by
         return min(float(lowest.min()), 0.0), max(float(highest.max()), 0.0)
 
-    def _in_bytes(self, name: str) -> tuple[str, str]:
+    def _quantise_weight(self, name: str) -> tuple[str, str]:
         """A weight's bytes, and the scale of each of its columns."""
         from onnx import numpy_helper
 
         weight = numpy_helper.to_array(self.weights[name])
         scale = np.maximum(np.abs(weight).max(axis=0) / LARGEST_WEIGHT, 1e-12).astype(np.float32)
-        return self._kept(f"{name}.bytes", np.round(weight / scale).astype(np.int8)), self._kept(f"{name}.scale", scale)
+        return self._add_constant(f"{name}.bytes", np.round(weight / scale).astype(np.int8)), self._add_constant(
+            f"{name}.scale", scale
+        )
 
-    def _bias(self, node: "onnx.NodeProto") -> str:
+    def _absorb_bias(self, node: "onnx.NodeProto") -> str:
         """The bias that is added to a product and to nothing else: the product in eight bits adds it on its way."""
         after = [each for each in self.graph.node if node.output[0] in each.input]
         if len(after) != 1 or after[0].op_type != "Add":
@@ -138,7 +146,7 @@ class _Graph:
         self.graph.node.remove(after[0])
         return other
 
-    def _kept(self, name: str, value: NDArray[Any]) -> str:
+    def _add_constant(self, name: str, value: NDArray[Any]) -> str:
         from onnx import numpy_helper
 
         if name not in self.weights:
@@ -146,11 +154,11 @@ class _Graph:
             self.graph.initializer.append(self.weights[name])
         return name
 
-    def _before(self, node: "onnx.NodeProto", new: "onnx.NodeProto") -> None:
+    def _insert_before(self, node: "onnx.NodeProto", new: "onnx.NodeProto") -> None:
         self.graph.node.insert(list(self.graph.node).index(node), new)
 
 
-def _seen(
+def _observe_ranges(
     model: "onnx.ModelProto", names: Sequence[str], samples: Sequence[Inputs]
 ) -> dict[str, tuple[NDArray[np.float32], NDArray[np.float32]]]:
     """The lowest and the highest of each channel of some values in a graph, over the samples."""

@@ -14,7 +14,7 @@ from tagline import registry
 from tagline.errors import PlaceError, RunError, SpecError, first_line
 from tagline.exports import int8
 from tagline.models import Classifier, Exportable, Preprocessor, Scorer
-from tagline.prediction.onnx_runtime import DIRECTORY, FILES, Compiled
+from tagline.prediction.onnx_runtime import DIRECTORY, FILES, OnnxScorer
 
 if TYPE_CHECKING:
     from torch import nn
@@ -41,13 +41,13 @@ class Onnx:
         intake = registry.find("models", family).intake(directory)
         examples = [(text, text) for text in EXAMPLES] if intake.pair else EXAMPLES
         inputs = intake.read(examples).arrays(np.arange(2))
-        with _quiet():
+        with _silence_exporters():
             try:
                 network = classifier.graph()
-                expected = _traced(network, inputs, place / FILES["float32"])
-                _fused(place / FILES["float32"], inputs, expected, **_attention(network))
-                alone = _alone(intake, samples if len(samples) else examples)
-                int8.write(place / FILES["float32"], place / FILES["int8"], alone)
+                expected = _trace_network(network, inputs, place / FILES["float32"])
+                _fuse_operations(place / FILES["float32"], inputs, expected, **_read_attention_sizes(network))
+                alone = _sample_inputs(intake, samples if len(samples) else examples)
+                int8.write_int8(place / FILES["float32"], place / FILES["int8"], alone)
             except ImportError as error:
                 hint = 'pip install "tagline[train]"'
                 raise PlaceError(f"an ONNX export needs {error.name}, which is not installed", hint=hint) from error
@@ -57,10 +57,10 @@ class Onnx:
 
     def forms(self, directory: Path, *, family: str) -> Mapping[str, Scorer]:
         """Both precisions."""
-        return {precision: Compiled(directory, family, precision) for precision in FILES}
+        return {precision: OnnxScorer(directory, family, precision) for precision in FILES}
 
 
-def _traced(network: "nn.Module", inputs: Mapping[str, NDArray[Any]], path: Path) -> NDArray[np.float32]:
+def _trace_network(network: "nn.Module", inputs: Mapping[str, NDArray[Any]], path: Path) -> NDArray[np.float32]:
     """Write a network's graph, in which rows and lengths stay free; returns its logits of the examples."""
     import torch
 
@@ -83,20 +83,26 @@ def _traced(network: "nn.Module", inputs: Mapping[str, NDArray[Any]], path: Path
         logits: NDArray[np.float32] = whole(*values).numpy()
     free = {name: {0: "rows", 1: "length"} for name in names} | {"logits": {logits.ndim - 2: "rows"}}
     torch.onnx.export(
-        whole, values, str(path), dynamo=False,
-        input_names=names, output_names=["logits"], dynamic_axes=free, opset_version=OPSET,
-    )  # fmt: skip
+        whole,
+        values,
+        str(path),
+        dynamo=False,
+        input_names=names,
+        output_names=["logits"],
+        dynamic_axes=free,
+        opset_version=OPSET,
+    )
     return logits
 
 
-def _attention(network: "nn.Module") -> dict[str, int]:
+def _read_attention_sizes(network: "nn.Module") -> dict[str, int]:
     """How many heads its attention has, and how wide they are together; zeros where it has none, or does not say."""
     configs = (getattr(module, "config", None) for module in network.modules())
     found = next((config for config in configs if hasattr(config, "num_attention_heads")), None)
     return {"num_heads": getattr(found, "num_attention_heads", 0), "hidden_size": getattr(found, "hidden_size", 0)}
 
 
-def _fused(
+def _fuse_operations(
     path: Path, inputs: Mapping[str, NDArray[Any]], expected: NDArray[np.float32], *, num_heads: int, hidden_size: int
 ) -> None:
     """Make one operation of the many that attention, normalisation and activation consist of.
@@ -109,7 +115,7 @@ def _fused(
 
     fused = path.with_suffix(".fused")
     options = FusionOptions("bert")
-    options.enable_skip_layer_norm = options.enable_bias_skip_layer_norm = False  # see compiled.UNHELPFUL
+    options.enable_skip_layer_norm = options.enable_bias_skip_layer_norm = False  # see onnx_runtime.UNHELPFUL
     options.enable_bias_gelu = False  # a product in eight bits adds the bias on its way, which takes no time
     try:
         found = optimizer.optimize_model(
@@ -125,7 +131,7 @@ def _fused(
         fused.unlink(missing_ok=True)
 
 
-def _alone(intake: Preprocessor, texts: "Sequence[Text]") -> list[dict[str, NDArray[Any]]]:
+def _sample_inputs(intake: Preprocessor, texts: "Sequence[Text]") -> list[dict[str, NDArray[Any]]]:
     """Sequences of texts from all over these, each by itself."""
     some = {int(number) for number in np.linspace(0, len(texts) - 1, SAMPLES)}
     read = intake.read([texts[number] for number in sorted(some)])
@@ -133,7 +139,7 @@ def _alone(intake: Preprocessor, texts: "Sequence[Text]") -> list[dict[str, NDAr
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _silence_exporters() -> Iterator[None]:
     """The exporters speak of what concerns their authors."""
     before = logging.root.manager.disable
     logging.disable(logging.ERROR)

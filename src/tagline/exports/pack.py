@@ -29,9 +29,13 @@ def is_package(to: str) -> bool:
 
 
 def pack(
-    directory: Path, to: str, *, output: str | Path | None = None, measured: Sequence[Mapping[str, Any]] = (),
+    directory: Path,
+    to: str,
+    *,
+    output: str | Path | None = None,
+    measured: Sequence[Mapping[str, Any]] = (),
     **options: Any,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Pack a bundle; `output` is beside it where none is named, and may be in Cloud Storage.
 
     `measured` are rows to check the answers with.
@@ -44,14 +48,14 @@ def pack(
         hint = f"give it a form that does not: tagline export {directory} --to onnx"
         raise SpecError(f"{directory} needs torch to predict (family {manifest.family})", hint=hint)
     place = directory.resolve()
-    target = storage.staged(output).resolve() if output else place.with_name(f"{place.name}-{to}")
+    target = storage.choose_staging_path(output).resolve() if output else place.with_name(f"{place.name}-{to}")
     is_remote = output is not None and storage.is_remote(output)
-    if is_remote and cloud_storage.objects(f"{output}/"):
+    if is_remote and cloud_storage.list_objects(f"{output}/"):
         raise SpecError(f"{output} is there already", hint="name another place with --output DIR")
     _check_place(target, place, package)
     with storage.writing_directory(target, is_private=False) as scratch:
-        texts = _texts_to_check(opened, measured)
-        _check_answers(opened, _served(opened, scratch / "bundle", has_weights=needs_weights), texts)
+        texts = _select_check_texts(opened, measured)
+        _check_answers(opened, _write_served_bundle(opened, scratch / "bundle", has_weights=needs_weights), texts)
         package.pack(scratch)
         if isinstance(package, Checkable):
             package.check(scratch, opened, texts)
@@ -65,7 +69,7 @@ def pack(
     return {"bundle": str(directory), "output": str(output if is_remote else target), "files": files, **made}
 
 
-def _served(whole: Bundle, directory: Path, *, has_weights: bool) -> Bundle:
+def _write_served_bundle(whole: Bundle, directory: Path, *, has_weights: bool) -> Bundle:
     """The bundle without the forms of the model that do not predict: the same answers, a fraction of the size."""
     runtime = whole.manifest.runtime
     others = {f"{DIRECTORY}/{name}" for precision, name in FILES.items() if precision != runtime}
@@ -96,7 +100,7 @@ def _check_place(target: Path, place: Path, package: Package) -> None:
     raise SpecError(f"{target} is there already, and is no such export", hint="name another place with --output DIR")
 
 
-def _texts_to_check(whole: Bundle, measured: Sequence[Mapping[str, Any]]) -> "list[Text]":
+def _select_check_texts(whole: Bundle, measured: Sequence[Mapping[str, Any]]) -> "list[Text]":
     texts = [row["text"] if isinstance(row["text"], str) else tuple(row["text"]) for row in measured[:MOST_CHECKED]]
     return texts or [("a first text", "a second text") if whole.manifest.pair else "a text"]
 

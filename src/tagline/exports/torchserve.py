@@ -41,16 +41,19 @@ class TorchServe:
 
     def pack(self, directory: Path) -> None:
         """The archive holds everything that it needs but what pip brings; the bundle lives in it alone."""
-        wheel = wheels.wheel()
-        needs = ["--find-links .", f"{wheels.NAME}=={wheel.version}", *wheels.pins()]
+        wheel = wheels.build_wheel()
+        needs = ["--find-links .", f"{wheels.NAME}=={wheel.version}", *wheels.list_pins()]
         manifest = {
             "runtime": "python",
             "model": {
-                "modelName": MODEL, "modelVersion": "1.0", "handler": HANDLER, "requirementsFile": REQUIREMENTS,
+                "modelName": MODEL,
+                "modelVersion": "1.0",
+                "handler": HANDLER,
+                "requirementsFile": REQUIREMENTS,
                 "configFile": "model-config.yaml",
             },
             "archiverVersion": "0.12.0",
-        }  # fmt: skip
+        }
         files: dict[str, bytes | Path] = {
             "MAR-INF/MANIFEST.json": json.dumps(manifest, indent=2).encode(),
             HANDLER: Path(__file__).with_name("torchserve_handler.py"),
@@ -61,7 +64,7 @@ class TorchServe:
         bundle = directory / "bundle"
         files |= {path.relative_to(directory).as_posix(): path for path in storage.files_below(bundle)}
         with (directory / ARCHIVE).open("wb") as target:
-            wheels.archive(files, target)
+            wheels.write_zip(files, target)
         storage.remove_directory(bundle)
         (directory / CONFIG).write_text(SETTINGS, "utf-8")
 

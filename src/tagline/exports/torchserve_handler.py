@@ -10,7 +10,7 @@ from tagline.errors import TaglineError
 from tagline.models import Prediction
 from tagline.prediction.predictor import Predictor
 from tagline.serving import protocol
-from tagline.serving.protocol import Limits, PredictRequest, Refused
+from tagline.serving.protocol import Limits, PredictRequest, RefusedRequest
 
 
 class TaglineHandler:
@@ -27,9 +27,9 @@ class TaglineHandler:
         for number, request in enumerate(requests):
             context.set_response_content_type(number, "application/json")
             try:
-                document = _plain(_document(request))
-                asked[number] = protocol.read(document, pair=self._predictor.pair, limits=Limits())
-            except Refused as refused:
+                document = _decode_instances(_read_document(request))
+                asked[number] = protocol.read_request(document, pair=self._predictor.pair, limits=Limits())
+            except RefusedRequest as refused:
                 context.set_response_status(refused.status, "", number)
                 answers[number] = {"error": refused.message}
         for sets in {each.sets for each in asked.values()}:
@@ -43,33 +43,33 @@ class TaglineHandler:
                 continue
             for number, each in together.items():
                 some: list[Prediction] = [next(found) for _ in each.texts]
-                answers[number] = protocol.answer(each, some)
+                answers[number] = protocol.format_answer(each, some)
         return [json.dumps(answer, ensure_ascii=False).encode() for answer in answers]
 
 
-def _document(request: dict[str, Any]) -> dict[str, Any]:
+def _read_document(request: dict[str, Any]) -> dict[str, Any]:
     """The body: TorchServe has read it already where its type is JSON; a form's field is called data."""
     body = request.get("body", request.get("data", request))
     if isinstance(body, bytes | bytearray | str):
-        return protocol.document(bytes(body) if isinstance(body, bytearray) else body)
+        return protocol.parse_json(bytes(body) if isinstance(body, bytearray) else body)
     if not isinstance(body, dict):
-        raise Refused(400, 'the body must be an object: {"instances": [...]}')
+        raise RefusedRequest(400, 'the body must be an object: {"instances": [...]}')
     return body
 
 
-def _plain(document: dict[str, Any]) -> dict[str, Any]:
+def _decode_instances(document: dict[str, Any]) -> dict[str, Any]:
     """Instances as tutorials send them to TorchServe's envelope `json`, {"data": {"b64": ...}}, made plain texts."""
     instances = document.get("instances")
     if not isinstance(instances, list):
         return document
-    return document | {"instances": [_decoded(each, number) for number, each in enumerate(instances)]}
+    return document | {"instances": [_decode_instance(each, number) for number, each in enumerate(instances)]}
 
 
-def _decoded(instance: Any, number: int) -> Any:
+def _decode_instance(instance: Any, number: int) -> Any:
     inner = instance.get("data") if isinstance(instance, dict) and list(instance) == ["data"] else instance
     if not (isinstance(inner, dict) and list(inner) == ["b64"]):
         return inner
     try:
         return base64.b64decode(inner["b64"], validate=True).decode("utf-8")
     except (binascii.Error, TypeError, ValueError) as error:
-        raise Refused(400, f"instances[{number}].b64 is not base64 of UTF-8") from error
+        raise RefusedRequest(400, f"instances[{number}].b64 is not base64 of UTF-8") from error

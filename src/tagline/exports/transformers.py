@@ -61,7 +61,7 @@ class Transformers:
         bundle = directory / "bundle"
         opened = Bundle.load(bundle)
         try:
-            _convert(opened, directory)
+            _convert_model(opened, directory)
         except ImportError as error:
             hint = 'pip install "tagline[train]"'
             raise PlaceError(
@@ -86,7 +86,7 @@ class Transformers:
         return {"next": f"python -c {quote(code)}"}
 
 
-def _convert(bundle: Bundle, target: Path) -> None:
+def _convert_model(bundle: Bundle, target: Path) -> None:
     import torch
     from transformers import AutoModelForSequenceClassification, PreTrainedTokenizerFast
 

@@ -26,7 +26,7 @@ SCHEME = "gs://"
 SECRETS = "TAGLINE_SECRETS"
 """Names, in JSON, the versions of secrets that become variables of a job when it starts."""
 REHEARSAL, TOKEN = "REHEARSAL_ADDRESS", "REHEARSAL_TOKEN"
-"""Where a rehearsal answers, and what it demands of its clients: set inside its jobs, and by `entered`."""
+"""Where a rehearsal answers, and what it demands of its clients: set inside its jobs, and by `use_rehearsal`."""
 REHEARSED_PROJECT = "rehearsal"
 JOB_ID = "CLOUD_ML_JOB_ID"
 """Set in every process of a job."""
@@ -49,31 +49,31 @@ Answer = TypeVar("Answer")
 LOG_IN = "log in: gcloud auth application-default login; or set GOOGLE_APPLICATION_CREDENTIALS"
 
 
-def rehearsal() -> str:
+def find_rehearsal() -> str:
     """The address of the rehearsal that stands for Google here; "" where Google itself is meant."""
     return os.environ.get(REHEARSAL, "").rstrip("/")
 
 
-def place() -> str:
+def find_place() -> str:
     """The name of the place that Google is here, as `--on` takes it."""
-    return "rehearsal" if rehearsal() else "vertex"
+    return "rehearsal" if find_rehearsal() else "vertex"
 
 
 def rehearsal_facts() -> str:
     """The file that tells where the rehearsal is, as long as it runs; "" of one that does not name it."""
-    if not rehearsal():
+    if not find_rehearsal():
         return ""
-    with errors("the rehearsal"):
-        return str(_asked("GET", f"{rehearsal()}/-/status", None).get("facts", ""))
+    with translate_errors("the rehearsal"):
+        return str(_send_request("GET", f"{find_rehearsal()}/-/status", None).get("facts", ""))
 
 
 @contextmanager
-def entered(address: str, token: str = "") -> Iterator[None]:
+def use_rehearsal(address: str, token: str = "") -> Iterator[None]:
     """Let a rehearsal stand for Google, as it does inside its own jobs."""
     ours = {REHEARSAL: address, TOKEN: token, "STORAGE_EMULATOR_HOST": address}
     before = {name: os.environ.get(name) for name in ours}
     os.environ |= ours
-    _forget()
+    _clear_clients()
     try:
         yield
     finally:
@@ -81,15 +81,15 @@ def entered(address: str, token: str = "") -> Iterator[None]:
             os.environ.pop(name)
             if value is not None:
                 os.environ[name] = value
-        _forget()
+        _clear_clients()
 
 
-def project(given: str = "") -> str:
+def find_project(given: str = "") -> str:
     """The project to work in: the one that is given, of the environment, of gcloud, or of the credentials."""
     if found := project_without_asking(given):
         return found
     with suppress(PlaceError):
-        if found := _credentials()[1]:
+        if found := _load_credentials()[1]:
             return found
     raise SpecError(
         "no Google Cloud project is named", hint="set vertex.project, or: gcloud config set project PROJECT"
@@ -100,26 +100,26 @@ def project_without_asking(given: str = "") -> str:
     """The same as far as it is known without credentials and network; "" where it is not."""
     if found := given or os.environ.get("GOOGLE_CLOUD_PROJECT") or os.environ.get("CLOUDSDK_CORE_PROJECT", ""):
         return found
-    return REHEARSED_PROJECT if rehearsal() else _gcloud_property("core", "project")
+    return REHEARSED_PROJECT if find_rehearsal() else _gcloud_property("core", "project")
 
 
 def sign_in() -> None:
     """Insist on credentials that Google takes now; a rehearsal takes any."""
-    held = _credentials()[0]
-    if not rehearsal() and not held.valid:
-        with errors("Google Cloud"):
+    held = _load_credentials()[0]
+    if not find_rehearsal() and not held.valid:
+        with translate_errors("Google Cloud"):
             from google.auth.transport.requests import Request
 
             held.refresh(Request())
 
 
-def vertex(client: str, region: str) -> Any:
+def vertex_client(client: str, region: str) -> Any:
     """A client of `google.cloud.aiplatform_v1`, such as JobServiceClient, for a region."""
-    with errors(f"Vertex AI in {region}"):
-        return _vertex(client, region)
+    with translate_errors(f"Vertex AI in {region}"):
+        return _create_vertex_client(client, region)
 
 
-def require(what: str) -> None:
+def require_clients(what: str) -> None:
     """Refuse what needs Google's clients where they are not installed."""
     there = None
     with suppress(ModuleNotFoundError):  # of a package above it
@@ -131,11 +131,11 @@ def require(what: str) -> None:
 def with_retries(what: str, ask: Callable[[], Answer]) -> Answer:
     """What is answered; asked again for a while where the network or Google fails, or where somebody else has changed
     what was to be changed."""
-    with errors(what):
+    with translate_errors(what):
         from google.api_core.retry import Retry, if_transient_error
 
         again = Retry(
-            predicate=lambda error: if_transient_error(error) or _status(error) == "ABORTED", timeout=PATIENCE_S
+            predicate=lambda error: if_transient_error(error) or _read_status(error) == "ABORTED", timeout=PATIENCE_S
         )
         answer: Answer = again(ask)()
         return answer
@@ -146,7 +146,7 @@ def get_or_none(what: str, get: Callable[[], Answer]) -> Answer | None:
     try:
         return with_retries(what, get)
     except PlaceError as error:
-        if _status(error.__cause__) == "NOT_FOUND":
+        if _read_status(error.__cause__) == "NOT_FOUND":
             return None
         raise
 
@@ -158,12 +158,12 @@ def get_or_create(what: str, get: Callable[[], Answer], make: Callable[[], Answe
     try:
         return with_retries(what, make)
     except PlaceError as error:
-        if _status(error.__cause__) == "ALREADY_EXISTS":
+        if _read_status(error.__cause__) == "ALREADY_EXISTS":
             return with_retries(what, get)
         raise
 
 
-def _status(error: BaseException | None) -> str:
+def _read_status(error: BaseException | None) -> str:
     """The canonical code of one of Google's errors; REST has one exception for some that gRPC tells apart."""
     if code := getattr(error, "grpc_status_code", None):
         return str(code.name)
@@ -172,9 +172,9 @@ def _status(error: BaseException | None) -> str:
     return ""
 
 
-def message(kind: str, value: Mapping[str, Any]) -> Any:
+def build_message(kind: str, value: Mapping[str, Any]) -> Any:
     """A message of `google.cloud.aiplatform_v1` from what its REST API takes; unknown fields are refused."""
-    with errors("Vertex AI"):
+    with translate_errors("Vertex AI"):
         from google.cloud import aiplatform_v1
         from google.protobuf.json_format import ParseDict
 
@@ -198,24 +198,28 @@ def is_exhausted(error: PlaceError) -> bool:
     return isinstance(error.__cause__, exceptions.TooManyRequests)
 
 
-def reveal(environment: MutableMapping[str, str]) -> None:
+def reveal_secrets(environment: MutableMapping[str, str]) -> None:
     """Give a job the secrets that it is told the names of, as variables; one that is set stays as it is."""
     if not environment.get(SECRETS):
         return
     for name, version in json.loads(environment[SECRETS]).items():
         if name not in environment:
-            answer = rest("secretmanager", "GET", f"v1/{version}:access")
+            answer = call_rest("secretmanager", "GET", f"v1/{version}:access")
             environment[name] = base64.b64decode(answer["payload"]["data"]).decode()
 
 
-def rest(
-    service: str, method: str, path: str, body: Mapping[str, Any] | None = None, *,
+def call_rest(
+    service: str,
+    method: str,
+    path: str,
+    body: Mapping[str, Any] | None = None,
+    *,
     params: Mapping[str, str] | None = None,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """What another service of Google's, such as `serviceusage`, answers at a path."""
-    at = f"{rehearsal()}/-/{service}" if rehearsal() else f"https://{service}.googleapis.com"
-    with errors(service):
-        return _asked(method, f"{at}/{path}", body, params)
+    at = f"{find_rehearsal()}/-/{service}" if find_rehearsal() else f"https://{service}.googleapis.com"
+    with translate_errors(service):
+        return _send_request(method, f"{at}/{path}", body, params)
 
 
 def log_entries(project_id: str, query: str, *, size: int = 1000) -> Iterator[dict[str, Any]]:
@@ -223,36 +227,39 @@ def log_entries(project_id: str, query: str, *, size: int = 1000) -> Iterator[di
     token = ""
     while True:
         asked = {
-            "resourceNames": [f"projects/{project_id}"], "filter": query, "orderBy": "timestamp asc",
-            "pageSize": size, **({"pageToken": token} if token else {}),
-        }  # fmt: skip
-        at = rehearsal() or "https://logging.googleapis.com"
-        page = with_retries("Cloud Logging", partial(_asked, "POST", f"{at}/v2/entries:list", asked))
+            "resourceNames": [f"projects/{project_id}"],
+            "filter": query,
+            "orderBy": "timestamp asc",
+            "pageSize": size,
+            **({"pageToken": token} if token else {}),
+        }
+        at = find_rehearsal() or "https://logging.googleapis.com"
+        page = with_retries("Cloud Logging", partial(_send_request, "POST", f"{at}/v2/entries:list", asked))
         yield from page.get("entries", ())
         token = page.get("nextPageToken", "")
         if not token:
             return
 
 
-def _asked(
+def _send_request(
     method: str, address: str, body: Mapping[str, Any] | None, params: Mapping[str, str] | None = None
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """A JSON answer; Google's errors are its own."""
     from google.api_core.exceptions import from_http_response
 
-    response = _session().request(method, address, json=body, params=params, timeout=PATIENCE_S)
+    response = _create_session().request(method, address, json=body, params=params, timeout=PATIENCE_S)
     if not response.ok:
         raise from_http_response(response)  # type: ignore[no-untyped-call]
     answer: dict[str, Any] = response.json() if response.content else {}
     return answer
 
 
-def token() -> str:
+def fetch_token() -> str:
     """An access token, for those of Google's services that take one as a password: its registries of images."""
-    with errors("Google Cloud"):
+    with translate_errors("Google Cloud"):
         from google.auth.transport.requests import Request
 
-        held = _credentials()[0]
+        held = _load_credentials()[0]
         if not held.valid:
             held.refresh(Request())
         return str(held.token)
@@ -274,15 +281,15 @@ def _gcloud_property(section: str, name: str) -> str:
 
 
 @cache
-def _credentials() -> tuple[Any, str]:
+def _load_credentials() -> tuple[Any, str]:
     """Credentials, and the project they belong to: a rehearsal's, or the default ones, as whom they may act for."""
-    with errors("Google Cloud"):
+    with translate_errors("Google Cloud"):
         import google.auth
         from google.auth import impersonated_credentials
         from google.auth.credentials import AnonymousCredentials
         from google.oauth2.credentials import Credentials
 
-        if rehearsal() and not os.environ.get("GCE_METADATA_HOST"):  # its jobs have default credentials
+        if find_rehearsal() and not os.environ.get("GCE_METADATA_HOST"):  # its jobs have default credentials
             token = os.environ.get(TOKEN)
             return Credentials(token) if token else AnonymousCredentials(), REHEARSED_PROJECT  # type: ignore[no-untyped-call]
         held: Any
@@ -293,21 +300,23 @@ def _credentials() -> tuple[Any, str]:
 
 
 @cache
-def _vertex(client: str, region: str) -> Any:
+def _create_vertex_client(client: str, region: str) -> Any:
     from google.cloud import aiplatform_v1
 
     made = getattr(aiplatform_v1, client)
-    if rehearsal():
-        return made(credentials=_credentials()[0], transport="rest", client_options={"api_endpoint": rehearsal()})
+    if find_rehearsal():
+        return made(
+            credentials=_load_credentials()[0], transport="rest", client_options={"api_endpoint": find_rehearsal()}
+        )
     at = {"api_endpoint": f"{region}-aiplatform.googleapis.com"}
-    return made(credentials=_credentials()[0], client_options=at)
+    return made(credentials=_load_credentials()[0], client_options=at)
 
 
 @cache
-def _session() -> Any:
+def _create_session() -> Any:
     from google.auth.transport.requests import AuthorizedSession
 
-    return AuthorizedSession(_credentials()[0])  # type: ignore[no-untyped-call]
+    return AuthorizedSession(_load_credentials()[0])  # type: ignore[no-untyped-call]
 
 
 @cache
@@ -316,19 +325,19 @@ def storage_client() -> Any:
     from google.auth.credentials import AnonymousCredentials
     from google.cloud import storage
 
-    if os.environ.get("STORAGE_EMULATOR_HOST") and not rehearsal():
+    if os.environ.get("STORAGE_EMULATOR_HOST") and not find_rehearsal():
         return storage.Client(project=REHEARSED_PROJECT, credentials=AnonymousCredentials())  # type: ignore[no-untyped-call]
-    return storage.Client(project=os.environ.get("GOOGLE_CLOUD_PROJECT", "none"), credentials=_credentials()[0])
+    return storage.Client(project=os.environ.get("GOOGLE_CLOUD_PROJECT", "none"), credentials=_load_credentials()[0])
 
 
-def _forget() -> None:
+def _clear_clients() -> None:
     """Clients belong to the place they were made for."""
-    for made in (_credentials, _vertex, _session, storage_client):
+    for made in (_load_credentials, _create_vertex_client, _create_session, storage_client):
         made.cache_clear()
 
 
 @contextmanager
-def errors(what: str) -> Iterator[None]:
+def translate_errors(what: str) -> Iterator[None]:
     """Google's errors as ours, each with what to do about it; `what` is an address, or what was asked."""
     try:
         from google.api_core import exceptions
@@ -343,7 +352,9 @@ def errors(what: str) -> Iterator[None]:
             raise DataError(f"there is no {what}", hint="is the name of the bucket right?") from error
         raise PlaceError(f"{what}: {first_line(error)}", hint="are project, region and name right?") from error
     except exceptions.Forbidden as error:
-        raise PlaceError(f"{what} may not be used: {first_line(error)}", hint=_permit(what, str(error))) from error
+        raise PlaceError(
+            f"{what} may not be used: {first_line(error)}", hint=_suggest_permission(what, str(error))
+        ) from error
     except (exceptions.Unauthorized, GoogleAuthError) as error:
         raise PlaceError(f"{what} needs Google credentials: {first_line(error)}", hint=LOG_IN) from error
     except exceptions.TooManyRequests as error:
@@ -356,7 +367,7 @@ def errors(what: str) -> Iterator[None]:
         raise PlaceError(f"{what}: {first_line(error)}", hint="try again; is the network there?") from error
 
 
-def _permit(what: str, said: str) -> str:
+def _suggest_permission(what: str, said: str) -> str:
     """What whoever runs this lacks: an API, or a role for the permission that is named."""
     if found := re.search(r"(?:Enable it by visiting|enable.*?)\s*(https://\S*apis/api/([\w.]+))", said):
         return f"gcloud services enable {found[2]}"

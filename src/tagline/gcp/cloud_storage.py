@@ -20,7 +20,7 @@ WRITER, UNFINISHED = "tagline-writer", ".tagline-part-"
 
 
 @dataclass(frozen=True)
-class Object:
+class RemoteObject:
     """An object in Cloud Storage, as it is now."""
 
     address: str
@@ -34,7 +34,7 @@ class Object:
 
 
 @dataclass(frozen=True)
-class Bucket:
+class BucketInfo:
     """What is known of a bucket."""
 
     name: str
@@ -42,34 +42,34 @@ class Bucket:
     """A region such as us-central1, or an area such as us."""
 
 
-def bucket(name: str) -> Bucket | None:
+def find_bucket(name: str) -> BucketInfo | None:
     """A bucket; None where there is none of this name."""
-    with gcp.errors(f"{gcp.SCHEME}{name}"):
+    with gcp.translate_errors(f"{gcp.SCHEME}{name}"):
         found = gcp.storage_client().lookup_bucket(name)
-    return Bucket(name, found.location.lower()) if found else None
+    return BucketInfo(name, found.location.lower()) if found else None
 
 
 def make_bucket(name: str, *, project: str, region: str) -> None:
     """Make a bucket, unless there is one of this name."""
-    if bucket(name) is None:
-        with gcp.errors(f"{gcp.SCHEME}{name}"):
+    if find_bucket(name) is None:
+        with gcp.translate_errors(f"{gcp.SCHEME}{name}"):
             gcp.storage_client().create_bucket(name, project=project, location=region)
 
 
 def missing_permissions(name: str, permissions: Sequence[str]) -> list[str]:
     """Which of these permissions on a bucket whoever runs this lacks."""
-    with gcp.errors(f"{gcp.SCHEME}{name}"):
+    with gcp.translate_errors(f"{gcp.SCHEME}{name}"):
         held = gcp.storage_client().bucket(name).test_iam_permissions(list(permissions))
     return [each for each in permissions if each not in held]
 
 
-def objects(address: str, *, unfinished: bool = False) -> list[Object]:
+def list_objects(address: str, *, unfinished: bool = False) -> list[RemoteObject]:
     """The object at an address, or else those below it; a pattern is matched. Sorted by name; none: an empty list.
 
     What killed uploads have left is among them only where `unfinished` asks for it.
     """
-    bucket, name = _parts(address)
-    with gcp.errors(address):
+    bucket, name = _split_address(address)
+    with gcp.translate_errors(address):
         if any(mark in name for mark in "*?["):
             found = list(gcp.storage_client().list_blobs(bucket, match_glob=name))
         elif name and not name.endswith("/"):
@@ -78,47 +78,59 @@ def objects(address: str, *, unfinished: bool = False) -> list[Object]:
         else:
             found = list(gcp.storage_client().list_blobs(bucket, prefix=name))
     found = [blob for blob in found if not blob.name.endswith("/")]  # consoles make folders of such names
-    return [_seen(blob) for blob in found if unfinished or UNFINISHED not in blob.name]
+    return [_describe_blob(blob) for blob in found if unfinished or UNFINISHED not in blob.name]
 
 
-def object_at(address: str) -> Object | None:
+def object_at(address: str) -> RemoteObject | None:
     """The object of this very name; None where there is none."""
-    bucket, name = _parts(address)
-    with gcp.errors(address):
+    bucket, name = _split_address(address)
+    with gcp.translate_errors(address):
         blob = gcp.storage_client().bucket(bucket).get_blob(name)
-    return _seen(blob) if blob else None
+    return _describe_blob(blob) if blob else None
 
 
-def read_bytes(found: Object) -> bytes:
+def read_bytes(found: RemoteObject) -> bytes:
     """What is in an object, in the very form that was seen."""
-    with gcp.errors(found.address), _transfer(found.address), _replaced(found.address):
-        content: bytes = _blob(found).download_as_bytes(checksum="auto", raw_download=True)
+    with (
+        gcp.translate_errors(found.address),
+        _translate_transfer_errors(found.address),
+        _detect_replacement(found.address),
+    ):
+        content: bytes = _generation_blob(found).download_as_bytes(checksum="auto", raw_download=True)
     return content
 
 
-def download(found: Object, path: Path) -> None:
+def download(found: RemoteObject, path: Path) -> None:
     """An object into a file, in the very form that was seen; its checksum is checked on the way."""
-    with gcp.errors(found.address), _transfer(found.address), _replaced(found.address):
+    with (
+        gcp.translate_errors(found.address),
+        _translate_transfer_errors(found.address),
+        _detect_replacement(found.address),
+    ):
         if found.size < LARGE:
-            _blob(found).download_to_filename(path, checksum="auto", raw_download=True)
+            _generation_blob(found).download_to_filename(path, checksum="auto", raw_download=True)
             return
         from google.cloud.storage import transfer_manager
 
         transfer_manager.download_chunks_concurrently(
-            _blob(found), path, chunk_size=CHUNK, worker_type=transfer_manager.THREAD, max_workers=STREAMS,
+            _generation_blob(found),
+            path,
+            chunk_size=CHUNK,
+            worker_type=transfer_manager.THREAD,
+            max_workers=STREAMS,
             download_kwargs={"raw_download": True},
-        )  # fmt: skip
+        )
 
 
 def upload(
     path: Path, address: str, *, if_generation: int | None = None, patience_s: float = RETRIED_S
-) -> Object:  # fmt: skip
+) -> RemoteObject:
     """A file to an object, whole or not at all.
 
     With `if_generation` only in the place of that generation, 0 for none: else it is a `Conflict`.
     """
-    bucket, name = _parts(address)
-    with gcp.errors(address):
+    bucket, name = _split_address(address)
+    with gcp.translate_errors(address):
         from google.api_core.exceptions import NotFound, PreconditionFailed
         from google.cloud.storage.retry import DEFAULT_RETRY
 
@@ -127,7 +139,7 @@ def upload(
         target.metadata = {WRITER: mark}
         sent = {"if_generation_match": if_generation, "retry": DEFAULT_RETRY.with_timeout(patience_s)}
         try:
-            with _transfer(address):
+            with _translate_transfer_errors(address):
                 if path.stat().st_size < LARGE:
                     target.upload_from_filename(path, checksum="crc32c", **sent)
                 else:
@@ -140,20 +152,20 @@ def upload(
             target = found
         except NotFound as error:
             raise PlaceError(f"there is no bucket {bucket}", hint="was it removed, or is its name wrong?") from error
-        return _seen(target)
+        return _describe_blob(target)
 
 
-def delete(found: Object) -> None:
+def delete(found: RemoteObject) -> None:
     """Remove an object, unless another generation of it has come since; one that is gone already is gone."""
-    with gcp.errors(found.address):
+    with gcp.translate_errors(found.address):
         from google.api_core.exceptions import NotFound, PreconditionFailed
 
-        bucket, name = _parts(found.address)
+        bucket, name = _split_address(found.address)
         with suppress(NotFound, PreconditionFailed):
             gcp.storage_client().bucket(bucket).blob(name).delete(if_generation_match=found.generation)
 
 
-def checksum(path: Path) -> str:
+def compute_checksum(path: Path) -> str:
     """The CRC32C of a file, as Cloud Storage writes it."""
     import google_crc32c
 
@@ -172,12 +184,17 @@ def _upload_parts(path: Path, target: Any, mark: str, sent: Mapping[str, Any]) -
     parts.metadata = {WRITER: mark}
     try:
         transfer_manager.upload_chunks_concurrently(
-            path, parts, chunk_size=CHUNK, worker_type=transfer_manager.THREAD, max_workers=STREAMS,
-            checksum="crc32c", retry=sent["retry"],
-        )  # fmt: skip
+            path,
+            parts,
+            chunk_size=CHUNK,
+            worker_type=transfer_manager.THREAD,
+            max_workers=STREAMS,
+            checksum="crc32c",
+            retry=sent["retry"],
+        )
         parts.reload(retry=sent["retry"])
-        if parts.crc32c != checksum(path):
-            raise _damaged(f"{gcp.SCHEME}{target.bucket.name}/{target.name}")
+        if parts.crc32c != compute_checksum(path):
+            raise _damage_error(f"{gcp.SCHEME}{target.bucket.name}/{target.name}")
         token, _, _ = target.rewrite(parts, **sent)
         while token:
             token, _, _ = target.rewrite(parts, token=token, **sent)
@@ -185,19 +202,19 @@ def _upload_parts(path: Path, target: Any, mark: str, sent: Mapping[str, Any]) -
         target.bucket.delete_blobs([parts], on_error=lambda _: None, retry=sent["retry"])
 
 
-def _blob(found: Object) -> Any:
-    bucket, name = _parts(found.address)
+def _generation_blob(found: RemoteObject) -> Any:
+    bucket, name = _split_address(found.address)
     return gcp.storage_client().bucket(bucket).blob(name, generation=found.generation)
 
 
-def _seen(blob: Any) -> Object:
+def _describe_blob(blob: Any) -> RemoteObject:
     address = f"{gcp.SCHEME}{blob.bucket.name}/{blob.name}"
     updated = blob.updated.isoformat() if blob.updated else ""
-    return Object(address, blob.name, int(blob.generation), int(blob.size or 0), blob.crc32c or "", updated)
+    return RemoteObject(address, blob.name, int(blob.generation), int(blob.size or 0), blob.crc32c or "", updated)
 
 
 @contextmanager
-def _transfer(address: str) -> Iterator[None]:
+def _translate_transfer_errors(address: str) -> Iterator[None]:
     """What Google's package says of a transfer in other words than of everything else."""
     from google.api_core.exceptions import from_http_response
     from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
@@ -205,17 +222,17 @@ def _transfer(address: str) -> Iterator[None]:
     try:
         yield
     except DataCorruption as error:
-        raise _damaged(address) from error
+        raise _damage_error(address) from error
     except InvalidResponse as error:
         raise from_http_response(error.response) from error  # type: ignore[no-untyped-call]
 
 
-def _damaged(address: str) -> PlaceError:
+def _damage_error(address: str) -> PlaceError:
     return PlaceError(f"{address} was damaged on its way: its checksum is wrong", hint="try again")
 
 
 @contextmanager
-def _replaced(address: str) -> Iterator[None]:
+def _detect_replacement(address: str) -> Iterator[None]:
     """An object that was seen a moment ago and is not there any more in that form."""
     from google.api_core.exceptions import NotFound
 
@@ -225,7 +242,7 @@ def _replaced(address: str) -> Iterator[None]:
         raise Conflict(f"{address} was replaced or removed while it was read", hint="try again") from error
 
 
-def _parts(address: str) -> tuple[str, str]:
+def _split_address(address: str) -> tuple[str, str]:
     bucket, _, name = address.removeprefix(gcp.SCHEME).partition("/")
     if not bucket:
         raise DataError(f"{address} names no bucket", hint="gs://BUCKET/NAME")

@@ -12,7 +12,7 @@ REGIONS = frozenset((
 ))  # fmt: skip
 
 
-def _sizes(family: str, kinds: str, sizes: str) -> list[str]:
+def _expand_sizes(family: str, kinds: str, sizes: str) -> list[str]:
     return [f"{family}-{kind}-{size}" for kind in kinds.split() for size in sizes.split()]
 
 
@@ -20,13 +20,18 @@ _P4_T4 = ("NVIDIA_TESLA_P4", "NVIDIA_TESLA_T4")
 _V100 = ("NVIDIA_TESLA_V100",)
 
 
-def _n1() -> dict[str, dict[str, tuple[int, ...]]]:
+def _list_n1_machines() -> dict[str, dict[str, tuple[int, ...]]]:
     """N1 machines take accelerators of one's choice, in numbers that depend on their size."""
     numbers = {
-        "2": ((1, 2, 4), (1, 2, 4, 8)), "4": ((1, 2, 4), (1, 2, 4, 8)), "8": ((1, 2, 4), (1, 2, 4, 8)),
-        "16": ((1, 2, 4), (2, 4, 8)), "32": ((2, 4), (4, 8)), "64": ((4,), (8,)), "96": ((4,), (8,)),
-    }  # fmt: skip
-    names = [*_sizes("n1", "standard highmem highcpu", "4 8 16 32 64 96"), "n1-highmem-2"]
+        "2": ((1, 2, 4), (1, 2, 4, 8)),
+        "4": ((1, 2, 4), (1, 2, 4, 8)),
+        "8": ((1, 2, 4), (1, 2, 4, 8)),
+        "16": ((1, 2, 4), (2, 4, 8)),
+        "32": ((2, 4), (4, 8)),
+        "64": ((4,), (8,)),
+        "96": ((4,), (8,)),
+    }
+    names = [*_expand_sizes("n1", "standard highmem highcpu", "4 8 16 32 64 96"), "n1-highmem-2"]
     return {
         name: {
             **dict.fromkeys(_P4_T4, numbers[name.rpartition("-")[2]][0]),
@@ -34,10 +39,10 @@ def _n1() -> dict[str, dict[str, tuple[int, ...]]]:
         }
         for name in names
         if not name.startswith("n1-highcpu-") or name.rpartition("-")[2] in ("16", "32", "64", "96")
-    }  # fmt: skip
+    }
 
 
-WITH_CHOICE = _n1()
+WITH_CHOICE = _list_n1_machines()
 """Machine types, each with the accelerators that may be added to it and the numbers of them."""
 WITH_THEIR_OWN = {
     **{f"g2-standard-{size}": ("NVIDIA_L4", count) for count, sizes in (
@@ -52,22 +57,31 @@ WITH_THEIR_OWN = {
     "a4-highgpu-8g": ("NVIDIA_B200", 8),
 }  # fmt: skip
 """Machine types that come with accelerators: which, and how many."""
-WITHOUT = frozenset([
-    *_sizes("e2", "standard highmem", "2 4 8 16"), "e2-standard-32", *_sizes("e2", "highcpu", "2 4 8 16 32"),
-    *_sizes("n2", "standard highmem", "2 4 8 16 32 48 64 80"), *_sizes("n2", "highcpu", "2 4 8 16 32 48 64 80"),
-    *_sizes("n2d", "standard", "2 4 8 16 32 48 64 80 96 128 224"),
-    *_sizes("n2d", "highmem", "2 4 8 16 32 48 64 80 96"),
-    *_sizes("n2d", "highcpu", "2 4 8 16 32 48 64 80 96 128 224"),
-    *_sizes("c2", "standard", "4 8 16 30 60"), *_sizes("c2d", "standard highcpu highmem", "2 4 8 16 32 56 112"),
-    *_sizes("c3", "highcpu", "4 8 22 44 88 176"), *_sizes("m1", "ultramem", "40 80 160"), "m1-megamem-96",
-    "cloud-tpu", *(f"ct5lp-hightpu-{chips}t" for chips in (1, 4, 8)),
-])  # fmt: skip
+WITHOUT = frozenset(
+    [
+        *_expand_sizes("e2", "standard highmem", "2 4 8 16"),
+        "e2-standard-32",
+        *_expand_sizes("e2", "highcpu", "2 4 8 16 32"),
+        *_expand_sizes("n2", "standard highmem", "2 4 8 16 32 48 64 80"),
+        *_expand_sizes("n2", "highcpu", "2 4 8 16 32 48 64 80"),
+        *_expand_sizes("n2d", "standard", "2 4 8 16 32 48 64 80 96 128 224"),
+        *_expand_sizes("n2d", "highmem", "2 4 8 16 32 48 64 80 96"),
+        *_expand_sizes("n2d", "highcpu", "2 4 8 16 32 48 64 80 96 128 224"),
+        *_expand_sizes("c2", "standard", "4 8 16 30 60"),
+        *_expand_sizes("c2d", "standard highcpu highmem", "2 4 8 16 32 56 112"),
+        *_expand_sizes("c3", "highcpu", "4 8 22 44 88 176"),
+        *_expand_sizes("m1", "ultramem", "40 80 160"),
+        "m1-megamem-96",
+        "cloud-tpu",
+        *(f"ct5lp-hightpu-{chips}t" for chips in (1, 4, 8)),
+    ]
+)
 """Machine types that take no GPU."""
 GONE = frozenset(("NVIDIA_TESLA_K80", "NVIDIA_TESLA_P100"))
 """Accelerators that the API still names and no longer has."""
 
 
-def misfit(machine: str, accelerator: str, count: int) -> tuple[str, str]:
+def find_misfit(machine: str, accelerator: str, count: int) -> tuple[str, str]:
     """What is wrong with a machine and its accelerators: the field and a sentence; two empty texts if nothing is."""
     has_accelerator = accelerator not in ("", "ACCELERATOR_TYPE_UNSPECIFIED")
     if machine not in WITH_CHOICE and machine not in WITH_THEIR_OWN and machine not in WITHOUT:
@@ -176,7 +190,7 @@ def spot_remark(machine: str, accelerator: str, count: int) -> str:
     return f"the spot price of {machine}'s processors is not known here: they count in full, so that it will be less"
 
 
-def processors(machine: str) -> int:
+def count_processors(machine: str) -> int:
     """Virtual processors of a machine type, as its name tells; 0 where it does not."""
     found = re.search(r"-(\d+)$", machine)
     return int(found[1]) if found else 0

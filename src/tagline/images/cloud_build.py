@@ -31,7 +31,7 @@ ENDED = {
 """Every status in which a build has ended, and what it means."""
 
 
-def request(image: str, source: str, *, logs: str, before: str = "") -> dict[str, Any]:
+def build_request(image: str, source: str, *, logs: str, before: str = "") -> dict[str, Any]:
     """What Cloud Build is asked: `source` is the context's address, `before` an image whose layers may be used."""
     bucket, _, name = source.removeprefix(gcp.SCHEME).partition("/")
     words = ["build", "--tag", image, "--build-arg", "BUILDKIT_INLINE_CACHE=1"]
@@ -47,32 +47,39 @@ def request(image: str, source: str, *, logs: str, before: str = "") -> dict[str
     }
 
 
-def build(
-    image: str, source: str, *, project: str, region: str, logs: str, before: str = "",
-    say: Callable[[str], None], poll_s: float = POLL_S,
-) -> None:  # fmt: skip
+def build_image(
+    image: str,
+    source: str,
+    *,
+    project: str,
+    region: str,
+    logs: str,
+    before: str = "",
+    say: Callable[[str], None],
+    poll_s: float = POLL_S,
+) -> None:
     """Build an image and push it; returns when it is in the registry."""
     parent = f"v1/projects/{project}/locations/{region}/builds"
-    operation = gcp.rest("cloudbuild", "POST", parent, request(image, source, logs=logs, before=before))
+    operation = gcp.call_rest("cloudbuild", "POST", parent, build_request(image, source, logs=logs, before=before))
     begun = operation["metadata"]["build"]
     at = f"{parent}/{begun['id']}"
     say(f"Cloud Build makes it: {begun.get('logUrl', begun['id'])}")
     try:
-        ended = _ended(at, say, poll_s)
+        ended = _wait_for_build(at, say, poll_s)
     except (KeyboardInterrupt, Interrupted):
         with suppress(PlaceError):  # it may have ended by now
-            gcp.rest("cloudbuild", "POST", f"{at}:cancel", {})
+            gcp.call_rest("cloudbuild", "POST", f"{at}:cancel", {})
         raise
     if ended["status"] != "SUCCESS":
-        raise _failure(image, ended, logs=logs)
+        raise _make_build_error(image, ended, logs=logs)
 
 
-def _ended(at: str, say: Callable[[str], None], poll_s: float) -> dict[str, Any]:
+def _wait_for_build(at: str, say: Callable[[str], None], poll_s: float) -> dict[str, Any]:
     """A build once it has ended, whatever the network does meanwhile."""
     lost, seen = 0, ""
     while True:
         try:
-            found = gcp.rest("cloudbuild", "GET", at)
+            found = gcp.call_rest("cloudbuild", "GET", at)
             lost = 0
         except PlaceError:
             lost += 1
@@ -89,20 +96,20 @@ def _ended(at: str, say: Callable[[str], None], poll_s: float) -> dict[str, Any]
         time.sleep(poll_s)
 
 
-def _failure(image: str, build: dict[str, Any], *, logs: str) -> PlaceError:
+def _make_build_error(image: str, build: dict[str, Any], *, logs: str) -> PlaceError:
     why = ENDED.get(build["status"], build["status"].lower())
     if detail := build.get("failureInfo", {}).get("detail") or build.get("statusDetail", ""):
         why = f"{why} ({detail})"
-    lines = _last_lines(f"{logs.rstrip('/')}/log-{build['id']}.txt")
+    lines = _read_last_lines(f"{logs.rstrip('/')}/log-{build['id']}.txt")
     said = "".join(f"\n  {line}" for line in lines)
     hint = f"the whole log: {build.get('logUrl', build['id'])}"
     return PlaceError(f"Cloud Build could not build {image}: {why}{said}", hint=hint)
 
 
-def _last_lines(address: str) -> list[str]:
+def _read_last_lines(address: str) -> list[str]:
     """The end of a build's log; none where it cannot be had, which must not hide why the build failed."""
     try:
-        (found,) = cloud_storage.objects(address)[:1] or (None,)
+        (found,) = cloud_storage.list_objects(address)[:1] or (None,)
         if found is None:
             return []
         with tempfile.TemporaryDirectory() as directory:

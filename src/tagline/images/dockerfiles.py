@@ -73,7 +73,7 @@ REDUCTION_SERVER = f"""RUN apt-get update \\
 
 
 @dataclass(frozen=True)
-class Context:
+class BuildContext:
     """All that an image is built from, and the name that follows from it."""
 
     image: str
@@ -88,10 +88,10 @@ class Context:
 
     def archive(self) -> bytes:
         """As a tar.gz: equal contents are equal bytes."""
-        return wheels.tarball(self.files)
+        return wheels.pack_tarball(self.files)
 
 
-def dockerfile(wheel: str, *, base: str, signature: str) -> str:
+def render_serving_dockerfile(wheel: str, *, base: str, signature: str) -> str:
     """The image of a server; what changes least comes first, so that its layers are used again."""
     check_base(base)
     return f"""{signature}: a server of the bundle beside this file. There is no torch in it.
@@ -110,22 +110,28 @@ CMD ["tagline", "serve", "/bundle"]
 """
 
 
-def training(
-    repository: str, *, extras: tuple[str, ...], accelerator: str = "", reduction_server: bool = False,
-    base: str = BASE, index: str | None = None, extra: ExtraPackages | None = None,
-) -> Context:  # fmt: skip
+def create_training_context(
+    repository: str,
+    *,
+    extras: tuple[str, ...],
+    accelerator: str = "",
+    reduction_server: bool = False,
+    base: str = BASE,
+    index: str | None = None,
+    extra: ExtraPackages | None = None,
+) -> BuildContext:
     """What a training image is built from; nothing is asked of anybody.
 
-    `repository` is where it goes, as `repository_of` says. `accelerator` is as the API names it, or "" for CPUs; it
+    `repository` is where it goes, as `repository_path` says. `accelerator` is as the API names it, or "" for CPUs; it
     chooses the build of torch, unless `index` names another source of it ("": what pip is set to in the base image).
     `extra` is installed beside what Tagline needs, whose versions it cannot change.
     """
     check_base(base)
-    wheel = wheels.wheel()
-    learning = wheels.pins(of="torch")
-    others = [pin for pin in wheels.pins(*extras) if pin not in learning]
+    wheel = wheels.build_wheel()
+    learning = wheels.list_pins(of="torch")
+    others = [pin for pin in wheels.list_pins(*extras) if pin not in learning]
     torch = next(pin for pin in learning if pin.startswith("torch=="))
-    variant = "" if index is not None else torch_variant(accelerator, torch.removeprefix("torch=="))
+    variant = "" if index is not None else choose_torch_variant(accelerator, torch.removeprefix("torch=="))
     where = f"{WHEELS}/{variant}" if variant else index
     first = [f"--extra-index-url {where}"] if where else []
     first += [f"{pin}+{variant}" if pin == torch and variant else pin for pin in learning]
@@ -138,10 +144,13 @@ def training(
     if extra and (extra.requirements or own_wheels):
         lines = [*extra.requirements, *(f"/opt/packages/{name}" for name in own_wheels)]
         files |= {"packages.txt": "".join(f"{line}\n" for line in lines).encode(), **own_wheels}
-    text = training_dockerfile(
-        wheel.file, base=base, gpu=bool(accelerator), reduction_server=reduction_server,
+    text = render_training_dockerfile(
+        wheel.file,
+        base=base,
+        gpu=bool(accelerator),
+        reduction_server=reduction_server,
         packages=["packages.txt", *own_wheels] if "packages.txt" in files else (),
-    )  # fmt: skip
+    )
     files["Dockerfile"] = text.encode()
     hashes = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     facts = dict(line.split("==") for line in (*first, *others) if "==" in line)
@@ -150,18 +159,22 @@ def training(
             :12
         ]
     facts |= {
-        "tagline": wheel.version, "the base image": base, "the source of torch": where or "",
+        "tagline": wheel.version,
+        "the base image": base,
+        "the source of torch": where or "",
         "the Dockerfile": hashlib.sha256(text.replace(wheel.file, "").encode()).hexdigest()[:12],
-    }  # fmt: skip
-    return Context(f"{repository}/{TRAINING}:{storage.digest(hashes)[:16]}", files, dict(sorted(facts.items())))
+    }
+    return BuildContext(
+        f"{repository}/{TRAINING}:{storage.combine_hashes(hashes)[:16]}", files, dict(sorted(facts.items()))
+    )
 
 
-def repository_of(project: str, region: str) -> str:
+def repository_path(project: str, region: str) -> str:
     """Where a project's training images are; the projects of a domain have its name in front."""
     return f"{region}-docker.pkg.dev/{project.replace(':', '/')}/{REPOSITORY}"
 
 
-def torch_variant(accelerator: str, version: str) -> str:
+def choose_torch_variant(accelerator: str, version: str) -> str:
     """Which of torch's builds an accelerator wants: cpu, cu126, or "" for PyPI's own."""
     from packaging.version import Version
 
@@ -175,9 +188,9 @@ def torch_variant(accelerator: str, version: str) -> str:
     return ""
 
 
-def training_dockerfile(
+def render_training_dockerfile(
     wheel: str, *, base: str, gpu: bool, reduction_server: bool, packages: Sequence[str] = ()
-) -> str:  # fmt: skip
+) -> str:
     """The image of a training; what changes least comes first, so that its layers are used again. `packages` are the
     files of what else is installed, the list of it first."""
     pip = "/opt/tagline/bin/pip install --no-cache-dir"
@@ -203,7 +216,7 @@ ENTRYPOINT ["python3", "-m", "tagline"]
 """
 
 
-def reason(context: Context, before: Mapping[str, str]) -> str:
+def explain_build(context: BuildContext, before: Mapping[str, str]) -> str:
     """Why an image is built, in a sentence; `before` are the facts of the one that was built last, if any was."""
     if not before:
         return f"there is no {context.image} yet"
@@ -219,48 +232,60 @@ def reason(context: Context, before: Mapping[str, str]) -> str:
     return f"no image has this tag: {', '.join(changed[:5])}{more}"
 
 
-def deliver(
-    context: Context, *, project: str, region: str, bucket: str, builder: str = "auto",
-    say: Callable[[str], None], poll_s: float = cloud_build.POLL_S,
-) -> str:  # fmt: skip
+def deliver_image(
+    context: BuildContext,
+    *,
+    project: str,
+    region: str,
+    bucket: str,
+    builder: str = "auto",
+    say: Callable[[str], None],
+    poll_s: float = cloud_build.POLL_S,
+) -> str:
     """See to it that the image is where jobs find it; returns who built it, or "" where nobody had to.
 
     At a rehearsal images of ours run as processes: one is built there, and not pushed, when a builder is named.
     """
     if builder not in CHOICES:
         raise SpecError(f'no builder "{builder}"; there are: {", ".join(CHOICES)}')
-    if builder in image_builders.COMMANDS and gcp.rehearsal():
+    if builder in image_builders.COMMANDS and gcp.find_rehearsal():
         return _build_here(builder, context, say)
-    if builder == "auto" and gcp.rehearsal():
+    if builder == "auto" and gcp.find_rehearsal():
         return ""
-    if image_registries.has(context.image):
+    if image_registries.has_image(context.image):
         return ""
     last = f"{gcp.SCHEME}{bucket.removeprefix(gcp.SCHEME)}/tagline/images"
-    before = _remembered(last)
-    say(f"building {context.image}: {reason(context, before.get('facts', {}))}")
-    if image_registries.make_repository(context.image):
+    before = _read_last_build(last)
+    say(f"building {context.image}: {explain_build(context, before.get('facts', {}))}")
+    if image_registries.create_repository(context.image):
         say(f"made the repository {context.image.rpartition('/')[0]}")
     if builder in image_builders.COMMANDS:
         _build_here(builder, context, say)
-        image_builders.push(builder, context.image)
+        image_builders.push_image(builder, context.image)
     else:
         source = f"{last}/{context.image.rpartition(':')[2]}.tar.gz"
-        _upload(context.archive(), source)
-        cloud_build.build(
-            context.image, source, project=project, region=region, logs=f"{last}/logs", before=before.get("image", ""),
-            say=say, poll_s=poll_s,
-        )  # fmt: skip
-    _upload(json.dumps({"image": context.image, "facts": dict(context.facts)}).encode(), f"{last}/last.json")
+        _upload_bytes(context.archive(), source)
+        cloud_build.build_image(
+            context.image,
+            source,
+            project=project,
+            region=region,
+            logs=f"{last}/logs",
+            before=before.get("image", ""),
+            say=say,
+            poll_s=poll_s,
+        )
+    _upload_bytes(json.dumps({"image": context.image, "facts": dict(context.facts)}).encode(), f"{last}/last.json")
     return builder if builder in image_builders.COMMANDS else CLOUD_BUILD
 
 
-def _build_here(name: str, context: Context, say: Callable[[str], None]) -> str:
-    if image_builders.has(name, context.image):
+def _build_here(name: str, context: BuildContext, say: Callable[[str], None]) -> str:
+    if image_builders.has_image(name, context.image):
         return ""
     say(f"building {context.image} with {name}")
     with tempfile.TemporaryDirectory() as directory:
         context.write(Path(directory))
-        image_builders.build(name, Path(directory), context.image, platform=PLATFORM)
+        image_builders.build_image(name, Path(directory), context.image, platform=PLATFORM)
     return name
 
 
@@ -274,16 +299,16 @@ def check_base(base: str) -> None:
         raise SpecError(f"{base!r} names no image", hint=f"such as {BASE}")
 
 
-def tag(context: Path) -> str:
+def compute_tag(context: Path) -> str:
     """A name that changes when anything does that goes into the image."""
     files = storage.files_below(context)
-    hashes = {path.relative_to(context).as_posix(): storage.sha256(path) for path in files}
-    return f"{NAME}:{storage.digest(hashes)[:16]}"
+    hashes = {path.relative_to(context).as_posix(): storage.hash_file(path) for path in files}
+    return f"{NAME}:{storage.combine_hashes(hashes)[:16]}"
 
 
-def _remembered(place: str) -> dict[str, Any]:
+def _read_last_build(place: str) -> dict[str, Any]:
     """The image that was built last and its facts; nothing where none was."""
-    found = cloud_storage.objects(f"{place}/last.json")
+    found = cloud_storage.list_objects(f"{place}/last.json")
     if not found:
         return {}
     with tempfile.TemporaryDirectory() as directory:
@@ -295,7 +320,7 @@ def _remembered(place: str) -> dict[str, Any]:
             return {}
 
 
-def _upload(content: bytes, address: str) -> None:
+def _upload_bytes(content: bytes, address: str) -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "content"
         path.write_bytes(content)

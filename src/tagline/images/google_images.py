@@ -20,7 +20,7 @@ INSTEAD = 'use our own image: vertex.image = ""'
 
 
 @dataclass(frozen=True)
-class Prebuilt:
+class PrebuiltImage:
     """An image with PyTorch in it."""
 
     name: str
@@ -32,7 +32,7 @@ class Prebuilt:
     """Of its availability, where Google has said one."""
 
 
-def _known() -> Iterator[tuple[str, date]]:
+def _iter_known_images() -> Iterator[tuple[str, date]]:
     long_gone = date(2024, 9, 1)
     for version in ("1-4", "1-6", "1-7", "1-9", "1-10", "1-11"):
         yield f"pytorch-gpu.{version}", long_gone
@@ -42,14 +42,17 @@ def _known() -> Iterator[tuple[str, date]]:
     for version in ("1-12", "1-13"):
         yield f"pytorch-gpu.{version}.py310", date(2025, 5, 15)
     for version, ends in (
-        ("2-0", date(2025, 3, 15)), ("2-1", date(2025, 10, 4)), ("2-2", date(2026, 1, 30)), ("2-3", date(2026, 4, 24)),
+        ("2-0", date(2025, 3, 15)),
+        ("2-1", date(2025, 10, 4)),
+        ("2-2", date(2026, 1, 30)),
+        ("2-3", date(2026, 4, 24)),
         ("2-4", date(2026, 7, 24)),
-    ):  # fmt: skip
+    ):
         yield f"pytorch-gpu.{version}.py310", ends
         yield f"pytorch-xla.{version}.py310", date(2026, 10, 23) if version == "2-2" else ends
 
 
-ENDS = dict(_known())
+ENDS = dict(_iter_known_images())
 """PyTorch images by name, each with the last day of its availability."""
 
 
@@ -58,7 +61,7 @@ def is_prebuilt(image: str) -> bool:
     return ADDRESS.fullmatch(image) is not None
 
 
-def described(image: str) -> Prebuilt | None:
+def describe_image(image: str) -> PrebuiltImage | None:
     """What is in one of Google's images, from the table and from its name; none if neither says."""
     address = ADDRESS.fullmatch(image)
     said = SCHEME.fullmatch(address["name"]) if address else None
@@ -67,20 +70,20 @@ def described(image: str) -> Prebuilt | None:
     python = said["python"] or "37"
     device = "gpu" if said["device"] == "gpu" else "tpu" if said["device"] == "tpu" else "cpu"
     torch = said["torch"].replace("-", ".")
-    return Prebuilt(address["name"], f"{python[0]}.{python[1:]}", torch, device, ENDS.get(address["name"]))
+    return PrebuiltImage(address["name"], f"{python[0]}.{python[1:]}", torch, device, ENDS.get(address["name"]))
 
 
-def misfits(image: str, today: date, *, gpu: bool | None = None) -> list[str]:
+def find_misfits(image: str, today: date, *, gpu: bool | None = None) -> list[str]:
     """Why Tagline cannot run in one of Google's images, each a sentence; `gpu`: whether the machine has one.
 
     A name that follows Google's scheme and is newer than the table is judged by what it says.
     """
     from packaging.version import Version
 
-    found = described(image)
+    found = describe_image(image)
     if found is None:
         return [f"{image} is none of Google's images with PyTorch that are known here ({SOURCE}); {INSTEAD}"]
-    python, torch = least()
+    python, torch = find_minimum_versions()
     problems = []
     if Version(found.python) < Version(python):
         problems.append(f"{found.name} has Python {found.python}, and Tagline needs {python}")
@@ -93,13 +96,13 @@ def misfits(image: str, today: date, *, gpu: bool | None = None) -> list[str]:
     return [f"{problem}; {INSTEAD}" for problem in problems]
 
 
-def least() -> tuple[str, str]:
+def find_minimum_versions() -> tuple[str, str]:
     """The oldest Python and the oldest torch that Tagline runs with, as it says itself."""
     from packaging.specifiers import SpecifierSet
 
-    python = SpecifierSet(wheels.distribution().metadata["Requires-Python"])
-    return _lowest(python), _lowest(wheels.asked("torch"))
+    python = SpecifierSet(wheels.find_distribution().metadata["Requires-Python"])
+    return _lowest_version(python), _lowest_version(wheels.find_specifier("torch"))
 
 
-def _lowest(versions: "SpecifierSet") -> str:
+def _lowest_version(versions: "SpecifierSet") -> str:
     return next(each.version for each in versions if each.operator == ">=")

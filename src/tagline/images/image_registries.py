@@ -28,7 +28,7 @@ LONGEST_WAIT_S = 300.0
 
 
 @dataclass(frozen=True)
-class Name:
+class ImageName:
     """An image's name in its parts."""
 
     host: str
@@ -37,7 +37,7 @@ class Name:
     """A tag, or a digest that begins with sha256:."""
 
     @classmethod
-    def of(cls, image: str) -> "Name":
+    def parse(cls, image: str) -> "ImageName":
         """Read a name as docker does: without a host it is on Docker Hub, without a tag the latest."""
         whole, _, digest = image.partition("@")
         first, slash, rest = whole.partition("/")
@@ -53,32 +53,32 @@ class Name:
         return cls(host, path, digest or tag or "latest")
 
 
-def has(image: str) -> bool:
+def has_image(image: str) -> bool:
     """Whether its registry has an image."""
-    name = Name.of(image)
+    name = ImageName.parse(image)
     place = ARTIFACTS.fullmatch(f"{name.host}/{name.path}")
     if place is None:
         return _has_manifest(image, name)
     package = quote(place["package"], safe="")
     if name.version.startswith("sha256:"):
-        return _there(f"{_repository(place)}/dockerImages/{package}@{name.version}")
-    return _there(f"{_repository(place)}/packages/{package}/tags/{name.version}")
+        return _resource_exists(f"{_repository_name(place)}/dockerImages/{package}@{name.version}")
+    return _resource_exists(f"{_repository_name(place)}/packages/{package}/tags/{name.version}")
 
 
-def make_repository(image: str) -> bool:
+def create_repository(image: str) -> bool:
     """Make the repository in Artifact Registry that an image goes to, if it is not there; whether it was made."""
-    name = Name.of(image)
+    name = ImageName.parse(image)
     place = ARTIFACTS.fullmatch(f"{name.host}/{name.path}")
-    if place is None or _there(_repository(place)):
+    if place is None or _resource_exists(_repository_name(place)):
         return False
-    parent, _, identity = _repository(place).rpartition("/")
+    parent, _, identity = _repository_name(place).rpartition("/")
     asked = {"format": "DOCKER", "description": "Images that Tagline has built"}
     try:
-        operation = gcp.rest("artifactregistry", "POST", f"v1/{parent}", asked, params={"repositoryId": identity})
+        operation = gcp.call_rest("artifactregistry", "POST", f"v1/{parent}", asked, params={"repositoryId": identity})
     except PlaceError as error:
-        if _code(error) == 409:  # somebody else was quicker
+        if _http_status(error) == 409:  # somebody else was quicker
             return False
-        if _code(error) == 403:
+        if _http_status(error) == 403:
             words = f"--repository-format=docker --location={place['region']} --project={place['project']}"
             hint = f"whoever has roles/artifactregistry.admin: gcloud artifacts repositories create {identity} {words}"
             raise PlaceError(f"there is no repository {identity}, and you may not make it", hint=hint) from error
@@ -88,20 +88,20 @@ def make_repository(image: str) -> bool:
         if time.monotonic() > until:
             raise PlaceError(f"the repository {identity} is still being made", hint="run the same command again")
         time.sleep(1.0)
-        operation = gcp.rest("artifactregistry", "GET", f"v1/{operation['name']}")
+        operation = gcp.call_rest("artifactregistry", "GET", f"v1/{operation['name']}")
     if problem := operation.get("error"):
         raise PlaceError(f"the repository {identity} could not be made: {problem.get('message', problem)}")
     return True
 
 
 @contextmanager
-def login(image: str) -> Iterator[Path | None]:
+def temporary_login(image: str) -> Iterator[Path | None]:
     """A file with what a builder needs to push to Google's registries, for as long as it pushes; none for others."""
-    host = Name.of(image).host
+    host = ImageName.parse(image).host
     if not host.endswith(("-docker.pkg.dev", "gcr.io")):
         yield None
         return
-    secret = b64encode(f"oauth2accesstoken:{gcp.token()}".encode()).decode()
+    secret = b64encode(f"oauth2accesstoken:{gcp.fetch_token()}".encode()).decode()
     with tempfile.TemporaryDirectory() as directory:  # that nobody else may read
         path = Path(directory) / "config.json"
         path.touch(mode=0o600)
@@ -109,27 +109,27 @@ def login(image: str) -> Iterator[Path | None]:
         yield path
 
 
-def _repository(place: "re.Match[str]") -> str:
+def _repository_name(place: "re.Match[str]") -> str:
     project = place["project"].replace("/", ":")
     return f"projects/{project}/locations/{place['region']}/repositories/{place['repository']}"
 
 
-def _there(resource: str) -> bool:
+def _resource_exists(resource: str) -> bool:
     try:
-        gcp.rest("artifactregistry", "GET", f"v1/{resource}")
+        gcp.call_rest("artifactregistry", "GET", f"v1/{resource}")
     except PlaceError as error:
-        if _code(error) == 404:
+        if _http_status(error) == 404:
             return False
         raise
     return True
 
 
-def _code(error: PlaceError) -> int:
+def _http_status(error: PlaceError) -> int:
     """The HTTP status behind an error."""
     return int(getattr(error.__cause__, "code", None) or 0)
 
 
-def _has_manifest(image: str, name: Name) -> bool:
+def _has_manifest(image: str, name: ImageName) -> bool:
     """By the registries' own protocol, without a login: for public images anybody gets the token that it wants."""
     import requests
 
@@ -139,7 +139,7 @@ def _has_manifest(image: str, name: Name) -> bool:
     hint = f"is the name right? Whoever may see it can ask: docker manifest inspect {image}"
     try:
         found = requests.head(address, headers={"Accept": MANIFESTS}, timeout=PATIENCE_S)
-        if found.status_code == 401 and (token := _token_for_anybody(found.headers.get("WWW-Authenticate", ""))):
+        if found.status_code == 401 and (token := _fetch_token_anonymously(found.headers.get("WWW-Authenticate", ""))):
             headers = {"Accept": MANIFESTS, "Authorization": f"Bearer {token}"}
             found = requests.head(address, headers=headers, timeout=PATIENCE_S)
     except requests.RequestException as error:
@@ -150,7 +150,7 @@ def _has_manifest(image: str, name: Name) -> bool:
     return bool(found.status_code == 200)
 
 
-def _token_for_anybody(challenge: str) -> str:
+def _fetch_token_anonymously(challenge: str) -> str:
     """What a registry's token service gives those who do not log in; "" if there is none."""
     import requests
 

@@ -105,18 +105,21 @@ class ExtraPackages:
         return cls(tuple(name for name in names if not name.endswith(".whl")), tuple(found))
 
 
-def sdist(
+def build_sdist(
     extras: Iterable[str], *, project_files: Mapping[str, bytes | Path] | None = None, requirements: Sequence[str] = ()
-) -> SourcePackage:  # fmt: skip
+) -> SourcePackage:
     """The package of what runs here; it needs what the base install and these extras need, in the versions of here.
 
     torch is the image's own, if that is not too old. `project_files` are put beside the package, where they can be
     imported: modules of a project by name, and never a directory as a whole. `requirements` are installed with it.
     """
-    kept = [pin for pin in wheels.pins(*extras) if not pin.startswith("torch==")]
-    needs = (*kept, *([f"torch{wheels.asked('torch')}"] if "train" in extras or "ulmfit" in extras else []),
-             *requirements)  # fmt: skip
-    version, files = wheels.contents(needs, more=_checked(project_files or {}))
+    kept = [pin for pin in wheels.list_pins(*extras) if not pin.startswith("torch==")]
+    needs = (
+        *kept,
+        *([f"torch{wheels.find_specifier('torch')}"] if "train" in extras or "ulmfit" in extras else []),
+        *requirements,
+    )
+    version, files = wheels.collect_contents(needs, more=_check_files(project_files or {}))
     place = f"{wheels.NAME}-{version}"
     about = f"{place}.dist-info"
     backend = BACKEND.format(wheel=f"{place}-py3-none-any.whl", about=about)
@@ -125,21 +128,24 @@ def sdist(
         f"{place}/pyproject.toml": PROJECT.encode(),
         f"{place}/backend.py": backend.encode(),
     }
-    return SourcePackage(f"{place}.tar.gz", wheels.tarball(sources), needs)
+    return SourcePackage(f"{place}.tar.gz", wheels.pack_tarball(sources), needs)
 
 
-def left_out(*, family: str, trackers: Iterable[str] = (), packages: Sequence[str] = ()) -> list[str]:
+def find_missing_plugins(*, family: str, trackers: Iterable[str] = (), packages: Sequence[str] = ()) -> list[str]:
     """Plug-ins of other packages that a run uses and no package or image of ours has in it, each in a sentence; those
     that come with `packages` are there."""
     brought = {_package_name(package) for package in packages}
     used = [("models", family), *(("trackers", name) for name in trackers)]
     strange = [
-        (kind, name) for kind, name in used
-        if name in registry.known(kind) and name not in registry.BUILT_IN[kind]
-        and not brought & _distributions_of(str(registry.known(kind)[name]))
-    ]  # fmt: skip
+        (kind, name)
+        for kind, name in used
+        if name in registry.list_implementations(kind)
+        and name not in registry.BUILT_IN[kind]
+        and not brought & _find_distributions(str(registry.list_implementations(kind)[name]))
+    ]
     return [
-        f"{registry.SINGULAR[kind]} {name} is not Tagline's own ({registry.known(kind)[name]}) and not taken along; "
+        f"{registry.SINGULAR[kind]} {name} is not Tagline's own ({registry.list_implementations(kind)[name]}) "
+        "and not taken along; "
         "name its package in vertex.packages, or set vertex.image to an image that has it"
         for kind, name in strange
     ]
@@ -155,7 +161,7 @@ def _package_name(package: str) -> str:
     return str(canonicalize_name(Requirement(package).name))
 
 
-def _distributions_of(implementation: str) -> set[str]:
+def _find_distributions(implementation: str) -> set[str]:
     """The packages that bring a plug-in, which is named as `module:name`."""
     from packaging.utils import canonicalize_name
 
@@ -163,14 +169,14 @@ def _distributions_of(implementation: str) -> set[str]:
     return {str(canonicalize_name(name)) for name in metadata.packages_distributions().get(module, ())}
 
 
-def refuse_in_own_image(packages: Sequence[str], image: str) -> None:
+def refuse_packages(packages: Sequence[str], image: str) -> None:
     """Nothing is installed into an image of the user's own when a job starts."""
     if packages:
         hint = 'put them into the image, or let Tagline build one: vertex.image=""'
         raise SpecError(f"vertex.packages: nothing is installed into {image}, which is your own", hint=hint)
 
 
-def missing_here(packages: Sequence[str]) -> list[str]:
+def find_missing_packages(packages: Sequence[str]) -> list[str]:
     """Those packages that are not installed on this machine, by name."""
     found = []
     for name in map(_package_name, packages):
@@ -181,7 +187,9 @@ def missing_here(packages: Sequence[str]) -> list[str]:
     return found
 
 
-def resolved(requirements: Sequence[str], *, python: str = "3.11", patience_s: float = PATIENCE_S) -> ResolvedPackages:
+def resolve_versions(
+    requirements: Sequence[str], *, python: str = "3.11", patience_s: float = PATIENCE_S
+) -> ResolvedPackages:
     """The versions that pip would install of these on Vertex AI's machines; nothing is installed here.
 
     A conflict is an error that names the packages. Where pip or its index cannot be reached, that is a warning.
@@ -189,11 +197,28 @@ def resolved(requirements: Sequence[str], *, python: str = "3.11", patience_s: f
     with tempfile.TemporaryDirectory() as target:
         report = Path(target) / "report.json"
         asked = [
-            sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--no-input",
-            "--disable-pip-version-check", "--report", str(report), "--target", target, "--python-version", python,
-            "--only-binary=:all:", *(word for each in PLATFORMS for word in ("--platform", each)),
-            "--retries", "1", "--timeout", "15", *requirements,
-        ]  # fmt: skip
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--dry-run",
+            "--ignore-installed",
+            "--no-input",
+            "--disable-pip-version-check",
+            "--report",
+            str(report),
+            "--target",
+            target,
+            "--python-version",
+            python,
+            "--only-binary=:all:",
+            *(word for each in PLATFORMS for word in ("--platform", each)),
+            "--retries",
+            "1",
+            "--timeout",
+            "15",
+            *requirements,
+        ]
         try:
             done = subprocess.run(
                 asked, capture_output=True, text=True, timeout=patience_s, check=False, stdin=subprocess.DEVNULL
@@ -210,12 +235,12 @@ def resolved(requirements: Sequence[str], *, python: str = "3.11", patience_s: f
         why = "pip is not there" if "No module named pip" in done.stderr else "pip's index cannot be reached"
         return ResolvedPackages((), f"whether the packages install together is not known: {why}")
     raise PlaceError(
-        f"the packages do not install together on Python {python}:{_conflict(done.stdout + done.stderr)}",
+        f"the packages do not install together on Python {python}:{_extract_conflict(done.stdout + done.stderr)}",
         hint="change the versions that are installed here, then run the same command again",
     )
 
 
-def _checked(files: Mapping[str, bytes | Path]) -> dict[str, bytes]:
+def _check_files(files: Mapping[str, bytes | Path]) -> dict[str, bytes]:
     """Files by name, none of them a secret or out of place."""
     found: dict[str, bytes] = {}
     for name, given in files.items():
@@ -232,7 +257,7 @@ def _checked(files: Mapping[str, bytes | Path]) -> dict[str, bytes]:
     return found
 
 
-def _conflict(said: str) -> str:
+def _extract_conflict(said: str) -> str:
     """What pip found, without what it did before and what it advises."""
     telling = ("depends on", "requires", "The user requested", "Cannot install", "No matching", "not find a version")
     lines = [line.removeprefix("ERROR: ").strip() for line in said.splitlines() if not line.startswith("WARNING")]

@@ -47,25 +47,25 @@ class Wheel:
         return f"{NAME}-{self.version}-py3-none-any.whl"
 
 
-def wheel() -> Wheel:
+def build_wheel() -> Wheel:
     """The wheel of what is installed here, also where it is installed to be edited."""
-    version, files = contents()
+    version, files = collect_contents()
     buffer = io.BytesIO()
-    archive(files, buffer)
+    write_zip(files, buffer)
     return Wheel(version, buffer.getvalue())
 
 
-def contents(
+def collect_contents(
     needs: Sequence[str] | None = None, *, more: Mapping[str, bytes] | None = None
 ) -> tuple[str, dict[str, bytes]]:
     """A wheel's version and files, not yet packed; `needs` instead of its own, and `more` files beside the package."""
-    found = distribution()
-    files = _sources(Path(tagline.__file__).parent) | dict(more or {})
+    found = find_distribution()
+    files = _read_sources(Path(tagline.__file__).parent) | dict(more or {})
     about = {name: found.read_text(name) or "" for name in ("METADATA", "entry_points.txt")}
     if needs is not None:
-        about["METADATA"] = _needing(about["METADATA"], needs)
+        about["METADATA"] = _replace_requirements(about["METADATA"], needs)
     named = files | {name: text.encode() for name, text in about.items()}
-    digested = storage.digest({name: hashlib.sha256(content).hexdigest() for name, content in named.items()})
+    digested = storage.combine_hashes({name: hashlib.sha256(content).hexdigest() for name, content in named.items()})
     version = f"{__version__}+{digested[:12]}"
     described = about["METADATA"].replace(f"\nVersion: {found.version}\n", f"\nVersion: {version}\n", 1)
     place = f"{NAME}-{version}.dist-info"
@@ -74,12 +74,14 @@ def contents(
         f"{place}/WHEEL": f"Wheel-Version: 1.0\nGenerator: {NAME}\nRoot-Is-Purelib: true\nTag: py3-none-any\n".encode(),
         f"{place}/entry_points.txt": about["entry_points.txt"].encode(),
     }
-    record = "".join(f"{name},sha256={_recorded(content)},{len(content)}\n" for name, content in sorted(files.items()))
+    record = "".join(
+        f"{name},sha256={_encode_digest(content)},{len(content)}\n" for name, content in sorted(files.items())
+    )
     files[f"{place}/RECORD"] = f"{record}{place}/RECORD,,\n".encode()
     return version, files
 
 
-def _sources(package: Path) -> dict[str, bytes]:
+def _read_sources(package: Path) -> dict[str, bytes]:
     """The package's files; hidden ones, such as an editor's or an .env, are nobody's business."""
     found = {path.relative_to(package): path for path in package.rglob("*") if path.is_file()}
     return {
@@ -89,24 +91,24 @@ def _sources(package: Path) -> dict[str, bytes]:
     }
 
 
-def needed(*, family: str, trackers: Iterable[str] = ()) -> tuple[str, ...]:
+def choose_extras(*, family: str, trackers: Iterable[str] = ()) -> tuple[str, ...]:
     """The extras that a training in the cloud needs."""
     tracked = ("track",) if set(trackers) - {"vertex"} else ()
     return ("train", "vertex", *(("ulmfit",) if family == "ulmfit" else ()), *tracked)
 
 
-def asked(name: str) -> "SpecifierSet":
+def find_specifier(name: str) -> "SpecifierSet":
     """Which versions of a package Tagline itself asks for, in whatever extra."""
     from packaging.requirements import Requirement
 
-    return next(need.specifier for need in map(Requirement, distribution().requires or ()) if need.name == name)
+    return next(need.specifier for need in map(Requirement, find_distribution().requires or ()) if need.name == name)
 
 
-def pins(*extras: str, of: str = NAME) -> list[str]:
+def list_pins(*extras: str, of: str = NAME) -> list[str]:
     """`name==version` of everything that Tagline with these extras, or another package, needs there, as it is here."""
     from packaging.utils import canonicalize_name
 
-    distribution()
+    find_distribution()
     found: dict[str, str] = {}
     seen: set[tuple[str, str]] = set()
     waiting = [(of, extra) for extra in ("", *extras)]
@@ -116,7 +118,7 @@ def pins(*extras: str, of: str = NAME) -> list[str]:
             continue
         seen.add(asked)
         name, extra = asked
-        here = _installed(name)
+        here = _find_package(name)
         if here is None:  # by a package that has it for that platform only: pip finds the version
             continue
         found[name] = here.version.public
@@ -129,7 +131,7 @@ def pins(*extras: str, of: str = NAME) -> list[str]:
 
 
 @dataclass(frozen=True)
-class _Installed:
+class _InstalledPackage:
     """A package as it is here."""
 
     version: "Version"
@@ -137,7 +139,7 @@ class _Installed:
 
 
 @cache
-def _installed(name: str) -> _Installed | None:
+def _find_package(name: str) -> _InstalledPackage | None:
     from packaging.requirements import Requirement
     from packaging.version import Version
 
@@ -145,12 +147,12 @@ def _installed(name: str) -> _Installed | None:
         found = metadata.distribution(name)
     except metadata.PackageNotFoundError:
         return None
-    return _Installed(Version(found.version), tuple(map(Requirement, found.requires or ())))
+    return _InstalledPackage(Version(found.version), tuple(map(Requirement, found.requires or ())))
 
 
 def _check_fit(need: "Requirement", *, by: str) -> None:
     """What does not fit together here would not be installed elsewhere."""
-    here = _installed(need.name)
+    here = _find_package(need.name)
     if here is None and by == NAME:
         hint = f'pip install "{need.name}{need.specifier}", or the extra of Tagline that brings it'
         raise PlaceError(f"{need.name} is needed there and not installed here: nobody knows which version", hint=hint)
@@ -159,7 +161,7 @@ def _check_fit(need: "Requirement", *, by: str) -> None:
         raise PlaceError(f"{need.name} {here.version} is installed here, and {by} needs {need.specifier}", hint=hint)
 
 
-def archive(files: Mapping[str, bytes | Path], target: IO[bytes]) -> None:
+def write_zip(files: Mapping[str, bytes | Path], target: IO[bytes]) -> None:
     """A zip of these files, in the order of their names: equal files are equal bytes."""
     with zipfile.ZipFile(target, "w") as zipped:
         for name, content in sorted(files.items()):
@@ -173,7 +175,7 @@ def archive(files: Mapping[str, bytes | Path], target: IO[bytes]) -> None:
                     shutil.copyfileobj(source, stream)
 
 
-def tarball(files: Mapping[str, bytes]) -> bytes:
+def pack_tarball(files: Mapping[str, bytes]) -> bytes:
     """A tar.gz of these files, in the order of their names: equal files are equal bytes."""
     packed = io.BytesIO()
     with (
@@ -187,7 +189,7 @@ def tarball(files: Mapping[str, bytes]) -> bytes:
     return packed.getvalue()
 
 
-def distribution() -> metadata.Distribution:
+def find_distribution() -> metadata.Distribution:
     """Tagline itself, as it is installed here."""
     try:
         return metadata.distribution(NAME)
@@ -198,12 +200,12 @@ def distribution() -> metadata.Distribution:
         ) from error
 
 
-def _needing(text: str, needs: Sequence[str]) -> str:
+def _replace_requirements(text: str, needs: Sequence[str]) -> str:
     """A package's description with other requirements than its own."""
     head, _, body = text.partition("\n\n")
     kept = [line for line in head.splitlines() if not line.startswith(("Requires-Dist:", "Provides-Extra:"))]
     return "\n".join([*kept, *(f"Requires-Dist: {need}" for need in needs)]) + f"\n\n{body}"
 
 
-def _recorded(content: bytes) -> str:
+def _encode_digest(content: bytes) -> str:
     return urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()

@@ -32,54 +32,71 @@ class Code:
     """Whether the image was made by Tagline, and starts it by itself."""
 
 
-def moved(place: Vertex, other: Fallback) -> Vertex:
+def apply_fallback(place: Vertex, other: Fallback) -> Vertex:
     """The place with what a fallback names in its stead."""
     named = {key: value for key, value in other.model_dump().items() if value not in ("", -1)}
     return place.model_copy(update=named)
 
 
-def request(
-    spec: Spec, *, run: str, name: str, submission: str, code: Code, display_name: str = "",
+def build_request(
+    spec: Spec,
+    *,
+    run: str,
+    name: str,
+    submission: str,
+    code: Code,
+    display_name: str = "",
     is_there: bool = False,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """The custom job that does a run: every worker goes on with it, from wherever it stands.
 
     Where the run is not there yet, the job can make it, whoever submits it.
     """
     place = spec.vertex
-    task = _task(
+    task = _build_task(
         spec, code, ["train", "--resume", run], {} if is_there else {SPEC: json.dumps(spec.without_defaults())}
     )
-    pools: list[dict[str, Any]] = [{**_machines(place, 1), **task}]
+    pools: list[dict[str, Any]] = [{**_build_pool(place, 1), **task}]
     if place.workers > 1:
-        pools.append({**_machines(place, place.workers - 1), **task})
+        pools.append({**_build_pool(place, place.workers - 1), **task})
     if place.reduction_servers:
         pools += [{}] * (2 - len(pools))
-        pools.append({
-            "machineSpec": {"machineType": prices.REDUCTION_MACHINE}, "replicaCount": place.reduction_servers,
-            "diskSpec": _disk(place), "containerSpec": {"imageUri": REDUCTION_IMAGE},
-        })  # fmt: skip
-    job: dict[str, Any] = {"workerPoolSpecs": pools, "scheduling": _scheduling(place)}
+        pools.append(
+            {
+                "machineSpec": {"machineType": prices.REDUCTION_MACHINE},
+                "replicaCount": place.reduction_servers,
+                "diskSpec": _build_disk(place),
+                "containerSpec": {"imageUri": REDUCTION_IMAGE},
+            }
+        )
+    job: dict[str, Any] = {"workerPoolSpecs": pools, "scheduling": _build_scheduling(place)}
     if place.service_account:
         job["serviceAccount"] = place.service_account
     if place.network:
         job["network"] = place.network
     job["baseOutputDirectory"] = {"outputUriPrefix": run}
     shown = display_name or f"tagline-{name}"
-    return {"displayName": shown, "labels": _labels(place, name, submission), "jobSpec": job}
+    return {"displayName": shown, "labels": _build_labels(place, name, submission), "jobSpec": job}
 
 
-def gcloud(job: Mapping[str, Any], *, project: str, region: str) -> str:
+def format_gcloud_command(job: Mapping[str, Any], *, project: str, region: str) -> str:
     """The command that does the same; what its flags cannot say goes in as a file."""
     labels = ",".join(f"{key}={value}" for key, value in job["labels"].items())
     words = [
-        "gcloud", "ai", "custom-jobs", "create", f"--project={project}", f"--region={region}",
-        f"--display-name={job['displayName']}", f"--labels={labels}", "--config=/dev/stdin",
-    ]  # fmt: skip
+        "gcloud",
+        "ai",
+        "custom-jobs",
+        "create",
+        f"--project={project}",
+        f"--region={region}",
+        f"--display-name={job['displayName']}",
+        f"--labels={labels}",
+        "--config=/dev/stdin",
+    ]
     return f"{shlex.join(words)} <<'JSON'\n{json.dumps(job['jobSpec'], indent=2, ensure_ascii=False)}\nJSON"
 
 
-def _task(spec: Spec, code: Code, arguments: list[str], more: Mapping[str, str]) -> dict[str, Any]:
+def _build_task(spec: Spec, code: Code, arguments: list[str], more: Mapping[str, str]) -> dict[str, Any]:
     place = spec.vertex
     # The job is told, because its run's spec may name another machine than a fallback does.
     asked = {cluster.ACCELERATORS: str(place.accelerators)} if place.accelerators else {}
@@ -91,9 +108,11 @@ def _task(spec: Spec, code: Code, arguments: list[str], more: Mapping[str, str])
     env = [{"name": key, "value": value} for key, value in variables.items()]
     if code.package:
         task: dict[str, Any] = {
-            "executorImageUri": code.image, "packageUris": [code.package, *code.own_wheels], "pythonModule": "tagline",
+            "executorImageUri": code.image,
+            "packageUris": [code.package, *code.own_wheels],
+            "pythonModule": "tagline",
             "args": arguments,
-        }  # fmt: skip
+        }
     elif code.is_ours:
         task = {"imageUri": code.image, "args": arguments}
     else:
@@ -103,18 +122,18 @@ def _task(spec: Spec, code: Code, arguments: list[str], more: Mapping[str, str])
     return {"pythonPackageSpec" if code.package else "containerSpec": task}
 
 
-def _machines(place: Vertex, count: int) -> dict[str, Any]:
+def _build_pool(place: Vertex, count: int) -> dict[str, Any]:
     machine: dict[str, Any] = {"machineType": place.machine}
     if place.accelerators:
         machine |= {"acceleratorType": place.accelerator, "acceleratorCount": place.accelerators}
-    return {"machineSpec": machine, "replicaCount": count, "diskSpec": _disk(place)}
+    return {"machineSpec": machine, "replicaCount": count, "diskSpec": _build_disk(place)}
 
 
-def _disk(place: Vertex) -> dict[str, Any]:
+def _build_disk(place: Vertex) -> dict[str, Any]:
     return {"bootDiskType": "pd-ssd", "bootDiskSizeGb": place.disk_gb}
 
 
-def _scheduling(place: Vertex) -> dict[str, Any]:
+def _build_scheduling(place: Vertex) -> dict[str, Any]:
     found: dict[str, Any] = {"timeout": f"{round(3600 * place.max_hours)}s"}
     if place.spot:
         found["strategy"] = "SPOT"
@@ -125,7 +144,7 @@ def _scheduling(place: Vertex) -> dict[str, Any]:
     return found
 
 
-def _labels(place: Vertex, name: str, submission: str) -> dict[str, str]:
+def _build_labels(place: Vertex, name: str, submission: str) -> dict[str, str]:
     version = re.sub(r"[^a-z0-9_-]", "-", __version__.lower())
     ours = {RUN_LABEL: name, SUBMISSION_LABEL: submission or name, VERSION_LABEL: version}
     for key, value in place.labels.items():

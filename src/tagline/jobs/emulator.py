@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tagline.errors import PlaceError, RunError, SpecError, TaglineError
 
 if TYPE_CHECKING:
-    from vertex_rehearsal.discovery import Facts
+    from vertex_rehearsal.discovery import RehearsalInfo
 
 DIRECTORY = Path("rehearsal")
 """Where an emulator is looked for."""
@@ -33,17 +33,17 @@ def check_installed() -> None:
         )
 
 
-def find_running(directory: Path = DIRECTORY) -> "Facts":
+def find_running(directory: Path = DIRECTORY) -> "RehearsalInfo":
     """The emulator that runs in a directory."""
     check_installed()
     from vertex_rehearsal import discovery
 
     with translate_errors():
-        return discovery.find(directory)
+        return discovery.find_rehearsal(directory)
 
 
 @contextmanager
-def start_temporary(directory: Path) -> Iterator["Facts"]:
+def start_temporary(directory: Path) -> Iterator["RehearsalInfo"]:
     """An emulator of this block alone."""
     check_installed()
     from vertex_rehearsal import discovery

@@ -20,7 +20,7 @@ from tagline.jobs.prices import Price
 from tagline.jobs.records import Record
 from tagline.runs import remote
 from tagline.runs.remote import MirroredRun
-from tagline.runs.run import Run, names_in, next_name
+from tagline.runs.run import Run, choose_name, list_names
 from tagline.training import preflight as training_preflight
 
 
@@ -117,7 +117,7 @@ def plan(
     """What would be submitted, and its price; no service is asked, and nothing has to be there."""
     job = yield from _make_job(source, on=on, runs=runs, name=name, command=command, is_for_real=False)
     yield JobPriced(plans.price_of(job))
-    return Plan.of(records.launcher_of(on).plan(job))
+    return Plan.of(records.find_launcher(on).plan(job))
 
 
 def launch(
@@ -138,10 +138,10 @@ def launch(
     whether the place outlives this process; `say` is told what the launcher does on the way, such as an upload.
     """
     if name:
-        remote.check_free(name, runs)
+        remote.check_name_free(name, runs)
     job = yield from _make_job(source, on=on, runs=runs, name=name, command=command, is_for_real=True)
     job = yield from _find_room(job)
-    launcher = records.launcher_of(on, say)
+    launcher = records.find_launcher(on, say)
     price = plans.price_of(job)
     yield JobPriced(price)
     if on == places.VERTEX and not confirm(price):
@@ -155,7 +155,7 @@ def launch(
             job = _rename(job, runs)
             continue
         except PlaceError as error:
-            other = records.elsewhere(job) if gcp.is_exhausted(error) else None
+            other = records.next_fallback(job) if gcp.is_exhausted(error) else None
             if other is None:
                 raise
             job = yield from _move(other, error.message)
@@ -166,7 +166,7 @@ def launch(
         failure = yield from _follow_to_end(record, launcher, run, runs=runs, stays=stays)
         if failure is None:
             return (yield from _bring_home(record, runs))
-        other = records.elsewhere(job) if failure.cause in records.NO_ROOM else None
+        other = records.next_fallback(job) if failure.cause in records.NO_ROOM else None
         if other is None:
             yield from _fail(failure, record, runs)
         else:
@@ -176,13 +176,13 @@ def launch(
 def launch_here(source: ResolvedSpec, *, runs: str = "runs", name: str = "", command: str = "tagline.train") -> Launch:
     """Start a training on this machine, in a process that outlives this one."""
     if name:
-        remote.check_free(name, runs)
+        remote.check_name_free(name, runs)
     yield from _examine_training(source, on=places.LOCAL, is_for_real=True)
-    launcher = records.launcher_of(places.LOCAL)
+    launcher = records.find_launcher(places.LOCAL)
     job = Job(
         name or _find_free_name(runs),
         source.spec,
-        str(storage.local(runs)),
+        str(storage.require_local(runs)),
         command=command,
         is_named=bool(name),
     )
@@ -196,7 +196,7 @@ def launch_here(source: ResolvedSpec, *, runs: str = "runs", name: str = "", com
             job = _rename(job, runs)
     record = Record(places.LOCAL, handle, "", datetime.now(UTC).isoformat())
     run = Run(Path(handle))
-    records.remember(run, record)
+    records.save_record(run, record)
     yield JobDetached(record, run)
     return run
 
@@ -263,7 +263,7 @@ def _find_room(job: Job) -> Generator[FindingsFound | JobMoved, None, Job]:
     while True:
         findings = preflight.examine_place(job)
         wrong = [each for each in findings if each.severity == "error"]
-        other = records.elsewhere(job) if wrong and all(each.code == "quota" for each in wrong) else None
+        other = records.next_fallback(job) if wrong and all(each.code == "quota" for each in wrong) else None
         if other is None:
             yield from _insist(findings)
             return job
@@ -286,13 +286,13 @@ def _rename(job: Job, runs: str) -> Job:
 def _find_free_name(runs: str, *taken: str) -> str:
     """A name for a run that will also come to these runs; what is taken elsewhere turns out when it is submitted."""
     # A plan may name any place, and asks nobody.
-    here = [] if storage.is_remote(runs) else names_in(storage.local(runs))
-    return next_name([*here, *taken])
+    here = [] if storage.is_remote(runs) else list_names(storage.require_local(runs))
+    return choose_name([*here, *taken])
 
 
 def _find_address(run: Run) -> str:
     """Where a job finds a run to go on with; a RunError if it is on this machine alone."""
-    record = records.recalled(run)
+    record = records.load_record(run)
     address = record.run if record else run.address
     if not address.startswith(gcp.SCHEME):
         hint = f"go on here: tagline train --resume {run.address}"
@@ -315,11 +315,11 @@ def _submit(job: Job, launcher: Launcher, *, on: str, runs: str) -> Generator[Jo
     """Submit a job; its run, which remembers it, is listed here from now on."""
     facts = gcp.rehearsal_facts()  # asked before there is a job that would be forgotten if nobody answered
     handle = launcher.submit(launcher.plan(job))
-    yield JobSubmitted(handle, records.page_of(launcher, handle))
-    record = Record(on, handle, job.run, datetime.now(UTC).isoformat(), gcp.rehearsal(), facts)
-    records.remember(MirroredRun.at(job.run), record)
-    home = remote.bring_home(job.run, storage.local(runs))
-    records.remember(home, record)
+    yield JobSubmitted(handle, records.get_page_url(launcher, handle))
+    record = Record(on, handle, job.run, datetime.now(UTC).isoformat(), gcp.find_rehearsal(), facts)
+    records.save_record(MirroredRun.at(job.run), record)
+    home = remote.download_run(job.run, storage.require_local(runs))
+    records.save_record(home, record)
     return record, home
 
 
@@ -328,7 +328,7 @@ def _follow_to_end(
 ) -> Generator[Line | JobState, None, Failure | None]:
     """Follow a job to its end; returns why it failed. An interrupt leaves the job to itself."""
     name = run.name if run else record.handle
-    watch = records.Watch(launcher, record.handle)
+    watch = records.JobWatcher(launcher, record.handle)
     try:
         yield from watch.events()
     except KeyboardInterrupt as asked:
@@ -340,10 +340,10 @@ def _follow_to_end(
         hint = f"the job goes on without you; come back: tagline jobs logs {name} --follow"
         raise PlaceError(error.message, hint=f"{error.hint}; {hint}" if error.hint else hint) from error
     if watch.state.name == "failed":
-        return records.explained(launcher, record.handle, run)
+        return records.explain_failure(launcher, record.handle, run)
     if watch.state.name == "cancelled":
         if record.run:
-            records.brought_home(record, watch.state, storage.local(runs))
+            records.fetch_ended_run(record, watch.state, storage.require_local(runs))
         hint = f"tagline train --resume {name} --on {record.place}" if run else "tagline jobs list shows the others"
         raise RunError(f"the job of {name} was cancelled", hint=hint)
     return None
@@ -353,7 +353,7 @@ def _fail(failure: Failure, record: Record, runs: str) -> Generator[JobFailed, N
     """Raise a PlaceError that says why a job failed; what its run has come to is brought here first."""
     if record.run:
         with suppress(TaglineError):  # the bucket itself may be what is gone
-            records.brought_home(record, JobState("failed"), storage.local(runs), reason=failure.sentence)
+            records.fetch_ended_run(record, JobState("failed"), storage.require_local(runs), reason=failure.sentence)
     yield JobFailed(failure)
     where = f" ({failure.replica})" if failure.replica else ""
     raise PlaceError(f"the job failed{where}: {failure.sentence}", hint=failure.command)
@@ -361,7 +361,7 @@ def _fail(failure: Failure, record: Record, runs: str) -> Generator[JobFailed, N
 
 def _bring_home(record: Record, runs: str) -> Generator[RunRestarted | JobFinished, None, Run]:
     """Copy a finished run here."""
-    run = remote.bring_home(record.run, storage.local(runs))
+    run = remote.download_run(record.run, storage.require_local(runs))
     count, minutes = run.restarts()
     if count:
         yield RunRestarted(count, minutes)

@@ -17,7 +17,7 @@ BUCKET = "tagline-rehearsal"
 
 def check_place(place: str) -> None:
     """Raise a SpecError if no launcher goes by this name."""
-    known = {LOCAL, REHEARSAL, *registry.names("launchers")}
+    known = {LOCAL, REHEARSAL, *registry.list_names("launchers")}
     if place not in known:
         raise SpecError(f'no place "{place}"; there are: {", ".join(sorted(known))}')
 
@@ -32,7 +32,7 @@ def enter(place: str, *, stays: bool = False, say: Callable[[str], None] = lambd
         yield True
         return
     emulator.check_installed()
-    if gcp.rehearsal():
+    if gcp.find_rehearsal():
         yield True
         return
     try:
@@ -42,19 +42,19 @@ def enter(place: str, *, stays: bool = False, say: Callable[[str], None] = lambd
             hint = "tagline rehearsal start --detach, then the same command"
             raise SpecError("no rehearsal runs here that could go on after this command", hint=hint) from error
     else:
-        with gcp.entered(facts.address, facts.token):
+        with gcp.use_rehearsal(facts.address, facts.token):
             yield True
         return
     with tempfile.TemporaryDirectory(prefix=".tagline-rehearsal-") as directory:
         say("starting a rehearsal for this command")
-        with emulator.start_temporary(Path(directory)) as facts, gcp.entered(facts.address, facts.token):
+        with emulator.start_temporary(Path(directory)) as facts, gcp.use_rehearsal(facts.address, facts.token):
             yield False
 
 
 @contextmanager
 def enter_place_of(record: Record) -> Iterator[None]:
     """Send requests for Google to the place where a job runs."""
-    if not record.rehearsal or gcp.rehearsal() == record.rehearsal:
+    if not record.rehearsal or gcp.find_rehearsal() == record.rehearsal:
         yield
         return
     directory = Path(record.rehearsal_facts).parent if record.rehearsal_facts else emulator.DIRECTORY
@@ -66,5 +66,5 @@ def enter_place_of(record: Record) -> Iterator[None]:
     if facts is None or (not record.rehearsal_facts and facts.address != record.rehearsal):
         hint = "a run that has ended is here all the same: tagline runs list"
         raise PlaceError(f"the rehearsal at {record.rehearsal} does not run any more", hint=hint)
-    with gcp.entered(facts.address, facts.token):
+    with gcp.use_rehearsal(facts.address, facts.token):
         yield

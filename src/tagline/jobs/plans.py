@@ -71,7 +71,7 @@ class Plan(BaseModel):
 
 def price_of(job: Job) -> Price:
     """What a job would cost."""
-    return prices.price_of(job.spec, training_rows=job.training_rows, rate=job.rate)
+    return prices.estimate_price(job.spec, training_rows=job.training_rows, rate=job.rate)
 
 
 def make_job(
@@ -93,17 +93,17 @@ def make_job(
     if not bucket:
         raise SpecError("vertex.bucket: needed on vertex, for data and run", hint="vertex.bucket=NAME")
     given = spec.vertex.project
-    project = gcp.project(given) if is_for_real else gcp.project_without_asking(given) or NO_PROJECT
+    project = gcp.find_project(given) if is_for_real else gcp.project_without_asking(given) or NO_PROJECT
     place = spec.vertex.model_copy(update={"bucket": bucket.strip("/"), "project": project})
-    there, needed = uploads.staged(spec.model_copy(update={"vertex": place}), place.bucket)
+    there, needed = uploads.stage_uploads(spec.model_copy(update={"vertex": place}), place.bucket)
     return Job(
         name,
         there,
-        f"{uploads.folder(place.bucket)}/runs",
+        f"{uploads.bucket_folder(place.bucket)}/runs",
         project=project,
         uploads=needed,
         training_rows=rows,
-        rate=throughput.measured(spec, runs) if rows else None,
+        rate=throughput.find_earlier_rate(spec, runs) if rows else None,
         command=command,
     )
 
@@ -111,7 +111,7 @@ def make_job(
 def resolve_without_network(source: str, overrides: Sequence[str]) -> ResolvedSpec:
     """A spec to plan with: data that is elsewhere is not looked at."""
     if source.endswith(".toml"):
-        spec, _ = specs.examine(specs.read(Path(source), overrides))
+        spec, _ = specs.try_parse(specs.read(Path(source), overrides))
         if spec and is_data_remote(spec):
             return ResolvedSpec(spec)
     return resolve(source, overrides)
@@ -121,5 +121,6 @@ def is_data_remote(spec: Spec) -> bool:
     """Whether looking at the data would take a network."""
     data = spec.data
     return any(
-        "://" in each for each in (*data.addresses("train"), *data.addresses("validation"), *data.addresses("test"))
+        "://" in each
+        for each in (*data.list_addresses("train"), *data.list_addresses("validation"), *data.list_addresses("test"))
     )

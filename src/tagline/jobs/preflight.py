@@ -78,7 +78,7 @@ class CheckResult:
             "labels": list(self.data.labels),
             "splits": self.rows,
             "guesses": list(self.guesses),
-            **report.described(self.data),
+            **report.describe_data(self.data),
             "findings": [asdict(finding) for finding in self.findings],
             **({"label_errors": list(self.label_errors)} if self.label_errors is not None else {}),
             **({"price": self.price.to_dict()} if self.price else {}),
@@ -117,20 +117,20 @@ def _examine_elsewhere(
 def _find_label_errors(spec: Spec, data: Dataset, say: Callable[[str], None]) -> list[dict[str, Any]]:
     """Rows whose label looks wrong to models that did not learn from them."""
     parts = []
-    for number, part in enumerate(cross_validation.parts(spec, data), start=1):
+    for number, part in enumerate(cross_validation.score_folds(spec, data), start=1):
         say(f"part {number} of {cross_validation.FOLDS}: {len(part.rows):,} rows looked at")
         parts.append(part)
-    return cross_validation.suspects(data, parts)
+    return cross_validation.find_label_errors(data, parts)
 
 
 def examine_place(job: Job) -> list[Finding]:
     """What is wrong with the place a job would go to, which has been entered."""
     place = job.spec.vertex
-    found = by_the_tables(job.spec, plans.price_of(job), today=datetime.now(UTC).date())
-    if gcp.rehearsal():
+    found = check_offline(job.spec, plans.price_of(job), today=datetime.now(UTC).date())
+    if gcp.find_rehearsal():
         cloud_storage.make_bucket(place.bucket, project=job.project, region=place.region)
         found += _find_unplayable_image(place.image)
-    return [*found, *by_asking(job.spec, project=job.project)]
+    return [*found, *check_online(job.spec, project=job.project)]
 
 
 def _find_unplayable_image(image: str) -> list[Finding]:
@@ -141,12 +141,12 @@ def _find_unplayable_image(image: str) -> list[Finding]:
     return [Finding("image", "error", f"vertex.image: {reason}", advice)]
 
 
-def by_the_tables(spec: Spec, price: Price, *, today: date) -> list[Finding]:
+def check_offline(spec: Spec, price: Price, *, today: date) -> list[Finding]:
     """What can be known without asking anybody."""
-    return _sorted(finding for check in TABLES for finding in check(spec, price, today))
+    return _sort_findings(finding for check in TABLES for finding in check(spec, price, today))
 
 
-def by_asking(spec: Spec, *, project: str) -> Iterator[Finding]:
+def check_online(spec: Spec, *, project: str) -> Iterator[Finding]:
     """What the project, its bucket and its quotas say. A question that nobody answers is a warning."""
     try:
         gcp.sign_in()
@@ -154,13 +154,13 @@ def by_asking(spec: Spec, *, project: str) -> Iterator[Finding]:
         yield Finding("credentials", "error", error.message, error.hint)
         return
     questions: list[tuple[str, Callable[[], Iterator[Finding]]]] = [
-        ("the APIs that are enabled", partial(_apis, spec, project)),
-        ("the permissions", partial(_permissions, project)),
-        ("the service account", partial(_account, spec, project)),
-        ("the secrets", partial(_stored_secrets, spec)),
-        ("the bucket", partial(_bucket, spec)),
-        ("the quota", partial(_quota, spec, project)),
-        ("the packages", partial(_installable, spec)),
+        ("the APIs that are enabled", partial(_check_apis, spec, project)),
+        ("the permissions", partial(_check_permissions, project)),
+        ("the service account", partial(_check_account, spec, project)),
+        ("the secrets", partial(_check_secrets, spec)),
+        ("the bucket", partial(_check_bucket, spec)),
+        ("the quota", partial(_check_quota, spec, project)),
+        ("the packages", partial(_check_installable, spec)),
     ]
     for what, asked in questions:
         try:
@@ -169,30 +169,32 @@ def by_asking(spec: Spec, *, project: str) -> Iterator[Finding]:
             yield Finding("unanswered", "warning", f"{what}: {error.message}", error.hint or "it is not known")
 
 
-def _sorted(found: Iterator[Finding]) -> list[Finding]:
+def _sort_findings(found: Iterator[Finding]) -> list[Finding]:
     return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
 
 
-def _machine(spec: Spec, _price: Price, _today: date) -> Iterator[Finding]:
+def _check_machine(spec: Spec, _price: Price, _today: date) -> Iterator[Finding]:
     place = spec.vertex
     if place.region not in machines.REGIONS:
         yield Finding(
             "region", "error", f'vertex.region: Vertex AI has no region "{place.region}"', "us-central1 has most"
         )
     accelerator = place.accelerator if place.accelerators else ""
-    _, wrong = machines.misfit(place.machine, accelerator, place.accelerators)
+    _, wrong = machines.find_misfit(place.machine, accelerator, place.accelerators)
     if wrong:
-        yield Finding("machine", "error", f"vertex.machine: {wrong}", _fitting(place.machine, place.accelerator))
+        yield Finding(
+            "machine", "error", f"vertex.machine: {wrong}", _suggest_machine(place.machine, place.accelerator)
+        )
     for number, other in enumerate(place.fallbacks, 1):
-        moved = custom_job.moved(place, other)
+        moved = custom_job.apply_fallback(place, other)
         accelerator = moved.accelerator if moved.accelerators else ""
-        _, wrong = machines.misfit(moved.machine, accelerator, moved.accelerators)
+        _, wrong = machines.find_misfit(moved.machine, accelerator, moved.accelerators)
         if wrong or moved.region not in machines.REGIONS:
             told = wrong or f'Vertex AI has no region "{moved.region}"'
             yield Finding("fallback", "error", f"vertex.fallbacks, number {number}: {told}", "mend or remove it")
 
 
-def _fitting(machine: str, accelerator: str) -> str:
+def _suggest_machine(machine: str, accelerator: str) -> str:
     """A machine that takes this accelerator."""
     with_own = next((name for name, (kind, _) in machines.WITH_THEIR_OWN.items() if kind == accelerator), "")
     if with_own:
@@ -208,7 +210,7 @@ def _fitting(machine: str, accelerator: str) -> str:
     )
 
 
-def _workers(spec: Spec, _price: Price, _today: date) -> Iterator[Finding]:
+def _check_workers(spec: Spec, _price: Price, _today: date) -> Iterator[Finding]:
     place = spec.vertex
     if place.workers > 1 and not training.can_share(spec):
         family: str = spec.model.family  # type: ignore[attr-defined]
@@ -219,25 +221,25 @@ def _workers(spec: Spec, _price: Price, _today: date) -> Iterator[Finding]:
         yield Finding("reduction", "error", told, "vertex.reduction_servers=0, or more vertex.workers")
 
 
-def _image(spec: Spec, _price: Price, today: date) -> Iterator[Finding]:
+def _check_image(spec: Spec, _price: Price, today: date) -> Iterator[Finding]:
     image = spec.vertex.image
     if not google_images.is_prebuilt(image):
         return
     # A rehearsal runs the package with this machine's Python, so that it can go on; the cloud could not.
-    severity: Severity = "warning" if gcp.rehearsal() else "error"
-    for wrong in google_images.misfits(image, today, gpu=bool(spec.vertex.accelerators)):
+    severity: Severity = "warning" if gcp.find_rehearsal() else "error"
+    for wrong in google_images.find_misfits(image, today, gpu=bool(spec.vertex.accelerators)):
         yield Finding("image", severity, f"vertex.image: {wrong}", google_images.INSTEAD)
 
 
-def _money(spec: Spec, price: Price, _today: date) -> Iterator[Finding]:
-    if wrong := prices.over_budget(spec.vertex, price):
+def _check_budget(spec: Spec, price: Price, _today: date) -> Iterator[Finding]:
+    if wrong := prices.check_budget(spec.vertex, price):
         yield Finding("budget", "error", wrong, "lower vertex.max_hours, or raise vertex.budget")
     if price.hours and price.hours >= spec.vertex.max_hours:
         told = f"the training may take longer than vertex.max_hours = {spec.vertex.max_hours:g} ({price.assumption})"
         yield Finding("hours", "warning", told, "raise it, or take a faster machine; what is saved can be resumed")
 
 
-def _secrets(spec: Spec, _price: Price, _today: date) -> Iterator[Finding]:
+def _check_wandb_key(spec: Spec, _price: Price, _today: date) -> Iterator[Finding]:
     place = spec.vertex
     has_key = "WANDB_API_KEY" in place.secrets or place.environment.get("WANDB_MODE") in ("offline", "disabled")
     if "wandb" in spec.tracking.to and not has_key:
@@ -246,35 +248,44 @@ def _secrets(spec: Spec, _price: Price, _today: date) -> Iterator[Finding]:
         yield Finding("wandb", "warning", told, advice)
 
 
-def _where(spec: Spec, _price: Price, _today: date) -> Iterator[Finding]:
+def _check_bucket_name(spec: Spec, _price: Price, _today: date) -> Iterator[Finding]:
     if not spec.vertex.bucket:
         yield Finding("bucket", "error", "vertex.bucket: needed, for data and run", "vertex.bucket=NAME")
 
 
-def _device(spec: Spec, _price: Price, _today: date) -> Iterator[Finding]:
+def _check_device(spec: Spec, _price: Price, _today: date) -> Iterator[Finding]:
     family: str = spec.model.family  # type: ignore[attr-defined]
     if spec.vertex.accelerators and not registry.find("models", family).uses_device:
         told = f"family {family} makes no use of {spec.vertex.accelerator}, which costs all the same"
         yield Finding("device", "warning", told, "vertex.accelerators=0")
 
 
-def _extra_packages(spec: Spec, _price: Price, _today: date) -> Iterator[Finding]:
+def _check_packages(spec: Spec, _price: Price, _today: date) -> Iterator[Finding]:
     place = spec.vertex
     try:
         if place.image and not google_images.is_prebuilt(place.image):
-            sdist.refuse_in_own_image(place.packages, place.image)
+            sdist.refuse_packages(place.packages, place.image)
         sdist.ExtraPackages.read(place.packages)
     except SpecError as error:
         yield Finding("packages", "error", error.message, error.hint)
-    if gcp.rehearsal() and (missing := sdist.missing_here(place.packages)):
+    if gcp.find_rehearsal() and (missing := sdist.find_missing_packages(place.packages)):
         told = f"vertex.packages: a rehearsal has the packages of this machine, which lacks {', '.join(missing)}"
         yield Finding("packages", "warning", told, f"pip install {' '.join(missing)}")
 
 
-TABLES = (_where, _machine, _device, _workers, _image, _extra_packages, _money, _secrets)
+TABLES = (
+    _check_bucket_name,
+    _check_machine,
+    _check_device,
+    _check_workers,
+    _check_image,
+    _check_packages,
+    _check_budget,
+    _check_wandb_key,
+)
 
 
-def _apis(spec: Spec, project: str) -> Iterator[Finding]:
+def _check_apis(spec: Spec, project: str) -> Iterator[Finding]:
     place = spec.vertex
     wanted = dict(APIS)
     if not place.image:
@@ -282,15 +293,15 @@ def _apis(spec: Spec, project: str) -> Iterator[Finding]:
     if place.secrets:
         wanted |= SECRET_APIS
     for name, use in wanted.items():
-        answer = gcp.rest("serviceusage", "GET", f"v1/projects/{project}/services/{name}")
+        answer = gcp.call_rest("serviceusage", "GET", f"v1/projects/{project}/services/{name}")
         if answer.get("state") != "ENABLED":
             told = f"{name} is not enabled in project {project}: needed for {use}"
             yield Finding("api", "error", told, f"gcloud services enable {name} --project {project}")
 
 
-def _permissions(project: str) -> Iterator[Finding]:
+def _check_permissions(project: str) -> Iterator[Finding]:
     asked = {"permissions": list(PERMISSIONS)}
-    answer = gcp.rest("cloudresourcemanager", "POST", f"v1/projects/{project}:testIamPermissions", asked)
+    answer = gcp.call_rest("cloudresourcemanager", "POST", f"v1/projects/{project}:testIamPermissions", asked)
     missing = [name for name in PERMISSIONS if name not in answer.get("permissions", ())]
     for role in dict.fromkeys(PERMISSIONS[name] for name in missing):
         told = ", ".join(name for name in missing if PERMISSIONS[name] == role)
@@ -298,33 +309,33 @@ def _permissions(project: str) -> Iterator[Finding]:
         yield Finding("permission", "error", f"you lack {told} in project {project}", advice)
 
 
-def _account(spec: Spec, project: str) -> Iterator[Finding]:
+def _check_account(spec: Spec, project: str) -> Iterator[Finding]:
     """Whether there is the account that the job is to run as, and whether whoever submits it may let it."""
     if not (email := spec.vertex.service_account):
         return
     # Of an account that is not there IAM says so only where its project is named; else it speaks of permissions.
-    path = f"v1/projects/{_owner(email)}/serviceAccounts/{email}"
+    path = f"v1/projects/{_find_owner(email)}/serviceAccounts/{email}"
     asked = {"permissions": [ACT_AS]}
-    held = gcp.get_or_none(email, partial(gcp.rest, "iam", "POST", f"{path}:testIamPermissions", asked))
+    held = gcp.get_or_none(email, partial(gcp.call_rest, "iam", "POST", f"{path}:testIamPermissions", asked))
     if held is not None and ACT_AS in held.get("permissions", ()):
         return
     try:
-        is_there = held is not None and gcp.get_or_none(email, partial(gcp.rest, "iam", "GET", path)) is not None
+        is_there = held is not None and gcp.get_or_none(email, partial(gcp.call_rest, "iam", "GET", path)) is not None
     except PlaceError:  # whoever may not look at it may not act as it either, as far as anybody can tell
         is_there = True
     if is_there:
         told = f"you lack {ACT_AS} on {email}, which vertex.service_account names"
         advice = (
             f"gcloud iam service-accounts add-iam-policy-binding {email} --member=user:YOU "
-            f"--role=roles/iam.serviceAccountUser --project={_owner(email, project)}"
+            f"--role=roles/iam.serviceAccountUser --project={_find_owner(email, project)}"
         )
         yield Finding("act-as", "error", told, advice)
     else:
-        advice = f"gcloud iam service-accounts list --project={_owner(email, project)} shows those that are there"
+        advice = f"gcloud iam service-accounts list --project={_find_owner(email, project)} shows those that are there"
         yield Finding("account", "error", f"vertex.service_account: there is no account {email}", advice)
 
 
-def _owner(email: str, other: str = "-") -> str:
+def _find_owner(email: str, other: str = "-") -> str:
     """The project that a service account belongs to, as its address tells."""
     for form in ACCOUNTS:
         if found := form.fullmatch(email):
@@ -332,11 +343,11 @@ def _owner(email: str, other: str = "-") -> str:
     return other
 
 
-def _stored_secrets(spec: Spec) -> Iterator[Finding]:
+def _check_secrets(spec: Spec) -> Iterator[Finding]:
     """Whether Secret Manager has every version that vertex.secrets names; no value is read for that."""
     for name, version in spec.vertex.secrets.items():
         _, project, _, secret, _, number = version.split("/")
-        found = gcp.get_or_none(version, partial(gcp.rest, "secretmanager", "GET", f"v1/{version}"))
+        found = gcp.get_or_none(version, partial(gcp.call_rest, "secretmanager", "GET", f"v1/{version}"))
         if found is None:
             advice = (
                 f"gcloud secrets create {secret} --project={project} --data-file=FILE, "
@@ -348,11 +359,11 @@ def _stored_secrets(spec: Spec) -> Iterator[Finding]:
             yield Finding("secret", "error", f"vertex.secrets: {name}: {version} is {state.lower()}", advice)
 
 
-def _bucket(spec: Spec) -> Iterator[Finding]:
+def _check_bucket(spec: Spec) -> Iterator[Finding]:
     place = spec.vertex
     if not place.bucket:
         return
-    if (found := cloud_storage.bucket(place.bucket)) is None:
+    if (found := cloud_storage.find_bucket(place.bucket)) is None:
         advice = f"gcloud storage buckets create gs://{place.bucket} --location={place.region}"
         yield Finding("bucket", "error", f"there is no bucket {place.bucket}", advice)
         return
@@ -372,12 +383,12 @@ def _bucket(spec: Spec) -> Iterator[Finding]:
         yield Finding("bucket-permission", "error", told, advice)
 
 
-def _quota(spec: Spec, project: str) -> Iterator[Finding]:
+def _check_quota(spec: Spec, project: str) -> Iterator[Finding]:
     place = spec.vertex
     metric = machines.quota_metric(place.accelerator, spot=place.spot) if place.accelerators else ""
     if not metric:
         return
-    limit = _limit(project, metric, place.region)
+    limit = _read_quota_limit(project, metric, place.region)
     wanted = place.accelerators * place.workers
     if limit is None:
         told = f"no quota of {metric.rpartition('/')[2]} is told for {place.region}"
@@ -388,23 +399,23 @@ def _quota(spec: Spec, project: str) -> Iterator[Finding]:
         yield Finding("quota", "error", told, advice)
 
 
-def _limit(project: str, metric: str, region: str) -> int | None:
+def _read_quota_limit(project: str, metric: str, region: str) -> int | None:
     """How many of something a project may have in a region; -1: any number."""
     path = f"v1beta1/projects/{project}/services/aiplatform.googleapis.com/consumerQuotaMetrics"
     token = ""
     while True:
-        page = gcp.rest(
+        page = gcp.call_rest(
             "serviceusage", "GET", path, params={"pageSize": "500", **({"pageToken": token} if token else {})}
         )
         for found in page.get("metrics", ()):
             if found.get("metric") == metric:
-                return _regional(found, region)
+                return _select_regional_limit(found, region)
         token = page.get("nextPageToken", "")
         if not token:
             return None
 
 
-def _regional(metric: dict[str, Any], region: str) -> int | None:
+def _select_regional_limit(metric: dict[str, Any], region: str) -> int | None:
     buckets = [each for limit in metric.get("consumerQuotaLimits", ()) for each in limit.get("quotaBuckets", ())]
     own = [each for each in buckets if each.get("dimensions", {}).get("region") == region]
     everywhere = [each for each in buckets if not each.get("dimensions")]
@@ -412,18 +423,18 @@ def _regional(metric: dict[str, Any], region: str) -> int | None:
     return min(found) if found else None
 
 
-def _installable(spec: Spec) -> Iterator[Finding]:
+def _check_installable(spec: Spec) -> Iterator[Finding]:
     """Whether what would be installed there goes together, which pip knows."""
     own = spec.vertex.image and not google_images.is_prebuilt(spec.vertex.image)
-    if own or gcp.rehearsal():  # where this machine's packages stand behind the job's
+    if own or gcp.find_rehearsal():  # where this machine's packages stand behind the job's
         return
     family: str = spec.model.family  # type: ignore[attr-defined]
-    extras = wheels.needed(family=family, trackers=spec.tracking.to)
-    for told in sdist.left_out(family=family, trackers=spec.tracking.to, packages=spec.vertex.packages):
+    extras = wheels.choose_extras(family=family, trackers=spec.tracking.to)
+    for told in sdist.find_missing_plugins(family=family, trackers=spec.tracking.to, packages=spec.vertex.packages):
         yield Finding("plug-in", "error", told, "vertex.image=IMAGE")
     try:
         more = [name for name in spec.vertex.packages if not name.endswith(".whl")]
-        answer = sdist.resolved([*wheels.pins(*extras), *more])
+        answer = sdist.resolve_versions([*wheels.list_pins(*extras), *more])
     except PlaceError as error:
         yield Finding("packages", "error", error.message, error.hint)
     else:

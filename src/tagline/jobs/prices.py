@@ -71,11 +71,19 @@ class Price:
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""
         return {
-            "currency": "USD", "per_hour": _cents(self.per_hour), "hours": _cents(self.hours),
-            "expected": _cents(self.expected), "max_hours": self.max_hours, "most": _cents(self.most),
-            "parts": {name: _cents(price) for name, price in self.parts}, "assumption": self.assumption,
-            "remark": self.remark, "is_estimate": True, "date": machines.PRICES_OF, "region": machines.PRICED_REGION,
-        }  # fmt: skip
+            "currency": "USD",
+            "per_hour": _round_figure(self.per_hour),
+            "hours": _round_figure(self.hours),
+            "expected": _round_figure(self.expected),
+            "max_hours": self.max_hours,
+            "most": _round_figure(self.most),
+            "parts": {name: _round_figure(price) for name, price in self.parts},
+            "assumption": self.assumption,
+            "remark": self.remark,
+            "is_estimate": True,
+            "date": machines.PRICES_OF,
+            "region": machines.PRICED_REGION,
+        }
 
     def sentence(self) -> str:
         """For a person who is about to pay."""
@@ -88,11 +96,11 @@ class Price:
         most = f"at most ${self.per_hour * self.max_hours:,.2f} in {self.max_hours:g} hours"
         if self.expected is None:
             return f"${self.per_hour:,.2f} an hour, {most} ({dated})"
-        expected = f"about ${self.expected:,.2f} for {_hours(self.hours or 0)} at ${self.per_hour:,.2f} an hour"
+        expected = f"about ${self.expected:,.2f} for {_format_hours(self.hours or 0)} at ${self.per_hour:,.2f} an hour"
         return f"{expected}, {most} ({dated}; the hours from {self.assumption})"
 
 
-def price_of(spec: Spec, *, training_rows: int | None = None, rate: Rate | None = None) -> Price:
+def estimate_price(spec: Spec, *, training_rows: int | None = None, rate: Rate | None = None) -> Price:
     """What a spec's job would cost; the hours are expected only where the rows are known, best from a measured rate."""
     place = spec.vertex
     named = place.machine + (f" with {place.accelerators} {place.accelerator}" if place.accelerators else "")
@@ -103,7 +111,7 @@ def price_of(spec: Spec, *, training_rows: int | None = None, rate: Rate | None 
         parts.append((f"{place.reduction_servers} x {REDUCTION_MACHINE}", server and server * place.reduction_servers))
     total = None if any(price is None for _, price in parts) else sum(price or 0.0 for _, price in parts)
     hours, assumption = (
-        (None, "the rows are not known here") if training_rows is None else _hours_of(spec, training_rows, rate)
+        (None, "the rows are not known here") if training_rows is None else _estimate_hours(spec, training_rows, rate)
     )
     remark = machines.spot_remark(place.machine, place.accelerator, place.accelerators) if place.spot else ""
     return Price(total, hours and min(hours, place.max_hours), place.max_hours, assumption, tuple(parts), remark)
@@ -123,37 +131,37 @@ def hourly_price_of_pools(pools: Iterable[tuple[str, str, int, int]], *, spot: b
     return total, "; ".join(remarks)
 
 
-def computing(place: Vertex) -> float:
+def estimate_flops(place: Vertex) -> float:
     """Operations a second that fine-tuning may come to on all machines of a job."""
     one = FLOPS.get(place.accelerator, 0.0) * place.accelerators
-    return place.workers * (one or computing_of_processors(machines.processors(place.machine)))
+    return place.workers * (one or estimate_processor_flops(machines.count_processors(place.machine)))
 
 
-def computing_of_processors(count: int) -> float:
+def estimate_processor_flops(count: int) -> float:
     """The same of so many virtual processors."""
     return PROCESSOR_FLOPS * max(1, count)
 
 
-def computing_of_gpu(name: str) -> float:
+def estimate_gpu_flops(name: str) -> float:
     """The same of one GPU, by the name that its driver gives it; 0 where the table has no such GPU."""
     words = re.findall(r"[A-Z]+\d+", name.upper())
     return next((flops for known, flops in FLOPS.items() if set(words) & set(known.split("_"))), 0.0)
 
 
-def _hours_of(spec: Spec, rows: int, rate: Rate | None) -> tuple[float, str]:
+def _estimate_hours(spec: Spec, rows: int, rate: Rate | None) -> tuple[float, str]:
     """Hours that a training may take, and what that rests on."""
     place = spec.vertex
     epochs = USUAL_EPOCHS if spec.training.epochs == "auto" else spec.training.epochs
-    seconds, told = _measured(place, rate) if rate else _assumed(spec)
+    seconds, told = _scale_measured_rate(place, rate) if rate else _assume_rate(spec)
     least = STEP_S / spec.training.batch_size if place.accelerators else 0.0
     if least > seconds:
         seconds, told = least, f"{told}, at least {1000 * STEP_S:g} ms a step"
     return STARTING_HOURS + rows * epochs * seconds / 3600, f"{rows:,} rows, {epochs} epochs, {told}"
 
 
-def _measured(place: Vertex, rate: Rate) -> tuple[float, str]:
+def _scale_measured_rate(place: Vertex, rate: Rate) -> tuple[float, str]:
     """Seconds a row by what a run has measured: a machine that computes twice as much takes half as long."""
-    there = computing(place)
+    there = estimate_flops(place)
     told = (
         f"the {rate.rows_per_s:,.3g} rows/s of run {rate.run} on {rate.machine}, "
         f"assumed to come to {rate.flops / 1e12:g} TFLOP/s, and {there / 1e12:g} TFLOP/s in all there"
@@ -161,7 +169,7 @@ def _measured(place: Vertex, rate: Rate) -> tuple[float, str]:
     return rate.flops / (there * rate.rows_per_s), told
 
 
-def _assumed(spec: Spec) -> tuple[float, str]:
+def _assume_rate(spec: Spec) -> tuple[float, str]:
     """Seconds a row where nothing was measured."""
     model = spec.model
     tokens = getattr(model, "max_tokens", 0)
@@ -170,12 +178,12 @@ def _assumed(spec: Spec) -> tuple[float, str]:
     name = str(getattr(model, "pretrained", "")).lower()
     longest_first = sorted(PARAMETERS, key=len, reverse=True)
     weights = next((PARAMETERS[known] for known in longest_first if known in name), USUAL_PARAMETERS)
-    there, filled = computing(spec.vertex), min(tokens, 128)
+    there, filled = estimate_flops(spec.vertex), min(tokens, 128)
     told = f"an assumed {filled} tokens a row, {weights / 1e6:.0f} million weights, {there / 1e12:g} TFLOP/s in all"
     return 6 * weights * filled / there, told
 
 
-def over_budget(place: Vertex, price: Price) -> str:
+def check_budget(place: Vertex, price: Price) -> str:
     """What is wrong if max_hours may cost more than the budget; "" if they may not."""
     if not place.budget:
         return ""
@@ -187,9 +195,9 @@ def over_budget(place: Vertex, price: Price) -> str:
     return f"{place.max_hours:g} hours may cost ${price.most:,.2f}: vertex.budget allows vertex.max_hours={allowed:.1f}"
 
 
-def _cents(value: float | None) -> float | None:
+def _round_figure(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
 
 
-def _hours(hours: float) -> str:
+def _format_hours(hours: float) -> str:
     return f"{60 * hours:.0f} minutes" if hours < 1 else f"{hours:.1f} hours"

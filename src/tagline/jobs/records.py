@@ -46,21 +46,21 @@ class Record:
 
     def launcher(self) -> Launcher:
         """Who knows about it."""
-        return launcher_of(self.place)
+        return find_launcher(self.place)
 
 
-def launcher_of(place: str, say: Callable[[str], None] = lambda _: None) -> Launcher:
+def find_launcher(place: str, say: Callable[[str], None] = lambda _: None) -> Launcher:
     """Who takes jobs to a place; a rehearsal is one of Vertex AI."""
     made: Launcher = registry.find("launchers", "vertex" if place == "rehearsal" else place)(say)
     return made
 
 
-def remember(run: Run, record: Record) -> None:
+def save_record(run: Run, record: Record) -> None:
     """Keep it in the run."""
     run.write_json(JOB, asdict(record))
 
 
-def recalled(run: Run) -> Record | None:
+def load_record(run: Run) -> Record | None:
     """The job of a run; None if it was trained right here."""
     found = run.read_json(JOB)
     try:
@@ -71,12 +71,12 @@ def recalled(run: Run) -> Record | None:
         raise RunError(problem, hint=hint) from error
 
 
-def page_of(launcher: Launcher, handle: str) -> str:
+def get_page_url(launcher: Launcher, handle: str) -> str:
     """The address of a job's page; "" where its place has none."""
     return launcher.page(handle) if isinstance(launcher, DescribesJobs) else ""
 
 
-def cost_so_far(description: JobDescription, state: JobState, *, now: datetime) -> dict[str, Any]:
+def estimate_cost(description: JobDescription, state: JobState, *, now: datetime) -> dict[str, Any]:
     """What a job has cost by the table, from its start until its end or now; an estimate, like every price here."""
     hours = 0.0
     if state.started:
@@ -84,13 +84,18 @@ def cost_so_far(description: JobDescription, state: JobState, *, now: datetime) 
         hours = max(0.0, (end - datetime.fromisoformat(state.started)).total_seconds() / 3600)
     spent = None if description.per_hour is None else round(hours * description.per_hour, 4)
     return {
-        "currency": "USD", "so_far": spent, "per_hour": description.per_hour and round(description.per_hour, 4),
-        "hours": round(hours, 4), "is_estimate": True, "remark": description.remark, "date": machines.PRICES_OF,
+        "currency": "USD",
+        "so_far": spent,
+        "per_hour": description.per_hour and round(description.per_hour, 4),
+        "hours": round(hours, 4),
+        "is_estimate": True,
+        "remark": description.remark,
+        "date": machines.PRICES_OF,
         "region": machines.PRICED_REGION,
-    }  # fmt: skip
+    }
 
 
-def cost_sentence(cost: Mapping[str, Any], *, is_rehearsed: bool) -> str:
+def format_cost(cost: Mapping[str, Any], *, is_rehearsed: bool) -> str:
     """What a job has cost, for a person."""
     if cost["so_far"] is None:
         return f"not known: {cost['remark']}"
@@ -100,7 +105,7 @@ def cost_sentence(cost: Mapping[str, Any], *, is_rehearsed: bool) -> str:
     return f"nothing, at a rehearsal; on Vertex AI {told} ({rested})" if is_rehearsed else f"about {told} ({rested})"
 
 
-def find_or_begin(name: str, runs: str) -> Run:
+def find_or_create_run(name: str, runs: str) -> Run:
     """The run that a job goes on with; one that is only planned so far is made of the spec that the job brings."""
     text = os.environ.get(custom_job.SPEC, "")
     if not text or not storage.is_remote(name):
@@ -112,14 +117,16 @@ def find_or_begin(name: str, runs: str) -> Run:
         with suppress(RunError):
             return MirroredRun.at(name)
         try:
-            return remote.create(top, leaf, spec, lock.planned(spec, command=f"tagline train --resume {name}"))
+            return remote.create_remote_run(
+                top, leaf, spec, lock.lock_before_start(spec, command=f"tagline train --resume {name}")
+            )
         except NameTaken:  # another worker of the job is making it
             if time.monotonic() > until:
                 raise
             time.sleep(0.2)
 
 
-class Watch:
+class JobWatcher:
     """Follows one job: what it says, and how its state changes."""
 
     def __init__(self, launcher: Launcher, handle: str) -> None:
@@ -129,45 +136,45 @@ class Watch:
 
     def events(self) -> Iterator[Line | JobState]:
         """Lines as they come, and the state whenever it has changed, to the end."""
-        yield from self._changed()
+        yield from self._poll_state()
         for line in self._launcher.logs(self._handle):
             if line is None:
-                yield from self._changed()
+                yield from self._poll_state()
             else:
                 yield line
-        yield from self._changed()
+        yield from self._poll_state()
 
-    def _changed(self) -> Iterator[JobState]:
+    def _poll_state(self) -> Iterator[JobState]:
         now = self._launcher.state(self._handle)
         if now != self.state:
             self.state = now
             yield now
 
 
-def explained(launcher: Launcher, handle: str, run: Run | None) -> Failure:
+def explain_failure(launcher: Launcher, handle: str, run: Run | None) -> Failure:
     """Why a job failed, from all that it has said; what to run next is what the user typed, with other settings."""
     lines = (line for line in launcher.logs(handle) if line is not None)
     spec = run.spec() if run else None
-    found = log.explain(lines, message=launcher.state(handle).message, spec=spec)
+    found = log.diagnose_log(lines, message=launcher.state(handle).message, spec=spec)
     typed = str(run.lock().get("command", "")) if run else ""
     if not typed.startswith("tagline train ") or "--resume" in typed:
         return found
-    return replace(found, command=found.command.replace(causes.again(), typed))
+    return replace(found, command=found.command.replace(causes.format_train_command(), typed))
 
 
-def brought_home(record: Record, state: JobState, runs: Path, *, reason: str = "") -> Run:
+def fetch_ended_run(record: Record, state: JobState, runs: Path, *, reason: str = "") -> Run:
     """The run of a job that has ended, here. One whose process could not say how it ended is told so first."""
     run = MirroredRun.at(record.run)
     if state.name in ("failed", "cancelled") and run.state().name in ("waiting", "running"):
         run.set_state(state.name, reason=reason or state.message or state.detail)
-    return remote.bring_home(record.run, runs)
+    return remote.download_run(record.run, runs)
 
 
-def elsewhere(job: Job) -> Job | None:
+def next_fallback(job: Job) -> Job | None:
     """The same job where the first of its fallbacks says; None if there is none."""
     place = job.spec.vertex
     if not place.fallbacks:
         return None
     first, *rest = place.fallbacks
-    moved = custom_job.moved(place, first).model_copy(update={"fallbacks": tuple(rest)})
+    moved = custom_job.apply_fallback(place, first).model_copy(update={"fallbacks": tuple(rest)})
     return replace(job, spec=job.spec.model_copy(update={"vertex": moved}), is_resumed=True)

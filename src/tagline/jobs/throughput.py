@@ -16,30 +16,30 @@ from tagline.runs.run import Run, list_runs
 from tagline.spec import Spec
 
 
-def measured(spec: Spec, runs: str) -> Rate | None:
+def find_earlier_rate(spec: Spec, runs: str) -> Rate | None:
     """The rate of the newest run in a directory here that learned the same; None where none did, or none tells."""
     if not runs or runs.startswith(gcp.SCHEME):  # a plan asks nobody
         return None
-    wanted = _subject(spec)
+    wanted = _make_rate_key(spec)
     for run in reversed(list_runs(Path(runs))):
         with suppress(TaglineError, OSError, ValueError):  # a damaged run tells nothing
             with run.reading("events.jsonl"):
-                found = _rate(run) if _subject(run.spec()) == wanted else None
+                found = _measure_rate(run) if _make_rate_key(run.spec()) == wanted else None
             if found:
                 return found
     return None
 
 
-def _subject(spec: Spec) -> tuple[Any, ...]:
+def _make_rate_key(spec: Spec) -> tuple[Any, ...]:
     """What a rate depends on beside the machine. A file is known by its name: in a bucket it has another address."""
     model = spec.model
-    files = tuple(PurePosixPath(each).name for each in spec.data.addresses("train"))
+    files = tuple(PurePosixPath(each).name for each in spec.data.list_addresses("train"))
     pretrained = PurePosixPath(str(getattr(model, "pretrained", ""))).name
     options = tuple(getattr(model, key, None) for key in ("family", "head", "max_tokens", "long_texts", "lora"))
     return (*options, pretrained, files, spec.data.text)
 
 
-def _rate(run: Run) -> Rate | None:
+def _measure_rate(run: Run) -> Rate | None:
     """How fast a run has learned; None where its steps are not made of rows, or nobody knows what it ran on."""
     starts = [datetime.fromisoformat(attempt.time) for attempt in run.attempts()]
     steps = [event for event in run.events() if isinstance(event, StepEvent) and not event.stage]
@@ -49,19 +49,19 @@ def _rate(run: Run) -> Rate | None:
         if not any(begun < start <= ended for start in starts):  # else nobody worked on it in between
             rows += after.rows - before.rows
             seconds += (ended - begun).total_seconds()
-    flops, machine = _computing(run)
+    flops, machine = _estimate_flops(run)
     return Rate(rows / seconds, flops, run.name, machine) if rows > 0 and seconds > 0 and flops else None
 
 
-def _computing(run: Run) -> tuple[float, str]:
+def _estimate_flops(run: Run) -> tuple[float, str]:
     """What the machines of a run may come to, and what they were."""
-    lock, record = run.lock(), records.recalled(run)
+    lock, record = run.lock(), records.load_record(run)
     kind, _, name = str(lock.get("device", "")).partition(": ")
     workers = int(lock.get("workers", 1))
     if kind == "cuda":
-        return prices.computing_of_gpu(name) * workers, f"{workers} x {name}"
+        return prices.estimate_gpu_flops(name) * workers, f"{workers} x {name}"
     place = run.spec().vertex
     is_there = record is not None and record.place == "vertex"
-    count = place.workers * machines.processors(place.machine) if is_there else int(lock.get("processors", 0))
+    count = place.workers * machines.count_processors(place.machine) if is_there else int(lock.get("processors", 0))
     # Of other devices, such as Apple's, the tables know nothing.
-    return prices.computing_of_processors(count) if kind == "cpu" and count else 0.0, f"{count} processors"
+    return prices.estimate_processor_flops(count) if kind == "cpu" and count else 0.0, f"{count} processors"

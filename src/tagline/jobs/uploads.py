@@ -27,91 +27,95 @@ class Upload:
     address: str
 
 
-def staged(spec: Spec, bucket: str) -> tuple[Spec, tuple[Upload, ...]]:
+def stage_uploads(spec: Spec, bucket: str) -> tuple[Spec, tuple[Upload, ...]]:
     """The spec with addresses in a bucket for everything that is on this machine, and what has to be taken there.
 
     An address holds the content's hash, so that the same content is taken there once.
     """
-    moving = _Moving(folder(bucket))
-    found = {split: moving.files(spec.data.addresses(split)) for split in SPLITS if spec.data.addresses(split)}
+    moving = _UploadPlanner(bucket_folder(bucket))
+    found = {
+        split: moving.add_files(spec.data.list_addresses(split)) for split in SPLITS if spec.data.list_addresses(split)
+    }
     data = {str(split): each[0] if len(each) == 1 else each for split, each in found.items()}
     model: dict[str, str | tuple[str, ...]] = {}
     if more := getattr(spec.model, "unlabelled", ()):
-        model["unlabelled"] = moving.files(more)
+        model["unlabelled"] = moving.add_files(more)
     if given := str(getattr(spec.model, "vectors", "")):
-        model["vectors"] = moving.file(
+        model["vectors"] = moving.add_file(
             given, beside=[word_vectors.words_of(given)] if word_vectors.is_array(given) else ()
         )
     for key in DIRECTORIES:
         given = str(getattr(spec.model, key, ""))
-        if is_of_the_hub(spec, given):
-            model[key] = moving.encoder(given)
+        if is_hub_model(spec, given):
+            model[key] = moving.add_encoder(given)
         elif given and "://" not in given and Path(given).expanduser().is_dir():
-            model[key] = moving.file(given, "pretrained")
-    changed = spec.model_copy(update={
-        "data": spec.data.model_copy(update=data),
-        "model": spec.model.model_copy(update=model),
-    })  # fmt: skip
+            model[key] = moving.add_file(given, "pretrained")
+    changed = spec.model_copy(
+        update={
+            "data": spec.data.model_copy(update=data),
+            "model": spec.model.model_copy(update=model),
+        }
+    )
     return changed, tuple(moving.uploads.values())
 
 
-class _Moving:
+class _UploadPlanner:
     """Finds an address in the bucket for each thing of this machine."""
 
     def __init__(self, folder: str) -> None:
         self.uploads: dict[str, Upload] = {}
         self._folder = folder
 
-    def file(self, source: str, kind: str = "data", *, beside: Sequence[str] = ()) -> str:
+    def add_file(self, source: str, kind: str = "data", *, beside: Sequence[str] = ()) -> str:
         """Of a file or directory; other files that it needs stand beside it there too."""
         if "://" in source:
             return source
         if source not in self.uploads:
             paths = {each: Path(each).expanduser() for each in (source, *beside)}
-            digests = {path.name: _digest(path) for path in paths.values()}
-            digest = storage.digest(digests) if beside else next(iter(digests.values()))
+            digests = {path.name: _hash_content(path) for path in paths.values()}
+            digest = storage.combine_hashes(digests) if beside else next(iter(digests.values()))
             for each, path in paths.items():
                 address = f"{self._folder}/{kind}/{digest[:16]}/{path.name or kind}"
                 self.uploads[each] = Upload(str(path), address)
         return self.uploads[source].address
 
-    def files(self, sources: Sequence[str]) -> tuple[str, ...]:
+    def add_files(self, sources: Sequence[str]) -> tuple[str, ...]:
         """Of files, and of those that patterns match; patterns in buckets are left as they are."""
         if storage.STANDARD_INPUT in sources:
             raise SpecError("what is piped in cannot be taken to another machine", hint="write it to a file first")
         return tuple(
-            self.file(each)
+            self.add_file(each)
             for source in sources
-            for each in ([source] if "://" in source else storage.expand([source]))
+            for each in ([source] if "://" in source else storage.expand_globs([source]))
         )
 
-    def encoder(self, name: str) -> str:
+    def add_encoder(self, name: str) -> str:
         """Of one on the Hugging Face hub, which is fetched once instead of by every worker."""
         address = f"{self._folder}/pretrained/hub/{name}"
         self.uploads[name] = Upload(f"{HUB}{name}", address)
         return address
 
 
-def folder(bucket: str) -> str:
+def bucket_folder(bucket: str) -> str:
     """Where everything of Tagline's is in a bucket."""
     return f"{gcp.SCHEME}{bucket.removeprefix(gcp.SCHEME).strip('/')}/{FOLDER}"
 
 
-def is_of_the_hub(spec: Spec, name: str) -> bool:
+def is_hub_model(spec: Spec, name: str) -> bool:
     """Whether an encoder's name is one of the Hugging Face hub."""
     if not name or "://" in name or name.startswith((".", "/", "~")) or name.count("/") > 1 or Path(name).is_dir():
         return False
     return spec.model.family in ("encoder", "fewshot") and name not in registry.PACKAGED  # type: ignore[attr-defined]
 
 
-def deliver(upload: Upload) -> bool:
+def upload_if_missing(upload: Upload) -> bool:
     """Take something to its address, unless it is there; returns whether anything was sent."""
-    if cloud_storage.objects(upload.address):
+    if cloud_storage.list_objects(upload.address):
         return False
     if upload.source.startswith(HUB):
-        from tagline.models.nn.pretrained import find
+        from tagline.models.nn.pretrained import find_encoder
 
-        storage.copy_up(find(upload.source.removeprefix(HUB)), upload.address)
+        storage.copy_up(find_encoder(upload.source.removeprefix(HUB)), upload.address)
     elif Path(upload.source).is_dir():
         storage.copy_up(Path(upload.source), upload.address)
     else:
@@ -119,12 +123,12 @@ def deliver(upload: Upload) -> bool:
     return True
 
 
-def _digest(path: Path) -> str:
+def _hash_content(path: Path) -> str:
     """Of a file's content, or of all files in a directory."""
     if not path.exists():
         raise DataError(f"there is no file {path}", hint=f"relative paths start at {Path.cwd()}")
     if path.is_dir():
-        return storage.digest({
-            each.relative_to(path).as_posix(): storage.sha256(each) for each in storage.files_below(path)
-        })  # fmt: skip
-    return hashlib.sha256(storage.sha256(path).encode()).hexdigest()
+        return storage.combine_hashes(
+            {each.relative_to(path).as_posix(): storage.hash_file(each) for each in storage.files_below(path)}
+        )
+    return hashlib.sha256(storage.hash_file(path).encode()).hexdigest()

@@ -85,9 +85,14 @@ class Prediction:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it, on the command line, in files and on the wire."""
-        answer: dict[str, Any] = {"labels": list(self.labels)} if self.labels is not None else {
-            "label": self.label, "score": self.score,
-        }  # fmt: skip
+        answer: dict[str, Any] = (
+            {"labels": list(self.labels)}
+            if self.labels is not None
+            else {
+                "label": self.label,
+                "score": self.score,
+            }
+        )
         answer["scores"] = dict(self.scores)
         answer |= {"abstained": True} if self.abstained else {}
         return answer | ({"set": list(self.set)} if self.set is not None else {})
@@ -127,9 +132,7 @@ class Classifier(Protocol):
     """Whether it computes on the best device that torch finds; else on the CPU."""
 
     @classmethod
-    def create(
-        cls, options: Any, *, training: "Training", task: "Task", labels: Sequence[str], pair: bool
-    ) -> Self:  # fmt: skip
+    def create(cls, options: Any, *, training: "Training", task: "Task", labels: Sequence[str], pair: bool) -> Self:
         """A model that has learned nothing yet."""
 
     def fit(self, train: "Split", validation: "Split", *, seed: int) -> Iterator[Step]:

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from tagline.errors import PlaceError, SpecError, first_line
 from tagline.models import Scores, Step, model_files
-from tagline.models.nn.learner import USES, Learner, smoothing_of, write
+from tagline.models.nn.learner import USES, Learner, smoothing_of, write_tensors
 from tagline.models.nn.tokens import LongTexts, Reading, TokenPreprocessor
 from tagline.spec import Section, Training
 
@@ -56,7 +56,7 @@ class EncoderOptions(Section):
     compile: bool = Field(False, description="with torch.compile: for long runs on a GPU")
 
     @model_validator(mode="after")
-    def _pools_once(self) -> Self:
+    def _check_pooling(self) -> Self:
         if self.head == "lstm" and self.pooling != "auto":
             raise ValueError('head = "lstm" reads all states; leave pooling at "auto"')
         return self
@@ -78,7 +78,7 @@ class Encoder:
     @classmethod
     def create(
         cls, options: EncoderOptions, *, training: Training, task: "Task", labels: Sequence[str], pair: bool
-    ) -> Self:  # fmt: skip
+    ) -> Self:
         """The pretrained encoder with a head that has learned nothing yet."""
         from tagline.models.nn import pretrained
         from tagline.models.nn.networks import Network, with_lora
@@ -94,9 +94,7 @@ class Encoder:
         network = Network(encoder, head=options.head, labels=len(labels), pooling=pooling, seed=training.seed)
         types = pair and found.has_types
         reading = Reading(task, len(labels), pair, options.max_tokens, options.long_texts, found.pad, types)
-        learner = Learner(
-            network, found.tokenizer, reading, training=training, most_tokens=options.max_batch_tokens
-        )  # fmt: skip
+        learner = Learner(network, found.tokenizer, reading, training=training, most_tokens=options.max_batch_tokens)
         return cls(options, learner, pooling=pooling)
 
     @property
@@ -109,25 +107,28 @@ class Encoder:
         """Whether the encoder has read the language of the texts, where that is known."""
         from tagline.data import language_check
 
-        return language_check.doubts(options.pretrained, texts)
+        return language_check.check_language(options.pretrained, texts)
 
     def fit(self, train: "Split", validation: "Split", *, seed: int) -> Iterator[Step]:  # noqa: ARG002 - nobody looks
         """Learn from batches of similar length, epoch by epoch."""
-        from tagline.models.nn.networks import groups
+        from tagline.models.nn.networks import group_parameters
 
         options, training = self.options, self.learner.training
         if options.gradient_checkpointing:
             self.network.encoder.gradient_checkpointing_enable({"use_reentrant": False})
         if options.compile:
             self.network.encoder.compile(dynamic=True)
-        with _compiling() if options.compile else nullcontext():
+        with _translate_compile_errors() if options.compile else nullcontext():
             yield from self.learner.learn(
-                train, groups(self.network, frozen=self._frozen(), layer_decay=options.layer_decay), seed=seed,
-                output=self.network.output, learning_rate=self._learning_rate(),
+                train,
+                group_parameters(self.network, frozen=self._last_frozen_layer(), layer_decay=options.layer_decay),
+                seed=seed,
+                output=self.network.output,
+                learning_rate=self._learning_rate(),
                 smoothing=smoothing_of(training, task=self.learner.reading.task),
-            )  # fmt: skip
+            )
 
-    def _frozen(self) -> int:
+    def _last_frozen_layer(self) -> int:
         """The last layer that stays as it is: 0 for the embeddings, -1 for nothing.
 
         With the first third frozen it did better and was a third faster. An encoder of single texts has to learn from
@@ -153,9 +154,9 @@ class Encoder:
 
     def graph(self) -> "nn.Module":
         """The encoder with its head, for those who compute it without torch."""
-        from tagline.models.nn.networks import traceable
+        from tagline.models.nn.networks import make_traceable
 
-        return traceable(self.network)
+        return make_traceable(self.network)
 
     @classmethod
     def intake(cls, directory: Path) -> TokenPreprocessor:
@@ -164,22 +165,24 @@ class Encoder:
 
     def save(self, directory: Path, *, resumable: bool = False) -> None:
         """Weights as safetensors under the names that transformers gives them, the tokenizer, and the rest as JSON."""
-        from tagline.models.nn.networks import as_transformers, merged
+        from tagline.models.nn.networks import as_transformers, merge_lora
         from tagline.models.nn.pretrained import write_config
 
         network, weights = self.network, self.learner.weights()
-        kept = self.learner.keep(directory) if resumable else {}
+        kept = self.learner.save_state(directory) if resumable else {}
         if not self.learner.seat.world.is_main:
             return
         if not resumable and any(".lora_" in name for name in weights):
-            network = merged(network, weights)
+            network = merge_lora(network, weights)
             weights = network.state_dict()
         facts: dict[str, Any] = {
-            "options": self.options.model_dump(), "reading": asdict(self.learner.reading), "pooling": self.pooling,
-        }  # fmt: skip
+            "options": self.options.model_dump(),
+            "reading": asdict(self.learner.reading),
+            "pooling": self.pooling,
+        }
         if resumable:
             facts |= {"training": self.learner.training.model_dump(), **kept}
-        write(as_transformers(weights), directory / "model.safetensors")
+        write_tensors(as_transformers(weights), directory / "model.safetensors")
         write_config(network.encoder, directory)
         (directory / "tokenizer.json").write_text(self.learner.tokenizer.to_str(pretty=True), "utf-8")
         (directory / "encoder.json").write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
@@ -193,29 +196,29 @@ class Encoder:
         from tagline.models.nn import pretrained
         from tagline.models.nn.networks import Network, as_network, with_lora
 
-        with model_files.reading(directory / "encoder.json"):
+        with model_files.translate_errors(directory / "encoder.json"):
             facts = model_files.read_json(directory / "encoder.json")
             options, reading = EncoderOptions(**facts["options"]), Reading(**facts["reading"])
             training = Training(**facts.get("training", {}))
             pooling = facts["pooling"]
-        with model_files.reading(directory / "model.safetensors"):
+        with model_files.translate_errors(directory / "model.safetensors"):
             weights = load_file(directory / "model.safetensors")
-        with model_files.reading(directory / "config.json"):
+        with model_files.translate_errors(directory / "config.json"):
             encoder = pretrained.from_config(directory)
         if any(".lora_" in name for name in weights):
             encoder = with_lora(encoder, rank=options.lora, seed=training.seed)
-        with model_files.reading(directory / "model.safetensors"):
+        with model_files.translate_errors(directory / "model.safetensors"):
             network = Network(encoder, head=options.head, labels=reading.labels, pooling=pooling, seed=training.seed)
             network.load_state_dict(as_network(weights))
-        with model_files.reading(directory / "tokenizer.json"):
+        with model_files.translate_errors(directory / "tokenizer.json"):
             tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
             learner = Learner(network, tokenizer, reading, training=training, most_tokens=options.max_batch_tokens)
-        learner.go_on(directory, facts)
+        learner.restore_state(directory, facts)
         return cls(options, learner, pooling=pooling)
 
 
 @contextmanager
-def _compiling() -> Iterator[None]:
+def _translate_compile_errors() -> Iterator[None]:
     """What torch.compile cannot do here, for want of a C++ compiler as a rule, is an error of the place."""
     from torch._dynamo.exc import TorchDynamoException
 

@@ -13,7 +13,7 @@ from tagline.errors import SpecError
 from tagline.models import Scores, Step, model_files
 from tagline.models.nn import vocabulary as vocabularies
 from tagline.models.nn import word_vectors
-from tagline.models.nn.learner import USES, Learner, smoothing_of, write
+from tagline.models.nn.learner import USES, Learner, smoothing_of, write_tensors
 from tagline.models.nn.tokens import LongTexts, Reading, TokenPreprocessor
 from tagline.spec import Section, Training
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tagline.data.dataset import Split, Task
     from tagline.data.texts import Text
-    from tagline.models.nn.loop import Group
+    from tagline.models.nn.loop import ParameterGroup
     from tagline.models.nn.recurrent import TokenNetwork
 
 STEPS, FEWEST_EPOCHS, MOST_EPOCHS = 1200, 5, 40
@@ -84,11 +84,11 @@ class Lstm:
     @classmethod
     def create(
         cls, options: LstmOptions, *, training: Training, task: "Task", labels: Sequence[str], pair: bool
-    ) -> Self:  # fmt: skip
+    ) -> Self:
         """A model that has learned nothing yet, not even its words."""
         if pair and options.long_texts != "start":
             raise SpecError(f'model.long_texts: "{options.long_texts}" is for single texts; leave it at "start"')
-        width = word_vectors.width(options.vectors) if options.vectors else EMBEDDING
+        width = word_vectors.read_width(options.vectors) if options.vectors else EMBEDDING
         if options.vectors and options.embedding not in ("auto", width):
             problem = f"model.embedding: {options.vectors} has {width} numbers a word, not {options.embedding}"
             raise SpecError(problem, hint="leave out model.embedding")
@@ -102,33 +102,43 @@ class Lstm:
             self.learner = self._new_learner(train.texts)
         training, network = self.training, cast("TokenNetwork", self.learner.network)
         yield from self.learner.learn(
-            train, _groups(network), seed=seed, output=network.head.output,
+            train,
+            _group_parameters(network),
+            seed=seed,
+            output=network.head.output,
             usual_epochs=usual_epochs(len(train), batch_size=training.batch_size),
             learning_rate=LEARNING_RATE if training.learning_rate == "auto" else training.learning_rate,
             smoothing=smoothing_of(training, task=self.reading.task),
-        )  # fmt: skip
+        )
 
     def _new_learner(self, texts: "Sequence[Text]") -> Learner:
         """A network for the words of these texts; every worker makes the same one."""
         options = self.options
         size = SIZES[options.vocabulary] if options.vocabulary_size == "auto" else options.vocabulary_size
         least = MIN_COUNTS[options.vocabulary] if options.min_count == "auto" else options.min_count
-        tokenizer = vocabularies.learn(texts, options.vocabulary, size=size, min_count=least)
+        tokenizer = vocabularies.train_tokenizer(texts, options.vocabulary, size=size, min_count=least)
         learner = self._learner_of(tokenizer)
         if options.vectors:
             _start_from(options.vectors, learner)
         return learner
 
     def _learner_of(self, tokenizer: "Tokenizer") -> Learner:
-        from tagline.models.nn.recurrent import TokenNetwork, seeded
+        from tagline.models.nn.recurrent import TokenNetwork, seed_layers
 
         options, reading = self.options, self.reading
-        with seeded(self.training.seed):
+        with seed_layers(self.training.seed):
             network = TokenNetwork(
-                tokenizer.get_vocab_size(), reading.labels, size=self.embedding, spread=SPREAD, hidden=options.hidden,
-                layers=options.layers, dropout=options.dropout, word_dropout=options.word_dropout,
-                pooling=options.pooling, types=reading.types,
-            )  # fmt: skip
+                tokenizer.get_vocab_size(),
+                reading.labels,
+                size=self.embedding,
+                spread=SPREAD,
+                hidden=options.hidden,
+                layers=options.layers,
+                dropout=options.dropout,
+                word_dropout=options.word_dropout,
+                pooling=options.pooling,
+                types=reading.types,
+            )
         return Learner(network, tokenizer, reading, training=self.training, most_tokens=options.max_batch_tokens)
 
     def scores(self, texts: Sequence["Text"]) -> Scores:
@@ -151,16 +161,18 @@ class Lstm:
     def save(self, directory: Path, *, resumable: bool = False) -> None:
         """Weights as safetensors, the words as the tokenizers library has them, and the rest as JSON."""
         weights = self.learner.weights() if self.learner else {}
-        kept = self.learner.keep(directory) if self.learner and resumable else {}
+        kept = self.learner.save_state(directory) if self.learner and resumable else {}
         if self.learner and not self.learner.seat.world.is_main:
             return
         facts: dict[str, Any] = {
-            "options": self.options.model_dump(), "reading": asdict(self.reading), "embedding": self.embedding,
-        }  # fmt: skip
+            "options": self.options.model_dump(),
+            "reading": asdict(self.reading),
+            "embedding": self.embedding,
+        }
         if resumable:
             facts |= {"training": self.training.model_dump(), **kept}
         if self.learner:
-            write(weights, directory / "model.safetensors")
+            write_tensors(weights, directory / "model.safetensors")
             (directory / "tokenizer.json").write_text(self.learner.tokenizer.to_str(pretty=True), "utf-8")
         (directory / "lstm.json").write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
 
@@ -170,7 +182,7 @@ class Lstm:
         from safetensors.torch import load_file
         from tokenizers import Tokenizer
 
-        with model_files.reading(directory / "lstm.json"):
+        with model_files.translate_errors(directory / "lstm.json"):
             facts = model_files.read_json(directory / "lstm.json")
             model = cls(
                 LstmOptions(**facts["options"]),
@@ -179,11 +191,11 @@ class Lstm:
                 training=Training(**facts.get("training", {})),
             )
         if any((directory / name).exists() for name in ("tokenizer.json", "model.safetensors")):  # then both have to be
-            with model_files.reading(directory / "tokenizer.json"):
+            with model_files.translate_errors(directory / "tokenizer.json"):
                 model.learner = model._learner_of(Tokenizer.from_file(str(directory / "tokenizer.json")))
-            with model_files.reading(directory / "model.safetensors"):
+            with model_files.translate_errors(directory / "model.safetensors"):
                 model.learner.network.load_state_dict(load_file(directory / "model.safetensors"))
-            model.learner.go_on(directory, facts)
+            model.learner.restore_state(directory, facts)
         return model
 
 
@@ -192,15 +204,15 @@ def usual_epochs(rows: int, *, batch_size: int) -> int:
     return min(max(round(STEPS * batch_size / rows), FEWEST_EPOCHS), MOST_EPOCHS)
 
 
-def _groups(network: "nn.Module") -> "list[Group]":
+def _group_parameters(network: "nn.Module") -> "list[ParameterGroup]":
     """All learn at the same rate; what is added rather than multiplied is not pulled towards zero."""
-    from tagline.models.nn.loop import Group
+    from tagline.models.nn.loop import ParameterGroup
 
     named = list(network.named_parameters())
     return [
-        Group([name for name, parameter in named if (parameter.ndim > 1) == decays], 1.0, decays)
+        ParameterGroup([name for name, parameter in named if (parameter.ndim > 1) == decays], 1.0, decays)
         for decays in (True, False)
-    ]  # fmt: skip
+    ]
 
 
 def _start_from(path: str, learner: Learner) -> None:

@@ -15,7 +15,7 @@ PANIC = "PanicException"
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[None]:
+def translate_errors(path: Path) -> Iterator[None]:
     """Translate whatever is raised while a file, or a directory of them, is read: it may hold anything.
 
     A package that is not installed is for the caller to name.
@@ -36,5 +36,5 @@ def reading(path: Path) -> Iterator[None]:
 
 def read_json(path: Path) -> Any:
     """What a JSON file holds."""
-    with reading(path):
+    with translate_errors(path):
         return json.loads(path.read_text("utf-8"))

@@ -19,7 +19,7 @@ MOST_PIECES = 48
 TINY = 1e-7
 
 
-def pushes(classifier: Scorer, text: "Text", label: int) -> list[Attribution]:
+def compute_attributions(classifier: Scorer, text: "Text", label: int) -> list[Attribution]:
     """How far each piece of a text moves the answer towards a label, in log-odds."""
     sides = (text,) if isinstance(text, str) else text
     if isinstance(classifier, Explainable):
@@ -28,8 +28,8 @@ def pushes(classifier: Scorer, text: "Text", label: int) -> list[Attribution]:
             for side, added in enumerate(classifier.added(text, label))
             for match in PIECE.finditer(sides[side], 0, len(added))
         ]
-    pieces = [(side, start, end) for side, part in enumerate(sides) for start, end in _pieces(part, len(sides))]
-    without = [_without(text, *piece) for piece in pieces]
+    pieces = [(side, start, end) for side, part in enumerate(sides) for start, end in _split_pieces(part, len(sides))]
+    without = [_drop_piece(text, *piece) for piece in pieces]
     scores = np.clip(classifier.scores([text, *without])[:, label].astype(np.float64), TINY, 1 - TINY)
     log_odds = np.log(scores / (1 - scores))
     return [
@@ -38,7 +38,7 @@ def pushes(classifier: Scorer, text: "Text", label: int) -> list[Attribution]:
     ]
 
 
-def _pieces(text: str, sides: int) -> Iterator[tuple[int, int]]:
+def _split_pieces(text: str, sides: int) -> Iterator[tuple[int, int]]:
     """Where the pieces of a text begin and end."""
     found = [match.span() for match in PIECE.finditer(text)]
     at_once = -(-len(found) * sides // MOST_PIECES) or 1
@@ -47,7 +47,7 @@ def _pieces(text: str, sides: int) -> Iterator[tuple[int, int]]:
         yield some[0][0], some[-1][1]
 
 
-def _without(text: "Text", side: int, start: int, end: int) -> Any:
+def _drop_piece(text: "Text", side: int, start: int, end: int) -> Any:
     if isinstance(text, str):
         return text[:start] + text[end:]
     return tuple(part[:start] + part[end:] if number == side else part for number, part in enumerate(text))

@@ -14,7 +14,7 @@ from tagline import registry, storage
 from tagline.errors import BundleError, PlaceError, SpecError, first_line
 from tagline.models import Classifier, Scorer, model_files
 from tagline.prediction.decisions import DecisionLayer
-from tagline.prediction.onnx_runtime import Compiled
+from tagline.prediction.onnx_runtime import OnnxScorer
 from tagline.spec import Spec
 
 FORMAT = 2
@@ -109,7 +109,7 @@ class Bundle:
             return load_classifier(family, self.directory)
         find_family(family, self.directory)
         with reading_errors(self.directory, family):
-            return Compiled(self.directory, family, self.manifest.runtime, threads=threads)
+            return OnnxScorer(self.directory, family, self.manifest.runtime, threads=threads)
 
     @classmethod
     def load(cls, directory: str | Path, *, check: Callable[[Path, bytes], None] | None = None) -> Self:
@@ -117,16 +117,16 @@ class Bundle:
 
         `check` is called with the directory and the bytes of the manifest before anything is made of them.
         """
-        path = storage.fetched(directory)
+        path = storage.fetch_copy(directory)
         content = _read_manifest(path)
         if check:
             check(path, content)
         manifest = _parse_manifest(path, content)
         if manifest.sha256 != manifest.digest():
-            raise _changed(path, MANIFEST)
-        _check_listed(path, manifest)
+            raise _make_changed_error(path, MANIFEST)
+        _check_file_list(path, manifest)
         for name, expected in manifest.files.items():
-            _verify(path, name, expected)
+            _verify_file(path, name, expected)
         opened = cls(path, manifest)
         _ = opened.decisions  # a damaged one is an error here, and not when the first text is answered
         return opened
@@ -140,7 +140,7 @@ def write(directory: Path, *, fill: Callable[[Path], dict[str, Any]], card: Call
         fields["spec"] = {name: part for name, part in fields["spec"].items() if name != "vertex"}  # where it ran
         manifest = Manifest(format=FORMAT, files={}, **fields)
         (scratch / CARD).write_text(card(manifest), "utf-8")
-        manifest = manifest.model_copy(update={"files": storage.sha256_below(scratch)})
+        manifest = manifest.model_copy(update={"files": storage.hash_files(scratch)})
         manifest = manifest.model_copy(update={"sha256": manifest.digest()})
         (scratch / MANIFEST).write_text(manifest.to_json(), "utf-8")
     return Bundle(directory, manifest)
@@ -154,7 +154,7 @@ def replace(directory: Path, *, fill: Callable[[Path], dict[str, Any]], card: Ca
     return Bundle(directory, made.manifest)
 
 
-def new_classifier(
+def create_classifier(
     spec: Spec, options: BaseModel, *, task: Literal["single", "multi"], labels: Sequence[str], pair: bool
 ) -> Classifier:
     """A model of the family that these options are of, which has learned nothing yet."""
@@ -165,7 +165,7 @@ def new_classifier(
         )
     except ImportError as error:
         problem = f"family {family} needs {error.name}, which is not installed"
-        raise PlaceError(problem, hint=registry.remedy("models", family, error)) from error
+        raise PlaceError(problem, hint=registry.suggest_fix("models", family, error)) from error
     return model
 
 
@@ -190,11 +190,11 @@ def find_family(family: str, directory: Path) -> Any:
 def reading_errors(directory: Path, family: str) -> Iterator[None]:
     """Translate whatever a family raises while it reads its files."""
     try:
-        with model_files.reading(directory):
+        with model_files.translate_errors(directory):
             yield
     except ImportError as error:
         problem = f"a bundle of family {family} needs {error.name}, which is not installed"
-        raise PlaceError(problem, hint=registry.remedy("models", family, error)) from error
+        raise PlaceError(problem, hint=registry.suggest_fix("models", family, error)) from error
 
 
 def _read_manifest(directory: Path) -> bytes:
@@ -234,7 +234,7 @@ def _parse_manifest(directory: Path, content: bytes) -> Manifest:
         raise BundleError(f"{path} is damaged: {where}: {problem['msg'].lower()}", hint=RESTORE) from error
 
 
-def _check_listed(directory: Path, manifest: Manifest) -> None:
+def _check_file_list(directory: Path, manifest: Manifest) -> None:
     """Refuse links, and files that the manifest does not list: nothing is read that was not hashed.
 
     Hidden files are passed over: file managers and version control leave some, and no family reads them.
@@ -254,7 +254,7 @@ def _check_listed(directory: Path, manifest: Manifest) -> None:
         directories[:] = [each for each in directories if not each.startswith(".")]
 
 
-def _verify(directory: Path, name: str, expected: str) -> None:
+def _verify_file(directory: Path, name: str, expected: str) -> None:
     """Refuse a file that is missing, changed, or outside the bundle."""
     parts = PurePosixPath(name)
     if "\0" in name or parts.is_absolute() or ".." in parts.parts:
@@ -263,13 +263,13 @@ def _verify(directory: Path, name: str, expected: str) -> None:
     try:
         if not path.is_file():
             raise BundleError(f"{directory} is damaged: {name} is missing", hint=RESTORE)
-        found = storage.sha256(path)
+        found = storage.hash_file(path)
     except OSError as error:
         raise BundleError(f"cannot read {path}: {error.strerror}") from error
     if found != expected:
-        raise _changed(directory, name)
+        raise _make_changed_error(directory, name)
 
 
-def _changed(directory: Path, name: str) -> BundleError:
+def _make_changed_error(directory: Path, name: str) -> BundleError:
     hint = "it is not the file that was measured: make the bundle again, or restore it"
     return BundleError(f"{directory} is damaged: {name} has changed since it was written", hint=hint)

@@ -58,7 +58,7 @@ class Calibration:
             worth = np.column_stack([np.interp(raw[:, i], x, y) for i, (x, y) in enumerate(points)])
             worth = (1 - KEPT_OF_SCORE) * worth + KEPT_OF_SCORE * raw
             return np.asarray(worth / worth.sum(axis=1, keepdims=True) if task == "single" else worth)
-        return shares(log_odds(raw, task, smoothing=self.smoothing) * self._scales + self._shifts, task)
+        return scores_from_log_odds(log_odds(raw, task, smoothing=self.smoothing) * self._scales + self._shifts, task)
 
     @cached_property
     def _scales(self) -> Floats:
@@ -87,7 +87,7 @@ class Calibration:
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedCalibration:
     """The calibration chosen, the rows' scores under maps that were not fitted on them, and how each method did."""
 
     calibration: Calibration
@@ -96,14 +96,16 @@ class Fitted:
     """Log loss of each method on rows that it was not fitted on."""
 
 
-def choose(scores: NDArray[Any], truth: NDArray[Any], *, task: "Task", is_quick: bool = False) -> Fitted:
+def choose_method(
+    scores: NDArray[Any], truth: NDArray[Any], *, task: "Task", is_quick: bool = False
+) -> FittedCalibration:
     """The simplest method whose cross-validated loss these rows cannot tell from the best one's.
 
     Quickly, it is a temperature: enough to see how a model that still learns is doing.
     """
-    fold = _folds(truth)
-    forms = [_Form("temperature")] if is_quick else _forms(len(truth), task)
-    tried = [_Trial.of(form, scores, truth, fold, task) for form in forms]
+    fold = _assign_folds(truth)
+    forms = [_Form("temperature")] if is_quick else _list_forms(len(truth), task)
+    tried = [_Trial.cross_validate(form, scores, truth, fold, task) for form in forms]
     of_method: dict[str, _Trial] = {}
     for trial in sorted(tried, key=lambda trial: trial.loss):
         of_method.setdefault(trial.form.method, trial)
@@ -111,23 +113,23 @@ def choose(scores: NDArray[Any], truth: NDArray[Any], *, task: "Task", is_quick:
     simple_first = [of_method[method] for method in METHODS if method in of_method]
     chosen = next(trial for trial in simple_first if trial.is_as_good_as(best))
     losses: dict[str, float] = {trial.form.method: trial.loss for trial in simple_first}
-    return Fitted(_fit(chosen.form, scores, truth, task), chosen.held_out, losses)
+    return FittedCalibration(_fit(chosen.form, scores, truth, task), chosen.held_out, losses)
 
 
-def weights(opinions: Sequence[Floats], truth: NDArray[Any], *, task: "Task") -> Floats:
+def fit_ensemble_weights(opinions: Sequence[Floats], truth: NDArray[Any], *, task: "Task") -> Floats:
     """What the log-odds of several models are worth in a sum: so much that the truth is likeliest.
 
     Where few rows speak, the first model's count for most.
     """
     from scipy.optimize import minimize
 
-    some = _enough(len(truth), labels=opinions[0].shape[1])
-    looked_at, wanted = np.stack([each[some] for each in opinions]), _indicators(truth[some], opinions[0].shape[1])
+    some = _sample_rows(len(truth), labels=opinions[0].shape[1])
+    looked_at, wanted = np.stack([each[some] for each in opinions]), _encode_one_hot(truth[some], opinions[0].shape[1])
     start, rows = np.eye(len(opinions))[0], max(len(wanted), 1)
     pull = PRIOR_ROWS / rows
 
     def loss(worth: Floats) -> tuple[float, Floats]:
-        likely = shares(np.tensordot(worth, looked_at, axes=1), task)
+        likely = scores_from_log_odds(np.tensordot(worth, looked_at, axes=1), task)
         moved = worth - start
         value = _log_loss(likely, wanted, task).sum() / rows + pull * (moved**2).sum()
         gradient = (looked_at * (likely - wanted)).sum(axis=(1, 2)) / rows
@@ -136,7 +138,7 @@ def weights(opinions: Sequence[Floats], truth: NDArray[Any], *, task: "Task") ->
     return np.asarray(minimize(loss, start, jac=True, method="L-BFGS-B", bounds=[(0.0, None)] * len(start)).x)
 
 
-def _enough(rows: int, *, labels: int) -> NDArray[np.int64]:
+def _sample_rows(rows: int, *, labels: int) -> NDArray[np.int64]:
     """Rows to fit a map to: all, or as many as can move it."""
     most = max(MOST_CELLS // labels, FEWEST_FOR_ISOTONIC)
     return np.arange(rows) if rows <= most else np.random.default_rng(0).choice(rows, most, replace=False)
@@ -159,11 +161,11 @@ class _Trial:
     losses: Floats
 
     @classmethod
-    def of(
+    def cross_validate(
         cls, form: _Form, scores: NDArray[Any], truth: NDArray[Any], fold: NDArray[np.int64], task: "Task"
-    ) -> Self:  # fmt: skip
-        held_out = _cross_fitted(form, scores, truth, fold, task)
-        return cls(form, held_out, _losses(held_out, truth, task))
+    ) -> Self:
+        held_out = _cross_fit(form, scores, truth, fold, task)
+        return cls(form, held_out, _compute_row_losses(held_out, truth, task))
 
     @property
     def loss(self) -> float:
@@ -175,7 +177,7 @@ class _Trial:
         return bool(lost.mean() <= lost.std() / np.sqrt(len(lost)))
 
 
-def _forms(rows: int, task: "Task") -> Iterator[_Form]:
+def _list_forms(rows: int, task: "Task") -> Iterator[_Form]:
     """What may be tried on so many rows. `none` is no candidate: a temperature near 1 is as simple and never worse."""
     smoothings = SMOOTHINGS if task == "single" and rows >= FEWEST_FOR_VECTOR else (0.0,)
     yield from (_Form("temperature", smoothing) for smoothing in smoothings)
@@ -185,7 +187,7 @@ def _forms(rows: int, task: "Task") -> Iterator[_Form]:
         yield _Form("isotonic")
 
 
-def _folds(truth: NDArray[Any]) -> NDArray[np.int64]:
+def _assign_folds(truth: NDArray[Any]) -> NDArray[np.int64]:
     """A fold for each row, every label spread over all of them."""
     key = truth if truth.ndim == 1 else truth.argmax(axis=1) + truth.shape[1] * truth.sum(axis=1)
     order = np.lexsort((np.random.default_rng(0).permutation(len(truth)), key))
@@ -194,9 +196,7 @@ def _folds(truth: NDArray[Any]) -> NDArray[np.int64]:
     return fold
 
 
-def _cross_fitted(
-    form: _Form, scores: NDArray[Any], truth: NDArray[Any], fold: NDArray[np.int64], task: "Task"
-) -> Floats:
+def _cross_fit(form: _Form, scores: NDArray[Any], truth: NDArray[Any], fold: NDArray[np.int64], task: "Task") -> Floats:
     """Each row's scores under a map fitted on the other folds."""
     found = np.zeros(scores.shape, dtype=np.float64)
     for number in range(FOLDS):
@@ -209,19 +209,19 @@ def _cross_fitted(
 def _fit(form: _Form, scores: NDArray[Any], truth: NDArray[Any], task: "Task") -> Calibration:
     if not len(truth):
         return Calibration()
-    some = _enough(len(truth), labels=scores.shape[1])
+    some = _sample_rows(len(truth), labels=scores.shape[1])
     scores, truth = scores[some], truth[some]
     if form.method == "isotonic":
-        return _isotonic(scores.astype(np.float64), _indicators(truth, scores.shape[1]))
-    return _affine(form, log_odds(scores.astype(np.float64), task, smoothing=form.smoothing), truth, task)
+        return _fit_isotonic(scores.astype(np.float64), _encode_one_hot(truth, scores.shape[1]))
+    return _fit_affine(form, log_odds(scores.astype(np.float64), task, smoothing=form.smoothing), truth, task)
 
 
-def _affine(form: _Form, values: Floats, truth: NDArray[Any], task: "Task") -> Calibration:
+def _fit_affine(form: _Form, values: Floats, truth: NDArray[Any], task: "Task") -> Calibration:
     """The scales (and shifts) under which the truth is likeliest, held near 1 (and 0) where few rows speak."""
     from scipy.optimize import minimize
 
     rows, labels = values.shape
-    wanted = _indicators(truth, labels)
+    wanted = _encode_one_hot(truth, labels)
     scale_count = 1 if task == "single" and form.method == "temperature" else labels
     shift_count = labels if form.method == "vector" else 0
     pull = PRIOR_ROWS / rows
@@ -229,7 +229,7 @@ def _affine(form: _Form, values: Floats, truth: NDArray[Any], task: "Task") -> C
     def loss(parameters: Floats) -> tuple[float, Floats]:
         scales, shifts = np.exp(parameters[:scale_count]), parameters[scale_count:] if shift_count else 0.0
         moved = values * scales + shifts
-        likely = shares(moved, task)
+        likely = scores_from_log_odds(moved, task)
         likelihood = _log_loss(likely, wanted, task).sum() / rows + pull * (parameters**2).sum()
         error = (likely - wanted) / rows
         by_scale = (error * values).sum(axis=0) * scales
@@ -241,10 +241,12 @@ def _affine(form: _Form, values: Floats, truth: NDArray[Any], task: "Task") -> C
     start = np.zeros(scale_count + shift_count)
     found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=[(-6.0, 6.0)] * len(start)).x
     scales, shifts = np.exp(found[:scale_count]), found[scale_count:]
-    return Calibration(form.method, _rounded(scales), _rounded(shifts) if shift_count else (0.0,), form.smoothing)
+    return Calibration(
+        form.method, _round_values(scales), _round_values(shifts) if shift_count else (0.0,), form.smoothing
+    )
 
 
-def _isotonic(scores: Floats, truth: Floats) -> Calibration:
+def _fit_isotonic(scores: Floats, truth: Floats) -> Calibration:
     """For each label the rising curve nearest to how often it was true, thinned to a few points."""
     from sklearn.isotonic import IsotonicRegression
 
@@ -256,15 +258,15 @@ def _isotonic(scores: Floats, truth: Floats) -> Calibration:
         if len(x) > KNOTS:
             kept = np.unique(np.linspace(0, len(x) - 1, KNOTS).round().astype(int))
             x, y = x[kept], y[kept]
-        curves.append(tuple(zip(_rounded(x), _rounded(y), strict=True)))
+        curves.append(tuple(zip(_round_values(x), _round_values(y), strict=True)))
     return Calibration("isotonic", curves=tuple(curves))
 
 
-def _rounded(values: NDArray[Any]) -> tuple[float, ...]:
+def _round_values(values: NDArray[Any]) -> tuple[float, ...]:
     return tuple(float(f"{value:.8g}") for value in values)
 
 
-def _indicators(truth: NDArray[Any], labels: int) -> Floats:
+def _encode_one_hot(truth: NDArray[Any], labels: int) -> Floats:
     return truth.astype(np.float64) if truth.ndim == 2 else np.eye(labels)[truth]
 
 
@@ -277,7 +279,7 @@ def log_odds(scores: NDArray[Any], task: "Task", *, smoothing: float = 0.0) -> F
     return np.asarray(np.log(clipped / (1 - clipped)))
 
 
-def shares(values: Floats, task: "Task") -> Floats:
+def scores_from_log_odds(values: Floats, task: "Task") -> Floats:
     """Log-odds as scores again."""
     if task == "multi":
         return np.asarray(1 / (1 + np.exp(-np.clip(values, -500, 500))))
@@ -285,9 +287,9 @@ def shares(values: Floats, task: "Task") -> Floats:
     return np.asarray(exponents / exponents.sum(axis=1, keepdims=True))
 
 
-def _losses(scores: Floats, truth: NDArray[Any], task: "Task") -> Floats:
+def _compute_row_losses(scores: Floats, truth: NDArray[Any], task: "Task") -> Floats:
     """Each row's log loss."""
-    return np.asarray(_log_loss(scores, _indicators(truth, scores.shape[1]), task).sum(axis=1))
+    return np.asarray(_log_loss(scores, _encode_one_hot(truth, scores.shape[1]), task).sum(axis=1))
 
 
 def _log_loss(scores: Floats, wanted: Floats, task: "Task") -> Floats:

@@ -61,7 +61,7 @@ class Answers:
         return Answers(self.scores[rows], self.chosen[rows], self.abstained[rows])
 
 
-class _Fields(BaseModel):
+class _DecisionFields(BaseModel):
     """What the manifest holds of a decision layer."""
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
@@ -91,9 +91,9 @@ class DecisionLayer:
 
     def answers(self, scores: Scores) -> Answers:
         """What these scores are taken to mean."""
-        return self.decided(self.calibration.apply(scores, task=self.task))
+        return self.decide(self.calibration.apply(scores, task=self.task))
 
-    def decided(self, calibrated: Floats) -> Answers:
+    def decide(self, calibrated: Floats) -> Answers:
         """What scores that are calibrated already are taken to mean."""
         shown = calibrated.round(DIGITS)  # what is decided is what is shown; what is measured is exact
         if self.task == "single":
@@ -122,12 +122,12 @@ class DecisionLayer:
     def prediction_sets(self, answers: Answers, *, coverage: float) -> NDArray[np.bool_]:
         """For each text the labels that together hold its truth with this probability; the likeliest is always one."""
         shown = np.round(answers.scores, DIGITS)
-        inside = shown >= self._floor(coverage)
+        inside = shown >= self._find_floor(coverage)
         if self.task == "single" and len(shown):
             inside[np.arange(len(shown)), answers.chosen] = True
         return np.asarray(inside)
 
-    def _floor(self, coverage: float) -> float:
+    def _find_floor(self, coverage: float) -> float:
         if not self.floors:
             hint = "train with a validation split to have sets"
             raise SpecError("this bundle promises no coverage: there was no validation row to learn it from", hint=hint)
@@ -141,7 +141,7 @@ class DecisionLayer:
         shown = answers.scores.round(DIGITS).tolist()
         sets = [None] * len(shown) if coverage is None else self.prediction_sets(answers, coverage=coverage)
         return [
-            self._prediction(row, chosen, abstained, inside)
+            self._build_prediction(row, chosen, abstained, inside)
             for row, chosen, abstained, inside in zip(
                 shown, answers.chosen.tolist(), answers.abstained.tolist(), sets, strict=True
             )
@@ -150,9 +150,12 @@ class DecisionLayer:
     def to_dict(self) -> dict[str, Any]:
         """As the manifest has it."""
         return {
-            "calibration": self.calibration.to_dict(), "thresholds": list(self.thresholds),
-            "abstain_below": self.abstain_below, "floors": list(self.floors), "none_label": self.none_label,
-        }  # fmt: skip
+            "calibration": self.calibration.to_dict(),
+            "thresholds": list(self.thresholds),
+            "abstain_below": self.abstain_below,
+            "floors": list(self.floors),
+            "none_label": self.none_label,
+        }
 
     @classmethod
     def from_dict(cls, value: dict[str, Any], *, task: "Task", labels: Sequence[str]) -> Self:
@@ -160,7 +163,7 @@ class DecisionLayer:
 
         One that was written before answers knew a label for none answers as it did.
         """
-        fields = _Fields.model_validate(value)
+        fields = _DecisionFields.model_validate(value)
         fields.calibration.check(labels=len(labels))
         if len(fields.thresholds) != (len(labels) if task == "multi" else 0):
             raise ValueError(f"{len(fields.thresholds)} thresholds are not for {len(labels)} labels of task {task}")
@@ -170,7 +173,7 @@ class DecisionLayer:
             raise ValueError(f"none_label {fields.none_label!r} is no label")
         return cls(task, tuple(labels), **dict(fields))
 
-    def _prediction(self, row: list[float], chosen: Any, abstained: bool, inside: Any) -> Prediction:
+    def _build_prediction(self, row: list[float], chosen: Any, abstained: bool, inside: Any) -> Prediction:
         scores = dict(zip(self.labels, row, strict=True))
         likeliest_first = sorted(np.flatnonzero(inside), key=lambda i: -row[i]) if inside is not None else ()
         label_set = None if inside is None else tuple(self.labels[i] for i in likeliest_first)
@@ -182,7 +185,7 @@ class DecisionLayer:
 
 
 @dataclass(frozen=True)
-class Tuned:
+class TunedDecisions:
     """A decision layer, and the answers of the rows it was tuned on, their scores calibrated without them."""
 
     layer: DecisionLayer
@@ -192,26 +195,34 @@ class Tuned:
 
 
 def tune(
-    spec: "Decisions", *, task: "Task", labels: Sequence[str], scores: Scores, truth: NDArray[Any],
-    none_label: str = "", is_quick: bool = False,
-) -> Tuned:  # fmt: skip
+    spec: "Decisions",
+    *,
+    task: "Task",
+    labels: Sequence[str],
+    scores: Scores,
+    truth: NDArray[Any],
+    none_label: str = "",
+    is_quick: bool = False,
+) -> TunedDecisions:
     """A decision layer set by the spec and, where rows are given, tuned on them; quickly, with a temperature alone."""
     names = tuple(labels)
     held_out, losses, chosen = scores.astype(np.float64), {}, AS_THEY_ARE
     if spec.calibrate and len(truth):
-        fitted = calibration.choose(scores, truth, task=task, is_quick=is_quick)
+        fitted = calibration.choose_method(scores, truth, task=task, is_quick=is_quick)
         held_out, losses, chosen = fitted.held_out, fitted.losses, fitted.calibration
     thresholds: tuple[float, ...] = ()
     if task == "multi" and none_label:
         none = names.index(none_label)
-        tuned = _thresholds(np.delete(held_out, none, axis=1), np.delete(truth, none, axis=1), spec.thresholds)
+        tuned = _tune_thresholds(np.delete(held_out, none, axis=1), np.delete(truth, none, axis=1), spec.thresholds)
         thresholds = (*tuned[:none], NO_THRESHOLD, *tuned[none:])
     elif task == "multi":
-        thresholds = _thresholds(held_out, truth, spec.thresholds)
-    layer = DecisionLayer(task, names, chosen, thresholds, spec.abstain_below, _floors(held_out, truth), none_label)
+        thresholds = _tune_thresholds(held_out, truth, spec.thresholds)
+    layer = DecisionLayer(
+        task, names, chosen, thresholds, spec.abstain_below, _compute_floors(held_out, truth), none_label
+    )
     if spec.target_precision and len(truth):
-        layer = replace(layer, abstain_below=_for_precision(layer, held_out, truth, spec))
-    return Tuned(layer, layer.decided(held_out), losses)
+        layer = replace(layer, abstain_below=_tune_abstention(layer, held_out, truth, spec))
+    return TunedDecisions(layer, layer.decide(held_out), losses)
 
 
 def are_right(answers: NDArray[Any], truth: NDArray[Any]) -> NDArray[np.bool_]:
@@ -219,7 +230,7 @@ def are_right(answers: NDArray[Any], truth: NDArray[Any]) -> NDArray[np.bool_]:
     return np.asarray(answers == truth if truth.ndim == 1 else (answers == truth).all(axis=1))
 
 
-def overanswered(
+def find_overused_labels(
     chosen: NDArray[Any], labels: Sequence[str], *, shares: NDArray[np.floating[Any]]
 ) -> list[dict[str, Any]]:
     """Labels given to far more of the texts than their shares of the training rows, with both; the worst first."""
@@ -242,19 +253,19 @@ def label_shares(targets: NDArray[Any], labels: int) -> Floats:
     return np.asarray(counts / len(targets))
 
 
-def _for_precision(layer: DecisionLayer, calibrated: Floats, truth: NDArray[Any], spec: "Decisions") -> float:
+def _tune_abstention(layer: DecisionLayer, calibrated: Floats, truth: NDArray[Any], spec: "Decisions") -> float:
     """The lowest score at and above which surely enough answers are right; the best there is where none is enough."""
-    answers = layer.decided(calibrated)
+    answers = layer.decide(calibrated)
     sure = layer.confidence(answers.scores.round(DIGITS), answers.chosen)
     order = np.argsort(-sure, kind="stable")
     ordered = sure[order]
     told_apart = np.r_[ordered[1:] != ordered[:-1], True]  # equal scores are answered together or not at all
     believed = told_apart & (np.arange(len(order)) >= min(FEWEST_ANSWERS, len(order)) - 1)
     hits = np.cumsum(are_right(answers.chosen, truth)[order])
-    return float(ordered[_last_precise(hits, wanted=spec.target_precision, among=believed)])
+    return float(ordered[_find_last_precise(hits, wanted=spec.target_precision, among=believed)])
 
 
-def _last_precise(hits: NDArray[Any], *, wanted: float, among: NDArray[np.bool_]) -> int:
+def _find_last_precise(hits: NDArray[Any], *, wanted: float, among: NDArray[np.bool_]) -> int:
     """How far down the answers, the surest first, this share is surely right; where nowhere, where it nearly is."""
     answered = np.arange(1, len(hits) + 1)
     above = hits / answered - wanted - CAUTION * np.sqrt(wanted * (1 - wanted) / answered)
@@ -262,7 +273,7 @@ def _last_precise(hits: NDArray[Any], *, wanted: float, among: NDArray[np.bool_]
     return int(enough[-1]) if len(enough) else int(np.where(among, above, -np.inf).argmax())
 
 
-def _floors(scores: Floats, truth: NDArray[Any]) -> tuple[float, ...]:
+def _compute_floors(scores: Floats, truth: NDArray[Any]) -> tuple[float, ...]:
     """Split conformal prediction: of n rows' scores of the truth, the one that at most a share 1 - c of n + 1 is below.
 
     A text of task `multi` is covered when all its labels are in the set, so its lowest one counts.
@@ -278,7 +289,7 @@ def _floors(scores: Floats, truth: NDArray[Any]) -> tuple[float, ...]:
     return tuple(float(lowest_first[rank - 1]) if rank else 0.0 for rank in ranks)
 
 
-def _thresholds(scores: Floats, truth: NDArray[Any], wanted: "float | str | Goal") -> tuple[float, ...]:
+def _tune_thresholds(scores: Floats, truth: NDArray[Any], wanted: "float | str | Goal") -> tuple[float, ...]:
     """One a label: the number given, or where F1 is highest, or where the goal is reached."""
     labels = int(scores.shape[1])
     if isinstance(wanted, float):
@@ -286,13 +297,13 @@ def _thresholds(scores: Floats, truth: NDArray[Any], wanted: "float | str | Goal
     if not len(truth):
         return (0.5,) * labels
     if isinstance(wanted, str):
-        everywhere = _best_for_f1(scores.ravel(), truth.ravel(), draws=1)
-        return tuple(_for_f1(scores[:, i], truth[:, i], everywhere) for i in range(labels))
-    shared = _for_goal(scores.ravel(), truth.ravel(), wanted)
-    return tuple(_for_goal_of_one(scores[:, i], truth[:, i], wanted, shared) for i in range(labels))
+        everywhere = _maximise_f1(scores.ravel(), truth.ravel(), draws=1)
+        return tuple(_tune_for_f1(scores[:, i], truth[:, i], everywhere) for i in range(labels))
+    shared = _tune_for_goal(scores.ravel(), truth.ravel(), wanted)
+    return tuple(_tune_label_for_goal(scores[:, i], truth[:, i], wanted, shared) for i in range(labels))
 
 
-def _for_f1(scores: Floats, truth: NDArray[Any], everywhere: float) -> float:
+def _tune_for_f1(scores: Floats, truth: NDArray[Any], everywhere: float) -> float:
     """The threshold for the F1 of one label, the nearer to the one that suits all labels the fewer rows it has.
 
     On GoEmotions (28 labels), macro- and micro-F1 on rows that were not tuned on, with 400 rows to tune on, ten deals:
@@ -303,11 +314,11 @@ def _for_f1(scores: Floats, truth: NDArray[Any], everywhere: float) -> float:
     if not rows:
         return everywhere
     trust = rows / (rows + OWN_ROWS)
-    leaning = math.pow(_best_for_f1(scores, truth, draws=DRAWS), trust) * math.pow(everywhere, 1 - trust)
-    return max(leaning, _at_most(scores, int(MOST_OFTEN * rows)))
+    leaning = math.pow(_maximise_f1(scores, truth, draws=DRAWS), trust) * math.pow(everywhere, 1 - trust)
+    return max(leaning, _cap_answers(scores, int(MOST_OFTEN * rows)))
 
 
-def _at_most(scores: Floats, answers: int) -> float:
+def _cap_answers(scores: Floats, answers: int) -> float:
     """The threshold that no more scores than these reach."""
     ordered = np.sort(scores)[::-1]
     if answers >= len(ordered):
@@ -317,7 +328,7 @@ def _at_most(scores: Floats, answers: int) -> float:
     return float(too_many + (higher[-1] if len(higher) else 1.0)) / 2
 
 
-def _best_for_f1(scores: Floats, truth: NDArray[Any], *, draws: int) -> float:
+def _maximise_f1(scores: Floats, truth: NDArray[Any], *, draws: int) -> float:
     """The threshold with the highest F1, as the mean over draws of the rows: the best of one draw alone follows chance.
 
     Of 1 the rows themselves are meant: there are enough of them.
@@ -333,24 +344,24 @@ def _best_for_f1(scores: Floats, truth: NDArray[Any], *, draws: int) -> float:
     f1 = 2 * hits / np.maximum(answered + hits[:, -1:], 1)
     f1[:, :-1][:, ordered[:-1] == ordered[1:]] = -1  # equal scores cannot be told apart
     best = f1.argmax(axis=1)[hits[:, -1] > 0]
-    between = [_between(ordered, place) for place in best]
+    between = [_find_midpoint(ordered, place) for place in best]
     return float(np.exp(np.mean(np.log(between)))) if between else 0.5
 
 
-def _for_goal_of_one(scores: Floats, truth: NDArray[Any], goal: "Goal", shared: float) -> float:
+def _tune_label_for_goal(scores: Floats, truth: NDArray[Any], goal: "Goal", shared: float) -> float:
     """The threshold that reaches a goal for one label; with few rows, the one that reaches it for all labels.
 
     A label that is nowhere as precise as wanted is answered only where others are.
     """
     if truth.sum() < FEWEST_POSITIVES:
         return shared
-    own = _for_goal(scores, truth, goal)
+    own = _tune_for_goal(scores, truth, goal)
     answered = scores >= own
     is_precise = truth[answered].sum() >= goal.precision * answered.sum()
     return own if is_precise or not goal.precision else max(own, shared)
 
 
-def _for_goal(scores: Floats, truth: NDArray[Any], goal: "Goal") -> float:
+def _tune_for_goal(scores: Floats, truth: NDArray[Any], goal: "Goal") -> float:
     """The lowest threshold with the precision wanted, or the highest with the recall."""
     if not truth.any():
         return 0.5
@@ -358,11 +369,11 @@ def _for_goal(scores: Floats, truth: NDArray[Any], goal: "Goal") -> float:
     ordered, hits = scores[order], np.cumsum(truth[order])
     told_apart = np.r_[ordered[:-1] != ordered[1:], True]
     if goal.recall:
-        return _between(ordered, int(np.flatnonzero(told_apart & (hits >= goal.recall * hits[-1]))[0]))
-    return _between(ordered, _last_precise(hits, wanted=goal.precision, among=told_apart))
+        return _find_midpoint(ordered, int(np.flatnonzero(told_apart & (hits >= goal.recall * hits[-1]))[0]))
+    return _find_midpoint(ordered, _find_last_precise(hits, wanted=goal.precision, among=told_apart))
 
 
-def _between(ordered: Floats, place: int) -> float:
+def _find_midpoint(ordered: Floats, place: int) -> float:
     """Halfway between a score and the next lower one."""
     next_lower = ordered[place + 1] if place + 1 < len(ordered) else 0.0
     return float(np.clip((ordered[place] + next_lower) / 2, TINY, 1 - TINY))

@@ -13,11 +13,11 @@ from typing import Any
 
 from tagline import storage
 from tagline.data import readers
-from tagline.data.readers import SHOWN_BAD_ROWS, BadRow, BadRows, Batch, Layout, Source, batches, cell, inspect
+from tagline.data.readers import SHOWN_BAD_ROWS, BadRow, BadRows, Batch, Layout, Source, cell, inspect, read_batches
 from tagline.data.writers import OURS, SUFFIXES, EscapeFormulas, Row, answer_columns, check_parquet, table_for
 from tagline.errors import DataError, PlaceError, SpecError
 from tagline.prediction.bundle import Bundle
-from tagline.prediction.predictor import Predictor, shared_out
+from tagline.prediction.predictor import Predictor, plan_workers
 from tagline.system.processes import end_with_parent
 
 ROWS_A_PART = 1024
@@ -29,7 +29,7 @@ Event = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class AnsweredPart:
+class FilePart:
     """Some rows that follow each other, and which of all parts they are."""
 
     number: int
@@ -37,62 +37,74 @@ class AnsweredPart:
 
 
 def predict_file(
-    bundle: Bundle, source: str, output: str | Path, *, text: Sequence[str] = (), sets: float | None = None,
-    workers: int = 0, escape_formulas: EscapeFormulas = "ours",
-) -> Event:  # fmt: skip
+    bundle: Bundle,
+    source: str,
+    output: str | Path,
+    *,
+    text: Sequence[str] = (),
+    sets: float | None = None,
+    workers: int = 0,
+    escape_formulas: EscapeFormulas = "ours",
+) -> Event:
     """Answer every row of a file into another; returns how many there were."""
-    *_, last = answering(bundle, source, output, text=text, sets=sets, workers=workers, escape_formulas=escape_formulas)
+    *_, last = predict_file_events(
+        bundle, source, output, text=text, sets=sets, workers=workers, escape_formulas=escape_formulas
+    )
     return last
 
 
-def answering(
-    bundle: Bundle, source: str, output: str | Path, *, text: Sequence[str] = (), sets: float | None = None,
-    workers: int = 0, escape_formulas: EscapeFormulas = "ours",
-) -> Iterator[Event]:  # fmt: skip
+def predict_file_events(
+    bundle: Bundle,
+    source: str,
+    output: str | Path,
+    *,
+    text: Sequence[str] = (),
+    sets: float | None = None,
+    workers: int = 0,
+    escape_formulas: EscapeFormulas = "ours",
+) -> Iterator[Event]:
     """Answer every row of a file into another, whole or not at all, as events that tell how far it has come.
 
     Parts that are answered wait in a directory beside the output, so that the same command goes on where it was
     stopped. Rows that cannot be read are listed with their reasons in a file of their own. In a CSV or TSV, labels that
     look like formulas are escaped, and with `escape_formulas="all"` the input's own cells too.
     """
-    target = _checked(source, output)
-    found = _looked_at(source)
-    columns = text_columns(bundle, found, text)
-    work = _Work(
+    target = _check_output(source, output)
+    found = _inspect_source(source)
+    columns = find_text_columns(bundle, found, text)
+    work = _FilePrediction(
         bundle, found, target, address=str(output), columns=columns, sets=sets, escape_formulas=escape_formulas
     )
-    processes, threads = shared_out(bundle, workers)
-    estimate = readers.estimated_rows(found)
+    processes, threads = plan_workers(bundle, workers)
+    estimate = readers.estimate_rows(found)
     if not workers and (estimate or 0) < FEWEST_ROWS:
         processes, threads = 1, 0
-    with work.begun() as is_done:
+    with work.open_parts() as is_done:
         yield {"event": "started", "rows": 0, "total": estimate, "done_before": len(is_done)}
-        answers = work.alone(threads) if processes == 1 else work.together(processes, threads)
+        answers = work.answer_in_process(threads) if processes == 1 else work.answer_in_pool(processes, threads)
         rows, before = 0, list[int]()
-        for part, more in answers(work.missing(is_done, before)):
+        for part, more in answers(work.iter_missing_parts(is_done, before)):
             rows += more
             yield {"event": "part", "part": part, "rows": rows, "total": estimate, "rows_before": sum(before)}
         doubt = {"encoding": found.encoding.describe_readings()} if found.encoding.readings else {}
         yield {"event": "finished", "output": str(output), **work.finish(), **doubt}
 
 
-def answered(
-    bundle: Bundle, address: str, *, text: Sequence[str] = (), sets: float | None = None
-) -> Iterator[Row]:  # fmt: skip
+def predict_rows(bundle: Bundle, address: str, *, text: Sequence[str] = (), sets: float | None = None) -> Iterator[Row]:
     """Each row of a file with its own columns and its answer, as soon as it is known; a bad row stops it."""
-    source = _looked_at(address)
-    answer = _Answer(Predictor.of(bundle), source, text_columns(bundle, source, text), sets)
+    source = _inspect_source(address)
+    answer = _RowAnswerer(Predictor.of(bundle), source, find_text_columns(bundle, source, text), sets)
     bad = BadRows("stop", hint="mend them, or give --output: bad rows are listed beside it, and the others answered")
     rows = 0
-    for batch in batches(source, bad=bad):
+    for batch in read_batches(source, bad=bad):
         rows += len(batch.lines)
         yield from answer(batch)
-    bad.settle()
+    bad.raise_if_bad()
     if not rows:
-        raise _no_row(source.name)
+        raise _make_no_rows_error(source.name)
 
 
-def text_columns(bundle: Bundle, source: Source, named: Sequence[str] = ()) -> tuple[str, ...]:
+def find_text_columns(bundle: Bundle, source: Source, named: Sequence[str] = ()) -> tuple[str, ...]:
     """The columns to read: those named, those of the training data, or the only one that there is."""
     trained = bundle.manifest.spec["data"]["text"]
     wanted = tuple(named) or ((trained,) if isinstance(trained, str) else tuple(trained))
@@ -110,70 +122,82 @@ def text_columns(bundle: Bundle, source: Source, named: Sequence[str] = ()) -> t
     raise SpecError(f'{source.name} has no column "{missing}"; it has: {", ".join(source.columns)}', hint=hint)
 
 
-class _Answer:
+class _RowAnswerer:
     """Rows in, rows with answers out."""
 
     def __init__(self, predictor: Predictor, source: Source, columns: Sequence[str], sets: float | None) -> None:
         self._predictor, self._columns, self._sets = predictor, columns, sets
-        self._names = own_names(source.columns)
+        self._names = name_input_columns(source.columns)
 
     def __call__(self, batch: Batch) -> Iterator[Row]:
-        predictions = self._predictor.predict(list(_texts(batch, self._columns)), sets=self._sets)
+        predictions = self._predictor.predict(list(_read_texts(batch, self._columns)), sets=self._sets)
         for index, prediction in enumerate(predictions):
-            yield _own_columns(batch, index, self._names) | prediction.to_dict()
+            yield _copy_input_columns(batch, index, self._names) | prediction.to_dict()
 
 
-class _Work:
+class _FilePrediction:
     """One file to answer, and the directory in which its answered parts wait."""
 
     def __init__(
-        self, bundle: Bundle, source: Source, target: Path, *, address: str, columns: Sequence[str],
-        sets: float | None, escape_formulas: EscapeFormulas,
-    ) -> None:  # fmt: skip
+        self,
+        bundle: Bundle,
+        source: Source,
+        target: Path,
+        *,
+        address: str,
+        columns: Sequence[str],
+        sets: float | None,
+        escape_formulas: EscapeFormulas,
+    ) -> None:
         self._address = address
         self._bundle, self._source, self._target = bundle, source, target
         self._columns, self._sets = columns, sets
         self._table = table_for(target.suffix.lower(), escape_formulas=escape_formulas)
         manifest = bundle.manifest
         types = source.types or ("",) * len(source.columns)
-        names = own_names(source.columns)
+        names = name_input_columns(source.columns)
         self._header = {names[name]: kind for name, kind in zip(source.columns, types, strict=True)}
         self._header |= answer_columns(manifest.task) | ({"set": ""} if sets else {})
         self.parts = target.with_name(f"{target.name}.parts")
         self._side = target.with_name(f"{target.name}.bad.jsonl")
         self._facts = {
-            "bundle": manifest.sha256, "input": source.name, "stamp": list(source.stamp), "columns": list(columns),
-            "sets": sets, "rows": ROWS_A_PART, "escape_formulas": escape_formulas,
-        }  # fmt: skip
+            "bundle": manifest.sha256,
+            "input": source.name,
+            "stamp": list(source.stamp),
+            "columns": list(columns),
+            "sets": sets,
+            "rows": ROWS_A_PART,
+            "escape_formulas": escape_formulas,
+        }
         self._rows = self._bad = self._count = 0
         self._unread: list[str] = []
         self._first_bad: list[BadRow] = []
         """To be shown where there is no good one."""
 
-    def begun(self) -> "_Begun":
+    def open_parts(self) -> "_PartsDirectory":
         """The directory of the parts, held while it is used."""
         can_resume = self._source.name != storage.STANDARD_INPUT
-        return _Begun(self.parts, self._facts, can_resume=can_resume)
+        return _PartsDirectory(self.parts, self._facts, can_resume=can_resume)
 
-    def missing(self, is_done: set[int], skipped: list[int]) -> Iterator[AnsweredPart]:
+    def iter_missing_parts(self, is_done: set[int], skipped: list[int]) -> Iterator[FilePart]:
         """The parts that are not answered yet; bad rows are listed on the way, and rows that are answered counted."""
         bad = BadRows("skip")
-        with storage.writing(self.parts / "bad", is_private=False) as side:
-            for number, rows in enumerate(_in_parts(batches(self._source, bad=bad))):
+        with storage.open_for_writing(self.parts / "bad", is_private=False) as side:
+            for number, rows in enumerate(_split_parts(read_batches(self._source, bad=bad))):
                 self._rows += len(rows.lines)
                 self._count = number + 1
-                self._list(bad, side)
+                self._list_bad_rows(bad, side)
                 if number in is_done:
                     skipped.append(len(rows.lines))
                 else:
-                    yield AnsweredPart(number, rows)
-            self._list(bad, side)
+                    yield FilePart(number, rows)
+            self._list_bad_rows(bad, side)
         self._unread = sorted(bad.unread)
         if not self._rows:
-            BadRows(rows=self._first_bad, hint="mend them; nothing was written").settle()
-            raise _no_row(self._source.name)
+            BadRows(rows=self._first_bad, hint="mend them; nothing was written").raise_if_bad()
+            raise _make_no_rows_error(self._source.name)
 
-    def _list(self, bad: BadRows, side: Any) -> None:
+    def _list_bad_rows(self, bad: BadRows, side: Any) -> None:
         for row in bad.rows:
             line = {"file": row.file, "line": row.line, "reason": row.reason}
             side.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
@@ -181,16 +205,16 @@ class _Work:
         self._first_bad += bad.rows[: SHOWN_BAD_ROWS - len(self._first_bad)]
         bad.rows.clear()
 
-    def alone(self, threads: int) -> Any:
+    def answer_in_process(self, threads: int) -> Any:
         """Answer parts in this process."""
-        return lambda parts: map(_Desk(self, threads), parts)
+        return lambda parts: map(_PartWorker(self, threads), parts)
 
-    def together(self, processes: int, threads: int) -> Any:
+    def answer_in_pool(self, processes: int, threads: int) -> Any:
         """Answer parts in so many processes; a few wait for each, so that memory does not grow with the file."""
 
-        def answers(parts: Iterator[AnsweredPart]) -> Iterator[tuple[int, int]]:
+        def answers(parts: Iterator[FilePart]) -> Iterator[tuple[int, int]]:
             context = multiprocessing.get_context("spawn")
-            with ProcessPoolExecutor(processes, context, _sit_down, (self, threads, os.getpid())) as pool:
+            with ProcessPoolExecutor(processes, context, _start_worker, (self, threads, os.getpid())) as pool:
                 running: set[Future[tuple[int, int]]] = set()
                 try:
                     for part in parts:
@@ -209,22 +233,22 @@ class _Work:
 
         return answers
 
-    def answer(self, predictor: Predictor) -> _Answer:
+    def create_answerer(self, predictor: Predictor) -> _RowAnswerer:
         """What answers a part's rows."""
-        return _Answer(predictor, self._source, self._columns, self._sets)
+        return _RowAnswerer(predictor, self._source, self._columns, self._sets)
 
-    def predictor(self, threads: int) -> Predictor:
+    def load_predictor(self, threads: int) -> Predictor:
         """The bundle, loaded."""
         return Predictor.of(self._bundle, threads=threads)
 
-    def write(self, part: AnsweredPart, rows: Iterator[Row]) -> None:
+    def write(self, part: FilePart, rows: Iterator[Row]) -> None:
         """Keep a part, whole or not at all."""
-        with storage.writing(self.parts / f"{part.number:08d}") as file:
+        with storage.open_for_writing(self.parts / f"{part.number:08d}") as file:
             self._table.write(rows, self._header, file)
 
     def finish(self) -> dict[str, Any]:
         """Join the parts to the output, and say how many rows there were."""
-        with storage.writing(self._target, is_private=False) as file:
+        with storage.open_for_writing(self._target, is_private=False) as file:
             self._table.join([self.parts / f"{n:08d}" for n in range(self._count)], self._header, file)
         side = f"{self._address}.bad.jsonl"
         if self._bad:
@@ -239,7 +263,7 @@ class _Work:
         return {"rows": self._rows, "bad_rows": self._bad, **said, **left_out}
 
 
-class _Begun:
+class _PartsDirectory:
     """A directory of parts, held by one process; what is in it counts if it is of the same work."""
 
     def __init__(self, directory: Path, facts: Mapping[str, Any], *, can_resume: bool) -> None:
@@ -249,7 +273,7 @@ class _Begun:
     def __enter__(self) -> set[int]:
         with storage.disk_errors(self._directory):
             storage.make_directory(self._directory)
-        self._held.enter_context(storage.held(self._directory))
+        self._held.enter_context(storage.lock_directory(self._directory))
         facts = self._directory / "work.json"
         kept = json.loads(facts.read_text("utf-8")) if facts.is_file() else None
         if kept != self._facts or not self._can_resume:
@@ -269,34 +293,34 @@ class _Begun:
         return any(self._directory.glob("[0-9]*"))
 
 
-class _Desk:
+class _PartWorker:
     """Where parts are answered: a work, and its bundle loaded."""
 
-    def __init__(self, work: _Work, threads: int) -> None:
+    def __init__(self, work: _FilePrediction, threads: int) -> None:
         self._work = work
-        self._answer = work.answer(work.predictor(threads))
+        self._answer = work.create_answerer(work.load_predictor(threads))
 
-    def __call__(self, part: AnsweredPart) -> tuple[int, int]:
+    def __call__(self, part: FilePart) -> tuple[int, int]:
         """Answer a part and keep it; returns its number and its rows."""
         self._work.write(part, self._answer(part.rows))
         return part.number, len(part.rows.lines)
 
 
-_desk: list[_Desk] = []
+_part_worker: list[_PartWorker] = []
 """Of a process that was started to predict."""
 
 
-def _sit_down(work: _Work, threads: int, parent: int) -> None:
+def _start_worker(work: _FilePrediction, threads: int, parent: int) -> None:
     end_with_parent(parent)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # there is a process for each core already
-    _desk.append(_Desk(work, threads))
+    _part_worker.append(_PartWorker(work, threads))
 
 
-def _answer_part(part: AnsweredPart) -> tuple[int, int]:
-    return _desk[0](part)
+def _answer_part(part: FilePart) -> tuple[int, int]:
+    return _part_worker[0](part)
 
 
-def _checked(source: str, output: str | Path) -> Path:
+def _check_output(source: str, output: str | Path) -> Path:
     """The path to write to; refused before anything is read."""
     suffix = Path(output).suffix.lower()
     if suffix not in SUFFIXES:
@@ -308,29 +332,29 @@ def _checked(source: str, output: str | Path) -> Path:
     is_there = source != storage.STANDARD_INPUT and Path(output).exists() and Path(source).exists()
     if source == str(output) or (is_there and Path(output).samefile(source)):
         raise SpecError(f"{output} is also the input", hint="write the answers to another file")
-    target = storage.staged(output)
+    target = storage.choose_staging_path(output)
     if target.is_dir():
         raise PlaceError(f"cannot write {target}: it is a directory")
     return target
 
 
-def _looked_at(address: str) -> Source:
+def _inspect_source(address: str) -> Source:
     """A file whose numbers and truth values stay what they are."""
     return replace(inspect(address, Layout()), keeps_types=True)
 
 
-def _no_row(address: str) -> DataError:
+def _make_no_rows_error(address: str) -> DataError:
     return DataError(f"{address} has no row to answer", hint="is it the right file?")
 
 
-def _in_parts(found: Iterator[Batch]) -> Iterator[Batch]:
+def _split_parts(found: Iterator[Batch]) -> Iterator[Batch]:
     for batch in found:
         for first in range(0, len(batch.lines), ROWS_A_PART):
             some = slice(first, first + ROWS_A_PART)
             yield Batch(batch.lines[some], {name: cells[some] for name, cells in batch.columns.items()})
 
 
-def _texts(batch: Batch, columns: Sequence[str]) -> Iterator[Any]:
+def _read_texts(batch: Batch, columns: Sequence[str]) -> Iterator[Any]:
     cells = [[_as_text(value) for value in batch.columns[column]] for column in columns]
     return iter(cells[0]) if len(cells) == 1 else zip(*cells, strict=True)
 
@@ -340,7 +364,7 @@ def _as_text(value: Any) -> str:
     return found if isinstance(found, str) else " ".join(found or ())
 
 
-def own_names(columns: Sequence[str]) -> dict[str, str]:
+def name_input_columns(columns: Sequence[str]) -> dict[str, str]:
     """Under which name each input column is kept."""
     names = {name: name for name in columns if name not in OURS}
     for name in columns:
@@ -352,7 +376,7 @@ def own_names(columns: Sequence[str]) -> dict[str, str]:
     return names
 
 
-def _own_columns(batch: Batch, index: int, names: Mapping[str, str]) -> Row:
+def _copy_input_columns(batch: Batch, index: int, names: Mapping[str, str]) -> Row:
     return {
         names[name]: list(c) if isinstance(c := cells[index], tuple) else c for name, cells in batch.columns.items()
     }

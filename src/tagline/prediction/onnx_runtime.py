@@ -41,7 +41,7 @@ MOST_STRETCH = 1.35
 """The longest of the texts that are computed at once is at most so many times the shortest."""
 
 
-def threads_on_a_text(directory: Path, runtime: str, *, cores: int) -> int:
+def choose_thread_count(directory: Path, runtime: str, *, cores: int) -> int:
     """How many threads should work on one text, of a bundle that predicts in this form."""
     if runtime not in FILES:
         return 1
@@ -49,7 +49,7 @@ def threads_on_a_text(directory: Path, runtime: str, *, cores: int) -> int:
     return min(cores, MOST_THREADS) if size > LARGE_BYTES else 1
 
 
-class Compiled:
+class OnnxScorer:
     """A bundle's network, ready to score; so many `threads` work for it, 0: one a core."""
 
     def __init__(self, directory: Path, family: str, precision: Precision, *, threads: int = 0) -> None:
@@ -59,7 +59,7 @@ class Compiled:
         self.intake: Preprocessor = registry.find("models", family).intake(directory)
         self._precision = precision
         threads = threads or devices.core_count()
-        on_a_text = threads_on_a_text(directory, precision, cores=threads)
+        on_a_text = choose_thread_count(directory, precision, cores=threads)
         self._beside = max(threads // on_a_text, 1)
         options = SessionOptions()
         options.log_severity_level = 3
@@ -86,11 +86,11 @@ class Compiled:
     def scores(self, texts: Sequence["Text"]) -> Scores:
         """The score of every label for every text; of a text in windows, their mean."""
         inputs = self.intake.read(texts)
-        parts = self._parts(inputs)
+        parts = self._split_batches(inputs)
         if self._beside == 1 or len(parts) == 1:
-            found = [self._scores(inputs, part) for part in parts]
+            found = [self._score_batch(inputs, part) for part in parts]
         else:
-            found = list(self._pool.map(lambda part: self._scores(inputs, part), parts))
+            found = list(self._pool.map(lambda part: self._score_batch(inputs, part), parts))
         if len(texts) == len(parts) == 1 == len(parts[0]):
             return found[0]  # nothing to put in order, and a text alone is what a server is asked for most
         scores = np.zeros((len(inputs.lengths), self.intake.labels), np.float32)
@@ -98,7 +98,7 @@ class Compiled:
             scores[part] = some
         return inputs.pooled(scores, texts=len(texts))
 
-    def _parts(self, inputs: Inputs) -> list[NDArray[np.int64]]:
+    def _split_batches(self, inputs: Inputs) -> list[NDArray[np.int64]]:
         """What is computed at once."""
         every = np.arange(len(inputs.lengths))
         if self.stands_alone or len(every) == 1:
@@ -106,7 +106,7 @@ class Compiled:
         most_tokens = MOST_TOKENS[self._precision]
         return list(batches.within_budget(every, inputs.lengths, most_tokens=most_tokens, most_stretch=MOST_STRETCH))
 
-    def _scores(self, inputs: Inputs, part: NDArray[np.int64]) -> Scores:
+    def _score_batch(self, inputs: Inputs, part: NDArray[np.int64]) -> Scores:
         """Of some sequences; where a graph has several answers, which stand along a first axis, their mean."""
         arrays: dict[str, Any] = inputs.arrays(part)
         logits: NDArray[np.float32] = self._session.run(self._outputs, arrays)[0]

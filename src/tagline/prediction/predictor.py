@@ -59,26 +59,28 @@ class Predictor:
         if isinstance(texts, str) or self._is_pair(texts):
             texts = [texts]  # type: ignore[list-item]
         self._check_sequence(texts)
-        return list(self._answered(texts, sets=sets, size=TEXTS_AT_ONCE))
+        return list(self._iter_predictions(texts, sets=sets, size=TEXTS_AT_ONCE))
 
     def stream(self, texts: "Iterable[Text]", *, sets: float | None = None) -> Iterator[Prediction]:
         """Answers in the order of the texts, in memory that does not grow with them."""
         self._check_sequence(texts)
-        return self._answered(texts, sets=sets, size=1)  # a few at first: whoever waits for an answer gets it soon
+        return self._iter_predictions(
+            texts, sets=sets, size=1
+        )  # a few at first: whoever waits for an answer gets it soon
 
-    def _answered(self, texts: "Iterable[Text]", *, sets: float | None, size: int) -> Iterator[Prediction]:
+    def _iter_predictions(self, texts: "Iterable[Text]", *, sets: float | None, size: int) -> Iterator[Prediction]:
         """Answers to so many texts first, then to twice as many, up to what is computed at once."""
         remaining = iter(texts)
         number = 1
         while some := list(islice(remaining, size)):
             if self.pair:
-                some = [_as_pair(text) for text in some]
-            self._check(some, first=number)
+                some = [_to_pair(text) for text in some]
+            self._check_texts(some, first=number)
             number += len(some)
             size = min(2 * size, TEXTS_AT_ONCE)
             with self._scoring_errors():
                 scores = self._classifier.scores(some)
-                _insist_on_numbers(scores, hint="train the bundle anew")
+                _check_finite(scores, hint="train the bundle anew")
                 _check_shape(scores, texts=len(some), labels=len(self.decisions.labels))
             answers = self.decisions.answers(scores)
             yield from self.decisions.predictions(answers, coverage=sets)
@@ -87,7 +89,7 @@ class Predictor:
         """The model's own scores, before the decision layer, for measuring."""
         self._check_sequence(texts)
         with self._scoring_errors():
-            scores = scored(self._classifier, texts, labels=len(self.decisions.labels))
+            scores = score_texts(self._classifier, texts, labels=len(self.decisions.labels))
             _check_shape(scores, texts=len(texts), labels=len(self.decisions.labels))
         return scores
 
@@ -96,9 +98,9 @@ class Predictor:
         if label not in self.decisions.labels:
             known = ", ".join(self.decisions.labels)
             raise DataError(f'this bundle has no label "{label}"', hint=f"it has: {known}")
-        self._check([text], first=1)
+        self._check_texts([text], first=1)
         with self._scoring_errors():
-            return attribution.pushes(self._classifier, text, self.decisions.labels.index(label))
+            return attribution.compute_attributions(self._classifier, text, self.decisions.labels.index(label))
 
     @contextmanager
     def _scoring_errors(self) -> Iterator[None]:
@@ -131,7 +133,7 @@ class Predictor:
     def _is_pair(self, texts: object) -> bool:
         return self.pair and isinstance(texts, tuple) and len(texts) == 2 and all(isinstance(t, str) for t in texts)
 
-    def _check(self, texts: "Sequence[Text]", *, first: int) -> None:
+    def _check_texts(self, texts: "Sequence[Text]", *, first: int) -> None:
         """Refuse what the model has not learned to read."""
         for number, text in enumerate(texts, start=first):
             if self.pair and not self._is_pair(text):
@@ -164,17 +166,17 @@ def _is_iterable(value: object) -> bool:
     return True
 
 
-def _as_pair(text: Any) -> Any:
+def _to_pair(text: Any) -> Any:
     """A pair as it comes from JSON, which knows no tuples: predictions.jsonl holds such."""
     return tuple(text) if isinstance(text, list) else text
 
 
-def scored(classifier: Scorer, texts: "Sequence[Text]", *, labels: int) -> Scores:
+def score_texts(classifier: Scorer, texts: "Sequence[Text]", *, labels: int) -> Scores:
     """The model's own scores of any number of texts, before the decision layer."""
     remaining = iter(texts)
     parts = [classifier.scores(some) for some in iter(lambda: list(islice(remaining, TEXTS_AT_ONCE)), [])]
     scores = np.concatenate(parts) if parts else np.zeros((0, labels), dtype=np.float32)
-    _insist_on_numbers(scores, hint="lower training.learning_rate")
+    _check_finite(scores, hint="lower training.learning_rate")
     return scores
 
 
@@ -183,17 +185,17 @@ def _check_shape(scores: Scores, *, texts: int, labels: int) -> None:
         raise ValueError(f"scores of the shape {scores.shape} are not those of {texts} texts and {labels} labels")
 
 
-def _insist_on_numbers(scores: Scores, *, hint: str) -> None:
+def _check_finite(scores: Scores, *, hint: str) -> None:
     if not np.isfinite(scores).all():
         raise RunError("the model's scores are not numbers", hint=hint)
 
 
-def shared_out(bundle: Bundle, workers: int = 0) -> tuple[int, int]:
+def plan_workers(bundle: Bundle, workers: int = 0) -> tuple[int, int]:
     """Into how many processes to share a bundle's work, unless told, and how many threads to give each."""
     cores = devices.core_count()
     if bundle.needs_torch:
         return workers or 1, 0
-    together = onnx_runtime.threads_on_a_text(bundle.directory, bundle.manifest.runtime, cores=cores)
+    together = onnx_runtime.choose_thread_count(bundle.directory, bundle.manifest.runtime, cores=cores)
     processes = workers or max(cores // together, 1)
     return processes, max(min(together, cores // processes), 1)
 

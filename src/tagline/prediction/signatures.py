@@ -32,7 +32,7 @@ def sign(bundle: str | Path, *, key: str | Path) -> str:
     if storage.is_remote(bundle):
         storage.write_bytes(signature, target)
     else:
-        with storage.writing(Path(target), is_private=False) as file:
+        with storage.open_for_writing(Path(target), is_private=False) as file:
             file.write(signature)
     return target
 
@@ -43,10 +43,10 @@ def verify(bundle: str | Path, *, key: str | Path | Sequence[str | Path]) -> Bun
     keys = [_load_public_key(Path(path)) for path in paths]
     if not keys:
         raise SpecError("there is no key to verify with", hint="name a public key")
-    return Bundle.load(bundle, check=lambda directory, manifest: _check(directory, manifest, keys))
+    return Bundle.load(bundle, check=lambda directory, manifest: _check_signature(directory, manifest, keys))
 
 
-def _check(directory: Path, manifest: bytes, keys: "Sequence[Ed25519PublicKey]") -> None:
+def _check_signature(directory: Path, manifest: bytes, keys: "Sequence[Ed25519PublicKey]") -> None:
     """Refuse a manifest that none of these keys has signed."""
     from cryptography.exceptions import InvalidSignature
 
@@ -71,7 +71,7 @@ def _check(directory: Path, manifest: bytes, keys: "Sequence[Ed25519PublicKey]")
 
 
 def _load_private_key(path: Path) -> "Ed25519PrivateKey":
-    from_pem, from_ssh = _loaders("load_pem_private_key", "load_ssh_private_key")
+    from_pem, from_ssh = _import_loaders("load_pem_private_key", "load_ssh_private_key")
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     content = _read_key(path)
@@ -79,14 +79,14 @@ def _load_private_key(path: Path) -> "Ed25519PrivateKey":
         raise SpecError(f"{path} is a public key", hint="name the private one: with the public one, others verify")
     password = os.environ.get(PASSWORD, "").encode() or None
     load = from_ssh if b"OPENSSH" in content else from_pem
-    key = _parsed(path, lambda: load(content, password=password))
+    key = _parse_key(path, lambda: load(content, password=password))
     if not isinstance(key, Ed25519PrivateKey):
-        raise _of_another_kind(path)
+        raise _make_key_type_error(path)
     return key
 
 
 def _load_public_key(path: Path) -> "Ed25519PublicKey":
-    from_pem, from_ssh = _loaders("load_pem_public_key", "load_ssh_public_key")
+    from_pem, from_ssh = _import_loaders("load_pem_public_key", "load_ssh_public_key")
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     content = _read_key(path)
@@ -95,13 +95,13 @@ def _load_public_key(path: Path) -> "Ed25519PublicKey":
             f"{path} is a private key", hint=f"keep it to yourself, and name its public part: {PUBLIC_PART}"
         )
     load = from_ssh if content.startswith(b"ssh-") else from_pem
-    key = _parsed(path, lambda: load(content))
+    key = _parse_key(path, lambda: load(content))
     if not isinstance(key, Ed25519PublicKey):
-        raise _of_another_kind(path)
+        raise _make_key_type_error(path)
     return key
 
 
-def _loaders(*names: str) -> list[Callable[..., object]]:
+def _import_loaders(*names: str) -> list[Callable[..., object]]:
     """Functions of the library that reads keys, which is no part of the base install."""
     try:
         from cryptography.hazmat.primitives import serialization
@@ -120,7 +120,7 @@ def _read_key(path: Path) -> bytes:
         raise SpecError(f"cannot read the key {path}: {error.strerror}") from error
 
 
-def _parsed(path: Path, load: Callable[[], K]) -> K:
+def _parse_key(path: Path, load: Callable[[], K]) -> K:
     from cryptography.exceptions import UnsupportedAlgorithm
 
     try:
@@ -133,5 +133,5 @@ def _parsed(path: Path, load: Callable[[], K]) -> K:
         raise SpecError(f"cannot read the key {path}: {first_line(error)}", hint=hint) from error
 
 
-def _of_another_kind(path: Path) -> SpecError:
+def _make_key_type_error(path: Path) -> SpecError:
     return SpecError(f"{path} is not an ed25519 key", hint=f"make one with: {NEW_KEY}; {PUBLIC_PART}")

@@ -33,7 +33,7 @@ def main_figure(report: Report) -> str:
     return "micro_f1" if report.test.micro_f1 is not None else "subset_accuracy"
 
 
-def verdict(report: Report) -> list[str]:
+def write_verdict(report: Report) -> list[str]:
     """How good it is, compared with what is easy, and whether it is good enough."""
     test = report.test
     if not test.rows:
@@ -43,7 +43,8 @@ def verdict(report: Report) -> list[str]:
     if name == "micro_f1":
         said = f"Micro-F1 {test[name]:.3f} (95 % interval {low:.3f} to {high:.3f})"
     else:
-        said = f"Right {_hundredths(test[name])} times in 100 (95 % interval {_hundredths(low)} to {_hundredths(high)})"
+        ends = f"{_format_hundredths(low)} to {_format_hundredths(high)}"
+        said = f"Right {_format_hundredths(test[name])} times in 100 (95 % interval {ends})"
     macro = "no F1 to measure" if test.macro_f1 is None else f"macro-F1 {test.macro_f1:.3f}"
     sentences = [f"{said}, {macro}, on {test.rows:,} test rows."]
     if answered := answered_sentence(report):
@@ -53,11 +54,11 @@ def verdict(report: Report) -> list[str]:
         whose = "has a label" if unknown == 1 else "have labels"
         sentences.append(f"{unknown:,} of them {whose} that it never learned: every answer to them counts as wrong.")
     known = {kind: figures for kind, figures in report.baselines.items() if figures.get(name) is not None}
-    sentences += [_against(report, kind, figures) for kind, figures in known.items()]
+    sentences += [_compare_baseline(report, kind, figures) for kind, figures in known.items()]
     results = report.gates
     if results and all(result.passed for result in results):
         sentences.append("Every gate is passed." if len(results) > 1 else "The gate is passed.")
-    sentences += [f"Not good enough: {gates.sentence(result)}." for result in results if not result.passed]
+    sentences += [f"Not good enough: {gates.format_result(result)}." for result in results if not result.passed]
     return sentences
 
 
@@ -68,9 +69,9 @@ def answered_sentence(report: Report) -> str:
         return ""
     low, high = test.accuracy_of_answered_interval
     return (
-        f"Answers {_hundredths(test.coverage or 0.0)} of 100 texts, and is right in "
-        f"{_hundredths(test.accuracy_of_answered)} of 100 answers (95 % interval {_hundredths(low)} to "
-        f"{_hundredths(high)}), on {test.rows:,} test rows."
+        f"Answers {_format_hundredths(test.coverage or 0.0)} of 100 texts, and is right in "
+        f"{_format_hundredths(test.accuracy_of_answered)} of 100 answers (95 % interval {_format_hundredths(low)} to "
+        f"{_format_hundredths(high)}), on {test.rows:,} test rows."
     )
 
 
@@ -95,16 +96,16 @@ def abstention_sentence(report: Report) -> str:
     if not below or not test.rows:
         return ""
     if test.coverage is None:
-        return f"It abstains below a score of {threshold_text(below)}, which no test row has."
+        return f"It abstains below a score of {format_threshold(below)}, which no test row has."
     said, right = "", test.accuracy_of_answered
     if right is not None and test.accuracy_of_answered_interval is not None:
         low, high = test.accuracy_of_answered_interval
         said = f"; {right:.1%} of the answers it gives are right (95 % interval {low:.1%} to {high:.1%})"
-    score, coverage = threshold_text(below), test.coverage
+    score, coverage = format_threshold(below), test.coverage
     return f"It abstains below a score of {score}: it answers {coverage:.1%} of the test rows{said}."
 
 
-def threshold_text(below: float) -> str:
+def format_threshold(below: float) -> str:
     """A score below which a bundle abstains, as every page and command shows it."""
     return f"{below:.3f}" if below < NEARLY_SURE else f"{below:g}"
 
@@ -128,84 +129,98 @@ def next_steps(report: Report) -> list[str]:
     """What is most worth doing next, the most urgent first; nothing is said without a figure behind it."""
     if not report.test.rows:
         return ["Give data.test, or raise data.test_share: without test rows nobody knows how good it is."]
-    hopeless = list(_majority(report))
+    hopeless = list(_advise_on_majority(report))
     # What a model that knows nothing doubts, or does worst, says nothing of the data.
-    labels = () if hopeless else (_suspects, _unanswered, _weak_labels)
-    looked_at = (_linear, _rival, _leaks, _few_rows, *labels, _slices, _curve, _data)
-    first = (*_gates(report), *_overanswered(report), *_unkept(report), *_fallbacks(report))
+    labels = () if hopeless else (_advise_on_suspects, _advise_on_abstention, _advise_on_weak_labels)
+    looked_at = (
+        _advise_on_linear,
+        _advise_on_rival,
+        _advise_on_leaks,
+        _advise_on_few_rows,
+        *labels,
+        _advise_on_slices,
+        _advise_on_curve,
+        _advise_on_data,
+    )
+    first = (
+        *_advise_on_gates(report),
+        *_advise_on_overuse(report),
+        *_advise_on_goals(report),
+        *_advise_on_fallbacks(report),
+    )
     found = [*first, *hopeless, *(step for look in looked_at for step in look(report))]
     return found or ["Nothing stands out. Try it on texts of your own: tagline predict."]
 
 
-def _hundredths(share: float) -> str:
+def _format_hundredths(share: float) -> str:
     return f"{100 * share:.1f}".removesuffix(".0")
 
 
-def _against(report: Report, kind: str, figures: BaselineFigures) -> str:
+def _compare_baseline(report: Report, kind: str, figures: BaselineFigures) -> str:
     name = main_figure(report)
     ours, theirs = report.test[name], figures[name]
     if kind == "majority":
-        return f"Always answering {_named(figures.answer)} would reach {name} {theirs:.3f}."
+        return f"Always answering {_join_labels(figures.answer)} would reach {name} {theirs:.3f}."
     on = f" on {figures.train_rows:,} of the training rows" if figures.train_rows else ""
     word = "more" if ours >= theirs else "less"
     who = "The linear baseline" if kind == "linear" else f"Family {kind}"
     return f"{who}{on} reaches {name} {theirs:.3f}: {abs(ours - theirs):.3f} {word} here."
 
 
-def _named(labels: Sequence[str]) -> str:
+def _join_labels(labels: Sequence[str]) -> str:
     """Labels in a sentence: the first of many."""
     if len(labels) > MOST_NAMED + 1:
         return f"{', '.join(labels[:MOST_NAMED])} and {len(labels) - MOST_NAMED} labels more"
     return ", ".join(labels) or "nothing"
 
 
-def _unkept(report: Report) -> Iterator[str]:
+def _advise_on_goals(report: Report) -> Iterator[str]:
     for message in report.unkept:
         yield f"Ask for less, or collect more data: {message}."
 
 
-def _overanswered(report: Report) -> Iterator[str]:
+def _advise_on_overuse(report: Report) -> Iterator[str]:
     if report.overanswered:
         shown = [f"{each.label} ({each.answered:.1%}, has it {each.expected:.1%})" for each in report.overanswered]
-        remedy = "decisions.thresholds=0.5 asks more of a score" if report.task == "multi" else _remedy(report)
+        remedy = "decisions.thresholds=0.5 asks more of a score" if report.task == "multi" else _suggest_remedy(report)
         yield (
             f"Do not use it yet: it gives (nearly) every text the same label, {', '.join(shown[:MOST_NAMED])}. "
             f"{remedy[0].upper()}{remedy[1:].removesuffix('.')}."
         )
 
 
-def _fallbacks(report: Report) -> Iterator[str]:
+def _advise_on_fallbacks(report: Report) -> Iterator[str]:
     for message in report.fallbacks:
         yield f"Know which form was kept: {message}."
 
 
-def _gates(report: Report) -> Iterator[str]:
+def _advise_on_gates(report: Report) -> Iterator[str]:
     failed = [result.gate for result in report.gates if not result.passed]
     if failed:
         yield f"Do not use it yet: {', '.join(failed)} not reached."
 
 
-def _majority(report: Report) -> Iterator[str]:
+def _advise_on_majority(report: Report) -> Iterator[str]:
     majority, name, test = report.baselines.get("majority"), main_figure(report), report.test
     if not majority or majority.get(name) is None:
         return
-    answer, macro = _named(majority.answer), test.macro_f1 or 0
+    answer, macro = _join_labels(majority.answer), test.macro_f1 or 0
     low, high = test.intervals[name]
     # Where one label is nearly all there is, a model may be as often right and still find the others.
     if test[name] <= majority[name]:
         if macro - (majority.macro_f1 or 0) < FINDS_THE_RARE:
             yield (
                 f"Do not use it yet: always answering {answer} does as well ({name} {majority[name]:.3f} against "
-                f"{test[name]:.3f}). {_remedy(report)}"
+                f"{test[name]:.3f}). {_suggest_remedy(report)}"
             )
     elif low <= majority[name] and report.task == "single" and macro < 1 / len(report.labels) + FINDS_THE_RARE:
         yield (
             f"Do not use it yet: it may be no better than always answering {answer} ({name} {majority[name]:.3f} "
-            f"against {test[name]:.3f}, 95 % interval {low:.3f} to {high:.3f}). {_remedy(report)}"
+            f"against {test[name]:.3f}, 95 % interval {low:.3f} to {high:.3f}). {_suggest_remedy(report)}"
         )
 
 
-def _remedy(report: Report) -> str:
+def _suggest_remedy(report: Report) -> str:
     """What helps a model that knows nothing."""
     more = "more rows or epochs"
     if report.family == "linear":
@@ -217,7 +232,7 @@ def _remedy(report: Report) -> str:
     )
 
 
-def _linear(report: Report) -> Iterator[str]:
+def _advise_on_linear(report: Report) -> Iterator[str]:
     linear, majority = (report.baselines.get(kind, BaselineFigures()) for kind in ("linear", "majority"))
     name = main_figure(report)
     if linear.get(name) is None or linear[name] <= (majority.get(name) or 0):
@@ -233,7 +248,7 @@ def _linear(report: Report) -> Iterator[str]:
         )
 
 
-def _rival(report: Report) -> Iterator[str]:
+def _advise_on_rival(report: Report) -> Iterator[str]:
     name = main_figure(report)
     ours, (_, high) = report.test[name], report.test.intervals[name]
     for family, figures in report.baselines.items():
@@ -245,7 +260,7 @@ def _rival(report: Report) -> Iterator[str]:
             )
 
 
-def _few_rows(report: Report) -> Iterator[str]:
+def _advise_on_few_rows(report: Report) -> Iterator[str]:
     rows, found = report.test.rows, report.test.intervals
     widths = {name: found[name][1] - found[name][0] for name in ("macro_f1", main_figure(report)) if name in found}
     name = max(widths, key=lambda each: widths[each])
@@ -258,7 +273,7 @@ def _few_rows(report: Report) -> Iterator[str]:
     yield f"Label more test rows: with {rows:,} of them{few} {name} may be anything from {low:.2f} to {high:.2f}."
 
 
-def _suspects(report: Report) -> Iterator[str]:
+def _advise_on_suspects(report: Report) -> Iterator[str]:
     doubtful = report.gravely_doubted
     rows = report.splits["test"] + report.splits.get("validation", 0)
     if doubtful and doubtful >= SUSPICIOUS * rows:
@@ -266,12 +281,13 @@ def _suspects(report: Report) -> Iterator[str]:
         yield f"Read the labels that look wrong: {doubts}, marked at the top of the report's errors."
 
 
-def _unanswered(report: Report) -> Iterator[str]:
+def _advise_on_abstention(report: Report) -> Iterator[str]:
     coverage = report.test.coverage or 0.0
     hidden = {
-        name: f.coverage for name, f in report.test.per_label.items()
+        name: f.coverage
+        for name, f in report.test.per_label.items()
         if f.support and f.coverage is not None and f.coverage < HIDDEN * coverage
-    }  # fmt: skip
+    }
     if hidden:
         listed = ", ".join(
             f"{name} ({hidden[name]:.0%})" for name in sorted(hidden, key=lambda n: hidden[n])[:MOST_NAMED]
@@ -282,7 +298,7 @@ def _unanswered(report: Report) -> Iterator[str]:
         )
 
 
-def _weak_labels(report: Report) -> Iterator[str]:
+def _advise_on_weak_labels(report: Report) -> Iterator[str]:
     weak = [(name, f) for name, f in report.test.per_label.items() if f.support and f.f1 < WEAK_F1]
     if weak:
         weakest = sorted(weak, key=lambda each: each[1].f1)[:3]
@@ -292,7 +308,7 @@ def _weak_labels(report: Report) -> Iterator[str]:
         yield f"Collect more examples of the weakest labels: {listed}{taken}."
 
 
-def _slices(report: Report) -> Iterator[str]:
+def _advise_on_slices(report: Report) -> Iterator[str]:
     for each in [each for each in report.slices if each.is_worse and not _are_new(each)][:2]:
         what = f"{each.by}: {each.name}"
         yield (
@@ -301,21 +317,21 @@ def _slices(report: Report) -> Iterator[str]:
         )
 
 
-def _curve(report: Report) -> Iterator[str]:
+def _advise_on_curve(report: Report) -> Iterator[str]:
     if report.learning_curve:
         yield report.learning_curve.sentence
 
 
-def _leaks(report: Report) -> Iterator[str]:
-    for finding in _warnings(report):
+def _advise_on_leaks(report: Report) -> Iterator[str]:
+    for finding in _list_warnings(report):
         if finding.code == LEAK:
             yield (
                 "Keep variants of a text in one split, or remove them: the figures may be too good, with "
-                f"{finding.message}." + "".join(_new_texts(report))
+                f"{finding.message}." + "".join(_describe_new_texts(report))
             )
 
 
-def _new_texts(report: Report) -> Iterator[str]:
+def _describe_new_texts(report: Report) -> Iterator[str]:
     for each in report.slices:
         if _are_new(each) and each.is_worse:
             rows, right, rest = each.rows, each.accuracy, each.accuracy_of_rest
@@ -326,11 +342,11 @@ def _are_new(rows: SliceFigures) -> bool:
     return (rows.by, rows.name) == NEW_TEXTS
 
 
-def _data(report: Report) -> Iterator[str]:
-    warnings = [finding for finding in _warnings(report) if finding.code != LEAK]
+def _advise_on_data(report: Report) -> Iterator[str]:
+    warnings = [finding for finding in _list_warnings(report) if finding.code != LEAK]
     if warnings:
         yield f"Mend the data: {warnings[0]['message']}" + (f", and {len(warnings) - 1} more." if warnings[1:] else ".")
 
 
-def _warnings(report: Report) -> list[ReportFinding]:
+def _list_warnings(report: Report) -> list[ReportFinding]:
     return [finding for finding in report.findings if finding.severity == "warning"]

@@ -26,53 +26,60 @@ class Series:
     has_dots: bool = False
 
 
-def line_chart(
-    series: Sequence[Series], *, title: str, description: str, x_label: str, y_label: str,
-    x_range: Range | None = None, y_range: Range | None = None, marker: Point | None = None,
+def draw_line_chart(
+    series: Sequence[Series],
+    *,
+    title: str,
+    description: str,
+    x_label: str,
+    y_label: str,
+    x_range: Range | None = None,
+    y_range: Range | None = None,
+    marker: Point | None = None,
     x_names: Sequence[str] = (),
-) -> str:  # fmt: skip
+) -> str:
     """Lines over two axes; a marker is a point that the page's controls can move. Names stand at 1, 2, 3 across."""
     is_counted = all(isinstance(x, int) for each in series for x, _ in each.points)
     axes = _Axes(
-        x_range or _range_of(series, 0), y_range or _range_of(series, 1), is_counted=is_counted, x_names=x_names
+        x_range or _find_range(series, 0), y_range or _find_range(series, 1), is_counted=is_counted, x_names=x_names
     )
     said = escape(f"{title}. {description}")
     drawn = [
         f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{said}">',
         f"<title>{escape(title)}</title>",
-        *axes.grid(x_label, y_label),
+        *axes.draw_grid(x_label, y_label),
     ]
     for each in series:
-        drawn += _drawn(each, axes)
+        drawn += _draw_series(each, axes)
     if marker:
-        x, y = axes.place(marker)
+        x, y = axes.project(marker)
         drawn.append(f'<circle class="dot b here" r="6" transform="translate({x:.1f} {y:.1f})"/>')
-    return "\n".join([*drawn, "</svg>", _legend(series)])
+    return "\n".join([*drawn, "</svg>", _draw_legend(series)])
 
 
-def place(point: Point, x_range: Range, y_range: Range) -> Point:
+def project_point(point: Point, x_range: Range, y_range: Range) -> Point:
     """Where a point stands on the picture of a chart with these ranges."""
-    return _Axes(x_range, y_range).place(point)
+    return _Axes(x_range, y_range).project(point)
 
 
-def _drawn(series: Series, axes: "_Axes") -> list[str]:
-    places = [axes.place(point) for point in series.points]
+def _draw_series(series: Series, axes: "_Axes") -> list[str]:
+    places = [axes.project(point) for point in series.points]
     drawn = []
     for (x, _), (low, high) in zip(places, series.bands, strict=False):
-        top, bottom = axes.place((0, high))[1], axes.place((0, low))[1]
+        top, bottom = axes.project((0, high))[1], axes.project((0, low))[1]
         drawn.append(f'<line class="band {series.style}" x1="{x:.1f}" x2="{x:.1f}" y1="{top:.1f}" y2="{bottom:.1f}"/>')
     if len(places) > 1:
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
         drawn.append(f'<polyline class="line {series.style}" points="{path}"/>')
     if series.has_dots or len(places) == 1:
         for (x, y), (value_x, value_y) in zip(places, series.points, strict=True):
-            said = f"{series.name}: {_number(value_x)}, {_number(value_y)}"
+            said = f"{series.name}: {_format_number(value_x)}, {_format_number(value_y)}"
             circle = f'<circle class="dot {series.style}" cx="{x:.1f}" cy="{y:.1f}" r="4">'
             drawn.append(f"{circle}<title>{escape(said)}</title></circle>")
     return drawn
 
 
-def _legend(series: Sequence[Series]) -> str:
+def _draw_legend(series: Sequence[Series]) -> str:
     named = "".join(
         f'<li class="{each.style}{" point" if len(each.points) == 1 else ""}">{escape(each.name)}</li>'
         for each in series
@@ -92,24 +99,24 @@ class _Axes:
     x_names: Sequence[str] = ()
     """What stands below 1, 2, 3 across, where places are not numbers."""
 
-    def place(self, point: Point) -> Point:
+    def project(self, point: Point) -> Point:
         across = (point[0] - self.x[0]) / ((self.x[1] - self.x[0]) or 1)
         up = (point[1] - self.y[0]) / ((self.y[1] - self.y[0]) or 1)
         return LEFT + across * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM)
 
-    def grid(self, x_label: str, y_label: str) -> list[str]:
+    def draw_grid(self, x_label: str, y_label: str) -> list[str]:
         drawn = []
-        numbered = {value: _number(value) for value in _ticks(self.x, is_counted=self.is_counted)}
+        numbered = {value: _format_number(value) for value in _choose_ticks(self.x, is_counted=self.is_counted)}
         ticks = {float(i): escape(name) for i, name in enumerate(self.x_names, start=1)} or numbered
         for value, name in ticks.items():
-            x, y = self.place((value, self.y[0]))
+            x, y = self.project((value, self.y[0]))
             drawn.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{y:.1f}"/>')
             drawn.append(f'<text class="tick" x="{x:.1f}" y="{y + 15:.1f}" text-anchor="middle">{name}</text>')
-        for value in _ticks(self.y):
-            x, y = self.place((self.x[0], value))
+        for value in _choose_ticks(self.y):
+            x, y = self.project((self.x[0], value))
             drawn.append(f'<line class="grid" x1="{x:.1f}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
             drawn.append(
-                f'<text class="tick" x="{x - 6:.1f}" y="{y + 4:.1f}" text-anchor="end">{_number(value)}</text>'
+                f'<text class="tick" x="{x - 6:.1f}" y="{y + 4:.1f}" text-anchor="end">{_format_number(value)}</text>'
             )
         middle_x, middle_y = (LEFT + WIDTH - RIGHT) / 2, (TOP + HEIGHT - BOTTOM) / 2
         drawn.append(
@@ -122,7 +129,7 @@ class _Axes:
         return drawn
 
 
-def _range_of(series: Sequence[Series], axis: int) -> Range:
+def _find_range(series: Sequence[Series], axis: int) -> Range:
     values = [point[axis] for each in series for point in each.points]
     values += [end for each in series for band in each.bands for end in band] if axis else []
     low, high = min(values, default=0.0), max(values, default=1.0)
@@ -136,7 +143,7 @@ def _range_of(series: Sequence[Series], axis: int) -> Range:
     )
 
 
-def _ticks(ends: Range, *, is_counted: bool = False) -> list[float]:
+def _choose_ticks(ends: Range, *, is_counted: bool = False) -> list[float]:
     """Round numbers between two ends, eight of them at most; whole ones of what is counted."""
     span = ends[1] - ends[0]
     if not span > 0:
@@ -151,5 +158,5 @@ def _ticks(ends: Range, *, is_counted: bool = False) -> list[float]:
     return [number * step for number in range(int(first), int(ends[1] / step + 1e-9) + 1)]
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

@@ -25,31 +25,31 @@ def compare(*names: str | Path, runs: str | Path = "runs") -> Comparison:
     """A table of runs, the best first, and for each of the others whether the best is really better."""
     if len(names) < 2:
         raise SpecError("compare takes two runs or more", hint="tagline runs list shows them")
-    found = [_Measured.of(find_run(str(name), runs)) for name in names]
+    found = [_MeasuredRun.read_run(find_run(str(name), runs)) for name in names]
     names_found = [each.run.name for each in found]
     if twice := [name for name in names_found if names_found.count(name) > 1]:
         raise SpecError(f"run {twice[0]} is named twice")
     for other in found[1:]:
         _check_same_rows(found[0], other)
     figure = "macro_f1"
-    rows = {each.run.name: each.row() for each in found}
+    rows = {each.run.name: each.to_row() for each in found}
     ordered = sorted(found, key=lambda each: -(each.report.test[figure] or 0.0))
     best = ordered[0]
     return {
         "figure": figure,
         "rows": len(best.truth),
         "runs": [rows[each.run.name] for each in ordered],
-        "differences": [_difference(best, other, figure) for other in ordered[1:]],
+        "differences": [_describe_difference(best, other, figure) for other in ordered[1:]],
     }
 
 
-def with_few_rows(data: Dataset, *, runs: str | Path = "runs") -> Finding | None:
+def find_few_shot_result(data: Dataset, *, runs: str | Path = "runs") -> Finding | None:
     """What the newest run on this very data measured of fine-tuning and family fewshot; none where none did."""
     for run in reversed(list_runs(runs)):
         report = None
         with suppress(RunError):  # of another version, or damaged: it tells nothing
             found = run.report()
-            report = found if found and _is_of(run, found, data) else None
+            report = found if found and _is_same_data(run, found, data) else None
         if not report:
             continue
         family, name = report.family, main_figure(report)
@@ -64,24 +64,24 @@ def with_few_rows(data: Dataset, *, runs: str | Path = "runs") -> Finding | None
     return None
 
 
-def _is_of(run: Run, report: Report, data: Dataset) -> bool:
+def _is_same_data(run: Run, report: Report, data: Dataset) -> bool:
     """Whether a run has learned from these rows, and was measured on those."""
     sizes = {name: len(split) for name, split in data.splits.items()}
     return run.lock().get("data_fingerprint") == data.fingerprint and report.splits == sizes
 
 
-class _Measured:
+class _MeasuredRun:
     """A run with its answers on test as arrays."""
 
     def __init__(self, run: Run, report: Report, rows: list[dict[str, Any]]) -> None:
         self.run = run
         self.report = report
         self.keys = [(json.dumps(row["text"], ensure_ascii=False), json.dumps(row["truth"])) for row in rows]
-        self.truth = metrics.targets([row["truth"] for row in rows], report.labels)
-        self.answers = metrics.targets([row.get("label", row.get("labels")) for row in rows], report.labels)
+        self.truth = metrics.encode_targets([row["truth"] for row in rows], report.labels)
+        self.answers = metrics.encode_targets([row.get("label", row.get("labels")) for row in rows], report.labels)
 
     @classmethod
-    def of(cls, run: Run) -> "_Measured":
+    def read_run(cls, run: Run) -> "_MeasuredRun":
         """Read what a run has measured."""
         report = run.report()
         if report is None:
@@ -95,7 +95,7 @@ class _Measured:
         with run.reading("predictions.jsonl"):
             return cls(run, report, rows)
 
-    def row(self) -> dict[str, Any]:
+    def to_row(self) -> dict[str, Any]:
         """What a table shows of it."""
         test = self.report.test
         with self.run.reading("report.json"):
@@ -109,7 +109,7 @@ class _Measured:
             }
 
 
-def _check_same_rows(first: _Measured, other: _Measured) -> None:
+def _check_same_rows(first: _MeasuredRun, other: _MeasuredRun) -> None:
     """Refuse to compare figures of different rows: the difference may be the rows'."""
     if first.report.labels != other.report.labels:
         hint = "train both on the same data"
@@ -124,14 +124,14 @@ def _check_same_rows(first: _Measured, other: _Measured) -> None:
     )
 
 
-def _difference(best: _Measured, other: _Measured, figure: str) -> dict[str, Any]:
+def _describe_difference(best: _MeasuredRun, other: _MeasuredRun, figure: str) -> dict[str, Any]:
     task = best.report.task
-    found = intervals.difference(task, truth=best.truth, first=best.answers, second=other.answers, figure=figure)
-    said = _sentence(found, best.run.name, other.run.name)
+    found = intervals.compare_models(task, truth=best.truth, first=best.answers, second=other.answers, figure=figure)
+    said = _format_difference(found, best.run.name, other.run.name)
     return {"best": best.run.name, "other": other.run.name, **asdict(found), "is_real": found.is_real, "sentence": said}
 
 
-def _sentence(found: Difference, best: str, other: str) -> str:
+def _format_difference(found: Difference, best: str, other: str) -> str:
     """Whether the difference is real, plainly."""
     low, high = found.interval
     measured = f"{found.figure} {found.gain:+.3f} (95 % interval {low:+.3f} to {high:+.3f})"

@@ -9,7 +9,7 @@ import numpy as np
 
 from tagline import spec as specs
 from tagline.data import dataset
-from tagline.data.checks import SHOWN_ROWS, Finding, skipped_rows, unlabelled_values
+from tagline.data.checks import SHOWN_ROWS, Finding, check_skipped_rows, check_unlabelled_values
 from tagline.data.columns import missing_columns
 from tagline.data.dataset import Dataset, Split
 from tagline.errors import DataError, SpecError
@@ -30,35 +30,41 @@ def evaluate(bundle: str | Path, data: str | Path, *overrides: str) -> Report:
     """A report of this bundle on that data, every row of it; columns are those the bundle was trained on."""
     opened = Bundle.load(bundle)
     predictor, manifest = Predictor.of(opened), opened.manifest
-    settings, wanted = settings_for(opened, str(data), overrides)
+    settings, wanted = resolve_settings(opened, str(data), overrides)
     if problems := missing_columns(settings):
-        raise SpecError.listing("the evaluation", problems)
+        raise SpecError.from_problems("the evaluation", problems)
     found = dataset.load(settings, every_label_named=False)
-    measured = _in_terms_of(found, manifest.labels, manifest.task)
+    measured = _map_labels(found, manifest.labels, manifest.task)
     gates.check_names(wanted, task=measured.task, labels=measured.labels)
     split = measured.splits["test"]
     raw = predictor.scores(split.texts)
     findings = [
-        *skipped_rows(measured),
-        *unlabelled_values(measured),
-        *_unknown_labels(measured, manifest.labels),
-        *_seen_before(measured, manifest.fingerprint),
+        *check_skipped_rows(measured),
+        *check_unlabelled_values(measured),
+        *_warn_unknown_labels(measured, manifest.labels),
+        *_warn_trained_on(measured, manifest.fingerprint),
     ]
-    answers = report.padded(predictor.decisions.answers(raw), labels=len(measured.labels))
-    return report.build(
-        measured, predictor, family=manifest.family, wanted=wanted, findings=findings,
-        test=report.Outcome(split, raw, answers), runtime=manifest.runtime, exports=manifest.exports,
-    )  # fmt: skip
+    answers = report.pad_answers(predictor.decisions.answers(raw), labels=len(measured.labels))
+    return report.build_report(
+        measured,
+        predictor,
+        family=manifest.family,
+        wanted=wanted,
+        findings=findings,
+        test=report.SplitPredictions(split, raw, answers),
+        runtime=manifest.runtime,
+        exports=manifest.exports,
+    )
 
 
-def _seen_before(measured: Dataset, trained_on: str) -> Iterator[Finding]:
+def _warn_trained_on(measured: Dataset, trained_on: str) -> Iterator[Finding]:
     """A warning where this is the very data that the bundle was trained on."""
     if measured.fingerprint == trained_on:
         message = "this is the data that the bundle was trained on: most of its rows are no test"
         yield Finding("trained-on", "warning", message, "measure it on other rows; the run's report has its test split")
 
 
-def settings_for(bundle: Bundle, address: str, overrides: Sequence[str]) -> tuple[Data, Gates]:
+def resolve_settings(bundle: Bundle, address: str, overrides: Sequence[str]) -> tuple[Data, Gates]:
     """How to read another file for this bundle, its formats and encodings looked at anew, and the bundle's gates."""
     trained = {k: v for k, v in bundle.manifest.spec["data"].items() if k not in HOW_FILES_ARE_READ}
     whole = {
@@ -71,17 +77,17 @@ def settings_for(bundle: Bundle, address: str, overrides: Sequence[str]) -> tupl
         "learning_fraction": 1.0,
         "slices": [],
     }
-    raw = specs.override({"data": trained | whole, "gates": bundle.manifest.spec.get("gates", {})}, overrides)
+    raw = specs.apply_overrides({"data": trained | whole, "gates": bundle.manifest.spec.get("gates", {})}, overrides)
     if unknown := sorted(set(raw) - {"data", "gates"}):
         raise SpecError(f"only data.* and gates.* settings can be changed here, not {unknown[0]}.*")
     problems: list[str] = []
     settings, wanted = (specs.check_section(name, raw, problems) for name in ("data", "gates"))
     if problems:
-        raise SpecError.listing("the evaluation", problems)
-    return settings.model_copy(update={"unlabelled": _unlabelled(settings, bundle.manifest.labels)}), wanted
+        raise SpecError.from_problems("the evaluation", problems)
+    return settings.model_copy(update={"unlabelled": _find_unlabelled_values(settings, bundle.manifest.labels)}), wanted
 
 
-def _unlabelled(settings: Data, labels: Sequence[str]) -> tuple[str, ...]:
+def _find_unlabelled_values(settings: Data, labels: Sequence[str]) -> tuple[str, ...]:
     """The values that mean no label, by the labels of the bundle: this file may lack some of them."""
     if settings.unlabelled != "auto":
         return settings.unlabelled
@@ -92,14 +98,15 @@ def _unlabelled(settings: Data, labels: Sequence[str]) -> tuple[str, ...]:
     return tuple(value for value in found if value not in values)
 
 
-def _in_terms_of(found: Dataset, labels: tuple[str, ...], task: str) -> Dataset:
+def _map_labels(found: Dataset, labels: tuple[str, ...], task: str) -> Dataset:
     """The same rows with the bundle's labels, as one test split."""
     used = [name for number, name in enumerate(found.labels) if _has_label(found, number).any()]
     unknown = [name for name in used if name not in labels]
     if unknown and len(unknown) == len(used):
         files = ", ".join(source.name for source in found.sources)
         raise DataError(
-            f"no label of {files} is one of the bundle: it has {_listed(used)}; the bundle has {_listed(labels)}",
+            f"no label of {files} is one of the bundle: it has {_join_names(used)}; "
+            f"the bundle has {_join_names(labels)}",
             hint="is data.labels the right column? data.label_names gives values the names that the bundle knows",
         )
     labels = (*labels, *unknown)
@@ -117,7 +124,7 @@ def _in_terms_of(found: Dataset, labels: tuple[str, ...], task: str) -> Dataset:
     return replace(found, task=task, labels=labels, splits=splits)  # type: ignore[arg-type]
 
 
-def _unknown_labels(measured: Dataset, known: Sequence[str]) -> Iterator[Finding]:
+def _warn_unknown_labels(measured: Dataset, known: Sequence[str]) -> Iterator[Finding]:
     """A warning for rows whose label the bundle does not have: they are measured, and no answer to them is right."""
     for number in range(len(known), len(measured.labels)):
         targets = measured.splits["test"].targets
@@ -130,7 +137,7 @@ def _unknown_labels(measured: Dataset, known: Sequence[str]) -> Iterator[Finding
         yield Finding("unknown-label", "warning", message, "rename the label in the data, or train on it")
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
     return ", ".join(names[:MOST_NAMED]) + more
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from tagline import __version__, storage
 from tagline.data.writers import FORMULA, OURS, answer_columns
 from tagline.errors import SpecError
-from tagline.evaluation.intervals import share_interval
-from tagline.evaluation.metrics import figures_beside
+from tagline.evaluation.intervals import wilson_interval
+from tagline.evaluation.metrics import select_table_figures
 from tagline.evaluation.schema import CurvePoint, ErrorRow, Number, Report
 from tagline.reports import advice, charts, markdown
 from tagline.reports.charts import Series
-from tagline.runs.resource_usage import describe_summary, summarize
+from tagline.runs.resource_usage import describe_summary, summarize_usage
 from tagline.runs.run import Run
 from tagline.spec.secret_detection import mask_environment
 
@@ -53,8 +53,8 @@ class _Tried:
 
 def write_report(run: Run, report: Report) -> None:
     """The report of a run, for programs and for people."""
-    usage = describe_summary(summarize(run.events()))
-    page = report_page(report, name=run.name, spec=run.spec_text(), lock=run.lock(), usage=usage)
+    usage = describe_summary(summarize_usage(run.events()))
+    page = render_report(report, name=run.name, spec=run.spec_text(), lock=run.lock(), usage=usage)
     run.write_text("report.html", page)
     run.write_json("report.json", report.to_dict())
 
@@ -65,26 +65,26 @@ def check_form(output: str) -> None:
         raise SpecError(f"cannot write {output}: no such form of a report", hint=f"one of: {', '.join(FORMS)}")
 
 
-def save(
+def save_report(
     report: Report, output: str, *, name: str, spec: str = "", lock: Mapping[str, Any] | None = None, usage: str = ""
-) -> None:  # fmt: skip
+) -> None:
     """A report in a file of its own, as HTML, Markdown or JSON by its name."""
     check_form(output)
     match Path(output).suffix.lower():
         case ".html":
-            text = report_page(report, name=name, spec=spec, lock=lock, usage=usage)
+            text = render_report(report, name=name, spec=spec, lock=lock, usage=usage)
         case ".md":
-            text = markdown.report_markdown(report, name=name)
+            text = markdown.render_markdown_report(report, name=name)
         case _:
             text = json.dumps(report.to_dict(), indent=2, ensure_ascii=False) + "\n"
-    target = storage.staged(output)
+    target = storage.choose_staging_path(output)
     storage.write_text(target, text, is_private=False)
     storage.deliver(target, output)
 
 
-def report_page(
+def render_report(
     report: Report, *, name: str, spec: str = "", lock: Mapping[str, Any] | None = None, usage: str = ""
-) -> str:  # fmt: skip
+) -> str:
     """A report as one HTML file; `usage` is what the training used of its machine, in a sentence."""
     has_rows = bool(report.test.rows)
     parts = [("labels", "Labels"), ("confusions", "Confusions"), ("scores", "Scores")] if has_rows else []
@@ -94,45 +94,64 @@ def report_page(
     parts += [("learning", "Learning")] if has_learning else []
     parts += [("errors", "Errors"), ("slices", "Groups")] if has_rows else []
     parts += [("data", "Data")] + ([("made", "Spec")] if spec else [])
-    confusions = [(pair, [_error(row, "mistake") for row in pair.examples]) for pair in report.confusions]
-    return _render(
-        "report.html", has_style_attributes=True,
-        report=report, confusions=confusions, name=name, version=__version__, parts=parts,
-        verdict=advice.verdict(report), figure=_figure(report) if has_rows else None,
-        bars=_bars(report) if has_rows else [],
-        per_label=_per_label(report) if has_rows else [], figures=_figures(report) if has_rows else [],
-        matrix=_matrix(report), abstention=advice.abstention_sentence(report), has_learning=has_learning,
-        at_first=_answered_at_first(report),
+    confusions = [(pair, [_build_error(row, "mistake") for row in pair.examples]) for pair in report.confusions]
+    return _render_template(
+        "report.html",
+        has_style_attributes=True,
+        report=report,
+        confusions=confusions,
+        name=name,
+        version=__version__,
+        parts=parts,
+        verdict=advice.write_verdict(report),
+        figure=_select_main_figure(report) if has_rows else None,
+        bars=_build_bars(report) if has_rows else [],
+        per_label=_list_label_rows(report) if has_rows else [],
+        figures=_list_figures(report) if has_rows else [],
+        matrix=_build_matrix(report),
+        abstention=advice.abstention_sentence(report),
+        has_learning=has_learning,
+        at_first=_find_abstention_point(report),
         calibration_sentence=advice.calibration_sentence(report) if has_rows else "",
         form=advice.form_sentence(report.runtime, report.exports),
-        charts={name: _markup(svg) for name, svg in drawn.items()}, errors=_errors(report)[:MOST_ERRORS], spec=spec,
-        lock=_lock_text(lock) if lock else "", usage=usage, facts=_script_json(_facts(report)),
-    )  # fmt: skip
+        charts={name: _mark_safe(svg) for name, svg in drawn.items()},
+        errors=_list_errors(report)[:MOST_ERRORS],
+        spec=spec,
+        lock=_format_lock(lock) if lock else "",
+        usage=usage,
+        facts=_dump_script_json(_collect_facts(report)),
+    )
 
 
-def _lock_text(lock: Mapping[str, Any]) -> str:
+def _format_lock(lock: Mapping[str, Any]) -> str:
     """A run's lock as the page shows it; values that its command gave to a job's variables are left out."""
     shown = {**lock, "command": mask_environment(str(lock.get("command", "")))}
     return json.dumps(shown, indent=2, ensure_ascii=False)
 
 
-def playground(info: Mapping[str, Any], *, predict_route: str, needs_token: bool, text: Sequence[str]) -> str:
+def render_playground_page(
+    info: Mapping[str, Any], *, predict_route: str, needs_token: bool, text: Sequence[str]
+) -> str:
     """A page on which a served bundle is tried out."""
     facts = {key: info[key] for key in ("pair", "labels", "thresholds", "abstain_below")}
     facts |= {"route": predict_route, "text": list(text), "ours": OURS, "answer": list(answer_columns(info["task"]))}
     facts["formula"] = f"^{FORMULA.pattern}".replace(r"\Z", "$")  # as JavaScript writes the end of a text
-    return _render(
-        "playground.html", connects=True, info=info, needs_token=needs_token, version=__version__,
-        facts=_script_json(facts),
-    )  # fmt: skip
+    return _render_template(
+        "playground.html",
+        connects=True,
+        info=info,
+        needs_token=needs_token,
+        version=__version__,
+        facts=_dump_script_json(facts),
+    )
 
 
-def api_page(document: Mapping[str, Any]) -> str:
+def render_api_page(document: Mapping[str, Any]) -> str:
     """OpenAPI's document for people, without a script from elsewhere."""
-    return _render("api.html", document=document, version=__version__)
+    return _render_template("api.html", document=document, version=__version__)
 
 
-def content_policy(page: str) -> str:
+def read_content_policy(page: str) -> str:
     """The policy of a page, for the header: only there it can say that no other page may frame this one."""
     found = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
     assert found, "a page of ours without a policy"
@@ -152,29 +171,35 @@ def save_comparison(found: Mapping[str, Any], output: str) -> None:
         for number, run in enumerate(found["runs"])
     ]
     said = "; ".join(f"{run['name']} {run['figures'][figure] or 0:.3f}" for run in found["runs"])
-    chart = charts.line_chart(
-        points, title=figure, description=said, x_label="run, the best first", y_label=figure,
+    chart = charts.draw_line_chart(
+        points,
+        title=figure,
+        description=said,
+        x_label="run, the best first",
+        y_label=figure,
         x_range=(0.5, len(points) + 0.5),
-    )  # fmt: skip
-    text = _render(
+    )
+    text = _render_template(
         "comparison.html",
         has_style_attributes=True,
         found=found,
-        figures=figures_beside(found["runs"][0]["main"]),
-        chart=_markup(chart),
+        figures=select_table_figures(found["runs"][0]["main"]),
+        chart=_mark_safe(chart),
         version=__version__,
     )
-    target = storage.staged(output)
+    target = storage.choose_staging_path(output)
     storage.write_text(target, text, is_private=False)
     storage.deliver(target, output)
 
 
-def _render(template: str, *, connects: bool = False, has_style_attributes: bool = False, **values: Any) -> str:
+def _render_template(
+    template: str, *, connects: bool = False, has_style_attributes: bool = False, **values: Any
+) -> str:
     """A page that runs and is styled by nothing but what stands in its template, which its policy names by hash.
 
     One with style attributes, which have no hash, needs them: widths of bars, strengths of colours.
     """
-    page = _environment().get_template(template).render(policy=POLICY_MARK, **values)
+    page = _create_environment().get_template(template).render(policy=POLICY_MARK, **values)
     policy = [POLICY, *(["connect-src 'self'"] if connects else [])]
     for tag in ("style", "script"):
         hashes = [_hash_source(text) for text in re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)]
@@ -190,47 +215,50 @@ def _hash_source(text: str) -> str:
 
 
 @cache
-def _environment() -> "Environment":
+def _create_environment() -> "Environment":
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
-        loader=PackageLoader("tagline.reports"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-    )  # fmt: skip
+        loader=PackageLoader("tagline.reports"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+    )
     # Jinja's own `tojson` is for scripts: for people it makes \u0026 of an ampersand.
     environment.filters["as_json"] = partial(json.dumps, ensure_ascii=False)
     return environment
 
 
-def _markup(text: str) -> Any:
+def _mark_safe(text: str) -> Any:
     """A text of our own making, which is HTML already."""
     from markupsafe import Markup
 
     return Markup(text)  # noqa: S704 - SVG of charts.py, which escapes what comes from the data
 
 
-def _script_json(value: Any) -> Any:
+def _dump_script_json(value: Any) -> Any:
     """JSON that can stand inside a script element: nothing in it ends the element."""
     text = json.dumps(value, ensure_ascii=False)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
-    return _markup(text)
+    return _mark_safe(text)
 
 
-def _figure(report: Report) -> dict[str, str]:
+def _select_main_figure(report: Report) -> dict[str, str]:
     """The figure that stands largest: of a bundle that abstains, how many of the answers it gives are right."""
     test, name = report.test, advice.main_figure(report)
     value, (low, high), beside = test[name], test.intervals[name], ""
     if test.accuracy_of_answered is not None and test.accuracy_of_answered_interval is not None:
         value, (low, high) = test.accuracy_of_answered, test.accuracy_of_answered_interval
-        name, beside = "of its answers right", f"answers {_percent(test.coverage or 0.0)} of the texts"
-    return {"name": name, "shown": _percent(value), "low": f"{low:.3f}", "high": f"{high:.3f}", "beside": beside}
+        name, beside = "of its answers right", f"answers {_format_percent(test.coverage or 0.0)} of the texts"
+    return {"name": name, "shown": _format_percent(value), "low": f"{low:.3f}", "high": f"{high:.3f}", "beside": beside}
 
 
-def _percent(share: float) -> str:
+def _format_percent(share: float) -> str:
     return f"{share:.1%}".replace("%", " %")
 
 
-def _bars(report: Report) -> list[dict[str, Any]]:
+def _build_bars(report: Report) -> list[dict[str, Any]]:
     name = advice.main_figure(report)
     ours = "this run" if report.history else "this bundle"
     known: dict[str, Any] = {f"{ours}, answering all" if advice.answered_sentence(report) else ours: report.test}
@@ -244,13 +272,13 @@ def _bars(report: Report) -> list[dict[str, Any]]:
     ]
 
 
-def _per_label(report: Report) -> list[dict[str, Any]]:
+def _list_label_rows(report: Report) -> list[dict[str, Any]]:
     thresholds = dict(zip(report.labels, report.decisions.thresholds or [0] * len(report.labels), strict=True))
     rows = [{"name": name, "threshold": thresholds[name], **f} for name, f in report.test.per_label.items()]
     return sorted(rows, key=lambda row: (row["support"] == 0, row["f1"]))
 
 
-def _figures(report: Report) -> list[tuple[str, str, str]]:
+def _list_figures(report: Report) -> list[tuple[str, str, str]]:
     test = report.test
     ends = {name: f"{low:.3f} to {high:.3f}" for name, (low, high) in test.intervals.items()}
     return [
@@ -260,7 +288,7 @@ def _figures(report: Report) -> list[tuple[str, str, str]]:
     ]
 
 
-def _matrix(report: Report) -> dict[str, Any] | None:
+def _build_matrix(report: Report) -> dict[str, Any] | None:
     """How often each label was answered for each; of many labels, for those with the most errors."""
     confusion = report.test.confusion
     if not confusion:
@@ -282,7 +310,7 @@ def _matrix(report: Report) -> dict[str, Any] | None:
     return {"names": [labels[i] for i in kept], "rows": rows, "is_part": len(kept) < count}
 
 
-def _errors(report: Report) -> list[dict[str, Any]]:
+def _list_errors(report: Report) -> list[dict[str, Any]]:
     """Rows worth reading: labels that look wrong, then confident mistakes, then labels that are doubted a little."""
     mistakes = {(row.file, row.line): row for row in report.mistakes}
     grave = [row for row in report.suspects if row.is_grave]
@@ -290,21 +318,23 @@ def _errors(report: Report) -> list[dict[str, Any]]:
     for row in grave:
         as_mistake = mistakes.pop((row.file, row.line), None)
         pushes = as_mistake.pushes if as_mistake else []
-        found.append(_error(row, "suspect mistake" if as_mistake else "suspect", pushes=pushes))
-    found += [_error(row, "mistake", pushes=row.pushes) for row in mistakes.values()]
-    return found + [_error(row, "suspect") for row in report.suspects if not row.is_grave]
+        found.append(_build_error(row, "suspect mistake" if as_mistake else "suspect", pushes=pushes))
+    found += [_build_error(row, "mistake", pushes=row.pushes) for row in mistakes.values()]
+    return found + [_build_error(row, "suspect") for row in report.suspects if not row.is_grave]
 
 
-def _error(row: ErrorRow, kind: str, *, pushes: Sequence[Sequence[Number]] = ()) -> dict[str, Any]:
+def _build_error(row: ErrorRow, kind: str, *, pushes: Sequence[Sequence[Number]] = ()) -> dict[str, Any]:
     """A row with its text cut into pieces, some of them marked."""
     sides = [row.text] if isinstance(row.text, str) else row.text
     strongest = max((abs(weight) for _, _, weight, _ in pushes), default=0.0)
     marked = [push for push in pushes if strongest and abs(push[2]) >= FAINTEST * strongest]
-    pieces = [_pieces(text, [push for push in marked if push[3] == side], strongest) for side, text in enumerate(sides)]
+    pieces = [
+        _mark_pieces(text, [push for push in marked if push[3] == side], strongest) for side, text in enumerate(sides)
+    ]
     return {"is_grave": False, **row, "kind": kind, "sides": pieces}
 
 
-def _pieces(text: str, pushes: Sequence[Sequence[Any]], strongest: float) -> list[dict[str, Any]]:
+def _mark_pieces(text: str, pushes: Sequence[Sequence[Any]], strongest: float) -> list[dict[str, Any]]:
     pieces: list[dict[str, Any]] = []
     done = 0
     for start, end, weight, _ in sorted(map(tuple, pushes)):
@@ -318,28 +348,30 @@ def _pieces(text: str, pushes: Sequence[Sequence[Any]], strongest: float) -> lis
     return [*pieces, {"text": text[done:], "kind": ""}]
 
 
-def _facts(report: Report) -> dict[str, Any]:
+def _collect_facts(report: Report) -> dict[str, Any]:
     """What the page's controls need."""
     thresholds = report.thresholds.to_dict()
     if thresholds:
-        chosen = {row["name"]: {key: row[key] for key in AT_THRESHOLD} for row in _per_label(report)}
+        chosen = {row["name"]: {key: row[key] for key in AT_THRESHOLD} for row in _list_label_rows(report)}
         thresholds = {**thresholds, "chosen": chosen}
-    low = _lowest_precision(report)
+    low = _find_lowest_precision(report)
     return {
-        "coverage": [point.to_dict() for point in report.coverage], "abstainBelow": report.decisions.abstain_below,
-        "thresholds": thresholds, "plot": charts.PLOT,
+        "coverage": [point.to_dict() for point in report.coverage],
+        "abstainBelow": report.decisions.abstain_below,
+        "thresholds": thresholds,
+        "plot": charts.PLOT,
         "coveragePlaces": [
-            [round(part, 1) for part in charts.place((point.coverage, point.right), UNIT, (low, 1.0))]
+            [round(part, 1) for part in charts.project_point((point.coverage, point.right), UNIT, (low, 1.0))]
             for point in report.coverage
         ],
-    }  # fmt: skip
+    }
 
 
-def _lowest_precision(report: Report) -> float:
+def _find_lowest_precision(report: Report) -> float:
     return min(int(10 * min((point.right for point in report.coverage), default=0.0)) / 10, 0.9)
 
 
-def _answered_at_first(report: Report) -> int:
+def _find_abstention_point(report: Report) -> int:
     """The point of the coverage curve at which the bundle itself abstains; else the last, where all is answered.
 
     A report of an earlier version has only points near it.
@@ -348,7 +380,7 @@ def _answered_at_first(report: Report) -> int:
     return max((i for i, point in enumerate(report.coverage) if point.below >= below), default=last)
 
 
-def _reliability_chart(report: Report) -> str:
+def _draw_reliability(report: Report) -> str:
     if report.calibration.after is None:
         return ""
     found = report.calibration.reliability
@@ -356,43 +388,56 @@ def _reliability_chart(report: Report) -> str:
     for when, bins, style in (("before", found.before, "b"), ("after", found.after, "a")):
         if when == "after" or report.calibration.method != "none":
             points = [(each.score, each.true) for each in bins]
-            ends = [share_interval(round(each.true * each.rows), each.rows) for each in bins]
+            ends = [wilson_interval(round(each.true * each.rows), each.rows) for each in bins]
             bands = ends if when == "after" else ()
             series.append(Series(f"{when} calibration", points, style, bands, has_dots=True))
     off = report.calibration.after.ece
-    return charts.line_chart(
-        series, title="Reliability", description=f"Scores are off by {off:.3f} on average after calibration",
-        x_label="score", y_label="how often true", x_range=UNIT, y_range=UNIT,
-    )  # fmt: skip
+    return charts.draw_line_chart(
+        series,
+        title="Reliability",
+        description=f"Scores are off by {off:.3f} on average after calibration",
+        x_label="score",
+        y_label="how often true",
+        x_range=UNIT,
+        y_range=UNIT,
+    )
 
 
-def _coverage_chart(report: Report) -> str:
+def _draw_coverage(report: Report) -> str:
     if not report.coverage:
         return ""
     points = [(point.coverage, point.right) for point in report.coverage]
-    marked = points[_answered_at_first(report)]
+    marked = points[_find_abstention_point(report)]
     all_right = report.coverage[-1].right
-    return charts.line_chart(
-        [Series("answers that are right", points, "a")], title="Coverage against precision", marker=marked,
+    return charts.draw_line_chart(
+        [Series("answers that are right", points, "a")],
+        title="Coverage against precision",
+        marker=marked,
         description=f"Answering everything, {all_right:.1%} are right; answering fewer texts, more of them",
-        x_label="share of texts answered", y_label="share right", x_range=UNIT,
-        y_range=(_lowest_precision(report), 1.0),
-    )  # fmt: skip
+        x_label="share of texts answered",
+        y_label="share right",
+        x_range=UNIT,
+        y_range=(_find_lowest_precision(report), 1.0),
+    )
 
 
-def _threshold_chart(report: Report) -> str:
+def _draw_thresholds(report: Report) -> str:
     if not report.thresholds:
         return ""
     empty = [(0.0, 0.0), (1.0, 0.0)]
     names = (("threshold", "guide"), ("precision", "b"), ("recall", "c"), ("F1", "a"))
-    return charts.line_chart(
-        [Series(name, empty, style) for name, style in names], title="Thresholds",
-        description="Precision, recall and F1 of the chosen label over its threshold", x_label="threshold", y_label="",
-        x_range=UNIT, y_range=UNIT,
-    )  # fmt: skip
+    return charts.draw_line_chart(
+        [Series(name, empty, style) for name, style in names],
+        title="Thresholds",
+        description="Precision, recall and F1 of the chosen label over its threshold",
+        x_label="threshold",
+        y_label="",
+        x_range=UNIT,
+        y_range=UNIT,
+    )
 
 
-def _tried_chart(report: Report, points: Sequence[_Tried], *, name: str, title: str) -> str:
+def _draw_trials(report: Report, points: Sequence[_Tried], *, name: str, title: str) -> str:
     """A figure of each model that was tried, over the value of the setting that they differ in."""
     setting = report.history.tried
     values = sorted({point.setting for point in points})
@@ -403,20 +448,24 @@ def _tried_chart(report: Report, points: Sequence[_Tried], *, name: str, title: 
     if kept:
         best = [(places[point.setting], point.value) for point in kept[-1:]]
         series.append(Series("the model that was kept", best, "c", has_dots=True))
-    return charts.line_chart(
-        series, title=title, x_label=f"{setting}, each tried by itself", y_label=name,
+    return charts.draw_line_chart(
+        series,
+        title=title,
+        x_label=f"{setting}, each tried by itself",
+        y_label=name,
         description="; ".join(f"{setting} {point.setting:g}: {point.value:.3f}" for point in ordered),
-        x_range=(0.5, len(values) + 0.5), x_names=[f"{value:g}" for value in values],
-    )  # fmt: skip
+        x_range=(0.5, len(values) + 0.5),
+        x_names=[f"{value:g}" for value in values],
+    )
 
 
-def _loss_chart(report: Report) -> str:
+def _draw_loss(report: Report) -> str:
     steps = report.history.steps
     if len(steps) < 2:
         return ""
     if report.history.tried:
         tried = [_Tried(point.setting or 0.0, point.loss) for point in steps]
-        return _tried_chart(report, tried, name="loss", title="Loss")
+        return _draw_trials(report, tried, name="loss", title="Loss")
     stages = list(dict.fromkeys(step.stage for step in steps))
     series = [
         Series(stage or "loss", [(s.step, s.loss) for s in steps if s.stage == stage], "abc"[number % 3])
@@ -424,29 +473,29 @@ def _loss_chart(report: Report) -> str:
     ]
     first, last = steps[0].loss, steps[-1].loss
     description = f"From {first:.3f} at step {steps[0].step} to {last:.3f} at step {steps[-1].step}"
-    return charts.line_chart(series, title="Loss", description=description, x_label="step", y_label="loss")
+    return charts.draw_line_chart(series, title="Loss", description=description, x_label="step", y_label="loss")
 
 
-def _evaluation_chart(report: Report) -> str:
+def _draw_evaluations(report: Report) -> str:
     found = report.history.evaluations
     if len(found) < 2:
         return ""
     monitor = report.history.monitor
     if report.history.tried:
         tried = [_Tried(point.setting or 0.0, point.value, is_kept=point.kept) for point in found]
-        return _tried_chart(report, tried, name=monitor, title=f"{monitor} on validation")
+        return _draw_trials(report, tried, name=monitor, title=f"{monitor} on validation")
     kept = [each for each in found if each.kept][-1:]
     series = [
         Series(monitor, [(each.step, each.value) for each in found], "a", has_dots=True),
         Series("the model that was kept", [(each.step, each.value) for each in kept], "c", has_dots=True),
     ]
     description = "; ".join(f"step {each.step}: {each.value:.3f}" for each in found[:20])
-    return charts.line_chart(
+    return charts.draw_line_chart(
         series, title=f"{monitor} on validation", description=description, x_label="step", y_label=monitor
     )
 
 
-def _learning_chart(report: Report) -> str:
+def _draw_learning_curve(report: Report) -> str:
     curve = report.learning_curve
     if curve is None:
         return ""
@@ -457,9 +506,9 @@ def _learning_chart(report: Report) -> str:
     if curve.expected:
         expected = [(point.rows, point.value) for point in curve.expected]
         series.append(Series("expected", expected, "b", _bands(curve.expected), has_dots=True))
-    return charts.line_chart(
+    return charts.draw_line_chart(
         series, title="Learning curve", description=curve.sentence, x_label="training rows", y_label=curve.figure
-    )  # fmt: skip
+    )
 
 
 def _bands(points: Sequence[CurvePoint]) -> list[charts.Range]:
@@ -467,6 +516,6 @@ def _bands(points: Sequence[CurvePoint]) -> list[charts.Range]:
 
 
 CHARTS = {
-    "reliability": _reliability_chart, "coverage": _coverage_chart, "threshold": _threshold_chart, "loss": _loss_chart,
-    "evaluations": _evaluation_chart, "learning": _learning_chart,
+    "reliability": _draw_reliability, "coverage": _draw_coverage, "threshold": _draw_thresholds, "loss": _draw_loss,
+    "evaluations": _draw_evaluations, "learning": _draw_learning_curve,
 }  # fmt: skip

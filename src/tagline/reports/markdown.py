@@ -14,45 +14,62 @@ MOST_CONFUSIONS = 5
 FORM = "## In which form it predicts"
 
 
-def model_card(manifest: Manifest, report: Report) -> str:
+def render_model_card(manifest: Manifest, report: Report) -> str:
     """The bundle's README: what it is, how good, on what, and how to use it."""
     text = '("a first text", "a second text")' if manifest.pair else '"a text"'
     splits = ", ".join(f"{rows:,} {name}" for name, rows in report.splits.items())
-    return "\n".join([
-        "# A text classifier made by Tagline",
-        "",
-        f"Family `{manifest.family}`, task `{manifest.task}`{', pairs of texts' if manifest.pair else ''}, "
-        f"{len(manifest.labels)} labels. Rows: {splits}.",
-        "",
-        "## How good it is",
-        "",
-        f"Measured on the {report.splits['test']:,} rows of the test split, which it never saw in training.",
-        "",
-        *_verdict(report), *_figures(report), *_per_label(report), *_decisions(report),
-        "## Where it fails", "", *_failures(report),
-        "## What to know about its data", "", *_findings(report),
-        f"- fingerprint `{manifest.fingerprint[:16]}`",
-        "",
-        *_form(manifest),
-        "## How to use it",
-        "",
-        "```python", "import tagline", "", 'predictor = tagline.load("bundle")', f"predictor.predict([{text}])", "```",
-        "",
-        "Its answers are for texts like those it learned from. "
-        + ("A text about something else still gets one of its labels, unless abstention is set."
-           if manifest.task == "single" else "A text about something else may get labels all the same."),
-        "",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            "# A text classifier made by Tagline",
+            "",
+            f"Family `{manifest.family}`, task `{manifest.task}`{', pairs of texts' if manifest.pair else ''}, "
+            f"{len(manifest.labels)} labels. Rows: {splits}.",
+            "",
+            "## How good it is",
+            "",
+            f"Measured on the {report.splits['test']:,} rows of the test split, which it never saw in training.",
+            "",
+            *_render_verdict(report),
+            *_render_figures(report),
+            *_render_labels(report),
+            *_render_decisions(report),
+            "## Where it fails",
+            "",
+            *_render_failures(report),
+            "## What to know about its data",
+            "",
+            *_render_findings(report),
+            f"- fingerprint `{manifest.fingerprint[:16]}`",
+            "",
+            *_render_form(manifest),
+            "## How to use it",
+            "",
+            "```python",
+            "import tagline",
+            "",
+            'predictor = tagline.load("bundle")',
+            f"predictor.predict([{text}])",
+            "```",
+            "",
+            "Its answers are for texts like those it learned from. "
+            + (
+                "A text about something else still gets one of its labels, unless abstention is set."
+                if manifest.task == "single"
+                else "A text about something else may get labels all the same."
+            ),
+            "",
+        ]
+    )
 
 
-def with_form(card: str, manifest: Manifest) -> str:
+def update_form_section(card: str, manifest: Manifest) -> str:
     """A card that says in which form the bundle predicts now; the rest of it stays."""
     before, _, after = card.partition("## How to use it\n")
     before = before.partition(f"{FORM}\n")[0]
-    return before + "\n".join([*_form(manifest), "## How to use it", ""]) + after
+    return before + "\n".join([*_render_form(manifest), "## How to use it", ""]) + after
 
 
-def _form(manifest: Manifest) -> Iterator[str]:
+def _render_form(manifest: Manifest) -> Iterator[str]:
     """In which form it predicts, and how the others compare."""
     exports = {name: ExportCheck.model_validate(check) for name, check in manifest.exports.items()}
     yield from (FORM, "", advice.form_sentence(manifest.runtime, exports), "")
@@ -63,33 +80,54 @@ def _form(manifest: Manifest) -> Iterator[str]:
         yield ""
 
 
-def report_markdown(report: Report, *, name: str) -> str:
+def render_markdown_report(report: Report, *, name: str) -> str:
     """A report as Markdown."""
-    return "\n".join([
-        f"# {_plain(name)}", "",
-        f"Family `{report.family}`, task `{report.task}`, {len(report.labels)} labels.", "",
-        *_verdict(report), *_gates(report),
-        "## What to do next", "", *(f"1. {_plain(step)}" for step in report.advice), "",
-        "## Figures", "", *_figures(report), *_per_label(report), *_decisions(report),
-        "## Where it fails", "", *_failures(report),
-        "## Form", "", advice.form_sentence(report.runtime, report.exports), "",
-        "## Data", "", *_findings(report), f"- fingerprint `{report.data.fingerprint[:16]}`", "",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            f"# {_escape_text(name)}",
+            "",
+            f"Family `{report.family}`, task `{report.task}`, {len(report.labels)} labels.",
+            "",
+            *_render_verdict(report),
+            *_render_gates(report),
+            "## What to do next",
+            "",
+            *(f"1. {_escape_text(step)}" for step in report.advice),
+            "",
+            "## Figures",
+            "",
+            *_render_figures(report),
+            *_render_labels(report),
+            *_render_decisions(report),
+            "## Where it fails",
+            "",
+            *_render_failures(report),
+            "## Form",
+            "",
+            advice.form_sentence(report.runtime, report.exports),
+            "",
+            "## Data",
+            "",
+            *_render_findings(report),
+            f"- fingerprint `{report.data.fingerprint[:16]}`",
+            "",
+        ]
+    )
 
 
-def _verdict(report: Report) -> list[str]:
-    return [*(_plain(sentence) for sentence in advice.verdict(report)), ""]
+def _render_verdict(report: Report) -> list[str]:
+    return [*(_escape_text(sentence) for sentence in advice.write_verdict(report)), ""]
 
 
-def _gates(report: Report) -> Iterator[str]:
+def _render_gates(report: Report) -> Iterator[str]:
     if report.gates:
         yield from ("## Gates", "")
         for result in report.gates:
-            yield f"- {'passed' if result.passed else '**not passed**'}: {_plain(gates.sentence(result))}"
+            yield f"- {'passed' if result.passed else '**not passed**'}: {_escape_text(gates.format_result(result))}"
         yield ""
 
 
-def _figures(report: Report) -> Iterator[str]:
+def _render_figures(report: Report) -> Iterator[str]:
     test = report.test
     names = [name for name in (*HEADLINE[report.task], "ece") if test.get(name) is not None]
     if names:
@@ -100,19 +138,19 @@ def _figures(report: Report) -> Iterator[str]:
         yield ""
 
 
-def _per_label(report: Report) -> Iterator[str]:
+def _render_labels(report: Report) -> Iterator[str]:
     per_label = report.test.per_label
     if not per_label:
         return
     yield from ("| label | precision | recall | F1 | rows |", "|---|---|---|---|---|")
     for name, f in list(per_label.items())[:MOST_LABELS]:
-        yield f"| {_plain(name)} | {f.precision:.2f} | {f.recall:.2f} | {f.f1:.2f} | {f.support} |"
+        yield f"| {_escape_text(name)} | {f.precision:.2f} | {f.recall:.2f} | {f.f1:.2f} | {f.support} |"
     if len(per_label) > MOST_LABELS:
         yield f"| and {len(per_label) - MOST_LABELS} labels more | | | | |"
     yield ""
 
 
-def _decisions(report: Report) -> Iterator[str]:
+def _render_decisions(report: Report) -> Iterator[str]:
     """What its scores are worth, and when it abstains."""
     if report.calibration:
         yield advice.calibration_sentence(report)
@@ -127,13 +165,13 @@ def _decisions(report: Report) -> Iterator[str]:
     yield ""
 
 
-def _failures(report: Report) -> Iterator[str]:
+def _render_failures(report: Report) -> Iterator[str]:
     lines = [
-        f"- {_plain(pair.truth)} is taken for {_plain(pair.answer)} in {pair.share:.0%} of its rows"
+        f"- {_escape_text(pair.truth)} is taken for {_escape_text(pair.answer)} in {pair.share:.0%} of its rows"
         for pair in report.confusions[:MOST_CONFUSIONS]
     ]
     lines += [
-        f"- worse on {_plain(each.by)}: {_plain(each.name)} ({each.accuracy:.1%} right against "
+        f"- worse on {_escape_text(each.by)}: {_escape_text(each.name)} ({each.accuracy:.1%} right against "
         f"{each.accuracy_of_rest:.1%} of the others, {each.rows} rows)"
         for each in report.slices
         if each.is_worse
@@ -143,11 +181,11 @@ def _failures(report: Report) -> Iterator[str]:
     yield ""
 
 
-def _findings(report: Report) -> list[str]:
+def _render_findings(report: Report) -> list[str]:
     warnings = [finding for finding in report.findings if finding.severity != "note"]
-    return [f"- {_plain(each.message)}" for each in warnings] or ["- the checks found nothing to warn about"]
+    return [f"- {_escape_text(each.message)}" for each in warnings] or ["- the checks found nothing to warn about"]
 
 
-def _plain(text: str) -> str:
+def _escape_text(text: str) -> str:
     """A text from the data that Markdown shows as it is: no table cell, link or tag comes of it."""
     return re.sub(r"([\\`*_\[\]<>#|~])", r"\\\1", " ".join(text.split()))

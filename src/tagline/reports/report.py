@@ -30,8 +30,8 @@ from tagline.prediction.decisions import (
     Answers,
     DecisionLayer,
     are_right,
+    find_overused_labels,
     label_shares,
-    overanswered,
 )
 from tagline.prediction.predictor import Predictor
 from tagline.reports import advice
@@ -53,7 +53,7 @@ Figures = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SplitPredictions:
     """What a model said about a split: its own scores, and the answers made of them."""
 
     split: Split
@@ -61,15 +61,15 @@ class Outcome:
     answers: Answers
 
 
-def build(
+def build_report(
     dataset: Dataset,
     predictor: Predictor,
     *,
     family: str,
     findings: Sequence[Finding],
     wanted: "Gates",
-    test: Outcome,
-    validation: Outcome | None = None,
+    test: SplitPredictions,
+    validation: SplitPredictions | None = None,
     losses: Mapping[str, float] | None = None,
     unkept: Sequence[str] = (),
     fallbacks: Sequence[str] = (),
@@ -80,11 +80,11 @@ def build(
 ) -> Report:
     """Everything measured on a dataset. The same spec, data and seed give the same report."""
     layer = predictor.decisions
-    figures = measured(dataset, test.split, test.answers)
-    if unknown := _rows_of_unknown_labels(dataset, layer, test.split):
+    figures = measure_split(dataset, test.split, test.answers)
+    if unknown := _count_unknown_label_rows(dataset, layer, test.split):
         figures["unknown_label_rows"] = unknown
     if len(test.split):
-        bounds = intervals.bootstrap(dataset.task, truth=test.split.targets, answers=test.answers.chosen)
+        bounds = intervals.bootstrap_intervals(dataset.task, truth=test.split.targets, answers=test.answers.chosen)
         figures["intervals"] = {name: list(ends) for name, ends in bounds.items()}
     outcomes = {"test": test} | ({"validation": validation} if validation else {})
     held_out = {name: (each.split, each.answers) for name, each in outcomes.items()}
@@ -96,27 +96,29 @@ def build(
         "family": family,
         "splits": {name: len(dataset.splits[name]) for name in SPLITS} if validation else {"test": len(test.split)},
         "test": figures,
-        **({"validation": measured(dataset, validation.split, validation.answers)} if validation else {}),
+        **({"validation": measure_split(dataset, validation.split, validation.answers)} if validation else {}),
         "baselines": dict(baselines or {}),
-        "gates": gates.results(wanted, figures),
-        "decisions": _decisions(layer, labels=len(dataset.labels)),
+        "gates": gates.evaluate_gates(wanted, figures),
+        "decisions": _describe_decisions(layer, labels=len(dataset.labels)),
         "unkept": list(unkept),
         "fallbacks": list(fallbacks),
-        "overanswered": _overanswered(dataset, outcomes),
-        "calibration": _calibration(dataset, layer, test, losses or {}),
-        "coverage": _coverage(layer, test),
-        "sets": _sets(layer, test),
-        "thresholds": _threshold_curves(dataset, layer, test),
+        "overanswered": _list_overused_labels(dataset, outcomes),
+        "calibration": _measure_calibration(dataset, layer, test, losses or {}),
+        "coverage": _trace_coverage(layer, test),
+        "sets": _measure_sets(layer, test),
+        "thresholds": _trace_thresholds(dataset, layer, test),
         "history": history or TrainingHistory(),
-        "mistakes": _explained(predictor, error_analysis.confident(dataset, test.split, test.answers)),
-        "confusions": error_analysis.confused(dataset, test.split, test.answers),
-        "suspects": error_analysis.suspects(dataset, held_out),
-        "gravely_doubted": error_analysis.gravely_doubted(held_out),
-        "slices": _slices(dataset, test),
+        "mistakes": _add_explanations(
+            predictor, error_analysis.find_confident_errors(dataset, test.split, test.answers)
+        ),
+        "confusions": error_analysis.find_confused_pairs(dataset, test.split, test.answers),
+        "suspects": error_analysis.list_suspects(dataset, held_out),
+        "gravely_doubted": error_analysis.count_grave_suspects(held_out),
+        "slices": _describe_slices(dataset, test),
         "runtime": runtime,
         "exports": dict(exports or {}),
-        "data": described(dataset),
-        "findings": listed(findings),
+        "data": describe_data(dataset),
+        "findings": describe_findings(findings),
         "advice": [],
     }
     return _with_advice(Report.model_validate(facts))
@@ -126,7 +128,7 @@ def _with_advice(report: Report) -> Report:
     return report.model_copy(update={"advice": advice.next_steps(report)})
 
 
-def _rows_of_unknown_labels(dataset: Dataset, layer: DecisionLayer, split: Split) -> int:
+def _count_unknown_label_rows(dataset: Dataset, layer: DecisionLayer, split: Split) -> int:
     """Rows with a label that no training row has, or that a bundle measured on other data does not have."""
     if len(dataset.splits["train"]):
         return len(checks.rows_of_unknown_labels(dataset)["test"])
@@ -136,13 +138,13 @@ def _rows_of_unknown_labels(dataset: Dataset, layer: DecisionLayer, split: Split
     )
 
 
-def _decisions(layer: DecisionLayer, *, labels: int) -> dict[str, Any]:
+def _describe_decisions(layer: DecisionLayer, *, labels: int) -> dict[str, Any]:
     """The decision layer as the manifest has it; a label that it does not know is never given."""
     missing = (1.0,) * (labels - len(layer.labels)) if layer.thresholds else ()
     return replace(layer, thresholds=(*layer.thresholds, *missing)).to_dict()
 
 
-def padded(answers: Answers, *, labels: int) -> Answers:
+def pad_answers(answers: Answers, *, labels: int) -> Answers:
     """The same answers among more labels, the last of which are never given."""
     missing = labels - answers.scores.shape[1]
     if not missing:
@@ -151,12 +153,12 @@ def padded(answers: Answers, *, labels: int) -> Answers:
     return replace(answers, scores=np.pad(answers.scores, ((0, 0), (0, missing))), chosen=chosen)
 
 
-def with_learning_curve(report: Report, curve: LearningCurve) -> Report:
+def add_learning_curve(report: Report, curve: LearningCurve) -> Report:
     """The report of a run for which a learning curve was made after it."""
     return _with_advice(report.model_copy(update={"learning_curve": curve}))
 
 
-def history_of(events: Sequence[Event], *, refits: bool = False) -> TrainingHistory:
+def summarize_history(events: Sequence[Event], *, refits: bool = False) -> TrainingHistory:
     """The losses and evaluations among a run's events, thinned to what a chart can show.
 
     Of a family that refits with the setting that won, `tried` names that setting, if its steps differ in one alone:
@@ -164,8 +166,8 @@ def history_of(events: Sequence[Event], *, refits: bool = False) -> TrainingHist
     """
     steps = [event for event in events if isinstance(event, StepEvent)]
     evaluations = [event for event in events if isinstance(event, EvaluationEvent)]
-    if refits and (tried := _tried_setting(steps)):
-        return _tried_history(steps, evaluations, tried)
+    if refits and (tried := _find_tried_setting(steps)):
+        return _summarize_trials(steps, evaluations, tried)
     kept = np.unique(np.linspace(0, len(steps) - 1, min(len(steps), MOST_POINTS)).round().astype(int)) if steps else ()
     return TrainingHistory(
         steps=[LossPoint(step=steps[i].step, loss=steps[i].loss, stage=steps[i].stage) for i in kept],
@@ -182,7 +184,7 @@ def _monitor(evaluations: Sequence[EvaluationEvent]) -> str:
     return evaluations[0].monitor if evaluations else ""
 
 
-def _tried_setting(steps: Sequence[StepEvent]) -> str:
+def _find_tried_setting(steps: Sequence[StepEvent]) -> str:
     """The one setting that all steps state; empty where they state none or several, or go through stages."""
     names = {tuple(event.settings) for event in steps}
     if any(event.stage for event in steps) or len(names) != 1:
@@ -191,7 +193,9 @@ def _tried_setting(steps: Sequence[StepEvent]) -> str:
     return stated[0] if len(stated) == 1 else ""
 
 
-def _tried_history(steps: Sequence[StepEvent], evaluations: Sequence[EvaluationEvent], tried: str) -> TrainingHistory:
+def _summarize_trials(
+    steps: Sequence[StepEvent], evaluations: Sequence[EvaluationEvent], tried: str
+) -> TrainingHistory:
     """The last loss and the evaluation of each value of a setting that was tried."""
     last = {event.settings[tried]: event for event in steps}
     settings = {event.step: event.settings[tried] for event in steps}
@@ -207,28 +211,31 @@ def _tried_history(steps: Sequence[StepEvent], evaluations: Sequence[EvaluationE
     )
 
 
-def listed(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+def describe_findings(findings: Sequence[Finding]) -> list[dict[str, Any]]:
     """What the checks found, each with a few places to look at."""
     return [
         {
-            "code": finding.code, "severity": finding.severity, "message": finding.message, "advice": finding.advice,
+            "code": finding.code,
+            "severity": finding.severity,
+            "message": finding.message,
+            "advice": finding.advice,
             "places": [f"{row.file}:{row.line}" for row in finding.rows],
         }
         for finding in findings
-    ]  # fmt: skip
+    ]
 
 
-def measured(dataset: Dataset, split: Split, answers: Answers) -> Figures:
+def measure_split(dataset: Dataset, split: Split, answers: Answers) -> Figures:
     """The figures of one split, and with abstention how many answers were given and how good those are."""
     figures = metrics.measure(
         dataset.task, dataset.labels, truth=split.targets, answers=answers.chosen, scores=answers.scores
-    )  # fmt: skip
+    )
     if len(split) and answers.abstained.any():
         given = ~answers.abstained
         right = are_right(answers.chosen, split.targets)[given]
         figures["coverage"] = float(given.mean())
         figures["accuracy_of_answered"] = float(right.mean()) if given.any() else None
-        ends = intervals.share_interval(int(right.sum()), len(right))
+        ends = intervals.wilson_interval(int(right.sum()), len(right))
         figures["accuracy_of_answered_interval"] = list(ends) if given.any() else None
         for number, label in enumerate(dataset.labels):
             has_it = split.targets[:, number].astype(bool) if split.targets.ndim == 2 else split.targets == number
@@ -236,7 +243,7 @@ def measured(dataset: Dataset, split: Split, answers: Answers) -> Figures:
     return figures
 
 
-def described(dataset: Dataset) -> dict[str, Any]:
+def describe_data(dataset: Dataset) -> dict[str, Any]:
     """The data as it was read."""
     return {
         "fingerprint": dataset.fingerprint,
@@ -249,7 +256,7 @@ def described(dataset: Dataset) -> dict[str, Any]:
     }
 
 
-def predictions(dataset: Dataset, outcome: Outcome, decisions: DecisionLayer) -> list[str]:
+def format_predictions(dataset: Dataset, outcome: SplitPredictions, decisions: DecisionLayer) -> list[str]:
     """Each row of a split as a JSON line: text, truth, and the answer as `predict` gives it."""
     lines = []
     answers = decisions.predictions(outcome.answers)
@@ -262,38 +269,42 @@ def predictions(dataset: Dataset, outcome: Outcome, decisions: DecisionLayer) ->
     return lines
 
 
-def _calibration(dataset: Dataset, layer: DecisionLayer, test: Outcome, losses: Mapping[str, float]) -> Figures:
+def _measure_calibration(
+    dataset: Dataset, layer: DecisionLayer, test: SplitPredictions, losses: Mapping[str, float]
+) -> Figures:
     """How far scores could be believed before and after, on test."""
     if not len(test.split):
         return {}
-    plain = padded(replace(layer, calibration=AS_THEY_ARE).answers(test.raw), labels=len(dataset.labels))
+    plain = pad_answers(replace(layer, calibration=AS_THEY_ARE).answers(test.raw), labels=len(dataset.labels))
     parts = {"before": plain, "after": test.answers}
     figures = {
-        when: metrics.belief(dataset.task, truth=test.split.targets, answers=answers.chosen, scores=answers.scores)
+        when: metrics.measure_calibration(
+            dataset.task, truth=test.split.targets, answers=answers.chosen, scores=answers.scores
+        )
         for when, answers in parts.items()
     }
     return {
         "method": layer.calibration.method,
         "losses": dict(losses),
-        "ece_by_chance": _chance_error(test.answers),
+        "ece_by_chance": _measure_chance_error(test.answers),
         **figures,
-        "reliability": {when: _reliability(test.split, answers) for when, answers in parts.items()},
+        "reliability": {when: _bin_reliability(test.split, answers) for when, answers in parts.items()},
     }
 
 
-def _chance_error(answers: Answers) -> float:
+def _measure_chance_error(answers: Answers) -> float:
     if answers.chosen.ndim == 1:
-        return metrics.chance_error(answers.scores.max(axis=1))
-    return float(np.mean([metrics.chance_error(of_label) for of_label in answers.scores.T]))
+        return metrics.chance_calibration_error(answers.scores.max(axis=1))
+    return float(np.mean([metrics.chance_calibration_error(of_label) for of_label in answers.scores.T]))
 
 
-def _reliability(split: Split, answers: Answers) -> list[dict[str, float]]:
+def _bin_reliability(split: Split, answers: Answers) -> list[dict[str, float]]:
     if split.targets.ndim == 2:
-        return metrics.reliability(answers.scores.ravel(), split.targets.ravel())
-    return metrics.reliability(answers.scores.max(axis=1), answers.chosen == split.targets)
+        return metrics.reliability_bins(answers.scores.ravel(), split.targets.ravel())
+    return metrics.reliability_bins(answers.scores.max(axis=1), answers.chosen == split.targets)
 
 
-def _coverage(layer: DecisionLayer, test: Outcome) -> list[dict[str, float]]:
+def _trace_coverage(layer: DecisionLayer, test: SplitPredictions) -> list[dict[str, float]]:
     """What abstaining below each of some scores would come to on test: texts answered, and how many of them right.
 
     The score below which the bundle itself abstains is one of them, so that pages show one figure for it.
@@ -307,25 +318,26 @@ def _coverage(layer: DecisionLayer, test: Outcome) -> list[dict[str, float]]:
     ends = np.unique(np.linspace(0, rows - 1, min(rows, COVERAGE_POINTS)).round().astype(int))
     # Equal scores are answered together: each point stands at the last row with its score.
     ends = np.unique(np.searchsorted(-sure[order], -sure[order][ends], side="right") - 1)
-    shown = {_shown_threshold(float(sure[order][end])) for end in ends}
+    shown = {_round_threshold(float(sure[order][end])) for end in ends}
     at_ends = {below: int((sure >= below).sum()) for below in shown}
     if own := int((sure >= layer.abstain_below).sum()) if layer.abstain_below else 0:
         at_ends[layer.abstain_below] = own
     return [
         {
-            "below": below, "coverage": round(answered / rows, DIGITS),
+            "below": below,
+            "coverage": round(answered / rows, DIGITS),
             "right": round(float(right[answered - 1] / answered), DIGITS),
         }
         for below, answered in sorted(at_ends.items(), reverse=True)
-    ]  # fmt: skip
+    ]
 
 
-def _shown_threshold(score: float) -> float:
+def _round_threshold(score: float) -> float:
     """A score to abstain below that a page can show in full: rounded down, so that its own row is answered."""
     return math.floor(score * 1000) / 1000 if score < advice.NEARLY_SURE else round(score, DIGITS)
 
 
-def _overanswered(dataset: Dataset, outcomes: Mapping[str, Outcome]) -> list[dict[str, Any]]:
+def _list_overused_labels(dataset: Dataset, outcomes: Mapping[str, SplitPredictions]) -> list[dict[str, Any]]:
     """Labels given to far more test texts than have them in training; of a bundle measured on other data, than there.
 
     Where there is hardly a test row, validation texts.
@@ -333,7 +345,7 @@ def _overanswered(dataset: Dataset, outcomes: Mapping[str, Outcome]) -> list[dic
     trained = dataset.splits["train"].targets
     for outcome in outcomes.values():
         shares = label_shares(trained if len(trained) else outcome.split.targets, len(dataset.labels))
-        if found := overanswered(outcome.answers.chosen, dataset.labels, shares=shares):
+        if found := find_overused_labels(outcome.answers.chosen, dataset.labels, shares=shares):
             return found
     return []
 
@@ -344,7 +356,7 @@ def overanswer_sentence(found: OveransweredLabel) -> str:
     return f"{found.label} is answered for {given} of the texts, though {there} of the training rows have it"
 
 
-def _sets(layer: DecisionLayer, test: Outcome) -> list[dict[str, float]]:
+def _measure_sets(layer: DecisionLayer, test: SplitPredictions) -> list[dict[str, float]]:
     """For some promises of coverage what was kept on test, and how many labels it took."""
     if not layer.floors or not len(test.split):
         return []
@@ -357,13 +369,13 @@ def _sets(layer: DecisionLayer, test: Outcome) -> list[dict[str, float]]:
     return found
 
 
-def _threshold_curves(dataset: Dataset, layer: DecisionLayer, test: Outcome) -> dict[str, Any]:
+def _trace_thresholds(dataset: Dataset, layer: DecisionLayer, test: SplitPredictions) -> dict[str, Any]:
     """Task `multi`: precision, recall and F1 on test over the threshold, of each label that has one."""
     if dataset.task == "single" or not len(test.split):
         return {}
     truth = test.split.targets.astype(bool)
     by_threshold = [
-        metrics.per_label_parts(
+        metrics.precision_recall_f1(
             (truth & (test.answers.scores >= at)).sum(axis=0),
             truth.sum(axis=0),
             (test.answers.scores >= at).sum(axis=0),
@@ -381,14 +393,14 @@ def _threshold_curves(dataset: Dataset, layer: DecisionLayer, test: Outcome) -> 
     }
 
 
-def _slices(dataset: Dataset, test: Outcome) -> list[dict[str, Any]]:
+def _describe_slices(dataset: Dataset, test: SplitPredictions) -> list[dict[str, Any]]:
     if not len(test.split):
         return []
-    found = slices.find(dataset, test.split, are_right(test.answers.chosen, test.split.targets))
+    found = slices.find_slices(dataset, test.split, are_right(test.answers.chosen, test.split.targets))
     return [asdict(each) | {"is_worse": each.is_worse} for each in found]
 
 
-def _explained(predictor: Predictor, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _add_explanations(predictor: Predictor, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The same rows, the first of them with the words that pushed the wrong answer."""
     left = EXPLAINED_CHARACTERS
     for row in rows[:EXPLAINED]:

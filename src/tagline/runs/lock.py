@@ -27,12 +27,12 @@ LOCKED_PACKAGES = (
 )  # fmt: skip
 
 
-def lock_of(spec: Spec, data: "Dataset", *, command: str, job: str = "") -> dict[str, Any]:
+def create_lock(spec: Spec, data: "Dataset", *, command: str, job: str = "") -> dict[str, Any]:
     """What a run depends on, and what it would take to make it again."""
-    return planned(spec, command=command) | found_here(spec, data, job=job)
+    return lock_before_start(spec, command=command) | lock_at_start(spec, data, job=job)
 
 
-def planned(spec: Spec, *, command: str) -> dict[str, Any]:
+def lock_before_start(spec: Spec, *, command: str) -> dict[str, Any]:
     """What is known of a run before it begins, maybe on another machine."""
     return {
         "spec_fingerprint": spec.fingerprint(),
@@ -44,12 +44,12 @@ def planned(spec: Spec, *, command: str) -> dict[str, Any]:
     }
 
 
-def computing(spec: Spec) -> dict[str, str]:
+def describe_device(spec: Spec) -> dict[str, str]:
     """The device that a run of this spec computes on here and, where torch computes, in which precision."""
     family = registry.find("models", spec.model.family)  # type: ignore[attr-defined]
     if not family.uses_device:
         return {"device": "cpu"}
-    device = devices.choose(devices.find_devices(), local_rank=world().local_rank)
+    device = devices.choose_device(devices.find_devices(), local_rank=world().local_rank)
     precision = devices.precision_of(spec.training.precision, device) if "precision" in family.uses else "float32"
     return {"device": f"{device.kind}: {device.name}", "precision": precision}
 
@@ -59,18 +59,18 @@ def pretrained_weights(model: BaseModel) -> dict[str, dict[str, str]]:
     found = {}
     for key in PRETRAINED_KEYS:
         if name := str(getattr(model, key, "")):
-            found[f"model.{key}"] = {"name": name, **_weights_of(name)}
+            found[f"model.{key}"] = {"name": name, **_identify_weights(name)}
     return found
 
 
-def _weights_of(name: str) -> dict[str, str]:
+def _identify_weights(name: str) -> dict[str, str]:
     if name in registry.PACKAGED:
         return {"sha256": registry.PACKAGED[name][1]["model.safetensors"]}  # it is checked whenever it is loaded
-    path = storage.fetched(name).expanduser()
+    path = storage.fetch_copy(name).expanduser()
     if path.is_file():
-        return {"sha256": storage.sha256(path)}
+        return {"sha256": storage.hash_file(path)}
     if path.is_dir():
-        return {"sha256": _directory_hash(path)}
+        return {"sha256": _hash_weights(path)}
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
@@ -78,32 +78,32 @@ def _weights_of(name: str) -> dict[str, str]:
         snapshot = Path(snapshot_download(name, local_files_only=True))
     except (LocalEntryNotFoundError, HFValidationError, OSError):
         return {}
-    return {"revision": snapshot.name, "sha256": _directory_hash(snapshot)}
+    return {"revision": snapshot.name, "sha256": _hash_weights(snapshot)}
 
 
-def _directory_hash(directory: Path) -> str:
+def _hash_weights(directory: Path) -> str:
     """Of the weights in a directory; where they are a single file, that file's own, as others compute it too."""
     weights = sorted(directory.glob("*.safetensors")) or storage.files_below(directory)
     if len(weights) == 1:
-        return storage.sha256(weights[0])
-    return storage.digest({path.relative_to(directory).as_posix(): storage.sha256(path) for path in weights})
+        return storage.hash_file(weights[0])
+    return storage.combine_hashes({path.relative_to(directory).as_posix(): storage.hash_file(path) for path in weights})
 
 
-def found_here(spec: Spec, data: "Dataset", *, job: str = "") -> dict[str, Any]:
+def lock_at_start(spec: Spec, data: "Dataset", *, job: str = "") -> dict[str, Any]:
     """What is known once it begins, on the machine that it begins on."""
     return {
         "data_fingerprint": data.fingerprint,
         "split_fingerprint": data.split_fingerprint,
-        **computing(spec),
+        **describe_device(spec),
         "pretrained": pretrained_weights(spec.model),
         "processors": devices.core_count(),
         "workers": world().size,
         "job": job,
-        "versions": versions(),
+        "versions": list_versions(),
     }
 
 
-def versions() -> dict[str, str]:
+def list_versions() -> dict[str, str]:
     """Of Tagline, Python and the packages that can change a result; one that is not installed is left out."""
     found = {"tagline": __version__, "python": sys.version.split()[0]}
     for package in LOCKED_PACKAGES:
@@ -112,27 +112,27 @@ def versions() -> dict[str, str]:
     return found
 
 
-def changes(lock: Mapping[str, Any], spec: Spec) -> str:
+def describe_changes(lock: Mapping[str, Any], spec: Spec) -> str:
     """Which settings of a spec are not those of the lock, and how; empty if none is."""
     if spec.fingerprint() == lock["spec_fingerprint"]:
         return ""
     before, now = lock.get("settings", {}), spec.settings()
     changed = [f"{key} was {old!r} and is {now.get(key)!r}" for key, old in before.items() if old != now.get(key)]
     if before and not changed:  # written before some settings were there, which count by their defaults
-        usual = defaults(spec)
+        usual = list_defaults(spec)
         added = [key for key in now if key not in before]
         changed = [f"{key} was {usual.get(key)!r} and is {now[key]!r}" for key in added if now[key] != usual.get(key)]
         return "; ".join(changed)
     return "; ".join(changed) or "it is another spec"
 
 
-def defaults(spec: Spec) -> dict[str, Any]:
+def list_defaults(spec: Spec) -> dict[str, Any]:
     """Every `section.key` with the value that it has where a spec of this family does not name it."""
     raw = {"data": {"train": "-"}, "model": {"family": spec.model.family}}  # type: ignore[attr-defined]
     return specs.parse(raw, where="the defaults").settings()
 
 
-def split_changes(lock: Mapping[str, Any], spec: Spec, data: "Dataset") -> str:
+def describe_split_changes(lock: Mapping[str, Any], spec: Spec, data: "Dataset") -> str:
     """Why the rows of the splits are not those of a run that was begun; empty if they are."""
     if "split_fingerprint" not in lock:
         if spec.data.fraction == 1:

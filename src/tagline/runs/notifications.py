@@ -43,7 +43,7 @@ class Notice:
         return json.dumps(asdict(self), ensure_ascii=False)
 
 
-def channel_of(target: str) -> Channel:
+def detect_channel(target: str) -> Channel:
     """How a target is reached, as its form tells."""
     if target.startswith(("http://", "https://")):
         return "webhook"
@@ -53,11 +53,11 @@ def channel_of(target: str) -> Channel:
 def check_targets(targets: Sequence[str], environment: Mapping[str, str]) -> None:
     """Refuse what could not be reached, before hours are spent."""
     for target in targets:
-        channel = channel_of(target)
+        channel = detect_channel(target)
         if channel == "webhook" and not urlsplit(target).hostname:
             raise SpecError("--notify: that URL names no host", hint="--notify https://HOST/PATH")
         if channel == "e-mail":
-            _server(environment, target)
+            _find_mail_server(environment, target)
         if channel == "command":
             try:
                 words = shlex.split(target)
@@ -68,17 +68,17 @@ def check_targets(targets: Sequence[str], environment: Mapping[str, str]) -> Non
                 raise SpecError(f'--notify: there is no program "{words[0] if words else ""}"', hint=hint)
 
 
-def send(target: str, notice: Notice, environment: Mapping[str, str]) -> str:
+def send_notice(target: str, notice: Notice, environment: Mapping[str, str]) -> str:
     """Tell a target; returns why it could not be told, or "". It never raises what a network or program may do."""
-    channel = channel_of(target)
+    channel = detect_channel(target)
     try:
         match channel:
             case "webhook":
-                _post(target, notice)
+                _post_webhook(target, notice)
             case "e-mail":
-                _mail(target, notice, environment)
+                _send_mail(target, notice, environment)
             case "command":
-                _run(target, notice, environment)
+                _run_command(target, notice, environment)
     except SpecError as error:
         return f"the {channel} of --notify was not told: {error.message}"
     except (OSError, ValueError, HTTPException, smtplib.SMTPException, subprocess.SubprocessError) as error:
@@ -88,7 +88,7 @@ def send(target: str, notice: Notice, environment: Mapping[str, str]) -> str:
     return ""
 
 
-def without_targets(arguments: Sequence[str]) -> list[str]:
+def remove_targets(arguments: Sequence[str]) -> list[str]:
     """A command's arguments without --notify: a webhook's address is a secret, and a run keeps its command."""
     kept, is_target = [], False
     for word in arguments:
@@ -101,25 +101,29 @@ def without_targets(arguments: Sequence[str]) -> list[str]:
     return kept
 
 
-def _post(address: str, notice: Notice) -> None:
+def _post_webhook(address: str, notice: Notice) -> None:
     headers = {"Content-Type": "application/json; charset=utf-8"}
     request = urllib.request.Request(address, notice.to_json().encode(), headers, method="POST")  # noqa: S310
     with urllib.request.urlopen(request, timeout=PATIENCE_S):  # noqa: S310 - http or https, as channel_of says
         pass
 
 
-def _run(command: str, notice: Notice, environment: Mapping[str, str]) -> None:
+def _run_command(command: str, notice: Notice, environment: Mapping[str, str]) -> None:
     told = {"TAGLINE_STATE": notice.state, "TAGLINE_RUN": notice.run, "TAGLINE_MESSAGE": notice.text}
     done = subprocess.run(
-        shlex.split(command), input=notice.to_json().encode(), env={**environment, **told}, capture_output=True,
-        timeout=COMMAND_PATIENCE_S, check=False,
-    )  # fmt: skip
+        shlex.split(command),
+        input=notice.to_json().encode(),
+        env={**environment, **told},
+        capture_output=True,
+        timeout=COMMAND_PATIENCE_S,
+        check=False,
+    )
     if done.returncode:
         raise OSError(f"it ended with exit code {done.returncode}")
 
 
 @dataclass(frozen=True)
-class _Server:
+class _MailServer:
     host: str
     port: int
     is_secure: bool
@@ -127,7 +131,7 @@ class _Server:
     password: str
 
 
-def _server(environment: Mapping[str, str], target: str) -> _Server:
+def _find_mail_server(environment: Mapping[str, str], target: str) -> _MailServer:
     """The mail server that the environment names."""
     hint = f"export {SMTP}=smtps://USER:PASSWORD@HOST, or smtp://localhost"
     given = environment.get(SMTP, "")
@@ -141,11 +145,11 @@ def _server(environment: Mapping[str, str], target: str) -> _Server:
     if parts.scheme not in ("smtp", "smtps") or not parts.hostname:
         raise SpecError(f"{SMTP} is no address of a mail server", hint=hint)
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
-    return _Server(parts.hostname, port, parts.scheme == "smtps", user, password)
+    return _MailServer(parts.hostname, port, parts.scheme == "smtps", user, password)
 
 
-def _mail(target: str, notice: Notice, environment: Mapping[str, str]) -> None:
-    server = _server(environment, target)
+def _send_mail(target: str, notice: Notice, environment: Mapping[str, str]) -> None:
+    server = _find_mail_server(environment, target)
     message = EmailMessage()
     sender = environment.get(SENDER) or (server.user if EMAIL.fullmatch(server.user) else target)
     message["From"], message["To"], message["Subject"] = sender, target, " ".join(notice.text.split())[:200]

@@ -16,7 +16,7 @@ from typing import Any, Self
 from tagline import storage
 from tagline.errors import Conflict, DataError, NameTaken, PlaceError, RunError, TaglineError
 from tagline.gcp import cloud_storage
-from tagline.gcp.cloud_storage import Object
+from tagline.gcp.cloud_storage import RemoteObject
 from tagline.prediction.bundle import MANIFEST
 from tagline.runs.events import Event
 from tagline.runs.run import (
@@ -27,11 +27,11 @@ from tagline.runs.run import (
     Run,
     RunState,
     StateName,
-    by_age,
+    age_sort_key,
     check_name,
+    choose_name,
     is_run,
-    next_name,
-    write_beginning,
+    write_initial_files,
 )
 from tagline.runs.run import list_runs as list_local_runs
 from tagline.spec import Spec
@@ -59,7 +59,7 @@ class MirroredRun(Run):
             weakref.finalize(self, shutil.rmtree, scratch, ignore_errors=True)
             super().__init__(scratch / "runs" / self._address.rpartition("/")[2])
             self.directory.mkdir(parents=True)
-        self._there: dict[str, Object] = {}
+        self._there: dict[str, RemoteObject] = {}
         """What is in the bucket, as it was last seen or written from here."""
         self._sent: dict[str, tuple[int, ...]] = {}
         """The files here that are the same as there."""
@@ -87,7 +87,7 @@ class MirroredRun(Run):
         """A copy of the bundle that is there; while the run is worked on here, where it will be."""
         here = self.directory / "bundle"
         if not self._is_held_here and not here.is_dir() and f"bundle/{MANIFEST}" in self._there:
-            self._bring(lambda name: name.startswith("bundle/"))
+            self._bring_files(lambda name: name.startswith("bundle/"))
         return here
 
     @property
@@ -102,7 +102,7 @@ class MirroredRun(Run):
 
     def refresh(self) -> None:
         """See what is there now; what was read from here before is read anew if it has changed."""
-        found = {self._name(each): each for each in cloud_storage.objects(f"{self.address}/")}
+        found = {self._relative_name(each): each for each in cloud_storage.list_objects(f"{self.address}/")}
         for name, known in self._there.items():
             if name not in found or found[name].generation != known.generation:
                 (self.directory / name).unlink(missing_ok=True)
@@ -112,7 +112,7 @@ class MirroredRun(Run):
     def state(self) -> RunState:
         """Where the run stands; of one that runs elsewhere, also when it was last heard of."""
         state = super().state()
-        if state.name == "running" and not self._is_held_here and (heard := self._heard()):
+        if state.name == "running" and not self._is_held_here and (heard := self._find_last_write()):
             return replace(state, reason=f"last heard of at {heard:%Y-%m-%d %H:%M:%S} UTC")
         return state
 
@@ -120,13 +120,13 @@ class MirroredRun(Run):
         """Write down where the run stands now; one that succeeded has its bundle there first."""
         if name == "succeeded":
             self._push_all()
-        self._push(EVENTS)
+        self._push_file(EVENTS)
         super().set_state(name, reason)
 
     def write_text(self, name: str, text: str) -> None:
         """A text file of the run, whole, here and there."""
         super().write_text(name, text)
-        self._push(name)
+        self._push_file(name)
 
     def append_event(self, event: Event) -> None:
         """One line at the end of events.jsonl; it is there after some seconds."""
@@ -134,22 +134,24 @@ class MirroredRun(Run):
         if time.monotonic() < self._events_due:
             return
         with suppress(PlaceError):  # it goes with the next one, or with the checkpoint, which waits for the network
-            self._push(EVENTS, patience_s=EVENTS_EVERY_S)
+            self._push_file(EVENTS, patience_s=EVENTS_EVERY_S)
         self._events_due = time.monotonic() + EVENTS_EVERY_S
 
     def write_progress(self, progress: Progress) -> None:
         """Make a checkpoint count once all of it is there, and remove the ones that no longer do."""
         kept = tuple(f"checkpoints/{name}/" for name in progress.checkpoints)
-        self._push_some(name for name in self._files() if name.startswith(kept))
-        self._push(EVENTS)
+        self._push_some(name for name in self._list_files() if name.startswith(kept))
+        self._push_file(EVENTS)
         super().write_progress(progress)
-        self._push(PROGRESS)
+        self._push_file(PROGRESS)
         # Only what was written or found here: another process may have taken over just now, and have others.
-        self._remove(name for name in self._there if name.startswith("checkpoints/") and not name.startswith(kept))
+        self._remove_files(
+            name for name in self._there if name.startswith("checkpoints/") and not name.startswith(kept)
+        )
 
     def _bring_checkpoint(self, name: str) -> None:
         """Have a checkpoint's files on this machine."""
-        self._bring(lambda each: each.startswith(f"checkpoints/{name}/"))
+        self._bring_files(lambda each: each.startswith(f"checkpoints/{name}/"))
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -165,7 +167,7 @@ class MirroredRun(Run):
     def worked_on(self) -> Iterator[None]:
         """Have here what trackers and others have added to the run, and take there what they add now."""
         self.refresh()
-        self._bring(lambda name: not name.startswith(("checkpoints/", "bundle/")))
+        self._bring_files(lambda name: not name.startswith(("checkpoints/", "bundle/")))
         try:
             yield
         except BaseException:
@@ -182,12 +184,12 @@ class MirroredRun(Run):
     def delete(self) -> None:
         """Remove the run and everything in it, unless it is running; a process that still works on it then ends."""
         self.refresh()
-        heard = self._heard()
+        heard = self._find_last_write()
         if super().state().name == "running" and heard and datetime.now(UTC) - heard < SILENT:
             hint = f"stop it first, or wait until it has been silent for {SILENT.seconds // 60} minutes"
             raise RunError(f"{self.address} is in use: last heard of at {heard:%H:%M:%S} UTC", hint=hint)
         cloud_storage.delete(self._there[STATE])  # from here on it is no run
-        storage.remove(self.address)
+        storage.remove_remote(self.address)
 
     def _take_over(self) -> None:
         """Write the state anew, as it is, then the progress: what another process knows of them is then out of date.
@@ -195,44 +197,47 @@ class MirroredRun(Run):
         Whoever has the state has the run. Who still has it after writing the progress can be sure that no checkpoint
         counts, and none is removed, but from here; so the rest is read then.
         """
-        self._rewritten(STATE, "")
+        self._claim_file(STATE, "")
         if super().state().name == "succeeded":
             raise RunError(f"run {self.name} is complete", hint=f"tagline runs show {self.address}")
-        self._rewritten(PROGRESS, "{}")
-        self._insist()
+        self._claim_file(PROGRESS, "{}")
+        self._check_ownership()
         self.refresh()
         progress = self.progress()
         needed = tuple(f"checkpoints/{name}/" for name in (progress.last, progress.best) if name)
         kept = tuple(f"checkpoints/{name}/" for name in progress.checkpoints)
-        self._bring(lambda name: name in (*NEEDED, ATTEMPTS) or name.startswith(needed))
-        left = [each for each in cloud_storage.objects(f"{self.address}/checkpoints/", unfinished=True)
-                if self._name(each) != PROGRESS and not self._name(each).startswith(kept)]  # fmt: skip
-        storage.together(cloud_storage.delete, left)
+        self._bring_files(lambda name: name in (*NEEDED, ATTEMPTS) or name.startswith(needed))
+        left = [
+            each
+            for each in cloud_storage.list_objects(f"{self.address}/checkpoints/", unfinished=True)
+            if self._relative_name(each) != PROGRESS and not self._relative_name(each).startswith(kept)
+        ]
+        storage.run_concurrently(cloud_storage.delete, left)
 
-    def _rewritten(self, name: str, first: str) -> None:
+    def _claim_file(self, name: str, first: str) -> None:
         """A file of the run here as it is there, in a generation that is ours; where there is none, a first one."""
         path = self.directory / name
         for _ in range(TRIES):
             found = cloud_storage.object_at(f"{self.address}/{name}")
             if found is None and not first:
-                raise self._gone()
+                raise self._make_gone_error()
             with suppress(Conflict):  # it was written between the look and the reading, or the writing: look again
                 storage.write_text(path, cloud_storage.read_bytes(found).decode() if found else first)
                 self._there[name] = cloud_storage.upload(
                     path, f"{self.address}/{name}", if_generation=found.generation if found else 0
                 )
-                self._sent[name] = _stamp(path)
+                self._sent[name] = _read_stamp(path)
                 return
             if name != STATE:
-                self._insist()
+                self._check_ownership()
         raise Conflict(f"{self.address} is being taken over by other processes", hint="leave it to one of them")
 
-    def _push(self, name: str, *, patience_s: float = PATIENCE_S) -> None:
+    def _push_file(self, name: str, *, patience_s: float = PATIENCE_S) -> None:
         """Take a file there, if it is not there as it is here."""
         if self._is_lost:
-            raise self._lost()
+            raise self._make_lost_error()
         path, address = self.directory / name, f"{self.address}/{name}"
-        if not path.is_file() or self._sent.get(name) == (stamp := _stamp(path)):
+        if not path.is_file() or self._sent.get(name) == (stamp := _read_stamp(path)):
             return
         known = self._there.get(name)
         for _ in range(TRIES):
@@ -241,7 +246,7 @@ class MirroredRun(Run):
                     path, address, if_generation=known.generation if known else 0, patience_s=patience_s
                 )
             except Conflict:
-                self._insist()
+                self._check_ownership()
                 # The run is ours: a process that lost it wrote this before it knew. What we have is what counts.
                 known = cloud_storage.object_at(address)
                 continue
@@ -250,33 +255,33 @@ class MirroredRun(Run):
         raise Conflict(f"{address} is written by others all the time", hint="who else writes there?")
 
     def _push_some(self, names: Iterable[str]) -> None:
-        storage.together(self._push, list(names), size=lambda name: (self.directory / name).stat().st_size)
+        storage.run_concurrently(self._push_file, list(names), size=lambda name: (self.directory / name).stat().st_size)
 
     def _push_all(self) -> None:
         """Everything that is not there as it is here, a bundle's manifest after its other files."""
-        names = [name for name in self._files() if not name.startswith("checkpoints/") and name != STATE]
+        names = [name for name in self._list_files() if not name.startswith("checkpoints/") and name != STATE]
         last = [name for name in names if name.endswith(f"/{MANIFEST}")]
         self._push_some(name for name in names if name not in last)
         self._push_some(last)
 
-    def _files(self) -> list[str]:
+    def _list_files(self) -> list[str]:
         """The files of the run that are here and finished."""
         found = (path.relative_to(self.directory) for path in storage.files_below(self.directory))
         return [path.as_posix() for path in found if not any(part.startswith(".") for part in path.parts)]
 
-    def _bring(self, is_wanted: Callable[[str], bool]) -> None:
+    def _bring_files(self, is_wanted: Callable[[str], bool]) -> None:
         """Have these files here as they are there."""
         for _ in range(TRIES):
             missing = [name for name in self._there if is_wanted(name) and not (self.directory / name).is_file()]
             if not missing:
                 return
             try:
-                self._copy_down([self._there[name] for name in missing])
+                self._download_files([self._there[name] for name in missing])
             except Conflict:
                 self.refresh()
         raise Conflict(f"{self.address} changes faster than it can be read", hint="try again")
 
-    def _copy_down(self, found: list[Object]) -> None:
+    def _download_files(self, found: list[RemoteObject]) -> None:
         """Files appear whole: another part of this process may be reading."""
         with (
             storage.disk_errors(self.directory),
@@ -284,33 +289,33 @@ class MirroredRun(Run):
         ):
             storage.copy_down(found, Path(scratch), below=self.address)
             for each in found:
-                path = self.directory / self._name(each)
+                path = self.directory / self._relative_name(each)
                 path.parent.mkdir(parents=True, exist_ok=True)
-                shutil.move(Path(scratch) / self._name(each), path)
-                self._sent[self._name(each)] = _stamp(path)
+                shutil.move(Path(scratch) / self._relative_name(each), path)
+                self._sent[self._relative_name(each)] = _read_stamp(path)
 
-    def _remove(self, names: Iterable[str]) -> None:
+    def _remove_files(self, names: Iterable[str]) -> None:
         gone = [name for name in list(names) if name != PROGRESS]
-        storage.together(cloud_storage.delete, [self._there.pop(name) for name in gone])
+        storage.run_concurrently(cloud_storage.delete, [self._there.pop(name) for name in gone])
         for name in gone:
             self._sent.pop(name, None)
 
-    def _path(self, name: str) -> Path:
+    def _local_path(self, name: str) -> Path:
         """A file of the run, to be read; it is brought here, unless all of it is here."""
         path = self.directory / name
         if not self._is_held_here and name in self._there and not path.is_file():
-            self._bring(lambda each: each == name)
+            self._bring_files(lambda each: each == name)
         return path
 
-    def _insist(self) -> None:
+    def _check_ownership(self) -> None:
         """End here if another process has taken the run over."""
         there, known = cloud_storage.object_at(f"{self.address}/{STATE}"), self._there.get(STATE)
         if there is None:
-            raise self._gone()
+            raise self._make_gone_error()
         if known is None or there.generation != known.generation:
-            raise self._lost()
+            raise self._make_lost_error()
 
-    def _lost(self) -> Conflict:
+    def _make_lost_error(self) -> Conflict:
         """What to say when another process has taken the run over; nothing is written from here any more."""
         self._is_lost = True
         who = "another process"
@@ -321,15 +326,15 @@ class MirroredRun(Run):
         hint = "this one has ended and changed nothing since; tagline runs show " + self.address
         return Conflict(f"{who} has taken over run {self.name}", hint=hint)
 
-    def _gone(self) -> TaglineError:
+    def _make_gone_error(self) -> TaglineError:
         """What to say when the run, or its bucket, is not there any more."""
         try:
-            cloud_storage.objects(f"{self.address}/")
+            cloud_storage.list_objects(f"{self.address}/")
         except DataError:
             return PlaceError(f"the bucket of {self.address} is not there any more", hint="was it removed?")
         return RunError(f"run {self.name} is not in {self.address.rpartition('/')[0]} any more", hint="was it removed?")
 
-    def _heard(self) -> datetime | None:
+    def _find_last_write(self) -> datetime | None:
         """When the run was last written to."""
         times = [each.updated for each in self._there.values() if each.updated]
         return datetime.fromisoformat(max(times)) if times else None
@@ -341,32 +346,32 @@ class MirroredRun(Run):
         """Nobody here can know; the state says when it was last heard of."""
         return True
 
-    def _has_lost_its_rehearsal(self, job: dict[str, Any]) -> bool:  # noqa: ARG002
+    def _has_lost_rehearsal(self, job: dict[str, Any]) -> bool:  # noqa: ARG002
         """No: what answers about this run is that rehearsal."""
         return False
 
-    def _name(self, found: Object) -> str:
+    def _relative_name(self, found: RemoteObject) -> str:
         return found.address.removeprefix(f"{self.address}/")
 
 
-def _stamp(path: Path) -> tuple[int, ...]:
+def _read_stamp(path: Path) -> tuple[int, ...]:
     status = path.stat()
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def create(address: str, name: str, spec: Spec, lock: dict[str, Any]) -> MirroredRun:
+def create_remote_run(address: str, name: str, spec: Spec, lock: dict[str, Any]) -> MirroredRun:
     """A new run below an address in Cloud Storage, waiting; a name that is taken is refused, none is made up."""
     if name:
         check_name(name)
     top = address.rstrip("/")
     while True:
-        run = MirroredRun(f"{top}/{name or next_name(_names(top))}")
-        write_beginning(run.directory, spec, lock)
+        run = MirroredRun(f"{top}/{name or choose_name(_list_names(top))}")
+        write_initial_files(run.directory, spec, lock)
         try:
             # The spec takes the name, the state makes it a run.
             for part in ("spec.toml", "lock.json", EVENTS, STATE):
                 run._there[part] = cloud_storage.upload(run.directory / part, f"{run.address}/{part}", if_generation=0)
-                run._sent[part] = _stamp(run.directory / part)
+                run._sent[part] = _read_stamp(run.directory / part)
         except Conflict as error:
             if name:
                 raise NameTaken(f"there is a run {name} in {top} already", hint="give it another name") from error
@@ -377,19 +382,19 @@ def create(address: str, name: str, spec: Spec, lock: dict[str, Any]) -> Mirrore
 def new_run(where: str | Path, spec: Spec, lock: dict[str, Any], *, name: str = "") -> Run:
     """A new run in a directory or in Cloud Storage; a name of the user's own may be given."""
     if storage.is_remote(where):
-        return create(str(where), name, spec, lock)
-    return Run.create(storage.local(where), spec, lock, name=name)
+        return create_remote_run(str(where), name, spec, lock)
+    return Run.create(storage.require_local(where), spec, lock, name=name)
 
 
-def check_free(name: str, where: str | Path) -> None:
+def check_name_free(name: str, where: str | Path) -> None:
     """Refuse a name that no run can have, or that one in this directory has; in a bucket that turns out later."""
     check_name(name)
-    if not storage.is_remote(where) and (storage.local(where) / name).exists():
+    if not storage.is_remote(where) and (storage.require_local(where) / name).exists():
         hint = f"another --name; or remove it: tagline runs delete {name}"
         raise NameTaken(f"there is a run {name} in {where} already", hint=hint)
 
 
-def run_at(address: str) -> Run:
+def open_run(address: str) -> Run:
     """The run of this address, which is known to be one."""
     return MirroredRun(address) if storage.is_remote(address) else Run(Path(address))
 
@@ -397,15 +402,15 @@ def run_at(address: str) -> Run:
 def list_runs(where: str | Path) -> list[Run]:
     """The runs in a directory or below an address in Cloud Storage, oldest first."""
     if not storage.is_remote(where):
-        return list_local_runs(storage.local(where))
+        return list_local_runs(storage.require_local(where))
     top = str(where).rstrip("/")
     found: dict[str, MirroredRun] = {}
-    for each in cloud_storage.objects(f"{top}/"):
+    for each in cloud_storage.list_objects(f"{top}/"):
         name, _, rest = each.address.removeprefix(f"{top}/").partition("/")
         if rest:
             run = found.get(name) or found.setdefault(name, MirroredRun(f"{top}/{name}"))
             run._there[rest] = each
-    return sorted((run for run in found.values() if run._is_run()), key=by_age)
+    return sorted((run for run in found.values() if run._is_run()), key=age_sort_key)
 
 
 def find_run(name: str, where: str | Path) -> Run:
@@ -414,15 +419,15 @@ def find_run(name: str, where: str | Path) -> Run:
         return MirroredRun.at(name)
     if name == "last":
         if not (known := list_runs(where)):
-            raise _no_run(where)
+            raise _make_no_run_error(where)
         return known[-1]
-    if is_run(storage.local(name)):
-        return Run(storage.local(name))
+    if is_run(storage.require_local(name)):
+        return Run(storage.require_local(name))
     if storage.is_remote(where):
         return MirroredRun.at(f"{str(where).rstrip('/')}/{name}")
-    if is_run(storage.local(where) / name):
-        return Run(storage.local(where) / name)
-    raise RunError(_unknown(name, where, what="run"), hint=f"tagline runs list shows those in {where}")
+    if is_run(storage.require_local(where) / name):
+        return Run(storage.require_local(where) / name)
+    raise RunError(_describe_missing(name, where, what="run"), hint=f"tagline runs list shows those in {where}")
 
 
 def find_last_with_bundle(where: str | Path) -> tuple[Run, list[Run]]:
@@ -432,19 +437,19 @@ def find_last_with_bundle(where: str | Path) -> tuple[Run, list[Run]]:
         if _has_bundle(run):
             return run, without
         without.append(run)
-    raise _without_bundle(without[0]) if without else _no_run(where)
+    raise _make_no_bundle_error(without[0]) if without else _make_no_run_error(where)
 
 
 def find_bundle(name: str, where: str | Path) -> Path:
     """A bundle's directory from its own path or address, or from the run that made it."""
-    return storage.fetched(bundle_place(name, where))
+    return storage.fetch_copy(locate_bundle(name, where))
 
 
-def bundle_place(name: str, where: str | Path) -> str | Path:
+def locate_bundle(name: str, where: str | Path) -> str | Path:
     """Where a bundle is: its directory, or its address in Cloud Storage, at which another may stand some day."""
     if storage.is_remote(name):
-        return _bundle_address(name.rstrip("/"))
-    path = storage.local(name)
+        return _find_bundle_address(name.rstrip("/"))
+    path = storage.require_local(name)
     if (path / MANIFEST).is_file():
         return path
     try:
@@ -454,16 +459,16 @@ def bundle_place(name: str, where: str | Path) -> str | Path:
             raise
         if not path.exists():
             hint = f"tagline runs list shows the runs in {where}; a bundle is the directory bundle/ inside a run"
-            raise RunError(_unknown(name, where, what="run or bundle"), hint=hint) from error
+            raise RunError(_describe_missing(name, where, what="run or bundle"), hint=hint) from error
         return path
     if storage.is_remote(run.address):
-        return _bundle_address(run.address)
+        return _find_bundle_address(run.address)
     if not run.bundle.is_dir():
-        raise _without_bundle(run)
+        raise _make_no_bundle_error(run)
     return run.bundle
 
 
-def _bundle_address(address: str) -> str:
+def _find_bundle_address(address: str) -> str:
     """Of the bundle in a run; where there is no run, the address itself: reading it says what is there."""
     if cloud_storage.object_at(f"{address}/bundle/{MANIFEST}"):
         return f"{address}/bundle"
@@ -471,10 +476,10 @@ def _bundle_address(address: str) -> str:
         run = MirroredRun.at(address)
     except RunError:
         return address
-    raise _without_bundle(run)
+    raise _make_no_bundle_error(run)
 
 
-def bring_home(address: str, where: Path) -> Run:
+def download_run(address: str, where: Path) -> Run:
     """A copy of a run that is in Cloud Storage, without its checkpoints, in a directory of runs: whole or not at all.
 
     One that was brought before is replaced if the run has gone on since.
@@ -508,23 +513,26 @@ def _has_bundle(run: Run) -> bool:
     return (run.bundle / MANIFEST).is_file()
 
 
-def _no_run(where: str | Path) -> RunError:
+def _make_no_run_error(where: str | Path) -> RunError:
     return RunError(f"there is no run in {where}", hint="tagline train DATA makes one")
 
 
-def _unknown(name: str, where: str | Path, *, what: str) -> str:
+def _describe_missing(name: str, where: str | Path, *, what: str) -> str:
     """The sentence for a name that is nothing's, with the one that it is closest to."""
     close = get_close_matches(name, ["last", *(run.name for run in list_runs(where))], n=1)
     return f"there is no {what} {name}" + (f"; did you mean {close[0]}?" if close else "")
 
 
-def _without_bundle(run: Run) -> RunError:
+def _make_no_bundle_error(run: Run) -> RunError:
     state = run.state()
     return RunError(f"run {run.name} has no bundle: it is {state.name}", hint=state.reason)
 
 
-def _names(address: str) -> list[str]:
+def _list_names(address: str) -> list[str]:
     """The first parts of the names below an address."""
     return sorted(
-        {each.address.removeprefix(f"{address}/").partition("/")[0] for each in cloud_storage.objects(f"{address}/")}
+        {
+            each.address.removeprefix(f"{address}/").partition("/")[0]
+            for each in cloud_storage.list_objects(f"{address}/")
+        }
     )

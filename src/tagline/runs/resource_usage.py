@@ -33,7 +33,7 @@ class UsageSampler:
         """Whether it is time for another sample."""
         return time.monotonic() - self._taken >= (EVALUATION_INTERVAL_S if at_evaluation else INTERVAL_S)
 
-    def take(self) -> dict[str, Any]:
+    def take_sample(self) -> dict[str, Any]:
         """What is used now; what this machine does not tell is left out."""
         now, processor_s = time.monotonic(), _processor_seconds()
         passed = now - self._taken
@@ -42,16 +42,16 @@ class UsageSampler:
             share = (processor_s - self._processor_s) / passed / self._cores
             found["processor"] = round(min(1.0, max(0.0, share)), 3)
         self._taken, self._processor_s = now, processor_s
-        found |= memory_in_use()
-        if gpus := gpus_in_use():
+        found |= measure_memory()
+        if gpus := query_gpus():
             found["gpus"] = gpus
         return found
 
 
-def memory_in_use(status: str | None = None) -> dict[str, int]:
+def measure_memory(status: str | None = None) -> dict[str, int]:
     """Bytes that this process has in memory, had at most, and that the machine has; as far as it is told here."""
     found: dict[str, int] = {}
-    lines = _read("/proc/self/status") if status is None else status
+    lines = _read_text("/proc/self/status") if status is None else status
     named = {"VmRSS": "memory_bytes", "VmHWM": "peak_memory_bytes"}
     for line in lines.splitlines():
         key, _, value = line.partition(":")
@@ -65,7 +65,7 @@ def memory_in_use(status: str | None = None) -> dict[str, int]:
     return found
 
 
-def gpus_in_use() -> list[dict[str, Any]]:
+def query_gpus() -> list[dict[str, Any]]:
     """What NVIDIA's driver tells of each GPU; nothing where there is none, or it does not tell in time."""
     if not any(Path("/dev").glob("nvidia[0-9]*")) or not (program := shutil.which("nvidia-smi")):
         return []
@@ -94,7 +94,7 @@ def parse_gpus(text: str) -> list[dict[str, Any]]:
     return found
 
 
-def summarize(events: Iterable[Event]) -> dict[str, Any]:
+def summarize_usage(events: Iterable[Event]) -> dict[str, Any]:
     """The samples among a run's events: means, and the most that was used; empty where there are none."""
     samples = [event for event in events if isinstance(event, UsageEvent)]
     if not samples:
@@ -127,10 +127,12 @@ def describe_summary(summary: Mapping[str, Any]) -> str:
     if processor := summary.get("processor"):
         parts.append(f"processor {processor['mean']:.0%} on average, {processor['most']:.0%} at most")
     if memory := summary.get("memory"):
-        parts.append(f"memory {_amount(memory['most_bytes'], memory['of_bytes'])} at most")
+        parts.append(f"memory {_format_amount(memory['most_bytes'], memory['of_bytes'])} at most")
     for gpu in summary.get("gpus", ()):
         busy = f" {gpu['mean']:.0%} on average" if gpu["mean"] is not None else ""
-        used = f", {_amount(gpu['most_bytes'], gpu['of_bytes'])} at most" if gpu["most_bytes"] is not None else ""
+        used = (
+            f", {_format_amount(gpu['most_bytes'], gpu['of_bytes'])} at most" if gpu["most_bytes"] is not None else ""
+        )
         parts.append(f"GPU {gpu['name']}{busy}{used}")
     return "; ".join(parts)
 
@@ -139,15 +141,15 @@ def describe_sample(sample: UsageEvent) -> str:
     """One sample, for a log."""
     parts = [f"processor {sample.processor:.0%}"] if sample.processor is not None else []
     if sample.memory_bytes is not None:
-        parts.append(f"memory {_amount(sample.memory_bytes, sample.machine_memory_bytes)}")
+        parts.append(f"memory {_format_amount(sample.memory_bytes, sample.machine_memory_bytes)}")
     for gpu in sample.gpus:
         busy = f" {gpu.share:.0%}" if gpu.share is not None else ""
-        used = f", {_amount(gpu.memory_bytes, gpu.total_memory_bytes)}" if gpu.memory_bytes is not None else ""
+        used = f", {_format_amount(gpu.memory_bytes, gpu.total_memory_bytes)}" if gpu.memory_bytes is not None else ""
         parts.append(f"GPU{busy}{used}")
     return "; ".join(parts)
 
 
-def _amount(used: int, of: int | None) -> str:
+def _format_amount(used: int, of: int | None) -> str:
     return f"{used / GB:.1f} of {of / GB:.1f} GB" if of else f"{used / GB:.1f} GB"
 
 
@@ -157,7 +159,7 @@ def _processor_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _read(path: str) -> str:
+def _read_text(path: str) -> str:
     try:
         return Path(path).read_text("ascii", "replace")
     except OSError:

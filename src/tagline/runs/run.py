@@ -94,7 +94,7 @@ class Progress:
         """SHA-256 of each file of each checkpoint, by the checkpoint's name, where they were recorded."""
         return {record.last: record.files for record in (self, *self.earlier) if record.files}
 
-    def after(self, previous: "Progress") -> "Progress":
+    def with_earlier_bests(self, previous: "Progress") -> "Progress":
         """This progress with a way back: to the best checkpoint, and from there to the one that was best before."""
         records = (previous, *previous.earlier)
         bests = [replace(each, earlier=[]) for each in records if each.last and each.last == each.best != self.last]
@@ -150,12 +150,12 @@ class Run:
     @classmethod
     def create(cls, runs: Path, spec: Spec, lock: dict[str, Any], *, name: str = "") -> Self:
         """A new run with its spec, every default written out, and its lock; it appears whole. A name may be given."""
-        storage.sweep(runs, older_than_s=24 * 3600)
+        storage.sweep_scratch(runs, older_than_s=24 * 3600)
         while True:
-            directory = runs / (name or next_name(names_in(runs)))
+            directory = runs / (name or choose_name(list_names(runs)))
             try:
                 with storage.writing_directory(directory) as scratch:
-                    write_beginning(scratch, spec, lock)
+                    write_initial_files(scratch, spec, lock)
             except PlaceError as error:
                 if not directory.is_dir():  # else another process was faster
                     raise
@@ -179,9 +179,9 @@ class Run:
         """The spec as it was resolved."""
         with self.reading("spec.toml"):
             try:
-                return specs.load_recorded(self._path("spec.toml"))
+                return specs.load_recorded(self._local_path("spec.toml"))
             except SpecError as error:
-                raise self._damaged("spec.toml", error.message) from error
+                raise self._make_damage_error("spec.toml", error.message) from error
 
     def spec_text(self) -> str:
         """The spec for people who read a report: every default written out, without where it ran."""
@@ -190,28 +190,29 @@ class Run:
     def lock(self) -> dict[str, Any]:
         """What the run depends on: data, versions, device, seed."""
         with self.reading("lock.json"):
-            found = self._read("lock.json")
+            found = self._read_object("lock.json")
             formats.LOCK.validate_python(found)
         return found
 
     def report(self) -> Report | None:
         """The report, once there is one."""
-        if not self._path("report.json").is_file():
+        if not self._local_path("report.json").is_file():
             return None
-        found = self._read("report.json")
+        found = self._read_object("report.json")
         if found.get("format") != REPORT_FORMAT:
             hint = f"train again: tagline train {self.address}/spec.toml"
             raise RunError(
                 f"{self.address}/report.json is of format {found.get('format')}, not {REPORT_FORMAT}: "
-                "another version of Tagline made it", hint=hint,
-            )  # fmt: skip
+                "another version of Tagline made it",
+                hint=hint,
+            )
         with self.reading("report.json"):
             return Report.model_validate(found)
 
     def predictions(self) -> list[dict[str, Any]]:
         """The test rows with truth and answer, in order."""
         with self.reading("predictions.jsonl"):
-            lines = self._path("predictions.jsonl").read_text("utf-8").split("\n")
+            lines = self._local_path("predictions.jsonl").read_text("utf-8").split("\n")
             rows = [json.loads(line) for line in lines if line]
             for row in rows:
                 formats.PREDICTION.validate_python(row)
@@ -224,7 +225,7 @@ class Run:
             state = self._read_as(RunState, "state.json")  # it may have ended, and said so, before it let go
         job = self.read_json(JOB) or {}
         if state.name in ("waiting", "running") and job.get("run"):
-            if self._has_lost_its_rehearsal(job):
+            if self._has_lost_rehearsal(job):
                 reason = f"its rehearsal in {Path(job['rehearsal_facts']).parent} has ended"
                 return replace(state, name="failed", reason=reason)
             return replace(state, reason=f"when last looked at; now: tagline jobs show {self.name}")
@@ -233,7 +234,7 @@ class Run:
             return replace(state, name="failed", reason=reason)
         return state
 
-    def _has_lost_its_rehearsal(self, job: dict[str, Any]) -> bool:
+    def _has_lost_rehearsal(self, job: dict[str, Any]) -> bool:
         """Whether the rehearsal that should do this run does not run any more."""
         return bool(job.get("rehearsal_facts")) and not alive_in(Path(job["rehearsal_facts"]))
 
@@ -246,11 +247,11 @@ class Run:
 
     def read_json(self, name: str) -> Any:
         """A JSON file of the run; None where there is none."""
-        return self._read(name) if self._path(name).is_file() else None
+        return self._read_object(name) if self._local_path(name).is_file() else None
 
     def write_json(self, name: str, value: Any) -> None:
         """A JSON file of the run, whole."""
-        self.write_text(name, _json(value))
+        self.write_text(name, _to_json(value))
 
     def write_text(self, name: str, text: str) -> None:
         """A text file of the run, whole."""
@@ -263,9 +264,9 @@ class Run:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Keep every other process from writing this run; ends with the process, however that ends."""
-        with storage.held(self.directory):
+        with storage.lock_directory(self.directory):
             for directory in (self.directory, self.directory / "checkpoints"):
-                storage.sweep(directory)
+                storage.sweep_scratch(directory)
             yield
 
     @contextmanager
@@ -284,7 +285,7 @@ class Run:
 
     def attempts(self) -> list[Attempt]:
         """Every start of the run, oldest first."""
-        path, known = self._path(ATTEMPTS), TypeAdapter(Attempt)
+        path, known = self._local_path(ATTEMPTS), TypeAdapter(Attempt)
         with self.reading(ATTEMPTS):
             lines = path.read_text("utf-8").splitlines() if path.is_file() else []
             return [known.validate_json(line, strict=True) for line in lines]
@@ -327,15 +328,17 @@ class Run:
 
     def _event_lines(self) -> list[bytes]:
         with self.reading("events.jsonl"):
-            return self._path("events.jsonl").read_bytes().split(b"\n")[:-1]
+            return self._local_path("events.jsonl").read_bytes().split(b"\n")[:-1]
 
     def progress(self) -> Progress:
         """The last checkpoint's progress, or none."""
-        if not self._path(PROGRESS).is_file():
+        if not self._local_path(PROGRESS).is_file():
             return Progress()
         progress = self._read_as(Progress, PROGRESS)
         if not all(name.isdecimal() for name in progress.checkpoints) or progress.events < 0:
-            raise self._damaged(PROGRESS, f"it names {', '.join(progress.checkpoints)} after {progress.events} events")
+            raise self._make_damage_error(
+                PROGRESS, f"it names {', '.join(progress.checkpoints)} after {progress.events} events"
+            )
         return progress
 
     def intact_progress(self) -> tuple[Progress, str]:
@@ -361,7 +364,7 @@ class Run:
         for file, expected in recorded.items():
             path = self.checkpoint(name) / file
             try:
-                found = storage.sha256(path)
+                found = storage.hash_file(path)
             except FileNotFoundError:
                 return f"{self.address}/checkpoints/{name}/{file} is missing"
             except OSError as error:
@@ -380,7 +383,7 @@ class Run:
     def write_progress(self, progress: Progress) -> None:
         """Make a checkpoint count, and remove the ones that no longer do."""
         checkpoints = self.directory / "checkpoints"
-        storage.write_text(self.directory / PROGRESS, _json(asdict(progress)))
+        storage.write_text(self.directory / PROGRESS, _to_json(asdict(progress)))
         for directory in checkpoints.iterdir():
             if directory.is_dir() and directory.name not in progress.checkpoints:
                 storage.remove_directory(directory)
@@ -402,7 +405,7 @@ class Run:
 
     def _read_as(self, kind: type[Kept], name: str) -> Kept:
         with self.reading(name):
-            value = json.dumps(self._read(name))
+            value = json.dumps(self._read_object(name))
             return TypeAdapter(kind).validate_json(value, strict=True)
 
     @contextmanager
@@ -411,44 +414,44 @@ class Run:
         try:
             yield
         except ValidationError as error:
-            raise self._damaged(name, _first_problem(error)) from error
+            raise self._make_damage_error(name, _first_problem(error)) from error
         except (ArithmeticError, AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError) as error:
-            raise self._damaged(name, error) from error
+            raise self._make_damage_error(name, error) from error
 
-    def _damaged(self, name: str, error: Exception | str) -> RunError:
+    def _make_damage_error(self, name: str, error: Exception | str) -> RunError:
         if isinstance(error, Exception) and not isinstance(error, FileNotFoundError):
             error = f"{type(error).__name__}: {first_line(error)}"
         hint = f"tagline runs delete {self.address}"
         what = "is missing" if isinstance(error, FileNotFoundError) else f"is damaged: {error}"
         return RunError(f"{self.address}/{name} {what}", hint=hint)
 
-    def _path(self, name: str) -> Path:
+    def _local_path(self, name: str) -> Path:
         """A file of the run, to be read."""
         return self.directory / name
 
-    def _read(self, name: str) -> dict[str, Any]:
+    def _read_object(self, name: str) -> dict[str, Any]:
         with self.reading(name):
-            value: dict[str, Any] = json.loads(self._path(name).read_text("utf-8"))
+            value: dict[str, Any] = json.loads(self._local_path(name).read_text("utf-8"))
         if not isinstance(value, dict):
-            raise self._damaged(name, f"it is a {type(value).__name__}")
+            raise self._make_damage_error(name, f"it is a {type(value).__name__}")
         return value
 
 
-def write_beginning(directory: Path, spec: Spec, lock: dict[str, Any]) -> None:
+def write_initial_files(directory: Path, spec: Spec, lock: dict[str, Any]) -> None:
     """What a run begins with."""
     state = RunState("waiting", created=datetime.now(UTC).isoformat())
     (directory / "spec.toml").write_text(specs.to_toml(spec), "utf-8")
-    (directory / "lock.json").write_text(_json(lock), "utf-8")
-    (directory / "state.json").write_text(_json(asdict(state)), "utf-8")
+    (directory / "lock.json").write_text(_to_json(lock), "utf-8")
+    (directory / "state.json").write_text(_to_json(asdict(state)), "utf-8")
     (directory / "events.jsonl").touch()
 
 
-def names_in(runs: Path) -> list[str]:
+def list_names(runs: Path) -> list[str]:
     """The names that are taken in a directory of runs."""
     return [path.name for path in runs.iterdir()] if runs.is_dir() else []
 
 
-def next_name(names: Iterable[str]) -> str:
+def choose_name(names: Iterable[str]) -> str:
     """A name that sorts after those there are: the time and a word, in one second each word after the last."""
     stamp = datetime.now(UTC).strftime(STAMP)
     taken = sorted(name.removeprefix(f"{stamp}-") for name in names if name.startswith(f"{stamp}-"))
@@ -465,7 +468,7 @@ def check_name(name: str) -> None:
         raise SpecError(f'"{name}" cannot name a run', hint=hint)
 
 
-def by_age(run: Run) -> tuple[str, str]:
+def age_sort_key(run: Run) -> tuple[str, str]:
     """What sorts runs from the oldest to the newest: the time in the name or, where a user chose it, in the state."""
     if found := STAMPED.match(run.name):
         return found[1], run.name
@@ -488,7 +491,7 @@ def list_runs(runs: Path) -> list[Run]:
         return []
     hidden = storage.SCRATCH_PREFIX
     found = (path for path in runs.iterdir() if not path.name.startswith(hidden) and is_run(path))
-    return sorted((Run(path) for path in found), key=by_age)
+    return sorted((Run(path) for path in found), key=age_sort_key)
 
 
 def _first_problem(error: ValidationError) -> str:
@@ -496,5 +499,5 @@ def _first_problem(error: ValidationError) -> str:
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
-def _json(value: Any) -> str:
+def _to_json(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"

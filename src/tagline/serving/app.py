@@ -22,14 +22,14 @@ from tagline.errors import RunError, SpecError, TaglineError
 from tagline.models import Prediction
 from tagline.prediction import signatures
 from tagline.prediction.bundle import Bundle, Manifest
-from tagline.prediction.predictor import Predictor, shared_out
+from tagline.prediction.predictor import Predictor, plan_workers
 from tagline.reports import html
 from tagline.serving import prefork, protocol
-from tagline.serving.batching import Batcher, ComputeError, Full, Unanswerable
-from tagline.serving.http import Clients, Request, Response
+from tagline.serving.batching import Batcher, ComputeError, ModelUnavailable, QueueFull
+from tagline.serving.http import HttpRequest, HttpResponse, HttpServer
 from tagline.serving.log import DROP_REASONS, ServerLog
-from tagline.serving.metrics import SECONDS, SIZES, Counter, Gauge, Histogram, fact, shared
-from tagline.serving.protocol import Limits, Refused
+from tagline.serving.metrics import SECONDS, SIZES, Counter, Gauge, Histogram, allocate_slots, format_info
+from tagline.serving.protocol import Limits, RefusedRequest
 
 if TYPE_CHECKING:
     from tagline.data.texts import Text
@@ -55,7 +55,7 @@ STATUSES = (200, *REFUSALS)
 
 IN_JSON = json.JSONEncoder(ensure_ascii=False).encode
 
-Handler = Callable[[Request], Awaitable[Response]]
+Handler = Callable[[HttpRequest], Awaitable[HttpResponse]]
 Found = TypeVar("Found")
 
 
@@ -118,7 +118,7 @@ class ServerSettings:
         return cls(**chosen | {name: value for name, value in given.items() if value is not None})
 
 
-class Served:
+class LoadedBundle:
     """A bundle, loaded and ready to answer; so many `threads` work for it in each process."""
 
     def __init__(self, bundle: Bundle, *, threads: int) -> None:
@@ -137,7 +137,7 @@ class Served:
         return self.predictor.predict(texts, sets=sets)
 
 
-class Metrics:
+class ServerMetrics:
     """What Prometheus is told."""
 
     def __init__(self, manifest: Manifest, settings: ServerSettings, *, processes: int) -> None:
@@ -153,44 +153,52 @@ class Metrics:
         reasons = [{"reason": reason} for reason in DROP_REASONS]
         self.dropped_lines = Counter("tagline_log_lines_dropped_total", "lines that the log has no room for", reasons)
         self._figures = (self.requests, self.answers, self.seconds, self.batches, self.waiting, self.dropped_lines)
-        self.slots = shared(self._figures, processes=processes + 1)
+        self.slots = allocate_slots(self._figures, processes=processes + 1)
         self.slots.own = processes  # of the process that looks after the others, and writes the log
         self._about = {"family": manifest.family, "fingerprint": manifest.fingerprint[:16], "version": __version__}
 
-    def text(self) -> str:
+    def render_text(self) -> str:
         """All of it, of all processes."""
-        lines = [line for each in self._figures for line in each.lines()]
-        lines += fact("tagline_info", "what is served", self._about)
+        lines = [line for each in self._figures for line in each.format_lines()]
+        lines += format_info("tagline_info", "what is served", self._about)
         return "\n".join(lines) + "\n"
 
 
-class Routes:
+class ServerRoutes:
     """What is answered at each address."""
 
     def __init__(
-        self, served: Served, settings: ServerSettings, metrics: Metrics, *, write_log: Callable[..., None]
+        self, served: LoadedBundle, settings: ServerSettings, metrics: ServerMetrics, *, write_log: Callable[..., None]
     ) -> None:
         self.served = served
         self.settings = settings
         self.metrics = metrics
         self._write_log = write_log
-        self.clients = Clients(self.answer, body_bytes=settings.limits.body_bytes)
+        self.clients = HttpServer(self.answer, body_bytes=settings.limits.body_bytes)
         self._is_given_up = False
         """Whether nobody is answered any more."""
         self._is_own_host = lru_cache(maxsize=64)(settings.is_own_host)
         self._tokens = _encode_token(settings.token)
         self.batcher = Batcher(
-            served.predict, threads=1, most_waiting=settings.most_waiting,
+            served.predict,
+            threads=1,
+            most_waiting=settings.most_waiting,
             batch=1 if served.predictor.stands_alone else settings.batch,
             quick=served.manifest.runtime == "int8" and served.threads == 1,
-            observe_batch=metrics.batches.observe, observe_waiting=metrics.waiting.set,
-            probe=served.probe, stuck_after_s=max(settings.timeout_s, STUCK_S),
-        )  # fmt: skip
+            observe_batch=metrics.batches.observe,
+            observe_waiting=metrics.waiting.set,
+            probe=served.probe,
+            stuck_after_s=max(settings.timeout_s, STUCK_S),
+        )
         # Routes whose names are set come last: they take the place of those of the same name.
         got = {
-            "/": self.playground, "/docs": self.docs, "/openapi.json": self.described, "/metrics": self.measured,
-            "/info": self.info, settings.health_route: self.health,
-        }  # fmt: skip
+            "/": self.playground,
+            "/docs": self.docs,
+            "/openapi.json": self.openapi,
+            "/metrics": self.export_metrics,
+            "/info": self.info,
+            settings.health_route: self.health,
+        }
         posted = {"/explain": self.explain, settings.predict_route: self.predict}
         self._routes: dict[tuple[str, str], Handler] = {("POST", path): handler for path, handler in posted.items()}
         for path, handler in got.items():
@@ -198,10 +206,10 @@ class Routes:
 
     async def serve(self, on: socket.socket, ready: prefork.Ready) -> None:
         """Answer whoever connects, until told to stop."""
-        await self.clients.serve(on, ready, timeout_s=self.settings.timeout_s, can_answer=self._check)
+        await self.clients.serve(on, ready, timeout_s=self.settings.timeout_s, can_answer=self._check_batcher)
         await self.batcher.close()
 
-    def _check(self) -> bool:
+    def _check_batcher(self) -> bool:
         """Whether texts can be answered; if not, nobody waits for an answer any longer."""
         problem = self.batcher.problem
         if problem and not self._is_given_up:
@@ -217,11 +225,11 @@ class Routes:
         for connection in list(self.clients.connections):
             connection.abort()
 
-    async def answer(self, request: Request) -> Response:
+    async def answer(self, request: HttpRequest) -> HttpResponse:
         """What a request is answered. Errors are answers; all is counted, timed, named and written down."""
         handler = self._routes.get((request.method, request.path))
         if handler is None:
-            return self._nowhere(request)
+            return self._refuse_route(request)
         if not self._is_own_host(request.header(b"host")):
             handler = self._refuse_host
         begun = time.perf_counter()
@@ -230,20 +238,22 @@ class Routes:
         problem = ""
         try:
             response = await handler(request)
-        except Refused as refused:
+        except RefusedRequest as refused:
             problem = refused.message
-            response = _error(refused.status, problem)
+            response = _error_response(refused.status, problem)
         except TaglineError as error:
             problem = error.message
-            response = _error(500 if isinstance(error, RunError) else 400, problem)  # a model's fault is nobody else's
+            response = _error_response(
+                500 if isinstance(error, RunError) else 400, problem
+            )  # a model's fault is nobody else's
         except asyncio.CancelledError:
             raise
         except ComputeError as error:
             problem = str(error)
-            response = _error(500, "the model failed on this text; the log has the request's id")
+            response = _error_response(500, "the model failed on this text; the log has the request's id")
         except BaseException as error:  # a bug of ours, or a panic in native code, is this request's, not the server's
             problem = f"{type(error).__name__}: {error}"
-            response = _error(500, "this is a bug in Tagline; the log has the request's id")
+            response = _error_response(500, "this is a bug in Tagline; the log has the request's id")
         seconds = time.perf_counter() - begun
         response.headers["x-request-id"] = request_id
         path, status = request.path, response.status
@@ -255,29 +265,31 @@ class Routes:
             self._write_log("request", **facts, **({"problem": problem} if problem else {}))
         return response
 
-    def _nowhere(self, request: Request) -> Response:
+    def _refuse_route(self, request: HttpRequest) -> HttpResponse:
         """Where to ask instead."""
         other = request.path[:-1] if request.path.endswith("/") else f"{request.path}/"
         if (request.method, other) in self._routes:
-            return Response(b"", status=307, headers={"location": other})
+            return HttpResponse(b"", status=307, headers={"location": other})
         asked = f"{request.method} {request.path}"[:200]
         allowed = [method for method, path in self._routes if path == request.path]
         said = f"there is no {asked} here; POST {self.settings.predict_route} answers"
-        response = _error(405 if allowed else 404, said)
+        response = _error_response(405 if allowed else 404, said)
         if allowed:
             response.headers["allow"] = ", ".join(allowed)
         return response
 
-    async def predict(self, request: Request) -> Response:
+    async def predict(self, request: HttpRequest) -> HttpResponse:
         """Answers for texts."""
-        asked = protocol.parse(self._body(request), pair=self.served.predictor.pair, limits=self.settings.limits)
-        found = await self._found(asked) if asked.texts else []
+        asked = protocol.parse_request(
+            self._read_body(request), pair=self.served.predictor.pair, limits=self.settings.limits
+        )
+        found = await self._predict_texts(asked) if asked.texts else []
         for prediction in found:
             for label in prediction.labels if prediction.labels is not None else (str(prediction.label),):
                 self.metrics.answers.add(label)
-        return _json(protocol.answer(asked, found))
+        return _json_response(protocol.format_answer(asked, found))
 
-    async def _found(self, asked: protocol.PredictRequest) -> list[Prediction]:
+    async def _predict_texts(self, asked: protocol.PredictRequest) -> list[Prediction]:
         others, timeout_s = self.clients.asking - 1, self.settings.timeout_s
         return await self._await_result(
             self.batcher.ask(asked.texts, sets=asked.sets, beside=others, timeout_s=timeout_s),
@@ -289,20 +301,20 @@ class Routes:
         """What the batcher computes, or the refusal that says why it does not."""
         try:
             return await computing
-        except Full as error:
-            raise Refused(429, full) from error
+        except QueueFull as error:
+            raise RefusedRequest(429, full) from error
         except TimeoutError as error:
-            raise Refused(503, late) from error
-        except Unanswerable as error:
-            raise Refused(503, "this process cannot answer any more and is being replaced; try again") from error
+            raise RefusedRequest(503, late) from error
+        except ModelUnavailable as error:
+            raise RefusedRequest(503, "this process cannot answer any more and is being replaced; try again") from error
 
-    async def explain(self, request: Request) -> Response:
+    async def explain(self, request: HttpRequest) -> HttpResponse:
         """The words that push a text towards a label: for the page."""
-        body = self._body(request)
-        asked = protocol.parse(body, pair=self.served.predictor.pair, limits=self.settings.limits)
+        body = self._read_body(request)
+        asked = protocol.parse_request(body, pair=self.served.predictor.pair, limits=self.settings.limits)
         label = json.loads(body).get("label")
         if len(asked.texts) != 1 or label not in self.served.manifest.labels:
-            raise Refused(400, "explain takes one instance and a label of this bundle")
+            raise RefusedRequest(400, "explain takes one instance and a label of this bundle")
         # A text is scored as often as it has words, so that one is explained at a time.
         compute = partial(self.served.predictor.explain, asked.texts[0], label)
         pushes = await self._await_result(
@@ -310,45 +322,49 @@ class Routes:
             full="other texts are being explained; try again in a moment",
             late=f"not explained within {self.settings.timeout_s:g} seconds",
         )
-        return _json({"pushes": [[push.start, push.end, round(push.weight, 4), push.side] for push in pushes]})
+        return _json_response({"pushes": [[push.start, push.end, round(push.weight, 4), push.side] for push in pushes]})
 
-    async def health(self, _: Request) -> Response:
+    async def health(self, _: HttpRequest) -> HttpResponse:
         """200 once it can answer, and 503 when it cannot any more."""
         problem = self.batcher.problem
-        return _error(503, problem) if problem else _json({"status": "ready"})
+        return _error_response(503, problem) if problem else _json_response({"status": "ready"})
 
-    async def _refuse_host(self, request: Request) -> Response:
+    async def _refuse_host(self, request: HttpRequest) -> HttpResponse:
         host = request.header(b"host")[:200]
-        raise Refused(403, f'this server is not "{host}"; --allow-host makes it so, or a token in TAGLINE_TOKEN')
+        raise RefusedRequest(403, f'this server is not "{host}"; --allow-host makes it so, or a token in TAGLINE_TOKEN')
 
-    async def info(self, _: Request) -> Response:
+    async def info(self, _: HttpRequest) -> HttpResponse:
         """What is served."""
-        return _json(_info(self.served))
+        return _json_response(_describe_bundle(self.served))
 
-    async def measured(self, _: Request) -> Response:
+    async def export_metrics(self, _: HttpRequest) -> HttpResponse:
         """For Prometheus."""
-        return Response(self.metrics.text().encode(), "text/plain; version=0.0.4; charset=utf-8")
+        return HttpResponse(self.metrics.render_text().encode(), "text/plain; version=0.0.4; charset=utf-8")
 
-    async def playground(self, _: Request) -> Response:
+    async def playground(self, _: HttpRequest) -> HttpResponse:
         """A page to try it on."""
         columns = self.served.manifest.spec["data"]["text"]
-        return _page(html.playground(
-            _info(self.served), predict_route=self.settings.predict_route, needs_token=bool(self.settings.token),
-            text=[columns] if isinstance(columns, str) else columns,
-        ))  # fmt: skip
+        return _html_response(
+            html.render_playground_page(
+                _describe_bundle(self.served),
+                predict_route=self.settings.predict_route,
+                needs_token=bool(self.settings.token),
+                text=[columns] if isinstance(columns, str) else columns,
+            )
+        )
 
-    async def described(self, _: Request) -> Response:
+    async def openapi(self, _: HttpRequest) -> HttpResponse:
         """These routes, for programs."""
-        return _json(_openapi(self.served, self.settings))
+        return _json_response(_build_openapi(self.served, self.settings))
 
-    async def docs(self, _: Request) -> Response:
+    async def docs(self, _: HttpRequest) -> HttpResponse:
         """These routes, for people."""
-        return _page(html.api_page(_openapi(self.served, self.settings)))
+        return _html_response(html.render_api_page(_build_openapi(self.served, self.settings)))
 
-    def _body(self, request: Request) -> bytes:
+    def _read_body(self, request: HttpRequest) -> bytes:
         """The whole body of one who may ask."""
         if self.settings.token and not self._has_token(request.headers.get(b"authorization", b"")):
-            raise Refused(401, "give the header: Authorization: Bearer TOKEN")
+            raise RefusedRequest(401, "give the header: Authorization: Bearer TOKEN")
         if request.problem is not None:
             raise request.problem
         return request.body
@@ -376,17 +392,17 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _json(value: Any, status: int = 200) -> Response:
-    return Response(IN_JSON(value).encode(), status=status)
+def _json_response(value: Any, status: int = 200) -> HttpResponse:
+    return HttpResponse(IN_JSON(value).encode(), status=status)
 
 
-def _page(text: str) -> Response:
-    headers = {"content-security-policy": html.content_policy(text), "x-content-type-options": "nosniff"}
-    return Response(text.encode(), "text/html; charset=utf-8", headers=headers)
+def _html_response(text: str) -> HttpResponse:
+    headers = {"content-security-policy": html.read_content_policy(text), "x-content-type-options": "nosniff"}
+    return HttpResponse(text.encode(), "text/html; charset=utf-8", headers=headers)
 
 
-def _error(status: int, message: str) -> Response:
-    response = _json({"error": message}, status)
+def _error_response(status: int, message: str) -> HttpResponse:
+    response = _json_response({"error": message}, status)
     if status in (429, 503):
         response.headers["retry-after"] = str(RETRY_AFTER_S)
     if status == 401:
@@ -394,20 +410,28 @@ def _error(status: int, message: str) -> Response:
     return response
 
 
-def _info(served: Served) -> dict[str, Any]:
+def _describe_bundle(served: LoadedBundle) -> dict[str, Any]:
     manifest, layer = served.manifest, served.predictor.decisions
     return {
-        "tagline": __version__, "family": manifest.family, "task": manifest.task, "pair": manifest.pair,
-        "labels": list(manifest.labels), "fingerprint": manifest.fingerprint, "figures": manifest.figures,
-        "thresholds": list(layer.thresholds), "abstain_below": layer.abstain_below, "sets": bool(layer.floors),
-    }  # fmt: skip
+        "tagline": __version__,
+        "family": manifest.family,
+        "task": manifest.task,
+        "pair": manifest.pair,
+        "labels": list(manifest.labels),
+        "fingerprint": manifest.fingerprint,
+        "figures": manifest.figures,
+        "thresholds": list(layer.thresholds),
+        "abstain_below": layer.abstain_below,
+        "sets": bool(layer.floors),
+    }
 
 
-def _openapi(served: Served, settings: ServerSettings) -> dict[str, Any]:
+def _build_openapi(served: LoadedBundle, settings: ServerSettings) -> dict[str, Any]:
     """The routes as an OpenAPI document."""
     problem = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
     refused = {
-        str(status): {"description": why, "content": _as_json({"schema": problem})} for status, why in REFUSALS.items()
+        str(status): {"description": why, "content": _json_content({"schema": problem})}
+        for status, why in REFUSALS.items()
     }
     text = ["a first text", "a second text"] if served.manifest.pair else "a text"
     answer = protocol.answer_schema(served.manifest.labels, task=served.manifest.task)
@@ -428,45 +452,56 @@ def _openapi(served: Served, settings: ServerSettings) -> dict[str, Any]:
         },
     }
 
-    def posted(summary: str, schema: Any, example: Any, answers: Any) -> dict[str, Any]:
-        return {"post": {
-            "summary": summary,
-            "requestBody": {"required": True, "content": _as_json({"schema": schema, "example": example})},
-            "responses": {
-                "200": {"description": "answers", "content": _as_json({"schema": answers})},
-                **refused,
-            },
-        }}  # fmt: skip
+    def describe_post(summary: str, schema: Any, example: Any, answers: Any) -> dict[str, Any]:
+        return {
+            "post": {
+                "summary": summary,
+                "requestBody": {"required": True, "content": _json_content({"schema": schema, "example": example})},
+                "responses": {
+                    "200": {"description": "answers", "content": _json_content({"schema": answers})},
+                    **refused,
+                },
+            }
+        }
 
-    def got(summary: str, kind: str) -> dict[str, Any]:
+    def describe_get(summary: str, kind: str) -> dict[str, Any]:
         return {"get": {"summary": summary, "responses": {"200": {"description": summary, "content": {kind: {}}}}}}
 
     return {
         "openapi": "3.1.0",
         "info": {"title": "Tagline", "version": __version__},
         "paths": {
-            settings.predict_route: posted(
-                "Answers for texts.", protocol.request_schema(settings.limits, pair=served.manifest.pair),
-                {"instances": [text], "parameters": {}}, {"anyOf": [answer, inputs]},
+            settings.predict_route: describe_post(
+                "Answers for texts.",
+                protocol.request_schema(settings.limits, pair=served.manifest.pair),
+                {"instances": [text], "parameters": {}},
+                {"anyOf": [answer, inputs]},
             ),
-            "/explain": posted(
-                "The words that push a text towards a label.", explained,
-                {"instances": [text], "label": served.manifest.labels[0]}, pushes,
+            "/explain": describe_post(
+                "The words that push a text towards a label.",
+                explained,
+                {"instances": [text], "label": served.manifest.labels[0]},
+                pushes,
             ),
-            settings.health_route: {"get": {
-                "summary": "Whether it can answer.",
-                "responses": {
-                    "200": {"description": "it can", "content": _as_json({})},
-                    "503": {"description": "this process cannot any more", "content": _as_json({"schema": problem})},
-                },
-            }},
-            "/info": got("What is served.", "application/json"),
-            "/metrics": got("For Prometheus.", "text/plain"),
+            settings.health_route: {
+                "get": {
+                    "summary": "Whether it can answer.",
+                    "responses": {
+                        "200": {"description": "it can", "content": _json_content({})},
+                        "503": {
+                            "description": "this process cannot any more",
+                            "content": _json_content({"schema": problem}),
+                        },
+                    },
+                }
+            },
+            "/info": describe_get("What is served.", "application/json"),
+            "/metrics": describe_get("For Prometheus.", "text/plain"),
         },
-    }  # fmt: skip
+    }
 
 
-def _as_json(content: Any) -> dict[str, Any]:
+def _json_content(content: Any) -> dict[str, Any]:
     return {"application/json": content}
 
 
@@ -479,21 +514,21 @@ def serve(bundle: str | Path, settings: ServerSettings | None = None) -> None:
     """Serve a bundle until told to stop."""
     chosen = settings or ServerSettings.of(os.environ)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would not survive a fork; processes are enough
-    processes, threads = shared_out(open_bundle(bundle, chosen), chosen.workers)
-    sockets = prefork.bound(chosen.host, chosen.port, count=processes)
+    processes, threads = plan_workers(open_bundle(bundle, chosen), chosen.workers)
+    sockets = prefork.bind_sockets(chosen.host, chosen.port, count=processes)
     log = ServerLog()
 
     def prepare() -> prefork.Work:
         opened = open_bundle(bundle, chosen)
         # Threads do not survive a fork, and torch has some whatever it is told: then each process loads for itself.
-        loaded = Served(opened, threads=threads) if threads == 1 and not opened.needs_torch else None
-        metrics = Metrics(opened.manifest, chosen, processes=processes)
+        loaded = LoadedBundle(opened, threads=threads) if threads == 1 and not opened.needs_torch else None
+        metrics = ServerMetrics(opened.manifest, chosen, processes=processes)
         log.count_dropped = metrics.dropped_lines.add
 
         def work(on: socket.socket, number: int, ready: prefork.Ready) -> None:
             log.detach()
             metrics.slots.own = number
-            routes = Routes(loaded or Served(opened, threads=threads), chosen, metrics, write_log=log.write)
+            routes = ServerRoutes(loaded or LoadedBundle(opened, threads=threads), chosen, metrics, write_log=log.write)
             uvloop.run(routes.serve(on, ready))
 
         return work

@@ -27,11 +27,11 @@ CLOSE_S = 1.0
 """In which what has been taken is finished at the end."""
 
 
-class Full(Exception):
+class QueueFull(Exception):
     """More texts wait than may."""
 
 
-class Unanswerable(Exception):
+class ModelUnavailable(Exception):
     """Predictions cannot be computed in this process any more; its message says why."""
 
 
@@ -40,7 +40,7 @@ class ComputeError(Exception):
 
 
 @dataclass(eq=False)
-class _Job:
+class _PredictJob:
     texts: "list[Text]"
     sets: float | None
     done: "asyncio.Future[Any]"
@@ -60,24 +60,32 @@ class Batcher:
     """
 
     def __init__(
-        self, predict: Predict, *, threads: int, most_waiting: int, batch: int, quick: bool = False,
-        observe_batch: Callable[[float], None], observe_waiting: Callable[[float], None],
-        probe: Callable[[], object] = lambda: None, stuck_after_s: float = float("inf"),
-    ) -> None:  # fmt: skip
+        self,
+        predict: Predict,
+        *,
+        threads: int,
+        most_waiting: int,
+        batch: int,
+        quick: bool = False,
+        observe_batch: Callable[[float], None],
+        observe_waiting: Callable[[float], None],
+        probe: Callable[[], object] = lambda: None,
+        stuck_after_s: float = float("inf"),
+    ) -> None:
         self.predict = predict
         self._probe = probe
         self._stuck_after_s = stuck_after_s
         self._failure = ""
         self._computing: dict[int, float] = {}
         """Since when each thread has been computing."""
-        self._taken: set[_Job] = set()
+        self._taken: set[_PredictJob] = set()
         """Jobs that are being computed, or lie ready."""
         self._observe_batch, self._observe_waiting = observe_batch, observe_waiting
         self._most_waiting = most_waiting
         self._batch = batch
         self._quick = quick
-        self._at_once: list[_Job] = []
-        self._jobs: deque[_Job] = deque()
+        self._at_once: list[_PredictJob] = []
+        self._jobs: deque[_PredictJob] = deque()
         self._waiting = 0
         self._idle = threads + (batch == 1)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="predict")
@@ -104,7 +112,7 @@ class Batcher:
         waiting = [*self._at_once, *self._jobs, *self._taken]
         self._at_once, self._jobs, self._waiting = [], deque(), 0
         self._observe_waiting(0)
-        _fail(waiting, Unanswerable(self._failure))
+        _fail_jobs(waiting, ModelUnavailable(self._failure))
 
     async def ask(
         self, texts: "list[Text]", *, sets: float | None, timeout_s: float, beside: int = 0
@@ -115,93 +123,93 @@ class Batcher:
         `beside` are others who have not been answered: where answers are quick, whoever is about to ask waits too.
         """
         if problem := self.problem:
-            raise Unanswerable(problem)
+            raise ModelUnavailable(problem)
         waiting = max(self.waiting, beside) if self._quick else self._waiting
         if waiting and waiting + len(texts) > self._most_waiting:
-            raise Full
+            raise QueueFull
         loop = asyncio.get_running_loop()
-        job = _Job(texts, sets, loop.create_future())
-        if self._quick and len(texts) == 1 and sum(map(len, _sides(texts[0]))) <= QUICK_CHARACTERS:
+        job = _PredictJob(texts, sets, loop.create_future())
+        if self._quick and len(texts) == 1 and sum(map(len, _split_sides(texts[0]))) <= QUICK_CHARACTERS:
             self._at_once.append(job)
             self._observe_waiting(self.waiting)
             if len(self._at_once) == 1:
-                loop.call_soon(self._compute)
+                loop.call_soon(self._compute_quick)
         else:
             self._jobs.append(job)
-            self._wait(len(texts))
-            self._start()
+            self._count_waiting(len(texts))
+            self._start_jobs()
         found: list[Prediction] = await _await_job(job, timeout_s)
         return found
 
     async def compute_beside(self, compute: Callable[[], Found], *, timeout_s: float) -> Found:
         """What is no prediction, computed in a thread of its own: one at a time, and watched as batches are."""
         if problem := self.problem:
-            raise Unanswerable(problem)
+            raise ModelUnavailable(problem)
         if self._is_busy_beside:
-            raise Full
+            raise QueueFull
         self._is_busy_beside = True
-        job = _Job([], None, asyncio.get_running_loop().create_future())
-        self._keep(self._work_beside(job, compute))
+        job = _PredictJob([], None, asyncio.get_running_loop().create_future())
+        self._spawn_task(self._run_beside(job, compute))
         found: Found = await _await_job(job, timeout_s)
         return found
 
-    def _wait(self, more: int) -> None:
+    def _count_waiting(self, more: int) -> None:
         self._waiting += more
         self._observe_waiting(self.waiting)
 
-    def _start(self) -> None:
+    def _start_jobs(self) -> None:
         """Give what waits to threads that are free."""
-        while self._idle and (some := self._take()):
+        while self._idle and (some := self._take_batch()):
             self._idle -= 1
-            self._keep(self._work(some))
+            self._spawn_task(self._run_batch(some))
 
-    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn_task(self, work: Coroutine[Any, Any, None]) -> None:
         """Have something done that nobody else refers to."""
         task = asyncio.get_running_loop().create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
-    def _compute(self) -> None:
+    def _compute_quick(self) -> None:
         """Answer short texts in the event loop; what has come meanwhile is read before the next few."""
         some, self._at_once = self._at_once[:QUICK_TEXTS], self._at_once[QUICK_TEXTS:]
         self._observe_waiting(self.waiting)
         if self._at_once:
-            asyncio.get_running_loop().call_soon(self._compute)
+            asyncio.get_running_loop().call_soon(self._compute_quick)
         for sets in dict.fromkeys(job.sets for job in some):
             jobs = [job for job in some if job.sets == sets and not job.done.done()]  # its caller is still there
             if not jobs:
                 continue
             self._observe_batch(len(jobs))
-            self._answer(jobs)
+            self._answer_jobs(jobs)
 
-    def _answer(self, jobs: list[_Job]) -> None:
+    def _answer_jobs(self, jobs: list[_PredictJob]) -> None:
         """Compute jobs of a text each together; if that fails, one by one."""
         try:
             texts = [job.texts[0] for job in jobs]
-            _hand_out(jobs, self._run(partial(self.predict, texts, jobs[0].sets)))
+            _deliver_results(jobs, self._run_compute(partial(self.predict, texts, jobs[0].sets)))
         except Exception as error:
             if len(jobs) == 1:
-                _fail(jobs, error)
+                _fail_jobs(jobs, error)
             else:
                 for job in jobs:
-                    self._answer([job])
+                    self._answer_jobs([job])
 
-    def _take(self) -> list[_Job]:
+    def _take_batch(self) -> list[_PredictJob]:
         """The next jobs that ask for the same, up to a batch of texts; a job is never split."""
-        taken: list[_Job] = []
+        taken: list[_PredictJob] = []
         size = 0
         while self._jobs:
             job = self._jobs[0]
             if taken and (size + len(job.texts) > self._batch or job.sets != taken[0].sets):
                 break
             self._jobs.popleft()
-            self._wait(-len(job.texts))
+            self._count_waiting(-len(job.texts))
             if not job.done.done():  # its caller is still there
                 taken.append(job)
                 size += len(job.texts)
         return taken
 
-    async def _work(self, jobs: list[_Job]) -> None:
+    async def _run_batch(self, jobs: list[_PredictJob]) -> None:
         self._observe_batch(sum(len(job.texts) for job in jobs))
         self._taken.update(jobs)
         try:
@@ -209,30 +217,30 @@ class Batcher:
         finally:
             self._taken.difference_update(jobs)
             self._idle += 1
-            self._start()
+            self._start_jobs()
 
-    async def _answer_by_thread(self, jobs: list[_Job]) -> None:
+    async def _answer_by_thread(self, jobs: list[_PredictJob]) -> None:
         """Have a thread compute jobs together; if that fails, one by one."""
         texts = [text for job in jobs for text in job.texts]
         try:
             predict = partial(self.predict, texts, jobs[0].sets)
-            found = await asyncio.get_running_loop().run_in_executor(self._pool, self._run, predict)
+            found = await asyncio.get_running_loop().run_in_executor(self._pool, self._run_compute, predict)
         except Exception as error:
             if len(jobs) == 1:
-                _fail(jobs, error)
+                _fail_jobs(jobs, error)
                 return
             for job in jobs:
                 if not job.done.done():  # its caller is still there
                     await self._answer_by_thread([job])
         else:
-            _hand_out(jobs, found)
+            _deliver_results(jobs, found)
 
-    async def _work_beside(self, job: _Job, compute: Callable[[], Any]) -> None:
+    async def _run_beside(self, job: _PredictJob, compute: Callable[[], Any]) -> None:
         self._taken.add(job)
         try:
-            found = await asyncio.get_running_loop().run_in_executor(self._pool_beside, self._run, compute)
+            found = await asyncio.get_running_loop().run_in_executor(self._pool_beside, self._run_compute, compute)
         except Exception as error:
-            _fail([job], error)
+            _fail_jobs([job], error)
         else:
             if not job.done.done():
                 job.done.set_result(found)
@@ -240,7 +248,7 @@ class Batcher:
             self._taken.discard(job)
             self._is_busy_beside = False
 
-    def _run(self, compute: Callable[[], Found]) -> Found:
+    def _run_compute(self, compute: Callable[[], Found]) -> Found:
         """Compute; a failure that is not the request's own shows whether the model still works."""
         thread = threading.get_ident()
         self._computing[thread] = time.monotonic()
@@ -270,16 +278,16 @@ class Batcher:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-async def _await_job(job: _Job, timeout_s: float) -> Any:
+async def _await_job(job: _PredictJob, timeout_s: float) -> Any:
     """What a job finds; a TimeoutError, when that is not there in time."""
-    too_late = asyncio.get_running_loop().call_later(timeout_s, _fail, [job], TimeoutError())
+    too_late = asyncio.get_running_loop().call_later(timeout_s, _fail_jobs, [job], TimeoutError())
     try:
         return await job.done
     finally:
         too_late.cancel()
 
 
-def _hand_out(jobs: list[_Job], found: "list[Prediction]") -> None:
+def _deliver_results(jobs: list[_PredictJob], found: "list[Prediction]") -> None:
     start = 0
     for job in jobs:
         if not job.done.done():
@@ -287,11 +295,11 @@ def _hand_out(jobs: list[_Job], found: "list[Prediction]") -> None:
         start += len(job.texts)
 
 
-def _fail(jobs: list[_Job], error: Exception) -> None:
+def _fail_jobs(jobs: list[_PredictJob], error: Exception) -> None:
     for job in jobs:
         if not job.done.done():
             job.done.set_exception(error)
 
 
-def _sides(text: "Text") -> tuple[str, ...]:
+def _split_sides(text: "Text") -> tuple[str, ...]:
     return (text,) if isinstance(text, str) else text

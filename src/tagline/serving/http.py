@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import httptools
 
 from tagline.serving import prefork
-from tagline.serving.protocol import Refused
+from tagline.serving.protocol import RefusedRequest
 
 HEAD_BYTES = 64 * 2**10
 """Of what stands before a body."""
@@ -36,7 +36,7 @@ PATIENCE_S: dict[Phase, float] = {"body": 20.0, "head": 20.0, "idle": 5.0, "rest
 
 
 @dataclass(slots=True)
-class Request:
+class HttpRequest:
     """What was asked."""
 
     method: str
@@ -45,7 +45,7 @@ class Request:
     """By names in lower case."""
     keeps_alive: bool
     body: bytes = b""
-    problem: Refused | None = None
+    problem: RefusedRequest | None = None
     """Why its body is not all there."""
 
     def header(self, name: bytes) -> str:
@@ -54,7 +54,7 @@ class Request:
 
 
 @dataclass(slots=True)
-class Response:
+class HttpResponse:
     """What is answered."""
 
     body: bytes
@@ -67,26 +67,26 @@ class Response:
         more = "".join([f"{name}: {value}\r\n" for name, value in self.headers.items()])
         last = "connection: close\r\n" if closes else ""
         head = (
-            f"{STATUS_LINES[self.status]}date: {_date(int(time.time()))}\r\ncontent-type: {self.kind}\r\n"
+            f"{STATUS_LINES[self.status]}date: {_format_date(int(time.time()))}\r\ncontent-type: {self.kind}\r\n"
             f"content-length: {len(self.body)}\r\n{more}{last}\r\n"
         )
         return head.encode("latin-1") + self.body if has_body else head.encode("latin-1")
 
 
-Answer = Callable[[Request], Awaitable[Response]]
+Answer = Callable[[HttpRequest], Awaitable[HttpResponse]]
 """What answers a request, whatever it is; where it fails, the connection ends."""
 Check = Callable[[], bool]
 """Whether this process can answer; once it cannot, it ends."""
 
 
-class Clients:
+class HttpServer:
     """All who are connected to a process."""
 
     def __init__(self, answer: Answer, *, body_bytes: int) -> None:
         self.answer = answer
         self.body_bytes = body_bytes
         """Of a body, at most."""
-        self.connections: set[Connection] = set()
+        self.connections: set[HttpConnection] = set()
         self.asking = 0
         """Requests whose head has come and whose answer has not gone."""
         self.are_leaving = False
@@ -101,7 +101,7 @@ class Clients:
         """
         loop = asyncio.get_running_loop()
         is_told = asyncio.Event()
-        listening = await loop.create_server(lambda: Connection(self, loop), sock=on, backlog=prefork.BACKLOG)
+        listening = await loop.create_server(lambda: HttpConnection(self, loop), sock=on, backlog=prefork.BACKLOG)
 
         def leave() -> None:
             listening.close()
@@ -132,12 +132,12 @@ class Clients:
                 connection.abort()
 
 
-class Connection(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """A client: what it asks is answered one by one, and it is never waited for without an end."""
 
-    def __init__(self, clients: Clients, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, clients: HttpServer, loop: asyncio.AbstractEventLoop) -> None:
         self._clients, self._loop = clients, loop
-        self._parser = self._new_parser()
+        self._parser = self._create_parser()
         self._url = b""
         self._headers: dict[bytes, bytes] = {}
         self._head_bytes = 0
@@ -145,9 +145,9 @@ class Connection(asyncio.Protocol):
         """Of the request that is coming, whatever part of it they are."""
         self._body = bytearray()
         self._body_bytes = 0
-        self._coming: Request | None = None
+        self._coming: HttpRequest | None = None
         """Whose body is not all there."""
-        self._asked: deque[Request] = deque()
+        self._asked: deque[HttpRequest] = deque()
         """What is not answered yet; the first is being answered."""
         self._answering: asyncio.Task[None] | None = None
         """Kept, because nobody else keeps it."""
@@ -172,7 +172,7 @@ class Connection(asyncio.Protocol):
         """Somebody is there."""
         self._transport = transport
         self._clients.connections.add(self)
-        self._settle()
+        self._update_phase()
 
     def data_received(self, data: bytes) -> None:
         """Something has come."""
@@ -182,19 +182,21 @@ class Connection(asyncio.Protocol):
         if self._coming is None:
             self._head_bytes += len(data) if (end := data.find(b"\r\n\r\n")) < 0 else end
             if self._head_bytes > HEAD_BYTES:
-                self._refuse(f"What stands before the body has more than {HEAD_BYTES:,} bytes.")
+                self._refuse_data(f"What stands before the body has more than {HEAD_BYTES:,} bytes.")
                 return
         try:
-            self._parse(data)
+            self._feed_parser(data)
         except httptools.HttpParserError:
-            self._refuse("Invalid HTTP request received.")
+            self._refuse_data("Invalid HTTP request received.")
         else:
             if self._coming is not None and self._request_bytes - self._body_bytes > FRAMING_BYTES:
-                self._break_off(Refused(413, f"what surrounds the body has more than {FRAMING_BYTES:,} bytes"))
+                self._refuse_request(
+                    RefusedRequest(413, f"what surrounds the body has more than {FRAMING_BYTES:,} bytes")
+                )
                 return
-            self._settle()
+            self._update_phase()
 
-    def _parse(self, data: bytes) -> None:
+    def _feed_parser(self, data: bytes) -> None:
         """Feed the parser, which stops behind a head that offers another protocol, as Java's own client does HTTP/2.
 
         There is no other protocol here, and a server may pass over the offer (RFC 9110, 7.8). What follows is a body of
@@ -206,13 +208,13 @@ class Connection(asyncio.Protocol):
             coming = self._coming
             if coming is None:
                 raise httptools.HttpParserError("another protocol") from stopped
-            self._parser = self._new_parser()
+            self._parser = self._create_parser()
             names = [name for name in (b"transfer-encoding", b"content-length") if name in self._headers]
             framing = b"".join(name + b": " + self._headers[name] + b"\r\n" for name in names)
             self._parser.feed_data(coming.method.encode() + b" / HTTP/1.1\r\n" + framing + b"\r\n")
-            self._parse(data[stopped.args[0] :])
+            self._feed_parser(data[stopped.args[0] :])
 
-    def _new_parser(self) -> httptools.HttpRequestParser:
+    def _create_parser(self) -> httptools.HttpRequestParser:
         parser = httptools.HttpRequestParser(self)
         # What is sent behind a last request is read and passed over: the answer to that would not arrive otherwise.
         parser.set_dangerous_leniencies(lenient_data_after_close=True)
@@ -248,7 +250,7 @@ class Connection(asyncio.Protocol):
         path = (httptools.parse_url(self._url).path or b"/").decode("latin-1")
         keeps_alive = self._parser.should_keep_alive() and self._parser.get_http_version() != "1.0"
         method = self._parser.get_method().decode("ascii")
-        self._coming = Request(method, unquote(path) if "%" in path else path, self._headers, keeps_alive)
+        self._coming = HttpRequest(method, unquote(path) if "%" in path else path, self._headers, keeps_alive)
         self._body, self._body_bytes = bytearray(), 0
         self._owes_continue = self._headers.get(b"expect", b"").lower() == b"100-continue"
         self._is_reframed = self._parser.should_upgrade()
@@ -262,7 +264,7 @@ class Connection(asyncio.Protocol):
         if self._body_bytes <= self._clients.body_bytes:
             self._body += body
         elif self._body_bytes > self._clients.body_bytes + DISCARDED_BYTES:
-            self._break_off(self._too_large())
+            self._refuse_request(self._make_size_error())
 
     def on_message_complete(self) -> None:
         """All of it is there."""
@@ -272,69 +274,69 @@ class Connection(asyncio.Protocol):
         if self._coming is None:
             return
         if self._body_bytes > self._clients.body_bytes:
-            self._coming.problem = self._too_large()
+            self._coming.problem = self._make_size_error()
         self._is_deaf = not self._coming.keeps_alive
-        self._hand_over(self._coming)
+        self._enqueue_request(self._coming)
 
     def pause_writing(self) -> None:
         """The client takes nothing."""
         self._is_stuck = True
-        self._settle()
+        self._update_phase()
 
     def resume_writing(self) -> None:
         """It does again."""
         self._is_stuck = False
-        self._settle()
+        self._update_phase()
 
     def connection_lost(self, _: Exception | None) -> None:
         """Nobody is there any more."""
         self._clients.connections.discard(self)
         del self._parser  # which refers to this connection
         if self._coming is not None:
-            self._break_off(Refused(400, "the client went away before its body was there"))
-        self._settle()
+            self._refuse_request(RefusedRequest(400, "the client went away before its body was there"))
+        self._update_phase()
 
     def finish(self) -> None:
         """End it when nothing is owed any more."""
         self._is_ending = True
-        self._settle()
+        self._update_phase()
 
     def abort(self) -> None:
         """End it as it is."""
         self._transport.abort()
 
-    def _too_large(self) -> Refused:
-        return Refused(413, f"the body has more than {self._clients.body_bytes:,} bytes")
+    def _make_size_error(self) -> RefusedRequest:
+        return RefusedRequest(413, f"the body has more than {self._clients.body_bytes:,} bytes")
 
-    def _refuse(self, message: str) -> None:
+    def _refuse_data(self, message: str) -> None:
         """Answer what is no request, and end it."""
         if self._coming is not None:
-            self._break_off(Refused(400, message))
+            self._refuse_request(RefusedRequest(400, message))
             return
         self._is_deaf = self._is_cut_short = True
         if not self._asked:
-            response = Response(message.encode(), "text/plain; charset=utf-8", 400)
+            response = HttpResponse(message.encode(), "text/plain; charset=utf-8", 400)
             self._transport.write(response.to_bytes(has_body=True, closes=True))
-        self._settle()
+        self._update_phase()
 
-    def _break_off(self, problem: Refused) -> None:
+    def _refuse_request(self, problem: RefusedRequest) -> None:
         """Answer a request whose body is not waited for any longer, and end it."""
         assert self._coming is not None
         self._coming.problem = problem
         self._is_deaf = self._is_cut_short = True
-        self._hand_over(self._coming)
-        self._settle()
+        self._enqueue_request(self._coming)
+        self._update_phase()
 
-    def _hand_over(self, request: Request) -> None:
+    def _enqueue_request(self, request: HttpRequest) -> None:
         """Have a request answered when its turn comes."""
         request.body = bytes(self._body)
         self._body = bytearray()
         self._coming, self._owes_continue = None, False
         self._asked.append(request)
         if len(self._asked) == 1:
-            self._answering = self._loop.create_task(self._answer())
+            self._answering = self._loop.create_task(self._answer_requests())
 
-    async def _answer(self) -> None:
+    async def _answer_requests(self) -> None:
         """Answer what was asked, one after the other."""
         try:
             while self._asked:
@@ -345,21 +347,21 @@ class Connection(asyncio.Protocol):
                 self._is_ending |= self._clients.are_leaving  # not before: who is told nothing would not ask again
                 if not self._transport.is_closing():
                     has_body = request.method != "HEAD"
-                    self._transport.write(response.to_bytes(has_body=has_body, closes=self._is_at_its_end()))
+                    self._transport.write(response.to_bytes(has_body=has_body, closes=self._is_at_end()))
         finally:
             if self._asked:  # there is no answer, not even an error: nobody is left to wait for one
                 self._clients.asking -= len(self._asked)
                 self._asked.clear()
                 self.abort()
-        self._settle()
+        self._update_phase()
 
-    def _is_at_its_end(self) -> bool:
+    def _is_at_end(self) -> bool:
         return (self._is_ending or self._is_deaf) and not self._asked and self._coming is None
 
-    def _settle(self) -> None:
+    def _update_phase(self) -> None:
         """Wait for what comes next, no longer than that may take; or for nothing."""
         phase: Phase = "answer" if self._asked else "body" if self._coming else "head" if self._has_begun else "idle"
-        if self._is_at_its_end() and not self._transport.is_closing():
+        if self._is_at_end() and not self._transport.is_closing():
             if self._is_cut_short:
                 phase = "rest"
                 if self._phase != "rest":
@@ -374,7 +376,7 @@ class Connection(asyncio.Protocol):
         if self._transport.is_closing():
             return
         if self._timer is None and phase != "answer":
-            self._timer = self._loop.call_later(PATIENCE_S[phase], self._lose_patience)
+            self._timer = self._loop.call_later(PATIENCE_S[phase], self._time_out)
         if self._owes_continue and not self._asked:
             self._owes_continue = False
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -382,11 +384,11 @@ class Connection(asyncio.Protocol):
             self._is_paused = not self._is_paused
             (self._transport.pause_reading if self._is_paused else self._transport.resume_reading)()
 
-    def _lose_patience(self) -> None:
+    def _time_out(self) -> None:
         self._timer = None
         if self._coming is not None:
             patience_s = PATIENCE_S["body"]
-            self._break_off(Refused(408, f"the body did not come within {patience_s:g} seconds"))
+            self._refuse_request(RefusedRequest(408, f"the body did not come within {patience_s:g} seconds"))
         elif self._is_stuck:
             self._transport.abort()
         else:
@@ -394,6 +396,6 @@ class Connection(asyncio.Protocol):
 
 
 @lru_cache(maxsize=1)
-def _date(second: int) -> str:
+def _format_date(second: int) -> str:
     """As the header `date` has it."""
     return formatdate(second, usegmt=True)

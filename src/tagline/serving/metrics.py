@@ -43,10 +43,10 @@ class Counter:
     def __init__(self, name: str, about: str, kinds: Sequence[Labels]) -> None:
         self.name, self.about = name, about
         self.size = len(kinds)
-        self._shown = [_shown(kind) for kind in kinds]
+        self._shown = [_format_labels(kind) for kind in kinds]
         self._place = {tuple(kind.values()): number for number, kind in enumerate(kinds)}
 
-    def put(self, slots: Slots, first: int) -> None:
+    def bind_slots(self, slots: Slots, first: int) -> None:
         """Keep the numbers there."""
         self._slots, self._first = slots, first
 
@@ -54,9 +54,9 @@ class Counter:
         """It has happened again, with these labels' values."""
         self._slots.add(self._first + self._place[values], 1)
 
-    def lines(self) -> Iterator[str]:
+    def format_lines(self) -> Iterator[str]:
         """As Prometheus reads it; what has not happened is left out."""
-        yield from _head(self.name, self.about, "counter")
+        yield from _format_head(self.name, self.about, "counter")
         for shown, count in zip(self._shown, self._slots.totals(self._first, self.size), strict=True):
             if count:
                 yield f"{self.name}{shown} {count:.0f}"
@@ -70,7 +70,7 @@ class Histogram:
         self.size = len(bounds) + 2
         self._bounds = bounds
 
-    def put(self, slots: Slots, first: int) -> None:
+    def bind_slots(self, slots: Slots, first: int) -> None:
         """Keep the numbers there."""
         self._slots, self._first = slots, first
 
@@ -79,9 +79,9 @@ class Histogram:
         self._slots.add(self._first + bisect_left(self._bounds, value), 1)
         self._slots.add(self._first + self.size - 1, value)
 
-    def lines(self) -> Iterator[str]:
+    def format_lines(self) -> Iterator[str]:
         """As Prometheus reads it."""
-        yield from _head(self.name, self.about, "histogram")
+        yield from _format_head(self.name, self.about, "histogram")
         *counts, whole = self._slots.totals(self._first, self.size)
         total = 0.0
         for bound, count in zip((*self._bounds, float("inf")), counts, strict=True):
@@ -97,7 +97,7 @@ class Gauge:
     def __init__(self, name: str, about: str) -> None:
         self.name, self.about, self.size = name, about, 1
 
-    def put(self, slots: Slots, first: int) -> None:
+    def bind_slots(self, slots: Slots, first: int) -> None:
         """Keep the number there."""
         self._slots, self._first = slots, first
 
@@ -105,36 +105,36 @@ class Gauge:
         """As it is in this process."""
         self._slots.set(self._first, value)
 
-    def lines(self) -> Iterator[str]:
+    def format_lines(self) -> Iterator[str]:
         """As Prometheus reads it."""
-        yield from _head(self.name, self.about, "gauge")
+        yield from _format_head(self.name, self.about, "gauge")
         yield f"{self.name} {self._slots.totals(self._first, 1)[0]:g}"
 
 
-def shared(figures: Sequence[Counter | Histogram | Gauge], *, processes: int) -> Slots:
+def allocate_slots(figures: Sequence[Counter | Histogram | Gauge], *, processes: int) -> Slots:
     """The memory that these figures are kept in, by so many processes."""
     slots = Slots(sum(figure.size for figure in figures), processes=processes)
     first = 0
     for figure in figures:
-        figure.put(slots, first)
+        figure.bind_slots(slots, first)
         first += figure.size
     return slots
 
 
-def fact(name: str, about: str, labels: Labels) -> Iterator[str]:
+def format_info(name: str, about: str, labels: Labels) -> Iterator[str]:
     """Something that is so, told by its labels."""
-    yield from _head(name, about, "gauge")
-    yield f"{name}{_shown(labels)} 1"
+    yield from _format_head(name, about, "gauge")
+    yield f"{name}{_format_labels(labels)} 1"
 
 
-def _head(name: str, about: str, kind: str) -> Iterator[str]:
+def _format_head(name: str, about: str, kind: str) -> Iterator[str]:
     yield f"# HELP {name} {about}"
     yield f"# TYPE {name} {kind}"
 
 
-def _shown(labels: Labels) -> str:
-    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items()) + "}"
+def _format_labels(labels: Labels) -> str:
+    return "{" + ",".join(f'{name}="{_escape_value(value)}"' for name, value in labels.items()) + "}"
 
 
-def _escaped(value: str) -> str:
+def _escape_value(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -114,11 +114,11 @@ class WorkerPool:
         once more to stop, as by who stops a whole group of processes, is passed over from then on.
         """
         self._work = self._prepare()
-        with _blocked():
+        with _block_signals():
             for each in self._sockets:
                 each.listen(BACKLOG)
             try:
-                self._processes = self._start(self._work)
+                self._processes = self._start_processes(self._work)
                 while (told := self._next_signal()) not in ENDS:
                     self._is_reload_due |= told == signal.SIGHUP
                     self._supervise()
@@ -126,7 +126,7 @@ class WorkerPool:
                         self._has_started = True
                         started()
             finally:
-                self._stop()
+                self._stop_processes()
                 signal.setitimer(signal.ITIMER_REAL, 0)
                 for number in (*ENDS, signal.SIGHUP, signal.SIGALRM):
                     signal.signal(number, signal.SIG_IGN)
@@ -144,13 +144,13 @@ class WorkerPool:
     def _supervise(self) -> None:
         """Replace processes that have ended, kill those that are lost, and take a reload one step further."""
         now = time.monotonic()
-        for process, code in self._check(now):
+        for process, code in self._poll_processes(now):
             if process in self._processes:
                 self._processes.remove(process)
                 self._schedule_replacement(process, code, now)
             elif process in self._trial:
                 self._trial = []
-                self._start_reloaded(code)
+                self._start_new_bundle(code)
             elif self._fresh and process in self._fresh[1]:
                 self._fresh[1].remove(process)
                 self._give_up_reload("a server process ended before it could serve")
@@ -161,14 +161,14 @@ class WorkerPool:
         elif self._is_reload_due and self._has_started and not self._trial and not self._fresh:
             self._is_reload_due = False
             self._try_reload()
-        self._replace(now)
+        self._replace_processes(now)
 
-    def _check(self, now: float) -> list[tuple[_Process, int]]:
+    def _poll_processes(self, now: float) -> list[tuple[_Process, int]]:
         """Take note of signs of life, kill who is lost; those that have ended, with their exit codes."""
         everybody = {process.pid: process for process in self._all_processes}
         was_held_up, self._looked = now - self._looked > HELD_UP_S, now
         ended = []
-        for pid, status in _changed():
+        for pid, status in _reap_children():
             process = everybody.get(pid)
             if process is None:
                 continue
@@ -203,23 +203,23 @@ class WorkerPool:
         self._due[process.number] = now + delay_s
         self._say("a process ended", process=process.number, code=code, replaced_in_s=delay_s, status=500)
 
-    def _replace(self, now: float) -> None:
+    def _replace_processes(self, now: float) -> None:
         """Put another process in the place of each whose time has come."""
         for number in [number for number, due in self._due.items() if now >= due]:
             try:
-                self._processes.append(self._fork(self._work, number))
+                self._processes.append(self._fork_process(self._work, number))
                 del self._due[number]
             except OSError as error:  # no memory, no file descriptors, too many processes: later perhaps
                 self._say("a process cannot be started", process=number, problem=str(error), status=500)
                 self._due[number] = now + LONGEST_DELAY_S
 
-    def _start(self, work: Work) -> list[_Process]:
+    def _start_processes(self, work: Work) -> list[_Process]:
         """A process for each socket."""
         started: list[_Process] = []
         try:
-            started.extend(self._fork(work, number) for number in range(len(self._sockets)))
+            started.extend(self._fork_process(work, number) for number in range(len(self._sockets)))
         except OSError as error:
-            self._tell_to_end(started, signal.SIGTERM)
+            self._signal_end(started, signal.SIGTERM)
             raise PlaceError(f"a server process cannot be started: {error.strerror}") from error
         return started
 
@@ -230,17 +230,17 @@ class WorkerPool:
             try:
                 self._prepare()
             except BaseException as error:  # whatever it is, the log says it
-                self._say("reload failed", problem=_describe(error), status=500)
+                self._say("reload failed", problem=_describe_error(error), status=500)
                 os._exit(REPORTED)
 
         try:
-            self._trial = [self._fork(load, 0)]
+            self._trial = [self._fork_process(load, 0)]
         except OSError as error:
-            self._give_up_reload(_describe(error))
+            self._give_up_reload(_describe_error(error))
         else:
             self._trial[0].deadline = time.monotonic() + RELOAD_S
 
-    def _start_reloaded(self, code: int) -> None:
+    def _start_new_bundle(self, code: int) -> None:
         """Load what could be loaded by the process that tried, and start those that serve it."""
         if code:
             if code != REPORTED:
@@ -248,9 +248,9 @@ class WorkerPool:
             return
         try:
             work = self._prepare()
-            self._fresh = (work, self._start(work))
+            self._fresh = (work, self._start_processes(work))
         except BaseException as error:  # signals wait, so that this is none: the old processes go on whatever it is
-            self._give_up_reload(_describe(error))
+            self._give_up_reload(_describe_error(error))
         else:
             for process in self._fresh[1]:
                 process.deadline = time.monotonic() + RELOAD_S
@@ -258,26 +258,26 @@ class WorkerPool:
     def _give_up_reload(self, problem: str) -> None:
         self._say("reload failed", problem=problem, status=500)
         if self._fresh:
-            self._tell_to_end(self._fresh[1], signal.SIGTERM)
+            self._signal_end(self._fresh[1], signal.SIGTERM)
             self._fresh = None
 
     def _take_over(self, work: Work, processes: list[_Process]) -> None:
         """Let the new processes serve and the old ones go."""
-        self._tell_to_end(self._processes, LEAVE)
+        self._signal_end(self._processes, LEAVE)
         self._work, self._processes, self._fresh = work, processes, None
         for process in processes:
             process.deadline = math.inf
         self._due.clear()
         self._say("reloaded")
 
-    def _tell_to_end(self, processes: Sequence[_Process], told: signal.Signals) -> None:
+    def _signal_end(self, processes: Sequence[_Process], told: signal.Signals) -> None:
         """Tell processes to end within their grace."""
         for process in processes:
             os.kill(process.pid, told)
             process.deadline = min(process.deadline, time.monotonic() + self._grace_s)
         self._leaving += processes
 
-    def _fork(self, work: Work, number: int) -> _Process:
+    def _fork_process(self, work: Work, number: int) -> _Process:
         beats, beat = os.pipe()
         os.set_blocking(beats, False)
         os.set_blocking(beat, False)
@@ -312,7 +312,7 @@ class WorkerPool:
             self._say("a process failed", process=number, problem=error.message, status=500)
             code = error.exit_code
         except BaseException as error:  # whatever it is, it must not unwind into the parent's code
-            self._say("a process failed", process=number, problem=_describe(error), status=500)
+            self._say("a process failed", process=number, problem=_describe_error(error), status=500)
             with suppress(OSError):
                 traceback.print_exc()
         finally:
@@ -320,21 +320,21 @@ class WorkerPool:
                 sys.stderr.flush()
             os._exit(code)
 
-    def _stop(self) -> None:
+    def _stop_processes(self) -> None:
         """Tell all processes to stop, and wait until they have; who does not within its grace is killed."""
         told, self._processes, self._fresh = self._all_processes, [], None
         self._trial, self._leaving = [], []
         self._due.clear()
-        self._tell_to_end(told, signal.SIGTERM)
+        self._signal_end(told, signal.SIGTERM)
         ends = time.monotonic() + self._grace_s + LAST_S
         while self._leaving and time.monotonic() < ends:
             signal.setitimer(signal.ITIMER_REAL, QUICK_TICK_S)
             signal.sigwait(SIGNALS)
-            for process, _ in self._check(time.monotonic()):
+            for process, _ in self._poll_processes(time.monotonic()):
                 self._leaving.remove(process)
 
 
-def bound(host: str, port: int, *, count: int) -> list[socket.socket]:
+def bind_sockets(host: str, port: int, *, count: int) -> list[socket.socket]:
     """So many sockets of one address, among which the system deals the connections; nobody is let in yet."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     found: list[socket.socket] = []
@@ -357,7 +357,7 @@ def bound(host: str, port: int, *, count: int) -> list[socket.socket]:
     return found
 
 
-def _changed() -> Iterator[tuple[int, int]]:
+def _reap_children() -> Iterator[tuple[int, int]]:
     """The processes that have ended, were stopped or went on, with their status; many may have sent a single signal."""
     while True:
         try:
@@ -369,12 +369,12 @@ def _changed() -> Iterator[tuple[int, int]]:
         yield pid, status
 
 
-def _describe(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     return error.message if isinstance(error, TaglineError) else f"{type(error).__name__}: {error}"
 
 
 @contextmanager
-def _blocked() -> Iterator[None]:
+def _block_signals() -> Iterator[None]:
     """Signals wait until they are asked for."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:

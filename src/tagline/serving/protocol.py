@@ -25,7 +25,7 @@ class Limits:
     characters: int = 100_000
 
 
-class Refused(Exception):
+class RefusedRequest(Exception):
     """A request that is not answered: an HTTP status and one sentence."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -45,90 +45,90 @@ class PredictRequest:
     """Form `inputs`: how many labels to name."""
 
 
-def document(body: bytes | str) -> dict[str, Any]:
+def parse_json(body: bytes | str) -> dict[str, Any]:
     """A body as JSON."""
     try:
         found = json.loads(body)
     except UnicodeDecodeError as error:
-        raise Refused(400, "the body is not UTF-8") from error
+        raise RefusedRequest(400, "the body is not UTF-8") from error
     except (ValueError, RecursionError) as error:
-        raise Refused(400, f"the body is not JSON: {str(error) or 'too deep'}"[:200]) from error
+        raise RefusedRequest(400, f"the body is not JSON: {str(error) or 'too deep'}"[:200]) from error
     if not isinstance(found, dict):
-        raise Refused(400, 'the body must be an object: {"instances": [...]}')
+        raise RefusedRequest(400, 'the body must be an object: {"instances": [...]}')
     return found
 
 
-def parse(body: bytes, *, pair: bool, limits: Limits) -> PredictRequest:
+def parse_request(body: bytes, *, pair: bool, limits: Limits) -> PredictRequest:
     """What is asked, or why it cannot be answered."""
-    return read(document(body), pair=pair, limits=limits)
+    return read_request(parse_json(body), pair=pair, limits=limits)
 
 
-def read(document: Mapping[str, Any], *, pair: bool, limits: Limits) -> PredictRequest:
+def read_request(document: Mapping[str, Any], *, pair: bool, limits: Limits) -> PredictRequest:
     """What is asked by a body that is JSON."""
     if "instances" in document:
         key, given = "instances", document["instances"]
         if not isinstance(given, list):
-            raise Refused(400, "instances must be a list")
+            raise RefusedRequest(400, "instances must be a list")
     elif "inputs" in document:
         key, given = "inputs", document["inputs"]
         is_pair = pair and isinstance(given, list) and len(given) == 2 and all(isinstance(t, str) for t in given)
         given = [given] if is_pair or not isinstance(given, list) else given
     else:
-        raise Refused(400, 'give {"instances": [...]}, or {"inputs": ...}')
+        raise RefusedRequest(400, 'give {"instances": [...]}, or {"inputs": ...}')
     if len(given) > limits.instances:
-        raise Refused(413, f"{len(given):,} {key}; at most {limits.instances:,} in one request")
-    parameters = _parameters(document, PARAMETERS[key])
-    form: Form = "inputs" if key == "inputs" else _format(parameters)
-    texts = [_text(each, f"{key}[{number}]", pair=pair, limits=limits) for number, each in enumerate(given)]
-    return PredictRequest(texts, form, _sets(parameters), _top_k(parameters))
+        raise RefusedRequest(413, f"{len(given):,} {key}; at most {limits.instances:,} in one request")
+    parameters = _read_parameters(document, PARAMETERS[key])
+    form: Form = "inputs" if key == "inputs" else _read_format(parameters)
+    texts = [_read_text(each, f"{key}[{number}]", pair=pair, limits=limits) for number, each in enumerate(given)]
+    return PredictRequest(texts, form, _read_sets(parameters), _read_top_k(parameters))
 
 
-def answer(asked: PredictRequest, predictions: Sequence[Prediction]) -> Any:
+def format_answer(asked: PredictRequest, predictions: Sequence[Prediction]) -> Any:
     """The body of the answer, in the form that was asked for."""
     match asked.form:
         case "inputs":
-            return [_ranked(prediction)[: asked.top_k] for prediction in predictions]
+            return [_rank_labels(prediction)[: asked.top_k] for prediction in predictions]
         case "automl":
-            return {"predictions": [_automl(prediction) for prediction in predictions]}
+            return {"predictions": [_format_automl(prediction) for prediction in predictions]}
         case _:
             return {"predictions": [prediction.to_dict() for prediction in predictions]}
 
 
-def _parameters(document: Mapping[str, Any], known: Sequence[str]) -> Mapping[str, Any]:
+def _read_parameters(document: Mapping[str, Any], known: Sequence[str]) -> Mapping[str, Any]:
     parameters = document.get("parameters")
     if parameters is None:
         return {}
     if not isinstance(parameters, dict):
-        raise Refused(400, "parameters must be an object")
+        raise RefusedRequest(400, "parameters must be an object")
     if unknown := [name for name in parameters if name not in known]:
-        raise Refused(400, f'no parameter "{unknown[0]}"; there are: {", ".join(known)}'[:200])
+        raise RefusedRequest(400, f'no parameter "{unknown[0]}"; there are: {", ".join(known)}'[:200])
     return parameters
 
 
-def _format(parameters: Mapping[str, Any]) -> Any:
+def _read_format(parameters: Mapping[str, Any]) -> Any:
     form = parameters.get("format", "tagline")
     if form not in FORMATS:
-        raise Refused(400, f"parameters.format must be one of: {', '.join(FORMATS)}")
+        raise RefusedRequest(400, f"parameters.format must be one of: {', '.join(FORMATS)}")
     return form
 
 
-def _sets(parameters: Mapping[str, Any]) -> float | None:
+def _read_sets(parameters: Mapping[str, Any]) -> float | None:
     sets = parameters.get("sets")
     if sets is None:
         return None
     if isinstance(sets, bool) or not isinstance(sets, int | float) or not 0 < sets < 1:
-        raise Refused(400, "parameters.sets must be a share such as 0.95")
+        raise RefusedRequest(400, "parameters.sets must be a share such as 0.95")
     return float(sets)
 
 
-def _top_k(parameters: Mapping[str, Any]) -> int | None:
+def _read_top_k(parameters: Mapping[str, Any]) -> int | None:
     top_k = parameters.get("top_k")
     if top_k is not None and (isinstance(top_k, bool) or not isinstance(top_k, int) or top_k < 1):
-        raise Refused(400, "parameters.top_k must be a number of labels")
+        raise RefusedRequest(400, "parameters.top_k must be a number of labels")
     return top_k
 
 
-def _text(instance: Any, where: str, *, pair: bool, limits: Limits) -> "Text":
+def _read_text(instance: Any, where: str, *, pair: bool, limits: Limits) -> "Text":
     """A string, two strings, or an object with `text` (or AutoML's `content`) and `text_pair`."""
     given: list[Any]
     if isinstance(instance, dict):
@@ -138,28 +138,28 @@ def _text(instance: Any, where: str, *, pair: bool, limits: Limits) -> "Text":
         given = instance if isinstance(instance, list) else [instance]
     parts = [part for part in given if isinstance(part, str)]
     if len(parts) != len(given) or not 1 <= len(parts) <= 2:
-        raise Refused(400, f'{where} must be a text, two texts, or {{"text": ..., "text_pair": ...}}')
+        raise RefusedRequest(400, f'{where} must be a text, two texts, or {{"text": ..., "text_pair": ...}}')
     if len(parts) != (2 if pair else 1):
         wanted = "two texts: this bundle reads pairs" if pair else "one text: this bundle reads no pairs"
-        raise Refused(400, f"{where} must be {wanted}")
+        raise RefusedRequest(400, f"{where} must be {wanted}")
     size = sum(len(part) for part in parts)
     if size > limits.characters:
-        raise Refused(413, f"{where} has {size:,} characters; at most {limits.characters:,}")
+        raise RefusedRequest(413, f"{where} has {size:,} characters; at most {limits.characters:,}")
     if not all(map(storage.is_utf8, parts)):
-        raise Refused(400, f"{where} holds half a character (a lone surrogate)")
+        raise RefusedRequest(400, f"{where} holds half a character (a lone surrogate)")
     return (parts[0], parts[1]) if pair else parts[0]
 
 
-def _ranked(prediction: Prediction) -> list[dict[str, Any]]:
+def _rank_labels(prediction: Prediction) -> list[dict[str, Any]]:
     """As Hugging Face's servers answer: every label with its score, the likeliest first."""
     ranked = sorted(prediction.scores.items(), key=lambda item: -item[1])
     return [{"label": label, "score": score} for label, score in ranked]
 
 
-def _automl(prediction: Prediction) -> dict[str, Any]:
+def _format_automl(prediction: Prediction) -> dict[str, Any]:
     """As AutoML Text answered: labels and confidences side by side, each label's place as its id."""
     places = {label: str(number) for number, label in enumerate(prediction.scores)}
-    ranked = _ranked(prediction)
+    ranked = _rank_labels(prediction)
     return {
         "ids": [places[each["label"]] for each in ranked],
         "displayNames": [each["label"] for each in ranked],
@@ -173,9 +173,10 @@ def text_schema(*, pair: bool) -> dict[str, Any]:
     second = string if pair else {"type": "null"}
     listed = {"type": "array", "items": string, "minItems": 1 + pair, "maxItems": 1 + pair}
     named = {
-        "type": "object", "properties": {"text": string, "text_pair": second},
+        "type": "object",
+        "properties": {"text": string, "text_pair": second},
         "required": ["text", "text_pair"] if pair else ["text"],
-    }  # fmt: skip
+    }
     return {"anyOf": [listed, named] if pair else [string, listed, named]}
 
 
@@ -188,19 +189,22 @@ def request_schema(limits: Limits, *, pair: bool) -> dict[str, Any]:
     one = text if pair else {"anyOf": [kind for kind in text["anyOf"] if kind["type"] != "array"]}
     known = {
         "sets": {
-            "type": ["number", "null"], "minimum": 0.5, "maximum": 0.99,
+            "type": ["number", "null"],
+            "minimum": 0.5,
+            "maximum": 0.99,
             "description": "add sets of labels that hold the truth with this probability",
         },
         "format": {"type": "string", "enum": list(FORMATS)},
         "top_k": {"type": ["integer", "null"], "minimum": 1, "description": "name so many labels; else all of them"},
-    }  # fmt: skip
+    }
     by_key = {
         key: {
-            "type": ["object", "null"], "additionalProperties": False,
+            "type": ["object", "null"],
+            "additionalProperties": False,
             "properties": {name: known[name] for name in names},
         }
         for key, names in PARAMETERS.items()
-    }  # fmt: skip
+    }
     return {
         "anyOf": [
             {
@@ -228,13 +232,17 @@ def answer_schema(labels: Sequence[str], *, task: str) -> dict[str, Any]:
         else {"labels": {"type": "array", "items": label}}
     )
     properties = {
-        **answer, "scores": scores, "abstained": {"type": "boolean"}, "set": {"type": "array", "items": label},
-    }  # fmt: skip
+        **answer,
+        "scores": scores,
+        "abstained": {"type": "boolean"},
+        "set": {"type": "array", "items": label},
+    }
     prediction = {"type": "object", "properties": properties, "required": ["scores", *answer]}
     strings, numbers = ({"type": "array", "items": {"type": kind}} for kind in ("string", "number"))
     automl = {
-        "type": "object", "properties": {"ids": strings, "displayNames": strings, "confidences": numbers},
+        "type": "object",
+        "properties": {"ids": strings, "displayNames": strings, "confidences": numbers},
         "required": ["ids", "displayNames", "confidences"],
-    }  # fmt: skip
+    }
     predictions = {"type": "array", "items": {"anyOf": [prediction, automl]}}
     return {"type": "object", "properties": {"predictions": predictions}, "required": ["predictions"]}

@@ -117,13 +117,13 @@ class Data(Section):
         values = map(str, range(len(self.label_names))) if isinstance(self.labels, str) else self.labels
         return dict(zip(values, self.label_names, strict=False))
 
-    def addresses(self, split: Literal["train", "validation", "test"]) -> tuple[str, ...]:
+    def list_addresses(self, split: Literal["train", "validation", "test"]) -> tuple[str, ...]:
         """What was given for this split, as a list."""
         given: str | tuple[str, ...] = getattr(self, split)
         return ((given,) if given else ()) if isinstance(given, str) else given
 
     @model_validator(mode="after")
-    def _fits_together(self) -> Self:
+    def _check_consistency(self) -> Self:
         wrong: list[str] = []
         if self.validation_share + self.test_share >= 1:
             wrong.append("validation_share and test_share leave nothing to train on")
@@ -133,26 +133,26 @@ class Data(Section):
             wrong.append("labels takes one column with label_separator, or a list of 0/1 columns without it")
         named = [name for name in (*self.text_columns, *self.label_columns, self.split) if name]
         wrong += [f'the column "{name}" is named twice' for name in dict.fromkeys(named) if named.count(name) > 1]
-        if not self.addresses("train"):
+        if not self.list_addresses("train"):
             wrong.append("train names no file")
-        wrong += self._wrong_label_names()
+        wrong += self._check_label_names()
         if wrong:
             raise ValueError("; ".join(wrong))
         return self
 
-    def _wrong_label_names(self) -> Iterator[str]:
+    def _check_label_names(self) -> Iterator[str]:
         """What can be said against `label_names` before any data is read."""
         names = list(self.label_names.values() if isinstance(self.label_names, dict) else self.label_names)
         twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
         if twice:
-            yield f"label_names gives {', '.join(map(_toml, twice))} to several labels"
+            yield f"label_names gives {', '.join(map(_format_value, twice))} to several labels"
         if not all(name.strip() == name != "" for name in names):
             yield "label_names has an empty name, or one with spaces around it"
         if isinstance(self.labels, str) or not names:
             return
         if isinstance(self.label_names, dict):
             if unknown := [key for key in self.label_names if key not in self.labels]:
-                yield f"label_names names {', '.join(map(_toml, unknown))}, which is no column of labels"
+                yield f"label_names names {', '.join(map(_format_value, unknown))}, which is no column of labels"
         elif len(names) != len(self.labels):
             yield f"label_names has {len(names)} names for {len(self.labels)} columns of labels"
 
@@ -198,7 +198,7 @@ class Goal(Section):
     recall: Share = 0.0
 
     @model_validator(mode="after")
-    def _one_goal(self) -> Self:
+    def _check_goal(self) -> Self:
         if bool(self.precision) == bool(self.recall):
             raise ValueError("name a precision or a recall, one of them")
         return self
@@ -224,7 +224,7 @@ class Decisions(Section):
     )
 
     @model_validator(mode="after")
-    def _one_rule(self) -> Self:
+    def _check_abstention(self) -> Self:
         if self.abstain_below and self.target_precision:
             raise ValueError("abstain_below and target_precision both say when to abstain; keep one")
         return self
@@ -261,7 +261,7 @@ class Range(Section):
     log: bool = False
 
     @model_validator(mode="after")
-    def _has_room(self) -> Self:
+    def _check_bounds(self) -> Self:
         if not self.low < self.high:
             raise ValueError("low must be less than high")
         if self.log and self.low <= 0:
@@ -300,8 +300,12 @@ class Tracking(Section):
 
     @field_validator("to")
     @classmethod
-    def _known(cls, to: tuple[str, ...]) -> tuple[str, ...]:
-        unknown = [registry.explain_unknown("trackers", name) for name in to if name not in registry.known("trackers")]
+    def _check_trackers(cls, to: tuple[str, ...]) -> tuple[str, ...]:
+        unknown = [
+            registry.explain_unknown("trackers", name)
+            for name in to
+            if name not in registry.list_implementations("trackers")
+        ]
         if unknown:
             raise ValueError("; ".join(unknown))
         return to
@@ -349,7 +353,7 @@ class Vertex(Section):
 
     @field_validator("secrets")
     @classmethod
-    def _references(cls, secrets: dict[str, str]) -> dict[str, str]:
+    def _check_references(cls, secrets: dict[str, str]) -> dict[str, str]:
         for name, value in secrets.items():
             if not re.fullmatch(r"projects/[^/]+/secrets/[^/]+/versions/[^/]+", value):  # the value may be the secret
                 raise ValueError(f"{name} must be projects/PROJECT/secrets/NAME/versions/VERSION")
@@ -357,7 +361,7 @@ class Vertex(Section):
 
     @field_validator("environment")
     @classmethod
-    def _no_secrets(cls, environment: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+    def _refuse_secrets(cls, environment: dict[str, str], info: ValidationInfo) -> dict[str, str]:
         if info.context == RECORDED:
             return environment
         if secrets := [name for name, value in environment.items() if secret_detection.is_secret(name, value)]:
@@ -370,7 +374,7 @@ class Vertex(Section):
 
     @field_validator("packages")
     @classmethod
-    def _installable(cls, packages: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_packages(cls, packages: tuple[str, ...]) -> tuple[str, ...]:
         from packaging.requirements import InvalidRequirement, Requirement
         from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
@@ -390,7 +394,7 @@ class Vertex(Section):
         return packages
 
     @model_validator(mode="after")
-    def _one_way(self) -> Self:
+    def _check_provisioning(self) -> Self:
         if self.spot and self.flex_start:
             raise ValueError("spot and flex_start exclude each other")
         return self
@@ -450,9 +454,9 @@ def loads(text: str, *, where: str) -> Spec:
 
 def load_recorded(path: Path) -> Spec:
     """Read the spec of an existing run, which may hold what a new spec may not any more."""
-    spec, problems = examine(read(path), is_recorded=True)
+    spec, problems = try_parse(read(path), is_recorded=True)
     if spec is None:
-        raise SpecError.listing(str(path), problems)
+        raise SpecError.from_problems(str(path), problems)
     return spec
 
 
@@ -468,10 +472,10 @@ def read(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:  # ValueError: not TOML, or a number of too many digits
         hint = "a text needs quotes in TOML, and a section stands in brackets: https://toml.io"
         raise SpecError(f"{path} is not TOML: {error}", hint=hint) from error
-    return override(raw, overrides)
+    return apply_overrides(raw, overrides)
 
 
-def override(raw: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+def apply_overrides(raw: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
     """A copy of the raw tables with `section.key=value` put in; a value that is no TOML is a text.
 
     Another family than the one that is written down comes with options of its own, in place of that one's.
@@ -495,33 +499,36 @@ def override(raw: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
             by_label = table.get(name, {})
             table[name] = {
                 **(by_label if isinstance(by_label, Mapping) else {}),
-                _unquoted(label): _toml_value(value),
+                _strip_quotes(label): _parse_value(value),
             }
         else:
-            table[leaf] = _toml_value(value)
+            table[leaf] = _parse_value(value)
     return tables
 
 
-def _unquoted(text: str) -> str:
+def _strip_quotes(text: str) -> str:
     """A name without the quotes around it, if it has a pair of them."""
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
 
 
 def parse(raw: Mapping[str, Any], *, where: str) -> Spec:
     """Check raw tables and return the spec, or raise one error that lists every problem."""
-    spec, problems = examine(raw)
+    spec, problems = try_parse(raw)
     if spec is None:
-        raise SpecError.listing(where, problems)
+        raise SpecError.from_problems(where, problems)
     return spec
 
 
-def examine(raw: Mapping[str, Any], *, is_recorded: bool = False) -> tuple[Spec | None, list[str]]:
+def try_parse(raw: Mapping[str, Any], *, is_recorded: bool = False) -> tuple[Spec | None, list[str]]:
     """The spec, or None and everything that is wrong with it; `is_recorded`: it is that of an existing run."""
-    problems = [f"{name}: {_unknown(name, [*SECTIONS, 'model'], what='section')}" for name in raw
-                if name not in SECTIONS and name != "model"]  # fmt: skip
+    problems = [
+        f"{name}: {_suggest_names(name, [*SECTIONS, 'model'], what='section')}"
+        for name in raw
+        if name not in SECTIONS and name != "model"
+    ]
     parts: dict[str, Any] = {name: check_section(name, raw, problems, is_recorded=is_recorded) for name in SECTIONS}
     parts["model"] = _check_model(raw.get("model", {}), problems)
-    problems += _unsearchable(raw.get("tuning"), parts["model"])
+    problems += _check_search(raw.get("tuning"), parts["model"])
     if problems:
         return None, problems
     return Spec(**parts), []
@@ -529,7 +536,9 @@ def examine(raw: Mapping[str, Any], *, is_recorded: bool = False) -> tuple[Spec 
 
 def check_section(name: str, raw: Mapping[str, Any], problems: list[str], *, is_recorded: bool = False) -> Any:
     """One section checked by itself; its problems are added to the list, and None returned where there are any."""
-    return _check(SECTIONS[name], raw.get(name, {}), name, problems, context=RECORDED if is_recorded else None)
+    return _validate_section(
+        SECTIONS[name], raw.get(name, {}), name, problems, context=RECORDED if is_recorded else None
+    )
 
 
 def defaults(data: Mapping[str, Any]) -> Spec:
@@ -540,10 +549,10 @@ def defaults(data: Mapping[str, Any]) -> Spec:
 def to_toml(spec: Spec, *, comments: bool = False, with_place: bool = True) -> str:
     """The spec as TOML, every default written out; with the meaning of each key beside it if asked."""
     sections = [name for name in type(spec).model_fields if with_place or name != "vertex"]
-    return "\n".join(_toml_section(name, getattr(spec, name), comments=comments) for name in sections)
+    return "\n".join(_format_section(name, getattr(spec, name), comments=comments) for name in sections)
 
 
-def keys(spec: Spec) -> Iterator[tuple[str, Any]]:
+def iter_keys(spec: Spec) -> Iterator[tuple[str, Any]]:
     """Every `section.key` of a spec with its value."""
     for section in type(spec).model_fields:
         part = getattr(spec, section)
@@ -553,7 +562,7 @@ def keys(spec: Spec) -> Iterator[tuple[str, Any]]:
 
 def json_schema() -> dict[str, Any]:
     """A JSON schema of the TOML file, for editors."""
-    families = [options_of(name) for name in registry.names("models")]
+    families = [options_of(name) for name in registry.list_names("models")]
     parts, definitions = models_json_schema([(part, "validation") for part in (*SECTIONS.values(), *families)])
     sections: dict[str, Any] = {name: parts[section, "validation"] for name, section in SECTIONS.items()}
     sections["model"] = {"anyOf": [parts[family, "validation"] for family in families]}
@@ -570,32 +579,32 @@ def json_schema() -> dict[str, Any]:
 
 def _check_model(raw: Any, problems: list[str]) -> BaseModel | None:
     family = raw.get("family", DEFAULT_FAMILY) if isinstance(raw, Mapping) else DEFAULT_FAMILY
-    if not isinstance(family, str) or family not in registry.known("models"):
+    if not isinstance(family, str) or family not in registry.list_implementations("models"):
         problems.append(f"model.family: {registry.explain_unknown('models', str(family))}")
         return None
-    checked: BaseModel | None = _check(options_of(family), raw, "model", problems)
+    checked: BaseModel | None = _validate_section(options_of(family), raw, "model", problems)
     return checked
 
 
 def check_options(options: type[BaseModel], raw: Any, problems: list[str]) -> Any:
     """A family's `[model]` checked by itself, as `check_section` does."""
-    return _check(options, raw, "model", problems)
+    return _validate_section(options, raw, "model", problems)
 
 
-def _check(
+def _validate_section(
     section: type[BaseModel], raw: Any, name: str, problems: list[str], *, context: Mapping[str, bool] | None = None
 ) -> Any:
     try:
-        return section.model_validate(_tuples(raw), context=context)
+        return section.model_validate(_convert_lists(raw), context=context)
     except ValidationError as error:
-        problems.extend(_explain(error.errors(include_url=False), section, name))
+        problems.extend(_explain_errors(error.errors(include_url=False), section, name))
 
 
-def _tuples(raw: Any) -> Any:
+def _convert_lists(raw: Any) -> Any:
     """TOML's lists as tuples, so that a strict and frozen spec takes them."""
     if isinstance(raw, Mapping):
-        return {key: _tuples(value) for key, value in raw.items()}
-    return tuple(map(_tuples, raw)) if isinstance(raw, list | tuple) else raw
+        return {key: _convert_lists(value) for key, value in raw.items()}
+    return tuple(map(_convert_lists, raw)) if isinstance(raw, list | tuple) else raw
 
 
 EXPECTED = {
@@ -607,17 +616,17 @@ EXPECTED = {
 }  # fmt: skip
 
 
-def _explain(errors: list[ErrorDetails], section: type[BaseModel], name: str) -> Iterator[str]:
+def _explain_errors(errors: list[ErrorDetails], section: type[BaseModel], name: str) -> Iterator[str]:
     """One line a key, whatever pydantic made of a union."""
     wanted: dict[str, list[str]] = {}
     values: dict[str, Any] = {}
     for error in errors:
-        path, known = _typed(error["loc"], section)
+        path, known = _locate_error(error["loc"], section)
         key = ".".join([name, *path])
         if error["type"] == "missing":
             yield f"{key}: needed"
         elif error["type"] == "extra_forbidden":
-            yield f"{key}: {_unknown(str(error['loc'][-1]), known)}"
+            yield f"{key}: {_suggest_names(str(error['loc'][-1]), known)}"
         elif error["type"] == "value_error":
             yield f"{key}: {error['ctx']['error']}"
         else:
@@ -625,10 +634,10 @@ def _explain(errors: list[ErrorDetails], section: type[BaseModel], name: str) ->
             wanted.setdefault(key, []).append(expected or error["msg"].removeprefix("Input should be "))
             values[key] = error["input"]
     for key, phrases in wanted.items():
-        yield f"{key}: must be {' or '.join(dict.fromkeys(phrases))}, not {_toml(values[key])}"
+        yield f"{key}: must be {' or '.join(dict.fromkeys(phrases))}, not {_format_value(values[key])}"
 
 
-def _typed(loc: tuple[int | str, ...], section: type[BaseModel]) -> tuple[list[str], list[str]]:
+def _locate_error(loc: tuple[int | str, ...], section: type[BaseModel]) -> tuple[list[str], list[str]]:
     """The part of an error's place that the user typed, and the keys that there are in that place."""
     if section is Tuning and loc[:1] == ("search",) and len(loc) > 1:
         kind, inside = (Choices if "choices" in loc[2:] else Range), [str(part) for part in loc[3:4]]
@@ -638,12 +647,12 @@ def _typed(loc: tuple[int | str, ...], section: type[BaseModel]) -> tuple[list[s
     return [str(part) for part in loc[:1]], list(section.model_fields)
 
 
-def _unknown(name: str, known: list[str], *, what: str = "setting") -> str:
+def _suggest_names(name: str, known: list[str], *, what: str = "setting") -> str:
     close = get_close_matches(name, known, n=1)
     return f"no such {what}" + (f"; did you mean {close[0]}?" if close else f"; there are: {', '.join(known)}")
 
 
-def _unsearchable(tuning: Any, model: BaseModel | None) -> Iterator[str]:
+def _check_search(tuning: Any, model: BaseModel | None) -> Iterator[str]:
     """A study may only vary what the spec has; looked at in the raw table, whatever else is wrong with it."""
     search = tuning.get("search") if isinstance(tuning, Mapping) else None
     if not isinstance(search, Mapping):
@@ -652,7 +661,7 @@ def _unsearchable(tuning: Any, model: BaseModel | None) -> Iterator[str]:
     known += [f"model.{key}" for key in type(model).model_fields] if model else []
     for key in search:
         if key not in known and (model or not key.startswith("model.")):
-            yield f"tuning.search.{json.dumps(key)}: {_unknown(key, known)}"
+            yield f"tuning.search.{json.dumps(key)}: {_suggest_names(key, known)}"
 
 
 def _override_hint(key: str, value: str) -> str:
@@ -666,7 +675,7 @@ def _override_hint(key: str, value: str) -> str:
     return "a setting is changed as section.key=value, for example training.epochs=5"
 
 
-def _toml_value(text: str) -> Any:
+def _parse_value(text: str) -> Any:
     """A value as typed on the command line; a lone space or tab is a text too, as separators are."""
     try:
         found = tomllib.loads(f"value = {text}")
@@ -675,29 +684,33 @@ def _toml_value(text: str) -> Any:
     return found["value"] if len(found) == 1 else text.strip() or text
 
 
-def _toml_section(name: str, part: BaseModel, *, comments: bool) -> str:
+def _format_section(name: str, part: BaseModel, *, comments: bool) -> str:
     lines = [f"[{name}]"]
     tables: list[str] = []
     for key, field in type(part).model_fields.items():
         value = getattr(part, key)
         if isinstance(value, Mapping):
-            tables += [f"[{name}.{key}]", *(f"{_toml(k)} = {_toml(v)}" for k, v in value.items())] if value else []
+            tables += (
+                [f"[{name}.{key}]", *(f"{_format_value(k)} = {_format_value(v)}" for k, v in value.items())]
+                if value
+                else []
+            )
             continue
-        line = f"{key} = {_toml(value)}"
+        line = f"{key} = {_format_value(value)}"
         lines.append(f"{line:<34} # {field.description}" if comments and field.description else line)
     return "\n".join([*lines, *tables, ""])
 
 
-def _toml(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """A value as TOML writes it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, BaseModel):
-        return _toml(value.model_dump(exclude_defaults=True))
+        return _format_value(value.model_dump(exclude_defaults=True))
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{k} = {_toml(v)}" for k, v in value.items()) + " }"
+        return "{ " + ", ".join(f"{k} = {_format_value(v)}" for k, v in value.items()) + " }"
     if isinstance(value, tuple | list):
-        return "[" + ", ".join(map(_toml, value)) + "]"
+        return "[" + ", ".join(map(_format_value, value)) + "]"
     return repr(value) if isinstance(value, int | float) else str(value)

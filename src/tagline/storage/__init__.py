@@ -38,7 +38,7 @@ LOCK = ".lock"
 
 OLD_S = 86_400.0
 SCRATCH_PREFIX = ".tagline-"
-"""What is being written starts with this; readers pass over it and `sweep` removes what a killed process left."""
+"""What is being written starts with this; readers pass over it, `sweep_scratch` removes what a killed process left."""
 PRIVATE_FILE, PRIVATE_DIRECTORY = 0o600, 0o700
 """Permissions of what holds data: runs, bundles, copies of what is in Cloud Storage."""
 
@@ -48,7 +48,7 @@ def is_remote(address: str | Path) -> bool:
     return str(address).startswith(gcp.SCHEME)
 
 
-def local(address: str | Path) -> Path:
+def require_local(address: str | Path) -> Path:
     """The path behind an address that has to be on this machine."""
     text = str(address)
     if is_remote(text):
@@ -61,38 +61,38 @@ def local(address: str | Path) -> Path:
     return Path(text)
 
 
-def fetched(address: str | Path) -> Path:
+def fetch_copy(address: str | Path) -> Path:
     """The path behind an address that is read: of a file or directory in Cloud Storage, a copy of it as it is now.
 
     Copies are kept by generation, so that nothing is fetched twice.
     """
     text = str(address)
     if not is_remote(text):
-        return local(address)
-    found = cloud_storage.objects(text)
+        return require_local(address)
+    found = cloud_storage.list_objects(text)
     if not found:
         raise DataError(f"there is nothing at {text}", hint="gcloud storage ls shows what there is")
     is_file = found[0].address == text
     seen = hashlib.sha256("".join(f"{each.address}#{each.generation}\n" for each in found).encode()).hexdigest()
     place = cache_directory() / "gs" / seen
     if not place.is_dir():
-        sweep(place.parent, older_than_s=OLD_S)
+        sweep_scratch(place.parent, older_than_s=OLD_S)
         try:
             with writing_directory(place) as scratch:
                 copy_down(found, scratch, below=text.rpartition("/")[0] if is_file else text)
         except Conflict as error:
-            raise changed(text) from error
+            raise file_changed_error(text) from error
         except PlaceError:
             if not place.is_dir():  # else another process was faster
                 raise
     return place / Path(found[0].name).name if is_file else place
 
 
-def staged(address: str | Path) -> Path:
+def choose_staging_path(address: str | Path) -> Path:
     """Where to write a file or a directory that is for this address; `deliver` then takes it there."""
     text = str(address)
     if not is_remote(text):
-        return local(address)
+        return require_local(address)
     if text.endswith("/") or "/" not in text.removeprefix(gcp.SCHEME):
         raise SpecError(f"{text} names no file", hint="gs://BUCKET/NAME")
     return cache_directory() / "out" / hashlib.sha256(text.encode()).hexdigest() / Path(text).name
@@ -118,16 +118,16 @@ def write_bytes(content: bytes, address: str) -> None:
         cloud_storage.upload(Path(file.name), address)
 
 
-def copy_down(found: Sequence[cloud_storage.Object], directory: Path, *, below: str) -> None:
+def copy_down(found: Sequence[cloud_storage.RemoteObject], directory: Path, *, below: str) -> None:
     """Objects into a directory, several at a time, each by its name below an address."""
 
-    def copy(each: cloud_storage.Object) -> None:
-        target = directory / _inside(each.address.removeprefix(below).lstrip("/"))
+    def copy(each: cloud_storage.RemoteObject) -> None:
+        target = directory / _check_object_name(each.address.removeprefix(below).lstrip("/"))
         target.parent.mkdir(parents=True, exist_ok=True)
         cloud_storage.download(each, target)
 
     with disk_errors(directory):
-        together(copy, found, size=lambda each: each.size)
+        run_concurrently(copy, found, size=lambda each: each.size)
 
 
 def copy_up(directory: Path, address: str, *, last: str = "") -> None:
@@ -136,27 +136,25 @@ def copy_up(directory: Path, address: str, *, last: str = "") -> None:
     What is there already, byte for byte, is not sent again.
     """
     top = address.rstrip("/")
-    there = {each.address: each for each in cloud_storage.objects(f"{top}/")}
+    there = {each.address: each for each in cloud_storage.list_objects(f"{top}/")}
 
     def copy(path: Path) -> None:
         target = f"{top}/{path.relative_to(directory).as_posix()}"
         known = there.get(target)
-        if known is None or known.size != path.stat().st_size or known.crc32c != cloud_storage.checksum(path):
+        if known is None or known.size != path.stat().st_size or known.crc32c != cloud_storage.compute_checksum(path):
             cloud_storage.upload(path, target)
 
     files = files_below(directory)
-    together(copy, [path for path in files if path != directory / last], size=lambda path: path.stat().st_size)
-    together(copy, [path for path in files if path == directory / last])
+    run_concurrently(copy, [path for path in files if path != directory / last], size=lambda path: path.stat().st_size)
+    run_concurrently(copy, [path for path in files if path == directory / last])
 
 
-def remove(address: str) -> None:
+def remove_remote(address: str) -> None:
     """Remove everything below an address in Cloud Storage, unfinished uploads too."""
-    together(cloud_storage.delete, cloud_storage.objects(f"{address.rstrip('/')}/", unfinished=True))
+    run_concurrently(cloud_storage.delete, cloud_storage.list_objects(f"{address.rstrip('/')}/", unfinished=True))
 
 
-def together(
-    work: Callable[[T], R], items: Sequence[T], *, size: Callable[[T], int] = lambda _: 0
-) -> list[R]:  # fmt: skip
+def run_concurrently(work: Callable[[T], R], items: Sequence[T], *, size: Callable[[T], int] = lambda _: 0) -> list[R]:
     """What comes of each item, several at a time; large ones by themselves, for they go in parts of their own.
 
     The first problem is raised once all that were begun have ended.
@@ -174,7 +172,7 @@ def together(
     return [done[number] if number in done else work(item) for number, item in enumerate(items)]
 
 
-def _inside(name: str) -> str:
+def _check_object_name(name: str) -> str:
     """An object's name as a path below a directory; one that would lead out of it is refused."""
     if any(part in ("", ".", "..") for part in name.split("/")):
         raise DataError(f'the object "{name}" has a name that no file can have', hint="rename it")
@@ -200,17 +198,17 @@ def is_utf8(text: str) -> bool:
     return True
 
 
-def expand(addresses: Sequence[str]) -> list[str]:
+def expand_globs(addresses: Sequence[str]) -> list[str]:
     """Globs replaced by the files they match, sorted; everything else as it stands."""
     found: list[str] = []
     for address in addresses:
         if is_remote(address) and glob.has_magic(address):
-            matches = [each.address for each in cloud_storage.objects(address)]
+            matches = [each.address for each in cloud_storage.list_objects(address)]
             if not matches:
                 raise DataError(f"no object matches {address}", hint="gcloud storage ls shows what there is")
             found.extend(matches)
             continue
-        if address == STANDARD_INPUT or "://" in address or not glob.has_magic(address) or _exists(address):
+        if address == STANDARD_INPUT or "://" in address or not glob.has_magic(address) or _path_exists(address):
             found.append(address)
             continue
         matches = sorted(path for path in glob.glob(address, recursive=True) if Path(path).is_file())  # noqa: PTH207
@@ -220,16 +218,16 @@ def expand(addresses: Sequence[str]) -> list[str]:
     return found
 
 
-def _exists(address: str) -> bool:
+def _path_exists(address: str) -> bool:
     with _reading_errors(address):
         return Path(address).exists()
 
 
 @contextmanager
-def reading(address: str) -> Iterator[IO[bytes]]:
+def open_for_reading(address: str) -> Iterator[IO[bytes]]:
     """Open data for reading, from any position: unzipped, standard input and pipes kept on disk, never changing."""
-    path = _on_disk(address)
-    with _reading_errors(address), path.open("rb") as file, _unchanging(file, address):
+    path = _copy_to_disk(address)
+    with _reading_errors(address), path.open("rb") as file, _detect_change(file, address):
         zipped = file.read(2) == b"\x1f\x8b"
         file.seek(0)
         if zipped:
@@ -240,32 +238,32 @@ def reading(address: str) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def _unchanging(file: IO[bytes], address: str) -> Iterator[None]:
+def _detect_change(file: IO[bytes], address: str) -> Iterator[None]:
     """Say that a file was written to while it was read, whatever else went wrong because of it."""
-    before = _stamp(file)
+    before = _stamp_file(file)
     try:
         yield
     except Exception as error:
-        if _stamp(file) != before:
-            raise changed(address) from error
+        if _stamp_file(file) != before:
+            raise file_changed_error(address) from error
         raise
-    if _stamp(file) != before:
-        raise changed(address)
+    if _stamp_file(file) != before:
+        raise file_changed_error(address)
 
 
-def stamp(address: str) -> tuple[int, ...]:
+def read_stamp(address: str) -> tuple[int, ...]:
     """Changes when the file does."""
-    with _reading_errors(address), _on_disk(address).open("rb") as file:
-        return _stamp(file)
+    with _reading_errors(address), _copy_to_disk(address).open("rb") as file:
+        return _stamp_file(file)
 
 
-def changed(address: str) -> DataError:
+def file_changed_error(address: str) -> DataError:
     """The error for a file that was written to while it was read."""
     return DataError(f"{address} changed while it was being read", hint="try again when nothing writes to it")
 
 
 @contextmanager
-def writing(path: Path, *, is_private: bool = True) -> Iterator[IO[bytes]]:
+def open_for_writing(path: Path, *, is_private: bool = True) -> Iterator[IO[bytes]]:
     """Open `path` for writing; it takes the place of the old file only when the block ends well.
 
     A private file is its owner's alone, unless the one that it replaces was not; others are as the umask says.
@@ -289,7 +287,7 @@ def writing(path: Path, *, is_private: bool = True) -> Iterator[IO[bytes]]:
 
 def write_text(path: Path, text: str, *, is_private: bool = True) -> None:
     """Write a whole text file, as UTF-8, in one go."""
-    with writing(path, is_private=is_private) as file:
+    with open_for_writing(path, is_private=is_private) as file:
         file.write(text.encode())
 
 
@@ -369,7 +367,7 @@ def replace_directory(path: Path, *, by: Path) -> None:
 
 
 @contextmanager
-def held(directory: Path) -> Iterator[None]:
+def lock_directory(directory: Path) -> Iterator[None]:
     """Keep every other process from writing in a directory; ends with the process, however that ends."""
     path = directory / LOCK
     with disk_errors(path):
@@ -388,7 +386,7 @@ def held(directory: Path) -> Iterator[None]:
         yield
 
 
-def sweep(directory: Path, *, older_than_s: float = 0) -> None:
+def sweep_scratch(directory: Path, *, older_than_s: float = 0) -> None:
     """Remove what killed processes left half-written here; where others may be writing, only what is old."""
     for left in directory.glob(f"{SCRATCH_PREFIX}*"):
         if older_than_s and time.time() - left.lstat().st_mtime < older_than_s:
@@ -404,33 +402,33 @@ def files_below(directory: Path) -> list[Path]:
     return sorted(path for path in directory.rglob("*") if path.is_file())
 
 
-def sha256(path: Path) -> str:
+def hash_file(path: Path) -> str:
     """The SHA-256 of a file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def sha256_below(directory: Path) -> dict[str, str]:
+def hash_files(directory: Path) -> dict[str, str]:
     """The SHA-256 of every file below a directory, by its path there."""
-    return {path.relative_to(directory).as_posix(): sha256(path) for path in files_below(directory)}
+    return {path.relative_to(directory).as_posix(): hash_file(path) for path in files_below(directory)}
 
 
-def digest(hashes: Mapping[str, str]) -> str:
+def combine_hashes(hashes: Mapping[str, str]) -> str:
     """One SHA-256 of many files, from their names and each one's own."""
     lines = "".join(f"{name}\0{each}\n" for name, each in sorted(hashes.items()))
     return hashlib.sha256(lines.encode()).hexdigest()
 
 
-def _stamp(file: IO[bytes]) -> tuple[int, ...]:
+def _stamp_file(file: IO[bytes]) -> tuple[int, ...]:
     status = os.fstat(file.fileno())
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _on_disk(address: str) -> Path:
+def _copy_to_disk(address: str) -> Path:
     """The path of an address; what can be read only once is copied to disk first."""
     if address == STANDARD_INPUT:
-        return _spool(address)
-    path = fetched(address)
+        return _spool_input(address)
+    path = fetch_copy(address)
     if "\0" in address or not is_utf8(address):
         shown = address.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace").replace("\0", "\\x00")
         hint = "rename the file, or pipe it in: tagline ... - < FILE"
@@ -441,14 +439,14 @@ def _on_disk(address: str) -> Path:
         hint = f'name a file, or a pattern such as "{path / "*.csv"}"'
         raise DataError(f"{address} is a directory", hint=hint)
     if stat.S_ISFIFO(mode):
-        return _spool(address)
+        return _spool_input(address)
     if not stat.S_ISREG(mode):
         raise DataError(f"{address} is a device, not a file", hint="name a file, or - for standard input")
     return path
 
 
 @cache
-def _spool(address: str) -> Path:
+def _spool_input(address: str) -> Path:
     spool = tempfile.NamedTemporaryFile(prefix=SCRATCH_PREFIX)  # noqa: SIM115
     _kept.append(spool)
     if address == STANDARD_INPUT:
@@ -472,7 +470,7 @@ def _reading_errors(address: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise DataError(f"there is no file {address}", hint=_similar(Path(address))) from error
+        raise DataError(f"there is no file {address}", hint=_suggest_similar(Path(address))) from error
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(f"{address} is a damaged gzip file: {error}", hint="fetch or write it again") from error
     except OSError as error:
@@ -480,7 +478,7 @@ def _reading_errors(address: str) -> Iterator[None]:
         raise DataError(f"cannot read {address}: {error.strerror or error}", hint=hint) from error
 
 
-def _similar(path: Path) -> str:
+def _suggest_similar(path: Path) -> str:
     if path.is_symlink():
         return f"it is a link to {path.readlink()}, which is not there"
     beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []

@@ -12,14 +12,11 @@ from tagline.errors import PlaceError
 COLLECTIONS = frozenset({"all", "dev"})
 """Extras that gather others: never the shortest way to a package."""
 PROVIDERS = {
-    "anyio": "starlette",
     "google": "google-cloud-aiplatform",
-    "google.protobuf": "protobuf",
-    "grpc": "grpcio",
+    "google_crc32c": "google-cloud-storage",
     "huggingface_hub": "transformers",
     "requests": "google-cloud-storage",
     "sklearn": "scikit-learn",
-    "yaml": "pyyaml",
 }
 """Modules that are not called as the requirement that brings them."""
 
@@ -30,12 +27,12 @@ def explain_missing_packages() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        if explained := explain(error):
+        if explained := explain_import_error(error):
             raise explained from error
         raise
 
 
-def explain(error: ModuleNotFoundError) -> PlaceError | None:
+def explain_import_error(error: ModuleNotFoundError) -> PlaceError | None:
     """The error for a module of a package that Tagline names in its requirements; None for any other module."""
     requirement = find_requirement(error.name or "")
     if not requirement:
@@ -48,7 +45,7 @@ def find_requirement(module: str) -> str:
     parts = module.split(".")
     for end in range(len(parts), 0, -1):
         prefix = ".".join(parts[:end])
-        requirement = PROVIDERS.get(prefix) or normalize(prefix)
+        requirement = PROVIDERS.get(prefix) or normalize_name(prefix)
         if requirement in _extras_by_requirement():
             # A part that is missing from a package that is there is a matter of its version, and a bug of ours.
             is_part = end < len(parts) and parts[0] != "google"
@@ -58,7 +55,7 @@ def find_requirement(module: str) -> str:
 
 def hint_for(requirement: str) -> str:
     """The command that installs a requirement of Tagline: its extra, or Tagline itself."""
-    extra = _extras_by_requirement().get(normalize(requirement), "")
+    extra = _extras_by_requirement().get(normalize_name(requirement), "")
     return install_command(extra)
 
 
@@ -72,7 +69,7 @@ def missing_requirements(extra: str) -> list[str]:
     return [name for name in _requirements_by_extra().get(extra, []) if not _is_installed(name)]
 
 
-def normalize(name: str) -> str:
+def normalize_name(name: str) -> str:
     """A package's name as package indexes compare it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
@@ -118,5 +115,5 @@ def _requirements_by_extra() -> dict[str, list[str]]:
         for extra, names in found.items():
             is_needed = is_always_needed if extra == "" else marker and marker.evaluate({"extra": extra})
             if is_needed and not (extra and is_always_needed):
-                names.append(normalize(requirement.name))
+                names.append(normalize_name(requirement.name))
     return found

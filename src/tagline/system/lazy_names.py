@@ -16,6 +16,6 @@ def import_on_use(package: str, name: str, public: Mapping[str, str]) -> Any:
     except ModuleNotFoundError as error:
         from tagline.system import extras
 
-        raise extras.explain(error) or error from error
+        raise extras.explain_import_error(error) or error from error
     setattr(sys.modules[package], name, value)
     return value

@@ -27,10 +27,10 @@ def alive_in(path: Path) -> int:
         pid, begun = int(named["pid"]), str(named["started"])
     except (OSError, ValueError, TypeError, KeyError):
         return 0
-    return pid if begun and started(pid) == begun else 0
+    return pid if begun and read_start_time(pid) == begun else 0
 
 
-def started(pid: int) -> str:
+def read_start_time(pid: int) -> str:
     """When a process began, in the system's words, or "" where there is none: pids are used again, this is not."""
     if Path("/proc/self/stat").exists():
         try:

@@ -20,20 +20,22 @@ class Stop:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
+            self._before = {
+                number: signal.signal(number, self._handle_signal) for number in (signal.SIGINT, signal.SIGTERM)
+            }
         return self
 
     def __exit__(self, *_problem: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def _note(self, number: int, _frame: FrameType | None) -> None:
+    def _handle_signal(self, number: int, _frame: FrameType | None) -> None:
         again = self.signal == number == signal.SIGINT
         self.signal = number
         if again or not self.waits:
-            raise self.interruption(is_saved=self.waits)
+            raise self.create_interruption(is_saved=self.waits)
 
-    def interruption(self, *, is_saved: bool) -> Interrupted:
+    def create_interruption(self, *, is_saved: bool) -> Interrupted:
         """What a signal, to this worker or another, comes to; what was learned is in what was kept last."""
         what = "interrupted" if self.signal == signal.SIGINT else "told to stop"
         return Interrupted(

@@ -31,20 +31,27 @@ import numpy as np
 from tagline import __version__, gcp, registry, storage
 from tagline.data import dataset
 from tagline.data.checks import Finding
-from tagline.data.columns import ResolvedSpec, complete, resolve
+from tagline.data.columns import ResolvedSpec, complete_spec, resolve
 from tagline.data.dataset import Dataset, Split
 from tagline.data.texts import Text
 from tagline.errors import Conflict, DataError, Interrupted, RunError, SpecError, TaglineError
 from tagline.evaluation import baselines, cross_fitting, intervals, metrics
 from tagline.evaluation.schema import OveransweredLabel, SplitFigures
-from tagline.exports.export import Forms, Measured, add_forms
+from tagline.exports.export import ExportedForms, MeasuredRows, add_forms
 from tagline.models import Classifier, Exportable, Scorer, Scores, Step
 from tagline.models.nn import workers
-from tagline.models.nn.workers import join, world
+from tagline.models.nn.workers import join_workers, world
 from tagline.prediction import bundle, onnx_runtime
 from tagline.prediction.bundle import load_classifier
-from tagline.prediction.decisions import Answers, DecisionLayer, Tuned, label_shares, overanswered, tune
-from tagline.prediction.predictor import Predictor, scored
+from tagline.prediction.decisions import (
+    Answers,
+    DecisionLayer,
+    TunedDecisions,
+    find_overused_labels,
+    label_shares,
+    tune,
+)
+from tagline.prediction.predictor import Predictor, score_texts
 from tagline.reports import html, markdown, report
 from tagline.runs import lock as locks
 from tagline.runs import remote, trackers
@@ -62,7 +69,7 @@ from tagline.runs.events import (
 )
 from tagline.runs.resource_usage import UsageSampler
 from tagline.runs.run import Progress, Run, StateName
-from tagline.spec import Goal, Spec, override
+from tagline.spec import Goal, Spec, apply_overrides
 from tagline.system.signals import Stop
 from tagline.training import preflight, trials
 from tagline.training.preflight import new_model
@@ -80,7 +87,7 @@ MOST_REFITTED_BY_NETWORK = 2_000
 """The same for a family that computes on a device: what others learn in seconds takes it minutes."""
 
 
-def spec_of(source: SpecSource, overrides: Sequence[str] = ()) -> Spec:
+def resolve_spec(source: SpecSource, overrides: Sequence[str] = ()) -> Spec:
     """A complete spec, from whatever form it was given in."""
     return resolve_source(source, overrides).spec
 
@@ -91,30 +98,34 @@ def resolve_source(source: SpecSource, overrides: Sequence[str] = ()) -> Resolve
         return ResolvedSpec(source)
     if isinstance(source, Spec | Mapping):
         raw = source.model_dump() if isinstance(source, Spec) else dict(source)
-        return complete(override(raw, overrides), where="the spec")
+        return complete_spec(apply_overrides(raw, overrides), where="the spec")
     return resolve(str(source), overrides)
 
 
-def start(spec: Spec, *, runs: str | Path, command: str, job: str = "", name: str = "") -> Iterator[Event]:
+def start_run(spec: Spec, *, runs: str | Path, command: str, job: str = "", name: str = "") -> Iterator[Event]:
     """A new run, as its events; the first names it. A job that was started again goes on with the run it has begun."""
-    here = join()
-    if begun := here.share(_begun(runs, job, spec) if job and here.is_main else ""):
-        yield from resume_run(remote.find_run(begun, runs) if here.is_main else remote.run_at(begun), job=job)
+    here = join_workers()
+    if begun := here.share(_find_begun_run(runs, job, spec) if job and here.is_main else ""):
+        yield from resume_run(remote.find_run(begun, runs) if here.is_main else remote.open_run(begun), job=job)
         return
     if name and here.is_main:
-        remote.check_free(name, runs)
-    chosen = trackers.chosen(spec.tracking.to) if here.is_main else {}
+        remote.check_name_free(name, runs)
+    chosen = trackers.create_trackers(spec.tracking.to) if here.is_main else {}
     if here.size > 1:
         check_sharing(spec)
     data, findings, given = _prepare(spec)
-    lock = locks.lock_of(spec, data, command=command, job=job)
+    lock = locks.create_lock(spec, data, command=command, job=job)
     _check_same_data(data, here.share(lock))
-    with nullcontext(remote.new_run(runs, spec, lock, name=name)) if here.is_main else _scratch(spec, lock) as run:
+    with (
+        nullcontext(remote.new_run(runs, spec, lock, name=name))
+        if here.is_main
+        else _create_scratch_run(spec, lock) as run
+    ):
         has_learned = False
         try:
-            tracked = trackers.tracked(_attempt(run, spec, data, findings, given), run=run, trackers=chosen)
+            tracked = trackers.track_events(_run_attempt(run, spec, data, findings, given), run=run, trackers=chosen)
             with run.worked_on(), closing(tracked):
-                for event in trials.reported(tracked, spec=spec) if here.is_main else tracked:
+                for event in trials.report_evaluations(tracked, spec=spec) if here.is_main else tracked:
                     has_learned = has_learned or isinstance(event, TickEvent)
                     yield event
         except Exception:
@@ -130,33 +141,33 @@ def resume_run(run: Run, *, job: str = "") -> Iterator[Event]:
 
     For a job that was started again after its run was complete there is nothing left to do.
     """
-    here = join()
-    unchanged = here.share(_unchanged(run, job) if here.is_main else None)
+    here = join_workers()
+    unchanged = here.share(_load_unchanged_run(run, job) if here.is_main else None)
     assert unchanged is not None
     spec, lock, is_complete = unchanged
     if is_complete:
         yield ResumedEvent(run=run.address, checkpoint=run.progress().last if here.is_main else "")
         return
-    chosen = trackers.chosen(spec.tracking.to) if here.is_main else {}
+    chosen = trackers.create_trackers(spec.tracking.to) if here.is_main else {}
     is_new = "data_fingerprint" not in lock
     given: list[Classifier] = []
-    with _saying_why(run) if is_new and here.is_main else nullcontext():
+    with _record_failure(run) if is_new and here.is_main else nullcontext():
         if here.size > 1:
             check_sharing(spec)
         if is_new:
             data, findings, given = _prepare(spec)
-            lock = here.share(lock | locks.found_here(spec, data, job=job))
+            lock = here.share(lock | locks.lock_at_start(spec, data, job=job))
             _check_same_data(data, lock)
         else:
-            data = _same_data(run, spec, lock)
+            data = _reload_data(run, spec, lock)
             found = preflight.examine(spec, data=data, looks_at_model=False)
             found.insist_on_data()
             findings = found.of_data
     filled = lock if is_new else None
-    with nullcontext(run) if here.is_main else _scratch(spec, lock) as own, own.worked_on():
-        attempt = _attempt(own, spec, data, findings, given, lock=filled)
-        events = trackers.tracked(attempt, run=own, trackers=chosen)
-        yield from trials.reported(events, spec=spec) if here.is_main else events
+    with nullcontext(run) if here.is_main else _create_scratch_run(spec, lock) as own, own.worked_on():
+        attempt = _run_attempt(own, spec, data, findings, given, lock=filled)
+        events = trackers.track_events(attempt, run=own, trackers=chosen)
+        yield from trials.report_evaluations(events, spec=spec) if here.is_main else events
 
 
 def _prepare(spec: Spec) -> tuple[Dataset, Sequence[Finding], list[Classifier]]:
@@ -167,7 +178,7 @@ def _prepare(spec: Spec) -> tuple[Dataset, Sequence[Finding], list[Classifier]]:
 
 
 @contextmanager
-def _saying_why(run: Run) -> Iterator[None]:
+def _record_failure(run: Run) -> Iterator[None]:
     """Leave a run that cannot begin in a state that tells why: whoever planned it may be elsewhere."""
     try:
         yield
@@ -177,7 +188,7 @@ def _saying_why(run: Run) -> Iterator[None]:
         raise
 
 
-def _same_data(run: Run, spec: Spec, lock: Mapping[str, Any]) -> Dataset:
+def _reload_data(run: Run, spec: Spec, lock: Mapping[str, Any]) -> Dataset:
     """The data that a run was started with."""
     try:
         data = dataset.load(spec.data)
@@ -188,13 +199,13 @@ def _same_data(run: Run, spec: Spec, lock: Mapping[str, Any]) -> Dataset:
         files = ", ".join(source.name for source in data.sources)
         hint = f"put it back as it was, or start anew: tagline train {run.address}/spec.toml"
         raise RunError(f"the data ({files}) has changed since run {run.name} was started", hint=hint)
-    if why := locks.split_changes(lock, spec, data):
+    if why := locks.describe_split_changes(lock, spec, data):
         hint = f"start anew: tagline train {run.address}/spec.toml"
         raise RunError(f"run {run.name} cannot be resumed: {why}", hint=hint)
     return data
 
 
-def _begun(runs: str | Path, job: str, spec: Spec) -> str:
+def _find_begun_run(runs: str | Path, job: str, spec: Spec) -> str:
     """The address of the run of this spec that a job has begun before it was started again."""
     for run in reversed(remote.list_runs(runs)):
         with suppress(RunError):  # a damaged run is none of ours
@@ -204,13 +215,13 @@ def _begun(runs: str | Path, job: str, spec: Spec) -> str:
     return ""
 
 
-def _unchanged(run: Run, job: str) -> tuple[Spec, dict[str, Any], bool]:
+def _load_unchanged_run(run: Run, job: str) -> tuple[Spec, dict[str, Any], bool]:
     """The spec and the lock of a run that can be gone on with, or that this very job has completed."""
     spec, lock = run.spec(), run.lock()
     is_complete = run.state().name == "succeeded"
     if is_complete and not (job and lock.get("job") == job):
         raise RunError(f"run {run.name} is complete", hint=f"tagline runs show {run.address}")
-    if changes := locks.changes(lock, spec):
+    if changes := locks.describe_changes(lock, spec):
         where = f"{run.address}/spec.toml"
         hint = f"put it back as it was, or start anew: tagline train {where}"
         raise RunError(f"{where} has changed since run {run.name} was started: {changes}", hint=hint)
@@ -241,16 +252,21 @@ def _check_same_data(data: Dataset, lock: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def _scratch(spec: Spec, lock: dict[str, Any]) -> Iterator[Run]:
+def _create_scratch_run(spec: Spec, lock: dict[str, Any]) -> Iterator[Run]:
     """The record of a worker that is not the main one: nobody reads it."""
     with tempfile.TemporaryDirectory(prefix=storage.SCRATCH_PREFIX) as directory:
         yield Run.create(Path(directory), spec, lock)
 
 
-def _attempt(
-    run: Run, spec: Spec, data: Dataset, findings: Sequence[Finding], given: list[Classifier] | None = None, *,
+def _run_attempt(
+    run: Run,
+    spec: Spec,
+    data: Dataset,
+    findings: Sequence[Finding],
+    given: list[Classifier] | None = None,
+    *,
     lock: dict[str, Any] | None = None,
-) -> Generator[Event, None, None]:  # fmt: skip
+) -> Generator[Event, None, None]:
     """Learn, keep the best, measure, and leave the run in a state that tells what happened; `lock` is a new one."""
     again = _resume_command(run)
     with run.held(), Stop(hint=again if world().is_main else "") as stop:
@@ -263,23 +279,23 @@ def _attempt(
             yield from _Attempt(run, spec, data, findings, stop, given, progress=progress, damage=damage).events()
         except (Interrupted, KeyboardInterrupt, GeneratorExit) as asked:
             reason = asked.message if isinstance(asked, Interrupted) else "interrupted"
-            _try_state(run, "cancelled", f"{reason}; go on with: {again}")
+            _try_set_state(run, "cancelled", f"{reason}; go on with: {again}")
             raise
         except Conflict:  # the run is another's
             raise
         except BaseException as error:
-            _try_state(run, "failed", error.message if isinstance(error, TaglineError) else repr(error))
+            _try_set_state(run, "failed", error.message if isinstance(error, TaglineError) else repr(error))
             raise
         run.set_state("succeeded")
 
 
 def _resume_command(run: Run) -> str:
     """What goes on with a run: in the place where this process is a job, or right here."""
-    place = f" --on {gcp.place()}" if gcp.JOB_ID in os.environ and storage.is_remote(run.address) else ""
+    place = f" --on {gcp.find_place()}" if gcp.JOB_ID in os.environ and storage.is_remote(run.address) else ""
     return f"tagline train --resume {run.address}{place}"
 
 
-def _try_state(run: Run, name: StateName, reason: str) -> None:
+def _try_set_state(run: Run, name: StateName, reason: str) -> None:
     """Write down how an attempt ended; where that cannot be done, what ended it says more."""
     with suppress(TaglineError):
         run.set_state(name, reason=reason)
@@ -289,9 +305,17 @@ class _Attempt:
     """One process's work on a run."""
 
     def __init__(
-        self, run: Run, spec: Spec, data: Dataset, findings: Sequence[Finding], stop: Stop,
-        given: list[Classifier] | None = None, *, progress: Progress | None = None, damage: str = "",
-    ) -> None:  # fmt: skip
+        self,
+        run: Run,
+        spec: Spec,
+        data: Dataset,
+        findings: Sequence[Finding],
+        stop: Stop,
+        given: list[Classifier] | None = None,
+        *,
+        progress: Progress | None = None,
+        damage: str = "",
+    ) -> None:
         self.run = run
         self.stop = stop
         self.spec = spec
@@ -303,13 +327,13 @@ class _Attempt:
         self.written = self.progress
         """The progress of the last checkpoint; `progress` may be ahead of it."""
         # Whoever made it must not hold it too: it is let go before the best one is loaded.
-        self.model = given.pop() if given else self._model()
+        self.model = given.pop() if given else self._load_model()
         self.usage = UsageSampler()
 
     def events(self) -> Iterator[Event]:
         """Everything that happens, each event written down before it is shown."""
         sizes: dict[str, int] = {name: len(split) for name, split in self.data.splits.items()}
-        computing: dict[str, Any] = dict(locks.computing(self.spec))
+        computing: dict[str, Any] = dict(locks.describe_device(self.spec))
         if self.progress.last:
             self.run.rewind_events(self.progress.events)
             yield ResumedEvent(run=self.run.address, checkpoint=self.progress.last, **computing)
@@ -323,36 +347,36 @@ class _Attempt:
                 splits=sizes,
                 **computing,
             )
-            yield self._event(started)
-            for message in self._warnings():
-                yield self._event(WarningEvent(message=message))
+            yield self._record_event(started)
+            for message in self._collect_warnings():
+                yield self._record_event(WarningEvent(message=message))
         if self.damage:
             where = f"checkpoint {self.progress.last}" if self.progress.last else "the beginning: no checkpoint is left"
-            yield self._event(WarningEvent(message=f"{self.damage}; going on from {where}"))
-        yield from self._learn()
-        workers.leave()
+            yield self._record_event(WarningEvent(message=f"{self.damage}; going on from {where}"))
+        yield from self._fit_model()
+        workers.leave_workers()
         # It may have come while the last step was measured and kept: no step follows that would look for it. Workers do
         # not agree on it first: gloo's destructor holds Python's lock while it waits for a thread that may still want
         # it after an exchange (seen in several trainings by two workers, which did not end).
         if self.stop.signal is not None:
-            raise self.stop.interruption(is_saved=True)
+            raise self.stop.create_interruption(is_saved=True)
         if self.world.is_main:
             yield from self._finish()
 
-    def _model(self) -> Classifier:
+    def _load_model(self) -> Classifier:
         """The model of the last checkpoint; a worker that has none is given its weights by the main one."""
         if self.progress.last and self.world.is_main:
             return load_classifier(self.family, self.run.checkpoint(self.progress.last))
         return new_model(self.spec, self.data, self.spec.model)
 
-    def _warnings(self) -> list[str]:
+    def _collect_warnings(self) -> list[str]:
         findings = [*self.findings, *preflight.find_doubts(self.spec, self.data)]
         return [
             *preflight.find_unused(self.spec, self.data.task),
             *(finding.message for finding in findings if finding.severity == "warning" or finding.code in SAID),
         ]
 
-    def _learn(self) -> Iterator[Event]:
+    def _fit_model(self) -> Iterator[Event]:
         """Consume the model's steps until they end, the budget is spent, patience runs out, or a signal says stop."""
         if self.progress.stopped:
             return
@@ -371,7 +395,7 @@ class _Attempt:
             }
             facts |= {"stage": step.stage} if step.stage else {}
             if step.number % settings.log_every == 0 or step.evaluate:
-                yield self._event(StepEvent(**facts, settings=dict(step.settings)))
+                yield self._record_event(StepEvent(**facts, settings=dict(step.settings)))
             else:
                 yield TickEvent(**facts)  # for a person who watches; it is not kept
             # Clocks and signals differ from worker to worker; what they do about them must not.
@@ -381,29 +405,29 @@ class _Attempt:
             if step.evaluate or (is_over and not self.progress.best):
                 yield self._evaluate(step)
             if self.world.is_main and self.usage.is_due(at_evaluation=step.evaluate):
-                yield self._event(UsageEvent(step=step.number, **self.usage.take()))
-            if reason := self._enough(is_over=is_over):
-                yield self._event(WarningEvent(message=reason))
+                yield self._record_event(UsageEvent(step=step.number, **self.usage.take_sample()))
+            if reason := self._find_stop_reason(is_over=is_over):
+                yield self._record_event(WarningEvent(message=reason))
             if step.evaluate or reason or is_due or is_asked:
-                self._keep(step, clock, stopped=reason)
+                self._write_checkpoint(step, clock, stopped=reason)
                 due_s = clock.seconds() + CHECKPOINT_EVERY_S
                 if is_asked:
-                    raise self.stop.interruption(is_saved=True)
+                    raise self.stop.create_interruption(is_saved=True)
             if reason:
                 break
         self.stop.waits = False
 
-    def _scores(self, texts: Sequence[Text]) -> Scores:
+    def _score_texts(self, texts: Sequence[Text]) -> Scores:
         """The model's scores, every worker having made its share of them."""
         here, labels = self.world, len(self.data.labels)
         if here.size == 1:
-            return scored(self.model, texts, labels=labels)
+            return score_texts(self.model, texts, labels=labels)
         mine = list(texts[here.rank :: here.size])
         # Workers that share one model's layers must go through them equally often.
         fill = [texts[0]] * (math.ceil(len(texts) / here.size) - len(mine))
-        return here.interleaved(scored(self.model, mine + fill, labels=labels)[: len(mine)], total=len(texts))
+        return here.interleave_rows(score_texts(self.model, mine + fill, labels=labels)[: len(mine)], total=len(texts))
 
-    def _enough(self, *, is_over: bool) -> str:
+    def _find_stop_reason(self, *, is_over: bool) -> str:
         settings = self.spec.training
         if is_over:
             return f"stopped after training.max_minutes = {settings.max_minutes:g}"
@@ -423,8 +447,8 @@ class _Attempt:
         figures: dict[str, Any] = {}
         value, is_gain, is_kept = None, True, True
         if len(split):
-            scores = self._scores(split.texts)
-            figures = report.measured(self.data, split, self._tuned(scores, split, is_quick=True).answers)
+            scores = self._score_texts(split.texts)
+            figures = report.measure_split(self.data, split, self._tune_decisions(scores, split, is_quick=True).answers)
             value = figures.get(monitor)
             if value is None:
                 hint = "set another training.monitor"
@@ -444,16 +468,16 @@ class _Attempt:
         event = EvaluationEvent(
             step=step.number, monitor=monitor, value=value, best=is_kept, gain=is_gain, figures=plain
         )
-        return self._event(event)
+        return self._record_event(event)
 
-    def _keep(self, step: Step, clock: "_Clock", *, stopped: str) -> None:
+    def _write_checkpoint(self, step: Step, clock: "_Clock", *, stopped: str) -> None:
         """Write a checkpoint and make it count."""
         name = f"{step.number:06d}"
         directory = self.run.checkpoint(name)
         storage.remove_directory(directory)
         with storage.writing_directory(directory) as scratch:
             self.model.save(scratch, resumable=True)
-            files = storage.sha256_below(scratch)
+            files = storage.hash_files(scratch)
         events = self.run.event_count()
         now = datetime.now(UTC).isoformat()
         self.progress = replace(
@@ -464,21 +488,26 @@ class _Attempt:
             stopped=stopped,
             time=now,
             files=files,
-        ).after(self.written)
+        ).with_earlier_bests(self.written)
         self.run.write_progress(self.progress)
         self.written = self.progress
 
-    def _tuned(self, scores: Scores, split: Split, *, is_quick: bool = False) -> Tuned:
+    def _tune_decisions(self, scores: Scores, split: Split, *, is_quick: bool = False) -> TunedDecisions:
         """The decision layer that these scores of a split's rows come to."""
         return tune(
-            self.spec.decisions, task=self.data.task, labels=self.data.labels, none_label=self.data.none_label,
-            scores=scores, truth=split.targets, is_quick=is_quick,
-        )  # fmt: skip
+            self.spec.decisions,
+            task=self.data.task,
+            labels=self.data.labels,
+            none_label=self.data.none_label,
+            scores=scores,
+            truth=split.targets,
+            is_quick=is_quick,
+        )
 
-    def _unkept_promises(self, candidate: "_Candidate") -> Iterator[str]:
+    def _find_unmet_targets(self, candidate: "_Candidate") -> Iterator[str]:
         """What the spec asks of the decision layer and the rows that it was tuned on do not allow."""
         decisions = self.spec.decisions
-        figures = report.measured(self.data, candidate.tuned_on, candidate.tuned.answers)
+        figures = report.measure_split(self.data, candidate.tuned_on, candidate.tuned.answers)
         if target := decisions.target_precision:
             reached = figures.get("accuracy_of_answered", figures.get("accuracy"))
             if reached is None or reached < target:
@@ -503,57 +532,76 @@ class _Attempt:
             raise RunError(damage, hint=hint)
         best = load_classifier(self.family, self.run.checkpoint(self.progress.best))
         validation, test = self.data.splits["validation"], self.data.splits["test"]
-        raw = scored(best, validation.texts, labels=len(self.data.labels))
-        tuned = self._tuned(raw, validation)
+        raw = score_texts(best, validation.texts, labels=len(self.data.labels))
+        tuned = self._tune_decisions(raw, validation)
         kept = _Candidate(best, tuned, validation, raw, tuned.answers)
         clock = _Clock(self.progress.seconds, budget_s=60 * self.spec.training.max_minutes)
         fallbacks: list[str] = []
         if best.refits and len(validation) and not clock.is_over() and self._is_worth_refitting(best):
             yield PhaseEvent(message="learning once more, with the validation rows too")
             refitted = self._refit(clock)
-            problem = self._problem_of(refitted, before=kept) if refitted else ""
+            problem = self._find_refit_problem(refitted, before=kept) if refitted else ""
             kept = kept if problem or refitted is None else refitted
             fallbacks += [problem] if problem else []
-        unkept = list(self._unkept_promises(kept))
+        unkept = list(self._find_unmet_targets(kept))
         for message in (*unkept, *fallbacks):
-            yield self._event(WarningEvent(message=message))
-        others = {"majority": baselines.majority(self.data)}
+            yield self._record_event(WarningEvent(message=message))
+        others = {"majority": baselines.measure_majority(self.data)}
         if self.spec.training.baseline and len(test) and not clock.is_over():
-            yield from self._compared(others)
+            yield from self._compare_baselines(others)
         yield PhaseEvent(message="measuring")
         made: dict[str, Any] = {}
         warnings: list[str] = []
         with self.run.reading("events.jsonl"):
-            history = report.history_of(self.run.events(), refits=best.refits)
+            history = report.summarize_history(self.run.events(), refits=best.refits)
         announced, layer = len(fallbacks), kept.tuned.layer
 
         def fill(directory: Path) -> dict[str, Any]:
             kept.model.save(directory)
-            scorer, raw, forms = self._in_best_form(directory, layer, warnings, fallbacks)
+            scorer, raw, forms = self._select_runtime(directory, layer, warnings, fallbacks)
             predictor = Predictor(scorer, layer, pair=self.data.pair)
-            outcome = report.Outcome(test, raw, layer.answers(raw))
-            made["report"] = report.build(
-                self.data, predictor, family=self.family, findings=self.findings, wanted=self.spec.gates, test=outcome,
-                validation=report.Outcome(validation, kept.raw, kept.answers), losses=kept.tuned.losses,
-                unkept=unkept, fallbacks=fallbacks, baselines=others, history=history,
-                runtime=forms.runtime, exports=forms.found,
-            )  # fmt: skip
-            made["predictions"] = report.predictions(self.data, outcome, layer)
+            outcome = report.SplitPredictions(test, raw, layer.answers(raw))
+            made["report"] = report.build_report(
+                self.data,
+                predictor,
+                family=self.family,
+                findings=self.findings,
+                wanted=self.spec.gates,
+                test=outcome,
+                validation=report.SplitPredictions(validation, kept.raw, kept.answers),
+                losses=kept.tuned.losses,
+                unkept=unkept,
+                fallbacks=fallbacks,
+                baselines=others,
+                history=history,
+                runtime=forms.runtime,
+                exports=forms.found,
+            )
+            made["predictions"] = report.format_predictions(self.data, outcome, layer)
             return {
-                "tagline": __version__, "task": self.data.task, "pair": self.data.pair, "labels": self.data.labels,
-                "family": self.family, "spec": self.spec.model_dump(mode="json"),
-                "fingerprint": self.data.fingerprint, "decisions": layer.to_dict(),
-                "figures": _plain(made["report"].test), "exports": forms.found, "runtime": forms.runtime,
-            }  # fmt: skip
+                "tagline": __version__,
+                "task": self.data.task,
+                "pair": self.data.pair,
+                "labels": self.data.labels,
+                "family": self.family,
+                "spec": self.spec.model_dump(mode="json"),
+                "fingerprint": self.data.fingerprint,
+                "decisions": layer.to_dict(),
+                "figures": _select_numbers(made["report"].test),
+                "exports": forms.found,
+                "runtime": forms.runtime,
+            }
 
-        yield self._event(UsageEvent(step=int(self.progress.last), **self.usage.take()))
-        bundle.write(self.run.bundle, fill=fill, card=lambda manifest: markdown.model_card(manifest, made["report"]))
+        yield self._record_event(UsageEvent(step=int(self.progress.last), **self.usage.take_sample()))
+        bundle.write(
+            self.run.bundle, fill=fill, card=lambda manifest: markdown.render_model_card(manifest, made["report"])
+        )
         warnings += [report.overanswer_sentence(each) for each in made["report"].overanswered]
         for message in (*warnings, *fallbacks[announced:]):
-            yield self._event(WarningEvent(message=message))
+            yield self._record_event(WarningEvent(message=message))
         self.run.write_lines("predictions.jsonl", made["predictions"])
         html.write_report(self.run, made["report"])
-        yield self._event(FinishedEvent(run=self.run.address, figures=_plain(made["report"].test)))
+        yield self._record_event(FinishedEvent(run=self.run.address, figures=_select_numbers(made["report"].test)))
 
     def _is_worth_refitting(self, model: Classifier) -> bool:
         """Whether the validation rows would be missed by what learned without them, and there is time to learn more."""
@@ -575,54 +623,56 @@ class _Attempt:
         scores = cross_fitting.out_of_fold_scores(self.data, both.rows, create=create, seed=seed, is_over=clock.is_over)
         if scores is None or clock.is_over():
             return None
-        tuned = self._tuned(scores, both)
+        tuned = self._tune_decisions(scores, both)
         in_validation = np.isin(both.rows, self.data.splits["validation"].rows)
-        model = cross_fitting.learn(self.data, both.rows, create=create, seed=seed)
+        model = cross_fitting.fit_on_rows(self.data, both.rows, create=create, seed=seed)
         return _Candidate(model, tuned, both, scores[in_validation], tuned.answers.select(in_validation))
 
-    def _problem_of(self, refitted: "_Candidate", *, before: "_Candidate") -> str:
+    def _find_refit_problem(self, refitted: "_Candidate", *, before: "_Candidate") -> str:
         """Why a refitted model must not take the place of the one before it; nothing where it may."""
         layer, validation = refitted.tuned.layer, self.data.splits["validation"]
-        own = layer.answers(scored(refitted.model, validation.texts, labels=len(layer.labels)))
+        own = layer.answers(score_texts(refitted.model, validation.texts, labels=len(layer.labels)))
         stays = "the model that learned without the validation rows is kept"
         for answers in (refitted.answers, own):
-            lost = self._loss_on_validation(answers, before=before.answers)
+            lost = self._describe_decline(answers, before=before.answers)
             if lost:
                 return f"learned once more with the validation rows, it does worse on them ({lost}): {stays}"
         shares = label_shares(self.data.splits["train"].targets, len(layer.labels))
-        known = {each["label"] for each in overanswered(before.answers.chosen, layer.labels, shares=shares)}
-        for each in overanswered(own.chosen, layer.labels, shares=shares):
+        known = {each["label"] for each in find_overused_labels(before.answers.chosen, layer.labels, shares=shares)}
+        for each in find_overused_labels(own.chosen, layer.labels, shares=shares):
             if each["label"] not in known:
                 return f"learned once more, {report.overanswer_sentence(OveransweredLabel(**each))}: {stays}"
         return ""
 
-    def _loss_on_validation(self, answers: Answers, *, before: Answers) -> str:
+    def _describe_decline(self, answers: Answers, *, before: Answers) -> str:
         """By how much answers to the validation rows are worse than others, where that is no chance."""
         figure = "accuracy" if self.data.task == "single" else "micro_f1"
         truth = self.data.splits["validation"].targets
         if not len(truth):
             return ""
-        found = intervals.difference(
+        found = intervals.compare_models(
             self.data.task, truth=truth, first=before.chosen, second=answers.chosen, figure=figure
         )
         return f"{figure} falls by {found.gain:.3f}" if found.gain > 0 and found.is_real else ""
 
-    def _compared(self, others: dict[str, baselines.Figures]) -> Iterator[Event]:
+    def _compare_baselines(self, others: dict[str, baselines.Figures]) -> Iterator[Event]:
         """Add what other families reach; one that cannot learn from this data is no reason for the run to fail."""
-        learned = {} if self.family == baselines.FAMILY else {baselines.FAMILY: (baselines.linear, "to compare with")}
-        rival = baselines.rival_of(self.spec, self.data)
+        learned = (
+            {} if self.family == baselines.FAMILY else {baselines.FAMILY: (baselines.measure_linear, "to compare with")}
+        )
+        rival = baselines.choose_rival(self.spec, self.data)
         if rival and self.world.size == 1:  # the others are not there to learn with
-            learned[rival] = baselines.rival, "which may do better with so few rows"
+            learned[rival] = baselines.measure_rival, "which may do better with so few rows"
         for family, (reached, why) in learned.items():
             yield PhaseEvent(message=f"learning family {family}, {why}")
             try:
                 others[family] = reached(self.spec, self.data)
             except TaglineError as error:
-                yield self._event(WarningEvent(message=f"not compared with family {family}: {error.message}"))
+                yield self._record_event(WarningEvent(message=f"not compared with family {family}: {error.message}"))
 
-    def _in_best_form(
+    def _select_runtime(
         self, directory: Path, layer: DecisionLayer, warnings: list[str], fallbacks: list[str]
-    ) -> tuple[Scorer, Scores, Forms]:  # fmt: skip
+    ) -> tuple[Scorer, Scores, ExportedForms]:
         """What was saved, in the form that will predict, and its scores of the test rows.
 
         Other forms are checked on those rows; where there are none, on the validation rows.
@@ -630,43 +680,50 @@ class _Attempt:
         test, validation = self.data.splits["test"], self.data.splits["validation"]
         rows = test if len(test) else validation
         own = load_classifier(self.family, directory)
-        raw = scored(own, rows.texts, labels=len(layer.labels))
-        forms = Forms()
+        raw = score_texts(own, rows.texts, labels=len(layer.labels))
+        forms = ExportedForms()
         if self.spec.training.export and own.uses_device and isinstance(own, Exportable):
             answers = layer.answers(raw)
-            measured = Measured(rows.texts, rows.targets, answers.chosen, answers.scores)
+            measured = MeasuredRows(rows.texts, rows.targets, answers.chosen, answers.scores)
             try:
                 if not len(rows):
                     raise RunError("there is no row to check another form with")
                 forms = add_forms(
-                    own, directory, to="onnx", family=self.family, layer=layer, measured=measured,
+                    own,
+                    directory,
+                    to="onnx",
+                    family=self.family,
+                    layer=layer,
+                    measured=measured,
                     samples=self.data.splits["train"].texts,
-                )  # fmt: skip
+                )
             except TaglineError as error:
                 storage.remove_directory(directory / onnx_runtime.DIRECTORY)
                 warnings.append(f"the bundle needs torch to predict: {error.message}")
-        forms = self._without_worse_form(own, forms, layer, fallbacks)
+        forms = self._drop_worse_runtimes(own, forms, layer, fallbacks)
         if forms.runtime:
             return forms.scorers[forms.runtime], forms.scores[forms.runtime][: len(test)], forms
         return own, raw[: len(test)], forms
 
-    def _without_worse_form(self, own: Classifier, forms: Forms, layer: DecisionLayer, fallbacks: list[str]) -> Forms:
+    def _drop_worse_runtimes(
+        self, own: Classifier, forms: ExportedForms, layer: DecisionLayer, fallbacks: list[str]
+    ) -> ExportedForms:
         """The forms, none of them predicting that does worse on validation than the model's own."""
         texts, labels = self.data.splits["validation"].texts, len(layer.labels)
         tried = [name for name in (forms.runtime, "float32") if forms.runtime and name in forms.scorers]
         if not tried or not len(texts):
             return forms
-        before = layer.answers(scored(own, texts, labels=labels))
+        before = layer.answers(score_texts(own, texts, labels=labels))
         for name in dict.fromkeys(tried):
-            lost = self._loss_on_validation(
-                layer.answers(scored(forms.scorers[name], texts, labels=labels)), before=before
+            lost = self._describe_decline(
+                layer.answers(score_texts(forms.scorers[name], texts, labels=labels)), before=before
             )
             if not lost:
                 return replace(forms, runtime=name)
             fallbacks.append(f"its form {name} does worse on validation than its own ({lost}): that form is not used")
         return replace(forms, runtime="")
 
-    def _event(self, event: Event) -> Event:
+    def _record_event(self, event: Event) -> Event:
         """Write an event down, with the time."""
         written = event.model_copy(update={"time": datetime.now(UTC).isoformat()})
         self.run.append_event(written)
@@ -678,7 +735,7 @@ class _Candidate:
     """A model that may become the bundle, with its decision layer."""
 
     model: Classifier
-    tuned: Tuned
+    tuned: TunedDecisions
     tuned_on: Split
     """The rows that the layer was tuned on, by scores of models that had not learned from them."""
     raw: Scores
@@ -687,7 +744,7 @@ class _Candidate:
     """And what the layer makes of them."""
 
 
-def _plain(figures: SplitFigures) -> dict[str, Any]:
+def _select_numbers(figures: SplitFigures) -> dict[str, Any]:
     return {key: value for key, value in figures.items() if isinstance(value, int | float)}
 
 

@@ -49,7 +49,7 @@ class Cluster:
     own_name: str = ""
 
     @classmethod
-    def of(cls, environment: Mapping[str, str]) -> "Cluster":
+    def from_environment(cls, environment: Mapping[str, str]) -> "Cluster":
         """As Vertex AI says it in CLUSTER_SPEC; where that is not set, this machine alone."""
         if not environment.get("CLUSTER_SPEC"):
             return cls()
@@ -57,10 +57,13 @@ class Cluster:
             spec = json.loads(environment["CLUSTER_SPEC"])
             own = (spec["task"]["type"], int(spec["task"]["index"]))
             # Pool 2 holds reduction servers and pool 3 evaluators: neither runs Tagline.
-            machines = {(pool, index): address for pool in ("workerpool0", "workerpool1")
-                        for index, address in enumerate(spec["cluster"].get(pool, ()))}  # fmt: skip
+            machines = {
+                (pool, index): address
+                for pool in ("workerpool0", "workerpool1")
+                for index, address in enumerate(spec["cluster"].get(pool, ()))
+            }
             addresses = list(machines.values())
-            names = [name for name, _ in map(_name_and_port, addresses)]
+            names = [name for name, _ in map(_split_address, addresses)]
             number = list(machines).index(own)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             hint = "unset it to train here alone"
@@ -68,12 +71,12 @@ class Cluster:
         return cls(len(machines), number, addresses[0], names[number])
 
 
-def _name_and_port(address: str) -> tuple[str, int]:
+def _split_address(address: str) -> tuple[str, int]:
     name, _, port = address.rpartition(":")
     return name, int(port)
 
 
-def are_needed(count: int | None, cluster: Cluster, *, can_share: bool) -> int:
+def count_workers(count: int | None, cluster: Cluster, *, can_share: bool) -> int:
     """How many workers to start on this machine: as many as asked for, else one a GPU; 0 if this process is enough."""
     if "RANK" in os.environ:
         return 0  # it has been started as a worker
@@ -93,7 +96,7 @@ def check_accelerators(environment: Mapping[str, str], *, uses_device: bool) -> 
     asked = environment.get(ACCELERATORS, "")
     if not uses_device or not asked.isdecimal() or int(asked) == 0 or gpu_count():
         return ""
-    if gcp.rehearsal():
+    if gcp.find_rehearsal():
         return "the job asks for a GPU, and this rehearsal has none: it computes on the processor"
     wanted = "a GPU" if asked == "1" else f"{asked} GPUs"
     hint = (
@@ -112,13 +115,13 @@ def job() -> str:
     return f"torchrun {run_id} {os.getppid()}" if run_id else ""
 
 
-def launch(arguments: Sequence[str], *, count: int, cluster: Cluster) -> Iterator[str]:
+def launch_workers(arguments: Sequence[str], *, count: int, cluster: Cluster) -> Iterator[str]:
     """Run `python -m tagline` with these arguments in so many workers here, to the end; yields what should be said.
 
     When a worker dies, the others cannot go on: all of them are started again, from the last checkpoint. What a worker
     has left word of would only happen again: it is raised here, once for all of them.
     """
-    with _lent(QUIET):
+    with _preserve_process_state(QUIET):
         from torch.distributed.elastic.multiprocessing import SignalException
         from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
@@ -127,16 +130,18 @@ def launch(arguments: Sequence[str], *, count: int, cluster: Cluster) -> Iterato
         with tempfile.TemporaryDirectory() as directory:
             words = Path(directory)
             try:
-                with _lent(_worker_variables(words, job_name, count, cluster)):
+                with _preserve_process_state(_worker_variables(words, job_name, count, cluster)):
                     _run_agent(arguments, count=count, cluster=cluster, attempt=attempt)
             except SignalException as asked:
                 what = "interrupted" if asked.sigval == signal.SIGINT else "told to stop"
-                saved = [word for word in _words(words) if isinstance(word, Interrupted)]
+                saved = [word for word in _read_worker_errors(words) if isinstance(word, Interrupted)]
                 message, hint = (saved[0].message, saved[0].hint) if saved else (what, "")
                 raise Interrupted(message, signal_number=int(asked.sigval), hint=hint) from asked
             except ChildFailedError as failed:
                 # One that was told to stop was told so because another one had died.
-                if said := next((word for word in _words(words) if not isinstance(word, Interrupted)), None):
+                if said := next(
+                    (word for word in _read_worker_errors(words) if not isinstance(word, Interrupted)), None
+                ):
                     raise said from failed
                 rank, failure = failed.get_first_failure()
                 code = failure.exitcode
@@ -152,17 +157,18 @@ def launch(arguments: Sequence[str], *, count: int, cluster: Cluster) -> Iterato
 def _worker_variables(words: Path, job_name: str, count: int, cluster: Cluster) -> dict[str, str]:
     """What workers are told beside what torchrun tells them; what somebody has set stays as it is."""
     ours = QUIET | {
-        WORDS: str(words), JOB: job_name,
+        WORDS: str(words),
+        JOB: job_name,
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(int(SAVING.total_seconds())),
-    }  # fmt: skip
+    }
     theirs = {"OMP_NUM_THREADS": str(max(1, core_count() // count))}
-    if cluster.machines > 1 and (interface := _interface(cluster)):
+    if cluster.machines > 1 and (interface := _find_interface(cluster)):
         theirs["GLOO_SOCKET_IFNAME"] = interface
     return ours | {name: value for name, value in theirs.items() if name not in os.environ}
 
 
 @contextmanager
-def _lent(variables: Mapping[str, str]) -> Iterator[None]:
+def _preserve_process_state(variables: Mapping[str, str]) -> Iterator[None]:
     """Let torchrun have this process for as long as it takes: it hands on the environment, takes over signals, and
     would log what is said better afterwards."""
     environment, silenced = dict(os.environ), logging.root.manager.disable
@@ -188,19 +194,28 @@ def _run_agent(arguments: Sequence[str], *, count: int, cluster: Cluster, attemp
     # Of several machines the first is the main one. Alone, a machine takes any port that is free, and has nobody to
     # show that it lives: torch's heart beats in a thread that must not be the last to know what it beats for.
     meeting: dict[str, Any] = {
-        "rdzv_backend": "c10d", "rdzv_endpoint": "localhost:0", "local_addr": "localhost",
+        "rdzv_backend": "c10d",
+        "rdzv_endpoint": "localhost:0",
+        "local_addr": "localhost",
         "rdzv_configs": {"keep_alive_interval": NEVER_S},
-    }  # fmt: skip
+    }
     if cluster.machines > 1:
         meeting = {
-            "rdzv_backend": "static", "rdzv_endpoint": cluster.main, "rdzv_configs": {"rank": cluster.number},
+            "rdzv_backend": "static",
+            "rdzv_endpoint": cluster.main,
+            "rdzv_configs": {"rank": cluster.number},
             "local_addr": cluster.own_name,
-        }  # fmt: skip
+        }
     config = LaunchConfig(
-        min_nodes=cluster.machines, max_nodes=cluster.machines, nproc_per_node=count, run_id=f"tagline-{attempt}",
-        rdzv_timeout=int(JOINING.total_seconds()), max_restarts=0, monitor_interval=0.2,
+        min_nodes=cluster.machines,
+        max_nodes=cluster.machines,
+        nproc_per_node=count,
+        run_id=f"tagline-{attempt}",
+        rdzv_timeout=int(JOINING.total_seconds()),
+        max_restarts=0,
+        monitor_interval=0.2,
         **meeting,
-    )  # fmt: skip
+    )
     try:
         elastic_launch(config, sys.executable)("-m", "tagline", *arguments)
     except (DistError, RendezvousError) as error:
@@ -214,7 +229,7 @@ def follow_launcher() -> None:
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
-def leave_word(error: BaseException) -> bool:
+def report_to_launcher(error: BaseException) -> bool:
     """Tell the launcher how this worker ended, and workers elsewhere why; False if there is no launcher to say it."""
     path = os.environ.get(WORDS)
     if not path or "RANK" not in os.environ:
@@ -222,7 +237,7 @@ def leave_word(error: BaseException) -> bool:
     for number in (signal.SIGTERM, signal.SIGINT):  # it is on its way out
         signal.signal(number, signal.SIG_IGN)
     rank = int(os.environ["RANK"])
-    word = json.dumps(_as_word(error, rank)) if not _is_loss(error) else _word_of_another()
+    word = json.dumps(_serialize_error(error, rank)) if not _is_worker_loss(error) else _read_remote_error()
     if word:
         with suppress(OSError):  # the launcher is gone, or its disk is full
             (Path(path) / f"{rank:06d}").write_text(word, "utf-8")
@@ -232,26 +247,26 @@ def leave_word(error: BaseException) -> bool:
     return True
 
 
-def explained(error: BaseException) -> BaseException:
+def explain_worker_loss(error: BaseException) -> BaseException:
     """The same error, unless it only means that another worker is gone: then one that says so."""
-    if not _is_loss(error):
+    if not _is_worker_loss(error):
         return error
     return PlaceError(f"another worker is gone: {first_line(error)}", hint="what it said itself tells more")
 
 
-def _as_word(error: BaseException, rank: int) -> dict[str, Any]:
+def _serialize_error(error: BaseException, rank: int) -> dict[str, Any]:
     if isinstance(error, TaglineError):
         return {"kind": type(error).__name__, "message": error.message, "hint": error.hint}
     kind = "BrokenPipeError" if isinstance(error, BrokenPipeError) else ""
     return {"kind": kind, "message": f"worker {rank}: {type(error).__name__}: {error}", "hint": ""}
 
 
-def _is_loss(error: BaseException) -> bool:
+def _is_worker_loss(error: BaseException) -> bool:
     """Whether an error means that another worker is gone."""
     return isinstance(error, RuntimeError) and ("gloo" in str(error).lower() or type(error).__name__.startswith("Dist"))
 
 
-def _word_of_another() -> str:
+def _read_remote_error() -> str:
     """The word that the worker which is gone has left, maybe on another machine."""
     with suppress(RuntimeError):
         if shared_store().check(["word"]):
@@ -259,7 +274,7 @@ def _word_of_another() -> str:
     return ""
 
 
-def _words(directory: Path) -> Iterator[Exception]:
+def _read_worker_errors(directory: Path) -> Iterator[Exception]:
     """The errors that workers have left word of, the main one's first."""
     for path in sorted(directory.iterdir()):
         with suppress(ValueError):  # cut off
@@ -273,11 +288,11 @@ def _words(directory: Path) -> Iterator[Exception]:
                 yield getattr(errors, kind)(message, hint=hint) if kind else RuntimeError(message)
 
 
-def _interface(cluster: Cluster) -> str:
+def _find_interface(cluster: Cluster) -> str:
     """The network interface that leads to the other machines: gloo would take the one of the machine's own name."""
     import fcntl
 
-    host, port = _name_and_port(cluster.main)
+    host, port = _split_address(cluster.main)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect((cluster.own_name if cluster.number == 0 else host, port))

@@ -15,9 +15,9 @@ from tagline.data.splits import Ints
 from tagline.evaluation import baselines, error_analysis
 from tagline.models import Scores
 from tagline.prediction import calibration
-from tagline.prediction.bundle import new_classifier
+from tagline.prediction.bundle import create_classifier
 from tagline.prediction.decisions import DecisionLayer
-from tagline.prediction.predictor import scored
+from tagline.prediction.predictor import score_texts
 from tagline.spec import Spec
 
 FOLDS = 5
@@ -37,21 +37,21 @@ class HeldOutPart:
     """Of each row that the spec's family learned from: the mean of its log-odds, each taken just before."""
 
 
-def parts(spec: Spec, data: Dataset) -> Iterator[HeldOutPart]:
+def score_folds(spec: Spec, data: Dataset) -> Iterator[HeldOutPart]:
     """Every row once, part by part; texts that are nearly equal stay together.
 
     The parts share the minutes that a training may take.
     """
     rows = data.select("train", "validation", "test").rows
-    of_row = _dealt(data, rows, seed=spec.training.seed)
+    of_row = _assign_folds(data, rows, seed=spec.training.seed)
     for number in range(FOLDS):
         inside, others = rows[of_row == number], rows[of_row != number]
         if len(inside) and len(others):
             end = time.monotonic() + (60 * spec.training.max_minutes / FOLDS or math.inf)
-            yield _part(spec, data, inside, others, end=end)
+            yield _score_fold(spec, data, inside, others, end=end)
 
 
-def _part(spec: Spec, data: Dataset, inside: Ints, others: Ints, *, end: float) -> HeldOutPart:
+def _score_fold(spec: Spec, data: Dataset, inside: Ints, others: Ints, *, end: float) -> HeldOutPart:
     """Models that learn from some rows and score the others.
 
     Family linear errs on other rows than a network does and learns in seconds: it is asked too, and first.
@@ -59,18 +59,18 @@ def _part(spec: Spec, data: Dataset, inside: Ints, others: Ints, *, end: float) 
     companions: tuple[Scores, ...] = ()
     if spec.model.family != baselines.FAMILY:  # type: ignore[attr-defined]
         options = registry.find("models", baselines.FAMILY).Options()
-        some = baselines.enough(others, seed=spec.training.seed)
-        companions = (_learned(spec, data, options, inside, some, end=end)[0],)
-    own, said = _learned(spec, data, spec.model, inside, others, end=end)
+        some = baselines.sample_rows(others, seed=spec.training.seed)
+        companions = (_fit_and_score(spec, data, options, inside, some, end=end)[0],)
+    own, said = _fit_and_score(spec, data, spec.model, inside, others, end=end)
     is_known = ~np.isnan(said[:, 0])
     return HeldOutPart(inside, (own, *companions), others[is_known], said[is_known])
 
 
-def _learned(
+def _fit_and_score(
     spec: Spec, data: Dataset, options: Any, inside: Ints, others: Ints, *, end: float
-) -> tuple[Scores, Scores]:  # fmt: skip
+) -> tuple[Scores, Scores]:
     """The scores of some rows by a model that learned from others, and what it said of those: no number if nothing."""
-    model = new_classifier(spec, options, task=data.task, labels=data.labels, pair=data.pair)
+    model = create_classifier(spec, options, task=data.task, labels=data.labels, pair=data.pair)
     learned = Split(data.texts(others), data.targets[others], others)
     sums, times = np.zeros((len(others), len(data.labels)), np.float32), np.zeros((len(others), 1), np.float32)
     for step in model.fit(learned, data.select(), seed=spec.training.seed):
@@ -81,25 +81,25 @@ def _learned(
         if time.monotonic() > end:
             break
     with np.errstate(invalid="ignore"):
-        return scored(model, data.texts(inside), labels=len(data.labels)), sums / times
+        return score_texts(model, data.texts(inside), labels=len(data.labels)), sums / times
 
 
-def scores(data: Dataset, found: Sequence[HeldOutPart]) -> tuple[Ints, calibration.Floats]:
+def combine_scores(data: Dataset, found: Sequence[HeldOutPart]) -> tuple[Ints, calibration.Floats]:
     """All rows, and their scores: what the models say together, weighed so that the labels given are likeliest."""
     rows = np.concatenate([part.rows for part in found])
     truth = data.targets[rows]
     by_family = zip(*(part.opinions for part in found), strict=True)
     opinions = [calibration.log_odds(np.concatenate(each), data.task) for each in by_family]
-    weights = calibration.weights(opinions, truth, task=data.task)
-    opinions[0] = _with_what_was_said(opinions[0], data, rows, found)
+    weights = calibration.fit_ensemble_weights(opinions, truth, task=data.task)
+    opinions[0] = _add_training_scores(opinions[0], data, rows, found)
     # No map of each label's own follows: isotonic curves, which banking77 chooses, put errors and others on one step,
     # and 86 % of the first n were errors in place of 92 %.
-    return rows, calibration.shares(np.tensordot(weights, opinions, axes=1), data.task)
+    return rows, calibration.scores_from_log_odds(np.tensordot(weights, opinions, axes=1), data.task)
 
 
-def _with_what_was_said(
+def _add_training_scores(
     unseen: calibration.Floats, data: Dataset, rows: Ints, found: Sequence[HeldOutPart]
-) -> calibration.Floats:  # fmt: skip
+) -> calibration.Floats:
     """The mean log-odds of each row by all models of the spec's family: one never learned from it, four were about to.
 
     A row whose label is wrong is doubted for most of a training (Pleiss et al., 2020). A model that learns from a row
@@ -121,22 +121,22 @@ def _with_what_was_said(
     return sums / times
 
 
-def suspects(data: Dataset, found: Sequence[HeldOutPart]) -> list[dict[str, Any]]:
+def find_label_errors(data: Dataset, found: Sequence[HeldOutPart]) -> list[dict[str, Any]]:
     """Rows whose label these scores make look wrong, the most doubtful first."""
-    rows, calibrated = scores(data, found)
+    rows, calibrated = combine_scores(data, found)
     split = Split(data.texts(rows), data.targets[rows], rows)
     halves = (0.5,) * len(data.labels) if data.task == "multi" else ()
-    answers = DecisionLayer(data.task, data.labels, thresholds=halves, none_label=data.none_label).decided(calibrated)
-    return error_analysis.suspects(data, {"data": (split, answers)}, most=len(rows))
+    answers = DecisionLayer(data.task, data.labels, thresholds=halves, none_label=data.none_label).decide(calibrated)
+    return error_analysis.list_suspects(data, {"data": (split, answers)}, most=len(rows))
 
 
-def _dealt(data: Dataset, rows: Ints, *, seed: int) -> Ints:
+def _assign_folds(data: Dataset, rows: Ints, *, seed: int) -> Ints:
     """A part for each row, the same for texts that are equal or nearly so.
 
     A wrong label that a copy of its text has too is learned from the copy, and looks right.
     """
     groups, first, of_row = np.unique(data.groups[rows], return_index=True, return_inverse=True)
     if len(groups) <= MOST_COMPARED:
-        groups, of_group = np.unique(near_duplicates.clusters(data.texts(rows[first])), return_inverse=True)
+        groups, of_group = np.unique(near_duplicates.cluster_texts(data.texts(rows[first])), return_inverse=True)
         of_row = of_group[of_row]
     return np.asarray(np.random.default_rng(seed).permutation(len(groups)) % FOLDS)[of_row]

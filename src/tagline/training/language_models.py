@@ -27,9 +27,9 @@ LAST = "config.json"
 """The file that is sent to Cloud Storage after all others: where it is, all is."""
 
 
-def learn(
+def train_language_model(
     files: Sequence[str], *overrides: str, output: str | Path, column: str = ""
-) -> Iterator[Event]:  # fmt: skip
+) -> Iterator[Event]:
     """Learn a language model of the texts in these files into a directory, as events; what was begun is gone on with.
 
     Every few minutes all that is needed to go on is kept beside `output`, until that is there; of one in Cloud Storage,
@@ -37,21 +37,21 @@ def learn(
     """
     from tagline.models.ulmfit import Ulmfit
 
-    options, training = _settings(overrides)
+    options, training = _parse_settings(overrides)
     if options.direction == "both" or options.pretrained or options.pretrained_backward or options.unlabelled:
         hint = 'model.direction="backward" for one that reads backward; each is made by itself'
         raise SpecError("a language model is made anew, of the texts that are named, for one direction", hint=hint)
     if options.lm_epochs == 0:
         raise SpecError("model.lm_epochs: with 0 epochs there is nothing to keep", hint="leave it out")
-    place, is_remote = storage.staged(output), storage.is_remote(output)
-    partial = _kept_at(place)
+    place, is_remote = storage.choose_staging_path(output), storage.is_remote(output)
+    partial = _find_partial(place)
     # What an upload that failed has left in a bucket goes with what was kept here.
     there = f"{output}/{LAST if partial.exists() else ''}"
-    if cloud_storage.objects(there) if is_remote else place.exists():
+    if cloud_storage.list_objects(there) if is_remote else place.exists():
         raise SpecError(f"{output} is already there", hint="name another --output, or remove it")
     model = Ulmfit.create(options, training=training, task="single", labels=(), pair=False)
     if partial.exists():
-        model = _begun(partial)
+        model = _load_partial(partial)
         if (model.options, model.training) != (options, training):
             hint = f"use them again, or remove {partial}"
             raise RunError(f"{partial} was begun with other settings", hint=hint)
@@ -65,17 +65,20 @@ def learn(
             stop.waits = True
             step.insist_on_loss()
             facts: dict[str, Any] = {
-                "step": step.number, "total": step.total, "loss": step.loss, "stage": step.stage,
-            }  # fmt: skip
+                "step": step.number,
+                "total": step.total,
+                "loss": step.loss,
+                "stage": step.stage,
+            }
             is_due = step.number % training.log_every == 0 or step.number == step.total
             yield StepEvent(**facts, settings=dict(step.settings)) if is_due else TickEvent(**facts)
             if stop.signal is not None or time.monotonic() - kept > KEPT_EVERY_S:
-                _keep(model, partial)
+                _save_partial(model, partial)
                 kept = time.monotonic()
             if stop.signal is not None:
-                raise stop.interruption(is_saved=True)
+                raise stop.create_interruption(is_saved=True)
     if is_remote:  # an upload that fails is tried again by the same command, without learning anew
-        _keep(model, partial)
+        _save_partial(model, partial)
         storage.remove_directory(place)
     with storage.writing_directory(place, is_private=False) as scratch:
         model.save_language_model(scratch)
@@ -85,42 +88,42 @@ def learn(
 
 def reads_backward(overrides: Sequence[str]) -> bool:
     """Whether these settings make a model that reads backward."""
-    return bool(_settings(overrides)[0].direction == "backward")
+    return bool(_parse_settings(overrides)[0].direction == "backward")
 
 
-def _kept_at(place: Path) -> Path:
+def _find_partial(place: Path) -> Path:
     """Where what is needed to go on is kept; a process that was killed while it replaced that has left the next."""
     partial = place.with_name(f"{place.name}.partial")
-    if not partial.exists() and _next(partial).exists():
-        _next(partial).rename(partial)
+    if not partial.exists() and _replacement_path(partial).exists():
+        _replacement_path(partial).rename(partial)
     return partial
 
 
-def _next(partial: Path) -> Path:
+def _replacement_path(partial: Path) -> Path:
     return partial.with_name(f"{partial.name}.new")
 
 
-def _begun(partial: Path) -> "Ulmfit":
+def _load_partial(partial: Path) -> "Ulmfit":
     try:
         return cast("Ulmfit", load_classifier("ulmfit", partial))
     except BundleError as error:
         raise RunError(error.message, hint="remove it, or name another --output") from error
 
 
-def _keep(model: "Ulmfit", partial: Path) -> None:
+def _save_partial(model: "Ulmfit", partial: Path) -> None:
     """All that is needed to go on, in the place of what was kept before."""
-    storage.remove_directory(_next(partial))
-    with storage.writing_directory(_next(partial)) as scratch:
+    storage.remove_directory(_replacement_path(partial))
+    with storage.writing_directory(_replacement_path(partial)) as scratch:
         model.save(scratch, resumable=True)
-    storage.replace_directory(partial, by=_next(partial))
+    storage.replace_directory(partial, by=_replacement_path(partial))
 
 
-def _settings(overrides: Sequence[str]) -> tuple[Any, Training]:
+def _parse_settings(overrides: Sequence[str]) -> tuple[Any, Training]:
     """The options of `ulmfit` and the training settings; no data is named here, so no whole spec is needed."""
-    raw: Mapping[str, Any] = specs.override({"model": {"family": "ulmfit"}}, overrides)
+    raw: Mapping[str, Any] = specs.apply_overrides({"model": {"family": "ulmfit"}}, overrides)
     problems = [f"{section}: only model and training are used here" for section in raw if section not in USED]
     training = specs.check_section("training", raw, problems)
     options = specs.check_options(registry.find("models", "ulmfit").Options, raw.get("model", {}), problems)
     if problems:
-        raise SpecError.listing("the command line", problems)
+        raise SpecError.from_problems("the command line", problems)
     return options, training

@@ -13,7 +13,7 @@ from tagline.reports import html, report
 from tagline.runs.events import CurveEvent, Event, PhaseEvent, TickEvent
 from tagline.runs.run import Run, list_runs
 from tagline.spec import Spec
-from tagline.training import resume_run, start
+from tagline.training import resume_run, start_run
 
 FRACTIONS = (0.125, 0.25, 0.5)
 FIGURE = "macro_f1"
@@ -29,34 +29,34 @@ TINY = 1e-300
 Floats = NDArray[np.float64]
 
 
-def measure(run: Run) -> Iterator[Event]:
+def measure_curve(run: Run) -> Iterator[Event]:
     """Train on parts of a finished run's rows, as events, and add the curve to its report.
 
     Parts that were trained before are not trained again, so that a curve that was stopped goes on.
     """
     with run.worked_on():
-        yield from _measured(run)
+        yield from _measure_parts(run)
 
 
-def _measured(run: Run) -> Iterator[Event]:
+def _measure_parts(run: Run) -> Iterator[Event]:
     whole = run.report()
     if whole is None or not whole.test.rows:
         raise RunError(f"run {run.name} has measured nothing that a curve could end in", hint=run.address)
     spec = run.spec()
     points = []
     for fraction in FRACTIONS:
-        part = _part(spec, fraction)
-        events = _trained(run, part)
+        part = _reduce_spec(spec, fraction)
+        events = _train_part(run, part)
         yield PhaseEvent(message=f"learning from {fraction:g} of the training rows")
         yield from (event for event in events if isinstance(event, TickEvent))
-        points.append(_point(_finished(run, part)))
-    points.append(_point(run))
-    curve = fitted(points)
-    html.write_report(run, report.with_learning_curve(whole, curve))
+        points.append(_read_point(_finish_part(run, part)))
+    points.append(_read_point(run))
+    curve = fit_curve(points)
+    html.write_report(run, report.add_learning_curve(whole, curve))
     yield CurveEvent(run=run.address, **dict(curve.items()))
 
 
-def fitted(points: Sequence[CurvePoint]) -> LearningCurve:
+def fit_curve(points: Sequence[CurvePoint]) -> LearningCurve:
     """A curve with what twice as many rows would bring: error falling as a power of the rows, down to a floor.
 
     Of simulated curves 96 % had their true value at twice the rows between the ends (decision 12).
@@ -64,22 +64,22 @@ def fitted(points: Sequence[CurvePoint]) -> LearningCurve:
     rows = np.array([point.rows for point in points], dtype=np.float64)
     values = np.array([point.value for point in points])
     widths = np.array([(point.interval[1] - point.interval[0]) / 3.92 for point in points])
-    [nearest] = _predicted(rows, values[None], np.append(rows, 2 * rows[-1]))
-    drawn, gains = _drawn(rows, values, widths=widths, residual=_residual(values, nearest[:-1]))
+    [nearest] = _predict_values(rows, values[None], np.append(rows, 2 * rows[-1]))
+    drawn, gains = _simulate_curves(rows, values, widths=widths, residual=_estimate_residual(values, nearest[:-1]))
     expected, gain = float(nearest[-1]), float(nearest[-1] - nearest[-2])
-    at = CurvePoint(rows=int(2 * rows[-1]), value=expected, interval=_ends(drawn, around=expected))
-    gained = _ends(gains, around=gain)
+    at = CurvePoint(rows=int(2 * rows[-1]), value=expected, interval=_compute_interval(drawn, around=expected))
+    gained = _compute_interval(gains, around=gain)
     return LearningCurve(
         figure=FIGURE,
         points=list(points),
         expected=[at],
         gain=gain,
         gain_interval=gained,
-        sentence=_sentence(at, gained, now=float(values[-1])),
+        sentence=_format_forecast(at, gained, now=float(values[-1])),
     )
 
 
-def _drawn(rows: Floats, values: Floats, *, widths: Floats, residual: float) -> tuple[Floats, Floats]:
+def _simulate_curves(rows: Floats, values: Floats, *, widths: Floats, residual: float) -> tuple[Floats, Floats]:
     """Values at twice the rows, and gains over the rows there are, of curves through points that chance moved.
 
     Chance is that of the test rows (a point's width) and of the training (how far points lie from their curve). That
@@ -87,22 +87,22 @@ def _drawn(rows: Floats, values: Floats, *, widths: Floats, residual: float) -> 
     """
     random = np.random.default_rng(0)
     moved = values + random.standard_normal((DRAWS, len(values))) * np.hypot(widths, residual)
-    found = _predicted(rows, moved, np.array([rows[-1], 2 * rows[-1]]))
+    found = _predict_values(rows, moved, np.array([rows[-1], 2 * rows[-1]]))
     # Twice the rows are one more training, off its own curve as far as these are.
     return found[:, 1] + random.standard_normal(DRAWS) * residual, found[:, 1] - found[:, 0]
 
 
-def _residual(values: Floats, nearest: Floats) -> float:
+def _estimate_residual(values: Floats, nearest: Floats) -> float:
     """How far points lie from their curve, as a standard deviation; the curve has three numbers to choose."""
     return math.sqrt(float(((values - nearest) ** 2).sum()) / max(1, len(values) - 3))
 
 
-def _ends(drawn: Floats, *, around: float) -> list[float]:
+def _compute_interval(drawn: Floats, *, around: float) -> list[float]:
     low, high = np.quantile(drawn, [0.025, 0.975])
     return [max(0.0, min(float(low), around)), min(1.0, max(float(high), around))]
 
 
-def _sentence(at: CurvePoint, gained: Sequence[float], *, now: float) -> str:
+def _format_forecast(at: CurvePoint, gained: Sequence[float], *, now: float) -> str:
     """More rows help where the curve surely rises, and leads to more than this run has already."""
     low, high = at.interval
     forecast = f"{FIGURE} {at.value:.3f} with {at.rows:,} rows, {low:.3f} to {high:.3f}, against {now:.3f} now"
@@ -114,7 +114,7 @@ def _sentence(at: CurvePoint, gained: Sequence[float], *, now: float) -> str:
     return f"Twice as many training rows would probably help: {span}."
 
 
-def _predicted(rows: Floats, values: Floats, at: Floats) -> Floats:
+def _predict_values(rows: Floats, values: Floats, at: Floats) -> Floats:
     """For each curve the nearest power law, at other numbers of rows: 1 - value = floor + scale * rows ** -slope.
 
     Where it would fall with more rows it is flat: that is noise.
@@ -123,7 +123,7 @@ def _predicted(rows: Floats, values: Floats, at: Floats) -> Floats:
     best, found = np.full(len(errors), np.inf), np.zeros((len(errors), len(at)))
     for slope in SLOPES:
         powers = rows**-slope
-        floors, scales = _line(powers, errors)
+        floors, scales = _fit_line(powers, errors)
         missed = ((floors + scales * powers - errors) ** 2).sum(axis=1)
         nearer = missed < best - 1e-15
         best[nearer] = missed[nearer]
@@ -131,7 +131,7 @@ def _predicted(rows: Floats, values: Floats, at: Floats) -> Floats:
     return found
 
 
-def _line(powers: Floats, errors: Floats) -> tuple[Floats, Floats]:
+def _fit_line(powers: Floats, errors: Floats) -> tuple[Floats, Floats]:
     """Floor and scale of the least squares for each curve, neither of them below zero."""
     centred = powers - powers.mean()
     means = errors.mean(axis=1, keepdims=True)
@@ -141,7 +141,7 @@ def _line(powers: Floats, errors: Floats) -> tuple[Floats, Floats]:
     return np.maximum(0.0, floors), np.where(floors < 0, through_zero, scales)
 
 
-def _part(spec: Spec, fraction: float) -> Spec:
+def _reduce_spec(spec: Spec, fraction: float) -> Spec:
     """The same spec on a part of its training and validation rows (some families learn from both), and on all of its
     test rows; nothing else that a curve does not need.
     """
@@ -151,31 +151,31 @@ def _part(spec: Spec, fraction: float) -> Spec:
     return spec.model_copy(update={"data": data, "training": training, "tracking": tracking})
 
 
-def _trained(run: Run, part: Spec) -> Iterator[Event]:
+def _train_part(run: Run, part: Spec) -> Iterator[Event]:
     """The events of a part's training, none where it is complete."""
-    known = _known(run, part)
+    known = _find_part(run, part)
     if known is None:
-        yield from start(part, runs=run.directory / DIRECTORY, command=f"learning curve of {run.name}")
+        yield from start_run(part, runs=run.directory / DIRECTORY, command=f"learning curve of {run.name}")
     elif known.state().name != "succeeded":
         yield from resume_run(known)
 
 
-def _finished(run: Run, part: Spec) -> Run:
+def _finish_part(run: Run, part: Spec) -> Run:
     """The run of a part that has been trained, without what is heavy: its figures are all that is needed."""
-    finished = _known(run, part)
+    finished = _find_part(run, part)
     assert finished is not None
     for heavy in (finished.bundle, finished.directory / "checkpoints"):
         storage.remove_directory(heavy)
     return finished
 
 
-def _known(run: Run, part: Spec) -> Run | None:
+def _find_part(run: Run, part: Spec) -> Run | None:
     """The run of a part, if it was begun."""
     runs = list_runs(run.directory / DIRECTORY)
     return next((known for known in runs if known.lock()["spec_fingerprint"] == part.fingerprint()), None)
 
 
-def _point(run: Run) -> CurvePoint:
+def _read_point(run: Run) -> CurvePoint:
     found = run.report()
     assert found is not None
     with run.reading("report.json"):

@@ -13,7 +13,7 @@ from tagline.data.dataset import Dataset, Task
 from tagline.errors import DataError, PlaceError, TaglineError
 from tagline.evaluation import gates, metrics
 from tagline.models import Classifier, ValidatesTexts
-from tagline.prediction.bundle import new_classifier
+from tagline.prediction.bundle import create_classifier
 from tagline.reports import compare
 from tagline.spec import Data, Decisions, Spec, Training, Tuning, changed_settings
 from tagline.training import trials
@@ -68,7 +68,7 @@ def examine(
     metrics.check_monitor(spec.training.monitor, data.task)
     gates.check_names(spec.gates, task=data.task, labels=data.labels)
     of_data = checks.examine(data)
-    if runs is not None and checks.has_few_shots(data) and (measured := compare.with_few_rows(data, runs=runs)):
+    if runs is not None and checks.has_few_shots(data) and (measured := compare.find_few_shot_result(data, runs=runs)):
         of_data = [measured if finding.code == measured.code else finding for finding in of_data]
     unused = (Finding("unused-setting", "warning", text, "leave it out") for text in find_unused(spec, data.task))
     of_model = examine_model(spec, data, is_here=is_here) if looks_at_model else []
@@ -86,7 +86,7 @@ def examine_readable_rows(data: Data) -> list[Finding]:
 
 def new_model(spec: Spec, data: Dataset, options: BaseModel) -> Classifier:
     """A model of the spec's family that has learned nothing yet."""
-    return new_classifier(spec, options, task=data.task, labels=data.labels, pair=data.pair)
+    return create_classifier(spec, options, task=data.task, labels=data.labels, pair=data.pair)
 
 
 def examine_model(spec: Spec, data: Dataset, *, is_here: bool) -> list[Finding]:

@@ -29,9 +29,12 @@ class MetricWriter:
         """Add a line for each metric."""
         for name, value in metrics.items():
             line = {
-                name: str(value), "checkpoint_path": "", "global_step": str(step), "timestamp": time.time(),
+                name: str(value),
+                "checkpoint_path": "",
+                "global_step": str(step),
+                "timestamp": time.time(),
                 "trial": self.trial,
-            }  # fmt: skip
+            }
             self.lines.append(json.dumps(line) + "\n")
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.write_text("".join(self.lines[-MOST_LINES:]), "utf-8")
@@ -42,7 +45,7 @@ def is_trial(environment: Mapping[str, str] = os.environ) -> bool:
     return bool(environment.get(TRIAL) or environment.get(METRIC_FILE))
 
 
-def reported(
+def report_evaluations(
     events: Generator[Event, None, None], *, spec: Spec, environment: Mapping[str, str] = os.environ
 ) -> Generator[Event, None, None]:
     """The same events; in a trial each evaluation is reported on its way, and in the end the one that was kept."""
@@ -61,14 +64,14 @@ def reported(
             step = event.step
             found = {name: event.figures[name] for name in names if name in event.figures}
             kept = found if event.best else kept
-            yield from _written(writer, found, step)
+            yield from _write_metrics(writer, found, step)
         # The last report is the one that counts, unless the study says otherwise.
-        yield from _written(writer, kept, step)
+        yield from _write_metrics(writer, kept, step)
         if not kept:
             yield WarningEvent(message=f"the trial has no {' or '.join(names)} to report")
 
 
-def _written(writer: MetricWriter, metrics: Mapping[str, float], step: int) -> Generator[Event, None, None]:
+def _write_metrics(writer: MetricWriter, metrics: Mapping[str, float], step: int) -> Generator[Event, None, None]:
     """Report, or warn: a run is worth having all the same."""
     try:
         writer.report(metrics, step=step)

@@ -17,7 +17,7 @@ DETAIL = "type.googleapis.com/google.rpc."
 
 
 @dataclass(frozen=True)
-class Cause:
+class ErrorCause:
     """Why, for programs: google.rpc.ErrorInfo."""
 
     reason: str
@@ -26,14 +26,14 @@ class Cause:
 
 
 @dataclass
-class Problem(Exception):
+class ApiError(Exception):
     """What a client did wrong, or what went wrong, in Google's words."""
 
     code: str
     message: str
     field: str = ""
     """The request's field that is to blame, as `custom_job.display_name`."""
-    cause: Cause | None = None
+    cause: ErrorCause | None = None
 
     def __str__(self) -> str:
         return f"{self.code}: {self.message}"
@@ -73,16 +73,16 @@ class Problem(Exception):
         return status
 
 
-def invalid(field: str, message: str) -> Problem:
+def invalid_argument(field: str, message: str) -> ApiError:
     """INVALID_ARGUMENT, with the field that is to blame."""
-    return Problem("INVALID_ARGUMENT", message, field)
+    return ApiError("INVALID_ARGUMENT", message, field)
 
 
-def not_found(name: str) -> Problem:
+def not_found_error(name: str) -> ApiError:
     """NOT_FOUND, in Vertex AI's words."""
-    return Problem("NOT_FOUND", f"The resource '{name}' was not found.")
+    return ApiError("NOT_FOUND", f"The resource '{name}' was not found.")
 
 
-def not_played(path: str) -> Problem:
+def unimplemented_error(path: str) -> ApiError:
     """UNIMPLEMENTED, with the name of the method."""
-    return Problem("UNIMPLEMENTED", f"{path} is not played by this rehearsal; vertex-rehearsal methods lists what is.")
+    return ApiError("UNIMPLEMENTED", f"{path} is not played by this rehearsal; vertex-rehearsal methods lists what is.")

@@ -11,7 +11,7 @@ POOL = descriptor_pool.DescriptorPool()
 """Of our own: Google's libraries refuse to be imported where somebody else has described their messages."""
 
 
-def learn(files: Iterable[Any]) -> None:
+def register_files(files: Iterable[Any]) -> None:
     """Know the messages of these files, each of which stands after those that it needs."""
     for file in files:
         try:
@@ -20,7 +20,7 @@ def learn(files: Iterable[Any]) -> None:
             POOL.AddSerializedFile(file.SerializeToString())
 
 
-def described(content: bytes) -> list[Any]:
+def parse_descriptors(content: bytes) -> list[Any]:
     """Files from the form in which they are kept."""
     return list(descriptor_pb2.FileDescriptorSet.FromString(content).file)
 
@@ -71,6 +71,6 @@ def as_text(message: Any, *, enums_as_numbers: bool = False) -> str:
     return text
 
 
-def fill(message: Any, content: Mapping[str, Any]) -> Any:
+def fill_message(message: Any, content: Mapping[str, Any]) -> Any:
     """A message with the fields that JSON gives it; json_format.ParseError where they do not fit."""
     return json_format.ParseDict(content, message, descriptor_pool=POOL, max_recursion_depth=100)

@@ -19,7 +19,7 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.message import DecodeError
 
-from vertex_rehearsal.api.messages import described, learn
+from vertex_rehearsal.api.messages import parse_descriptors, register_files
 
 LIBRARIES = {
     "google.cloud.aiplatform_v1": "google.cloud.aiplatform.v1",
@@ -39,7 +39,7 @@ KINDS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
 
 
 @dataclass(frozen=True)
-class Rule:
+class HttpRule:
     """One way to call a method over HTTP."""
 
     verb: str
@@ -48,7 +48,7 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Method:
+class RpcMethod:
     """One RPC, its messages by their full names."""
 
     path: str
@@ -56,7 +56,7 @@ class Method:
     request: str
     response: str
     kind: str = "unary_unary"
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[HttpRule, ...] = ()
 
     @property
     def service(self) -> str:
@@ -75,22 +75,22 @@ class Method:
 
 
 @cache
-def table() -> Mapping[str, Method]:
+def load_methods() -> Mapping[str, RpcMethod]:
     """All methods by their paths; their messages are known from now on."""
-    kept = _kept_at()
+    kept = _get_cache_path()
     try:
         found = json.loads(kept.read_text())
-        methods = [Method(**m | {"rules": tuple(Rule(**rule) for rule in m["rules"])}) for m in found["methods"]]
-        files = described(base64.b64decode(found["files"]))
+        methods = [RpcMethod(**m | {"rules": tuple(HttpRule(**rule) for rule in m["rules"])}) for m in found["methods"]]
+        files = parse_descriptors(base64.b64decode(found["files"]))
     except (OSError, ValueError, KeyError, TypeError, DecodeError):  # not there yet, or not to be used: read it anew
-        methods = list(_read())
-        files = _files(methods)
-        _keep(kept, methods, files)
-    learn(files)
+        methods = list(_read_methods())
+        files = _collect_files(methods)
+        _write_cache(kept, methods, files)
+    register_files(files)
     return {method.path: method for method in methods}
 
 
-def _kept_at() -> Path:
+def _get_cache_path() -> Path:
     """Importing Google's libraries takes two seconds, reading a file none: it is named for all that it depends on."""
     cache_directory = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     versions = "-".join(version(name) for name in DISTRIBUTIONS)
@@ -98,7 +98,7 @@ def _kept_at() -> Path:
     return cache_directory / "vertex-rehearsal" / f"rpc-table-{versions}-{reader:08x}.json"
 
 
-def _keep(path: Path, methods: list[Method], files: list[Any]) -> None:
+def _write_cache(path: Path, methods: list[RpcMethod], files: list[Any]) -> None:
     content = {
         "methods": [asdict(method) for method in methods],
         "files": base64.b64encode(descriptor_pb2.FileDescriptorSet(file=files).SerializeToString()).decode(),
@@ -110,7 +110,7 @@ def _keep(path: Path, methods: list[Method], files: list[Any]) -> None:
         Path(file.name).replace(path)
 
 
-def _files(methods: list[Method]) -> list[Any]:
+def _collect_files(methods: list[RpcMethod]) -> list[Any]:
     """The descriptions of all messages, each after those that it needs."""
     seen: dict[str, Any] = {}
 
@@ -128,30 +128,32 @@ def _files(methods: list[Method]) -> list[Any]:
     return list(seen.values())
 
 
-def _read() -> Iterator[Method]:
+def _read_methods() -> Iterator[RpcMethod]:
     """The table from the libraries' own code: what each gRPC transport asks of its channel, and the REST rules."""
-    mixins: dict[str, list[Rule]] = {}
+    mixins: dict[str, list[HttpRule]] = {}
     for library, api in LIBRARIES.items():
         services = importlib.import_module(f"{library}.services")
         for found in pkgutil.iter_modules(services.__path__):
             transports = f"{services.__name__}.{found.name}.transports"
-            rules = _http_rules(transports)
+            rules = _read_http_rules(transports)
             for path, kind, request, response in _stubs(importlib.import_module(f"{transports}.grpc")):
                 service, name = path.strip("/").split("/")
                 if service.startswith(api):
-                    yield Method(path, request, response, kind, tuple(rules.get(name, ())))
+                    yield RpcMethod(path, request, response, kind, tuple(rules.get(name, ())))
             for name, found_rules in rules.items():
                 mixins.setdefault(name, []).extend(found_rules)
     for module, service in MIXINS.items():
         description = importlib.import_module(module).DESCRIPTOR.services_by_name[service]
         for method in description.methods:
-            yield Method(
-                f"/{description.full_name}/{method.name}", method.input_type.full_name, method.output_type.full_name,
+            yield RpcMethod(
+                f"/{description.full_name}/{method.name}",
+                method.input_type.full_name,
+                method.output_type.full_name,
                 rules=tuple(dict.fromkeys(mixins.get(method.name, ()))),
-            )  # fmt: skip
+            )
 
 
-class _Channel:
+class _RecordingChannel:
     """Notes what stubs a transport makes."""
 
     def __init__(self) -> None:
@@ -161,32 +163,32 @@ class _Channel:
         if kind not in KINDS:
             raise AttributeError(kind)
 
-        def stub(path: str, *, request_serializer: Any, response_deserializer: Any, **_: Any) -> None:
+        def record_stub(path: str, *, request_serializer: Any, response_deserializer: Any, **_: Any) -> None:
             self.asked.append((kind, path, request_serializer, response_deserializer))
 
-        return stub
+        return record_stub
 
 
 def _stubs(module: Any) -> Iterator[tuple[str, str, str, str]]:
     """Path, kind, request and response of each method of a transport."""
     own = (kind for kind in vars(module).values() if inspect.isclass(kind) and kind.__module__ == module.__name__)
     transport = next(kind for kind in own if kind.__name__.endswith("GrpcTransport"))
-    channel, instance = _Channel(), transport.__new__(transport)
+    channel, instance = _RecordingChannel(), transport.__new__(transport)
     instance.__dict__.update(_stubs={}, _logged_channel=channel, _grpc_channel=channel, _operations_client=None)
     for name, value in inspect.getmembers(transport, lambda member: isinstance(member, property)):
         if name not in ("operations_client", "grpc_channel", "kind", "host"):
             value.fget(instance)
     for kind, path, request, response in channel.asked:
         if getattr(request, "__self__", None) is not None:  # the mixins' serializers belong to no class
-            yield path, kind, _full_name(request.__self__), _full_name(response.__self__)
+            yield path, kind, _get_full_name(request.__self__), _get_full_name(response.__self__)
 
 
-def _full_name(message: Any) -> str:
+def _get_full_name(message: Any) -> str:
     described = message.pb() if hasattr(message, "pb") else message  # proto-plus wraps protobuf's class
     return str(described.DESCRIPTOR.full_name)
 
 
-def _http_rules(transports: str) -> dict[str, list[Rule]]:
+def _read_http_rules(transports: str) -> dict[str, list[HttpRule]]:
     """The HTTP rules of a service's methods, by their names; none where the library speaks gRPC alone."""
     try:
         module = importlib.import_module(f"{transports}.rest_base")
@@ -199,7 +201,7 @@ def _http_rules(transports: str) -> dict[str, list[Rule]]:
         for method, options in vars(kind).items():
             if hasattr(options, "_get_http_options"):
                 rules[method.removeprefix("_Base")] = [
-                    Rule(rule["method"].upper(), rule["uri"], rule.get("body", ""))
+                    HttpRule(rule["method"].upper(), rule["uri"], rule.get("body", ""))
                     for rule in options._get_http_options()
                 ]
     return rules

@@ -9,9 +9,9 @@ from urllib.parse import parse_qsl, unquote
 
 from google.protobuf import json_format
 
-from vertex_rehearsal.api.errors import Problem, invalid, not_found
-from vertex_rehearsal.api.messages import as_text, fill, message_class
-from vertex_rehearsal.api.methods import Method, Rule
+from vertex_rehearsal.api.errors import ApiError, invalid_argument, not_found_error
+from vertex_rehearsal.api.messages import as_text, fill_message, message_class
+from vertex_rehearsal.api.methods import HttpRule, RpcMethod
 
 VARIABLE = re.compile(r"\{([\w.]+)(?:=([^}]+))?\}")
 UNKNOWN = re.compile(r'Message type "(?P<type>[\w.]+)" has no field named "(?P<name>.*?)" at "(?P<at>.*?)"', re.S)
@@ -20,16 +20,16 @@ RAW_BODY = "google.api.HttpBody"
 
 
 @dataclass(frozen=True)
-class Route:
+class HttpRoute:
     """One HTTP rule, ready to be matched."""
 
     pattern: re.Pattern[str]
     fields: tuple[str, ...]
-    rule: Rule
-    method: Method
+    rule: HttpRule
+    method: RpcMethod
 
     @classmethod
-    def of(cls, method: Method, rule: Rule) -> "Route":
+    def from_rule(cls, method: RpcMethod, rule: HttpRule) -> "HttpRoute":
         """The pattern of `/v1/{name=projects/*/locations/*/customJobs/*}:cancel`."""
         pattern, fields, end = "", [], 0
         for found in VARIABLE.finditer(rule.uri):
@@ -40,51 +40,51 @@ class Route:
         return cls(re.compile(pattern + re.escape(rule.uri[end:])), tuple(fields), rule, method)
 
 
-class Routes:
+class RouteTable:
     """Every HTTP rule of every method."""
 
-    def __init__(self, methods: Iterable[Method]) -> None:
-        routes = [Route.of(method, rule) for method in methods for rule in method.rules]
+    def __init__(self, methods: Iterable[RpcMethod]) -> None:
+        routes = [HttpRoute.from_rule(method, rule) for method in methods for rule in method.rules]
         routes.sort(key=lambda route: len(VARIABLE.sub("", route.rule.uri)), reverse=True)  # the most particular first
-        self._by_verb: dict[str, list[Route]] = {}
+        self._by_verb: dict[str, list[HttpRoute]] = {}
         for route in routes:
             self._by_verb.setdefault(route.rule.verb, []).append(route)
 
-    def find(self, verb: str, path: str) -> tuple[Route, Mapping[str, str]]:
+    def match_route(self, verb: str, path: str) -> tuple[HttpRoute, Mapping[str, str]]:
         """The route of a request, and what its path says."""
         for route in self._by_verb.get(verb, ()):
             if found := route.pattern.fullmatch(path):
                 return route, dict(zip(route.fields, map(unquote, found.groups()), strict=True))
-        raise not_found(f"{verb} {path}")
+        raise not_found_error(f"{verb} {path}")
 
 
-def request_of(route: Route, named: Mapping[str, str], query: str, body: bytes, content_type: str = "") -> Any:
+def parse_request(route: HttpRoute, named: Mapping[str, str], query: str, body: bytes, content_type: str = "") -> Any:
     """The message that an HTTP request stands for."""
     message = message_class(route.method.request)()
     content: dict[str, Any] = {}
     for key, value in parse_qsl(query, keep_blank_values=True):
         if not key.startswith("$") and key not in ("alt", "key", "prettyPrint", "fields", "userProject", "quotaUser"):
-            _put(content, key.split("."), value, message.DESCRIPTOR)
+            _put_value(content, key.split("."), value, message.DESCRIPTOR)
     raw = next((f.name for f in message.DESCRIPTOR.fields if _is_raw(f)), None)
-    if raw and not _wraps(body, raw):
+    if raw and not _wraps_raw_body(body, raw):
         for key, value in named.items():
-            _put(content, key.split("."), value, message.DESCRIPTOR)
-        parsed(content, message)
+            _put_value(content, key.split("."), value, message.DESCRIPTOR)
+        parse_message(content, message)
         getattr(message, raw).content_type = content_type
         getattr(message, raw).data = body
         return message
     if route.rule.body and body.strip():
-        given = _json(body)
+        given = _parse_json(body)
         if route.rule.body == "*":
             content.update(given)
         else:
             content[route.rule.body] = given
     for key, value in named.items():
-        _put(content, key.split("."), value, message.DESCRIPTOR)
-    return parsed(content, message)
+        _put_value(content, key.split("."), value, message.DESCRIPTOR)
+    return parse_message(content, message)
 
 
-def json_of(message: Any, *, enums_as_numbers: bool = False) -> bytes:
+def format_json(message: Any, *, enums_as_numbers: bool = False) -> bytes:
     """A message as Google's HTTP APIs write it."""
     return as_text(message, enums_as_numbers=enums_as_numbers).encode()
 
@@ -93,34 +93,34 @@ def _is_raw(field: Any) -> bool:
     return field.message_type is not None and field.message_type.full_name == RAW_BODY
 
 
-def _wraps(body: bytes, field: str) -> bool:
+def _wraps_raw_body(body: bytes, field: str) -> bool:
     """Google's REST client sends a raw body wrapped in the request's JSON; everybody else sends it as it is."""
     try:
         content = json.loads(body)
     except ValueError:
         return False
-    return isinstance(content, dict) and bool({field, _camel(field)} & set(content))
+    return isinstance(content, dict) and bool({field, _to_camel_case(field)} & set(content))
 
 
-def _json(body: bytes) -> Any:
+def _parse_json(body: bytes) -> Any:
     try:
         content = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise Problem("INVALID_ARGUMENT", f"Invalid JSON payload received. {error}") from error
+        raise ApiError("INVALID_ARGUMENT", f"Invalid JSON payload received. {error}") from error
     if not isinstance(content, dict):
-        raise Problem("INVALID_ARGUMENT", "Invalid JSON payload received. An object is expected.")
+        raise ApiError("INVALID_ARGUMENT", "Invalid JSON payload received. An object is expected.")
     return content
 
 
-def _put(content: dict[str, Any], keys: Sequence[str], value: str, descriptor: Any) -> None:
+def _put_value(content: dict[str, Any], keys: Sequence[str], value: str, descriptor: Any) -> None:
     """A value of the path or the query in its place; one that comes twice makes a list."""
     key = keys[0]
     field = next((f for f in descriptor.fields if key in (f.name, f.json_name)), None)
     if len(keys) > 1:
         inner = field.message_type if field is not None else None
         if inner is None or not isinstance(content.setdefault(key, {}), dict):
-            raise invalid(".".join(keys), f'Unknown name "{".".join(keys)}": Cannot bind query parameter.')
-        _put(content[key], keys[1:], value, inner)
+            raise invalid_argument(".".join(keys), f'Unknown name "{".".join(keys)}": Cannot bind query parameter.')
+        _put_value(content[key], keys[1:], value, inner)
         return
     typed: Any = value
     if field is not None and field.type == field.TYPE_BOOL:
@@ -131,10 +131,10 @@ def _put(content: dict[str, Any], keys: Sequence[str], value: str, descriptor: A
         content[key] = typed
 
 
-def parsed(content: Mapping[str, Any], message: Any, *, at: str = "") -> Any:
+def parse_message(content: Mapping[str, Any], message: Any, *, at: str = "") -> Any:
     """JSON put into a message; what does not fit is INVALID_ARGUMENT with the field named."""
     try:
-        return fill(message, content)
+        return fill_message(message, content)
     except (json_format.ParseError, RecursionError) as error:
         text = str(error)
     if found := UNKNOWN.search(text):
@@ -142,7 +142,7 @@ def parsed(content: Mapping[str, Any], message: Any, *, at: str = "") -> Any:
         field = ".".join(part for part in (at, inside) if part)
         where = f" at '{field}'" if field else ""
         name = found["name"]
-        raise invalid(
+        raise invalid_argument(
             f"{field}.{name}" if field else name,
             f'Invalid JSON payload received. Unknown name "{name}"{where}: Cannot find field.',
         )
@@ -151,8 +151,8 @@ def parsed(content: Mapping[str, Any], message: Any, *, at: str = "") -> Any:
         path.append(found["field"])
         text = found["why"]
     field = ".".join(path)
-    raise invalid(field, f"Invalid value at '{field}': {text}")
+    raise invalid_argument(field, f"Invalid value at '{field}': {text}")
 
 
-def _camel(name: str) -> str:
+def _to_camel_case(name: str) -> str:
     return re.sub(r"_(\w)", lambda found: found[1].upper(), name)

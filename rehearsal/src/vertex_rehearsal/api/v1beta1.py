@@ -5,7 +5,7 @@ from typing import Any
 
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from vertex_rehearsal.api.errors import Problem
+from vertex_rehearsal.api.errors import ApiError
 
 PATHS = ("/v1beta1/", "/google.cloud.aiplatform.v1beta1.")
 """How they begin over HTTP and over gRPC."""
@@ -25,24 +25,24 @@ def as_v1(path: str) -> str:
     return path.replace("v1beta1", "v1", 1) if is_beta(path) else path
 
 
-def refused(problem: Problem, asked: str) -> Problem:
+def translate_error(problem: ApiError, asked: str) -> ApiError:
     """A problem of v1 with what was asked of v1beta1: what v1 does not know may well be there."""
     if problem.code == "NOT_FOUND" and as_v1(asked) in problem.message:
-        return Problem("UNIMPLEMENTED", f"{asked} is not played. {LIMIT}")
+        return ApiError("UNIMPLEMENTED", f"{asked} is not played. {LIMIT}")
     if problem.message.endswith("Cannot find field."):
-        return Problem("UNIMPLEMENTED", f"{problem.message} {LIMIT}", problem.field)
+        return ApiError("UNIMPLEMENTED", f"{problem.message} {LIMIT}", problem.field)
     return problem
 
 
-def check(request: Any) -> None:
+def check_fields(request: Any) -> None:
     """Refuse a request with fields that v1 does not have, which would have no effect."""
-    for message in _inside(request):
+    for message in _iter_messages(request):
         for unknown in UnknownFieldSet(message):
             name = message.DESCRIPTOR.name
-            raise Problem("UNIMPLEMENTED", f"Field {unknown.field_number} of {name} is not played. {LIMIT}")
+            raise ApiError("UNIMPLEMENTED", f"Field {unknown.field_number} of {name} is not played. {LIMIT}")
 
 
-def _inside(message: Any) -> Iterator[Any]:
+def _iter_messages(message: Any) -> Iterator[Any]:
     """A message, and all that are in it."""
     yield message
     for field, value in message.ListFields():
@@ -53,10 +53,10 @@ def _inside(message: Any) -> Iterator[Any]:
         else:
             values = value if field.is_repeated else [value]
         for each in values:
-            yield from _inside(each)
+            yield from _iter_messages(each)
 
 
-class Operations:
+class BetaOperations:
     """The operations that were begun in v1beta1: clients ask for them by names and paths without a version."""
 
     def __init__(self) -> None:
@@ -71,12 +71,12 @@ class Operations:
         return answer.name in self._names
 
 
-def json_told(text: bytes) -> bytes:
+def rewrite_json_types(text: bytes) -> bytes:
     """An answer's JSON with the types of v1beta1."""
     return text.replace(f'"@type": "{TYPE}'.encode(), f'"@type": "{BETA_TYPE}'.encode())
 
 
-def told(answer: Any) -> Any:
+def rewrite_types(answer: Any) -> Any:
     """An answer with the types of v1beta1: operations name those of their metadata and their response."""
     if answer.DESCRIPTOR.full_name != OPERATION:
         return answer

@@ -19,7 +19,7 @@ from starlette.websockets import WebSocketClose
 
 from vertex_rehearsal.cloud_storage import errors
 from vertex_rehearsal.cloud_storage.json_api import JsonApi
-from vertex_rehearsal.cloud_storage.messages import Answer, Request, refusal_as_json
+from vertex_rehearsal.cloud_storage.messages import StorageRequest, StorageResponse, build_json_error
 from vertex_rehearsal.cloud_storage.store import Store
 from vertex_rehearsal.cloud_storage.uploads import Uploads
 from vertex_rehearsal.cloud_storage.xml_api import XmlApi
@@ -33,12 +33,12 @@ JSON_PATHS = tuple(f"{door}/storage/v1/" for door in ("", "/upload", "/resumable
 _log = logging.getLogger(__name__)
 
 
-def application(store: Store, *, project: str = "rehearsal") -> Starlette:
+def create_storage_app(store: Store, *, project: str = "rehearsal") -> Starlette:
     """All of Cloud Storage below `/`; beside other routes it is mounted last, for a bucket's name may be any word."""
-    return Starlette(routes=[Mount("/", app=Door(store, project=project))])
+    return Starlette(routes=[Mount("/", app=StorageApp(store, project=project))])
 
 
-class Door:
+class StorageApp:
     """From ASGI to an answer and back: the work is done in threads, bodies pass through piece by piece."""
 
     def __init__(self, store: Store, *, project: str) -> None:
@@ -54,48 +54,53 @@ class Door:
             return
         if self._threads is None:
             self._threads = anyio.CapacityLimiter(MOST_AT_ONCE)
-        body = Body(receive)
+        body = RequestBody(receive)
         try:
-            answer = await anyio.to_thread.run_sync(self._answer, scope, body, limiter=self._threads)
+            answer = await anyio.to_thread.run_sync(self._handle_request, scope, body, limiter=self._threads)
             await body.discard()  # a client that is still sending would not see the answer
         except ClientDisconnect:
             return
-        await self._response(answer, is_head=scope["method"] == "HEAD")(scope, receive, send)
+        await self._build_response(answer, is_head=scope["method"] == "HEAD")(scope, receive, send)
 
-    def _answer(self, scope: Scope, body: "Body") -> Answer:
+    def _handle_request(self, scope: Scope, body: "RequestBody") -> StorageResponse:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         path = scope["raw_path"].decode("ascii").removeprefix(scope.get("root_path", ""))
         try:
-            request = Request.of(
-                scope["method"], path, scope["query_string"].decode("latin-1"), headers, body, scheme=scope["scheme"],
+            request = StorageRequest.of(
+                scope["method"],
+                path,
+                scope["query_string"].decode("latin-1"),
+                headers,
+                body,
+                scheme=scope["scheme"],
                 prefix=scope.get("extensions", {}).get(PREFIX, ""),
-            )  # fmt: skip
+            )
             api = self._json if f"{path}/".startswith(JSON_PATHS) else self._xml
-            return api.answer(request)
-        except errors.Refused as refused:
-            return refusal_as_json(refused)
+            return api.handle_request(request)
+        except errors.StorageError as refused:
+            return build_json_error(refused)
         except ClientDisconnect:
             raise
         except Exception:
             _log.exception("%s %s failed", scope["method"], path)
-            return refusal_as_json(errors.Refused(500, "backendError", "We encountered an internal error."))
+            return build_json_error(errors.StorageError(500, "backendError", "We encountered an internal error."))
 
-    def _response(self, answer: Answer, *, is_head: bool) -> Response:
+    def _build_response(self, answer: StorageResponse, *, is_head: bool) -> Response:
         headers = dict(answer.headers)
         if is_head and not isinstance(answer.body, bytes):
             return Response(b"", answer.status, headers)
         if isinstance(answer.body, bytes):
             return Response(answer.body, answer.status, headers)
-        return StreamingResponse(self._sent(answer.body), answer.status, headers)
+        return StreamingResponse(self._stream_chunks(answer.body), answer.status, headers)
 
-    async def _sent(self, chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
+    async def _stream_chunks(self, chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
         end = object()
         while (chunk := await anyio.to_thread.run_sync(next, chunks, end, limiter=self._threads)) is not end:
             assert isinstance(chunk, bytes)
             yield chunk
 
 
-class Body:
+class RequestBody:
     """A request's body, for a thread to iterate over as it arrives."""
 
     def __init__(self, receive: Receive) -> None:
@@ -104,15 +109,15 @@ class Body:
 
     def __iter__(self) -> Iterator[bytes]:
         while not self._ended:
-            if chunk := anyio.from_thread.run(self._next):
+            if chunk := anyio.from_thread.run(self._receive_chunk):
                 yield chunk
 
     async def discard(self) -> None:
         """Read what nobody has."""
         while not self._ended:
-            await self._next()
+            await self._receive_chunk()
 
-    async def _next(self) -> bytes:
+    async def _receive_chunk(self) -> bytes:
         message = await self._receive()
         if message["type"] == "http.disconnect":
             self._ended = True
@@ -123,10 +128,10 @@ class Body:
 
 
 @contextmanager
-def serving(store: Store, *, port: int = 0) -> Iterator[str]:
+def serve_in_thread(store: Store, *, port: int = 0) -> Iterator[str]:
     """The address of a server on this machine alone, in a thread of its own while the block runs."""
     listening = socket.create_server(("127.0.0.1", port))
-    config = uvicorn.Config(application(store), log_level="warning", timeout_graceful_shutdown=5)
+    config = uvicorn.Config(create_storage_app(store), log_level="warning", timeout_graceful_shutdown=5)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="cloud-storage")
     thread.start()

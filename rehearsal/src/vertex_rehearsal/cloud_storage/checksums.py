@@ -23,7 +23,7 @@ class Checksums:
     md5: str
 
 
-class Running:
+class RunningChecksums:
     """Checksums of what was given so far."""
 
     def __init__(self) -> None:
@@ -40,18 +40,18 @@ class Running:
     def result(self) -> Checksums:
         """The checksums now."""
         crc32c: bytes = self._crc32c.digest()  # type: ignore[no-untyped-call]
-        return Checksums(self.size, _base64(crc32c), _base64(self._md5.digest()))
+        return Checksums(self.size, _encode_base64(crc32c), _encode_base64(self._md5.digest()))
 
 
-def of_file(file: IO[bytes]) -> Running:
+def checksum_file(file: IO[bytes]) -> RunningChecksums:
     """The checksums of a file from where it stands to its end."""
-    running = Running()
-    for chunk in chunks_of(file):
+    running = RunningChecksums()
+    for chunk in read_chunks(file):
         running.add(chunk)
     return running
 
 
-def chunks_of(file: IO[bytes], count: int | None = None) -> Iterator[bytes]:
+def read_chunks(file: IO[bytes], count: int | None = None) -> Iterator[bytes]:
     """A file's bytes from where it stands: to its end, or that many."""
     left = count
     while left is None or left > 0:
@@ -63,13 +63,13 @@ def chunks_of(file: IO[bytes], count: int | None = None) -> Iterator[bytes]:
         yield chunk
 
 
-def from_header(header: str) -> dict[str, str]:
+def parse_hash_header(header: str) -> dict[str, str]:
     """The checksums that an `x-goog-hash` header names: `crc32c=n03x6A==,md5=Ojk9c3dhfxgoKVVHYwFbHQ==`."""
     pairs = (part.strip().partition("=") for part in header.split(",") if part.strip())
     return {name.lower(): value for name, _, value in pairs}
 
 
-def compare(found: Checksums, expected: Mapping[str, str]) -> None:
+def verify_checksums(found: Checksums, expected: Mapping[str, str]) -> None:
     """Refuse content whose sender expected other checksums, or none that could be."""
     for name, length, value in (("crc32c", 4, found.crc32c), ("md5", 16, found.md5)):
         given = expected.get(name)
@@ -77,13 +77,13 @@ def compare(found: Checksums, expected: Mapping[str, str]) -> None:
             continue
         what = {"crc32c": "CRC32C", "md5": "MD5 hash"}[name]
         if not _is_digest(given, length):
-            raise errors.invalid(f'Invalid {what}: "{given}".', code="InvalidDigest")
+            raise errors.invalid_request(f'Invalid {what}: "{given}".', code="InvalidDigest")
         if given != value:
             message = f'Provided {what} "{given}" doesn\'t match calculated {what} "{value}".'
-            raise errors.invalid(message, code="BadDigest")
+            raise errors.invalid_request(message, code="BadDigest")
 
 
-def in_hexadecimal(digest: str) -> str:
+def digest_to_hex(digest: str) -> str:
     """A digest in the form of the XML API's ETags."""
     return base64.b64decode(digest).hex()
 
@@ -95,5 +95,5 @@ def _is_digest(text: str, length: int) -> bool:
         return False
 
 
-def _base64(digest: bytes) -> str:
+def _encode_base64(digest: bytes) -> str:
     return base64.b64encode(digest).decode()

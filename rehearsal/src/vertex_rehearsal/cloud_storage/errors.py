@@ -19,7 +19,7 @@ CODES = {
 """The XML API's code where a refusal does not bring its own."""
 
 
-class Refused(Exception):
+class StorageError(Exception):
     """A request that is not fulfilled, and what Google would say to it."""
 
     def __init__(self, status: int, reason: str, message: str, *, code: str = "", location: str = "") -> None:
@@ -40,37 +40,37 @@ class Refused(Exception):
         return {"error": {"code": self.status, "message": self.message, "errors": [detail]}}
 
 
-def invalid(message: str, *, location: str = "", code: str = "") -> Refused:
+def invalid_request(message: str, *, location: str = "", code: str = "") -> StorageError:
     """The request says something that cannot be."""
-    return Refused(400, "invalid", message, location=location, code=code)
+    return StorageError(400, "invalid", message, location=location, code=code)
 
 
-def required(parameter: str) -> Refused:
+def missing_parameter(parameter: str) -> StorageError:
     """The request lacks a parameter."""
-    return Refused(400, "required", f"Required parameter: {parameter}", location=parameter)
+    return StorageError(400, "required", f"Required parameter: {parameter}", location=parameter)
 
 
-def no_bucket() -> Refused:
+def no_bucket() -> StorageError:
     """There is no bucket of this name."""
-    return Refused(404, "notFound", "The specified bucket does not exist.", code="NoSuchBucket")
+    return StorageError(404, "notFound", "The specified bucket does not exist.", code="NoSuchBucket")
 
 
-def no_object(bucket: str, name: str) -> Refused:
+def no_object(bucket: str, name: str) -> StorageError:
     """There is no such object, or not in this generation."""
-    return Refused(404, "notFound", f"No such object: {bucket}/{name}")
+    return StorageError(404, "notFound", f"No such object: {bucket}/{name}")
 
 
-def unmet(condition: str) -> Refused:
+def unmet_precondition(condition: str) -> StorageError:
     """A precondition that does not hold."""
     message = "At least one of the pre-conditions you specified did not hold."
-    return Refused(412, "conditionNotMet", message, location=condition)
+    return StorageError(412, "conditionNotMet", message, location=condition)
 
 
-def not_modified(condition: str) -> Refused:
+def not_modified(condition: str) -> StorageError:
     """A reader already has what is there."""
-    return Refused(304, "notModified", "Not Modified", location=condition)
+    return StorageError(304, "notModified", "Not Modified", location=condition)
 
 
-def not_played(what: str) -> Refused:
+def unsupported_feature(what: str) -> StorageError:
     """Cloud Storage can do this, the rehearsal cannot."""
-    return Refused(501, "notImplemented", f"{what}: the rehearsal does not play this part of Cloud Storage")
+    return StorageError(501, "notImplemented", f"{what}: the rehearsal does not play this part of Cloud Storage")

@@ -19,7 +19,7 @@ STATE = ".cloud-storage"
 
 
 @dataclass(frozen=True)
-class Staged:
+class StagedContent:
     """Content that is on disk and not yet an object."""
 
     path: Path
@@ -27,7 +27,7 @@ class Staged:
 
 
 @dataclass(frozen=True)
-class Seen:
+class FileStatus:
     """What a file's entry in its directory says."""
 
     size: int
@@ -54,7 +54,7 @@ class Files:
         """Let another process have the directory."""
         self._lock.close()
 
-    def directory(self, bucket: str) -> Path:
+    def bucket_directory(self, bucket: str) -> Path:
         """A bucket's directory: what a job sees as `/gcs/<bucket>`."""
         return self.root / bucket
 
@@ -62,10 +62,10 @@ class Files:
         """The path of a place."""
         return self.root / place
 
-    def stage(self, chunks: Iterable[bytes]) -> Staged:
+    def stage_content(self, chunks: Iterable[bytes]) -> StagedContent:
         """Write content as it arrives; nothing is left of what does not arrive whole."""
         path = self.new_staging_path()
-        running = checksums.Running()
+        running = checksums.RunningChecksums()
         try:
             with path.open("wb") as file:
                 for chunk in chunks:
@@ -74,26 +74,26 @@ class Files:
         except BaseException:
             path.unlink(missing_ok=True)
             raise
-        return Staged(path, running.result())
+        return StagedContent(path, running.result())
 
     def new_staging_path(self) -> Path:
         """A path that nothing has yet, on the file system of the buckets."""
         return self.state / "staging" / secrets.token_hex(16)
 
-    def sweep(self) -> None:
+    def clear_staging(self) -> None:
         """Remove what a killed process was writing."""
         for left in (self.state / "staging").iterdir():
             left.unlink()
 
-    def aside(self) -> str:
+    def new_aside_place(self) -> str:
         """A new place for an object that cannot be a plain file."""
         return f"{STATE}/aside/{secrets.token_hex(16)}"
 
-    def noncurrent(self) -> str:
+    def new_noncurrent_place(self) -> str:
         """A new place for a generation that is no longer live."""
         return f"{STATE}/noncurrent/{secrets.token_hex(16)}"
 
-    def relative(self, path: Path) -> str:
+    def relative_place(self, path: Path) -> str:
         """A path of this store as a place."""
         return str(path.relative_to(self.root))
 
@@ -101,16 +101,16 @@ class Files:
         """Where to keep an object, and its directory below the bucket's if it is a plain file there."""
         plain = names.plain_path(name)
         if plain is None or not self._is_free(bucket, plain):
-            return self.aside(), None
-        return f"{bucket}/{plain}", names.folder_of(plain)
+            return self.new_aside_place(), None
+        return f"{bucket}/{plain}", names.parent_folder(plain)
 
-    def seen(self, bucket: str, name: str) -> Seen | None:
+    def stat_object(self, bucket: str, name: str) -> FileStatus | None:
         """The plain file that has an object's name, whoever wrote it."""
         plain = names.plain_path(name)
-        found = None if plain is None else self.look(f"{bucket}/{plain}")
-        return None if found and self.is_linked(bucket, name) else found
+        found = None if plain is None else self.stat_file(f"{bucket}/{plain}")
+        return None if found and self.has_symlink(bucket, name) else found
 
-    def is_linked(self, bucket: str, plain: str) -> bool:
+    def has_symlink(self, bucket: str, plain: str) -> bool:
         """Whether a path leaves the bucket's directory through a link."""
         above = self.root / bucket
         for part in plain.split("/")[:-1]:
@@ -119,28 +119,28 @@ class Files:
                 return True
         return False
 
-    def look(self, place: str) -> Seen | None:
+    def stat_file(self, place: str) -> FileStatus | None:
         """The regular file in a place; links are not followed."""
         try:
             status = os.lstat(self.root / place)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        return Seen(status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else None
+        return FileStatus(status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else None
 
-    def move(self, verb: str, source: str, target: str) -> None:
+    def apply_move(self, verb: str, source: str, target: str) -> None:
         """Do what was decided; doing it once more changes nothing."""
         match verb:
             case "rename" if self.path(source).exists():
                 self.path(target).parent.mkdir(parents=True, exist_ok=True)
                 self.path(source).replace(self.path(target))
             case "link" if not self.path(target).exists():
-                self._link(self.path(source), self.path(target))
+                self._link_or_copy(self.path(source), self.path(target))
             case "remove":
                 self.path(source).unlink(missing_ok=True)
         if not source.startswith(STATE):
-            self._prune(source)
+            self._prune_directories(source)
 
-    def _link(self, source: Path, target: Path) -> None:
+    def _link_or_copy(self, source: Path, target: Path) -> None:
         """The same bytes under a second path, until one of them is replaced."""
         try:
             os.link(source, target)
@@ -156,21 +156,21 @@ class Files:
         plain = names.plain_path(name.rstrip("/"))
         if plain is not None and self._is_free(bucket, f"{plain}/-"):
             with suppress(FileExistsError, NotADirectoryError):  # a job may just have written a file of this name
-                (self.directory(bucket) / plain).mkdir(parents=True, exist_ok=True)
+                (self.bucket_directory(bucket) / plain).mkdir(parents=True, exist_ok=True)
 
     def remove_folder(self, bucket: str, name: str) -> None:
         """Remove the directory of `make_folder` if nothing is in it."""
         plain = names.plain_path(name.rstrip("/"))
         if plain is not None:
-            self._prune(f"{bucket}/{plain}/-")
+            self._prune_directories(f"{bucket}/{plain}/-")
 
     def remove_directory(self, bucket: str) -> None:
         """Remove what is left of a bucket without objects."""
-        shutil.rmtree(self.directory(bucket), ignore_errors=True)
+        shutil.rmtree(self.bucket_directory(bucket), ignore_errors=True)
 
     def _is_free(self, bucket: str, plain: str) -> bool:
         """Whether a file can stand here: every directory above is one, and it is no directory in use itself."""
-        above = self.directory(bucket)
+        above = self.bucket_directory(bucket)
         *folders, _ = plain.split("/")
         for part in folders:
             above = above / part
@@ -179,12 +179,12 @@ class Files:
                     return False
             except FileNotFoundError:
                 return True
-        target = self.directory(bucket) / plain
+        target = self.bucket_directory(bucket) / plain
         if target.is_symlink() or not target.is_dir():
             return not target.is_symlink()
-        return _removed_if_empty(target)
+        return _remove_if_empty(target)
 
-    def _prune(self, place: str) -> None:
+    def _prune_directories(self, place: str) -> None:
         """Remove directories above a place that hold nothing, up to the bucket's own."""
         parts = place.split("/")[:-1]
         while len(parts) > 1:
@@ -195,11 +195,11 @@ class Files:
             parts.pop()
 
 
-def _removed_if_empty(directory: Path) -> bool:
+def _remove_if_empty(directory: Path) -> bool:
     """Whether there was no file at any depth, in which case the directories are gone."""
     try:
         for entry in directory.iterdir():
-            if entry.is_symlink() or not entry.is_dir() or not _removed_if_empty(entry):
+            if entry.is_symlink() or not entry.is_dir() or not _remove_if_empty(entry):
                 return False
         directory.rmdir()
     except OSError:  # somebody else is busy here

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from vertex_rehearsal.cloud_storage.records import Bucket, Object
+from vertex_rehearsal.cloud_storage.records import BucketRecord, ObjectRecord
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS clock (last INTEGER NOT NULL);
@@ -65,7 +65,7 @@ class Index:
             self._free.clear()
 
     @contextmanager
-    def reading(self) -> Iterator["Session"]:
+    def read_session(self) -> Iterator["Session"]:
         """What is committed now."""
         try:
             connection = self._free.pop()
@@ -77,7 +77,7 @@ class Index:
             self._free.append(connection)
 
     @contextmanager
-    def writing(self) -> Iterator["Session"]:
+    def write_session(self) -> Iterator["Session"]:
         """A turn of one's own: all of it is committed, or none if the block fails."""
         with self._turn:
             self._writer.execute("BEGIN IMMEDIATE")
@@ -89,8 +89,8 @@ class Index:
             self._writer.execute("COMMIT")
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
-        """Nobody writes while the block runs; `writing` may be used inside it."""
+    def exclusive_access(self) -> Iterator[None]:
+        """Nobody writes while the block runs; `write_session` may be used inside it."""
         with self._turn:
             yield
 
@@ -107,34 +107,40 @@ class Session:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._db = connection
 
-    def tick(self) -> int:
+    def next_timestamp(self) -> int:
         """The time in microseconds, later than every time given before."""
         now = time.time_ns() // 1000
         self._db.execute("UPDATE clock SET last = max(last + 1, ?)", (now,))
         last: int = self._db.execute("SELECT last FROM clock").fetchone()[0]
         return last
 
-    def bucket(self, name: str) -> Bucket | None:
+    def bucket(self, name: str) -> BucketRecord | None:
         """The bucket of this name."""
         row = self._db.execute("SELECT * FROM buckets WHERE name = ?", (name,)).fetchone()
-        return _bucket(row) if row else None
+        return _bucket_from_row(row) if row else None
 
-    def buckets(self, project: str | None, prefix: str, after: str, limit: int) -> list[Bucket]:
+    def list_buckets(self, project: str | None, prefix: str, after: str, limit: int) -> list[BucketRecord]:
         """A project's buckets, or those of all projects, in the order of their names."""
         rows = self._db.execute(
             "SELECT * FROM buckets WHERE project = coalesce(?, project) AND name > ? AND substr(name, 1, ?) = ? "
             "ORDER BY name LIMIT ?",
             (project, after, len(prefix), prefix, limit),
         )
-        return [_bucket(row) for row in rows]
+        return [_bucket_from_row(row) for row in rows]
 
-    def put_bucket(self, bucket: Bucket) -> None:
+    def put_bucket(self, bucket: BucketRecord) -> None:
         """Keep this state of a bucket."""
         self._db.execute(
             "INSERT OR REPLACE INTO buckets VALUES (?, ?, ?, ?, ?, ?)",
-            (bucket.name, bucket.project, bucket.created, bucket.updated, bucket.metageneration,
-             json.dumps(bucket.settings)),
-        )  # fmt: skip
+            (
+                bucket.name,
+                bucket.project,
+                bucket.created,
+                bucket.updated,
+                bucket.metageneration,
+                json.dumps(bucket.settings),
+            ),
+        )
 
     def remove_bucket(self, name: str) -> None:
         """Forget a bucket."""
@@ -144,23 +150,23 @@ class Session:
         """Whether there is any generation of any object."""
         return self._db.execute("SELECT 1 FROM objects WHERE bucket = ? LIMIT 1", (bucket,)).fetchone() is not None
 
-    def live(self, bucket: str, name: str) -> Object | None:
+    def get_live(self, bucket: str, name: str) -> ObjectRecord | None:
         """The live generation of an object."""
         query = f"SELECT {_OBJECT} FROM objects WHERE bucket = ? AND name = ? AND {_LIVE}"  # noqa: S608
         row = self._db.execute(query, (bucket, name.encode())).fetchone()
-        return _object(row) if row else None
+        return _object_from_row(row) if row else None
 
-    def generation(self, bucket: str, name: str, generation: int) -> Object | None:
+    def generation(self, bucket: str, name: str, generation: int) -> ObjectRecord | None:
         """One generation of an object, live or not."""
         if generation >= 2**63:  # no sqlite number, so none that was ever given
             return None
         query = f"SELECT {_OBJECT} FROM objects WHERE bucket = ? AND name = ? AND generation = ?"  # noqa: S608
         row = self._db.execute(query, (bucket, name.encode(), generation)).fetchone()
-        return _object(row) if row else None
+        return _object_from_row(row) if row else None
 
-    def range(
+    def iter_range(
         self, bucket: str, start: bytes, end: bytes | None, *, versions: bool, generation: int = 0
-    ) -> Iterator[Object]:
+    ) -> Iterator[ObjectRecord]:
         """Objects whose names are not before `start` and before `end`, in the order of their names' bytes."""
         conditions = ["bucket = ?", "name >= ?" if not generation else "(name, generation) >= (?, ?)"]
         values: list[Any] = [bucket, start, *([generation] if generation else [])]
@@ -171,7 +177,7 @@ class Session:
             conditions.append(_LIVE)
         query = f"SELECT {_OBJECT} FROM objects WHERE {' AND '.join(conditions)} ORDER BY name, generation"  # noqa: S608
         for row in self._db.execute(query, values):
-            yield _object(row)
+            yield _object_from_row(row)
 
     def names_in(self, bucket: str, folder: str) -> set[str]:
         """The names of objects whose files are in this directory itself."""
@@ -185,34 +191,47 @@ class Session:
         found = {row[0].decode() for row in self._db.execute(query, (bucket, low, high))}
         return found | {folder}
 
-    def put(self, found: Object) -> None:
+    def put(self, found: ObjectRecord) -> None:
         """Keep this state of a generation."""
         self._db.execute(
             f"INSERT OR REPLACE INTO objects ({_OBJECT}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",  # noqa: S608
-            (found.bucket, found.name.encode(), found.generation, found.metageneration, found.size, found.crc32c,
-             found.md5, found.place.encode(), None if found.folder is None else found.folder.encode(),
-             found.modified_ns, found.created, found.updated, found.noncurrent_since, found.components,
-             json.dumps(found.settings)),
-        )  # fmt: skip
+            (
+                found.bucket,
+                found.name.encode(),
+                found.generation,
+                found.metageneration,
+                found.size,
+                found.crc32c,
+                found.md5,
+                found.place.encode(),
+                None if found.folder is None else found.folder.encode(),
+                found.modified_ns,
+                found.created,
+                found.updated,
+                found.noncurrent_since,
+                found.components,
+                json.dumps(found.settings),
+            ),
+        )
 
-    def remove(self, found: Object) -> None:
+    def remove(self, found: ObjectRecord) -> None:
         """Forget a generation."""
         self._db.execute(
             "DELETE FROM objects WHERE bucket = ? AND name = ? AND generation = ?",
             (found.bucket, found.name.encode(), found.generation),
         )
 
-    def relocate(self, place: str, other: str) -> None:
+    def relocate_object(self, place: str, other: str) -> None:
         """Note that an object's bytes are kept aside after all."""
         self._db.execute(
             "UPDATE objects SET place = ?, folder = NULL WHERE place = ?", (other.encode(), place.encode())
         )
 
-    def lose(self, place: str) -> None:
+    def remove_by_place(self, place: str) -> None:
         """Forget the object whose bytes were to be in this place, and which somebody else has removed."""
         self._db.execute("DELETE FROM objects WHERE place = ?", (place.encode(),))
 
-    def moves(self) -> list[tuple[str, str, str]]:
+    def list_moves(self) -> list[tuple[str, str, str]]:
         """What was decided to be done to files and may not have been done yet: verb, source, target."""
         rows = self._db.execute("SELECT verb, source, target FROM moves ORDER BY number").fetchall()
         return [(verb, source.decode(), target.decode()) for verb, source, target in rows]
@@ -226,20 +245,20 @@ class Session:
         """All of them are done."""
         self._db.execute("DELETE FROM moves")
 
-    def upload(self, identifier: str) -> dict[str, Any] | None:
+    def get_upload(self, identifier: str) -> dict[str, Any] | None:
         """An upload that was begun: `kind`, `bucket`, `name`, `state`, `created`, and the document kept with it."""
         row = self._db.execute("SELECT * FROM uploads WHERE id = ?", (identifier,)).fetchone()
-        return _upload(row) if row else None
+        return _upload_from_row(row) if row else None
 
-    def uploads(self, bucket: str, kind: str) -> list[dict[str, Any]]:
+    def list_uploads(self, bucket: str, kind: str) -> list[dict[str, Any]]:
         """The unfinished uploads of a kind."""
         query = "SELECT * FROM uploads WHERE bucket = ? AND kind = ? AND state = 'open' ORDER BY name, created"
-        return [_upload(row) for row in self._db.execute(query, (bucket, kind))]
+        return [_upload_from_row(row) for row in self._db.execute(query, (bucket, kind))]
 
-    def uploads_before(self, moment: int) -> list[dict[str, Any]]:
+    def list_uploads_before(self, moment: int) -> list[dict[str, Any]]:
         """The uploads that were begun before a moment, finished or not."""
         rows = self._db.execute("SELECT * FROM uploads WHERE created < ?", (moment,)).fetchall()
-        return [_upload(row) for row in rows]
+        return [_upload_from_row(row) for row in rows]
 
     def remove_upload(self, identifier: str) -> None:
         """Forget an upload."""
@@ -253,7 +272,7 @@ class Session:
         values[3] = upload["name"].encode()
         self._db.execute("INSERT OR REPLACE INTO uploads VALUES (?,?,?,?,?,?,?)", (*values, json.dumps(document)))
 
-    def parts(self, upload: str) -> list[dict[str, Any]]:
+    def list_parts(self, upload: str) -> list[dict[str, Any]]:
         """The parts of a multipart upload, by their numbers."""
         rows = self._db.execute("SELECT * FROM parts WHERE upload = ? ORDER BY number", (upload,))
         columns = ("upload", "number", "file", "size", "crc32c", "md5", "updated")
@@ -270,22 +289,34 @@ class Session:
         self._db.execute("DELETE FROM parts WHERE upload = ?", (upload,))
 
 
-def _bucket(row: tuple[Any, ...]) -> Bucket:
+def _bucket_from_row(row: tuple[Any, ...]) -> BucketRecord:
     name, project, created, updated, metageneration, settings = row
-    return Bucket(name, project, created, updated, metageneration, json.loads(settings))
+    return BucketRecord(name, project, created, updated, metageneration, json.loads(settings))
 
 
-def _object(row: tuple[Any, ...]) -> Object:
+def _object_from_row(row: tuple[Any, ...]) -> ObjectRecord:
     bucket, name, generation, metageneration, size, crc32c, md5, place, folder = row[:9]
     modified_ns, created, updated, noncurrent_since, components, settings = row[9:]
-    return Object(
-        bucket, name.decode(), generation, metageneration, size, crc32c, md5, place.decode(),
-        None if folder is None else folder.decode(), modified_ns, created, updated, noncurrent_since, components,
+    return ObjectRecord(
+        bucket,
+        name.decode(),
+        generation,
+        metageneration,
+        size,
+        crc32c,
+        md5,
+        place.decode(),
+        None if folder is None else folder.decode(),
+        modified_ns,
+        created,
+        updated,
+        noncurrent_since,
+        components,
         json.loads(settings),
-    )  # fmt: skip
+    )
 
 
-def _upload(row: tuple[Any, ...]) -> dict[str, Any]:
+def _upload_from_row(row: tuple[Any, ...]) -> dict[str, Any]:
     identifier, kind, bucket, name, created, state, document = row
     known = {"id": identifier, "kind": kind, "bucket": bucket, "name": name.decode(), "created": created}
     return {**json.loads(document), **known, "state": state}

@@ -14,33 +14,33 @@ class Journal:
         self._files = files
         self._index = index
         self._do_moves()
-        files.sweep()
+        files.clear_staging()
 
     @contextmanager
-    def changing(self) -> Iterator[Session]:
+    def begin_change(self) -> Iterator[Session]:
         """A turn in which files move too: what is committed is done before anybody else writes."""
-        with self._index.turn():
-            with self._index.writing() as session:
+        with self._index.exclusive_access():
+            with self._index.write_session() as session:
                 yield session
             self._do_moves()
 
     def _do_moves(self) -> None:
-        with self._index.writing() as session:
-            for verb, source, target in session.moves():
+        with self._index.write_session() as session:
+            for verb, source, target in session.list_moves():
                 self._do_move(session, verb, source, target)
             session.remove_moves()
 
     def _do_move(self, session: Session, verb: str, source: str, target: str) -> None:
         """Move a file in spite of others who write, remove and make directories in the same place."""
         try:
-            self._files.move(verb, source, target)
+            self._files.apply_move(verb, source, target)
         except OSError as error:
-            if verb == "rename" and self._files.look(source):
-                aside = self._files.aside()
-                self._files.move(verb, source, aside)
-                session.relocate(target, aside)
+            if verb == "rename" and self._files.stat_file(source):
+                aside = self._files.new_aside_place()
+                self._files.apply_move(verb, source, aside)
+                session.relocate_object(target, aside)
                 return
             if not isinstance(error, FileNotFoundError | NotADirectoryError):
                 raise
-        if target and not self._files.look(target):
-            session.lose(target)
+        if target and not self._files.stat_file(target):
+            session.remove_by_place(target)

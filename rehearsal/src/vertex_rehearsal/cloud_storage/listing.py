@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from vertex_rehearsal.cloud_storage import errors
 from vertex_rehearsal.cloud_storage.index import Session
-from vertex_rehearsal.cloud_storage.records import Object
+from vertex_rehearsal.cloud_storage.records import ObjectRecord
 
 MOST_RESULTS = 1000
 
@@ -32,40 +32,40 @@ class Query:
 
 
 @dataclass(frozen=True)
-class Page:
+class ObjectPage:
     """What is listed at once, and how to ask for more."""
 
-    items: list[Object] = field(default_factory=list)
+    items: list[ObjectRecord] = field(default_factory=list)
     prefixes: list[str] = field(default_factory=list)
     next_token: str = ""
 
 
-def page(session: Session, query: Query) -> Page:
+def list_page(session: Session, query: Query) -> ObjectPage:
     """Items and prefixes up to the limit."""
-    items: list[Object] = []
+    items: list[ObjectRecord] = []
     prefixes: list[str] = []
     limit = max(1, min(query.limit, MOST_RESULTS))
-    for found, prefix in _results(session, query):
+    for found, prefix in _iter_results(session, query):
         is_new = not prefixes or prefixes[-1] != prefix
         if len(items) + len(prefixes) >= limit and (found or is_new):
-            return Page(items, prefixes, _token(found, prefix))
+            return ObjectPage(items, prefixes, _encode_cursor(found, prefix))
         if found:
             items.append(found)
         elif is_new:
             prefixes.append(prefix)
-    return Page(items, prefixes)
+    return ObjectPage(items, prefixes)
 
 
-def _results(session: Session, query: Query) -> Iterator[tuple[Object | None, str]]:
+def _iter_results(session: Session, query: Query) -> Iterator[tuple[ObjectRecord | None, str]]:
     """Objects, and the prefixes that stand for several; after a prefix all that it stands for is passed over."""
-    start, generation, end = _bounds(query)
-    pattern = _compiled(query.glob) if query.glob else None
+    start, generation, end = _compute_bounds(query)
+    pattern = _compile_glob(query.glob) if query.glob else None
     while start is not None:
         following = None
-        for found in session.range(query.bucket, start, end, versions=query.versions, generation=generation):
+        for found in session.iter_range(query.bucket, start, end, versions=query.versions, generation=generation):
             if pattern and not pattern.fullmatch(found.name):
                 continue
-            group = _group(query, found.name)
+            group = _find_prefix(query, found.name)
             if not group:
                 yield found, ""
                 continue
@@ -78,18 +78,18 @@ def _results(session: Session, query: Query) -> Iterator[tuple[Object | None, st
         start, generation = following, 0
 
 
-def _bounds(query: Query) -> tuple[bytes | None, int, bytes | None]:
+def _compute_bounds(query: Query) -> tuple[bytes | None, int, bytes | None]:
     """The first name and generation that may come, and the first name that may not."""
     prefix = query.prefix.encode()
     start, generation = max(prefix, query.start.encode()), 0
     if query.page_token:
-        token, generation = _from_token(query.page_token)
+        token, generation = _decode_cursor(query.page_token)
         start, generation = (token, generation) if token >= start else (start, 0)
     ends = [end for end in (after_prefix(prefix) if prefix else None, query.end.encode() or None) if end is not None]
     return start, generation, min(ends) if ends else None
 
 
-def _group(query: Query, name: str) -> str:
+def _find_prefix(query: Query, name: str) -> str:
     """The prefix that stands for a name; none for a name that is listed itself."""
     if not query.delimiter:
         return ""
@@ -103,23 +103,23 @@ def after_prefix(prefix: bytes) -> bytes | None:
     return stem[:-1] + bytes([stem[-1] + 1]) if stem else None
 
 
-def _token(found: Object | None, prefix: str) -> str:
+def _encode_cursor(found: ObjectRecord | None, prefix: str) -> str:
     name, generation = (found.name, found.generation) if found else (prefix, 0)
     return base64.urlsafe_b64encode(f"{generation}:".encode() + name.encode()).decode()
 
 
-def _from_token(token: str) -> tuple[bytes, int]:
+def _decode_cursor(token: str) -> tuple[bytes, int]:
     try:
         generation, _, name = base64.urlsafe_b64decode(token).partition(b":")
         place = name, int(generation)
     except (binascii.Error, ValueError) as error:
-        raise errors.invalid("Invalid value for 'pageToken'.", location="pageToken") from error
+        raise errors.invalid_request("Invalid value for 'pageToken'.", location="pageToken") from error
     if not 0 <= place[1] < 2**63:
-        raise errors.invalid("Invalid value for 'pageToken'.", location="pageToken")
+        raise errors.invalid_request("Invalid value for 'pageToken'.", location="pageToken")
     return place
 
 
-def glob_pattern(glob: str) -> str:
+def glob_to_regex(glob: str) -> str:
     """A regular expression for `matchGlob`: `*` and `?` stop at a slash, `**` does not; `[a-z]`, `[!a]`, `{a,b}`."""
     pattern, position, depth = "", 0, 0
     while position < len(glob):
@@ -150,11 +150,11 @@ def glob_pattern(glob: str) -> str:
     return pattern
 
 
-def _compiled(glob: str) -> re.Pattern[str]:
+def _compile_glob(glob: str) -> re.Pattern[str]:
     try:
-        return re.compile(glob_pattern(glob), re.DOTALL)
+        return re.compile(glob_to_regex(glob), re.DOTALL)
     except re.error as error:
-        raise errors.invalid(f"Invalid glob pattern: {glob}", location="matchGlob") from error
+        raise errors.invalid_request(f"Invalid glob pattern: {glob}", location="matchGlob") from error
 
 
 def _character_class(content: str) -> str:

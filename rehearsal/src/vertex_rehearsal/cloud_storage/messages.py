@@ -14,7 +14,7 @@ MOST_DOCUMENT_BYTES = 10 * 2**20
 
 
 @dataclass(frozen=True)
-class Request:
+class StorageRequest:
     """What a client asks; a path's segments are unquoted one by one, for an object's name may hold slashes."""
 
     method: str
@@ -31,15 +31,22 @@ class Request:
 
     @classmethod
     def of(
-        cls, method: str, path: str, query: str, headers: Mapping[str, str], chunks: Iterable[bytes], *,
-        scheme: str = "http", prefix: str = "",
-    ) -> "Request":  # fmt: skip
+        cls,
+        method: str,
+        path: str,
+        query: str,
+        headers: Mapping[str, str],
+        chunks: Iterable[bytes],
+        *,
+        scheme: str = "http",
+        prefix: str = "",
+    ) -> "StorageRequest":
         """From the raw parts of an HTTP request."""
         try:
             segments = tuple(unquote(part, errors="strict") for part in path.removeprefix("/").split("/"))
             pairs = tuple(parse_qsl(query, keep_blank_values=True, errors="strict"))
         except UnicodeDecodeError as error:
-            raise errors.invalid("The address is not UTF-8.", code="InvalidURI") from error
+            raise errors.invalid_request("The address is not UTF-8.", code="InvalidURI") from error
         return cls(method, segments, dict(reversed(pairs)), headers, chunks, pairs, scheme, prefix)
 
     @property
@@ -53,7 +60,7 @@ class Request:
         for chunk in self.content():
             size += len(chunk)
             if size > MOST_DOCUMENT_BYTES:
-                raise errors.Refused(413, "uploadTooLarge", "The request is too large.")
+                raise errors.StorageError(413, "uploadTooLarge", "The request is too large.")
             parts.append(chunk)
         return b"".join(parts)
 
@@ -68,28 +75,28 @@ class Request:
                 yield unpacking.decompress(chunk)
             yield unpacking.flush()
         except zlib.error as error:
-            raise errors.invalid("The body is not gzip, as its Content-Encoding says.") from error
+            raise errors.invalid_request("The body is not gzip, as its Content-Encoding says.") from error
 
-    def flag(self, name: str) -> bool:
+    def read_flag(self, name: str) -> bool:
         """A parameter that is true or false."""
         value = self.query.get(name, "false").lower()
         if value not in ("true", "false"):
-            raise errors.invalid(f"Invalid value for '{name}': '{value}' is not a boolean.", location=name)
+            raise errors.invalid_request(f"Invalid value for '{name}': '{value}' is not a boolean.", location=name)
         return value == "true"
 
-    def number(self, name: str) -> int | None:
+    def read_number(self, name: str) -> int | None:
         """A parameter that is a whole number, not below zero."""
         value = self.query.get(name)
         if value is None:
             return None
         if not (value.isascii() and value.isdigit()):
             message = f"Invalid value for '{name}': '{value}' is not a valid integer."
-            raise errors.invalid(message, location=name)
+            raise errors.invalid_request(message, location=name)
         return int(value)
 
 
 @dataclass(frozen=True)
-class Answer:
+class StorageResponse:
     """What a client gets."""
 
     status: int = 200
@@ -97,12 +104,18 @@ class Answer:
     body: bytes | Iterator[bytes] = b""
 
 
-def as_json(document: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
+def build_json_response(
+    document: Any, *, status: int = 200, headers: Mapping[str, str] | None = None
+) -> StorageResponse:
     """An answer of the JSON API."""
     body = json.dumps(document, ensure_ascii=False).encode()
-    return Answer(status, {"Content-Type": "application/json; charset=UTF-8"} | dict(headers or {}), body)
+    return StorageResponse(status, {"Content-Type": "application/json; charset=UTF-8"} | dict(headers or {}), body)
 
 
-def refusal_as_json(refused: errors.Refused) -> Answer:
+def build_json_error(refused: errors.StorageError) -> StorageResponse:
     """A refusal of the JSON API."""
-    return Answer(304) if refused.status == 304 else as_json(refused.document(), status=refused.status)
+    return (
+        StorageResponse(304)
+        if refused.status == 304
+        else build_json_response(refused.document(), status=refused.status)
+    )

@@ -17,15 +17,15 @@ class Part:
     content: bytes
 
 
-def boundary_of(content_type: str) -> bytes:
+def parse_boundary(content_type: str) -> bytes:
     """The boundary that a Content-Type names."""
     found = re.search(r'boundary=(?:"([^"]+)"|\'([^\']+)\'|([^;\s]+))', content_type, re.IGNORECASE)
     if not found:
-        raise errors.invalid("Missing boundary in the Content-Type of a multipart body.")
+        raise errors.invalid_request("Missing boundary in the Content-Type of a multipart body.")
     return next(group for group in found.groups() if group).encode()
 
 
-def parts_of(body: bytes, boundary: bytes) -> list[Part]:
+def parse_parts(body: bytes, boundary: bytes) -> list[Part]:
     """All parts of a body."""
     found = []
     scanner = _Scanner([body], boundary)
@@ -34,20 +34,20 @@ def parts_of(body: bytes, boundary: bytes) -> list[Part]:
     return found
 
 
-def related(chunks: Iterable[bytes], boundary: bytes) -> tuple[Part, dict[str, str], Iterator[bytes]]:
+def stream_parts(chunks: Iterable[bytes], boundary: bytes) -> tuple[Part, dict[str, str], Iterator[bytes]]:
     """The first part whole, then the second's headers and its content as it arrives."""
     scanner = _Scanner(chunks, boundary)
     first = scanner.next_headers()
     if first is None:
-        raise errors.invalid("Malformed multipart body.")
+        raise errors.invalid_request("Malformed multipart body.")
     content = b""
     for chunk in scanner.content():
         content += chunk
         if len(content) > MOST_HEAD_BYTES:
-            raise errors.invalid("The metadata part of a multipart body is too large.")
+            raise errors.invalid_request("The metadata part of a multipart body is too large.")
     second = scanner.next_headers()
     if second is None:
-        raise errors.invalid("Malformed multipart body: it has no second part.")
+        raise errors.invalid_request("Malformed multipart body: it has no second part.")
     return Part(first, content), second, scanner.content()
 
 
@@ -64,17 +64,17 @@ class _Scanner:
     def next_headers(self) -> dict[str, str] | None:
         """The headers of the next part; none after the last."""
         if not self._started:
-            self._start()
-        while len(self._buffer) < 2 and self._more():
+            self._find_first_boundary()
+        while len(self._buffer) < 2 and self._read_more():
             pass
         if self._buffer.startswith(b"--"):
             return None
         if not self._buffer.startswith(self._newline):
-            raise errors.invalid("Malformed multipart body.")
+            raise errors.invalid_request("Malformed multipart body.")
         blank = self._newline * 2
         while blank not in self._buffer:
-            if len(self._buffer) > MOST_HEAD_BYTES or not self._more():
-                raise errors.invalid("Malformed multipart body: a part has no end of headers.")
+            if len(self._buffer) > MOST_HEAD_BYTES or not self._read_more():
+                raise errors.invalid_request("Malformed multipart body: a part has no end of headers.")
         head, self._buffer = self._buffer.split(blank, 1)
         lines = head.decode("utf-8", "replace").strip().splitlines()
         pairs = (line.partition(":") for line in lines)
@@ -91,22 +91,22 @@ class _Scanner:
             ready, self._buffer = self._buffer[:-keep], self._buffer[-keep:]
             if ready:
                 yield ready
-            if not self._more():
-                raise errors.invalid("Malformed multipart body: its end is missing.")
+            if not self._read_more():
+                raise errors.invalid_request("Malformed multipart body: its end is missing.")
         ready, self._buffer = self._buffer[:at], self._buffer[at + len(mark) :]
         if ready:
             yield ready
 
-    def _start(self) -> None:
+    def _find_first_boundary(self) -> None:
         self._started = True
         while (at := self._buffer.find(self._mark)) < 0 or len(self._buffer) < at + len(self._mark) + 2:
-            if len(self._buffer) > MOST_HEAD_BYTES or not self._more():
-                raise errors.invalid("Malformed multipart body: its boundary is missing.")
+            if len(self._buffer) > MOST_HEAD_BYTES or not self._read_more():
+                raise errors.invalid_request("Malformed multipart body: its boundary is missing.")
         self._buffer = self._buffer[at + len(self._mark) :]
         if self._buffer.startswith(b"\n"):
             self._newline = b"\n"
 
-    def _more(self) -> bool:
+    def _read_more(self) -> bool:
         chunk = next(self._chunks, None)
         if chunk is None:
             return False

@@ -26,16 +26,16 @@ def check_bucket_name(name: str) -> None:
         or _GOOGLE.search(name)
     )
     if wrong:
-        raise errors.invalid(f"Invalid bucket name: '{name}'", code="InvalidBucketName")
+        raise errors.invalid_request(f"Invalid bucket name: '{name}'", code="InvalidBucketName")
 
 
 def check_object_name(name: str) -> None:
     """Refuse what Cloud Storage refuses as the name of an object."""
-    if problem := problem_of(name):
-        raise errors.invalid(problem, location="name", code="InvalidObjectName")
+    if problem := explain_invalid_name(name):
+        raise errors.invalid_request(problem, location="name", code="InvalidObjectName")
 
 
-def problem_of(name: str) -> str:
+def explain_invalid_name(name: str) -> str:
     """What is wrong with an object's name; nothing if it may be used."""
     if not name:
         return "Required parameter: name"
@@ -62,6 +62,6 @@ def plain_path(name: str) -> str | None:
     return name
 
 
-def folder_of(path: str) -> str:
+def parent_folder(path: str) -> str:
     """The directory of a plain path, below the bucket's directory."""
     return path.rpartition("/")[0]

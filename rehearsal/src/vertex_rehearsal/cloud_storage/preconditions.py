@@ -35,24 +35,29 @@ class Preconditions:
     ) -> "Preconditions":
         """Those of a request's parameters (`ifGenerationMatch`, `ifSourceGenerationMatch`) and of its headers."""
 
-        def number(what: str) -> int | None:
+        def read_number(what: str) -> int | None:
             name = prefix + what
             value = parameters.get(name)
             if value is None:
                 return None
             if not value.removeprefix("-").isascii() or not value.removeprefix("-").isdigit():
-                raise errors.invalid(f"Invalid value for '{name}': '{value}' is not a valid integer.", location=name)
+                raise errors.invalid_request(
+                    f"Invalid value for '{name}': '{value}' is not a valid integer.", location=name
+                )
             return int(value)
 
         headers = headers or {}
         return cls(
-            number("GenerationMatch"), number("GenerationNotMatch"),
-            number("MetagenerationMatch"), number("MetagenerationNotMatch"),
-            _etags(headers.get("if-match", "")), _etags(headers.get("if-none-match", "")),
-        )  # fmt: skip
+            read_number("GenerationMatch"),
+            read_number("GenerationNotMatch"),
+            read_number("MetagenerationMatch"),
+            read_number("MetagenerationNotMatch"),
+            _parse_etags(headers.get("if-match", "")),
+            _parse_etags(headers.get("if-none-match", "")),
+        )
 
     @classmethod
-    def restored(cls, kept: Mapping[str, Any]) -> "Preconditions":
+    def from_dict(cls, kept: Mapping[str, Any]) -> "Preconditions":
         """Those that `asdict` wrote down, after their way through JSON."""
         values: dict[str, Any] = {
             key: tuple(value) if isinstance(value, list) else value for key, value in kept.items()
@@ -62,31 +67,31 @@ class Preconditions:
     def check(self, found: Versioned | None, *, reading: bool = False) -> None:
         """Refuse unless all hold; for a reader, one that asks for something else than it has is answered with 304."""
         self._check_matches(found)
-        unwanted = errors.not_modified if reading else errors.unmet
+        unwanted = errors.not_modified if reading else errors.unmet_precondition
         if self.generation_not_match is not None and (not found or found.generation == self.generation_not_match):
             raise unwanted("ifGenerationNotMatch")
         if self.metageneration_not_match is not None and (
             not found or found.metageneration == self.metageneration_not_match
         ):
             raise unwanted("ifMetagenerationNotMatch")
-        if found and self.etags_not_match and _any(self.etags_not_match, found):
+        if found and self.etags_not_match and _any_match(self.etags_not_match, found):
             raise unwanted("If-None-Match")
 
     def _check_matches(self, found: Versioned | None) -> None:
         if self.generation_match is not None and self.generation_match != (found.generation if found else 0):
-            raise errors.unmet("ifGenerationMatch")
+            raise errors.unmet_precondition("ifGenerationMatch")
         if self.metageneration_match is not None and (not found or self.metageneration_match != found.metageneration):
-            raise errors.unmet("ifMetagenerationMatch")
-        if self.etags_match and (not found or not _any(self.etags_match, found)):
-            raise errors.unmet("If-Match")
+            raise errors.unmet_precondition("ifMetagenerationMatch")
+        if self.etags_match and (not found or not _any_match(self.etags_match, found)):
+            raise errors.unmet_precondition("If-Match")
 
 
 ANY = Preconditions()
 
 
-def _etags(header: str) -> tuple[str, ...]:
+def _parse_etags(header: str) -> tuple[str, ...]:
     return tuple(part.strip().removeprefix("W/").strip('"') for part in header.split(",") if part.strip())
 
 
-def _any(etags: tuple[str, ...], found: Versioned) -> bool:
+def _any_match(etags: tuple[str, ...], found: Versioned) -> bool:
     return "*" in etags or any(etag in etags for etag in found.etags)

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from vertex_rehearsal.cloud_storage.checksums import in_hexadecimal
+from vertex_rehearsal.cloud_storage.checksums import digest_to_hex
 
 
 @dataclass(frozen=True)
-class Bucket:
+class BucketRecord:
     """A bucket: what Cloud Storage counts for it, and what its user has set."""
 
     name: str
@@ -42,7 +42,7 @@ class Bucket:
 
 
 @dataclass(frozen=True)
-class Object:
+class ObjectRecord:
     """One generation of an object."""
 
     bucket: str
@@ -73,7 +73,7 @@ class Object:
     @property
     def xml_etag(self) -> str:
         """The XML API's: the MD5 in hexadecimal where there is one."""
-        return in_hexadecimal(self.md5) if self.md5 else f"{self.crc32c}-{self.generation}"
+        return digest_to_hex(self.md5) if self.md5 else f"{self.crc32c}-{self.generation}"
 
     @property
     def custom(self) -> dict[str, str]:
@@ -84,10 +84,10 @@ class Object:
 
 def etag(generation: int, metageneration: int) -> str:
     """The JSON API's: both numbers, as Google packs them."""
-    return base64.b64encode(b"\x08" + _varint(generation) + b"\x10" + _varint(metageneration)).decode()
+    return base64.b64encode(b"\x08" + _encode_varint(generation) + b"\x10" + _encode_varint(metageneration)).decode()
 
 
-def _varint(number: int) -> bytes:
+def _encode_varint(number: int) -> bytes:
     packed = bytearray()
     while number > 0x7F:
         packed.append(number & 0x7F | 0x80)
@@ -96,7 +96,7 @@ def _varint(number: int) -> bytes:
     return bytes(packed)
 
 
-def rfc3339(microseconds: int) -> str:
+def format_rfc3339(microseconds: int) -> str:
     """A time as Google's APIs write it."""
     moment = datetime.fromtimestamp(microseconds / 1e6, UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from vertex_rehearsal.cloud_storage import errors, policies
-from vertex_rehearsal.cloud_storage.records import Bucket, Object, etag, rfc3339
+from vertex_rehearsal.cloud_storage.records import BucketRecord, ObjectRecord, etag, format_rfc3339
 
 PROJECT_NUMBER = "123456789012"
 CLASSES = (
@@ -32,50 +32,69 @@ NOT_PLAYED = ("retentionPolicy", "hierarchicalNamespace", "customPlacementConfig
 """What changes how a bucket behaves, and would not here."""
 
 
-def of_object(found: Object, base: str) -> dict[str, Any]:
+def build_object_resource(found: ObjectRecord, base: str) -> dict[str, Any]:
     """The resource of a generation; `base` is the address at which the caller reached us."""
-    path = f"b/{found.bucket}/o/{quoted(found.name)}"
+    path = f"b/{found.bucket}/o/{quote_name(found.name)}"
     media = f"{base}/download/storage/v1/{path}?generation={found.generation}&alt=media"
     resource = {
-        "kind": "storage#object", "id": f"{found.bucket}/{found.name}/{found.generation}",
-        "selfLink": f"{base}/storage/v1/{path}", "mediaLink": media, "name": found.name, "bucket": found.bucket,
-        "generation": str(found.generation), "metageneration": str(found.metageneration), "size": str(found.size),
-        "crc32c": found.crc32c, "etag": etag(found.generation, found.metageneration),
-        "timeCreated": rfc3339(found.created), "updated": rfc3339(found.updated),
-        "timeFinalized": rfc3339(found.created), "timeStorageClassUpdated": rfc3339(found.created),
+        "kind": "storage#object",
+        "id": f"{found.bucket}/{found.name}/{found.generation}",
+        "selfLink": f"{base}/storage/v1/{path}",
+        "mediaLink": media,
+        "name": found.name,
+        "bucket": found.bucket,
+        "generation": str(found.generation),
+        "metageneration": str(found.metageneration),
+        "size": str(found.size),
+        "crc32c": found.crc32c,
+        "etag": etag(found.generation, found.metageneration),
+        "timeCreated": format_rfc3339(found.created),
+        "updated": format_rfc3339(found.updated),
+        "timeFinalized": format_rfc3339(found.created),
+        "timeStorageClassUpdated": format_rfc3339(found.created),
         **found.settings,
-    }  # fmt: skip
+    }
     if found.md5:
         resource["md5Hash"] = found.md5
     if found.components:
         resource["componentCount"] = found.components
     if found.noncurrent_since:
-        resource["timeDeleted"] = rfc3339(found.noncurrent_since)
+        resource["timeDeleted"] = format_rfc3339(found.noncurrent_since)
     return resource
 
 
-def of_bucket(found: Bucket, base: str) -> dict[str, Any]:
+def build_bucket_resource(found: BucketRecord, base: str) -> dict[str, Any]:
     """The resource of a bucket."""
     defaults = {
-        "storageClass": "STANDARD", "location": "US", "rpo": "DEFAULT",
-        "softDeletePolicy": {"retentionDurationSeconds": "0", "effectiveTime": rfc3339(found.created)},
+        "storageClass": "STANDARD",
+        "location": "US",
+        "rpo": "DEFAULT",
+        "softDeletePolicy": {"retentionDurationSeconds": "0", "effectiveTime": format_rfc3339(found.created)},
         "iamConfiguration": {
-            "bucketPolicyOnly": {"enabled": False}, "uniformBucketLevelAccess": {"enabled": False},
+            "bucketPolicyOnly": {"enabled": False},
+            "uniformBucketLevelAccess": {"enabled": False},
             "publicAccessPrevention": "inherited",
         },
-    }  # fmt: skip
+    }
     settings = defaults | {key: value for key, value in found.settings.items() if key != policies.KEY}
     location = settings["location"]
     return {
-        "kind": "storage#bucket", "id": found.name, "selfLink": f"{base}/storage/v1/b/{found.name}",
-        "name": found.name, "projectNumber": PROJECT_NUMBER, "generation": str(found.generation),
-        "metageneration": str(found.metageneration), "etag": etag(0, found.metageneration),
-        "timeCreated": rfc3339(found.created), "updated": rfc3339(found.updated), **settings,
+        "kind": "storage#bucket",
+        "id": found.name,
+        "selfLink": f"{base}/storage/v1/b/{found.name}",
+        "name": found.name,
+        "projectNumber": PROJECT_NUMBER,
+        "generation": str(found.generation),
+        "metageneration": str(found.metageneration),
+        "etag": etag(0, found.metageneration),
+        "timeCreated": format_rfc3339(found.created),
+        "updated": format_rfc3339(found.updated),
+        **settings,
         "locationType": _location_type(location),
-    }  # fmt: skip
+    }
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """A name as one segment of an address."""
     return quote(name, safe="")
 
@@ -91,15 +110,15 @@ def object_settings(resource: Mapping[str, Any]) -> dict[str, Any]:
     chosen = {key: resource[key] for key in OF_AN_OBJECT if resource.get(key) is not None}
     if resource.get("storageClass"):
         chosen["storageClass"] = resource["storageClass"]
-    return _checked_object(chosen)
+    return _check_object(chosen)
 
 
 def bucket_settings(resource: Mapping[str, Any]) -> dict[str, Any]:
     """What a resource sets of a new bucket."""
     chosen = {key: resource[key] for key in OF_A_BUCKET if resource.get(key) is not None}
     if resource.get("location") is not None:
-        chosen["location"] = _text("location", resource["location"]).upper()
-    return _checked_bucket(chosen, resource)
+        chosen["location"] = _require_text("location", resource["location"]).upper()
+    return _check_bucket(chosen, resource)
 
 
 def expected_checksums(resource: Mapping[str, Any]) -> dict[str, str]:
@@ -108,60 +127,60 @@ def expected_checksums(resource: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(value) for name, value in found.items() if value}
 
 
-def patching_object(patch: Mapping[str, Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+def make_object_patch(patch: Mapping[str, Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
     """A change of settings: null removes, `metadata` is patched key by key."""
 
     def change(settings: dict[str, Any]) -> dict[str, Any]:
-        changed = merged(settings, {key: patch[key] for key in OF_AN_OBJECT if key in patch})
+        changed = merge_patch(settings, {key: patch[key] for key in OF_AN_OBJECT if key in patch})
         _check_custom_time(settings, changed)
-        return _checked_object(changed)
+        return _check_object(changed)
 
     return change
 
 
-def updating_object(resource: Mapping[str, Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+def make_object_update(resource: Mapping[str, Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
     """A change of settings: what is not named is removed."""
 
     def change(settings: dict[str, Any]) -> dict[str, Any]:
         kept = {key: settings[key] for key in ("storageClass", "customTime") if key in settings}
         named = {key: resource[key] for key in OF_AN_OBJECT if resource.get(key) is not None}
         _check_custom_time(settings, kept | named)
-        return _checked_object(kept | named)
+        return _check_object(kept | named)
 
     return change
 
 
-def copying_object(resource: Mapping[str, Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+def make_object_copy(resource: Mapping[str, Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
     """A copy's settings: its source's, but for what is named."""
 
     def change(settings: dict[str, Any]) -> dict[str, Any]:
         holds = ("temporaryHold", "eventBasedHold")
         kept = {key: value for key, value in settings.items() if key not in holds}
-        return _checked_object(kept | object_settings(resource))
+        return _check_object(kept | object_settings(resource))
 
     return change
 
 
-def patching_bucket(patch: Mapping[str, Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+def make_bucket_patch(patch: Mapping[str, Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
     """A change of settings: null removes, `labels` and the like are patched key by key."""
 
     def change(settings: dict[str, Any]) -> dict[str, Any]:
-        return _checked_bucket(merged(settings, {key: patch[key] for key in OF_A_BUCKET if key in patch}), patch)
+        return _check_bucket(merge_patch(settings, {key: patch[key] for key in OF_A_BUCKET if key in patch}), patch)
 
     return change
 
 
-def updating_bucket(resource: Mapping[str, Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+def make_bucket_update(resource: Mapping[str, Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
     """A change of settings: what is not named is removed."""
 
     def change(settings: dict[str, Any]) -> dict[str, Any]:
         kept = {key: settings[key] for key in ("location", "storageClass", policies.KEY) if key in settings}
-        return _checked_bucket(kept | bucket_settings({**resource, "location": None}), resource)
+        return _check_bucket(kept | bucket_settings({**resource, "location": None}), resource)
 
     return change
 
 
-def merged(before: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+def merge_patch(before: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
     """A JSON merge patch, as Google's `patch` methods apply it."""
     result = dict(before)
     for key, value in patch.items():
@@ -169,25 +188,27 @@ def merged(before: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any
             result.pop(key, None)
         elif isinstance(value, dict):
             inner = result.get(key)
-            result[key] = merged(inner if isinstance(inner, dict) else {}, value)
+            result[key] = merge_patch(inner if isinstance(inner, dict) else {}, value)
         else:
             result[key] = value
     return result
 
 
-def _checked_object(settings: dict[str, Any]) -> dict[str, Any]:
+def _check_object(settings: dict[str, Any]) -> dict[str, Any]:
     for key in ("contentType", "contentEncoding", "contentLanguage", "contentDisposition", "cacheControl"):
         if key in settings:
-            _text(key, settings[key])
+            _require_text(key, settings[key])
     custom = settings.get("metadata", {})
     if not isinstance(custom, dict) or not all(isinstance(value, str) for value in custom.values()):
-        raise errors.invalid("Invalid value for 'metadata': its keys and values must be strings.", location="metadata")
+        raise errors.invalid_request(
+            "Invalid value for 'metadata': its keys and values must be strings.", location="metadata"
+        )
     if sum(len(key.encode()) + len(value.encode()) for key, value in custom.items()) > MOST_CUSTOM_BYTES:
-        raise errors.invalid("The metadata of an object must not exceed 8 KiB.", code="MetadataTooLarge")
+        raise errors.invalid_request("The metadata of an object must not exceed 8 KiB.", code="MetadataTooLarge")
     if not custom:
         settings.pop("metadata", None)
     if "customTime" in settings:
-        settings["customTime"] = _time("customTime", settings["customTime"])
+        settings["customTime"] = _parse_time("customTime", settings["customTime"])
     _check_class(settings)
     return settings
 
@@ -195,18 +216,18 @@ def _checked_object(settings: dict[str, Any]) -> dict[str, Any]:
 def _check_custom_time(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
     if "customTime" not in before:
         return
-    if "customTime" not in after or _time("customTime", after["customTime"]) < before["customTime"]:
-        raise errors.invalid("Custom time cannot be removed or set to an earlier time.", location="customTime")
+    if "customTime" not in after or _parse_time("customTime", after["customTime"]) < before["customTime"]:
+        raise errors.invalid_request("Custom time cannot be removed or set to an earlier time.", location="customTime")
 
 
-def _checked_bucket(settings: dict[str, Any], resource: Mapping[str, Any]) -> dict[str, Any]:
+def _check_bucket(settings: dict[str, Any], resource: Mapping[str, Any]) -> dict[str, Any]:
     for key in NOT_PLAYED:
         value = resource.get(key)
         if value and value != {"enabled": False}:
-            raise errors.not_played(key)
+            raise errors.unsupported_feature(key)
     labels = settings.get("labels", {})
     if not isinstance(labels, dict) or not all(_is_label(key, value) for key, value in labels.items()):
-        raise errors.invalid("Invalid value for 'labels'.", location="labels")
+        raise errors.invalid_request("Invalid value for 'labels'.", location="labels")
     if not labels:
         settings.pop("labels", None)
     _check_class(settings)
@@ -222,37 +243,39 @@ def _is_label(key: str, value: Any) -> bool:
 def _check_class(settings: Mapping[str, Any]) -> None:
     if settings.get("storageClass", "STANDARD") not in CLASSES:
         message = f"The storage class you specified is not valid: {settings['storageClass']}."
-        raise errors.invalid(message, location="storageClass", code="InvalidStorageClass")
+        raise errors.invalid_request(message, location="storageClass", code="InvalidStorageClass")
 
 
-def _text(key: str, value: Any) -> str:
+def _require_text(key: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise errors.invalid(f"Invalid value for '{key}': a string is wanted.", location=key)
+        raise errors.invalid_request(f"Invalid value for '{key}': a string is wanted.", location=key)
     return value
 
 
-def _time(key: str, value: Any) -> str:
+def _parse_time(key: str, value: Any) -> str:
     try:
-        moment = datetime.fromisoformat(_text(key, value))
+        moment = datetime.fromisoformat(_require_text(key, value))
     except ValueError as error:
-        raise errors.invalid(f"Invalid value for '{key}': '{value}' is not an RFC 3339 time.", location=key) from error
+        raise errors.invalid_request(
+            f"Invalid value for '{key}': '{value}' is not an RFC 3339 time.", location=key
+        ) from error
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return rfc3339(round(moment.timestamp() * 1e6))
+    return format_rfc3339(round(moment.timestamp() * 1e6))
 
 
-def only(document: Any, fields: str) -> Any:
+def select_fields(document: Any, fields: str) -> Any:
     """The part of a document that `fields` asks for: `kind,items(name,size),nextPageToken`, `items/name`, `*`."""
-    return document if not fields else _select(document, _tree(fields))
+    return document if not fields else _select_keys(document, _parse_fields(fields))
 
 
 _Tree = dict[str, "_Tree"]
 
 
-def _tree(fields: str) -> _Tree:
+def _parse_fields(fields: str) -> _Tree:
     words = re.findall(r"[^,()/]+|[,()/]", fields)
     position = 0
 
-    def group() -> _Tree:
+    def parse_group() -> _Tree:
         nonlocal position
         found: _Tree = {}
         at = found
@@ -264,39 +287,39 @@ def _tree(fields: str) -> _Tree:
             if word == ",":
                 at = found
             elif word == "(":
-                at.update(group())
+                at.update(parse_group())
             elif word != "/":
                 at = at.setdefault(word.strip(), {})
         return found
 
-    parsed = group()
+    parsed = parse_group()
     if position < len(words) or fields.count("(") != fields.count(")"):
-        raise errors.invalid(f"Invalid field selection {fields}", location="fields")
+        raise errors.invalid_request(f"Invalid field selection {fields}", location="fields")
     return parsed
 
 
-def _select(document: Any, tree: _Tree) -> Any:
+def _select_keys(document: Any, tree: _Tree) -> Any:
     if not tree:
         return document
     if isinstance(document, list):
-        return [_select(item, tree) for item in document]
+        return [_select_keys(item, tree) for item in document]
     if not isinstance(document, dict):
         return document
     chosen = {}
     for key, value in document.items():
         if key in tree or "*" in tree:
-            chosen[key] = _select(value, tree.get(key, tree.get("*", {})))
+            chosen[key] = _select_keys(value, tree.get(key, tree.get("*", {})))
     return chosen
 
 
-def parse(body: bytes) -> dict[str, Any]:
+def parse_body(body: bytes) -> dict[str, Any]:
     """A resource as a request brings it; nothing is an empty one."""
     if not body.strip():
         return {}
     try:
         document = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise errors.Refused(400, "parseError", "Parse Error") from error
+        raise errors.StorageError(400, "parseError", "Parse Error") from error
     if not isinstance(document, dict):
-        raise errors.Refused(400, "parseError", "Parse Error")
+        raise errors.StorageError(400, "parseError", "Parse Error")
     return document

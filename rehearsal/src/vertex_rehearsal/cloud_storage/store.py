@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from vertex_rehearsal.cloud_storage import checksums, errors, listing, names
-from vertex_rehearsal.cloud_storage.external_changes import Outside, agrees
-from vertex_rehearsal.cloud_storage.files import Files, Staged
+from vertex_rehearsal.cloud_storage.external_changes import ExternalChanges, matches_file
+from vertex_rehearsal.cloud_storage.files import Files, StagedContent
 from vertex_rehearsal.cloud_storage.index import Index, Session
 from vertex_rehearsal.cloud_storage.journal import Journal
-from vertex_rehearsal.cloud_storage.listing import Page, Query
+from vertex_rehearsal.cloud_storage.listing import ObjectPage, Query
 from vertex_rehearsal.cloud_storage.preconditions import ANY, Preconditions
-from vertex_rehearsal.cloud_storage.records import Bucket, Object
+from vertex_rehearsal.cloud_storage.records import BucketRecord, ObjectRecord
 
 MOST_COMPONENTS = 32
 PATIENCE = 5
@@ -22,12 +22,12 @@ PATIENCE = 5
 T = TypeVar("T")
 
 
-class _Changed(Exception):
+class _FileChanged(Exception):
     """Somebody else wrote the file of an object."""
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceObject:
     """An object to copy or compose from."""
 
     bucket: str
@@ -43,47 +43,52 @@ class Store:
         self.files = Files(root)
         self.index = Index(self.files.state / "index.sqlite")
         self.journal = Journal(self.files, self.index)
-        self._outside = Outside(self.files, self.index, self.journal)
+        self._outside = ExternalChanges(self.files, self.index, self.journal)
 
     def close(self) -> None:
         """Let go of the directory."""
         self.index.close()
         self.files.close()
 
-    def bucket(self, name: str, preconditions: Preconditions = ANY) -> Bucket:
+    def bucket(self, name: str, preconditions: Preconditions = ANY) -> BucketRecord:
         """A bucket, for a reader."""
-        with self.index.reading() as session:
-            found = _bucket(session, name)
+        with self.index.read_session() as session:
+            found = _get_bucket(session, name)
         preconditions.check(found, reading=True)
         return found
 
-    def buckets(self, project: str | None, *, prefix: str = "", after: str = "", limit: int = 1000) -> list[Bucket]:
+    def list_buckets(
+        self, project: str | None, *, prefix: str = "", after: str = "", limit: int = 1000
+    ) -> list[BucketRecord]:
         """A project's buckets, or those of all projects, in the order of their names."""
-        with self.index.reading() as session:
-            return session.buckets(project, prefix, after, limit)
+        with self.index.read_session() as session:
+            return session.list_buckets(project, prefix, after, limit)
 
-    def create_bucket(self, name: str, *, project: str, settings: Mapping[str, Any]) -> Bucket:
+    def create_bucket(self, name: str, *, project: str, settings: Mapping[str, Any]) -> BucketRecord:
         """A new bucket."""
         names.check_bucket_name(name)
-        with self.index.writing() as session:
+        with self.index.write_session() as session:
             if session.bucket(name):
                 message = "Your previous request to create the named bucket succeeded and you already own it."
-                raise errors.Refused(409, "conflict", message)
-            now = session.tick()
-            made = Bucket(name, project, now, now, settings=dict(settings))
+                raise errors.StorageError(409, "conflict", message)
+            now = session.next_timestamp()
+            made = BucketRecord(name, project, now, now, settings=dict(settings))
             session.put_bucket(made)
-            self.files.directory(name).mkdir(exist_ok=True)
+            self.files.bucket_directory(name).mkdir(exist_ok=True)
         return made
 
     def change_bucket(
         self, name: str, change: Callable[[dict[str, Any]], dict[str, Any]], preconditions: Preconditions = ANY
-    ) -> Bucket:
+    ) -> BucketRecord:
         """A bucket with other settings."""
-        with self.index.writing() as session:
-            found = _bucket(session, name)
+        with self.index.write_session() as session:
+            found = _get_bucket(session, name)
             preconditions.check(found)
             changed = replace(
-                found, settings=change(found.settings), updated=session.tick(), metageneration=found.metageneration + 1
+                found,
+                settings=change(found.settings),
+                updated=session.next_timestamp(),
+                metageneration=found.metageneration + 1,
             )
             session.put_bucket(changed)
         return changed
@@ -91,71 +96,77 @@ class Store:
     def delete_bucket(self, name: str, preconditions: Preconditions = ANY) -> None:
         """Remove a bucket that holds nothing."""
         self.bucket(name)
-        self._outside.scan(name, "")
-        with self.index.writing() as session:
-            preconditions.check(_bucket(session, name))
+        self._outside.scan_prefix(name, "")
+        with self.index.write_session() as session:
+            preconditions.check(_get_bucket(session, name))
             if session.has_objects(name):
                 message = "The bucket you tried to delete is not empty."
-                raise errors.Refused(409, "conflict", message, code="BucketNotEmpty")
+                raise errors.StorageError(409, "conflict", message, code="BucketNotEmpty")
             session.remove_bucket(name)
             self.files.remove_directory(name)
 
     def get(
         self, bucket: str, name: str, *, generation: int | None = None, preconditions: Preconditions = ANY
-    ) -> Object:
+    ) -> ObjectRecord:
         """An object, for a reader: its live generation unless another is named."""
 
-        def find(trust: bool) -> Object:
-            with self.index.reading() as session:
-                _bucket(session, bucket)
-                return self._object(session, bucket, name, generation, trust=trust)
+        def find(trust: bool) -> ObjectRecord:
+            with self.index.read_session() as session:
+                _get_bucket(session, bucket)
+                return self._find_object(session, bucket, name, generation, trust=trust)
 
-        found = self._settled(bucket, name, find)
+        found = self._retry_on_change(bucket, name, find)
         preconditions.check(found, reading=True)
         return found
 
     def read(
         self, bucket: str, name: str, *, generation: int | None = None, preconditions: Preconditions = ANY
-    ) -> tuple[Object, IO[bytes]]:
+    ) -> tuple[ObjectRecord, IO[bytes]]:
         """An object and its bytes, which stay the same whatever happens to the object meanwhile."""
         looks = 0
         while True:
             looks += 1
-            opened = self._opened(self.get(bucket, name, generation=generation, preconditions=preconditions))
-            if opened and (_is_of(*opened) or looks > PATIENCE):
+            opened = self._open_generation(self.get(bucket, name, generation=generation, preconditions=preconditions))
+            if opened and (_matches_record(*opened) or looks > PATIENCE):
                 return opened
             if opened:
                 with opened[1]:  # somebody else is writing it
-                    self._recount(*opened)
+                    self._update_checksums(*opened)
 
-    def objects(self, query: Query) -> Page:
+    def list_objects(self, query: Query) -> ObjectPage:
         """Objects by their names."""
         self.bucket(query.bucket)
         if not query.page_token:
-            self._outside.scan(query.bucket, query.prefix)
-        with self.index.reading() as session:
-            page = listing.page(session, query)
-        return replace(page, items=[found for found in map(self._as_it_is, page.items) if found])
+            self._outside.scan_prefix(query.bucket, query.prefix)
+        with self.index.read_session() as session:
+            page = listing.list_page(session, query)
+        return replace(page, items=[found for found in map(self._refresh_object, page.items) if found])
 
     def put(
-        self, bucket: str, name: str, staged: Staged, *, settings: Mapping[str, Any],
-        preconditions: Preconditions = ANY, components: int | None = None,
-        along: Callable[[Session, Object], None] | None = None,
-    ) -> Object:  # fmt: skip
+        self,
+        bucket: str,
+        name: str,
+        staged: StagedContent,
+        *,
+        settings: Mapping[str, Any],
+        preconditions: Preconditions = ANY,
+        components: int | None = None,
+        along: Callable[[Session, ObjectRecord], None] | None = None,
+    ) -> ObjectRecord:
         """Make staged content the live generation of an object; `along` is done with it or not at all."""
         names.check_object_name(name)
 
-        def write(trust: bool) -> Object:
-            with self.journal.changing() as session:
-                holder = _bucket(session, bucket)
-                before = self._live(session, bucket, name, trust=trust)
+        def write(trust: bool) -> ObjectRecord:
+            with self.journal.begin_change() as session:
+                holder = _get_bucket(session, bucket)
+                before = self._find_live(session, bucket, name, trust=trust)
                 preconditions.check(before)
                 _check_holds(before)
-                made = self._made(session, holder, name, staged, settings, components)
+                made = self._build_record(session, holder, name, staged, settings, components)
                 session.put(made)
                 if before:
-                    self._retire(session, holder, before, replaced_by=made.place)
-                session.add_move("rename", self.files.relative(staged.path), made.place)
+                    self._retire_generation(session, holder, before, replaced_by=made.place)
+                session.add_move("rename", self.files.relative_place(staged.path), made.place)
                 if along:
                     along(session, made)
             if name.endswith("/"):
@@ -163,29 +174,36 @@ class Store:
             return made
 
         try:
-            return self._settled(bucket, name, write)
+            return self._retry_on_change(bucket, name, write)
         finally:
             staged.path.unlink(missing_ok=True)
 
     def change(
-        self, bucket: str, name: str, change: Callable[[dict[str, Any]], dict[str, Any]], *,
-        generation: int | None = None, preconditions: Preconditions = ANY,
-    ) -> Object:  # fmt: skip
+        self,
+        bucket: str,
+        name: str,
+        change: Callable[[dict[str, Any]], dict[str, Any]],
+        *,
+        generation: int | None = None,
+        preconditions: Preconditions = ANY,
+    ) -> ObjectRecord:
         """An object with other settings."""
 
-        def write(trust: bool) -> Object:
-            with self.index.writing() as session:
-                _bucket(session, bucket)
-                found = self._object(session, bucket, name, generation, trust=trust)
+        def write(trust: bool) -> ObjectRecord:
+            with self.index.write_session() as session:
+                _get_bucket(session, bucket)
+                found = self._find_object(session, bucket, name, generation, trust=trust)
                 preconditions.check(found)
                 changed = replace(
-                    found, settings=change(found.settings), updated=session.tick(),
+                    found,
+                    settings=change(found.settings),
+                    updated=session.next_timestamp(),
                     metageneration=found.metageneration + 1,
-                )  # fmt: skip
+                )
                 session.put(changed)
             return changed
 
-        return self._settled(bucket, name, write)
+        return self._retry_on_change(bucket, name, write)
 
     def delete(
         self, bucket: str, name: str, *, generation: int | None = None, preconditions: Preconditions = ANY
@@ -193,133 +211,167 @@ class Store:
         """Delete an object: where generations are kept the live one is kept too, unless it is named itself."""
 
         def write(trust: bool) -> None:
-            with self.journal.changing() as session:
-                holder = _bucket(session, bucket)
-                found = self._object(session, bucket, name, generation, trust=trust)
+            with self.journal.begin_change() as session:
+                holder = _get_bucket(session, bucket)
+                found = self._find_object(session, bucket, name, generation, trust=trust)
                 preconditions.check(found)
                 _check_holds(found)
                 if found.noncurrent_since is None and generation is None:
-                    self._retire(session, holder, found)
+                    self._retire_generation(session, holder, found)
                 else:
                     session.remove(found)
                     session.add_move("remove", found.place)
             if name.endswith("/"):
                 self.files.remove_folder(bucket, name)
 
-        self._settled(bucket, name, write)
+        self._retry_on_change(bucket, name, write)
 
     def copy(
-        self, source: Source, bucket: str, name: str, *, change: Callable[[dict[str, Any]], dict[str, Any]],
+        self,
+        source: SourceObject,
+        bucket: str,
+        name: str,
+        *,
+        change: Callable[[dict[str, Any]], dict[str, Any]],
         preconditions: Preconditions = ANY,
-    ) -> Object:  # fmt: skip
+    ) -> ObjectRecord:
         """Make an object's content and settings, changed, those of another, or of the same once more."""
         names.check_object_name(name)
         self.bucket(bucket)
-        found, file = self._source(source)
+        found, file = self._open_source(source)
         with file:
             settings = change(found.settings)
-            staged = self.files.stage(checksums.chunks_of(file))
+            staged = self.files.stage_content(checksums.read_chunks(file))
         return self.put(
             bucket, name, staged, settings=settings, preconditions=preconditions, components=found.components
         )
 
-    def move(self, source: Source, name: str, *, preconditions: Preconditions = ANY) -> Object:
+    def move(self, source: SourceObject, name: str, *, preconditions: Preconditions = ANY) -> ObjectRecord:
         """Give an object another name in its bucket: no moment shows both, or none."""
         names.check_object_name(name)
         if name == source.name:
-            raise errors.invalid("The source and destination object names must be different.")
-        found, file = self._source(source)
+            raise errors.invalid_request("The source and destination object names must be different.")
+        found, file = self._open_source(source)
         with file:
-            staged = self.files.stage(checksums.chunks_of(file))
+            staged = self.files.stage_content(checksums.read_chunks(file))
 
-        def remove_source(session: Session, made: Object) -> None:
-            now = session.live(source.bucket, source.name)
+        def remove_source(session: Session, made: ObjectRecord) -> None:
+            now = session.get_live(source.bucket, source.name)
             if not now or now.generation != found.generation:
-                raise errors.unmet("ifSourceGenerationMatch")
+                raise errors.unmet_precondition("ifSourceGenerationMatch")
             _check_holds(now)
-            self._retire(session, _bucket(session, made.bucket), now)
+            self._retire_generation(session, _get_bucket(session, made.bucket), now)
 
         return self.put(
-            source.bucket, name, staged, settings=found.settings, preconditions=preconditions,
-            components=found.components, along=remove_source,
-        )  # fmt: skip
+            source.bucket,
+            name,
+            staged,
+            settings=found.settings,
+            preconditions=preconditions,
+            components=found.components,
+            along=remove_source,
+        )
 
     def compose(
-        self, bucket: str, name: str, sources: Sequence[Source], *, settings: Mapping[str, Any],
+        self,
+        bucket: str,
+        name: str,
+        sources: Sequence[SourceObject],
+        *,
+        settings: Mapping[str, Any],
         preconditions: Preconditions = ANY,
-    ) -> Object:  # fmt: skip
+    ) -> ObjectRecord:
         """Put the contents of 1 to 32 objects of a bucket together."""
         names.check_object_name(name)
         if not 1 <= len(sources) <= MOST_COMPONENTS:
             message = f"The number of source components provided ({len(sources)}) is not between 1 and 32."
-            raise errors.invalid(message)
+            raise errors.invalid_request(message)
         components = 0
 
         def chunks() -> Iterator[bytes]:
             nonlocal components
             for source in sources:
-                found, file = self._source(source)
+                found, file = self._open_source(source)
                 components += found.components or 1
                 with file:
-                    yield from checksums.chunks_of(file)
+                    yield from checksums.read_chunks(file)
 
-        staged = self.files.stage(chunks())
+        staged = self.files.stage_content(chunks())
         return self.put(bucket, name, staged, settings=settings, preconditions=preconditions, components=components)
 
-    def _opened(self, found: Object) -> tuple[Object, IO[bytes]] | None:
+    def _open_generation(self, found: ObjectRecord) -> tuple[ObjectRecord, IO[bytes]] | None:
         """A generation and its file, in a moment in which no write of our own is half done; none if it is gone."""
-        with self.index.turn():
-            with self.index.reading() as session:
+        with self.index.exclusive_access():
+            with self.index.read_session() as session:
                 now = session.generation(found.bucket, found.name, found.generation)
             try:
                 return (now, self.files.path(now.place).open("rb")) if now else None
             except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
                 if now and now.folder is None:  # no place that a list looks at
-                    with self.index.writing() as session:
+                    with self.index.write_session() as session:
                         session.remove(now)
                 return None
 
-    def _recount(self, found: Object, file: IO[bytes]) -> None:
+    def _update_checksums(self, found: ObjectRecord, file: IO[bytes]) -> None:
         """Take note of a job that still wrote into a file when it ceased to be the live generation's."""
         if found.folder is not None:
             return
         modified_ns = os.fstat(file.fileno()).st_mtime_ns
-        counted = checksums.of_file(file).result()
-        with self.index.writing() as session:
+        counted = checksums.checksum_file(file).result()
+        with self.index.write_session() as session:
             now = session.generation(found.bucket, found.name, found.generation)
             if now:
                 md5 = None if now.md5 is None else counted.md5
                 session.put(replace(now, size=counted.size, crc32c=counted.crc32c, md5=md5, modified_ns=modified_ns))
 
-    def _source(self, source: Source) -> tuple[Object, IO[bytes]]:
+    def _open_source(self, source: SourceObject) -> tuple[ObjectRecord, IO[bytes]]:
         found, file = self.read(source.bucket, source.name, generation=source.generation)
         try:
             source.preconditions.check(found)
-        except errors.Refused:
+        except errors.StorageError:
             file.close()
             raise
         return found, file
 
-    def _made(
-        self, session: Session, holder: Bucket, name: str, staged: Staged, settings: Mapping[str, Any],
+    def _build_record(
+        self,
+        session: Session,
+        holder: BucketRecord,
+        name: str,
+        staged: StagedContent,
+        settings: Mapping[str, Any],
         components: int | None,
-    ) -> Object:  # fmt: skip
-        now = session.tick()
+    ) -> ObjectRecord:
+        now = session.next_timestamp()
         place, folder = self.files.place_for(holder.name, name)
         modified_ns = now * 1000 + 1  # no write by anybody else leaves exactly this time behind
         os.utime(staged.path, ns=(modified_ns, modified_ns))
         kept = {"storageClass": holder.default_class} | dict(settings)
         counted = staged.checksums
-        return Object(
-            holder.name, name, now, 1, counted.size, counted.crc32c, None if components else counted.md5,
-            place, folder, modified_ns, now, now, components=components, settings=kept,
-        )  # fmt: skip
+        return ObjectRecord(
+            holder.name,
+            name,
+            now,
+            1,
+            counted.size,
+            counted.crc32c,
+            None if components else counted.md5,
+            place,
+            folder,
+            modified_ns,
+            now,
+            now,
+            components=components,
+            settings=kept,
+        )
 
-    def _retire(self, session: Session, holder: Bucket, found: Object, *, replaced_by: str = "") -> None:
+    def _retire_generation(
+        self, session: Session, holder: BucketRecord, found: ObjectRecord, *, replaced_by: str = ""
+    ) -> None:
         """Take the live generation's place from it; its content is kept in a bucket that keeps generations."""
         if holder.is_versioned:
-            kept = self.files.noncurrent()
-            session.put(replace(found, place=kept, folder=None, noncurrent_since=session.tick()))
+            kept = self.files.new_noncurrent_place()
+            session.put(replace(found, place=kept, folder=None, noncurrent_since=session.next_timestamp()))
             if found.place == replaced_by:
                 session.add_move("link", found.place, kept)
             else:
@@ -329,57 +381,59 @@ class Store:
         if found.place != replaced_by:
             session.add_move("remove", found.place)
 
-    def _object(self, session: Session, bucket: str, name: str, generation: int | None, *, trust: bool) -> Object:
-        live = self._live(session, bucket, name, trust=trust)
+    def _find_object(
+        self, session: Session, bucket: str, name: str, generation: int | None, *, trust: bool
+    ) -> ObjectRecord:
+        live = self._find_live(session, bucket, name, trust=trust)
         found = live if generation is None else session.generation(bucket, name, generation)
         if not found:
             raise errors.no_object(bucket, name)
         return found
 
-    def _live(self, session: Session, bucket: str, name: str, *, trust: bool) -> Object | None:
+    def _find_live(self, session: Session, bucket: str, name: str, *, trust: bool) -> ObjectRecord | None:
         """The live generation, if the index is trusted or the bucket's directory agrees with it."""
-        found = session.live(bucket, name)
-        if not trust and not agrees(found, self.files.seen(bucket, name)):
-            raise _Changed
+        found = session.get_live(bucket, name)
+        if not trust and not matches_file(found, self.files.stat_object(bucket, name)):
+            raise _FileChanged
         return found
 
-    def _settled(self, bucket: str, name: str, work: Callable[[bool], T]) -> T:
+    def _retry_on_change(self, bucket: str, name: str, work: Callable[[bool], T]) -> T:
         """Do some work on an object, first taking note of what others did to its file."""
         for _ in range(PATIENCE):
             try:
                 return work(False)
-            except _Changed:
-                self._outside.take_note(bucket, name)
+            except _FileChanged:
+                self._outside.sync_file(bucket, name)
         return work(True)
 
-    def _as_it_is(self, found: Object) -> Object | None:
+    def _refresh_object(self, found: ObjectRecord) -> ObjectRecord | None:
         """A listed object as its file is now; none if it is gone."""
         if found.noncurrent_since is not None or found.folder is None:
             return found
-        if agrees(found, self.files.look(found.place)):
+        if matches_file(found, self.files.stat_file(found.place)):
             return found
         try:
             return self.get(found.bucket, found.name)
-        except errors.Refused:
+        except errors.StorageError:
             return None
 
 
-def _bucket(session: Session, name: str) -> Bucket:
+def _get_bucket(session: Session, name: str) -> BucketRecord:
     found = session.bucket(name)
     if not found:
         raise errors.no_bucket()
     return found
 
 
-def _is_of(found: Object, file: IO[bytes]) -> bool:
+def _matches_record(found: ObjectRecord, file: IO[bytes]) -> bool:
     return os.fstat(file.fileno()).st_mtime_ns == found.modified_ns
 
 
-def _check_holds(found: Object | None) -> None:
+def _check_holds(found: ObjectRecord | None) -> None:
     for key, word in (("temporaryHold", "Temporary"), ("eventBasedHold", "Event-Based")):
         if found and found.settings.get(key):
             message = (
                 f"Object '{found.bucket}/{found.name}' is under active {word} hold and cannot be deleted, "
                 "overwritten or archived until hold is removed."
             )
-            raise errors.Refused(403, "objectUnderActiveHold", message)
+            raise errors.StorageError(403, "objectUnderActiveHold", message)

@@ -10,10 +10,10 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from vertex_rehearsal.cloud_storage import checksums, errors, names
-from vertex_rehearsal.cloud_storage.files import Staged
+from vertex_rehearsal.cloud_storage.files import StagedContent
 from vertex_rehearsal.cloud_storage.index import Session
 from vertex_rehearsal.cloud_storage.preconditions import Preconditions
-from vertex_rehearsal.cloud_storage.records import Object
+from vertex_rehearsal.cloud_storage.records import ObjectRecord
 from vertex_rehearsal.cloud_storage.store import Store
 
 SMALLEST_PART = 5 * 2**20
@@ -34,11 +34,11 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Progress:
+class UploadProgress:
     """How far an upload has come."""
 
     persisted: int
-    finished: Object | None = None
+    finished: ObjectRecord | None = None
 
 
 class Uploads:
@@ -50,230 +50,264 @@ class Uploads:
         self._directory = store.files.state / "uploads"
         self._guard = threading.Lock()
         self._locks: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
-        self._running: dict[str, checksums.Running] = {}
+        self._running: dict[str, checksums.RunningChecksums] = {}
         """Checksums of what has arrived; counted anew from the file where the process was another."""
         self._forget_old()
 
-    def begin(
-        self, bucket: str, name: str, *, settings: Mapping[str, Any], preconditions: Preconditions,
-        expected: Mapping[str, str], total: int | None,
-    ) -> str:  # fmt: skip
+    def begin_resumable(
+        self,
+        bucket: str,
+        name: str,
+        *,
+        settings: Mapping[str, Any],
+        preconditions: Preconditions,
+        expected: Mapping[str, str],
+        total: int | None,
+    ) -> str:
         """A new resumable upload."""
         names.check_object_name(name)
         self._check_now(bucket, name, preconditions)
         upload = {"settings": dict(settings), "preconditions": asdict(preconditions), "expected": dict(expected)}
-        identifier = self._new("resumable", bucket, name, upload | {"total": total})
-        self._file(identifier).touch()
+        identifier = self._create_upload("resumable", bucket, name, upload | {"total": total})
+        self._upload_path(identifier).touch()
         return identifier
 
-    def write(self, identifier: str, span: Span, chunks: Iterable[bytes], *, expected: Mapping[str, str]) -> Progress:
+    def write(
+        self, identifier: str, span: Span, chunks: Iterable[bytes], *, expected: Mapping[str, str]
+    ) -> UploadProgress:
         """Take bytes in; what arrives before a connection breaks is kept. The last byte makes the object."""
-        with self._alone(identifier):
-            upload = self._upload(identifier, "resumable")
+        with self._lock_upload(identifier):
+            upload = self._get_upload(identifier, "resumable")
             if upload["state"] == "finished":
-                found = Object(**upload["made"])
-                return Progress(found.size, found)
-            path = self._file(identifier)
-            total = self._agreed_total(upload, span, path.stat().st_size)
+                found = ObjectRecord(**upload["made"])
+                return UploadProgress(found.size, found)
+            path = self._upload_path(identifier)
+            total = self._resolve_total(upload, span, path.stat().st_size)
             if span.first is not None:
-                self._append(identifier, path, span, chunks)
+                self._append_bytes(identifier, path, span, chunks)
             persisted = path.stat().st_size
             if span.ends:
-                total = self._agreed_total(upload, Span(persisted, total=persisted), persisted)
+                total = self._resolve_total(upload, Span(persisted, total=persisted), persisted)
             if total is None or persisted < total:
-                return Progress(persisted)
-            return Progress(persisted, self._finish(upload, path, upload["expected"] | expected))
+                return UploadProgress(persisted)
+            return UploadProgress(persisted, self._finish_upload(upload, path, upload["expected"] | expected))
 
     def cancel(self, identifier: str) -> None:
         """Give a resumable upload up."""
-        with self._alone(identifier):
-            self._cancel(self._upload(identifier, "resumable"))
+        with self._lock_upload(identifier):
+            self._cancel_upload(self._get_upload(identifier, "resumable"))
 
     def begin_parts(self, bucket: str, name: str, *, settings: Mapping[str, Any]) -> str:
         """A new multipart upload."""
         names.check_object_name(name)
         self._store.bucket(bucket)
-        return self._new("multipart", bucket, name, {"settings": dict(settings)})
+        return self._create_upload("multipart", bucket, name, {"settings": dict(settings)})
 
     def write_part(
-        self, identifier: str, bucket: str, name: str, number: int, chunks: Iterable[bytes], *,
+        self,
+        identifier: str,
+        bucket: str,
+        name: str,
+        number: int,
+        chunks: Iterable[bytes],
+        *,
         expected: Mapping[str, str],
-    ) -> dict[str, Any]:  # fmt: skip
+    ) -> dict[str, Any]:
         """Take a part in, in place of an earlier one of its number."""
-        self._parted(identifier, bucket, name)
+        self._get_multipart(identifier, bucket, name)
         if not 1 <= number <= MOST_PARTS:
-            raise errors.invalid(f"Part number must be an integer between 1 and {MOST_PARTS}, inclusive.")
-        staged = self._store.files.stage(chunks)
+            raise errors.invalid_request(f"Part number must be an integer between 1 and {MOST_PARTS}, inclusive.")
+        staged = self._store.files.stage_content(chunks)
         try:
-            checksums.compare(staged.checksums, expected)
-            with self._alone(identifier), self._store.journal.changing() as session:
-                self._parted(identifier, bucket, name)
+            checksums.verify_checksums(staged.checksums, expected)
+            with self._lock_upload(identifier), self._store.journal.begin_change() as session:
+                self._get_multipart(identifier, bucket, name)
                 file = f"{identifier}.{secrets.token_hex(8)}"
-                for part in session.parts(identifier):
+                for part in session.list_parts(identifier):
                     if part["number"] == number:
-                        session.add_move("remove", self._place(part["file"]))
+                        session.add_move("remove", self._upload_place(part["file"]))
                 counted = staged.checksums
                 part = {
-                    "upload": identifier, "number": number, "file": file, "size": counted.size,
-                    "crc32c": counted.crc32c, "md5": counted.md5, "updated": session.tick(),
-                }  # fmt: skip
+                    "upload": identifier,
+                    "number": number,
+                    "file": file,
+                    "size": counted.size,
+                    "crc32c": counted.crc32c,
+                    "md5": counted.md5,
+                    "updated": session.next_timestamp(),
+                }
                 session.put_part(part)
-                session.add_move("rename", self._store.files.relative(staged.path), self._place(file))
+                session.add_move("rename", self._store.files.relative_place(staged.path), self._upload_place(file))
         except BaseException:
             staged.path.unlink(missing_ok=True)
             raise
         return part
 
-    def parts(self, identifier: str, bucket: str, name: str) -> list[dict[str, Any]]:
+    def list_parts(self, identifier: str, bucket: str, name: str) -> list[dict[str, Any]]:
         """The parts that have arrived."""
-        self._parted(identifier, bucket, name)
-        with self._index.reading() as session:
-            return session.parts(identifier)
+        self._get_multipart(identifier, bucket, name)
+        with self._index.read_session() as session:
+            return session.list_parts(identifier)
 
-    def unfinished_parts(self, bucket: str) -> list[dict[str, Any]]:
+    def list_multipart_uploads(self, bucket: str) -> list[dict[str, Any]]:
         """The multipart uploads that are neither complete nor given up."""
         self._store.bucket(bucket)
-        with self._index.reading() as session:
-            return session.uploads(bucket, "multipart")
+        with self._index.read_session() as session:
+            return session.list_uploads(bucket, "multipart")
 
     def complete(
         self, identifier: str, bucket: str, name: str, chosen: Sequence[tuple[int, str]], preconditions: Preconditions
-    ) -> Object:
+    ) -> ObjectRecord:
         """Put the chosen parts together, each named by its number and its MD5 in hexadecimal."""
-        with self._alone(identifier):
-            upload = self._parted(identifier, bucket, name)
-            with self._index.reading() as session:
-                there = {part["number"]: part for part in session.parts(identifier)}
-            parts = [_chosen(there, number, etag) for number, etag in chosen]
+        with self._lock_upload(identifier):
+            upload = self._get_multipart(identifier, bucket, name)
+            with self._index.read_session() as session:
+                there = {part["number"]: part for part in session.list_parts(identifier)}
+            parts = [_select_part(there, number, etag) for number, etag in chosen]
             if not parts or [part["number"] for part in parts] != sorted({part["number"] for part in parts}):
                 message = "The list of parts was not in ascending order. Parts must be ordered by part number."
-                raise errors.invalid(message, code="InvalidPartOrder")
+                raise errors.invalid_request(message, code="InvalidPartOrder")
             if any(part["size"] < SMALLEST_PART for part in parts[:-1]):
                 message = "Your proposed upload is smaller than the minimum allowed object size."
-                raise errors.invalid(message, code="EntityTooSmall")
-            staged = self._store.files.stage(self._joined(parts))
+                raise errors.invalid_request(message, code="EntityTooSmall")
+            staged = self._store.files.stage_content(self._join_parts(parts))
             return self._store.put(
-                bucket, name, staged, settings=upload["settings"], preconditions=preconditions, components=len(parts),
+                bucket,
+                name,
+                staged,
+                settings=upload["settings"],
+                preconditions=preconditions,
+                components=len(parts),
                 along=lambda session, made: self._mark_finished(session, upload, made),
-            )  # fmt: skip
+            )
 
     def abort(self, identifier: str, bucket: str, name: str) -> None:
         """Give a multipart upload up."""
-        with self._alone(identifier):
-            self._cancel(self._parted(identifier, bucket, name))
+        with self._lock_upload(identifier):
+            self._cancel_upload(self._get_multipart(identifier, bucket, name))
 
     def _forget_old(self) -> None:
         """Google keeps an upload for a week."""
-        with self._store.journal.changing() as session:
-            for upload in session.uploads_before(session.tick() - KEPT_S * 1_000_000):
+        with self._store.journal.begin_change() as session:
+            for upload in session.list_uploads_before(session.next_timestamp() - KEPT_S * 1_000_000):
                 self._remove_parts(session, upload["id"])
-                session.add_move("remove", self._place(upload["id"]))
+                session.add_move("remove", self._upload_place(upload["id"]))
                 session.remove_upload(upload["id"])
 
-    def _new(self, kind: str, bucket: str, name: str, document: dict[str, Any]) -> str:
+    def _create_upload(self, kind: str, bucket: str, name: str, document: dict[str, Any]) -> str:
         identifier = secrets.token_urlsafe(48)
-        with self._index.writing() as session:
-            known = {"id": identifier, "kind": kind, "bucket": bucket, "name": name, "created": session.tick()}
+        with self._index.write_session() as session:
+            known = {
+                "id": identifier,
+                "kind": kind,
+                "bucket": bucket,
+                "name": name,
+                "created": session.next_timestamp(),
+            }
             session.put_upload(document | known | {"state": "open"})
         return identifier
 
-    def _upload(self, identifier: str, kind: str) -> dict[str, Any]:
-        with self._index.reading() as session:
-            upload = session.upload(identifier)
+    def _get_upload(self, identifier: str, kind: str) -> dict[str, Any]:
+        with self._index.read_session() as session:
+            upload = session.get_upload(identifier)
         if not upload or upload["kind"] != kind:
-            raise errors.Refused(404, "notFound", "The upload session was not found.", code="NoSuchUpload")
+            raise errors.StorageError(404, "notFound", "The upload session was not found.", code="NoSuchUpload")
         if upload["state"] == "cancelled":
-            raise errors.Refused(410, "gone", "The upload session is no longer available.", code="NoSuchUpload")
+            raise errors.StorageError(410, "gone", "The upload session is no longer available.", code="NoSuchUpload")
         return upload
 
-    def _parted(self, identifier: str, bucket: str, name: str) -> dict[str, Any]:
+    def _get_multipart(self, identifier: str, bucket: str, name: str) -> dict[str, Any]:
         try:
-            upload = self._upload(identifier, "multipart")
-        except errors.Refused:
+            upload = self._get_upload(identifier, "multipart")
+        except errors.StorageError:
             upload = {}
         if (upload.get("state"), upload.get("bucket"), upload.get("name")) != ("open", bucket, name):
             message = "The requested upload was not found."
-            raise errors.Refused(404, "notFound", message, code="NoSuchUpload")
+            raise errors.StorageError(404, "notFound", message, code="NoSuchUpload")
         return upload
 
-    def _agreed_total(self, upload: dict[str, Any], span: Span, persisted: int) -> int | None:
+    def _resolve_total(self, upload: dict[str, Any], span: Span, persisted: int) -> int | None:
         """How long the whole will be, if anybody has said; refuses what contradicts it or leaves a gap."""
         total: int | None = upload["total"]
         if span.total is not None and total is not None and span.total != total:
             message = f"Invalid request. The total size of the upload is {total} byte(s), not {span.total}."
-            raise errors.invalid(message)
+            raise errors.invalid_request(message)
         if span.total is not None and total is None:
             total = span.total
-            with self._index.writing() as session:
+            with self._index.write_session() as session:
                 session.put_upload(upload | {"total": total})
         reach = max(persisted, 0 if span.last is None else span.last + 1)
         if total is not None and reach > total:
-            raise errors.invalid(f"Invalid request. The total size of the upload is {total} byte(s).")
+            raise errors.invalid_request(f"Invalid request. The total size of the upload is {total} byte(s).")
         if span.first is not None and span.first > persisted:
             message = (
                 f"Invalid request. According to the Content-Range header, the upload offset is {span.first} byte(s), "
                 f"which exceeds already uploaded size of {persisted} byte(s)."
             )
-            raise errors.invalid(message)
+            raise errors.invalid_request(message)
         return total
 
-    def _append(self, identifier: str, path: Path, span: Span, chunks: Iterable[bytes]) -> None:
+    def _append_bytes(self, identifier: str, path: Path, span: Span, chunks: Iterable[bytes]) -> None:
         """Write what is new of these bytes."""
         assert span.first is not None
         known = path.stat().st_size - span.first
         received = 0
-        running = self._counted(identifier, path)
+        running = self._get_checksums(identifier, path)
         with path.open("ab") as file:
             for chunk in chunks:
                 if span.last is not None and received + len(chunk) > span.last + 1 - span.first:
-                    raise _miscounted(span, received + len(chunk))
+                    raise _length_error(span, received + len(chunk))
                 new = chunk[max(0, known - received) :]
                 file.write(new)
                 running.add(new)
                 received += len(chunk)
         if span.last is not None and received != span.last + 1 - span.first:
-            raise _miscounted(span, received)
+            raise _length_error(span, received)
 
-    def _counted(self, identifier: str, path: Path) -> checksums.Running:
+    def _get_checksums(self, identifier: str, path: Path) -> checksums.RunningChecksums:
         """The checksums of what has arrived."""
         running = self._running.get(identifier)
         if running is None or running.size != path.stat().st_size:
             with path.open("rb") as file:
-                running = checksums.of_file(file)
+                running = checksums.checksum_file(file)
         self._running[identifier] = running
         return running
 
-    def _finish(self, upload: dict[str, Any], path: Path, expected: Mapping[str, str]) -> Object:
-        counted = self._counted(upload["id"], path).result()
-        preconditions = Preconditions.restored(upload["preconditions"])
+    def _finish_upload(self, upload: dict[str, Any], path: Path, expected: Mapping[str, str]) -> ObjectRecord:
+        counted = self._get_checksums(upload["id"], path).result()
+        preconditions = Preconditions.from_dict(upload["preconditions"])
         try:
-            checksums.compare(counted, expected)
+            checksums.verify_checksums(counted, expected)
             made = self._store.put(
-                upload["bucket"], upload["name"], Staged(path, counted), settings=upload["settings"],
-                preconditions=preconditions, along=lambda session, made: self._mark_finished(session, upload, made),
-            )  # fmt: skip
-        except errors.Refused:
-            self._cancel(upload)
+                upload["bucket"],
+                upload["name"],
+                StagedContent(path, counted),
+                settings=upload["settings"],
+                preconditions=preconditions,
+                along=lambda session, made: self._mark_finished(session, upload, made),
+            )
+        except errors.StorageError:
+            self._cancel_upload(upload)
             raise
         self._running.pop(upload["id"], None)
         return made
 
-    def _mark_finished(self, session: Session, upload: dict[str, Any], made: Object) -> None:
+    def _mark_finished(self, session: Session, upload: dict[str, Any], made: ObjectRecord) -> None:
         """In the turn that makes the object, so that no crash leaves one without the other."""
         session.put_upload(upload | {"state": "finished", "made": asdict(made)})
         self._remove_parts(session, upload["id"])
 
     def _remove_parts(self, session: Session, identifier: str) -> None:
-        for part in session.parts(identifier):
-            session.add_move("remove", self._place(part["file"]))
+        for part in session.list_parts(identifier):
+            session.add_move("remove", self._upload_place(part["file"]))
         session.remove_parts(identifier)
 
-    def _cancel(self, upload: dict[str, Any]) -> None:
+    def _cancel_upload(self, upload: dict[str, Any]) -> None:
         identifier = upload["id"]
-        with self._store.journal.changing() as session:
+        with self._store.journal.begin_change() as session:
             session.put_upload(upload | {"state": "cancelled"})
             self._remove_parts(session, identifier)
-            session.add_move("remove", self._place(identifier))
+            session.add_move("remove", self._upload_place(identifier))
         self._running.pop(identifier, None)
 
     def _check_now(self, bucket: str, name: str, preconditions: Preconditions) -> None:
@@ -281,23 +315,23 @@ class Uploads:
         self._store.bucket(bucket)
         try:
             found = self._store.get(bucket, name)
-        except errors.Refused:
+        except errors.StorageError:
             found = None
         preconditions.check(found)
 
-    def _joined(self, parts: Sequence[dict[str, Any]]) -> Iterator[bytes]:
+    def _join_parts(self, parts: Sequence[dict[str, Any]]) -> Iterator[bytes]:
         for part in parts:
             with (self._directory / part["file"]).open("rb") as file:
-                yield from checksums.chunks_of(file)
+                yield from checksums.read_chunks(file)
 
-    def _file(self, identifier: str) -> Path:
+    def _upload_path(self, identifier: str) -> Path:
         return self._directory / identifier
 
-    def _place(self, file: str) -> str:
-        return self._store.files.relative(self._directory / file)
+    def _upload_place(self, file: str) -> str:
+        return self._store.files.relative_place(self._directory / file)
 
     @contextmanager
-    def _alone(self, identifier: str) -> Iterator[None]:
+    def _lock_upload(self, identifier: str) -> Iterator[None]:
         """One request at a time for an upload."""
         with self._guard:
             lock = self._locks.setdefault(identifier, threading.Lock())
@@ -305,20 +339,20 @@ class Uploads:
             yield
 
 
-def _chosen(there: Mapping[int, dict[str, Any]], number: int, etag: str) -> dict[str, Any]:
+def _select_part(there: Mapping[int, dict[str, Any]], number: int, etag: str) -> dict[str, Any]:
     part = there.get(number)
     if not part or etag.strip('"') != part_etag(part):
         message = "One or more of the specified parts could not be found, or its ETag did not match."
-        raise errors.invalid(message, code="InvalidPart")
+        raise errors.invalid_request(message, code="InvalidPart")
     return part
 
 
 def part_etag(part: Mapping[str, Any]) -> str:
     """A part's ETag: its MD5 in hexadecimal."""
-    return checksums.in_hexadecimal(part["md5"])
+    return checksums.digest_to_hex(part["md5"])
 
 
-def _miscounted(span: Span, received: int) -> errors.Refused:
+def _length_error(span: Span, received: int) -> errors.StorageError:
     assert span.first is not None
     assert span.last is not None
     message = (
@@ -326,4 +360,4 @@ def _miscounted(span: Span, received: int) -> errors.Refused:
         f"{span.last + 1 - span.first} byte(s) (starting at offset {span.first} and ending at offset {span.last}) "
         "according to the Content-Range header."
     )
-    return errors.invalid(message)
+    return errors.invalid_request(message)

@@ -7,12 +7,12 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
 from vertex_rehearsal.cloud_storage import checksums, errors, media, resources
-from vertex_rehearsal.cloud_storage.json_api import JsonApi, check_encryption, incomplete
+from vertex_rehearsal.cloud_storage.json_api import JsonApi, build_incomplete_response, check_encryption
 from vertex_rehearsal.cloud_storage.listing import MOST_RESULTS, Query
-from vertex_rehearsal.cloud_storage.messages import Answer, Request
+from vertex_rehearsal.cloud_storage.messages import StorageRequest, StorageResponse
 from vertex_rehearsal.cloud_storage.preconditions import Preconditions
-from vertex_rehearsal.cloud_storage.records import Object, rfc3339
-from vertex_rehearsal.cloud_storage.store import Source, Store
+from vertex_rehearsal.cloud_storage.records import ObjectRecord, format_rfc3339
+from vertex_rehearsal.cloud_storage.store import SourceObject, Store
 from vertex_rehearsal.cloud_storage.uploads import Uploads, part_etag
 
 NAMESPACE = "http://doc.s3.amazonaws.com/2006-03-01"
@@ -34,209 +34,233 @@ class XmlApi:
         self._json = json_api
         self._project = project
 
-    def answer(self, request: Request) -> Answer:
+    def handle_request(self, request: StorageRequest) -> StorageResponse:
         """The answer to any request below a bucket's address."""
         try:
             check_encryption(request)
             return self._dispatch(request)
-        except errors.Refused as refused:
-            return _refusal(refused)
+        except errors.StorageError as refused:
+            return _build_error(refused)
 
-    def _dispatch(self, request: Request) -> Answer:
+    def _dispatch(self, request: StorageRequest) -> StorageResponse:
         bucket, name = request.segments[0], "/".join(request.segments[1:])
         if asked := [part for part in NOT_PLAYED if part in request.query]:
-            raise errors.not_played(f"?{asked[0]} in the XML API")
+            raise errors.unsupported_feature(f"?{asked[0]} in the XML API")
         if not bucket:
-            return self._service(request)
+            return self._list_buckets(request)
         if not name:
-            return self._bucket(request, bucket)
+            return self._handle_bucket(request, bucket)
         if "uploads" in request.query or "uploadId" in request.query:
-            return self._parts(request, bucket, name)
-        return self._object(request, bucket, name)
+            return self._handle_multipart(request, bucket, name)
+        return self._handle_object(request, bucket, name)
 
-    def _service(self, request: Request) -> Answer:
-        _expect(request, "GET", "HEAD")
+    def _list_buckets(self, request: StorageRequest) -> StorageResponse:
+        _require_method(request, "GET", "HEAD")
         root = Element("ListAllMyBucketsResult", xmlns=NAMESPACE)
         found = SubElement(root, "Buckets")
-        for bucket in self._store.buckets(request.headers.get("x-goog-project-id", self._project)):
-            _fill(SubElement(found, "Bucket"), Name=bucket.name, CreationDate=rfc3339(bucket.created))
-        return _document(root)
+        for bucket in self._store.list_buckets(request.headers.get("x-goog-project-id", self._project)):
+            _add_children(SubElement(found, "Bucket"), Name=bucket.name, CreationDate=format_rfc3339(bucket.created))
+        return _build_document(root)
 
-    def _bucket(self, request: Request, bucket: str) -> Answer:
+    def _handle_bucket(self, request: StorageRequest, bucket: str) -> StorageResponse:
         match request.method:
             case "GET" if "uploads" in request.query:
-                return self._unfinished(bucket)
+                return self._list_uploads(bucket)
             case "GET" if "location" in request.query:
-                found = resources.of_bucket(self._store.bucket(bucket), request.base)
+                found = resources.build_bucket_resource(self._store.bucket(bucket), request.base)
                 root = Element("LocationConstraint", xmlns=NAMESPACE)
                 root.text = found["location"]
-                return _document(root)
+                return _build_document(root)
             case "GET":
-                return self._list(request, bucket)
+                return self._list_objects(request, bucket)
             case "HEAD":
                 self._store.bucket(bucket)
-                return Answer(200, {"Content-Type": "application/xml; charset=UTF-8"})
+                return StorageResponse(200, {"Content-Type": "application/xml; charset=UTF-8"})
             case "PUT":
-                settings = resources.bucket_settings(_bucket_resource(request))
+                settings = resources.bucket_settings(_read_bucket_resource(request))
                 project = request.headers.get("x-goog-project-id", self._project)
                 self._store.create_bucket(bucket, project=project, settings=settings)
-                return Answer(200)
+                return StorageResponse(200)
             case "DELETE":
                 self._store.delete_bucket(bucket)
-                return Answer(204)
-        raise _not_allowed()
+                return StorageResponse(204)
+        raise _method_error()
 
-    def _list(self, request: Request, bucket: str) -> Answer:
+    def _list_objects(self, request: StorageRequest, bucket: str) -> StorageResponse:
         asked = request.query
         second = asked.get("list-type") == "2"
         after = asked.get("start-after" if second else "marker", "")
         token = asked.get("continuation-token", "") if second else ""
-        limit = min(MOST_RESULTS, request.number("max-keys") or MOST_RESULTS)
+        limit = min(MOST_RESULTS, request.read_number("max-keys") or MOST_RESULTS)
         start = after + "\0" if after and not token else ""
         query = Query(
-            bucket, prefix=asked.get("prefix", ""), delimiter=asked.get("delimiter", ""), start=start,
-            versions="versions" in asked, limit=limit, page_token=token,
-        )  # fmt: skip
-        page = self._store.objects(query)
+            bucket,
+            prefix=asked.get("prefix", ""),
+            delimiter=asked.get("delimiter", ""),
+            start=start,
+            versions="versions" in asked,
+            limit=limit,
+            page_token=token,
+        )
+        page = self._store.list_objects(query)
         root = Element("ListBucketResult", xmlns=NAMESPACE)
         is_cut = bool(page.next_token)
-        _fill(root, Name=bucket, Prefix=query.prefix, MaxKeys=str(limit), IsTruncated=str(is_cut).lower())
+        _add_children(root, Name=bucket, Prefix=query.prefix, MaxKeys=str(limit), IsTruncated=str(is_cut).lower())
         if query.delimiter:
-            _fill(root, Delimiter=query.delimiter)
+            _add_children(root, Delimiter=query.delimiter)
         if second:
-            _fill(root, KeyCount=str(len(page.items) + len(page.prefixes)))
+            _add_children(root, KeyCount=str(len(page.items) + len(page.prefixes)))
             if is_cut:
-                _fill(root, NextContinuationToken=page.next_token)
+                _add_children(root, NextContinuationToken=page.next_token)
         else:
-            _fill(root, Marker=after)
+            _add_children(root, Marker=after)
             if is_cut:
-                _fill(root, NextMarker=_last(page.items, page.prefixes))
+                _add_children(root, NextMarker=_last_name(page.items, page.prefixes))
         for found in page.items:
-            _fill(
-                SubElement(root, "Contents"), Key=found.name, Generation=str(found.generation),
-                MetaGeneration=str(found.metageneration), LastModified=rfc3339(found.updated),
-                ETag=f'"{found.xml_etag}"', Size=str(found.size),
-            )  # fmt: skip
+            _add_children(
+                SubElement(root, "Contents"),
+                Key=found.name,
+                Generation=str(found.generation),
+                MetaGeneration=str(found.metageneration),
+                LastModified=format_rfc3339(found.updated),
+                ETag=f'"{found.xml_etag}"',
+                Size=str(found.size),
+            )
         for prefix in page.prefixes:
-            _fill(SubElement(root, "CommonPrefixes"), Prefix=prefix)
-        return _document(root)
+            _add_children(SubElement(root, "CommonPrefixes"), Prefix=prefix)
+        return _build_document(root)
 
-    def _object(self, request: Request, bucket: str, name: str) -> Answer:
-        generation, preconditions = request.number("generation"), _preconditions(request)
+    def _handle_object(self, request: StorageRequest, bucket: str, name: str) -> StorageResponse:
+        generation, preconditions = request.read_number("generation"), _read_preconditions(request)
         match request.method:
             case "GET" | "HEAD":
                 found, file = self._store.read(bucket, name, generation=generation, preconditions=preconditions)
-                return media.download(found, file, headers=request.headers, etag=f'"{found.xml_etag}"')
+                return media.build_download(found, file, headers=request.headers, etag=f'"{found.xml_etag}"')
             case "PUT" if request.query.get("upload_id"):
-                return self._resume(request, request.query["upload_id"])
+                return self._resume_upload(request, request.query["upload_id"])
             case "PUT" if "x-goog-copy-source" in request.headers:
-                return self._copy(request, bucket, name, preconditions)
+                return self._copy_object(request, bucket, name, preconditions)
             case "PUT":
-                staged = self._store.files.stage(request.chunks)
+                staged = self._store.files.stage_content(request.chunks)
                 try:
-                    checksums.compare(staged.checksums, _expected(request))
-                    settings = resources.object_settings(_resource(request))
+                    checksums.verify_checksums(staged.checksums, _read_checksums(request))
+                    settings = resources.object_settings(_read_resource(request))
                     made = self._store.put(bucket, name, staged, settings=settings, preconditions=preconditions)
                 finally:
                     staged.path.unlink(missing_ok=True)
-                return Answer(200, _made_headers(made))
+                return StorageResponse(200, _object_headers(made))
             case "POST" if request.headers.get("x-goog-resumable", "").lower() == "start":
-                return self._begin(request, bucket, name)
+                return self._begin_upload(request, bucket, name)
             case "DELETE" if request.query.get("upload_id"):
                 self._uploads.cancel(request.query["upload_id"])
-                return Answer(204)
+                return StorageResponse(204)
             case "DELETE":
                 self._store.delete(bucket, name, generation=generation, preconditions=preconditions)
-                return Answer(204)
-        raise _not_allowed()
+                return StorageResponse(204)
+        raise _method_error()
 
-    def _copy(self, request: Request, bucket: str, name: str, preconditions: Preconditions) -> Answer:
+    def _copy_object(
+        self, request: StorageRequest, bucket: str, name: str, preconditions: Preconditions
+    ) -> StorageResponse:
         other, _, other_name = unquote(request.headers["x-goog-copy-source"]).removeprefix("/").partition("/")
         generation = request.headers.get("x-goog-copy-source-generation", "")
-        conditions = _conditions(request, "x-goog-copy-source-if-")
-        source = Source(other, other_name, int(generation) if generation.isdigit() else None, conditions)
+        conditions = _read_conditions(request, "x-goog-copy-source-if-")
+        source = SourceObject(other, other_name, int(generation) if generation.isdigit() else None, conditions)
         replaced = request.headers.get("x-goog-metadata-directive", "COPY").upper() == "REPLACE"
-        given = resources.object_settings(_resource(request)) if replaced else {}
-        change = (lambda _: given) if replaced else resources.copying_object(_storage_class(request))
+        given = resources.object_settings(_read_resource(request)) if replaced else {}
+        change = (lambda _: given) if replaced else resources.make_object_copy(_read_storage_class(request))
         made = self._store.copy(source, bucket, name, change=change, preconditions=preconditions)
         root = Element("CopyObjectResult", xmlns=NAMESPACE)
-        _fill(root, LastModified=rfc3339(made.updated), ETag=f'"{made.xml_etag}"')
-        return _document(root, headers=_made_headers(made))
+        _add_children(root, LastModified=format_rfc3339(made.updated), ETag=f'"{made.xml_etag}"')
+        return _build_document(root, headers=_object_headers(made))
 
-    def _begin(self, request: Request, bucket: str, name: str) -> Answer:
-        identifier = self._uploads.begin(
-            bucket, name, settings=resources.object_settings(_resource(request)),
-            preconditions=_preconditions(request), expected=_expected(request), total=None,
-        )  # fmt: skip
-        path = "/".join(resources.quoted(part) for part in (bucket, *name.split("/")))
-        return Answer(201, {"Location": f"{request.base}/{path}?upload_id={identifier}"})
+    def _begin_upload(self, request: StorageRequest, bucket: str, name: str) -> StorageResponse:
+        identifier = self._uploads.begin_resumable(
+            bucket,
+            name,
+            settings=resources.object_settings(_read_resource(request)),
+            preconditions=_read_preconditions(request),
+            expected=_read_checksums(request),
+            total=None,
+        )
+        path = "/".join(resources.quote_name(part) for part in (bucket, *name.split("/")))
+        return StorageResponse(201, {"Location": f"{request.base}/{path}?upload_id={identifier}"})
 
-    def _resume(self, request: Request, identifier: str) -> Answer:
-        progress = self._json.resumed(request, identifier)
-        return Answer(200, _made_headers(progress.finished)) if progress.finished else incomplete(progress)
+    def _resume_upload(self, request: StorageRequest, identifier: str) -> StorageResponse:
+        progress = self._json.write_upload(request, identifier)
+        return (
+            StorageResponse(200, _object_headers(progress.finished))
+            if progress.finished
+            else build_incomplete_response(progress)
+        )
 
-    def _parts(self, request: Request, bucket: str, name: str) -> Answer:
+    def _handle_multipart(self, request: StorageRequest, bucket: str, name: str) -> StorageResponse:
         identifier = request.query.get("uploadId", "")
         match request.method:
             case "POST" if "uploads" in request.query:
-                settings = resources.object_settings(_resource(request))
+                settings = resources.object_settings(_read_resource(request))
                 identifier = self._uploads.begin_parts(bucket, name, settings=settings)
                 root = Element("InitiateMultipartUploadResult", xmlns=PART_NAMESPACE)
-                return _document(_fill(root, Bucket=bucket, Key=name, UploadId=identifier))
+                return _build_document(_add_children(root, Bucket=bucket, Key=name, UploadId=identifier))
             case "PUT":
-                number = request.number("partNumber") or 0
+                number = request.read_number("partNumber") or 0
                 part = self._uploads.write_part(
-                    identifier, bucket, name, number, request.chunks, expected=_expected(request)
+                    identifier, bucket, name, number, request.chunks, expected=_read_checksums(request)
                 )
                 hashes = f"crc32c={part['crc32c']},md5={part['md5']}"
-                return Answer(200, {"ETag": f'"{part_etag(part)}"', "x-goog-hash": hashes})
+                return StorageResponse(200, {"ETag": f'"{part_etag(part)}"', "x-goog-hash": hashes})
             case "GET":
                 return self._list_parts(request, bucket, name, identifier)
             case "POST":
-                chosen = _chosen_parts(request.document())
-                made = self._uploads.complete(identifier, bucket, name, chosen, _preconditions(request))
+                chosen = _parse_chosen_parts(request.document())
+                made = self._uploads.complete(identifier, bucket, name, chosen, _read_preconditions(request))
                 root = Element("CompleteMultipartUploadResult", xmlns=PART_NAMESPACE)
                 location = f"{request.base}/{bucket}/{name}"
-                _fill(root, Location=location, Bucket=bucket, Key=name, ETag=f'"{made.xml_etag}"')
-                return _document(root, headers=_made_headers(made))
+                _add_children(root, Location=location, Bucket=bucket, Key=name, ETag=f'"{made.xml_etag}"')
+                return _build_document(root, headers=_object_headers(made))
             case "DELETE":
                 self._uploads.abort(identifier, bucket, name)
-                return Answer(204)
-        raise _not_allowed()
+                return StorageResponse(204)
+        raise _method_error()
 
-    def _list_parts(self, request: Request, bucket: str, name: str, identifier: str) -> Answer:
-        after, limit = request.number("part-number-marker") or 0, request.number("max-parts") or 1000
-        parts = [part for part in self._uploads.parts(identifier, bucket, name) if part["number"] > after]
+    def _list_parts(self, request: StorageRequest, bucket: str, name: str, identifier: str) -> StorageResponse:
+        after, limit = request.read_number("part-number-marker") or 0, request.read_number("max-parts") or 1000
+        parts = [part for part in self._uploads.list_parts(identifier, bucket, name) if part["number"] > after]
         root = Element("ListPartsResult", xmlns=PART_NAMESPACE)
         is_cut = len(parts) > limit
-        _fill(root, Bucket=bucket, Key=name, UploadId=identifier, PartNumberMarker=str(after), MaxParts=str(limit))
-        _fill(root, IsTruncated=str(is_cut).lower())
+        _add_children(
+            root, Bucket=bucket, Key=name, UploadId=identifier, PartNumberMarker=str(after), MaxParts=str(limit)
+        )
+        _add_children(root, IsTruncated=str(is_cut).lower())
         if is_cut:
-            _fill(root, NextPartNumberMarker=str(parts[limit - 1]["number"]))
+            _add_children(root, NextPartNumberMarker=str(parts[limit - 1]["number"]))
         for part in parts[:limit]:
-            _fill(
-                SubElement(root, "Part"), PartNumber=str(part["number"]), LastModified=rfc3339(part["updated"]),
-                ETag=f'"{part_etag(part)}"', Size=str(part["size"]),
-            )  # fmt: skip
-        return _document(root)
+            _add_children(
+                SubElement(root, "Part"),
+                PartNumber=str(part["number"]),
+                LastModified=format_rfc3339(part["updated"]),
+                ETag=f'"{part_etag(part)}"',
+                Size=str(part["size"]),
+            )
+        return _build_document(root)
 
-    def _unfinished(self, bucket: str) -> Answer:
+    def _list_uploads(self, bucket: str) -> StorageResponse:
         root = Element("ListMultipartUploadsResult", xmlns=PART_NAMESPACE)
-        _fill(root, Bucket=bucket, IsTruncated="false")
-        for upload in self._uploads.unfinished_parts(bucket):
-            started = rfc3339(upload["created"])
-            _fill(SubElement(root, "Upload"), Key=upload["name"], UploadId=upload["id"], Initiated=started)
-        return _document(root)
+        _add_children(root, Bucket=bucket, IsTruncated="false")
+        for upload in self._uploads.list_multipart_uploads(bucket):
+            started = format_rfc3339(upload["created"])
+            _add_children(SubElement(root, "Upload"), Key=upload["name"], UploadId=upload["id"], Initiated=started)
+        return _build_document(root)
 
 
-def _refusal(refused: errors.Refused) -> Answer:
+def _build_error(refused: errors.StorageError) -> StorageResponse:
     if refused.status == 304:
-        return Answer(304)
+        return StorageResponse(304)
     root = Element("Error")
-    return _document(_fill(root, Code=refused.code, Message=refused.message), status=refused.status)
+    return _build_document(_add_children(root, Code=refused.code, Message=refused.message), status=refused.status)
 
 
-def _resource(request: Request) -> dict[str, Any]:
+def _read_resource(request: StorageRequest) -> dict[str, Any]:
     """What a request's headers set of an object."""
     prefix = "x-goog-meta-"
     custom = {name.removeprefix(prefix): value for name, value in request.headers.items() if name.startswith(prefix)}
@@ -244,94 +268,94 @@ def _resource(request: Request) -> dict[str, Any]:
     return {key: request.headers.get(header) for key, header in named.items()} | {"metadata": custom or None}
 
 
-def _storage_class(request: Request) -> dict[str, Any]:
+def _read_storage_class(request: StorageRequest) -> dict[str, Any]:
     return {"storageClass": request.headers.get("x-goog-storage-class")}
 
 
-def _bucket_resource(request: Request) -> dict[str, Any]:
+def _read_bucket_resource(request: StorageRequest) -> dict[str, Any]:
     """What the body of a bucket's creation sets."""
     body = request.document()
-    root = _parsed(body) if body.strip() else Element("CreateBucketConfiguration")
-    texts = {_local(element): element.text for element in root}
+    root = _parse_xml(body) if body.strip() else Element("CreateBucketConfiguration")
+    texts = {_local_name(element): element.text for element in root}
     return {"location": texts.get("LocationConstraint"), "storageClass": texts.get("StorageClass")}
 
 
-def _expected(request: Request) -> dict[str, str]:
-    found = checksums.from_header(request.headers.get("x-goog-hash", ""))
+def _read_checksums(request: StorageRequest) -> dict[str, str]:
+    found = checksums.parse_hash_header(request.headers.get("x-goog-hash", ""))
     return found | ({"md5": request.headers["content-md5"]} if request.headers.get("content-md5") else {})
 
 
-def _preconditions(request: Request) -> Preconditions:
-    return Preconditions.of(_parameters(request, "x-goog-if-"), headers=request.headers)
+def _read_preconditions(request: StorageRequest) -> Preconditions:
+    return Preconditions.of(_map_condition_headers(request, "x-goog-if-"), headers=request.headers)
 
 
-def _conditions(request: Request, prefix: str) -> Preconditions:
-    return Preconditions.of(_parameters(request, prefix))
+def _read_conditions(request: StorageRequest, prefix: str) -> Preconditions:
+    return Preconditions.of(_map_condition_headers(request, prefix))
 
 
-def _parameters(request: Request, prefix: str) -> Mapping[str, str]:
+def _map_condition_headers(request: StorageRequest, prefix: str) -> Mapping[str, str]:
     """`x-goog-if-generation-match` and the like, under the names of the JSON API."""
     words = ("generation-match", "metageneration-match")
     names = {prefix + word: "if" + word.title().replace("-", "") for word in words}
     return {name: request.headers[header] for header, name in names.items() if header in request.headers}
 
 
-def _made_headers(made: Object) -> dict[str, str]:
+def _object_headers(made: ObjectRecord) -> dict[str, str]:
     kept = ("x-goog-generation", "x-goog-metageneration", "x-goog-hash", "x-goog-stored-content-encoding")
-    found = media.headers_of(made)
+    found = media.build_object_headers(made)
     return {name: found[name] for name in kept} | {"ETag": f'"{made.xml_etag}"'}
 
 
-def _chosen_parts(body: bytes) -> list[tuple[int, str]]:
+def _parse_chosen_parts(body: bytes) -> list[tuple[int, str]]:
     """Number and ETag of each part that a completion names."""
     chosen = []
-    for element in _parsed(body):
-        texts = {_local(child): (child.text or "").strip() for child in element}
+    for element in _parse_xml(body):
+        texts = {_local_name(child): (child.text or "").strip() for child in element}
         if not texts.get("PartNumber", "").isdigit() or not texts.get("ETag"):
-            raise errors.invalid("A part needs a PartNumber and an ETag.", code="MalformedXML")
+            raise errors.invalid_request("A part needs a PartNumber and an ETag.", code="MalformedXML")
         chosen.append((int(texts["PartNumber"]), texts["ETag"]))
     return chosen
 
 
-def _parsed(body: bytes) -> Element:
+def _parse_xml(body: bytes) -> Element:
     if b"<!DOCTYPE" in body or b"<!ENTITY" in body:
-        raise errors.invalid("The XML must not define entities.", code="MalformedXML")
+        raise errors.invalid_request("The XML must not define entities.", code="MalformedXML")
     try:
         return ElementTree.fromstring(body)  # noqa: S314 - entities are refused above
     except ElementTree.ParseError as error:
         message = "The XML you provided was not well-formed or did not validate against our published schema."
-        raise errors.invalid(message, code="MalformedXML") from error
+        raise errors.invalid_request(message, code="MalformedXML") from error
 
 
-def _local(element: Element) -> str:
+def _local_name(element: Element) -> str:
     return element.tag.rpartition("}")[2]
 
 
-def _last(items: list[Object], prefixes: list[str]) -> str:
+def _last_name(items: list[ObjectRecord], prefixes: list[str]) -> str:
     return max([found.name for found in items] + prefixes, key=str.encode)
 
 
-def _fill(element: Element, **texts: str) -> Element:
+def _add_children(element: Element, **texts: str) -> Element:
     for name, text in texts.items():
-        SubElement(element, name).text = "".join(_allowed(text))
+        SubElement(element, name).text = "".join(_replace_control_chars(text))
     return element
 
 
-def _allowed(text: str) -> Iterator[str]:
+def _replace_control_chars(text: str) -> Iterator[str]:
     """XML 1.0 has no way to write control characters; Google leaves a mark in their place too."""
     for character in text:
         yield character if character >= " " or character in "\t\n\r" else "\ufffd"
 
 
-def _document(root: Element, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
+def _build_document(root: Element, *, status: int = 200, headers: Mapping[str, str] | None = None) -> StorageResponse:
     body = b"<?xml version='1.0' encoding='UTF-8'?>" + ElementTree.tostring(root)
-    return Answer(status, {"Content-Type": "application/xml; charset=UTF-8"} | dict(headers or {}), body)
+    return StorageResponse(status, {"Content-Type": "application/xml; charset=UTF-8"} | dict(headers or {}), body)
 
 
-def _expect(request: Request, *methods: str) -> None:
+def _require_method(request: StorageRequest, *methods: str) -> None:
     if request.method not in methods:
-        raise _not_allowed()
+        raise _method_error()
 
 
-def _not_allowed() -> errors.Refused:
-    return errors.Refused(405, "methodNotAllowed", "The specified method is not allowed against this resource.")
+def _method_error() -> errors.StorageError:
+    return errors.StorageError(405, "methodNotAllowed", "The specified method is not allowed against this resource.")

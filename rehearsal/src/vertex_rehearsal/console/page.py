@@ -14,12 +14,12 @@ from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingR
 from starlette.routing import Route
 
 from vertex_rehearsal.access import TOKEN_FILE
-from vertex_rehearsal.api.errors import Problem, invalid
-from vertex_rehearsal.client_setup import directions
-from vertex_rehearsal.cloud_storage.errors import Refused
-from vertex_rehearsal.console.api import Browsing
+from vertex_rehearsal.api.errors import ApiError, invalid_argument
+from vertex_rehearsal.client_setup import build_client_setup
+from vertex_rehearsal.cloud_storage.errors import StorageError
+from vertex_rehearsal.console.api import ConsoleApi
 from vertex_rehearsal.execution.queue import JobQueue
-from vertex_rehearsal.protocol.registry import Played, listing
+from vertex_rehearsal.protocol.registry import EmulatedMethod, list_methods
 
 if TYPE_CHECKING:
     from vertex_rehearsal.context import Context
@@ -29,17 +29,17 @@ Asked = Mapping[str, str]
 
 
 @cache
-def _html() -> str:
+def _read_html() -> str:
     return (Path(__file__).parent / "page.html").read_text("utf-8")
 
 
 @cache
-def policy() -> str:
+def build_content_policy() -> str:
     """What the page may do: run its own script, wear its own style, and ask its own server."""
     allowed = {
         tag: " ".join(
             f"'sha256-{base64.b64encode(hashlib.sha256(part.encode()).digest()).decode()}'"
-            for part in re.findall(rf"<{tag}>(.*?)</{tag}>", _html(), re.S)
+            for part in re.findall(rf"<{tag}>(.*?)</{tag}>", _read_html(), re.S)
         )
         for tag in ("script", "style")
     }
@@ -49,114 +49,135 @@ def policy() -> str:
     )
 
 
-class Page:
+class ConsolePage:
     """The page, and the answers to what it asks."""
 
-    def __init__(self, context: "Context", played: Mapping[str, Played], queue: "JobQueue[Any]", *, ca: str) -> None:
+    def __init__(
+        self, context: "Context", played: Mapping[str, EmulatedMethod], queue: "JobQueue[Any]", *, ca: str
+    ) -> None:
         self._context = context
         self._played = played
         self._store = context.store
         self._ca = ca
-        self._browsing = Browsing(context, queue)
+        self._browsing = ConsoleApi(context, queue)
 
     def routes(self) -> list[Route]:
         """All of them, at paths that are no bucket's."""
         answers = {
-            "overview": self._overview, "resources": self._resources, "resource": self._resource,
-            "entries": self._entries, "buckets": self._buckets, "objects": self._objects, "object": self._object,
-            "clients": self._clients, "methods": self._methods,
-        }  # fmt: skip
-        return [Route("/", self._front), *(Route(f"/-/{name}", _answering(how)) for name, how in answers.items())]
+            "overview": self._get_overview,
+            "resources": self._list_resources,
+            "resource": self._get_resource,
+            "entries": self._list_entries,
+            "buckets": self._list_buckets,
+            "objects": self._list_objects,
+            "object": self._download_object,
+            "clients": self._describe_clients,
+            "methods": self._list_methods,
+        }
+        return [
+            Route("/", self._serve_front),
+            *(Route(f"/-/{name}", _wrap_handler(how)) for name, how in answers.items()),
+        ]
 
-    def _front(self, _: Request) -> Response:
+    def _serve_front(self, _: Request) -> Response:
         wanted = "true" if self._context.settings.token else "false"
         headers = {
-            "Content-Security-Policy": policy(), "X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache",
+            "Content-Security-Policy": build_content_policy(),
+            "X-Content-Type-Options": "nosniff",
+            "Cache-Control": "no-cache",
             "Referrer-Policy": "no-referrer",
             "Metadata-Flavor": "Google",  # by which Google's libraries know a metadata server
-        }  # fmt: skip
-        return HTMLResponse(_html().replace('data-token=""', f'data-token="{wanted}"', 1), headers=headers)
+        }
+        return HTMLResponse(_read_html().replace('data-token=""', f'data-token="{wanted}"', 1), headers=headers)
 
-    def _overview(self, _: Asked) -> Any:
-        return self._browsing.overview()
+    def _get_overview(self, _: Asked) -> Any:
+        return self._browsing.get_overview()
 
-    def _resources(self, asked: Asked) -> Any:
-        before = _number(asked, "before")
-        return self._browsing.resources(_needed(asked, "kind"), text=asked.get("text", ""), before=before)
+    def _list_resources(self, asked: Asked) -> Any:
+        before = _parse_number(asked, "before")
+        return self._browsing.list_resources(_require_value(asked, "kind"), text=asked.get("text", ""), before=before)
 
-    def _resource(self, asked: Asked) -> Any:
-        return self._browsing.resource(_needed(asked, "name"))
+    def _get_resource(self, asked: Asked) -> Any:
+        return self._browsing.get_resource(_require_value(asked, "name"))
 
-    def _entries(self, asked: Asked) -> Any:
-        number = _number(asked, "before")
-        return self._browsing.entries(
-            about=asked.get("about", ""), severity=asked.get("severity", ""), text=asked.get("text", ""),
-            after=_number(asked, "after"), before=None if number is None else (_needed(asked, "moment"), number),
-        )  # fmt: skip
-
-    def _buckets(self, asked: Asked) -> Any:
-        return self._browsing.buckets(after=asked.get("page", ""))
-
-    def _objects(self, asked: Asked) -> Any:
-        return self._browsing.objects(
-            _needed(asked, "bucket"), prefix=asked.get("prefix", ""), page=asked.get("page", "")
+    def _list_entries(self, asked: Asked) -> Any:
+        number = _parse_number(asked, "before")
+        return self._browsing.list_entries(
+            about=asked.get("about", ""),
+            severity=asked.get("severity", ""),
+            text=asked.get("text", ""),
+            after=_parse_number(asked, "after"),
+            before=None if number is None else (_require_value(asked, "moment"), number),
         )
 
-    def _object(self, asked: Asked) -> Response:
+    def _list_buckets(self, asked: Asked) -> Any:
+        return self._browsing.list_buckets(after=asked.get("page", ""))
+
+    def _list_objects(self, asked: Asked) -> Any:
+        return self._browsing.list_objects(
+            _require_value(asked, "bucket"), prefix=asked.get("prefix", ""), page=asked.get("page", "")
+        )
+
+    def _download_object(self, asked: Asked) -> Response:
         """An object's bytes as a file to be kept: never as a page, which could ask the rehearsal anything."""
-        name, generation = _needed(asked, "name"), _number(asked, "generation")
-        found, file = self._store.read(_needed(asked, "bucket"), name, generation=generation)
+        name, generation = _require_value(asked, "name"), _parse_number(asked, "generation")
+        found, file = self._store.read(_require_value(asked, "bucket"), name, generation=generation)
         headers = {
             "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name.rpartition('/')[2] or 'object')}",
-            "Content-Length": str(found.size), "Content-Security-Policy": "sandbox; default-src 'none'",
-            "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store",
-        }  # fmt: skip
-        return StreamingResponse(_pieces(file), headers=headers, media_type="application/octet-stream")
+            "Content-Length": str(found.size),
+            "Content-Security-Policy": "sandbox; default-src 'none'",
+            "X-Content-Type-Options": "nosniff",
+            "Cache-Control": "no-store",
+        }
+        return StreamingResponse(_iter_chunks(file), headers=headers, media_type="application/octet-stream")
 
-    def _clients(self, _: Asked) -> Any:
+    def _describe_clients(self, _: Asked) -> Any:
         context = self._context
         token = context.settings.token
-        return directions(
-            http_port=context.http_port, grpc_port=context.grpc_port, token=token, ca=self._ca,
+        return build_client_setup(
+            http_port=context.http_port,
+            grpc_port=context.grpc_port,
+            token=token,
+            ca=self._ca,
             token_file=str(context.settings.directory / TOKEN_FILE) if token else "",
-        )  # fmt: skip
+        )
 
-    def _methods(self, _: Asked) -> Any:
-        rows = listing(self._played)
+    def _list_methods(self, _: Asked) -> Any:
+        rows = list_methods(self._played)
         return [dict(zip(("method", "extent", "limit"), row, strict=True)) for row in rows]
 
 
-def _answering(how: Callable[[Asked], Any]) -> Callable[[Request], Response]:
+def _wrap_handler(how: Callable[[Asked], Any]) -> Callable[[Request], Response]:
     """A route, run in a thread of its own, whose refusals are as readable as Google's."""
 
-    def answer(request: Request) -> Response:
+    def handle_request(request: Request) -> Response:
         try:
             found = how(request.query_params)
-        except Problem as problem:
+        except ApiError as problem:
             return JSONResponse(problem.body(), problem.http_status)
-        except Refused as refused:
+        except StorageError as refused:
             return JSONResponse(refused.document(), refused.status)
         return found if isinstance(found, Response) else JSONResponse(found, headers={"Cache-Control": "no-store"})
 
-    return answer
+    return handle_request
 
 
-def _needed(asked: Asked, name: str) -> str:
+def _require_value(asked: Asked, name: str) -> str:
     if not asked.get(name):
-        raise invalid(name, f"?{name}= is needed.")
+        raise invalid_argument(name, f"?{name}= is needed.")
     return asked[name]
 
 
-def _number(asked: Asked, name: str) -> int | None:
+def _parse_number(asked: Asked, name: str) -> int | None:
     text = asked.get(name, "")
     if not text:
         return None
     if not re.fullmatch(r"[0-9]{1,18}", text):
-        raise invalid(name, f'{name} must be a number, not "{text}".')
+        raise invalid_argument(name, f'{name} must be a number, not "{text}".')
     return int(text)
 
 
-def _pieces(file: IO[bytes]) -> Iterator[bytes]:
+def _iter_chunks(file: IO[bytes]) -> Iterator[bytes]:
     with file:
         while piece := file.read(PIECE):
             yield piece

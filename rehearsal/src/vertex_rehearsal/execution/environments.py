@@ -39,25 +39,33 @@ class Environment:
             lines = [f"import site; site.addsitedir({path!r})\n" for path in shared]
             (self._packages / SHARED).write_text("".join(lines))
 
-    def installed(self) -> set[str]:
+    def list_packages(self) -> set[str]:
         """The names of the packages that were installed into it."""
         return {found.metadata["Name"] for found in distributions(path=[str(self._packages)])}
 
     def install(
-        self, package: Path, *, variables: Mapping[str, str], say: Callable[[str], None],
+        self,
+        package: Path,
+        *,
+        variables: Mapping[str, str],
+        say: Callable[[str], None],
         begun: Callable[["subprocess.Popen[str]"], None],
-    ) -> int:  # fmt: skip
+    ) -> int:
         """Install a package as the real executor does: by itself, then what it needs. Returns pip's exit code."""
-        before = self.installed()
+        before = self.list_packages()
         alone = ["--upgrade", "--force-reinstall", "--no-deps", str(package)]
-        if code := self._pip(alone, variables=variables, say=say, begun=begun):
+        if code := self._run_pip(alone, variables=variables, say=say, begun=begun):
             return code
-        return self._pip(sorted(self.installed() - before), variables=variables, say=say, begun=begun)
+        return self._run_pip(sorted(self.list_packages() - before), variables=variables, say=say, begun=begun)
 
-    def _pip(
-        self, words: Sequence[str], *, variables: Mapping[str, str], say: Callable[[str], None],
+    def _run_pip(
+        self,
+        words: Sequence[str],
+        *,
+        variables: Mapping[str, str],
+        say: Callable[[str], None],
         begun: Callable[["subprocess.Popen[str]"], None],
-    ) -> int:  # fmt: skip
+    ) -> int:
         if not words:
             return 0
         say("Running command: " + " ".join(["pip3", "install", *words]))
@@ -66,8 +74,12 @@ class Environment:
         process = subprocess.Popen(
             [str(self.python), "-m", "pip", "install", "--no-input", *here, *words],
             env={**variables, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_ROOT_USER_ACTION": "ignore"},
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
-        )  # fmt: skip
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
         begun(process)
         assert process.stdout is not None
         with process.stdout:
@@ -84,7 +96,7 @@ def _can_build() -> bool:
         return False
 
 
-def inherited() -> dict[str, str]:
+def inherit_variables() -> dict[str, str]:
     """Of this process's environment, what a job may see: where programs are, which language, how pip finds packages."""
     kept = (
         "PATH",

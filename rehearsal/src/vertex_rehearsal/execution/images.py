@@ -11,7 +11,7 @@ def is_reduction_server(image: str) -> bool:
 
 def can_run(image: str, settings: Settings) -> bool:
     """Whether an image can run here at all."""
-    return bool(settings.process_image(image)) or is_reduction_server(image) or bool(containers.engine())
+    return bool(settings.process_image(image)) or is_reduction_server(image) or bool(containers.find_engine())
 
 
 def explain_unrunnable(image: str, settings: Settings) -> str:

@@ -20,27 +20,27 @@ PROC = Path("/proc")
 LONGEST_LINE = 65536
 
 
-def marked(mark: str) -> set[int]:
+def find_by_mark(mark: str) -> set[int]:
     """Every process that carries a mark, or one that begins with it; none where the system has no /proc."""
-    line, brand_of = f"{MARK}={mark}".encode(), _brand(mark)
+    line, brand_of = f"{MARK}={mark}".encode(), _encode_brand(mark)
     found = set()
     for place in PROC.glob("[0-9]*"):
         with contextlib.suppress(OSError):  # gone already, or somebody else's
-            if _is_branded(place, brand_of) or any(
+            if _has_brand(place, brand_of) or any(
                 each.startswith(line) for each in (place / "environ").read_bytes().split(b"\0")
             ):
                 found.add(int(place.name))
     return found
 
 
-def brand(pid: int, mark: str) -> None:
+def brand_process(pid: int, mark: str) -> None:
     """Mark a process, and all that it will start, in a way that another environment does not wash off."""
     if BRAND is not None:
         with contextlib.suppress(OSError, ValueError):  # it has ended, or may not be given more than it has
-            resource.prlimit(pid, BRAND, _brand(mark))
+            resource.prlimit(pid, BRAND, _encode_brand(mark))
 
 
-def _brand(mark: str) -> tuple[int, int]:
+def _encode_brand(mark: str) -> tuple[int, int]:
     """A mark `PLACE#HOLDER/PART/` as two limits, the higher one for place and holder, the lower one for the part."""
     place, _, rest = mark.rpartition("#")
     holder, _, part = rest.partition("/")
@@ -48,11 +48,11 @@ def _brand(mark: str) -> tuple[int, int]:
     return 1 << 61 | zlib.crc32(part.encode()), 1 << 62 | number
 
 
-NOTHING, _ = _brand("")
+NOTHING, _ = _encode_brand("")
 """The lower limit of a mark without a part."""
 
 
-def _is_branded(place: Path, wanted: tuple[int, int]) -> bool:
+def _has_brand(place: Path, wanted: tuple[int, int]) -> bool:
     """Whether a process has a brand, or one that begins with it."""
     found = re.search(rb"^Max realtime timeout +(\d+) +(\d+)", (place / "limits").read_bytes(), re.M)
     if not found:
@@ -76,7 +76,7 @@ def started(pid: int) -> str:
     return found.stdout.strip()
 
 
-def lines_of(pipe: IO[bytes]) -> Iterator[list[str]]:
+def read_lines(pipe: IO[bytes]) -> Iterator[list[str]]:
     """What a process prints, until it ends: all that comes at once is given at once, so that nobody waits."""
     left = b""
     with pipe:
@@ -90,7 +90,7 @@ def lines_of(pipe: IO[bytes]) -> Iterator[list[str]]:
             yield [left.decode("utf-8", "replace").rstrip("\r")]
 
 
-def tell(pid: int, number: int) -> None:
+def send_signal(pid: int, number: int) -> None:
     """Send a signal to a process and its group, if it has one of its own."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if os.getpgid(pid) == pid:
@@ -99,13 +99,13 @@ def tell(pid: int, number: int) -> None:
             os.kill(pid, number)
 
 
-def end(pids: Collection[int], mark: str) -> None:
+def end_processes(pids: Collection[int], mark: str) -> None:
     """End processes, their groups, and all that carries the mark, at once; returns when none is left."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
     until = time.monotonic() + 10
-    while left := marked(mark) - {os.getpid()}:
+    while left := find_by_mark(mark) - {os.getpid()}:
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -7,17 +7,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from vertex_rehearsal.api.errors import Problem, not_found
+from vertex_rehearsal.api.errors import ApiError, not_found_error
 from vertex_rehearsal.api.messages import v1
 from vertex_rehearsal.context import Context, report_bug
 
 ENDED = ("SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED", "PARTIALLY_SUCCEEDED")
-CANCELLED = Problem("CANCELLED", "CANCELED")
+CANCELLED = ApiError("CANCELLED", "CANCELED")
 RESTARTED = "The rehearsal was ended while the job was running."
 STOPPED = "The rehearsal was stopped while the job was running."
 
 
-def state_of(job: Any) -> str:
+def get_job_state(job: Any) -> str:
     """A job's state by its short name."""
     return str(v1.JobState.Name(job.state)).removeprefix("JOB_STATE_")
 
@@ -27,7 +27,7 @@ class Ending:
     """How a job ended: SUCCEEDED, FAILED or CANCELLED, and why."""
 
     state: str
-    problem: Problem | None = None
+    problem: ApiError | None = None
 
 
 class Runner(Protocol):
@@ -36,7 +36,7 @@ class Runner(Protocol):
     def run(self) -> Ending:
         """Run the job to its end; nothing of it is left when this returns."""
 
-    def report(self, job: Any) -> None:
+    def write_results(self, job: Any) -> None:
         """Write into the job what became of it, beside its state."""
 
     def cancel(self) -> None:
@@ -60,7 +60,7 @@ class JobQueue(Generic[RunnerT]):
         kind: str,
         *,
         create_runner: CreateRunner[RunnerT],
-        describe: Callable[[str, Problem | None], str],
+        describe: Callable[[str, ApiError | None], str],
     ) -> None:
         """`kind` is the full name of the jobs' message; `describe` says a new state in the job's log."""
         self._context = context
@@ -103,14 +103,14 @@ class JobQueue(Generic[RunnerT]):
 
     def resume(self) -> None:
         """After a restart: what was running has failed, what was queued runs."""
-        for job in self._context.database.all(self._kind):
-            state = state_of(job)
+        for job in self._context.database.list_all(self._kind):
+            state = get_job_state(job)
             if state == "QUEUED":
                 self._enqueue(job.name)
             elif state == "CANCELLING":
-                self._change(job.name, Ending("CANCELLED", CANCELLED))
+                self._change_state(job.name, Ending("CANCELLED", CANCELLED))
             elif state not in ENDED:
-                self._change(job.name, Ending("FAILED", Problem("ABORTED", RESTARTED)))
+                self._change_state(job.name, Ending("FAILED", ApiError("ABORTED", RESTARTED)))
 
     def close(self) -> None:
         """End what runs; what is queued waits for the next start."""
@@ -126,28 +126,28 @@ class JobQueue(Generic[RunnerT]):
     def cancel(self, name: str) -> None:
         """Ask a job to end; one that has ended stays as it is."""
         with self._lock:
-            state = state_of(self._context.database.get(name))
+            state = get_job_state(self._context.database.get(name))
             if name in self._running:
                 if state != "CANCELLING":
-                    self._change(name, Ending("CANCELLING"))
+                    self._change_state(name, Ending("CANCELLING"))
                     self._running[name].cancel()
             elif name in self._waiting:
                 self._waiting.remove(name)
                 self._runners.pop(name, None)
-                self._change(name, Ending("CANCELLED", CANCELLED))
+                self._change_state(name, Ending("CANCELLED", CANCELLED))
 
     def remove(self, name: str) -> None:
         """Forget a job that has ended."""
         with self._lock:
-            state = state_of(self._context.database.get(name))
+            state = get_job_state(self._context.database.get(name))
             if state not in ENDED:
-                raise Problem("FAILED_PRECONDITION", f"The job '{name}' is {state}: cancel it first.")
+                raise ApiError("FAILED_PRECONDITION", f"The job '{name}' is {state}: cancel it first.")
             self._context.database.remove(name)
 
-    def forget_queued(self, name: str) -> None:
+    def drop_queued_job(self, name: str) -> None:
         """Forget a job that is not going to run; one that has begun, or has been deleted, is left."""
-        with self._lock, suppress(Problem):
-            if state_of(self._context.database.get(name)) == "QUEUED":
+        with self._lock, suppress(ApiError):
+            if get_job_state(self._context.database.get(name)) == "QUEUED":
                 self._context.database.remove(name)
 
     def find_running(self, job: str) -> tuple[str, RunnerT]:
@@ -156,7 +156,7 @@ class JobQueue(Generic[RunnerT]):
             for name, runner in self._running.items():
                 if job in (name, name.rpartition("/")[2]):
                     return name, runner
-        raise not_found(f"{job} (among the jobs that run)")
+        raise not_found_error(f"{job} (among the jobs that run)")
 
     def count_jobs(self) -> dict[str, int]:
         """How many run, and how many wait."""
@@ -172,38 +172,38 @@ class JobQueue(Generic[RunnerT]):
         """Give free places to those who wait longest."""
         while self._waiting and len(self._running) < self._context.settings.at_once and not self._closed:
             name = self._waiting.popleft()
-            job = self._change(name, Ending("PENDING"))
+            job = self._change_state(name, Ending("PENDING"))
             create_runner = self._runners.pop(name, self._create_runner)
             self._running[name] = create_runner(job, lambda name=name: self._mark_running(name))  # type: ignore[misc]
-            thread = threading.Thread(target=self._run, args=(name, self._running[name]), daemon=True)
+            thread = threading.Thread(target=self._run_job, args=(name, self._running[name]), daemon=True)
             self._threads.add(thread)
             thread.start()
 
     def _mark_running(self, name: str) -> None:
         with self._lock:
-            if state_of(self._context.database.get(name)) == "PENDING":
-                self._change(name, Ending("RUNNING"))
+            if get_job_state(self._context.database.get(name)) == "PENDING":
+                self._change_state(name, Ending("RUNNING"))
 
-    def _run(self, name: str, runner: RunnerT) -> None:
+    def _run_job(self, name: str, runner: RunnerT) -> None:
         try:
             ending = runner.run()
-        except Problem as problem:
+        except ApiError as problem:
             ending = Ending("FAILED", problem)
         except Exception as error:
             report_bug(error)
-            ending = Ending("FAILED", Problem("INTERNAL", f"{type(error).__name__}: {error}"))
+            ending = Ending("FAILED", ApiError("INTERNAL", f"{type(error).__name__}: {error}"))
         with self._lock:
             del self._running[name]
             self._threads.discard(threading.current_thread())
-            self._change(name, ending, report=runner.report)
+            self._change_state(name, ending, write_results=runner.write_results)
             self._start_waiting()
 
-    def _change(self, name: str, ending: Ending, *, report: Callable[[Any], None] = lambda _: None) -> Any:
+    def _change_state(self, name: str, ending: Ending, *, write_results: Callable[[Any], None] = lambda _: None) -> Any:
         """Keep a job's new state, note it in its log, and tell the watchers."""
         state, problem = ending.state, ending.problem
         with self._context.database.change(name) as job:
             job.state = v1.JobState.Value(f"JOB_STATE_{state}")
-            report(job)
+            write_results(job)
             if state == "RUNNING":
                 job.start_time.GetCurrentTime()
             if state in ENDED:
@@ -212,7 +212,9 @@ class JobQueue(Generic[RunnerT]):
                 job.error.CopyFrom(problem.status())
             _, project, _, _, _, number = name.split("/")  # noted first: who sees an end finds the whole log
             severity = "ERROR" if state == "FAILED" else "INFO"
-            self._context.logs.note(self._describe(state, problem), job=number, project=project, severity=severity)
+            self._context.logs.write_note(
+                self._describe(state, problem), job=number, project=project, severity=severity
+            )
         for watcher in self.watchers:
             watcher(job)
         return job

@@ -14,7 +14,7 @@ from vertex_rehearsal.api.messages import as_dict
 from vertex_rehearsal.context import Context
 from vertex_rehearsal.execution import containers, images, workloads
 from vertex_rehearsal.execution.processes import MARK
-from vertex_rehearsal.execution.workloads import Program
+from vertex_rehearsal.execution.workloads import Workload
 from vertex_rehearsal.settings import Settings
 
 PORT = 2222
@@ -24,7 +24,7 @@ TASKS = ("chief", "worker", "ps", "evaluator")
 
 
 @dataclass(frozen=True)
-class Job:
+class RunnableJob:
     """What a job is, for those who run it."""
 
     name: str
@@ -69,16 +69,16 @@ class Replica:
         return f"workerpool{self.pool}-{self.index}"
 
 
-def cluster_of(spec: Any) -> tuple[Replica, ...]:
+def create_cluster(spec: Any) -> tuple[Replica, ...]:
     """A job's replicas, each with an address that nobody listens on."""
     return tuple(
-        Replica(number, index, _address())
+        Replica(number, index, _find_free_address())
         for number, pool in enumerate(spec.worker_pool_specs)
         for index in range(pool.replica_count if pool.WhichOneof("task") else 0)
     )
 
 
-def _address() -> str:
+def _find_free_address() -> str:
     """All of 127.0.0.0/8 is this machine on Linux; elsewhere replicas differ by their ports."""
     while True:
         host = f"127.{16 + secrets.randbelow(224)}.{secrets.randbelow(256)}.{1 + secrets.randbelow(254)}"
@@ -94,114 +94,144 @@ def _address() -> str:
         return f"{host}:{PORT}"
 
 
-def environment_of(
-    job: Job, replica: Replica, cluster: Sequence[Replica], context: Context, home: Path
+def build_environment(
+    job: RunnableJob, replica: Replica, cluster: Sequence[Replica], context: Context, home: Path
 ) -> dict[str, str]:
     """The variables that Vertex AI sets, and those by which Google's clients find the rehearsal and not the cloud."""
     found = {
-        **workloads.variables(context, job.project, home),
-        "CLOUD_ML_JOB_ID": job.id, "CLOUD_ML_PROJECT_ID": context.project_number(job.project),
-        "CLOUD_ML_REGION": job.region, **_cluster_variables(job, replica, cluster),
-    }  # fmt: skip
+        **workloads.build_variables(context, job.project, home),
+        "CLOUD_ML_JOB_ID": job.id,
+        "CLOUD_ML_PROJECT_ID": context.project_number(job.project),
+        "CLOUD_ML_REGION": job.region,
+        **_build_cluster_variables(job, replica, cluster),
+    }
     base = job.spec.base_output_directory.output_uri_prefix.rstrip("/")
     if base:
         base = f"{base}/{job.trial}" if job.trial else base
         for variable, directory in (("MODEL", "model"), ("CHECKPOINT", "checkpoints"), ("TENSORBOARD_LOG", "logs")):
             found[f"AIP_{variable}_DIR"] = f"{base}/{directory}/"
     pool = job.spec.worker_pool_specs[replica.pool]
-    found |= dict(job.variables) | {variable.name: variable.value for variable in getattr(pool, _task(pool)).env}
-    return found | {MARK: context.mark(job.id, replica.name)}
+    found |= dict(job.variables) | {variable.name: variable.value for variable in getattr(pool, _get_task(pool)).env}
+    return found | {MARK: context.build_mark(job.id, replica.name)}
 
 
-def _cluster_variables(job: Job, replica: Replica, cluster: Sequence[Replica]) -> dict[str, str]:
+def _build_cluster_variables(job: RunnableJob, replica: Replica, cluster: Sequence[Replica]) -> dict[str, str]:
     spec = as_dict(job.spec, own_names=True)
     pools: dict[int, list[str]] = {}
     for each in cluster:
         pools.setdefault(each.pool, []).append(each.address)
     trial = {"trial": job.trial} if job.trial else {}
     found = {
-        "CLUSTER_SPEC": json.dumps({
-            "cluster": {f"workerpool{pool}": addresses for pool, addresses in pools.items()}, "environment": "cloud",
-            "task": {"type": f"workerpool{replica.pool}", "index": replica.index, **trial}, "job": spec,
-        })
-    }  # fmt: skip
+        "CLUSTER_SPEC": json.dumps(
+            {
+                "cluster": {f"workerpool{pool}": addresses for pool, addresses in pools.items()},
+                "environment": "cloud",
+                "task": {"type": f"workerpool{replica.pool}", "index": replica.index, **trial},
+                "job": spec,
+            }
+        )
+    }
     if len(cluster) > 1:
-        found["TF_CONFIG"] = json.dumps({
-            "cluster": {TASKS[pool]: addresses for pool, addresses in pools.items() if TASKS[pool] != "evaluator"},
-            "environment": "cloud", "job": spec,
-            "task": {"type": TASKS[replica.pool], "index": replica.index, "cloud": job.id, **trial},
-        })  # fmt: skip
+        found["TF_CONFIG"] = json.dumps(
+            {
+                "cluster": {TASKS[pool]: addresses for pool, addresses in pools.items() if TASKS[pool] != "evaluator"},
+                "environment": "cloud",
+                "job": spec,
+                "task": {"type": TASKS[replica.pool], "index": replica.index, "cloud": job.id, **trial},
+            }
+        )
     return found
 
 
-def _task(pool: Any) -> str:
+def _get_task(pool: Any) -> str:
     return str(pool.WhichOneof("task"))
 
 
-def is_contained(pool: Any, settings: Settings) -> bool:
+def runs_in_container(pool: Any, settings: Settings) -> bool:
     """Whether a pool's replicas run as containers."""
-    return _task(pool) == "container_spec" and images.runs_in_container(pool.container_spec.image_uri, settings)
+    return _get_task(pool) == "container_spec" and images.runs_in_container(pool.container_spec.image_uri, settings)
 
 
-def log_of(context: Context, job: Job, replica: Replica) -> Path:
+def get_log_path(context: Context, job: RunnableJob, replica: Replica) -> Path:
     """The file that holds all that a replica has printed."""
     return context.settings.directory / "jobs" / job.id / f"{replica.name}.log"
 
 
-def say(context: Context, job: Job, replica: Replica, lines: Sequence[str], severity: str) -> None:
+def say(context: Context, job: RunnableJob, replica: Replica, lines: Sequence[str], severity: str) -> None:
     """Write lines of a replica to its job's log."""
-    context.logs.lines(
-        lines, job=job.log or job.id, task=replica.name, project=job.project, region=job.region, severity=severity,
+    context.logs.write_lines(
+        lines,
+        job=job.log or job.id,
+        task=replica.name,
+        project=job.project,
+        region=job.region,
+        severity=severity,
         trial=job.trial,
-    )  # fmt: skip
-    with log_of(context, job, replica).open("a", encoding="utf-8") as file:
+    )
+    with get_log_path(context, job, replica).open("a", encoding="utf-8") as file:
         file.writelines(f"{line}\n" for line in lines)
 
 
 @dataclass(frozen=True)
-class Exit:
+class ReplicaExit:
     """A replica's process has ended."""
 
-    running: "Running"
+    running: "RunningReplica"
     code: int
     """As shells count: 128 + the number of the signal that ended it."""
 
 
-class Running:
+class RunningReplica:
     """A replica's program, from its start until nothing of it is left."""
 
     def __init__(
-        self, replica: Replica, job: Job, context: Context, cluster: Sequence[Replica], *, python: Path | None,
-        contained: bool, events: "queue.Queue[Any]",
-    ) -> None:  # fmt: skip
+        self,
+        replica: Replica,
+        job: RunnableJob,
+        context: Context,
+        cluster: Sequence[Replica],
+        *,
+        python: Path | None,
+        contained: bool,
+        events: "queue.Queue[Any]",
+    ) -> None:
         self.replica = replica
         self._job = job
         self._context = context
         home = context.settings.directory / "jobs" / job.id / replica.name
-        environment = environment_of(job, replica, cluster, context, home)
+        environment = build_environment(job, replica, cluster, context, home)
         self._container = f"rehearsal-{job.id}-{replica.name}" if contained else ""
         if contained:
-            environment = workloads.in_container(environment)
-        self._program = Program(
-            self._command(environment, python), environment, home=home, container=self._container,
-            mark=environment[MARK], context=context, say=self._print, ended=lambda code: events.put(Exit(self, code)),
-        )  # fmt: skip
+            environment = workloads.filter_for_container(environment)
+        self._program = Workload(
+            self._build_command(environment, python),
+            environment,
+            home=home,
+            container=self._container,
+            mark=environment[MARK],
+            context=context,
+            say=self._write_log,
+            ended=lambda code: events.put(ReplicaExit(self, code)),
+        )
 
-    def _command(self, environment: Mapping[str, str], python: Path | None) -> list[str]:
+    def _build_command(self, environment: Mapping[str, str], python: Path | None) -> list[str]:
         """What is executed."""
         pool = self._job.spec.worker_pool_specs[self.replica.pool]
-        arguments = [*getattr(pool, _task(pool)).args, *self._job.arguments]
+        arguments = [*getattr(pool, _get_task(pool)).args, *self._job.arguments]
         if python is not None:
             package = pool.python_package_spec
-            return self._as_process([str(python), "-m", package.python_module, *arguments])
+            return self._build_process_command([str(python), "-m", package.python_module, *arguments])
         spec = pool.container_spec
         image = spec.image_uri
         if self._container:
-            return containers.command(
-                image, self._container, entrypoint=workloads.expanded(spec.command, environment),
-                arguments=workloads.expanded(arguments, environment), environment=environment,
+            return containers.build_run_command(
+                image,
+                self._container,
+                entrypoint=workloads.expand_variables(spec.command, environment),
+                arguments=workloads.expand_variables(arguments, environment),
+                environment=environment,
                 buckets=self._context.buckets,
-            )  # fmt: skip
+            )
         if images.is_reduction_server(image):
             self.say("There are no GPUs here whose gradients could be added up: this reduction server waits.", "NOTICE")
             return ["sleep", "infinity"]
@@ -211,19 +241,19 @@ class Running:
         command = [*(spec.command or (known.entrypoint if known else ())), *arguments]
         if known and not spec.command and not arguments:
             command += known.arguments
-        return self._as_process(workloads.expanded(command, environment))
+        return self._build_process_command(workloads.expand_variables(command, environment))
 
-    def _as_process(self, command: list[str]) -> list[str]:
-        mount = workloads.mount_of(self._context.buckets)
+    def _build_process_command(self, command: list[str]) -> list[str]:
+        mount = workloads.find_mount_command(self._context.buckets)
         if not mount and self.replica.index == 0:
             self.say("/gcs cannot be mounted here: the buckets are directories in $REHEARSAL_GCS.", "NOTICE")
         return [*mount, *command]
 
     def say(self, line: str, severity: str) -> None:
         """Write a line to the job's log, as this replica's."""
-        self._print([line], severity)
+        self._write_log([line], severity)
 
-    def _print(self, lines: Sequence[str], severity: str) -> None:
+    def _write_log(self, lines: Sequence[str], severity: str) -> None:
         say(self._context, self._job, self.replica, lines, severity)
 
     def tell_to_stop(self) -> None:

@@ -26,13 +26,21 @@ HELD = ("/bin/sh", "-c", 'read -r _ && exec "$@" </dev/null', "sh")
 """What begins a command only when it is told to; never, if whoever started it is gone before."""
 
 
-class Program:
+class Workload:
     """A command that runs, with a home of its own that goes with it."""
 
     def __init__(
-        self, command: Sequence[str], environment: Mapping[str, str], *, home: Path, container: str, mark: str,
-        context: Context, say: Say, ended: Callable[[int], None],
-    ) -> None:  # fmt: skip
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        home: Path,
+        container: str,
+        mark: str,
+        context: Context,
+        say: Say,
+        ended: Callable[[int], None],
+    ) -> None:
         """Start it; `container` is its container's name or "", `ended` is told its exit code as shells count it.
 
         The environment holds the mark by which everything that it starts is found.
@@ -42,58 +50,65 @@ class Program:
         self._mark = mark
         self._context = context
         self._say = say
-        self._process = self._begun(command, environment)
+        self._process = self._start_process(command, environment)
         self._started = started(self._process.pid)
-        processes.brand(self._process.pid, mark)
+        processes.brand_process(self._process.pid, mark)
         context.database.run(
             "INSERT OR REPLACE INTO processes (pid, started, container) VALUES (?, ?, ?)",
             (self._process.pid, self._started, container),
         )
-        self._let_go()
+        self._release_process()
         assert self._process.stdout is not None
         assert self._process.stderr is not None
         self._readers = (
-            _thread(self._read, self._process.stdout, "INFO"), _thread(self._read, self._process.stderr, "ERROR"),
-        )  # fmt: skip
-        _thread(lambda: ended(_as_shells_count(self._process.wait())))
+            _start_thread(self._read_output, self._process.stdout, "INFO"),
+            _start_thread(self._read_output, self._process.stderr, "ERROR"),
+        )
+        _start_thread(lambda: ended(_to_shell_status(self._process.wait())))
 
-    def _begun(self, command: Sequence[str], environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+    def _start_process(self, command: Sequence[str], environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
         shutil.rmtree(self._home, ignore_errors=True)  # a machine that is restarted remembers nothing
         self._home.mkdir(parents=True)
         try:
             return subprocess.Popen(
-                [*HELD, *command], cwd=self._home,
+                [*HELD, *command],
+                cwd=self._home,
                 env={**environment, **os.environ} if self._container else environment,
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-            )  # fmt: skip
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
         except (OSError, ValueError) as error:
             self._say([f"{command[0]}: {getattr(error, 'strerror', None) or error}"], "ERROR")
             return subprocess.Popen(  # as a shell would: it starts, and has nothing to do
                 [sys.executable, "-S", "-c", f"raise SystemExit({NOT_FOUND})"],
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-            )  # fmt: skip
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
 
-    def _let_go(self) -> None:
+    def _release_process(self) -> None:
         """It begins only when it is marked and written down: what it starts is found, however early that hides."""
         if self._process.stdin is not None:
             with suppress(BrokenPipeError), self._process.stdin as told:  # it was ended meanwhile
                 told.write(b"go\n")
 
-    def _read(self, pipe: IO[bytes], severity: str) -> None:
-        for lines in processes.lines_of(pipe):
+    def _read_output(self, pipe: IO[bytes], severity: str) -> None:
+        for lines in processes.read_lines(pipe):
             self._say(lines, severity)
 
     def tell_to_stop(self) -> None:
         """SIGTERM, as a machine that is taken away gives it."""
-        processes.tell(self._process.pid, SIGTERM)
+        processes.send_signal(self._process.pid, SIGTERM)
 
     def end(self, *, until: float) -> None:
         """Wait for it until a moment of the monotonic clock, then end it and everything that it has started."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=max(0.0, until - time.monotonic()))
         if self._container:  # it may outlive its client, and its name is needed again
-            containers.remove(self._container)
-        processes.end([self._process.pid], self._mark)
+            containers.remove_container(self._container)
+        processes.end_processes([self._process.pid], self._mark)
         self._process.wait()
         for reader in self._readers:
             reader.join(timeout=10)
@@ -103,32 +118,38 @@ class Program:
         shutil.rmtree(self._home, ignore_errors=True)
 
 
-def _as_shells_count(code: int) -> int:
+def _to_shell_status(code: int) -> int:
     """128 + the number of the signal that ended it."""
     return code if code >= 0 else 128 - code
 
 
-def _thread(work: Callable[..., None], *values: object) -> threading.Thread:
+def _start_thread(work: Callable[..., None], *values: object) -> threading.Thread:
     thread = threading.Thread(target=work, args=values, daemon=True)
     thread.start()
     return thread
 
 
-def variables(context: Context, project: str, home: Path) -> dict[str, str]:
+def build_variables(context: Context, project: str, home: Path) -> dict[str, str]:
     """What every program is given: this machine's, and those by which Google's clients find the rehearsal."""
     return {
-        **environments.inherited(), "HOME": str(home), "TMPDIR": str(home), "PYTHONUNBUFFERED": "1",
-        "GOOGLE_CLOUD_PROJECT": project, "STORAGE_EMULATOR_HOST": context.keyed_address,
-        "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false", "GCE_METADATA_HOST": context.keyed_address.removeprefix("http://"),
+        **environments.inherit_variables(),
+        "HOME": str(home),
+        "TMPDIR": str(home),
+        "PYTHONUNBUFFERED": "1",
+        "GOOGLE_CLOUD_PROJECT": project,
+        "STORAGE_EMULATOR_HOST": context.keyed_address,
+        "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",
+        "GCE_METADATA_HOST": context.keyed_address.removeprefix("http://"),
         "GCE_METADATA_IP": f"127.0.0.1:{context.http_port}",
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM": f"{context.address}/",
-        "REHEARSAL_ADDRESS": context.address, "REHEARSAL_GCS": str(context.buckets),
-    }  # fmt: skip
+        "REHEARSAL_ADDRESS": context.address,
+        "REHEARSAL_GCS": str(context.buckets),
+    }
 
 
-def in_container(environment: Mapping[str, str]) -> dict[str, str]:
+def filter_for_container(environment: Mapping[str, str]) -> dict[str, str]:
     """A program's variables without those that are about this machine, which an image has of its own."""
-    about_here = environments.inherited()
+    about_here = environments.inherit_variables()
     kept = {name: value for name, value in environment.items() if about_here.get(name) != value}
     for name in ("HOME", "TMPDIR"):
         if kept.get(name) == environment["HOME"]:
@@ -136,7 +157,7 @@ def in_container(environment: Mapping[str, str]) -> dict[str, str]:
     return kept | {"REHEARSAL_GCS": "/gcs"}
 
 
-def expanded(words: Sequence[str], environment: Mapping[str, str]) -> list[str]:
+def expand_variables(words: Sequence[str], environment: Mapping[str, str]) -> list[str]:
     """$(NAME) is the value of a variable, as in Kubernetes; $$(NAME) is not."""
 
     def value(found: "re.Match[str]") -> str:
@@ -146,7 +167,7 @@ def expanded(words: Sequence[str], environment: Mapping[str, str]) -> list[str]:
 
 
 @cache
-def mount_of(buckets: Path) -> tuple[str, ...]:
+def find_mount_command(buckets: Path) -> tuple[str, ...]:
     """What makes the buckets a command's own /gcs, by a mount that no other process sees; empty where it may not."""
     unshare = shutil.which("unshare")
     if not unshare or os.geteuid() != 0:
@@ -165,12 +186,12 @@ def end_leftovers(context: Context) -> int:
     """End the processes and containers that a rehearsal left behind when it was killed; returns how many there were."""
     recorded = context.database.run("SELECT pid, started, container FROM processes")
     alive = {pid for pid, begun, _ in recorded if begun and started(pid) == begun}
-    mark = context.mark()
-    count = len(processes.marked(mark) | alive)
-    processes.end(alive, mark)
+    mark = context.build_mark()
+    count = len(processes.find_by_mark(mark) | alive)
+    processes.end_processes(alive, mark)
     for _, _, container in recorded:
         if container:
-            containers.remove(container)
+            containers.remove_container(container)
     for directory in (context.settings.directory / "jobs").glob("*/*/"):  # homes and environments: only logs are kept
         shutil.rmtree(directory, ignore_errors=True)
     context.database.run("DELETE FROM processes")

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from vertex_rehearsal import filters
-from vertex_rehearsal.api.errors import invalid, not_found
-from vertex_rehearsal.api.messages import as_dict, fill, logging, protobuf
-from vertex_rehearsal.api.methods import Rule
+from vertex_rehearsal.api.errors import invalid_argument, not_found_error
+from vertex_rehearsal.api.messages import as_dict, fill_message, logging, protobuf
+from vertex_rehearsal.api.methods import HttpRule
 from vertex_rehearsal.logging.store import Logs
 
 LOG_NAME = re.compile(r"(projects/[^/]+)/logs/[^/]+")
@@ -22,11 +22,11 @@ class LoggingService:
     """The RPCs of google.logging.v2.LoggingServiceV2 about entries and logs."""
 
     RULES = {  # noqa: RUF012
-        "WriteLogEntries": (Rule("POST", "/v2/entries:write", "*"),),
-        "ListLogEntries": (Rule("POST", "/v2/entries:list", "*"),),
-        "ListLogs": (Rule("GET", "/v2/{parent=projects/*}/logs"),),
-        "DeleteLog": (Rule("DELETE", "/v2/{log_name=projects/*/logs/*}"),),
-        "ListMonitoredResourceDescriptors": (Rule("GET", "/v2/monitoredResourceDescriptors"),),
+        "WriteLogEntries": (HttpRule("POST", "/v2/entries:write", "*"),),
+        "ListLogEntries": (HttpRule("POST", "/v2/entries:list", "*"),),
+        "ListLogs": (HttpRule("GET", "/v2/{parent=projects/*}/logs"),),
+        "DeleteLog": (HttpRule("DELETE", "/v2/{log_name=projects/*/logs/*}"),),
+        "ListMonitoredResourceDescriptors": (HttpRule("GET", "/v2/monitoredResourceDescriptors"),),
     }
     """As documented: the Python library speaks HTTP to Cloud Logging without a table that could be read."""
     LIMITS = {  # noqa: RUF012
@@ -43,7 +43,7 @@ class LoggingService:
         for number, entry in enumerate(request.entries):
             entry.log_name = entry.log_name or request.log_name
             if not LOG_NAME.fullmatch(entry.log_name):
-                raise invalid(
+                raise invalid_argument(
                     f"entries[{number}].log_name", f'"{entry.log_name}" is no log: projects/PROJECT/logs/LOG.'
                 )
             if not entry.HasField("resource"):
@@ -57,29 +57,29 @@ class LoggingService:
             try:
                 entries.append(as_dict(entry))
             except TypeError as error:  # a payload of a type that nobody here knows
-                raise invalid(f"entries[{number}].proto_payload", str(error)) from error
+                raise invalid_argument(f"entries[{number}].proto_payload", str(error)) from error
         if entries and not request.dry_run:
             self._logs.write(entries)
         return logging.WriteLogEntriesResponse()
 
     def list_log_entries(self, request: Any) -> Any:
         """A page of entries, oldest first unless asked otherwise."""
-        newest_first = _newest_first(request.order_by)
+        newest_first = _parse_order(request.order_by)
         if not request.resource_names:
-            raise invalid("resource_names", "Required field is not set: resource_names.")
+            raise invalid_argument("resource_names", "Required field is not set: resource_names.")
         projects = ["/".join(name.split("/")[:2]) for name in request.resource_names]
         if request.page_size < 0:
-            raise invalid("page_size", f"page_size must not be negative: {request.page_size}")
+            raise invalid_argument("page_size", f"page_size must not be negative: {request.page_size}")
         size = min(request.page_size or 50, MOST_PER_PAGE)
         response = logging.ListLogEntriesResponse()
-        after = _place(request.page_token)
-        passes = filters.parse(request.filter)
+        after = _decode_page_start(request.page_token)
+        passes = filters.parse_filter(request.filter)
         place = after
-        for found, entry in self._logs.find(passes, projects, newest_first=newest_first, after=after):
+        for found, entry in self._logs.find_entries(passes, projects, newest_first=newest_first, after=after):
             if len(response.entries) == size:
                 response.next_page_token = base64.urlsafe_b64encode(json.dumps(place).encode()).decode()
                 break
-            fill(response.entries.add(), entry)
+            fill_message(response.entries.add(), entry)
             place = found
         return response
 
@@ -88,8 +88,8 @@ class LoggingService:
         first = next(requests)
         projects = ["/".join(name.split("/")[:2]) for name in first.resource_names]
         if not projects:
-            raise invalid("resource_names", "Required field is not set: resource_names.")
-        with self._logs.following(filters.parse(first.filter)) as waiting:
+            raise invalid_argument("resource_names", "Required field is not set: resource_names.")
+        with self._logs.follow_entries(filters.parse_filter(first.filter)) as waiting:
             while is_open():
                 try:
                     entries = [waiting.get(timeout=STEP_S)]
@@ -100,47 +100,48 @@ class LoggingService:
                 response = logging.TailLogEntriesResponse()
                 for entry in entries:
                     if entry["logName"].startswith(tuple(f"{project}/logs/" for project in projects)):
-                        fill(response.entries.add(), entry)
+                        fill_message(response.entries.add(), entry)
                 if response.entries:
                     yield response
 
     def list_logs(self, request: Any) -> Any:
         """The names of a project's logs."""
-        return logging.ListLogsResponse(log_names=self._logs.names(request.parent))
+        return logging.ListLogsResponse(log_names=self._logs.list_names(request.parent))
 
     def delete_log(self, request: Any) -> Any:
         """Forget a log with all of its entries."""
-        if not self._logs.delete(request.log_name):
-            raise not_found(request.log_name)
+        if not self._logs.delete_entries(request.log_name):
+            raise not_found_error(request.log_name)
         return protobuf.Empty()
 
     def list_monitored_resource_descriptors(self, _: Any) -> Any:
         """The kinds of resources that entries here are about."""
         response = logging.ListMonitoredResourceDescriptorsResponse()
         for kind, labels in (
-            ("ml_job", ("job_id", "project_id", "task_name")), ("global", ("project_id",)),
+            ("ml_job", ("job_id", "project_id", "task_name")),
+            ("global", ("project_id",)),
             ("aiplatform.googleapis.com/Endpoint", ("endpoint_id", "location", "resource_container")),
-        ):  # fmt: skip
+        ):
             described = response.resource_descriptors.add(type=kind)
             for label in labels:
                 described.labels.add(key=label)
         return response
 
 
-def _newest_first(order: str) -> bool:
+def _parse_order(order: str) -> bool:
     if order.strip() not in ("", "timestamp", "timestamp asc", "timestamp desc"):
-        raise invalid("order_by", f'order_by must be "timestamp asc" or "timestamp desc", not "{order}".')
+        raise invalid_argument("order_by", f'order_by must be "timestamp asc" or "timestamp desc", not "{order}".')
     return order.strip() == "timestamp desc"
 
 
-def _place(token: str) -> tuple[str, int] | None:
+def _decode_page_start(token: str) -> tuple[str, int] | None:
     if not token:
         return None
     try:
         moment, number = json.loads(base64.urlsafe_b64decode(token))
         place = str(moment), int(number)
     except (ValueError, TypeError, OverflowError, RecursionError) as error:  # binascii's errors are ValueErrors
-        raise invalid("page_token", "The page token is invalid.") from error
+        raise invalid_argument("page_token", "The page token is invalid.") from error
     if not 0 <= place[1] < 2**63:
-        raise invalid("page_token", "The page token is invalid.")
+        raise invalid_argument("page_token", "The page token is invalid.")
     return place

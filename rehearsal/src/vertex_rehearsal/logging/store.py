@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from vertex_rehearsal.database import Database
-from vertex_rehearsal.filters import SEVERITIES, Comparison, Filter, moment
+from vertex_rehearsal.filters import SEVERITIES, Comparison, Filter, parse_timestamp
 
 MOST_WAITING = 100_000
 """Entries that a follower may be behind; one that does not read loses the rest."""
@@ -24,25 +24,28 @@ class Logs:
         self._followers: list[tuple[Filter, queue.Queue[dict[str, Any]]]] = []
         self._lock = threading.Lock()
 
-    def lines(
+    def write_lines(
         self, lines: Sequence[str], *, job: str, task: str, project: str, region: str, severity: str, trial: str = ""
-    ) -> None:  # fmt: skip
+    ) -> None:
         """What a replica printed, as Vertex AI writes it down: an object of JSON is its own payload."""
         labels = {
-            "compute.googleapis.com/zone": f"{region}-a", "ml.googleapis.com/job_id": job,
-            "ml.googleapis.com/job_id/log_area": "root", "ml.googleapis.com/trial_id": trial,
-            "ml.googleapis.com/trial_type": "", "ml.googleapis.com/tpu_worker_id": "",
-        }  # fmt: skip
-        self.write([{**_printed(line, project, task, severity, job), "labels": labels} for line in lines])
+            "compute.googleapis.com/zone": f"{region}-a",
+            "ml.googleapis.com/job_id": job,
+            "ml.googleapis.com/job_id/log_area": "root",
+            "ml.googleapis.com/trial_id": trial,
+            "ml.googleapis.com/trial_type": "",
+            "ml.googleapis.com/tpu_worker_id": "",
+        }
+        self.write([{**_build_entry(line, project, task, severity, job), "labels": labels} for line in lines])
 
-    def note(self, text: str, *, job: str, project: str, severity: str = "INFO") -> None:
+    def write_note(self, text: str, *, job: str, project: str, severity: str = "INFO") -> None:
         """What the service itself has to say about a job."""
         log = f"ml.googleapis.com%2F{job}"
-        self.write([{**_heading(project, "service", severity, job, log=log), "textPayload": text}])
+        self.write([{**_build_heading(project, "service", severity, job, log=log), "textPayload": text}])
 
     def write(self, entries: Sequence[dict[str, Any]]) -> None:
         """Keep entries; one with the log, timestamp and insertId of another is the same entry."""
-        now = _stamp()
+        now = _format_now()
         for entry in entries:
             entry.setdefault("timestamp", now)
             entry.setdefault("receiveTimestamp", now)
@@ -50,11 +53,14 @@ class Logs:
             entry.setdefault("severity", "DEFAULT")
         rows = [
             (
-                entry["logName"], entry.get("resource", {}).get("labels", {}).get("job_id", ""),
-                _sortable(entry["timestamp"]), entry["insertId"], json.dumps(entry),
+                entry["logName"],
+                entry.get("resource", {}).get("labels", {}).get("job_id", ""),
+                _to_sortable_time(entry["timestamp"]),
+                entry["insertId"],
+                json.dumps(entry),
             )
             for entry in entries
-        ]  # fmt: skip
+        ]
         statement = "INSERT OR IGNORE INTO entries (log, job, moment, insert_id, content) VALUES (?, ?, ?, ?, ?)"
         self._database.run_many(statement, rows)
         with self._lock:
@@ -63,11 +69,11 @@ class Logs:
                     if passes(entry) and waiting.qsize() < MOST_WAITING:
                         waiting.put(entry)
 
-    def find(
+    def find_entries(
         self, passes: Filter, projects: Sequence[str], *, newest_first: bool, after: tuple[str, int] | None
-    ) -> Iterator[tuple[tuple[str, int], dict[str, Any]]]:  # fmt: skip
+    ) -> Iterator[tuple[tuple[str, int], dict[str, Any]]]:
         """Entries of these projects in the order of time, each with the place to go on after."""
-        where, values = _indexed(passes.always)
+        where, values = _build_conditions(passes.always)
         direction, beyond = ("DESC", "<") if newest_first else ("ASC", ">")
         while True:
             clauses, given = list(where), list[str | int](values)
@@ -87,19 +93,19 @@ class Logs:
             if len(rows) < 1000:
                 return
 
-    def names(self, project: str) -> list[str]:
+    def list_names(self, project: str) -> list[str]:
         """The logs of a project."""
         rows = self._database.run("SELECT DISTINCT log FROM entries ORDER BY log")
         return [log for (log,) in rows if log.startswith(f"{project}/logs/")]
 
-    def delete(self, log: str) -> int:
+    def delete_entries(self, log: str) -> int:
         """Forget a log; how many entries it had."""
         count = self._database.run("SELECT count(*) FROM entries WHERE log = ?", (log,))[0][0]
         self._database.run("DELETE FROM entries WHERE log = ?", (log,))
         return int(count)
 
     @contextmanager
-    def following(self, passes: Filter) -> Iterator["queue.Queue[dict[str, Any]]"]:
+    def follow_entries(self, passes: Filter) -> Iterator["queue.Queue[dict[str, Any]]"]:
         """A queue that gets every new entry that passes."""
         follower = (passes, queue.Queue[dict[str, Any]]())
         with self._lock:
@@ -111,7 +117,7 @@ class Logs:
                 self._followers.remove(follower)
 
 
-def _object(line: str) -> dict[str, Any] | None:
+def _parse_object(line: str) -> dict[str, Any] | None:
     if not line.lstrip().startswith("{"):
         return None
     try:
@@ -121,9 +127,9 @@ def _object(line: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def printed(line: str, severity: str) -> dict[str, Any]:
+def parse_line(line: str, severity: str) -> dict[str, Any]:
     """What an entry says of a printed line: an object of JSON is its own payload, and may name its severity."""
-    payload = _object(line)
+    payload = _parse_object(line)
     if payload is None:
         payload = {"message": line}
     named = str(payload.pop("severity", severity)).upper()
@@ -132,30 +138,32 @@ def printed(line: str, severity: str) -> dict[str, Any]:
     return {"severity": severity, "jsonPayload": payload}
 
 
-def _printed(line: str, project: str, task: str, severity: str, job: str) -> dict[str, Any]:
-    found = printed(line, severity)
+def _build_entry(line: str, project: str, task: str, severity: str, job: str) -> dict[str, Any]:
+    found = parse_line(line, severity)
     found["jsonPayload"].setdefault("attrs", {"tag": task})
-    return {**_heading(project, task, found["severity"], job), **found}
+    return {**_build_heading(project, task, found["severity"], job), **found}
 
 
-def _heading(project: str, task: str, severity: str, job: str, *, log: str = "") -> dict[str, Any]:
+def _build_heading(project: str, task: str, severity: str, job: str, *, log: str = "") -> dict[str, Any]:
     labels = {"job_id": job, "project_id": project, "task_name": task}
     return {
-        "logName": f"projects/{project}/logs/{log or task}", "severity": severity, "timestamp": _stamp(),
+        "logName": f"projects/{project}/logs/{log or task}",
+        "severity": severity,
+        "timestamp": _format_now(),
         "resource": {"type": "ml_job", "labels": labels},
-    }  # fmt: skip
+    }
 
 
-def _stamp() -> str:
+def _format_now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def _sortable(stamp: str) -> str:
+def _to_sortable_time(stamp: str) -> str:
     """One form for every moment, so that their texts have their order."""
-    return moment(stamp).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return parse_timestamp(stamp).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def _indexed(always: Sequence[Comparison]) -> tuple[list[str], list[str]]:
+def _build_conditions(always: Sequence[Comparison]) -> tuple[list[str], list[str]]:
     """Conditions that the index knows, from the comparisons that every entry must pass."""
     where, values = [], []
     for comparison in always:
@@ -164,5 +172,5 @@ def _indexed(always: Sequence[Comparison]) -> tuple[list[str], list[str]]:
             values.append(comparison.value)
         if comparison.field == "timestamp" and comparison.operator in (">", ">=", "<", "<="):
             where.append(f"moment {comparison.operator[0]}= ?")
-            values.append(_sortable(comparison.value))
+            values.append(_to_sortable_time(comparison.value))
     return where, values

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from vertex_rehearsal import filters
-from vertex_rehearsal.api.errors import Problem, invalid
+from vertex_rehearsal.api.errors import ApiError, invalid_argument
 from vertex_rehearsal.api.messages import as_dict, protobuf, v1
 from vertex_rehearsal.prediction import models
 from vertex_rehearsal.training import validation
@@ -32,7 +32,7 @@ CLAUSE = re.compile(
 
 
 @dataclass(frozen=True)
-class Kind:
+class NodeKind:
     """One of the three kinds of nodes."""
 
     noun: str
@@ -45,9 +45,9 @@ class Kind:
 
 
 COMMON = ("display_name", "description", "labels", "metadata")
-CONTEXT = Kind("context", COMMON)
-ARTIFACT = Kind("artifact", (*COMMON, "uri", "state"))
-EXECUTION = Kind("execution", (*COMMON, "state"))
+CONTEXT = NodeKind("context", COMMON)
+ARTIFACT = NodeKind("artifact", (*COMMON, "uri", "state"))
+EXECUTION = NodeKind("execution", (*COMMON, "state"))
 ORDER = "order_by has no effect: newest first."
 UNCHECKED = "Schemas are not checked."
 
@@ -75,7 +75,9 @@ class Experiments:
         """A new store, without nodes."""
         validation.check_parent(request.parent)
         store = v1.MetadataStore(description=request.metadata_store.description)
-        store.name = f"{request.parent}/metadataStores/{_id(request.metadata_store_id, 'metadata_store_id')}"
+        store.name = (
+            f"{request.parent}/metadataStores/{_check_or_create_id(request.metadata_store_id, 'metadata_store_id')}"
+        )
         store.create_time.GetCurrentTime()
         store.update_time.CopyFrom(store.create_time)
         self._database.add(store)
@@ -90,86 +92,90 @@ class Experiments:
 
     def create_context(self, request: Any) -> Any:
         """A new context."""
-        return self._create(CONTEXT, request.parent, request.context, request.context_id)
+        return self._create_node(CONTEXT, request.parent, request.context, request.context_id)
 
     def create_artifact(self, request: Any) -> Any:
         """A new artifact."""
-        return self._create(ARTIFACT, request.parent, request.artifact, request.artifact_id)
+        return self._create_node(ARTIFACT, request.parent, request.artifact, request.artifact_id)
 
     def create_execution(self, request: Any) -> Any:
         """A new execution."""
-        return self._create(EXECUTION, request.parent, request.execution, request.execution_id)
+        return self._create_node(EXECUTION, request.parent, request.execution, request.execution_id)
 
     def list_contexts(self, request: Any) -> Any:
         """A page of contexts, newest first."""
-        found, token = self._page(CONTEXT, request)
+        found, token = self._list_page(CONTEXT, request)
         return v1.ListContextsResponse(contexts=found, next_page_token=token)
 
     def list_artifacts(self, request: Any) -> Any:
         """A page of artifacts, newest first."""
-        found, token = self._page(ARTIFACT, request)
+        found, token = self._list_page(ARTIFACT, request)
         return v1.ListArtifactsResponse(artifacts=found, next_page_token=token)
 
     def list_executions(self, request: Any) -> Any:
         """A page of executions, newest first."""
-        found, token = self._page(EXECUTION, request)
+        found, token = self._list_page(EXECUTION, request)
         return v1.ListExecutionsResponse(executions=found, next_page_token=token)
 
     def update_context(self, request: Any) -> Any:
         """Change what the mask names, or all that is given."""
-        return self._update(CONTEXT, request, request.context)
+        return self._update_node(CONTEXT, request, request.context)
 
     def update_artifact(self, request: Any) -> Any:
         """Change what the mask names, or all that is given."""
-        return self._update(ARTIFACT, request, request.artifact)
+        return self._update_node(ARTIFACT, request, request.artifact)
 
     def update_execution(self, request: Any) -> Any:
         """Change what the mask names, or all that is given."""
-        return self._update(EXECUTION, request, request.execution)
+        return self._update_node(EXECUTION, request, request.execution)
 
     def delete_context(self, request: Any) -> Any:
         """Forget a context; what was in it stays."""
-        return self._delete(request)
+        return self._delete_node(request)
 
     def delete_artifact(self, request: Any) -> Any:
         """Forget an artifact and its events."""
-        return self._delete(request)
+        return self._delete_node(request)
 
     def delete_execution(self, request: Any) -> Any:
         """Forget an execution and its events."""
-        return self._delete(request)
+        return self._delete_node(request)
 
     def purge_contexts(self, request: Any) -> Any:
         """Forget all contexts that a filter lets pass, or say which."""
-        return self._purge(CONTEXT, request, v1.PurgeContextsMetadata(), v1.PurgeContextsResponse)
+        return self._purge_nodes(CONTEXT, request, v1.PurgeContextsMetadata(), v1.PurgeContextsResponse)
 
     def purge_artifacts(self, request: Any) -> Any:
         """Forget all artifacts that a filter lets pass, or say which."""
-        return self._purge(ARTIFACT, request, v1.PurgeArtifactsMetadata(), v1.PurgeArtifactsResponse)
+        return self._purge_nodes(ARTIFACT, request, v1.PurgeArtifactsMetadata(), v1.PurgeArtifactsResponse)
 
     def purge_executions(self, request: Any) -> Any:
         """Forget all executions that a filter lets pass, or say which."""
-        return self._purge(EXECUTION, request, v1.PurgeExecutionsMetadata(), v1.PurgeExecutionsResponse)
+        return self._purge_nodes(EXECUTION, request, v1.PurgeExecutionsMetadata(), v1.PurgeExecutionsResponse)
 
     def add_context_artifacts_and_executions(self, request: Any) -> Any:
         """Put nodes into a context; those that are in it already are skipped."""
         with self._database.lock:
-            members = [self._there(name).name for name in (*request.artifacts, *request.executions)]
-            rows = [(self._there(request.context).name, member, b"") for member in members]
+            members = [self._get_node(name).name for name in (*request.artifacts, *request.executions)]
+            rows = [(self._get_node(request.context).name, member, b"") for member in members]
             self._database.run_many("INSERT OR IGNORE INTO links (source, target, content) VALUES (?, ?, ?)", rows)
         return v1.AddContextArtifactsAndExecutionsResponse()
 
     def add_context_children(self, request: Any) -> Any:
         """Make contexts the children of another; those that are its children already are skipped."""
         with self._database.lock:
-            parent = self._there(request.context).name
-            children = [self._there(name) for name in request.child_contexts]
-            above = self._ancestors(parent)
+            parent = self._get_node(request.context).name
+            children = [self._get_node(name) for name in request.child_contexts]
+            above = self._find_ancestors(parent)
             for child in children:
                 if child.name in above:
-                    raise invalid("child_contexts", f"{child.name} cannot be a child of {parent}: that makes a circle.")
+                    raise invalid_argument(
+                        "child_contexts", f"{child.name} cannot be a child of {parent}: that makes a circle."
+                    )
                 if parent not in child.parent_contexts and len(child.parent_contexts) == MOST_PARENTS:
-                    raise invalid("child_contexts", f"{child.name} has {MOST_PARENTS} parents, which is the most.")
+                    raise invalid_argument(
+                        "child_contexts", f"{child.name} has {MOST_PARENTS} parents, which is the most."
+                    )
             for child in children:
                 with self._database.change(child.name) as kept:
                     if parent not in kept.parent_contexts:
@@ -179,19 +185,19 @@ class Experiments:
     def remove_context_children(self, request: Any) -> Any:
         """Take contexts away from their parent."""
         with self._database.lock:
-            parent = self._there(request.context).name
-            self._orphan(parent, [self._there(name) for name in request.child_contexts])
+            parent = self._get_node(request.context).name
+            self._detach_children(parent, [self._get_node(name) for name in request.child_contexts])
         return v1.RemoveContextChildrenResponse()
 
     def add_execution_events(self, request: Any) -> Any:
         """Say what an execution read and made; where an artifact has an event with it already, that one stays."""
         with self._database.lock:
-            execution = self._there(request.execution).name
+            execution = self._get_node(request.execution).name
             rows = []
             for number, given in enumerate(request.events):
                 if not given.type_:
-                    raise invalid(f"events[{number}].type", "Required field is not set: type.")
-                event = v1.Event(execution=execution, artifact=self._there(given.artifact).name, type_=given.type_)
+                    raise invalid_argument(f"events[{number}].type", "Required field is not set: type.")
+                event = v1.Event(execution=execution, artifact=self._get_node(given.artifact).name, type_=given.type_)
                 event.labels.update(given.labels)
                 event.event_time.GetCurrentTime()
                 rows.append((execution, event.artifact, event.SerializeToString()))
@@ -201,110 +207,110 @@ class Experiments:
     def query_execution_inputs_and_outputs(self, request: Any) -> Any:
         """An execution with the artifacts that it read and made."""
         execution = self._database.get(request.execution)
-        events = self._events(execution.name)
-        return self._subgraph([execution.name, *(event.artifact for event in events)], events)
+        events = self._list_events(execution.name)
+        return self._build_subgraph([execution.name, *(event.artifact for event in events)], events)
 
     def query_context_lineage_subgraph(self, request: Any) -> Any:
         """All that is in a context, and the events between them."""
         context = self._database.get(request.context)
-        members = self._members(context.name)
-        events = [event for name in sorted(members) for event in self._events(name)]
+        members = self._list_members(context.name)
+        events = [event for name in sorted(members) for event in self._list_events(name)]
         inside = [event for event in events if {event.artifact, event.execution} <= members]
-        return self._subgraph(members, {event.SerializeToString(): event for event in inside}.values())
+        return self._build_subgraph(members, {event.SerializeToString(): event for event in inside}.values())
 
     def query_artifact_lineage_subgraph(self, request: Any) -> Any:
         """All that an artifact was made of and that was made of it, at most so many hops away."""
         if request.max_hops < 0:
-            raise invalid("max_hops", f"max_hops must not be negative: {request.max_hops}.")
+            raise invalid_argument("max_hops", f"max_hops must not be negative: {request.max_hops}.")
         start = self._database.get(request.artifact).name
-        passes = self._passes(request.filter)
+        passes = self._compile_filter(request.filter)
         found, edges, border, hops = {start}, dict[bytes, Any](), {start}, 0
         while border and (hops < request.max_hops or not request.max_hops):
             hops += 1
-            events = [event for name in sorted(border) for event in self._events(name)]
+            events = [event for name in sorted(border) for event in self._list_events(name)]
             beyond = {name for event in events for name in (event.artifact, event.execution)} - found
-            border = {name for name in beyond if _noun(name) != "artifact" or passes(self._database.get(name))}
+            border = {name for name in beyond if _read_noun(name) != "artifact" or passes(self._database.get(name))}
             found |= border
             edges |= {
                 event.SerializeToString(): event for event in events if {event.artifact, event.execution} <= found
             }
-        return self._subgraph(found, edges.values())
+        return self._build_subgraph(found, edges.values())
 
-    def _create(self, kind: Kind, parent: str, given: Any, wanted: str) -> Any:
+    def _create_node(self, kind: NodeKind, parent: str, given: Any, wanted: str) -> Any:
         self._database.get(parent)
         node = type(given)()
         node.CopyFrom(given)
-        node.name = f"{parent}/{kind.collection}/{_id(wanted, f'{kind.noun}_id')}"
+        node.name = f"{parent}/{kind.collection}/{_check_or_create_id(wanted, f'{kind.noun}_id')}"
         if kind is CONTEXT:
             node.ClearField("parent_contexts")
-        _check(node, kind)
+        _validate_node(node, kind)
         node.create_time.GetCurrentTime()
         node.update_time.CopyFrom(node.create_time)
-        node.etag = _etag("0")
+        node.etag = _next_etag("0")
         self._database.add(node)
         return node
 
-    def _update(self, kind: Kind, request: Any, given: Any) -> Any:
-        name = self._context.own_name(given.name)
+    def _update_node(self, kind: NodeKind, request: Any, given: Any) -> Any:
+        name = self._context.resolve_name(given.name)
         fields = list(request.update_mask.paths) or [
             field.name for field, _ in given.ListFields() if field.name in kind.changeable
-        ]  # fmt: skip
+        ]
         for field in fields:
             if field not in kind.changeable:
-                raise invalid("update_mask", f'"{field}" cannot be changed; {", ".join(kind.changeable)} can.')
+                raise invalid_argument("update_mask", f'"{field}" cannot be changed; {", ".join(kind.changeable)} can.')
         with self._database.lock:
-            if request.allow_missing and not self._database.has(name):
+            if request.allow_missing and not self._database.has_resource(name):
                 parent, _, wanted = name.rpartition(f"/{kind.collection}/")
-                return self._create(kind, parent, given, wanted)
+                return self._create_node(kind, parent, given, wanted)
             with self._database.change(name) as node:
                 if given.etag and given.etag != node.etag:
                     noun = kind.noun.capitalize()
-                    raise Problem(
+                    raise ApiError(
                         "ABORTED",
                         f"Specified {noun} `etag`: `{given.etag}` does not match server `etag`: `{node.etag}`",
                     )
                 for field in fields:
-                    models.put(node, given, field)
-                _check(node, kind)
-                node.etag = _etag(node.etag)
+                    models.copy_field_value(node, given, field)
+                _validate_node(node, kind)
+                node.etag = _next_etag(node.etag)
         return self._database.get(name)
 
-    def _delete(self, request: Any) -> Any:
+    def _delete_node(self, request: Any) -> Any:
         with self._database.lock:
             node = self._database.get(request.name)
             if request.etag and request.etag != node.etag:
                 text = f"The etag {request.etag} does not match the server's, {node.etag}."
-                raise Problem("FAILED_PRECONDITION", text, "etag")
-            self._forget(node.name)
+                raise ApiError("FAILED_PRECONDITION", text, "etag")
+            self._forget_node(node.name)
         return self._context.operations.done(request.name, v1.DeleteOperationMetadata(), protobuf.Empty)
 
-    def _purge(self, kind: Kind, request: Any, metadata: Any, response: Callable[..., Any]) -> Any:
+    def _purge_nodes(self, kind: NodeKind, request: Any, metadata: Any, response: Callable[..., Any]) -> Any:
         self._database.get(request.parent)
         if not request.filter:
-            raise invalid("filter", "Required field is not set: filter.")
-        passes = self._passes(request.filter)
+            raise invalid_argument("filter", "Required field is not set: filter.")
+        passes = self._compile_filter(request.filter)
 
         def purge() -> Any:
             with self._database.lock:
-                names = [node.name for node in self._all(kind, request.parent) if passes(node)]
+                names = [node.name for node in self._list_nodes(kind, request.parent) if passes(node)]
                 for name in names if request.force else ():
-                    self._forget(name)
+                    self._forget_node(name)
             return response(purge_count=len(names), purge_sample=[] if request.force else names[:LARGEST_SAMPLE])
 
         return self._context.operations.done(request.parent, metadata, purge)
 
-    def _forget(self, name: str) -> None:
-        if _noun(name) == "context":
-            self._orphan(name, self._children(name))
+    def _forget_node(self, name: str) -> None:
+        if _read_noun(name) == "context":
+            self._detach_children(name, self._list_children(name))
         self._database.remove_all(name)
 
-    def _page(self, kind: Kind, request: Any) -> tuple[list[Any], str]:
+    def _list_page(self, kind: NodeKind, request: Any) -> tuple[list[Any], str]:
         self._database.get(request.parent)
         plain = type(request)(page_size=request.page_size, page_token=request.page_token)
-        passes = self._passes(request.filter)
-        return self._database.page(f"{request.parent}/{kind.collection}", plain, keep=passes)
+        passes = self._compile_filter(request.filter)
+        return self._database.list_page(f"{request.parent}/{kind.collection}", plain, keep=passes)
 
-    def _passes(self, text: str) -> Callable[[Any], bool]:
+    def _compile_filter(self, text: str) -> Callable[[Any], bool]:
         """Whether a node passes a filter. Clauses about other nodes are answered first: each is a set of names."""
         sets: list[set[str]] = []
 
@@ -312,15 +318,15 @@ class Experiments:
             if clause["field"]:
                 return clause["field"]
             if clause["member"]:
-                sets.append(self._members(self._named(clause["member"])))
+                sets.append(self._list_members(self._unquote_name(clause["member"])))
             elif clause["relation"]:
-                contexts = [self._named(quoted) for quoted in re.findall(QUOTED, clause["contexts"])]
-                sets.append(set.intersection(*(self._related(clause["relation"], name) for name in contexts)))
+                contexts = [self._unquote_name(quoted) for quoted in re.findall(QUOTED, clause["contexts"])]
+                sets.append(set.intersection(*(self._find_relatives(clause["relation"], name) for name in contexts)))
             else:
                 return clause[0]
             return f"among.s{len(sets) - 1}=yes"
 
-        test = filters.parse(CLAUSE.sub(plain, text))
+        test = filters.parse_filter(CLAUSE.sub(plain, text))
 
         def passes(node: Any) -> bool:
             among = {f"s{number}": "yes" for number, names in enumerate(sets) if node.name in names}
@@ -328,32 +334,32 @@ class Experiments:
 
         return passes
 
-    def _named(self, quoted: str) -> str:
-        return self._context.own_name(quoted[1:-1])
+    def _unquote_name(self, quoted: str) -> str:
+        return self._context.resolve_name(quoted[1:-1])
 
-    def _related(self, relation: str, name: str) -> set[str]:
+    def _find_relatives(self, relation: str, name: str) -> set[str]:
         if relation == "parent_contexts":
-            return {child.name for child in self._children(name)}
-        return set(self._database.get(name).parent_contexts) if self._database.has(name) else set()
+            return {child.name for child in self._list_children(name)}
+        return set(self._database.get(name).parent_contexts) if self._database.has_resource(name) else set()
 
-    def _there(self, name: str) -> Any:
-        return self._database.get(self._context.own_name(name))
+    def _get_node(self, name: str) -> Any:
+        return self._database.get(self._context.resolve_name(name))
 
-    def _all(self, kind: Kind, store: str) -> list[Any]:
-        nodes = self._database.all(f"google.cloud.aiplatform.v1.{kind.noun.capitalize()}")
+    def _list_nodes(self, kind: NodeKind, store: str) -> list[Any]:
+        nodes = self._database.list_all(f"google.cloud.aiplatform.v1.{kind.noun.capitalize()}")
         return [node for node in nodes if node.name.startswith(f"{store}/{kind.collection}/")]
 
-    def _children(self, parent: str) -> list[Any]:
-        contexts = self._all(CONTEXT, parent.rpartition("/contexts/")[0])
+    def _list_children(self, parent: str) -> list[Any]:
+        contexts = self._list_nodes(CONTEXT, parent.rpartition("/contexts/")[0])
         return [context for context in contexts if parent in context.parent_contexts]
 
-    def _orphan(self, parent: str, children: Iterable[Any]) -> None:
+    def _detach_children(self, parent: str, children: Iterable[Any]) -> None:
         for child in children:
             with self._database.change(child.name) as kept:
                 if parent in kept.parent_contexts:
                     kept.parent_contexts.remove(parent)
 
-    def _ancestors(self, name: str) -> set[str]:
+    def _find_ancestors(self, name: str) -> set[str]:
         """A context and all that are above it."""
         found, border = {name}, [name]
         while border:
@@ -362,49 +368,49 @@ class Experiments:
             border += above
         return found
 
-    def _members(self, context: str) -> set[str]:
+    def _list_members(self, context: str) -> set[str]:
         rows = self._database.run("SELECT target FROM links WHERE source = ?", (context,))
         return {target for (target,) in rows}
 
-    def _events(self, name: str) -> list[Any]:
+    def _list_events(self, name: str) -> list[Any]:
         """The events of an execution or an artifact."""
         rows = self._database.run(
             "SELECT content FROM links WHERE (source = ? OR target = ?) AND length(content) > 0", (name, name)
         )
         return [v1.Event.FromString(content) for (content,) in rows]
 
-    def _subgraph(self, names: Iterable[str], events: Iterable[Any]) -> Any:
+    def _build_subgraph(self, names: Iterable[str], events: Iterable[Any]) -> Any:
         nodes = [self._database.get(name) for name in sorted(set(names))]
         return v1.LineageSubgraph(
-            artifacts=[node for node in nodes if _noun(node.name) == "artifact"],
-            executions=[node for node in nodes if _noun(node.name) == "execution"],
+            artifacts=[node for node in nodes if _read_noun(node.name) == "artifact"],
+            executions=[node for node in nodes if _read_noun(node.name) == "execution"],
             events=events,
         )
 
 
-def _noun(name: str) -> str:
+def _read_noun(name: str) -> str:
     return name.split("/")[-2].removesuffix("s")
 
 
-def _id(wanted: str, at: str) -> str:
+def _check_or_create_id(wanted: str, at: str) -> str:
     if wanted and not ID.fullmatch(wanted):
-        raise invalid(at, f'"{wanted}" is no id: 4 to 128 of a-z, 0-9 and - are.')
+        raise invalid_argument(at, f'"{wanted}" is no id: 4 to 128 of a-z, 0-9 and - are.')
     return wanted or str(uuid.uuid4())
 
 
-def _etag(before: str) -> str:
+def _next_etag(before: str) -> str:
     """A later one; clients compare them as texts, which is right while they have as many digits."""
     return str(max(time.time_ns() // 1000, int(before) + 1))
 
 
-def _check(node: Any, kind: Kind) -> None:
+def _validate_node(node: Any, kind: NodeKind) -> None:
     """Labels and names as they may be, keys of the metadata without spaces around them, and not too much of it."""
     named = type(node)(display_name=node.display_name or "-", labels=node.labels)
-    validation.check_named(named, kind.noun)
+    validation.check_name_and_labels(named, kind.noun)
     values = node.metadata.fields
     for key in [key for key in values if key != key.strip()]:
         values[key.strip()].CopyFrom(values[key])
         del values[key]
     if (size := node.metadata.ByteSize()) > LARGEST_METADATA:
         text = f"The metadata has {size:,} bytes; the most is {LARGEST_METADATA:,}."
-        raise invalid(f"{kind.noun}.metadata", text)
+        raise invalid_argument(f"{kind.noun}.metadata", text)

@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
-from vertex_rehearsal.other_services.build_specs import logging_of
+from vertex_rehearsal.other_services.build_specs import read_logging
 
 if TYPE_CHECKING:
     from vertex_rehearsal.context import Context
@@ -20,7 +20,7 @@ class BuildLog:
     def __init__(self, context: "Context", build: Mapping[str, Any]) -> None:
         self._context = context
         self._build = build
-        self._logging = logging_of(build)
+        self._logging = read_logging(build)
         self._lines: list[str] = []
         self._written = 0
         self._next = 0.0
@@ -31,9 +31,9 @@ class BuildLog:
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
-            self._write()
+            self._write_object()
 
-    def say(self, *texts: str) -> None:
+    def write_lines(self, *texts: str) -> None:
         """Add lines."""
         lines = [line for text in texts for line in text.split("\n")]
         if self._logging not in ("GCS_ONLY", "NONE"):
@@ -44,9 +44,9 @@ class BuildLog:
         with self._lock:
             self._lines += lines
             if time.monotonic() >= self._next:
-                self._write()
+                self._write_object()
 
-    def _write(self) -> None:
+    def _write_object(self) -> None:
         """The whole of it as one object: objects cannot be added to."""
         if not self._build["logsBucket"] or self._written == len(self._lines):
             return
@@ -54,6 +54,8 @@ class BuildLog:
         name = f"{prefix.rstrip('/')}/log-{self._build['id']}.txt".lstrip("/")
         content = "".join(f"{line}\n" for line in self._lines).encode()
         store = self._context.store
-        store.put(bucket, name, store.files.stage([content]), settings={"contentType": "text/plain; charset=utf-8"})
+        store.put(
+            bucket, name, store.files.stage_content([content]), settings={"contentType": "text/plain; charset=utf-8"}
+        )
         self._written = len(self._lines)
         self._next = time.monotonic() + EVERY_S

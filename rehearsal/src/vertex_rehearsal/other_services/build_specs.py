@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from vertex_rehearsal.api.errors import Problem, invalid
+from vertex_rehearsal.api.errors import ApiError, invalid_argument
 
 BUILDER = re.compile(r"gcr\.io/cloud-builders/docker(:[\w.-]+|@sha256:[0-9a-f]{64})?")
 COMMANDS = ("build", "push", "tag", "pull")
@@ -26,73 +26,86 @@ DEFAULT_S = 3600
 SUBSTITUTION = re.compile(r"\$(?:\$|\{(\w+)\}|(_?[A-Z][A-Z0-9_]*))")
 
 
-def accepted(body: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, Any]:
+def validate_build(body: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, Any]:
     """A build as it is going to be performed; refused with the field that is to blame."""
     build = {key: body[key] for key in READ if body.get(key)}
-    values = {**known, **_substitutions(build)}
-    build["steps"] = [_step(step, f"build.steps[{number}]", values) for number, step in enumerate(_steps(body))]
-    build["images"] = [_filled(image, values, "build.images") for image in _texts(build.get("images"), "build.images")]
+    values = {**known, **_read_substitutions(build)}
+    build["steps"] = [
+        _validate_step(step, f"build.steps[{number}]", values) for number, step in enumerate(_read_steps(body))
+    ]
+    build["images"] = [
+        _fill_substitutions(image, values, "build.images")
+        for image in _require_texts(build.get("images"), "build.images")
+    ]
     _check_source(build)
-    build["timeout"] = f"{seconds(build.get('timeout', f'{DEFAULT_S}s'), 'build.timeout'):g}s"
-    owns_log = build.get("logsBucket") or logging_of(build) in ("CLOUD_LOGGING_ONLY", "NONE")
+    build["timeout"] = f"{parse_duration(build.get('timeout', f'{DEFAULT_S}s'), 'build.timeout'):g}s"
+    owns_log = build.get("logsBucket") or read_logging(build) in ("CLOUD_LOGGING_ONLY", "NONE")
     if build.get("serviceAccount") and not owns_log:
-        raise invalid("build.logs_bucket", NEEDS_LOG)
+        raise invalid_argument("build.logs_bucket", NEEDS_LOG)
     return build
 
 
-def logging_of(build: Mapping[str, Any]) -> str:
+def read_logging(build: Mapping[str, Any]) -> str:
     """Where a build wants its log."""
     given = build.get("options", {}).get("logging", "LEGACY")
     found = LOGGING.get(given, given) if isinstance(given, int) else given
     return "CLOUD_LOGGING_ONLY" if found == "STACKDRIVER_ONLY" else str(found)
 
 
-def seconds(duration: Any, at: str) -> float:
+def parse_duration(duration: Any, at: str) -> float:
     """A duration such as 600s."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)s", duration) if isinstance(duration, str) else None
     if not found or not 0 < float(found[1]) <= LONGEST_S:
-        raise invalid(at, f'"{duration}" is no duration up to {LONGEST_S}s, as 600s.')
+        raise invalid_argument(at, f'"{duration}" is no duration up to {LONGEST_S}s, as 600s.')
     return float(found[1])
 
 
-def _substitutions(build: Mapping[str, Any]) -> dict[str, str]:
+def _read_substitutions(build: Mapping[str, Any]) -> dict[str, str]:
     given = build.get("substitutions", {})
     for name, value in given.items() if isinstance(given, dict) else [("", given)]:
         if not re.fullmatch(r"_[A-Z0-9_]+", name) or not isinstance(value, str):
-            raise invalid("build.substitutions", f'"{name}" is no substitution: _NAME and a text are expected.')
+            raise invalid_argument(
+                "build.substitutions", f'"{name}" is no substitution: _NAME and a text are expected.'
+            )
     return dict(given)
 
 
-def _steps(body: Mapping[str, Any]) -> Sequence[Any]:
+def _read_steps(body: Mapping[str, Any]) -> Sequence[Any]:
     found = body.get("steps")
     if not isinstance(found, list) or not found:
-        raise invalid("build.steps", "invalid build: no build steps were specified")
+        raise invalid_argument("build.steps", "invalid build: no build steps were specified")
     return found
 
 
-def _step(step: Any, at: str, values: Mapping[str, str]) -> dict[str, Any]:
+def _validate_step(step: Any, at: str, values: Mapping[str, str]) -> dict[str, Any]:
     if not isinstance(step, dict):
-        raise invalid(at, "An object is expected.")
+        raise invalid_argument(at, "An object is expected.")
     name = step.get("name", "")
     if not isinstance(name, str) or not BUILDER.fullmatch(name):
         text = f'The builder "{name}" is not played by this rehearsal: gcr.io/cloud-builders/docker is.'
-        raise Problem("UNIMPLEMENTED", text, f"{at}.name")
+        raise ApiError("UNIMPLEMENTED", text, f"{at}.name")
     if unknown := sorted({key for key, value in step.items() if value} - set(FOR_STEPS)):
-        raise Problem("UNIMPLEMENTED", f"{unknown[0]} of a step is not played by this rehearsal.", f"{at}.{unknown[0]}")
+        raise ApiError(
+            "UNIMPLEMENTED", f"{unknown[0]} of a step is not played by this rehearsal.", f"{at}.{unknown[0]}"
+        )
     if step.get("entrypoint", "") not in ("", "docker"):
-        raise Problem("UNIMPLEMENTED", "Entrypoints other than docker are not played.", f"{at}.entrypoint")
-    arguments = [_filled(word, values, f"{at}.args") for word in _texts(step.get("args"), f"{at}.args")]
+        raise ApiError("UNIMPLEMENTED", "Entrypoints other than docker are not played.", f"{at}.entrypoint")
+    arguments = [
+        _fill_substitutions(word, values, f"{at}.args") for word in _require_texts(step.get("args"), f"{at}.args")
+    ]
     if not arguments or arguments[0] not in COMMANDS:
         text = f"Of docker, {', '.join(COMMANDS)} are played, not {' '.join(arguments[:1]) or 'nothing'}."
-        raise Problem("UNIMPLEMENTED", text, f"{at}.args")
+        raise ApiError("UNIMPLEMENTED", text, f"{at}.args")
     directory = PurePosixPath(step.get("dir", ""))
     if directory.is_absolute() or ".." in directory.parts:
-        raise Problem("UNIMPLEMENTED", "Only directories of the source are played.", f"{at}.dir")
-    variables = [_filled(word, values, f"{at}.env") for word in _texts(step.get("env"), f"{at}.env")]
+        raise ApiError("UNIMPLEMENTED", "Only directories of the source are played.", f"{at}.dir")
+    variables = [
+        _fill_substitutions(word, values, f"{at}.env") for word in _require_texts(step.get("env"), f"{at}.env")
+    ]
     if wrong := [word for word in variables if "=" not in word]:
-        raise invalid(f"{at}.env", f'"{wrong[0]}" is no variable: NAME=VALUE is expected.')
+        raise invalid_argument(f"{at}.env", f'"{wrong[0]}" is no variable: NAME=VALUE is expected.')
     if step.get("timeout"):
-        seconds(step["timeout"], f"{at}.timeout")
+        parse_duration(step["timeout"], f"{at}.timeout")
     return step | {"args": arguments, "env": variables}
 
 
@@ -101,23 +114,25 @@ def _check_source(build: Mapping[str, Any]) -> None:
     if source is None:
         return
     if not isinstance(source, dict) or set(source) != {"storageSource"}:
-        raise Problem("UNIMPLEMENTED", "Of sources, an archive in a bucket is played: storageSource.", "build.source")
+        raise ApiError("UNIMPLEMENTED", "Of sources, an archive in a bucket is played: storageSource.", "build.source")
     given = source["storageSource"]
     for key in ("bucket", "object"):
         if not isinstance(given, dict) or not isinstance(given.get(key), str) or not given[key]:
             at = f"build.source.storage_source.{key}"
-            raise invalid(at, f"invalid build: source.storage_source.{key} is empty")
+            raise invalid_argument(at, f"invalid build: source.storage_source.{key} is empty")
     if not given["object"].endswith((".tar.gz", ".tgz", ".zip")):
-        raise invalid("build.source.storage_source.object", "the source must be a .tar.gz, .tgz or .zip archive")
+        raise invalid_argument(
+            "build.source.storage_source.object", "the source must be a .tar.gz, .tgz or .zip archive"
+        )
 
 
-def _texts(value: Any, at: str) -> list[str]:
+def _require_texts(value: Any, at: str) -> list[str]:
     if value is None or (isinstance(value, list) and all(isinstance(one, str) for one in value)):
         return value or []
-    raise invalid(at, "A list of texts is expected.")
+    raise invalid_argument(at, "A list of texts is expected.")
 
 
-def _filled(text: str, values: Mapping[str, str], at: str) -> str:
+def _fill_substitutions(text: str, values: Mapping[str, str], at: str) -> str:
     """A text with $PROJECT_ID, ${_MINE} and the like replaced; $$ is a dollar."""
 
     def value(found: re.Match[str]) -> str:
@@ -125,7 +140,7 @@ def _filled(text: str, values: Mapping[str, str], at: str) -> str:
         if name is None:
             return "$"
         if name not in values:
-            raise invalid(at, f'key in the template "{name}" is not a valid built-in substitution')
+            raise invalid_argument(at, f'key in the template "{name}" is not a valid built-in substitution')
         return values[name]
 
     return SUBSTITUTION.sub(value, text)

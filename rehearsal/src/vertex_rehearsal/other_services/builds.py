@@ -14,11 +14,11 @@ from pathlib import Path
 from signal import SIGTERM
 from typing import TYPE_CHECKING, Any
 
-from vertex_rehearsal.cloud_storage.errors import Refused
+from vertex_rehearsal.cloud_storage.errors import StorageError
 from vertex_rehearsal.execution import containers, processes
 from vertex_rehearsal.execution.processes import MARK
 from vertex_rehearsal.other_services.build_logs import BuildLog
-from vertex_rehearsal.other_services.build_specs import seconds
+from vertex_rehearsal.other_services.build_specs import parse_duration
 from vertex_rehearsal.project.project_file import IMAGE
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ NO_BUILDER = "Nothing can be built here: neither podman, docker nor buildah work
 
 
 @dataclass(frozen=True)
-class Outcome:
+class BuildOutcome:
     """How a build ended."""
 
     status: str
@@ -42,16 +42,16 @@ class Outcome:
     steps: Sequence[Mapping[str, Any]] = ()
 
 
-class _Failed(Exception):
+class _BuildFailed(Exception):
     """The build goes no further."""
 
     def __init__(self, detail: str, failure: str = "USER_BUILD_STEP", status: str = "FAILURE") -> None:
         super().__init__(detail)
-        self.outcome = Outcome(status, detail, failure)
+        self.outcome = BuildOutcome(status, detail, failure)
 
 
-class Building:
-    """A build that is being performed; `perform` blocks, `stop` may be called by any other thread."""
+class BuildRunner:
+    """A build that is being performed; `run_build` blocks, `stop` may be called by any other thread."""
 
     def __init__(self, build: Mapping[str, Any], context: "Context", registry: "ArtifactRegistry") -> None:
         self.name = str(build["name"])
@@ -59,7 +59,7 @@ class Building:
         self._context = context
         self._registry = registry
         self._directory = context.settings.directory / "builds" / build["id"]
-        self._mark = context.mark("builds", build["id"])
+        self._mark = context.build_mark("builds", build["id"])
         self._stopped = threading.Event()
         self._until = 0.0
 
@@ -67,36 +67,38 @@ class Building:
         """End it: nobody wants it any more."""
         self._stopped.set()
 
-    def perform(self) -> Outcome:
+    def run_build(self) -> BuildOutcome:
         """Do all of it; nothing is left of it but images and the log."""
-        self._until = time.monotonic() + seconds(self._build["timeout"], "timeout")
+        self._until = time.monotonic() + parse_duration(self._build["timeout"], "timeout")
         workspace = self._directory / "workspace"
         workspace.mkdir(parents=True)
         steps = [dict(step) for step in self._build["steps"]]
         with BuildLog(self._context, self._build) as log:
-            log.say(f'starting build "{self._build["id"]}"')
+            log.write_lines(f'starting build "{self._build["id"]}"')
             try:
-                if not containers.builder():
-                    raise _Failed(NO_BUILDER)
-                self._fetch(workspace, log)
+                if not containers.find_builder():
+                    raise _BuildFailed(NO_BUILDER)
+                self._fetch_source(workspace, log)
                 for number, step in enumerate(steps):
-                    self._step(number, step, workspace, log)
-                outcome = Outcome("SUCCESS", results={"images": self._pushed(log)}, steps=steps)
-                log.say("DONE")
-            except _Failed as failed:
-                log.say(f"ERROR: {failed.outcome.detail}")
-                outcome = Outcome(failed.outcome.status, failed.outcome.detail, failed.outcome.failure, steps=steps)
+                    self._run_step(number, step, workspace, log)
+                outcome = BuildOutcome("SUCCESS", results={"images": self._push_images(log)}, steps=steps)
+                log.write_lines("DONE")
+            except _BuildFailed as failed:
+                log.write_lines(f"ERROR: {failed.outcome.detail}")
+                outcome = BuildOutcome(
+                    failed.outcome.status, failed.outcome.detail, failed.outcome.failure, steps=steps
+                )
             finally:
-                processes.end([], self._mark)
+                processes.end_processes([], self._mark)
                 shutil.rmtree(self._directory, ignore_errors=True)
         return outcome
 
-    def _fetch(self, workspace: Path, log: BuildLog) -> None:
+    def _fetch_source(self, workspace: Path, log: BuildLog) -> None:
         source = self._build.get("source", {}).get("storageSource")
         if source is None:
             return
         address = f"gs://{source['bucket']}/{source['object']}"
-        log.say(f"FETCHSOURCE\nFetching storage object: {address}")
+        log.write_lines(f"FETCHSOURCE\nFetching storage object: {address}")
         generation = int(source["generation"]) if source.get("generation") else None
         try:
             _, file = self._context.store.read(source["bucket"], source["object"], generation=generation)
@@ -106,94 +108,101 @@ class Building:
                 else:
                     with tarfile.open(fileobj=file, mode="r:gz") as archive:
                         archive.extractall(workspace, filter="data")
-        except Refused as refused:
-            raise _Failed(f"could not fetch {address}: {refused.message}", "FETCH_SOURCE_FAILED") from refused
+        except StorageError as refused:
+            raise _BuildFailed(f"could not fetch {address}: {refused.message}", "FETCH_SOURCE_FAILED") from refused
         except (tarfile.TarError, zipfile.BadZipFile, OSError, EOFError, ValueError) as error:
-            raise _Failed(f"could not unpack {address}: {error}", "FETCH_SOURCE_FAILED") from error
+            raise _BuildFailed(f"could not unpack {address}: {error}", "FETCH_SOURCE_FAILED") from error
 
-    def _step(self, number: int, step: dict[str, Any], workspace: Path, log: BuildLog) -> None:
+    def _run_step(self, number: int, step: dict[str, Any], workspace: Path, log: BuildLog) -> None:
         """Run a step, and note in it how that went."""
         command, *rest = step["args"]
         label = f"Step #{number}" + (f' - "{step["id"]}"' if step.get("id") else "")
-        log.say(f"Starting {label}")
+        log.write_lines(f"Starting {label}")
         if command == "push":
             step["status"] = "FAILURE"
             for image in [word for word in rest if not word.startswith("-")]:
-                self._push(image, log)
+                self._push_image(image, log)
             step["status"] = "SUCCESS"
             return
         where = workspace / step.get("dir", "")
         if not where.is_dir():
-            raise _Failed(f'build step {number}: the source has no directory "{step["dir"]}"')
-        limit_s = seconds(step["timeout"], "timeout") if step.get("timeout") else float("inf")
-        code = self._run(
-            _words(command, rest), where, step["env"], log, until=min(self._until, time.monotonic() + limit_s)
+            raise _BuildFailed(f'build step {number}: the source has no directory "{step["dir"]}"')
+        limit_s = parse_duration(step["timeout"], "timeout") if step.get("timeout") else float("inf")
+        code = self._run_command(
+            _build_arguments(command, rest), where, step["env"], log, until=min(self._until, time.monotonic() + limit_s)
         )
         step |= {"status": "SUCCESS" if code == 0 else "FAILURE", "exitCode": code}
         if code:
-            raise _Failed(f'build step {number} "{step["name"]}" failed: step exited with non-zero status: {code}')
-        log.say(f"Finished {label}")
+            raise _BuildFailed(f'build step {number} "{step["name"]}" failed: step exited with non-zero status: {code}')
+        log.write_lines(f"Finished {label}")
 
-    def _run(self, words: list[str], where: Path, variables: Sequence[str], log: BuildLog, *, until: float) -> int:
+    def _run_command(
+        self, words: list[str], where: Path, variables: Sequence[str], log: BuildLog, *, until: float
+    ) -> int:
         """A command's exit code; what it says is in the log as it says it."""
         own = dict(variable.split("=", 1) for variable in variables)
         process = subprocess.Popen(
-            words, cwd=where, env={**os.environ, **own, MARK: self._mark}, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
-        )  # fmt: skip
-        processes.brand(process.pid, self._mark)  # which is what a container inherits
+            words,
+            cwd=where,
+            env={**os.environ, **own, MARK: self._mark},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        processes.brand_process(process.pid, self._mark)  # which is what a container inherits
         assert process.stdout is not None
-        watching = threading.Thread(target=self._watch, args=(process, until), daemon=True)
+        watching = threading.Thread(target=self._watch_process, args=(process, until), daemon=True)
         watching.start()
-        for lines in processes.lines_of(process.stdout):
-            log.say(*lines)
+        for lines in processes.read_lines(process.stdout):
+            log.write_lines(*lines)
         code = process.wait()
         watching.join()
         if self._stopped.is_set():
-            raise _Failed("The build was stopped.", "", "CANCELLED")
+            raise _BuildFailed("The build was stopped.", "", "CANCELLED")
         if time.monotonic() >= until:
-            raise _Failed("The build took longer than its timeout.", "", "TIMEOUT")
+            raise _BuildFailed("The build took longer than its timeout.", "", "TIMEOUT")
         return code
 
-    def _watch(self, process: "subprocess.Popen[bytes]", until: float) -> None:
+    def _watch_process(self, process: "subprocess.Popen[bytes]", until: float) -> None:
         """Nobody waits for a build that is not wanted any more, or that takes too long."""
         while process.poll() is None:
             if self._stopped.wait(min(0.2, max(0.0, until - time.monotonic()))) or time.monotonic() >= until:
                 # Whoever loses only the step that it runs clears up behind it.
-                for pid in processes.marked(self._mark) - {process.pid} or {process.pid}:
+                for pid in processes.find_by_mark(self._mark) - {process.pid} or {process.pid}:
                     with suppress(ProcessLookupError):
                         os.kill(pid, SIGTERM)
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(GRACE_S)
-                processes.end([process.pid], self._mark)
+                processes.end_processes([process.pid], self._mark)
                 return
 
-    def _pushed(self, log: BuildLog) -> list[dict[str, Any]]:
+    def _push_images(self, log: BuildLog) -> list[dict[str, Any]]:
         """The images that the build promises, which have to be there by now."""
         for image in self._build["images"]:
-            self._push(image, log)
-        local = {found.name: found for found in containers.images()}
-        return [{"name": image, "digest": local[_tagged(image)].digest} for image in self._build["images"]]
+            self._push_image(image, log)
+        local = {found.name: found for found in containers.list_images()}
+        return [{"name": image, "digest": local[_add_default_tag(image)].digest} for image in self._build["images"]]
 
-    def _push(self, image: str, log: BuildLog) -> None:
-        if _tagged(image) not in {found.name for found in containers.images()}:
+    def _push_image(self, image: str, log: BuildLog) -> None:
+        if _add_default_tag(image) not in {found.name for found in containers.list_images()}:
             text = f'An image does not exist locally with the tag: "{image}"'
-            raise _Failed(text, "PUSH_IMAGE_NOT_FOUND")
-        if words := IMAGE.fullmatch(_tagged(image)):
+            raise _BuildFailed(text, "PUSH_IMAGE_NOT_FOUND")
+        if words := IMAGE.fullmatch(_add_default_tag(image)):
             location, project, repository = words.groups()[:3]
-            if not self._registry.repository(project, location, repository):
+            if not self._registry.find_repository(project, location, repository):
                 text = f'name unknown: Repository "{repository}" not found in {location} of project {project}'
-                raise _Failed(f"push {image}: {text}", "PUSH_FAILED")
-        log.say(f"Pushing {image}: it stays on this machine, where the rehearsal's jobs find it.")
+                raise _BuildFailed(f"push {image}: {text}", "PUSH_FAILED")
+        log.write_lines(f"Pushing {image}: it stays on this machine, where the rehearsal's jobs find it.")
 
 
-def _tagged(image: str) -> str:
+def _add_default_tag(image: str) -> str:
     return image if ":" in image.rpartition("/")[2] else f"{image}:latest"
 
 
-def _words(command: str, rest: list[str]) -> list[str]:
+def _build_arguments(command: str, rest: list[str]) -> list[str]:
     """Docker's words for whoever is there: the others' own format of images has no health checks."""
-    builder = containers.builder()
+    builder = containers.find_builder()
     if command != "build" or Path(builder).name == "docker":
         return [builder, command, *rest]
     left, words = iter(rest), []

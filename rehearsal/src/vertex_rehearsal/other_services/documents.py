@@ -4,7 +4,7 @@ import json
 import sqlite3
 from typing import Any
 
-from vertex_rehearsal.api.errors import Problem
+from vertex_rehearsal.api.errors import ApiError
 from vertex_rehearsal.database import Database
 
 Document = dict[str, Any]
@@ -24,7 +24,7 @@ class Documents:
                 (name, name.rpartition("/")[0], json.dumps(content)),
             )
         except sqlite3.IntegrityError as error:
-            raise Problem("ALREADY_EXISTS", f"Resource '{name}' already exists.") from error
+            raise ApiError("ALREADY_EXISTS", f"Resource '{name}' already exists.") from error
 
     def change(self, name: str, **fields: Any) -> Document:
         """A document with other values of some fields."""
@@ -42,10 +42,10 @@ class Documents:
         """A document; NOT_FOUND where there is none."""
         found = self.find(name)
         if found is None:
-            raise Problem("NOT_FOUND", "Requested entity was not found.")
+            raise ApiError("NOT_FOUND", "Requested entity was not found.")
         return found
 
-    def inside(self, collection: str) -> list[Document]:
+    def list_collection(self, collection: str) -> list[Document]:
         """Those of a collection, newest first; a pattern of SQLite's GLOB is matched."""
         rows = self._database.run(
             "SELECT content FROM documents WHERE collection GLOB ? ORDER BY number DESC", (collection,)

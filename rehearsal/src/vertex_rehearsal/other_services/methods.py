@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from vertex_rehearsal.api.errors import invalid
+from vertex_rehearsal.api.errors import invalid_argument
 
 VARIABLE = re.compile(r"\{(\w+)(=\*\*)?\}")
 MOST_PER_PAGE = 1000
@@ -13,7 +13,7 @@ MOST_PERMISSIONS = 100
 
 
 @dataclass(frozen=True)
-class Method:
+class RestMethod:
     """A method over HTTP, by the name that Google's reference gives it."""
 
     id: str
@@ -42,7 +42,7 @@ class Method:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ServiceRequest:
     """What a request says."""
 
     named: Mapping[str, str]
@@ -53,31 +53,33 @@ class Asked:
     def __getitem__(self, name: str) -> str:
         return self.named[name]
 
-    def last(self, name: str, default: str = "") -> str:
+    def get_parameter(self, name: str, default: str = "") -> str:
         """A parameter of the query; in camelCase, or as its field is called."""
         snake = re.sub(r"(?=[A-Z])", "_", name).lower()
         return (self.query.get(name) or self.query.get(snake) or [default])[-1]
 
-    def page(self, rows: Sequence[Any], key: str) -> dict[str, Any]:
+    def build_page(self, rows: Sequence[Any], key: str) -> dict[str, Any]:
         """A page of rows, as `pageSize` and `pageToken` ask."""
-        size, token = self.last("pageSize", "0"), self.last("pageToken", "0")
+        size, token = self.get_parameter("pageSize", "0"), self.get_parameter("pageToken", "0")
         if not size.isdigit():
-            raise invalid("page_size", f'page_size must be a number, not "{size}".')
+            raise invalid_argument("page_size", f'page_size must be a number, not "{size}".')
         if not token.isdigit():
-            raise invalid("page_token", "The page token is invalid.")
+            raise invalid_argument("page_token", "The page token is invalid.")
         begin = int(token)
         end = begin + min(int(size) or MOST_PER_PAGE, MOST_PER_PAGE)
         found: dict[str, Any] = {key: list(rows[begin:end])} if rows[begin:end] else {}
         return found | ({"nextPageToken": str(end)} if end < len(rows) else {})
 
-    def held(self, permits: Callable[[str], bool]) -> dict[str, Any]:
+    def filter_permissions(self, permits: Callable[[str], bool]) -> dict[str, Any]:
         """What every `testIamPermissions` answers: those of the permissions asked about that whoever asks has."""
         given = self.body.get("permissions")
         if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
-            raise invalid("permissions", "A list of permissions is expected.")
+            raise invalid_argument("permissions", "A list of permissions is expected.")
         if len(given) > MOST_PERMISSIONS:
-            raise invalid("permissions", f"At most {MOST_PERMISSIONS} permissions can be tested, not {len(given)}.")
+            raise invalid_argument(
+                "permissions", f"At most {MOST_PERMISSIONS} permissions can be tested, not {len(given)}."
+            )
         if wild := [one for one in given if "*" in one or one.count(".") < 2]:
-            raise invalid("permissions", f"Permission {wild[0]} is not valid for this resource.")
+            raise invalid_argument("permissions", f"Permission {wild[0]} is not valid for this resource.")
         found = [permission for permission in given if permits(permission)]
         return {"permissions": found} if found else {}

@@ -11,12 +11,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from vertex_rehearsal.api.errors import Problem, invalid
-from vertex_rehearsal.connections import Drop
+from vertex_rehearsal.api.errors import ApiError, invalid_argument
+from vertex_rehearsal.connections import DropConnection
 from vertex_rehearsal.context import report_bug
-from vertex_rehearsal.other_services.methods import Asked, Method
-from vertex_rehearsal.project.authorization import Admission, Call
-from vertex_rehearsal.project.faults import Dropped
+from vertex_rehearsal.other_services.methods import RestMethod, ServiceRequest
+from vertex_rehearsal.project.authorization import Authorizer, Call
+from vertex_rehearsal.project.faults import ConnectionDropped
 
 if TYPE_CHECKING:
     from vertex_rehearsal.context import Context
@@ -30,25 +30,25 @@ NEIGHBOURS = {
 VERBS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
-def load(service: str) -> Any:
+def load_service(service: str) -> Any:
     """The class of a neighbour."""
     module, _, name = NEIGHBOURS[service].partition(":")
     return getattr(import_module(f"vertex_rehearsal.other_services.{module}"), name)
 
 
-def methods() -> Iterator[Method]:
+def methods() -> Iterator[RestMethod]:
     """Every method that is played, service by service."""
     for service in NEIGHBOURS:
-        yield from load(service).METHODS
+        yield from load_service(service).METHODS
 
 
-class Neighbours:
+class OtherServices:
     """All of them, behind one path each."""
 
-    def __init__(self, context: "Context", admission: Admission) -> None:
+    def __init__(self, context: "Context", admission: Authorizer) -> None:
         self._context = context
         self._admission = admission
-        self._parts = {service: load(service)(context) for service in NEIGHBOURS}
+        self._parts = {service: load_service(service)(context) for service in NEIGHBOURS}
         self._routes = {
             service: [(method.pattern, method) for method in part.METHODS] for service, part in self._parts.items()
         }
@@ -59,54 +59,54 @@ class Neighbours:
 
     def routes(self) -> list[Route]:
         """At paths that are no bucket's."""
-        return [Route("/-/{service}/{rest:path}", self._answer, methods=list(VERBS))]
+        return [Route("/-/{service}/{rest:path}", self._handle_request, methods=list(VERBS))]
 
-    async def _answer(self, request: Request) -> Response:
+    async def _handle_request(self, request: Request) -> Response:
         body = await request.body()
         try:
-            return JSONResponse(await run_in_threadpool(self._answered, request, body))
-        except Problem as problem:
+            return JSONResponse(await run_in_threadpool(self._call_method, request, body))
+        except ApiError as problem:
             return JSONResponse(problem.body(), problem.http_status)
-        except Dropped:
-            return Drop()
+        except ConnectionDropped:
+            return DropConnection()
         except Exception as error:  # a bug of ours is this request's, not the server's
             report_bug(error)
-            return JSONResponse(Problem("INTERNAL", f"{type(error).__name__}: {error}").body(), 500)
+            return JSONResponse(ApiError("INTERNAL", f"{type(error).__name__}: {error}").body(), 500)
 
-    def _answered(self, request: Request, body: bytes) -> Any:
+    def _call_method(self, request: Request, body: bytes) -> Any:
         service = request.path_params["service"]
         if service not in self._parts:
             known = ", ".join(self._parts)
-            raise Problem("UNIMPLEMENTED", f"{service}.googleapis.com is not played by this rehearsal; {known} are.")
+            raise ApiError("UNIMPLEMENTED", f"{service}.googleapis.com is not played by this rehearsal; {known} are.")
         path = request.scope["raw_path"].decode("latin-1").partition("?")[0].removeprefix(f"/-/{service}/")
-        method, named = self._method(service, request.method, path)
+        method, named = self._match_method(service, request.method, path)
         query = parse_qs(request.url.query, keep_blank_values=True)
         resource = path.partition("/")[2]  # without the version
         if ":" in method.path:
             resource = resource.rpartition(":")[0]
         call = Call(service, (method.id, service), method.permission, resource)
-        asked = Asked(named, query, _document(body))
+        asked = ServiceRequest(named, query, _parse_body(body))
         return self._admission.perform(call, lambda: getattr(self._parts[service], method.answer)(asked))
 
-    def _method(self, service: str, verb: str, path: str) -> tuple[Method, Mapping[str, str]]:
+    def _match_method(self, service: str, verb: str, path: str) -> tuple[RestMethod, Mapping[str, str]]:
         for pattern, method in self._routes[service]:
             if method.verb == verb and (found := pattern.fullmatch(path)):
                 named = {name: unquote(value) for name, value in found.groupdict().items()}
                 return method, named | {"project": self._context.project_id(named["project"])}
-        raise Problem(
+        raise ApiError(
             "UNIMPLEMENTED",
             f"{verb} https://{service}.googleapis.com/{path} is not played by this rehearsal; "
             "vertex-rehearsal methods lists what is.",
         )
 
 
-def _document(body: bytes) -> dict[str, Any]:
+def _parse_body(body: bytes) -> dict[str, Any]:
     if not body.strip():
         return {}
     try:
         found = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise invalid("", f"Invalid JSON payload received. {error}") from error
+        raise invalid_argument("", f"Invalid JSON payload received. {error}") from error
     if not isinstance(found, dict):
-        raise invalid("", "Invalid JSON payload received. An object is expected.")
+        raise invalid_argument("", "Invalid JSON payload received. An object is expected.")
     return found

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import google_crc32c
 
-from vertex_rehearsal.api.errors import Problem
-from vertex_rehearsal.other_services.methods import Asked, Method
+from vertex_rehearsal.api.errors import ApiError
+from vertex_rehearsal.other_services.methods import RestMethod, ServiceRequest
 from vertex_rehearsal.project.project import Secret
 
 if TYPE_CHECKING:
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 class SecretManager:
     """The methods of secretmanager.googleapis.com that tell whether there is a secret, and give it away."""
 
-    METHODS: Sequence[Method] = (
-        Method("secretmanager.projects.secrets.versions.get", "GET",
+    METHODS: Sequence[RestMethod] = (
+        RestMethod("secretmanager.projects.secrets.versions.get", "GET",
                "v1/projects/{project}/secrets/{secret}/versions/{version}", "get", "secretmanager.versions.get",
                "Secrets are those of project.json, the same in every project, in one version."),
-        Method("secretmanager.projects.secrets.versions.access", "GET",
+        RestMethod("secretmanager.projects.secrets.versions.access", "GET",
                "v1/projects/{project}/secrets/{secret}/versions/{version}:access", "access",
                "secretmanager.versions.access", "Secrets are those of project.json, the same in every project, in one "
                "version."),
@@ -30,30 +30,30 @@ class SecretManager:
     def __init__(self, context: "Context") -> None:
         self._context = context
 
-    def get(self, asked: Asked) -> Any:
+    def get(self, asked: ServiceRequest) -> Any:
         """A version of a secret, without its value."""
-        name, _ = self._find(asked)
+        name, _ = self._find_secret(asked)
         return {"name": f"{name}/versions/1", "state": "ENABLED"}
 
-    def access(self, asked: Asked) -> Any:
+    def access(self, asked: ServiceRequest) -> Any:
         """A secret's value."""
-        name, secret = self._find(asked)
+        name, secret = self._find_secret(asked)
         try:
             value = secret.read()
         except OSError as error:
             text = f"The rehearsal cannot read the secret {asked['secret']}: {error.filename}: {error.strerror}"
-            raise Problem("FAILED_PRECONDITION", text) from error
+            raise ApiError("FAILED_PRECONDITION", text) from error
         checksum = google_crc32c.value(value)
         payload = {"data": base64.b64encode(value).decode(), "dataCrc32c": str(checksum)}
         return {"name": f"{name}/versions/1", "payload": payload}
 
-    def _find(self, asked: Asked) -> tuple[str, Secret]:
+    def _find_secret(self, asked: ServiceRequest) -> tuple[str, Secret]:
         """The full name of a secret, and the secret."""
         number = self._context.project_number(asked["project"])
         name = f"projects/{number}/secrets/{asked['secret']}"
-        secret = self._context.project.now().secrets.get(asked["secret"])
+        secret = self._context.project.load_current().secrets.get(asked["secret"])
         if secret is None:
-            raise Problem("NOT_FOUND", f"Secret [{name}] not found or has no versions.")
+            raise ApiError("NOT_FOUND", f"Secret [{name}] not found or has no versions.")
         if asked["version"] not in ("latest", "1"):
-            raise Problem("NOT_FOUND", f"Secret Version [{name}/versions/{asked['version']}] not found.")
+            raise ApiError("NOT_FOUND", f"Secret Version [{name}/versions/{asked['version']}] not found.")
         return name, secret

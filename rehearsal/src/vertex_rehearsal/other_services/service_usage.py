@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from vertex_rehearsal.api.errors import Cause, Problem, invalid
+from vertex_rehearsal.api.errors import ApiError, ErrorCause, invalid_argument
 from vertex_rehearsal.machines import REGIONS
-from vertex_rehearsal.other_services.methods import Asked, Method
+from vertex_rehearsal.other_services.methods import RestMethod, ServiceRequest
 from vertex_rehearsal.project import quotas
 from vertex_rehearsal.project.project import EVERYWHERE, SERVICES, Project
 
@@ -21,15 +21,15 @@ VIEWS = ("QUOTA_VIEW_UNSPECIFIED", "BASIC", "FULL")
 class ServiceUsage:
     """The methods of serviceusage.googleapis.com that a launcher asks."""
 
-    METHODS: Sequence[Method] = (
-        Method("serviceusage.services.get", "GET", "v1/projects/{project}/services/{service}", "get_service",
+    METHODS: Sequence[RestMethod] = (
+        RestMethod("serviceusage.services.get", "GET", "v1/projects/{project}/services/{service}", "get_service",
                "serviceusage.services.get"),
-        Method("serviceusage.services.batchGet", "GET", "v1/projects/{project}/services:batchGet", "batch_get",
+        RestMethod("serviceusage.services.batchGet", "GET", "v1/projects/{project}/services:batchGet", "batch_get",
                "serviceusage.services.get"),
-        Method("serviceusage.services.consumerQuotaMetrics.list", "GET",
+        RestMethod("serviceusage.services.consumerQuotaMetrics.list", "GET",
                "v1beta1/projects/{project}/services/{service}/consumerQuotaMetrics", "list_quotas",
                "serviceusage.quotas.get", "The quotas of Vertex AI's custom training."),
-        Method("serviceusage.services.consumerQuotaMetrics.get", "GET",
+        RestMethod("serviceusage.services.consumerQuotaMetrics.get", "GET",
                "v1beta1/projects/{project}/services/{service}/consumerQuotaMetrics/{metric=**}", "get_quota",
                "serviceusage.quotas.get", "The quotas of Vertex AI's custom training."),
     )  # fmt: skip
@@ -37,87 +37,98 @@ class ServiceUsage:
     def __init__(self, context: "Context") -> None:
         self._context = context
 
-    def get_service(self, asked: Asked) -> Any:
+    def get_service(self, asked: ServiceRequest) -> Any:
         """An API, enabled or not."""
-        return self._service(asked["project"], asked["service"])
+        return self._describe_service(asked["project"], asked["service"])
 
-    def batch_get(self, asked: Asked) -> Any:
+    def batch_get(self, asked: ServiceRequest) -> Any:
         """Several APIs."""
         names = asked.query.get("names", ())
         if not 0 < len(names) <= MOST_NAMES:
-            raise invalid("names", f"1 to {MOST_NAMES} names are expected, not {len(names)}.")
+            raise invalid_argument("names", f"1 to {MOST_NAMES} names are expected, not {len(names)}.")
         found = []
         for name in names:
             words = name.split("/")
             if len(words) != 4 or words[0] != "projects" or words[2] != "services":
-                raise invalid("names", f'"{name}" is no service: projects/PROJECT/services/SERVICE.')
-            found.append(self._service(words[1], words[3]))
+                raise invalid_argument("names", f'"{name}" is no service: projects/PROJECT/services/SERVICE.')
+            found.append(self._describe_service(words[1], words[3]))
         return {"services": found}
 
-    def _service(self, project: str, service: str) -> dict[str, Any]:
+    def _describe_service(self, project: str, service: str) -> dict[str, Any]:
         short = service.removesuffix(".googleapis.com")
         if short not in SERVICES or short == service:
             domain = "serviceusage.googleapis.com"
-            raise Problem(
-                "PERMISSION_DENIED", f"Not found or permission denied for service(s): {service}.",
-                cause=Cause("SERVICE_CONFIG_NOT_FOUND_OR_PERMISSION_DENIED", domain, {"services": service}),
-            )  # fmt: skip
+            raise ApiError(
+                "PERMISSION_DENIED",
+                f"Not found or permission denied for service(s): {service}.",
+                cause=ErrorCause("SERVICE_CONFIG_NOT_FOUND_OR_PERMISSION_DENIED", domain, {"services": service}),
+            )
         number = self._context.project_number(project)
-        state = "ENABLED" if self._context.project.now().is_enabled(service) else "DISABLED"
+        state = "ENABLED" if self._context.project.load_current().has_service(service) else "DISABLED"
         return {
-            "name": f"projects/{number}/services/{service}", "parent": f"projects/{number}", "state": state,
+            "name": f"projects/{number}/services/{service}",
+            "parent": f"projects/{number}",
+            "state": state,
             "config": {"name": service, "title": SERVICES[short]},
-        }  # fmt: skip
+        }
 
-    def list_quotas(self, asked: Asked) -> Any:
+    def list_quotas(self, asked: ServiceRequest) -> Any:
         """The quotas of an API, by metric."""
         is_full = _is_full(asked)
-        found = [] if asked["service"] != quotas.SERVICE else [
-            self._metric(asked["project"], metric, is_full) for metric in quotas.METRICS
-        ]  # fmt: skip
-        return asked.page(found, "metrics")
+        found = (
+            []
+            if asked["service"] != quotas.SERVICE
+            else [self._describe_metric(asked["project"], metric, is_full) for metric in quotas.METRICS]
+        )
+        return asked.build_page(found, "metrics")
 
-    def get_quota(self, asked: Asked) -> Any:
+    def get_quota(self, asked: ServiceRequest) -> Any:
         """One metric's quotas."""
         service, _, metric = asked["metric"].partition("/")
         if service != asked["service"] or service != quotas.SERVICE or metric not in quotas.METRICS:
-            raise Problem("NOT_FOUND", f"Quota metric {asked['metric']} not found for service {asked['service']}.")
-        return self._metric(asked["project"], metric, _is_full(asked))
+            raise ApiError("NOT_FOUND", f"Quota metric {asked['metric']} not found for service {asked['service']}.")
+        return self._describe_metric(asked["project"], metric, _is_full(asked))
 
-    def _metric(self, project: str, metric: str, is_full: bool) -> dict[str, Any]:
+    def _describe_metric(self, project: str, metric: str, is_full: bool) -> dict[str, Any]:
         full = f"{quotas.SERVICE}/{metric}"
         number = self._context.project_number(project)
         name = f"projects/{number}/services/{quotas.SERVICE}/consumerQuotaMetrics/{quote(full, safe='')}"
         limit = {
-            "name": f"{name}/limits/%2Fproject%2Fregion", "metric": full, "unit": UNIT, "isPrecise": True,
-            "quotaBuckets": _buckets(self._context.project.now(), metric, is_full),
+            "name": f"{name}/limits/%2Fproject%2Fregion",
+            "metric": full,
+            "unit": UNIT,
+            "isPrecise": True,
+            "quotaBuckets": _build_buckets(self._context.project.load_current(), metric, is_full),
             "supportedLocations": sorted(REGIONS),
-        }  # fmt: skip
+        }
         return {
-            "name": name, "metric": full, "displayName": metric.replace("_", " "), "unit": "1",
+            "name": name,
+            "metric": full,
+            "displayName": metric.replace("_", " "),
+            "unit": "1",
             "consumerQuotaLimits": [limit],
-        }  # fmt: skip
+        }
 
 
-def _is_full(asked: Asked) -> bool:
-    view = asked.last("view", "BASIC")
+def _is_full(asked: ServiceRequest) -> bool:
+    view = asked.get_parameter("view", "BASIC")
     if view not in VIEWS:
-        raise invalid("view", f'view must be one of {", ".join(VIEWS)}, not "{view}".')
+        raise invalid_argument("view", f'view must be one of {", ".join(VIEWS)}, not "{view}".')
     return view == "FULL"
 
 
-def _buckets(project: Project, metric: str, is_full: bool) -> list[dict[str, Any]]:
+def _build_buckets(project: Project, metric: str, is_full: bool) -> list[dict[str, Any]]:
     """The limit of every region, then of those that have their own; in the basic view only of those."""
     own = project.quotas.get(metric, {})
     regions = sorted(REGIONS) if is_full else sorted(set(own) - {EVERYWHERE})
     return [
-        _bucket(project.limit(metric, region or EVERYWHERE), quotas.generous(metric))
+        _build_bucket(project.limit(metric, region or EVERYWHERE), quotas.get_default_limit(metric))
         | ({"dimensions": {"region": region}} if region else {})
         for region in ("", *regions)
-    ]  # fmt: skip
+    ]
 
 
-def _bucket(effective: int, default: int) -> dict[str, Any]:
+def _build_bucket(effective: int, default: int) -> dict[str, Any]:
     """As Google's JSON has it: whole numbers are texts, and a 0 is not there at all."""
     numbers = {"effectiveLimit": effective, "defaultLimit": default}
     return {name: str(number) for name, number in numbers.items() if number}

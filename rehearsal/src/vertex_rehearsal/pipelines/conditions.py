@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from vertex_rehearsal.api.errors import Problem
+from vertex_rehearsal.api.errors import ApiError
 
 TOKEN = re.compile(
     r"""\s*(?:(?P<name>inputs\.parameter_values\['(?P<key>[^']*)'\])
@@ -24,36 +24,36 @@ CONVERT: Mapping[str, Callable[[Any], Any]] = {
 }  # fmt: skip
 
 
-def holds(condition: str, inputs: Mapping[str, Any]) -> bool:
+def evaluate_condition(condition: str, inputs: Mapping[str, Any]) -> bool:
     """Whether a task with these inputs is to run."""
-    return bool(_Reading(condition, inputs).whole())
+    return bool(_ConditionParser(condition, inputs).evaluate_all())
 
 
-class _Reading:
+class _ConditionParser:
     def __init__(self, condition: str, inputs: Mapping[str, Any]) -> None:
         self._condition = condition
         self._inputs = inputs
         self._at = 0
 
-    def _wrong(self) -> Problem:
+    def _syntax_error(self) -> ApiError:
         rest = self._condition[self._at :].strip() or "its end"
-        return Problem("UNIMPLEMENTED", f'The condition "{self._condition}" is not played: not understood at {rest}.')
+        return ApiError("UNIMPLEMENTED", f'The condition "{self._condition}" is not played: not understood at {rest}.')
 
-    def whole(self) -> Any:
+    def evaluate_all(self) -> Any:
         """The value of all of it."""
         try:
-            value = self._either()
+            value = self._parse_or()
         except (TypeError, ValueError) as error:
             wrong = f'The condition "{self._condition}" cannot be evaluated: {error}.'
-            raise Problem("INVALID_ARGUMENT", wrong) from error
+            raise ApiError("INVALID_ARGUMENT", wrong) from error
         if self._condition[self._at :].strip():
-            raise self._wrong()
+            raise self._syntax_error()
         return value
 
     def _peek(self) -> re.Match[str] | None:
         return TOKEN.match(self._condition, self._at)
 
-    def _sign(self, *signs: str) -> str:
+    def _take_sign(self, *signs: str) -> str:
         """One of these signs, if it comes next."""
         found = self._peek()
         if found and found["sign"] in signs:
@@ -61,51 +61,53 @@ class _Reading:
             return str(found["sign"])
         return ""
 
-    def _either(self) -> Any:
-        value = self._both()
-        while self._sign("||"):
-            other = self._both()
+    def _parse_or(self) -> Any:
+        value = self._parse_and()
+        while self._take_sign("||"):
+            other = self._parse_and()
             value = value or other
         return value
 
-    def _both(self) -> Any:
-        value = self._compared()
-        while self._sign("&&"):
-            other = self._compared()
+    def _parse_and(self) -> Any:
+        value = self._parse_comparison()
+        while self._take_sign("&&"):
+            other = self._parse_comparison()
             value = value and other
         return value
 
-    def _compared(self) -> Any:
-        value = self._single()
-        if sign := self._sign(*COMPARE):
-            return COMPARE[sign](value, self._single())
+    def _parse_comparison(self) -> Any:
+        value = self._parse_operand()
+        if sign := self._take_sign(*COMPARE):
+            return COMPARE[sign](value, self._parse_operand())
         return value
 
-    def _single(self) -> Any:
-        if self._sign("!"):
-            return not self._single()
-        if self._sign("("):
-            return self._closed()
+    def _parse_operand(self) -> Any:
+        if self._take_sign("!"):
+            return not self._parse_operand()
+        if self._take_sign("("):
+            return self._parse_group()
         found = self._peek()
         if not found or found["sign"]:
-            raise self._wrong()
+            raise self._syntax_error()
         self._at = found.end()
         if found["name"]:
             if found["key"] not in self._inputs:
-                raise Problem("INVALID_ARGUMENT", f"A condition asks for the input {found['key']}, which is not there.")
+                raise ApiError(
+                    "INVALID_ARGUMENT", f"A condition asks for the input {found['key']}, which is not there."
+                )
             return self._inputs[found["key"]]
         if found["text"]:
             return re.sub(r"\\(.)", r"\1", found["text"][1:-1])
         if found["number"]:
             return json.loads(found["number"])
         if found["word"] in CONVERT:
-            if not self._sign("("):
-                raise self._wrong()
-            return CONVERT[found["word"]](self._closed())
+            if not self._take_sign("("):
+                raise self._syntax_error()
+            return CONVERT[found["word"]](self._parse_group())
         return found["word"] == "true"
 
-    def _closed(self) -> Any:
-        value = self._either()
-        if not self._sign(")"):
-            raise self._wrong()
+    def _parse_group(self) -> Any:
+        value = self._parse_or()
+        if not self._take_sign(")"):
+            raise self._syntax_error()
         return value

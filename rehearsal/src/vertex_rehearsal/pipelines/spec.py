@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from vertex_rehearsal.api.errors import Problem, invalid
+from vertex_rehearsal.api.errors import ApiError, invalid_argument
 from vertex_rehearsal.execution import containers, images
 from vertex_rehearsal.settings import Settings
 
@@ -17,30 +17,30 @@ COMPLETED = "ALL_UPSTREAM_TASKS_COMPLETED"
 STRATEGIES = ("", "TRIGGER_STRATEGY_UNSPECIFIED", "ALL_UPSTREAM_TASKS_SUCCEEDED", COMPLETED)
 
 
-def check(spec: Any, settings: Settings) -> None:
+def check_spec(spec: Any, settings: Settings) -> None:
     """Refuse what is no compiled pipeline, and what of one is not played, by its name."""
     if not isinstance(spec, dict) or not spec:
-        raise invalid(AT, "Required field is not set: pipeline_spec.")
+        raise invalid_argument(AT, "Required field is not set: pipeline_spec.")
     version = str(spec.get("schemaVersion", ""))
     if not version.startswith("2.") or version.startswith("2.0"):
-        raise Problem(
+        raise ApiError(
             "UNIMPLEMENTED", f'Pipelines of schema version "{version}" are not played: 2.1 is.', f"{AT}.schemaVersion"
         )
     try:
         if not spec["pipelineInfo"]["name"]:
-            raise invalid(f"{AT}.pipelineInfo.name", "Required field is not set: name.")
+            raise invalid_argument(f"{AT}.pipelineInfo.name", "Required field is not set: name.")
         _check_dag(spec, spec["root"]["dag"], f"{AT}.root")
         for name, component in spec.get("components", {}).items():
             at = f"{AT}.components.{name}"
             if "dag" in component:
                 _check_dag(spec, component["dag"], at)
             else:
-                _check_executor(executor_of(spec, component), settings, f"{AT}.deploymentSpec.executors")
+                _check_executor(get_executor(spec, component), settings, f"{AT}.deploymentSpec.executors")
     except (KeyError, TypeError, AttributeError) as error:
-        raise invalid(AT, f"The pipeline's spec is not whole: {type(error).__name__} {error}.") from error
+        raise invalid_argument(AT, f"The pipeline's spec is not whole: {type(error).__name__} {error}.") from error
 
 
-def executor_of(spec: Mapping[str, Any], component: Mapping[str, Any]) -> Any:
+def get_executor(spec: Mapping[str, Any], component: Mapping[str, Any]) -> Any:
     """What runs a component."""
     return spec["deploymentSpec"]["executors"][component["executorLabel"]]
 
@@ -51,20 +51,26 @@ def _check_dag(spec: Mapping[str, Any], dag: Mapping[str, Any], at: str) -> None
     for name, task in tasks.items():
         here = f"{at}.dag.tasks.{name}"
         if task["componentRef"]["name"] not in spec["components"]:
-            raise invalid(f"{here}.componentRef.name", f"There is no component {task['componentRef']['name']}.")
-        for other in upstream(task):
+            raise invalid_argument(
+                f"{here}.componentRef.name", f"There is no component {task['componentRef']['name']}."
+            )
+        for other in find_upstream(task):
             if other not in tasks:
-                raise invalid(f"{here}.dependentTasks", f"The task {name} depends on {other}, which is not there.")
+                raise invalid_argument(
+                    f"{here}.dependentTasks", f"The task {name} depends on {other}, which is not there."
+                )
         strategy = task.get("triggerPolicy", {}).get("strategy", "")
         if strategy not in STRATEGIES:
-            raise Problem("UNIMPLEMENTED", f"The trigger strategy {strategy} is not played.", f"{here}.triggerPolicy")
+            raise ApiError("UNIMPLEMENTED", f"The trigger strategy {strategy} is not played.", f"{here}.triggerPolicy")
     try:
-        TopologicalSorter({name: upstream(task) for name, task in tasks.items()}).prepare()
+        TopologicalSorter({name: find_upstream(task) for name, task in tasks.items()}).prepare()
     except CycleError as error:
-        raise invalid(f"{at}.dag.tasks", f"These tasks wait for each other: {', '.join(error.args[1])}.") from error
+        raise invalid_argument(
+            f"{at}.dag.tasks", f"These tasks wait for each other: {', '.join(error.args[1])}."
+        ) from error
 
 
-def upstream(task: Mapping[str, Any]) -> set[str]:
+def find_upstream(task: Mapping[str, Any]) -> set[str]:
     """The tasks that a task waits for: those it names, and those whose outputs or ends it takes."""
     found = set(task.get("dependentTasks", ()))
     for kind in ("parameters", "artifacts"):
@@ -90,13 +96,13 @@ def _check_executor(executor: Mapping[str, Any], settings: Settings, at: str) ->
     if kind == "importer":
         return
     if kind != "container":
-        raise Problem("UNIMPLEMENTED", f"Executors of the kind {kind} are not played by this rehearsal.", at)
+        raise ApiError("UNIMPLEMENTED", f"Executors of the kind {kind} are not played by this rehearsal.", at)
     image = executor["container"]["image"]
     if not is_python_component(executor["container"]) and (reason := images.explain_unrunnable(image, settings)):
-        raise Problem("FAILED_PRECONDITION", f"{reason} Components that are Python functions run everywhere.", at)
+        raise ApiError("FAILED_PRECONDITION", f"{reason} Components that are Python functions run everywhere.", at)
 
 
-def typed(value: Any, kind: str, name: str, at: str = "") -> Any:
+def convert_value(value: Any, kind: str, name: str, at: str = "") -> Any:
     """A value as its parameter's type has it: free JSON knows one kind of number."""
     convert = CONVERSIONS.get(kind)
     if convert is None or value is None:
@@ -107,36 +113,40 @@ def typed(value: Any, kind: str, name: str, at: str = "") -> Any:
             return convert(value)
     elif isinstance(value, convert):
         return value
-    raise invalid(at, f"{name} is {kind}, not {value!r}.")
+    raise invalid_argument(at, f"{name} is {kind}, not {value!r}.")
 
 
-def parsed(text: str, kind: str, name: str) -> Any:
+def parse_output(text: str, kind: str, name: str) -> Any:
     """A value from the file that a container has written."""
     if kind == "STRING" or kind not in CONVERSIONS:
         return text
     try:
-        return typed(json.loads(text), kind, name)
+        return convert_value(json.loads(text), kind, name)
     except ValueError as error:
-        raise Problem("INVALID_ARGUMENT", f"The output {name} is {kind}, but the task has written {text!r}.") from error
+        raise ApiError(
+            "INVALID_ARGUMENT", f"The output {name} is {kind}, but the task has written {text!r}."
+        ) from error
 
 
-def inputs_of(spec: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def resolve_inputs(spec: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """The pipeline's own parameters: what is given and the defaults of the rest."""
     at = "pipeline_job.runtime_config.parameter_values"
     known = spec["root"].get("inputDefinitions", {}).get("parameters", {})
     if unknown := sorted(set(given) - set(known)):
-        raise invalid(at, f"The pipeline has no parameter {unknown[0]}; it has {', '.join(sorted(known)) or 'none'}.")
-    return with_defaults(known, given, at)
+        raise invalid_argument(
+            at, f"The pipeline has no parameter {unknown[0]}; it has {', '.join(sorted(known)) or 'none'}."
+        )
+    return apply_defaults(known, given, at)
 
 
-def with_defaults(known: Mapping[str, Any], given: Mapping[str, Any], at: str) -> dict[str, Any]:
+def apply_defaults(known: Mapping[str, Any], given: Mapping[str, Any], at: str) -> dict[str, Any]:
     """Typed values for the parameters that a component knows; one that must be given and is not, is refused."""
     found = {}
     for name, about in known.items():
         if name in given:
-            found[name] = typed(given[name], about.get("parameterType", ""), name, at)
+            found[name] = convert_value(given[name], about.get("parameterType", ""), name, at)
         elif "defaultValue" in about:
-            found[name] = typed(about["defaultValue"], about.get("parameterType", ""), name, at)
+            found[name] = convert_value(about["defaultValue"], about.get("parameterType", ""), name, at)
         elif not about.get("isOptional"):
-            raise invalid(at, f"The parameter {name} has no value.")
+            raise invalid_argument(at, f"The parameter {name} has no value.")
     return found

@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from vertex_rehearsal.api.messages import as_dict, fill, v1
-from vertex_rehearsal.pipelines.task_values import Artifacts, Outcome
+from vertex_rehearsal.api.messages import as_dict, fill_message, v1
+from vertex_rehearsal.pipelines.task_values import Artifacts, TaskOutcome
 
 if TYPE_CHECKING:
     from vertex_rehearsal.context import Context
@@ -18,10 +18,14 @@ class TaskDetails:
         self._pipeline = pipeline
         self._context = context
 
-    def begin(
-        self, name: str, number: str, parent: str, parameters: Mapping[str, Any] | None = None,
+    def begin_task(
+        self,
+        name: str,
+        number: str,
+        parent: str,
+        parameters: Mapping[str, Any] | None = None,
         artifacts: Artifacts | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Write a task down, unless it has been."""
         with self._context.database.change(self._pipeline) as job:
             details = job.job_detail.task_details
@@ -31,10 +35,13 @@ class TaskDetails:
             detail.state = v1.PipelineTaskDetail.PENDING
             detail.create_time.GetCurrentTime()
             detail.start_time.CopyFrom(detail.create_time)
-            fill(detail.execution.metadata, {f"input:{key}": _json(value) for key, value in (parameters or {}).items()})
+            fill_message(
+                detail.execution.metadata,
+                {f"input:{key}": _to_json_value(value) for key, value in (parameters or {}).items()},
+            )
             _write_artifacts(detail.inputs, artifacts or {})
 
-    def record(self, number: str, state: str, outcome: Outcome | None = None, *, job: str = "") -> None:
+    def record_state(self, number: str, state: str, outcome: TaskOutcome | None = None, *, job: str = "") -> None:
         """Write down a task's new state, and all that came of it."""
         with self._context.database.change(self._pipeline) as kept:
             detail = next(detail for detail in kept.job_detail.task_details if str(detail.task_id) == number)
@@ -48,43 +55,50 @@ class TaskDetails:
             detail.end_time.GetCurrentTime()
             if outcome.problem:
                 detail.error.CopyFrom(outcome.problem.status())
-            given = {f"output:{key}": _json(value) for key, value in outcome.parameters.items()}
-            fill(detail.execution.metadata, as_dict(detail.execution.metadata) | given)
+            given = {f"output:{key}": _to_json_value(value) for key, value in outcome.parameters.items()}
+            fill_message(detail.execution.metadata, as_dict(detail.execution.metadata) | given)
             _write_artifacts(detail.outputs, outcome.artifacts)
             name = detail.task_name
         why = f" {outcome.problem.message}" if outcome.problem else ""
-        self.say(f"Task {name} is {state}.{why}", name, "ERROR" if state == "FAILED" else "INFO")
+        self.write_entry(f"Task {name} is {state}.{why}", name, "ERROR" if state == "FAILED" else "INFO")
 
-    def say(self, text: str, task: str, severity: str) -> None:
+    def write_entry(self, text: str, task: str, severity: str) -> None:
         """A line of the pipeline's own log."""
-        say(self._context, self._pipeline, text, severity, task=task)
+        write_entry(self._context, self._pipeline, text, severity, task=task)
 
 
-def say(context: "Context", name: str, text: str, severity: str = "INFO", *, task: str = "") -> None:
+def write_entry(context: "Context", name: str, text: str, severity: str = "INFO", *, task: str = "") -> None:
     """Write an entry about a pipeline job."""
     _, project, _, region, _, number = name.split("/")
     labels = {"pipeline_job_id": number, "location": region, "resource_container": project}
-    context.logs.write([{
-        "logName": f"projects/{project}/logs/aiplatform.googleapis.com%2Fpipeline_job", "severity": severity,
-        "resource": {"type": "aiplatform.googleapis.com/PipelineJob", "labels": labels},
-        "jsonPayload": {"message": text, **({"taskName": task} if task else {})},
-    }])  # fmt: skip
+    context.logs.write(
+        [
+            {
+                "logName": f"projects/{project}/logs/aiplatform.googleapis.com%2Fpipeline_job",
+                "severity": severity,
+                "resource": {"type": "aiplatform.googleapis.com/PipelineJob", "labels": labels},
+                "jsonPayload": {"message": text, **({"taskName": task} if task else {})},
+            }
+        ]
+    )
 
 
 def _write_artifacts(place: Any, artifacts: Artifacts) -> None:
     for key, ones in artifacts.items():
         for one in ones:
             written = place[key].artifacts.add(
-                name=one["name"], uri=one["uri"], display_name=one.get("displayName", ""),
+                name=one["name"],
+                uri=one["uri"],
+                display_name=one.get("displayName", ""),
                 schema_title=one["type"].get("schemaTitle", ""),
-            )  # fmt: skip
-            fill(written.metadata, _json(one.get("metadata", {})))
+            )
+            fill_message(written.metadata, _to_json_value(one.get("metadata", {})))
 
 
-def _json(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     """A value as Google's JSON takes it: numbers that are none become text."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, list):
-        return [_json(one) for one in value]
-    return {key: _json(one) for key, one in value.items()} if isinstance(value, dict) else value
+        return [_to_json_value(one) for one in value]
+    return {key: _to_json_value(one) for key, one in value.items()} if isinstance(value, dict) else value

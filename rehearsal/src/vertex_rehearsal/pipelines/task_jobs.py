@@ -8,15 +8,15 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vertex_rehearsal.api.errors import Problem
+from vertex_rehearsal.api.errors import ApiError
 from vertex_rehearsal.api.messages import v1
 from vertex_rehearsal.execution import environments
 from vertex_rehearsal.execution.environments import Environment
-from vertex_rehearsal.execution.queue import ENDED, JobQueue, state_of
-from vertex_rehearsal.execution.replicas import Job
+from vertex_rehearsal.execution.queue import ENDED, JobQueue, get_job_state
+from vertex_rehearsal.execution.replicas import RunnableJob
 from vertex_rehearsal.pipelines import placeholders, spec
 from vertex_rehearsal.pipelines.task_details import TaskDetails
-from vertex_rehearsal.pipelines.task_values import Artifacts, Outcome, new_artifact
+from vertex_rehearsal.pipelines.task_values import Artifacts, TaskOutcome, new_artifact
 from vertex_rehearsal.training.runner import JobRunner
 from vertex_rehearsal.training.service import name_job
 
@@ -60,121 +60,134 @@ class TaskJobs:
             waiting = dict(self._jobs)
             self._jobs.clear()
         for name, (_, ended) in waiting.items():
-            self._queue.forget_queued(name)
+            self._queue.drop_queued_job(name)
             ended.set_result(None)
 
-    def follow(self, job: Any) -> None:
+    def update_job(self, job: Any) -> None:
         """Take note of a custom job's new state, if it is a task's."""
         with self._lock:
             task, ended = self._jobs.get(job.name, ("", None))
             if ended is None:
                 return
-            if state_of(job) in ENDED:
+            if get_job_state(job) in ENDED:
                 del self._jobs[job.name]
-        if state_of(job) in ENDED:
+        if get_job_state(job) in ENDED:
             ended.set_result(job)
-        elif state_of(job) == "RUNNING":
-            self._details.record(task, "RUNNING")
+        elif get_job_state(job) == "RUNNING":
+            self._details.record_state(task, "RUNNING")
 
     def run(
-        self, name: str, number: str, container: Mapping[str, Any], component: Mapping[str, Any],
-        parameters: Mapping[str, Any], artifacts: Artifacts,
-    ) -> Outcome:  # fmt: skip
+        self,
+        name: str,
+        number: str,
+        container: Mapping[str, Any],
+        component: Mapping[str, Any],
+        parameters: Mapping[str, Any],
+        artifacts: Artifacts,
+    ) -> TaskOutcome:
         """Run a container's command as a custom job, and read what it leaves."""
         base = f"{self._root}/{self._id}/{number}"
         definitions = component.get("outputDefinitions", {})
-        files = {key: placeholders.path_of(f"{base}/{key}") for key in definitions.get("parameters", {})}
+        files = {key: placeholders.get_mount_path(f"{base}/{key}") for key in definitions.get("parameters", {})}
         made = {
             key: [new_artifact(self._parent, key, f"{base}/{key}", about.get("artifactType", {}))]
             for key, about in definitions.get("artifacts", {}).items()
         }
         executor_input = {
-            "inputs": {"parameterValues": parameters, "artifacts": _listed(artifacts)},
+            "inputs": {"parameterValues": parameters, "artifacts": _wrap_artifacts(artifacts)},
             "outputs": {
-                "parameters": {key: {"outputFile": path} for key, path in files.items()}, "artifacts": _listed(made),
-                "outputFile": placeholders.path_of(f"{base}/executor_output.json"),
+                "parameters": {key: {"outputFile": path} for key, path in files.items()},
+                "artifacts": _wrap_artifacts(made),
+                "outputFile": placeholders.get_mount_path(f"{base}/executor_output.json"),
             },
-        }  # fmt: skip
-        directory = self._context.local(base)
+        }
+        directory = self._context.resolve_uri(base)
         directory.mkdir(parents=True, exist_ok=True)
-        job = self._submit(name, number, container, executor_input)
+        job = self._run_job(name, number, container, executor_input)
         if job is None:
-            return Outcome("FAILED", problem=Problem("ABORTED", self._stopped))
-        if state_of(job) != "SUCCEEDED":
-            state = "CANCELLED" if state_of(job) == "CANCELLED" else "FAILED"
-            return Outcome(state, problem=Problem("FAILED_PRECONDITION", str(job.error.message)))
-        return _left(directory, definitions, made)
+            return TaskOutcome("FAILED", problem=ApiError("ABORTED", self._stopped))
+        if get_job_state(job) != "SUCCEEDED":
+            state = "CANCELLED" if get_job_state(job) == "CANCELLED" else "FAILED"
+            return TaskOutcome(state, problem=ApiError("FAILED_PRECONDITION", str(job.error.message)))
+        return _read_outputs(directory, definitions, made)
 
-    def _submit(
+    def _run_job(
         self, name: str, number: str, container: Mapping[str, Any], executor_input: Mapping[str, Any]
-    ) -> Any | None:  # fmt: skip
+    ) -> Any | None:
         """The custom job of a task once it has ended; None where the rehearsal stops before."""
         facts = {
-            "pipeline_job_name": self._id, "pipeline_job_uuid": self._id, "pipeline_job_resource_name": self._pipeline,
-            "pipeline_task_name": name, "pipeline_task_uuid": number, "pipeline_root": self._root,
-            "pipeline_job_create_time_utc": self._created, "pipeline_job_schedule_time_utc": self._created,
-        }  # fmt: skip
+            "pipeline_job_name": self._id,
+            "pipeline_job_uuid": self._id,
+            "pipeline_job_resource_name": self._pipeline,
+            "pipeline_task_name": name,
+            "pipeline_task_uuid": number,
+            "pipeline_root": self._root,
+            "pipeline_job_create_time_utc": self._created,
+            "pipeline_job_schedule_time_utc": self._created,
+        }
         job = v1.CustomJob(display_name=f"{self._id}-{name}"[-128:])
         pool = job.job_spec.worker_pool_specs.add(replica_count=1)
         pool.machine_spec.machine_type = MACHINE
         pool.container_spec.image_uri = container["image"]
-        pool.container_spec.command.extend(placeholders.words(container.get("command", ()), executor_input, facts))
-        pool.container_spec.args.extend(placeholders.words(container.get("args", ()), executor_input, facts))
+        pool.container_spec.command.extend(
+            placeholders.render_command(container.get("command", ()), executor_input, facts)
+        )
+        pool.container_spec.args.extend(placeholders.render_command(container.get("args", ()), executor_input, facts))
         for variable in container.get("env", ()):
             pool.container_spec.env.add(name=variable["name"], value=variable.get("value", ""))
         ended: Future[Any] = Future()
         as_process = spec.runs_as_process(container)
         directory = self._context.settings.directory.resolve() / "jobs" / self._id / number
-        variables = self._environment(directory) if as_process else {}
+        variables = self._create_environment(directory) if as_process else {}
 
-        def first(kept: Any) -> None:
+        def before_start(kept: Any) -> None:
             with self._lock:
                 self._jobs[kept.name] = (number, ended)
-            self._details.record(number, "PENDING", job=kept.name)
+            self._details.record_state(number, "PENDING", job=kept.name)
 
-        def create_runner(kept: Any, started: Callable[[], None]) -> JobRunner:
-            work = Job(kept.name, kept.job_spec, variables=tuple(variables.items()), as_process=as_process)
-            return JobRunner(work, self._context, started=started)
+        def create_runner(kept: Any, on_start: Callable[[], None]) -> JobRunner:
+            work = RunnableJob(kept.name, kept.job_spec, variables=tuple(variables.items()), as_process=as_process)
+            return JobRunner(work, self._context, on_start=on_start)
 
         try:
-            kept = self._queue.submit(name_job(job, self._parent), first=first, create_runner=create_runner)
+            kept = self._queue.submit(name_job(job, self._parent), first=before_start, create_runner=create_runner)
             if self._cancelled:
                 self._queue.cancel(kept.name)
             return ended.result()
         finally:
             shutil.rmtree(directory, ignore_errors=True)
 
-    def _environment(self, directory: Path) -> dict[str, str]:
+    def _create_environment(self, directory: Path) -> dict[str, str]:
         """A Python of the task's own, so that what its command installs stays in it."""
         environment = Environment(directory / "environment", self._context.settings.strict)
         environment.create()
-        path = f"{environment.python.parent}:{environments.inherited()['PATH']}"
+        path = f"{environment.python.parent}:{environments.inherit_variables()['PATH']}"
         return {"PATH": path, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_ROOT_USER_ACTION": "ignore"}
 
 
-def _left(directory: Path, definitions: Mapping[str, Any], made: Mapping[str, Any]) -> Outcome:
+def _read_outputs(directory: Path, definitions: Mapping[str, Any], made: Mapping[str, Any]) -> TaskOutcome:
     """What a task has left: its outputs, in files of their own or in the one of Kubeflow's executor."""
     written: dict[str, Any] = {}
     if (file := directory / "executor_output.json").is_file():
         try:
             written = json.loads(file.read_text())
         except ValueError as error:
-            raise Problem("INVALID_ARGUMENT", f"executor_output.json is no JSON: {error}.") from error
+            raise ApiError("INVALID_ARGUMENT", f"executor_output.json is no JSON: {error}.") from error
     parameters = dict(written.get("parameterValues", {}))
     for key, about in definitions.get("parameters", {}).items():
         kind = about.get("parameterType", "")
         if key in parameters:
-            parameters[key] = spec.typed(parameters[key], kind, key)
+            parameters[key] = spec.convert_value(parameters[key], kind, key)
         elif (directory / key).is_file():
-            parameters[key] = spec.parsed((directory / key).read_text(), kind, key)
+            parameters[key] = spec.parse_output((directory / key).read_text(), kind, key)
         elif not about.get("isOptional"):
-            raise Problem("INVALID_ARGUMENT", f"The task has not written its output {key}.")
+            raise ApiError("INVALID_ARGUMENT", f"The task has not written its output {key}.")
     artifacts = {}
     for key, ours in made.items():
         theirs = written.get("artifacts", {}).get(key, {}).get("artifacts", ours)
         artifacts[key] = [{**ours[0], **one, "type": ours[0]["type"]} for one in theirs]
-    return Outcome("SUCCEEDED", parameters, artifacts)
+    return TaskOutcome("SUCCEEDED", parameters, artifacts)
 
 
-def _listed(artifacts: Artifacts) -> dict[str, Any]:
+def _wrap_artifacts(artifacts: Artifacts) -> dict[str, Any]:
     return {key: {"artifacts": list(ones)} for key, ones in artifacts.items()}

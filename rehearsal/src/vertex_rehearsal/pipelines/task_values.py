@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from vertex_rehearsal.api.errors import Problem
+from vertex_rehearsal.api.errors import ApiError
 from vertex_rehearsal.operations import new_id
 from vertex_rehearsal.pipelines import placeholders, spec
 
@@ -16,17 +16,17 @@ _MISSING: Any = object()
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TaskOutcome:
     """How a task ended, and what it gives."""
 
     state: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
     artifacts: Artifacts = field(default_factory=dict)
-    problem: Problem | None = None
+    problem: ApiError | None = None
 
 
 @dataclass(frozen=True)
-class Scope:
+class DagScope:
     """What the tasks of one DAG see: its own inputs, and the outcomes of each other."""
 
     pipeline: str
@@ -35,21 +35,21 @@ class Scope:
     artifacts: Artifacts
     parent: str
     """The task whose DAG it is; "" for the pipeline's own."""
-    outcomes: Mapping[str, "Future[Outcome]"]
+    outcomes: Mapping[str, "Future[TaskOutcome]"]
 
 
 def new_artifact(
     parent: str, key: str, uri: str, kind: Mapping[str, Any], metadata: Mapping[str, Any] | None = None
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """An artifact as tasks are told of it, with a name in the metadata store of the region that is `parent`."""
     name = f"{parent}/metadataStores/default/artifacts/{new_id()}"
     title = {"schemaTitle": kind.get("schemaTitle", "system.Artifact")}
     return {"name": name, "uri": uri, "type": title, "metadata": dict(metadata or {}), "displayName": key}
 
 
-def inputs_of(
-    task: Mapping[str, Any], component: Mapping[str, Any], scope: Scope
-) -> tuple[dict[str, Any], Artifacts]:  # fmt: skip
+def resolve_inputs(
+    task: Mapping[str, Any], component: Mapping[str, Any], scope: DagScope
+) -> tuple[dict[str, Any], Artifacts]:
     """What a task gets, from the DAG around it and from other tasks."""
     sources = task.get("inputs", {})
     parameters: dict[str, Any] = {}
@@ -57,14 +57,14 @@ def inputs_of(
     for key, source in sources.get("parameters", {}).items():
         if "runtimeValue" in source:
             constants[key] = source["runtimeValue"]["constant"]
-        elif (value := _parameter(source, scope)) is not _MISSING:
-            parameters[key] = _selected(value, source.get("parameterExpressionSelector", ""))
+        elif (value := _resolve_parameter(source, scope)) is not _MISSING:
+            parameters[key] = _select_part(value, source.get("parameterExpressionSelector", ""))
     known = component.get("inputDefinitions", {}).get("parameters", {})
     for key, about in known.items():
         if key in parameters:
-            parameters[key] = spec.typed(parameters[key], about.get("parameterType", ""), key)
+            parameters[key] = spec.convert_value(parameters[key], about.get("parameterType", ""), key)
     for key, value in constants.items():
-        parameters[key] = placeholders.filled(value, parameters) if isinstance(value, str) else value
+        parameters[key] = placeholders.fill_constant(value, parameters) if isinstance(value, str) else value
     artifacts: dict[str, Any] = {}
     for key, source in sources.get("artifacts", {}).items():
         if "componentInputArtifact" in source:
@@ -73,50 +73,50 @@ def inputs_of(
         else:
             made = source["taskOutputArtifact"]
             given = scope.outcomes[made["producerTask"]].result().artifacts
-            artifacts[key] = _of(given, made["outputArtifactKey"], made["producerTask"])
+            artifacts[key] = _get_output(given, made["outputArtifactKey"], made["producerTask"])
     return parameters, artifacts
 
 
-def _parameter(source: Mapping[str, Any], scope: Scope) -> Any:
+def _resolve_parameter(source: Mapping[str, Any], scope: DagScope) -> Any:
     if "componentInputParameter" in source:
         return scope.parameters.get(source["componentInputParameter"], _MISSING)
     if "taskOutputParameter" in source:
         made = source["taskOutputParameter"]
         given = scope.outcomes[made["producerTask"]].result().parameters
-        return _of(given, made["outputParameterKey"], made["producerTask"])
+        return _get_output(given, made["outputParameterKey"], made["producerTask"])
     if "taskFinalStatus" in source:
         producer = source["taskFinalStatus"]["producerTask"]
         outcome = scope.outcomes[producer].result()
         status = {"state": outcome.state, "pipelineJobResourceName": scope.pipeline, "pipelineTaskName": producer}
         problem = outcome.problem
         return status | ({"error": {"code": problem.number, "message": problem.message}} if problem else {})
-    raise Problem("UNIMPLEMENTED", f"Inputs that come by {', '.join(source)} are not played by this rehearsal.")
+    raise ApiError("UNIMPLEMENTED", f"Inputs that come by {', '.join(source)} are not played by this rehearsal.")
 
 
-def _of(given: Mapping[str, Any], key: str, task: str) -> Any:
+def _get_output(given: Mapping[str, Any], key: str, task: str) -> Any:
     if key not in given:
-        raise Problem("INVALID_ARGUMENT", f"The task {task} gives no {key}.")
+        raise ApiError("INVALID_ARGUMENT", f"The task {task} gives no {key}.")
     return given[key]
 
 
-def _selected(value: Any, selector: str) -> Any:
+def _select_part(value: Any, selector: str) -> Any:
     """A part of a value, as `parseJson(string_value)["a"]` asks for it."""
     if not selector:
         return value
     found = re.fullmatch(r'parseJson\(string_value\)((?:\["[^"]+"\])*)', selector)
     if not found:
-        raise Problem("UNIMPLEMENTED", f"The selector {selector} is not played by this rehearsal.")
+        raise ApiError("UNIMPLEMENTED", f"The selector {selector} is not played by this rehearsal.")
     value = json.loads(value) if isinstance(value, str) else value
     for key in re.findall(r'\["([^"]+)"\]', found[1]):
         if not isinstance(value, dict) or key not in value:
-            raise Problem("INVALID_ARGUMENT", f"{selector}: there is no {key} in {value!r}.")
+            raise ApiError("INVALID_ARGUMENT", f"{selector}: there is no {key} in {value!r}.")
         value = value[key]
     return value
 
 
-def items_of(
+def resolve_items(
     task: Mapping[str, Any], parameters: Mapping[str, Any], artifacts: Artifacts
-) -> tuple[Sequence[Any], str, bool]:  # fmt: skip
+) -> tuple[Sequence[Any], str, bool]:
     """What a loop goes over, the input that takes each, and whether they are artifacts."""
     if "artifactIterator" in task:
         iterator = task["artifactIterator"]
@@ -127,13 +127,13 @@ def items_of(
     if isinstance(found, str):
         found = json.loads(found)
     if not isinstance(found, list):
-        raise Problem("INVALID_ARGUMENT", f"A loop goes over a list, not over {found!r}.")
+        raise ApiError("INVALID_ARGUMENT", f"A loop goes over a list, not over {found!r}.")
     return found, iterator["itemInput"], False
 
 
-def outputs_of(
-    definitions: Mapping[str, Any], outcomes: Mapping[str, "Future[Outcome]"]
-) -> tuple[dict[str, Any], dict[str, Any]]:  # fmt: skip
+def collect_outputs(
+    definitions: Mapping[str, Any], outcomes: Mapping[str, "Future[TaskOutcome]"]
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """What a DAG gives, out of what its tasks gave; of several branches, that of the one that ran."""
     parameters: dict[str, Any] = {}
     for key, source in definitions.get("parameters", {}).items():

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vertex_rehearsal.api.errors import Problem, invalid
+from vertex_rehearsal.api.errors import ApiError, invalid_argument
 
 if TYPE_CHECKING:
     from vertex_rehearsal.context import Context
@@ -18,62 +18,62 @@ WILD = re.compile(r"[*?\[]")
 
 
 @dataclass(frozen=True)
-class Unreadable:
+class InvalidInstance:
     """A line that is no instance, and why."""
 
     line: str
     reason: str
 
 
-def files(context: "Context", uris: Sequence[str], at: str) -> list[Path]:
+def find_files(context: "Context", uris: Sequence[str], at: str) -> list[Path]:
     """The files of addresses, which may have wildcards; NOT_FOUND where an address has none."""
     found: list[Path] = []
     for uri in uris:
-        path = context.local(uri, at)
+        path = context.resolve_uri(uri, at)
         if WILD.search(uri):
-            bucket = context.local("/".join(uri.split("/")[:3]), at)
+            bucket = context.resolve_uri("/".join(uri.split("/")[:3]), at)
             try:
                 matching = sorted(one for one in bucket.glob(path.relative_to(bucket).as_posix()) if one.is_file())
             except ValueError as error:
-                raise invalid(at, f'"{uri}" cannot be understood: {error}') from error
+                raise invalid_argument(at, f'"{uri}" cannot be understood: {error}') from error
         else:
             matching = [path] if path.is_file() else []
         if not matching:
-            raise Problem("NOT_FOUND", f"No file matches {uri}.", at)
+            raise ApiError("NOT_FOUND", f"No file matches {uri}.", at)
         found += matching
     return found
 
 
-def read(context: "Context", paths: Sequence[Path], form: str, *, as_objects: bool) -> Iterator[Any]:
-    """Every instance of files of a format: jsonl, csv or file-list; and what is none, as Unreadable."""
+def read_instances(context: "Context", paths: Sequence[Path], form: str, *, as_objects: bool) -> Iterator[Any]:
+    """Every instance of files of a format: jsonl, csv or file-list; and what is none, as InvalidInstance."""
     for path in paths:
         with path.open(encoding="utf-8", errors="replace", newline="") as file:
             if form == "csv":
-                yield from _rows(file, as_objects=as_objects)
+                yield from _read_csv_rows(file, as_objects=as_objects)
                 continue
             for line in file:
                 text = line.strip()
                 if text:
-                    yield _from_json(text) if form == "jsonl" else _from_file(context, text)
+                    yield _parse_json_line(text) if form == "jsonl" else _read_instance_file(context, text)
 
 
-def _from_json(text: str) -> Any:
+def _parse_json_line(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        return Unreadable(text, f"This is no JSON: {error}")
+        return InvalidInstance(text, f"This is no JSON: {error}")
 
 
-def _from_file(context: "Context", uri: str) -> Any:
+def _read_instance_file(context: "Context", uri: str) -> Any:
     try:
-        return {"b64": base64.b64encode(context.local(uri).read_bytes()).decode()}
-    except Problem as problem:
-        return Unreadable(uri, problem.message)
+        return {"b64": base64.b64encode(context.resolve_uri(uri).read_bytes()).decode()}
+    except ApiError as problem:
+        return InvalidInstance(uri, problem.message)
     except OSError as error:
-        return Unreadable(uri, f"{uri} cannot be read: {error.strerror}")
+        return InvalidInstance(uri, f"{uri} cannot be read: {error.strerror}")
 
 
-def _rows(file: Iterator[str], *, as_objects: bool) -> Iterator[Any]:
+def _read_csv_rows(file: Iterator[str], *, as_objects: bool) -> Iterator[Any]:
     """Rows below a header: what stands in quotes is a text, all else a number."""
     header = next(csv.reader(file), None)
     if header is None:
@@ -84,15 +84,15 @@ def _rows(file: Iterator[str], *, as_objects: bool) -> Iterator[Any]:
         try:
             row = next(csv.reader([line], quoting=csv.QUOTE_NONNUMERIC, strict=True))
         except (ValueError, csv.Error) as error:
-            yield Unreadable(line.rstrip("\r\n"), f"Texts must be in double quotes, on one line: {error}")
+            yield InvalidInstance(line.rstrip("\r\n"), f"Texts must be in double quotes, on one line: {error}")
             continue
         if len(row) != len(header):
-            yield Unreadable(line.rstrip("\r\n"), f"There are {len(row)} values and {len(header)} columns.")
+            yield InvalidInstance(line.rstrip("\r\n"), f"There are {len(row)} values and {len(header)} columns.")
         else:
             yield dict(zip(header, row, strict=True)) if as_objects else row
 
 
-def check_type(form: str, kind: str, at: str) -> None:
+def check_instance_type(form: str, kind: str, at: str) -> None:
     """An instance type fits a format: rows alone can be made objects or arrays."""
     if kind and form != "csv":
-        raise invalid(at, f'instance_type is "{kind}", which is for csv and not for {form}.')
+        raise invalid_argument(at, f'instance_type is "{kind}", which is for csv and not for {form}.')

@@ -13,13 +13,13 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from vertex_rehearsal.api.errors import Problem
+from vertex_rehearsal.api.errors import ApiError
 from vertex_rehearsal.api.messages import as_dict
 from vertex_rehearsal.execution.queue import CANCELLED, Ending
 from vertex_rehearsal.prediction import batch_inputs, models
-from vertex_rehearsal.prediction.batch_inputs import Unreadable
-from vertex_rehearsal.prediction.servers import Cast, Servers
-from vertex_rehearsal.prediction.service import predictions_of
+from vertex_rehearsal.prediction.batch_inputs import InvalidInstance
+from vertex_rehearsal.prediction.servers import ModelServerPool, ModelServerSpec
+from vertex_rehearsal.prediction.service import parse_predictions
 
 if TYPE_CHECKING:
     from vertex_rehearsal.context import Context
@@ -34,42 +34,42 @@ MOST_PARTIAL_FAILURES = 20
 class BatchRun:
     """One job that runs; `run` plays it in the thread that calls it, the rest may be called from any other."""
 
-    def __init__(self, job: Any, context: "Context", *, started: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, job: Any, context: "Context", *, on_start: Callable[[], None] = lambda: None) -> None:
         self._job = job
         self._context = context
-        self._started = started
+        self._on_start = on_start
         self._count = job.dedicated_resources.starting_replica_count
         self._id = job.name.rpartition("/")[2]
         self._directory = context.settings.directory / "jobs" / self._id
         self._stopped: Ending | None = None
-        self._servers: Servers | None = None
+        self._servers: ModelServerPool | None = None
         self._lock = threading.Lock()
         self._succeeded = self._failed = 0
         self._errors: Counter[str] = Counter()
-        self._problems: list[Problem] = []
+        self._problems: list[ApiError] = []
         self._output = ""
         self._begun = 0.0
 
     def check(self) -> None:
         """Its servers can be played here, or the error says why not."""
-        self._cast().check()
+        self._build_server_spec().check_playable()
 
     def cancel(self) -> None:
         """End it; what is predicted stays."""
-        self._stop(Ending("CANCELLED", CANCELLED))
+        self._stop_servers(Ending("CANCELLED", CANCELLED))
 
     def stop(self, reason: str) -> None:
         """End it: the rehearsal stops."""
-        self._stop(Ending("FAILED", Problem("ABORTED", reason)))
+        self._stop_servers(Ending("FAILED", ApiError("ABORTED", reason)))
 
-    def _stop(self, how: Ending) -> None:
+    def _stop_servers(self, how: Ending) -> None:
         with self._lock:
             self._stopped = self._stopped or how
             servers = self._servers
         if servers:
             servers.end()
 
-    def report(self, job: Any) -> None:
+    def write_results(self, job: Any) -> None:
         """Write into a job what became of it."""
         job.completion_stats.successful_count = self._succeeded
         job.completion_stats.failed_count = self._failed
@@ -84,19 +84,19 @@ class BatchRun:
     def run(self) -> Ending:
         """Predict everything; raises a Problem where that fails."""
         config = self._job.input_config
-        paths = batch_inputs.files(self._context, config.gcs_source.uris, "batch_prediction_job.input_config")
+        paths = batch_inputs.find_files(self._context, config.gcs_source.uris, "batch_prediction_job.input_config")
         as_objects = self._job.instance_config.instance_type == "object"
-        source = batch_inputs.read(self._context, paths, config.instances_format, as_objects=as_objects)
+        source = batch_inputs.read_instances(self._context, paths, config.instances_format, as_objects=as_objects)
         with self._lock:
             if self._stopped:
                 return self._stopped
-            self._servers = servers = Servers(self._cast(), self._context, self._say)
+            self._servers = servers = ModelServerPool(self._build_server_spec(), self._context, self._log_lines)
         self._begun = time.monotonic()
         try:
             servers.wait_until_ready()
-            self._started()
-            self._predict(source, servers)
-        except Problem:
+            self._on_start()
+            self._predict_all(source, servers)
+        except ApiError:
             if self._stopped is None:
                 raise
         finally:
@@ -104,25 +104,35 @@ class BatchRun:
         if self._stopped:
             return self._stopped
         if self._failed and not self._succeeded:
-            raise Problem("INTERNAL", f"All {self._failed} instances failed. {self._errors.most_common(1)[0][0]}")
+            raise ApiError("INTERNAL", f"All {self._failed} instances failed. {self._errors.most_common(1)[0][0]}")
         return Ending("SUCCEEDED")
 
-    def _cast(self) -> Cast:
-        model = models.find(self._context, f"{self._job.model}@{self._job.model_version_id}")
+    def _build_server_spec(self) -> ModelServerSpec:
+        model = models.find_version(self._context, f"{self._job.model}@{self._job.model_version_id}")
         machine = self._job.dedicated_resources.machine_spec
-        return Cast(
-            self._job.name, self._id, model, models.storage_uri(self._context, model), self._count, machine,
-            self._directory, self._context.settings,
-        )  # fmt: skip
+        return ModelServerSpec(
+            self._job.name,
+            self._id,
+            model,
+            models.get_storage_uri(self._context, model),
+            self._count,
+            machine,
+            self._directory,
+            self._context.settings,
+        )
 
-    def _say(self, lines: Sequence[str], severity: str, replica: str) -> None:
+    def _log_lines(self, lines: Sequence[str], severity: str, replica: str) -> None:
         _, project, _, region, _, number = self._job.name.split("/")
-        self._context.logs.lines(
-            lines, job=number, task=f"workerpool0-{replica.rpartition('-')[2]}", project=project, region=region,
+        self._context.logs.write_lines(
+            lines,
+            job=number,
+            task=f"workerpool0-{replica.rpartition('-')[2]}",
+            project=project,
+            region=region,
             severity=severity,
-        )  # fmt: skip
+        )
 
-    def _predict(self, source: Iterator[Any], servers: Servers) -> None:
+    def _predict_all(self, source: Iterator[Any], servers: ModelServerPool) -> None:
         """Every instance, by as many threads as there are replicas; the files appear whole when all is done."""
         unfinished = self._directory / "results"
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -132,31 +142,31 @@ class BatchRun:
         with ExitStack() as closing:
             opened = [closing.enter_context((unfinished / name).open("w", encoding="utf-8")) for name in names]
 
-            def work(file: IO[str]) -> None:
+            def run_worker(file: IO[str]) -> None:
                 try:
-                    self._work(source, servers, file)
+                    self._predict_batches(source, servers, file)
                 except BaseException as error:
                     broken.append(error)
 
-            threads = [threading.Thread(target=work, args=(file,), daemon=True) for file in opened]
+            threads = [threading.Thread(target=run_worker, args=(file,), daemon=True) for file in opened]
             for thread in threads:
                 thread.start()
             for thread in threads:
                 thread.join()
         lines = [f"{(reason, count)!r}\n" for reason, count in self._errors.most_common()]
         (unfinished / "prediction.errors_stats-00000-of-00001").write_text("".join(lines), encoding="utf-8")
-        self._publish(unfinished, servers.cast.model.display_name)
+        self._publish_results(unfinished, servers.server_spec.model.display_name)
         if broken:
             raise broken[0]
 
-    def _publish(self, unfinished: Path, model: str) -> None:
+    def _publish_results(self, unfinished: Path, model: str) -> None:
         name = re.sub(r"[^\w-]+", "-", model)
         prefix = self._job.output_config.gcs_destination.output_uri_prefix.rstrip("/")
         while True:
             now = datetime.now(UTC)
             moment = f"{now:%Y_%m_%dT%H_%M_%S}_{now.microsecond // 1000:03}Z"
             self._output = f"{prefix}/prediction-{name}-{moment}"
-            target = self._context.local(self._output)
+            target = self._context.resolve_uri(self._output)
             try:
                 target.mkdir(parents=True)
                 break
@@ -166,7 +176,7 @@ class BatchRun:
             shutil.move(path, target / path.name)
         unfinished.rmdir()
 
-    def _work(self, source: Iterator[Any], servers: Servers, file: IO[str]) -> None:
+    def _predict_batches(self, source: Iterator[Any], servers: ModelServerPool, file: IO[str]) -> None:
         size = self._job.manual_batch_tuning_parameters.batch_size or BATCH
         parameters = {}
         if self._job.HasField("model_parameters"):
@@ -176,45 +186,49 @@ class BatchRun:
                 batch = list(islice(source, size))
             if not batch:
                 return
-            readable = [one for one in batch if not isinstance(one, Unreadable)]
+            readable = [one for one in batch if not isinstance(one, InvalidInstance)]
             for one in batch:
-                if isinstance(one, Unreadable):
-                    self._fail(1, Problem("INVALID_ARGUMENT", f"{one.reason} Got: {one.line[:200]}"))
+                if isinstance(one, InvalidInstance):
+                    self._count_failure(1, ApiError("INVALID_ARGUMENT", f"{one.reason} Got: {one.line[:200]}"))
             if readable:
-                self._send(readable, parameters, servers, file)
+                self._predict_batch(readable, parameters, servers, file)
 
-    def _send(self, batch: Sequence[Any], parameters: dict[str, Any], servers: Servers, file: IO[str]) -> None:
+    def _predict_batch(
+        self, batch: Sequence[Any], parameters: dict[str, Any], servers: ModelServerPool, file: IO[str]
+    ) -> None:
         """A batch's predictions; one that fails as a whole fails for each of its instances."""
         body = json.dumps({"instances": batch, **parameters}, ensure_ascii=False).encode()
         try:
-            found = self._ask(body, servers)
-        except Problem as problem:
+            found = self._post_with_retries(body, servers)
+        except ApiError as problem:
             if not self._stopped:
-                self._fail(len(batch), problem)
+                self._count_failure(len(batch), problem)
             return
         if len(found) != len(batch):
             text = f"The server answered {len(batch)} instances with {len(found)} predictions."
-            self._fail(len(batch), Problem("INTERNAL", text))
+            self._count_failure(len(batch), ApiError("INTERNAL", text))
             return
         for instance, prediction in zip(batch, found, strict=True):
             file.write(json.dumps({"instance": instance, "prediction": prediction}, ensure_ascii=False) + "\n")
         with self._lock:
             self._succeeded += len(batch)
 
-    def _ask(self, body: bytes, servers: Servers) -> list[Any]:
+    def _post_with_retries(self, body: bytes, servers: ModelServerPool) -> list[Any]:
         """Predictions; a server that is not there is asked again, one that refuses is not."""
         attempt = 1
         while True:
             try:
-                answer = servers.ask(servers.cast.predict_route, body, "application/json", timeout_s=LONGEST_S)
-                found: list[Any] = predictions_of(answer)["predictions"]
+                answer = servers.send_request(
+                    servers.server_spec.predict_route, body, "application/json", timeout_s=LONGEST_S
+                )
+                found: list[Any] = parse_predictions(answer)["predictions"]
                 return found
-            except Problem as problem:
+            except ApiError as problem:
                 if problem.code != "UNAVAILABLE" or self._stopped or attempt == ATTEMPTS:
                     raise
             attempt += 1
 
-    def _fail(self, count: int, problem: Problem) -> None:
+    def _count_failure(self, count: int, problem: ApiError) -> None:
         with self._lock:
             self._failed += count
             self._errors[f"Post request fails. Cannot get predictions. Error: {problem.message}"] += count

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from vertex_rehearsal.api.errors import Problem, invalid
+from vertex_rehearsal.api.errors import ApiError, invalid_argument
 from vertex_rehearsal.api.messages import protobuf, v1
 from vertex_rehearsal.execution.queue import JobQueue
 from vertex_rehearsal.operations import new_id
@@ -35,7 +35,7 @@ class BatchPredictions:
         self._queue = JobQueue(
             context,
             KIND,
-            create_runner=lambda job, started: BatchRun(job, context, started=started),
+            create_runner=lambda job, on_start: BatchRun(job, context, on_start=on_start),
             describe=lambda state, problem: (
                 f"Batch prediction job is {state}." + (f" {problem.message}" if problem else "")
             ),
@@ -54,13 +54,22 @@ class BatchPredictions:
         validation.check_parent(request.parent)
         job = v1.BatchPredictionJob()
         job.CopyFrom(request.batch_prediction_job)
-        validation.check_named(job, AT)
+        validation.check_name_and_labels(job, AT)
         for field in (
-            "name", "state", "error", "partial_failures", "resources_consumed", "completion_stats", "output_info",
-            "create_time", "start_time", "end_time", "update_time",
-        ):  # fmt: skip
+            "name",
+            "state",
+            "error",
+            "partial_failures",
+            "resources_consumed",
+            "completion_stats",
+            "output_info",
+            "create_time",
+            "start_time",
+            "end_time",
+            "update_time",
+        ):
             job.ClearField(field)
-        self._check(job)
+        self._validate_job(job)
         job.name = f"{request.parent}/batchPredictionJobs/{new_id()}"
         BatchRun(job, self._context).check()
         return self._queue.submit(job)
@@ -75,48 +84,50 @@ class BatchPredictions:
         self._queue.remove(request.name)
         return self._context.operations.done(request.name, v1.DeleteOperationMetadata(), protobuf.Empty)
 
-    def _check(self, job: Any) -> None:
+    def _validate_job(self, job: Any) -> None:
         if job.HasField("unmanaged_container_model"):
-            raise Problem("UNIMPLEMENTED", "Unmanaged containers are not played.", f"{AT}.unmanaged_container_model")
+            raise ApiError("UNIMPLEMENTED", "Unmanaged containers are not played.", f"{AT}.unmanaged_container_model")
         if job.generate_explanation:
-            raise Problem("UNIMPLEMENTED", "Explanations are not played.", f"{AT}.generate_explanation")
+            raise ApiError("UNIMPLEMENTED", "Explanations are not played.", f"{AT}.generate_explanation")
         if not job.model:
-            raise invalid(f"{AT}.model", "Required field is not set: model.")
-        model = models.find(self._context, job.model, f"{AT}.model")
-        job.model, job.model_version_id = models.plain_name(model), model.version_id
+            raise invalid_argument(f"{AT}.model", "Required field is not set: model.")
+        model = models.find_version(self._context, job.model, f"{AT}.model")
+        job.model, job.model_version_id = models.get_model_name(model), model.version_id
         _check_format(job.input_config.instances_format, models.INPUTS, f"{AT}.input_config.instances_format")
         _check_format(job.output_config.predictions_format, OUTPUTS, f"{AT}.output_config.predictions_format")
         if job.instance_config.key_field or job.instance_config.included_fields or job.instance_config.excluded_fields:
-            raise Problem("UNIMPLEMENTED", "Key, included and excluded fields are not played.", f"{AT}.instance_config")
+            raise ApiError(
+                "UNIMPLEMENTED", "Key, included and excluded fields are not played.", f"{AT}.instance_config"
+            )
         if job.instance_config.instance_type not in ("", "object", "array"):
             text = f'"{job.instance_config.instance_type}" is no instance type here: object or array.'
-            raise invalid(f"{AT}.instance_config.instance_type", text)
-        batch_inputs.check_type(
+            raise invalid_argument(f"{AT}.instance_config.instance_type", text)
+        batch_inputs.check_instance_type(
             job.input_config.instances_format, job.instance_config.instance_type, f"{AT}.instance_config.instance_type"
         )
-        if not batch_inputs.files(
+        if not batch_inputs.find_files(
             self._context, job.input_config.gcs_source.uris, f"{AT}.input_config.gcs_source.uris"
         ):
-            raise invalid(f"{AT}.input_config.gcs_source.uris", "Required field is not set: uris.")
+            raise invalid_argument(f"{AT}.input_config.gcs_source.uris", "Required field is not set: uris.")
         prefix, at = job.output_config.gcs_destination.output_uri_prefix, f"{AT}.output_config.gcs_destination"
         if not prefix:
-            raise invalid(f"{at}.output_uri_prefix", "Required field is not set: output_uri_prefix.")
+            raise invalid_argument(f"{at}.output_uri_prefix", "Required field is not set: output_uri_prefix.")
         validation.check_output(prefix, f"{at}.output_uri_prefix")
         bucket = "/".join(prefix.split("/")[:3])
-        if not self._context.local(bucket).is_dir():
-            raise Problem("NOT_FOUND", f"The bucket {bucket} was not found.", f"{at}.output_uri_prefix")
+        if not self._context.resolve_uri(bucket).is_dir():
+            raise ApiError("NOT_FOUND", f"The bucket {bucket} was not found.", f"{at}.output_uri_prefix")
         resources = job.dedicated_resources
         if not job.HasField("dedicated_resources"):
-            raise invalid(f"{AT}.dedicated_resources", "Required field is not set: dedicated_resources.")
+            raise invalid_argument(f"{AT}.dedicated_resources", "Required field is not set: dedicated_resources.")
         check_machine(resources.machine_spec, f"{AT}.dedicated_resources.machine_spec")
         if not 0 <= resources.starting_replica_count <= MOST_REPLICAS:
             text = f"starting_replica_count must be from 1 to {MOST_REPLICAS}."
-            raise invalid(f"{AT}.dedicated_resources.starting_replica_count", text)
+            raise invalid_argument(f"{AT}.dedicated_resources.starting_replica_count", text)
         resources.starting_replica_count = resources.starting_replica_count or 1
 
 
 def _check_format(given: str, known: Sequence[str], at: str) -> None:
     if not given:
-        raise invalid(at, f"Required field is not set: {at.rpartition('.')[2]}.")
+        raise invalid_argument(at, f"Required field is not set: {at.rpartition('.')[2]}.")
     if given not in known:
-        raise Problem("UNIMPLEMENTED", f'The format "{given}" is not played: {", ".join(known)} are.', at)
+        raise ApiError("UNIMPLEMENTED", f'The format "{given}" is not played: {", ".join(known)} are.', at)

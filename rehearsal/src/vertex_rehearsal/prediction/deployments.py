@@ -4,11 +4,11 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from vertex_rehearsal.api.errors import Problem
+from vertex_rehearsal.api.errors import ApiError
 from vertex_rehearsal.api.messages import v1
-from vertex_rehearsal.logging.store import printed
+from vertex_rehearsal.logging.store import parse_line
 from vertex_rehearsal.prediction import models
-from vertex_rehearsal.prediction.servers import Cast, Say, Servers
+from vertex_rehearsal.prediction.servers import ModelServerPool, ModelServerSpec, Say
 
 if TYPE_CHECKING:
     from vertex_rehearsal.context import Context
@@ -23,26 +23,32 @@ class Deployments:
     def __init__(self, context: "Context") -> None:
         self._context = context
         self._lock = threading.Lock()
-        self._servers: dict[tuple[str, str], Servers] = {}
+        self._servers: dict[tuple[str, str], ModelServerPool] = {}
         """By the endpoint's name and the deployed model's id."""
         self._closed = False
 
-    def start(self, endpoint: str, deployed: Any) -> Servers:
+    def start(self, endpoint: str, deployed: Any) -> ModelServerPool:
         """Start the servers of a deployed model."""
-        model = models.find(self._context, f"{deployed.model}@{deployed.model_version_id}")
+        model = models.find_version(self._context, f"{deployed.model}@{deployed.model_version_id}")
         resources = deployed.dedicated_resources
         count = resources.min_replica_count or deployed.automatic_resources.min_replica_count or 1
         endpoint_id = endpoint.rpartition("/")[2]
-        cast = Cast(
-            endpoint, deployed.id, model, models.storage_uri(self._context, model), count, resources.machine_spec,
-            self._context.settings.directory / "endpoints" / endpoint_id, self._context.settings,
-        )  # fmt: skip
+        cast = ModelServerSpec(
+            endpoint,
+            deployed.id,
+            model,
+            models.get_storage_uri(self._context, model),
+            count,
+            resources.machine_spec,
+            self._context.settings.directory / "endpoints" / endpoint_id,
+            self._context.settings,
+        )
         with self._lock:
             if self._closed:
-                raise Problem("UNAVAILABLE", "The rehearsal is being stopped.")
+                raise ApiError("UNAVAILABLE", "The rehearsal is being stopped.")
             if (endpoint, deployed.id) in self._servers:
-                raise Problem("ALREADY_EXISTS", f"The DeployedModel {deployed.id} of {endpoint} is there already.")
-            found = Servers(cast, self._context, self._writer(endpoint, deployed.id))
+                raise ApiError("ALREADY_EXISTS", f"The DeployedModel {deployed.id} of {endpoint} is there already.")
+            found = ModelServerPool(cast, self._context, self._make_log_writer(endpoint, deployed.id))
             self._servers[endpoint, deployed.id] = found
         return found
 
@@ -53,39 +59,45 @@ class Deployments:
         if found:
             found.end()
 
-    def find(self, endpoint: str, deployed_id: str) -> Servers:
+    def find(self, endpoint: str, deployed_id: str) -> ModelServerPool:
         """The servers of a deployed model."""
         with self._lock:
             found = self._servers.get((endpoint, deployed_id))
         if found is None:
-            raise Problem("UNAVAILABLE", f"No server of the deployed model {deployed_id} runs.")
+            raise ApiError("UNAVAILABLE", f"No server of the deployed model {deployed_id} runs.")
         return found
 
-    def holders(self, model: str) -> list[str]:
+    def list_holders(self, model: str) -> list[str]:
         """The endpoints where servers of a version of a model run, or are being started."""
         with self._lock:
-            return [servers.cast.holder for servers in self._servers.values() if servers.cast.model.name == model]
+            return [
+                servers.server_spec.holder
+                for servers in self._servers.values()
+                if servers.server_spec.model.name == model
+            ]
 
     def resume(self) -> None:
         """Start what was deployed when the rehearsal ended."""
-        for endpoint in self._context.database.all(v1.Endpoint.DESCRIPTOR.full_name):
+        for endpoint in self._context.database.list_all(v1.Endpoint.DESCRIPTOR.full_name):
             for deployed in endpoint.deployed_models:
                 try:
                     servers = self.start(endpoint.name, deployed)
-                except Problem as problem:
-                    self._complain(endpoint.name, deployed.id, problem)
+                except ApiError as problem:
+                    self._log_failure(endpoint.name, deployed.id, problem)
                 else:
-                    threading.Thread(target=self._see_ready, args=(servers,), daemon=True).start()
+                    threading.Thread(target=self._await_ready, args=(servers,), daemon=True).start()
 
-    def _see_ready(self, servers: Servers) -> None:
+    def _await_ready(self, servers: ModelServerPool) -> None:
         try:
             servers.wait_until_ready()
-        except Problem as problem:
+        except ApiError as problem:
             if not self._closed:
-                self._complain(servers.cast.holder, servers.cast.id, problem)
+                self._log_failure(servers.server_spec.holder, servers.server_spec.id, problem)
 
-    def _complain(self, endpoint: str, deployed_id: str, problem: Problem) -> None:
-        self._writer(endpoint, deployed_id)([f"It could not be started again. {problem.message}"], "ERROR", "service")
+    def _log_failure(self, endpoint: str, deployed_id: str, problem: ApiError) -> None:
+        self._make_log_writer(endpoint, deployed_id)(
+            [f"It could not be started again. {problem.message}"], "ERROR", "service"
+        )
 
     def close(self) -> None:
         """End every server."""
@@ -99,15 +111,20 @@ class Deployments:
         for thread in threads:
             thread.join()
 
-    def _writer(self, endpoint: str, deployed_id: str) -> Say:
+    def _make_log_writer(self, endpoint: str, deployed_id: str) -> Say:
         _, project, _, region, _, endpoint_id = endpoint.split("/")
-        resource = {"type": RESOURCE, "labels": {
-            "endpoint_id": endpoint_id, "location": region, "resource_container": self._context.project_number(project),
-        }}  # fmt: skip
+        resource = {
+            "type": RESOURCE,
+            "labels": {
+                "endpoint_id": endpoint_id,
+                "location": region,
+                "resource_container": self._context.project_number(project),
+            },
+        }
 
         def write(lines: Sequence[str], severity: str, replica: str) -> None:
             labels = {"deployed_model_id": deployed_id, "replica_id": replica}
             heading = {"logName": f"projects/{project}/logs/{LOG}", "resource": resource, "labels": labels}
-            self._context.logs.write([heading | printed(line, severity) for line in lines])
+            self._context.logs.write([heading | parse_line(line, severity) for line in lines])
 
         return write

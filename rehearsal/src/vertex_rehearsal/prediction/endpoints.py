@@ -5,9 +5,9 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from vertex_rehearsal.api.errors import Problem, invalid
+from vertex_rehearsal.api.errors import ApiError, invalid_argument
 from vertex_rehearsal.api.messages import protobuf, v1
-from vertex_rehearsal.machines import misfit
+from vertex_rehearsal.machines import find_misfit
 from vertex_rehearsal.operations import new_id
 from vertex_rehearsal.prediction import models
 from vertex_rehearsal.prediction.deployments import Deployments
@@ -30,13 +30,13 @@ MOST_REPLICAS = 100
 def check_machine(machine: Any, at: str) -> None:
     """A machine type that Vertex AI serves on, with accelerators that fit."""
     if not machine.machine_type:
-        raise invalid(f"{at}.machine_type", "Required field is not set: machine_type.")
+        raise invalid_argument(f"{at}.machine_type", "Required field is not set: machine_type.")
     if machine.machine_type in SERVING_ONLY and not machine.accelerator_count:
         return
     kind = v1.AcceleratorType.Name(machine.accelerator_type)
-    field, wrong = misfit(machine.machine_type, kind, machine.accelerator_count)
+    field, wrong = find_misfit(machine.machine_type, kind, machine.accelerator_count)
     if wrong:
-        raise invalid(f"{at}.{field}", wrong)
+        raise invalid_argument(f"{at}.{field}", wrong)
 
 
 class Endpoints:
@@ -64,10 +64,10 @@ class Endpoints:
         validation.check_parent(request.parent)
         endpoint = v1.Endpoint()
         endpoint.CopyFrom(request.endpoint)
-        validation.check_named(endpoint, "endpoint")
+        validation.check_name_and_labels(endpoint, "endpoint")
         if request.endpoint_id and not ID.fullmatch(request.endpoint_id):
             text = f'"{request.endpoint_id}" is no endpoint id: at most 63 of a-z, 0-9 and -, no - first or last.'
-            raise invalid("endpoint_id", text)
+            raise invalid_argument("endpoint_id", text)
         for field in ("deployed_models", "traffic_split", "create_time", "update_time", "etag"):
             endpoint.ClearField(field)
         endpoint.name = f"{request.parent}/endpoints/{request.endpoint_id or new_id()}"
@@ -80,16 +80,16 @@ class Endpoints:
         """Change what the mask names."""
         given = request.endpoint
         if not NAME.fullmatch(given.name):
-            raise invalid("endpoint.name", f'"{given.name}" is no name of an endpoint.')
+            raise invalid_argument("endpoint.name", f'"{given.name}" is no name of an endpoint.')
         _, project, *rest = given.name.split("/")
         name = "/".join(["projects", self._context.project_id(project), *rest])
-        fields = models.checked_mask(given, request.update_mask, "endpoint", CHANGEABLE)
+        fields = models.check_mask(given, request.update_mask, "endpoint", CHANGEABLE)
         with self._lock, self._context.database.change(name) as endpoint:
             if "traffic_split" in fields and (given.traffic_split or endpoint.deployed_models):
                 ids = {deployed.id for deployed in endpoint.deployed_models}
                 _check_split(given.traffic_split, ids, "endpoint.traffic_split", may_be_empty=True)
             for field in fields:
-                models.put(endpoint, given, field)
+                models.copy_field_value(endpoint, given, field)
         return self._context.database.get(name)
 
     def delete_endpoint(self, request: Any) -> Any:
@@ -97,7 +97,7 @@ class Endpoints:
         with self._lock:
             endpoint = self._context.database.get(request.name)
             if endpoint.deployed_models or self._deploying.get(endpoint.name):
-                raise Problem(
+                raise ApiError(
                     "FAILED_PRECONDITION",
                     f'The Endpoint "{endpoint.name}" has deployed or being-deployed DeployedModel(s): '
                     "undeploy all models before deleting it.",
@@ -111,14 +111,14 @@ class Endpoints:
         deployed.CopyFrom(request.deployed_model)
         with self._lock:
             endpoint = self._context.database.get(request.endpoint)
-            model = models.find(self._context, deployed.model, "deployed_model.model")
+            model = models.find_version(self._context, deployed.model, "deployed_model.model")
             self._check_deployable(endpoint, model, deployed)
             ids = {each.id for each in endpoint.deployed_models}
             split = dict(request.traffic_split)
             if split:
                 _check_split(split, ids | {THIS}, "traffic_split")
             deployed.id = deployed.id or new_id()
-            deployed.model, deployed.model_version_id = models.plain_name(model), model.version_id
+            deployed.model, deployed.model_version_id = models.get_model_name(model), model.version_id
             deployed.display_name = deployed.display_name or model.display_name
             deployed.create_time.GetCurrentTime()
             servers = self._deployments.start(endpoint.name, deployed)
@@ -143,22 +143,22 @@ class Endpoints:
                     self._deploying[endpoint.name] -= 1
             return v1.DeployModelResponse(deployed_model=deployed)
 
-        return self._context.operations.begin(endpoint.name, v1.DeployModelOperationMetadata(), deploy)
+        return self._context.operations.start_operation(endpoint.name, v1.DeployModelOperationMetadata(), deploy)
 
     def undeploy_model(self, request: Any) -> Any:
         """Take a model's traffic away and end its servers."""
         wanted = request.deployed_model_id
         if not wanted:
-            raise invalid("deployed_model_id", "Required field is not set: deployed_model_id.")
+            raise invalid_argument("deployed_model_id", "Required field is not set: deployed_model_id.")
         with self._lock, self._context.database.change(request.endpoint) as endpoint:
             left = [each for each in endpoint.deployed_models if each.id != wanted]
             if len(left) == len(endpoint.deployed_models):
-                raise Problem("NOT_FOUND", f"The Endpoint {request.endpoint} has no DeployedModel {wanted}.")
+                raise ApiError("NOT_FOUND", f"The Endpoint {request.endpoint} has no DeployedModel {wanted}.")
             split = dict(request.traffic_split or endpoint.traffic_split)
             if not left:
                 split = {}
             elif split.get(wanted):
-                raise Problem(
+                raise ApiError(
                     "FAILED_PRECONDITION",
                     f"The DeployedModel {wanted} has {split[wanted]} percent of the traffic: give them to others "
                     "by traffic_split.",
@@ -176,29 +176,29 @@ class Endpoints:
             return v1.UndeployModelResponse()
 
         operations = self._context.operations
-        begun = operations.begin(request.endpoint, v1.UndeployModelOperationMetadata(), undeploy)
+        begun = operations.start_operation(request.endpoint, v1.UndeployModelOperationMetadata(), undeploy)
         return operations.wait_for(begun.name, models.QUICK_S)
 
     def _check_deployable(self, endpoint: Any, model: Any, deployed: Any) -> None:
         at = "deployed_model"
         if model.name.split("/")[3] != endpoint.name.split("/")[3]:
-            raise invalid(f"{at}.model", f"The model {model.name} is in another region than the endpoint.")
+            raise invalid_argument(f"{at}.model", f"The model {model.name} is in another region than the endpoint.")
         if deployed.id and not DEPLOYED_ID.fullmatch(deployed.id):
-            raise invalid(f"{at}.id", f'"{deployed.id}" is no id of a deployed model: 1 to 10 digits.')
+            raise invalid_argument(f"{at}.id", f'"{deployed.id}" is no id of a deployed model: 1 to 10 digits.')
         if deployed.id in {each.id for each in endpoint.deployed_models}:
-            raise Problem("ALREADY_EXISTS", f"The Endpoint {endpoint.name} has a DeployedModel {deployed.id} already.")
+            raise ApiError("ALREADY_EXISTS", f"The Endpoint {endpoint.name} has a DeployedModel {deployed.id} already.")
         if deployed.WhichOneof("prediction_resources") != "dedicated_resources":
             message = "The model takes dedicated_resources alone, and they are not set."
-            raise invalid(f"{at}.dedicated_resources", message)
+            raise invalid_argument(f"{at}.dedicated_resources", message)
         resources = deployed.dedicated_resources
         check_machine(resources.machine_spec, f"{at}.dedicated_resources.machine_spec")
         least, most = resources.min_replica_count, resources.max_replica_count
         if not 0 < least <= MOST_REPLICAS:
             text = f"min_replica_count must be from 1 to {MOST_REPLICAS}, not {least}."
-            raise invalid(f"{at}.dedicated_resources.min_replica_count", text)
+            raise invalid_argument(f"{at}.dedicated_resources.min_replica_count", text)
         if most and most < least:
             text = f"max_replica_count ({most}) must not be below min_replica_count ({least})."
-            raise invalid(f"{at}.dedicated_resources.max_replica_count", text)
+            raise invalid_argument(f"{at}.dedicated_resources.max_replica_count", text)
         resources.max_replica_count = most or least
 
 
@@ -207,8 +207,8 @@ def _check_split(split: Mapping[str, int], ids: set[str], at: str, *, may_be_emp
         return
     for key, share in split.items():
         if key not in ids:
-            raise invalid(at, f'The traffic split names "{key}", which is no DeployedModel of the endpoint.')
+            raise invalid_argument(at, f'The traffic split names "{key}", which is no DeployedModel of the endpoint.')
         if not 0 <= share <= 100:
-            raise invalid(at, f"The traffic of {key} is {share} percent.")
+            raise invalid_argument(at, f"The traffic of {key} is {share} percent.")
     if sum(split.values()) != 100:
-        raise invalid(at, f"The traffic split must add up to 100 percent, not {sum(split.values())}.")
+        raise invalid_argument(at, f"The traffic split must add up to 100 percent, not {sum(split.values())}.")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vertex_rehearsal.api.errors import Problem, invalid, not_found
+from vertex_rehearsal.api.errors import ApiError, invalid_argument, not_found_error
 from vertex_rehearsal.api.messages import protobuf, v1
 from vertex_rehearsal.operations import new_id
 from vertex_rehearsal.prediction.deployments import Deployments
@@ -20,13 +20,13 @@ from vertex_rehearsal.prediction.models import (
     KIND,
     QUICK_S,
     bucket_of,
-    checked_mask,
-    find,
-    parsed_name,
-    plain_name,
-    put,
-    storage_uri,
-    versions,
+    check_mask,
+    copy_field_value,
+    find_version,
+    get_model_name,
+    get_storage_uri,
+    list_versions,
+    parse_name,
 )
 from vertex_rehearsal.training import validation
 
@@ -57,138 +57,147 @@ class Models:
 
     def resume(self) -> None:
         """Remove files of uploads that were never finished."""
-        known = {self._files(model) for model in self._context.database.all(KIND)}
+        known = {self._get_directory(model) for model in self._context.database.list_all(KIND)}
         for (project,) in self._context.database.run("SELECT id FROM projects"):
-            for directory in self._context.local(f"gs://{bucket_of(self._context, project)}").glob("*/*"):
+            for directory in self._context.resolve_uri(f"gs://{bucket_of(self._context, project)}").glob("*/*"):
                 if directory.is_dir() and directory not in known:
                     shutil.rmtree(directory)
 
     def upload_model(self, request: Any) -> Any:
         """Accept a model, or refuse it as Vertex AI would, and copy its files."""
-        model = self._checked(request)
+        model = self._build_model(request)
 
-        def upload() -> Any:
-            kept = self._keep(request, model)
+        def run_upload() -> Any:
+            kept = self._store_version(request, model)
             return v1.UploadModelResponse(model=kept.name, model_version_id=kept.version_id)
 
         operations = self._context.operations
-        begun = operations.begin(request.parent, v1.UploadModelOperationMetadata(), upload)
+        begun = operations.start_operation(request.parent, v1.UploadModelOperationMetadata(), run_upload)
         return operations.wait_for(begun.name, QUICK_S)
 
     def get_model(self, request: Any) -> Any:
         """A version of a model; the default one unless another is named."""
-        return self._shown(find(self._context, request.name))
+        return self._to_public_model(find_version(self._context, request.name))
 
     def list_models(self, request: Any) -> Any:
         """A page of models in their default versions, newest first."""
         validation.check_parent(request.parent)
-        found, token = self._context.database.page(
+        found, token = self._context.database.list_page(
             f"{request.parent}/models", request, keep=lambda model: DEFAULT in model.version_aliases
         )
-        return v1.ListModelsResponse(models=map(self._shown, found), next_page_token=token)
+        return v1.ListModelsResponse(models=map(self._to_public_model, found), next_page_token=token)
 
     def list_model_versions(self, request: Any) -> Any:
         """A page of a model's versions, newest first."""
-        plain = plain_name(find(self._context, request.name))
-        found, token = self._context.database.page(
-            plain.rpartition("/")[0], request, keep=lambda model: plain_name(model) == plain
+        plain = get_model_name(find_version(self._context, request.name))
+        found, token = self._context.database.list_page(
+            plain.rpartition("/")[0], request, keep=lambda model: get_model_name(model) == plain
         )
-        return v1.ListModelVersionsResponse(models=map(self._shown, found), next_page_token=token)
+        return v1.ListModelVersionsResponse(models=map(self._to_public_model, found), next_page_token=token)
 
     def update_model(self, request: Any) -> Any:
         """Change what the mask names."""
         given = request.model
-        found = find(self._context, given.name, "model.name")
-        fields = checked_mask(given, request.update_mask, "model", CHANGEABLE)
+        found = find_version(self._context, given.name, "model.name")
+        fields = check_mask(given, request.update_mask, "model", CHANGEABLE)
         with self._context.database.lock:
-            for each in versions(self._context, plain_name(found)):
+            for each in list_versions(self._context, get_model_name(found)):
                 with self._context.database.change(each.name) as kept:
                     for field in fields:
                         if each.name == found.name or field not in OF_A_VERSION:
-                            put(kept, given, field)
+                            copy_field_value(kept, given, field)
                     if each.name == found.name:
                         kept.version_update_time.GetCurrentTime()
-        return self._shown(self._context.database.get(found.name))
+        return self._to_public_model(self._context.database.get(found.name))
 
     def merge_version_aliases(self, request: Any) -> Any:
         """Add aliases to a version, which take them from any other, and remove those that come with a minus."""
         with self._lock:
-            found = find(self._context, request.name)
+            found = find_version(self._context, request.name)
             if not request.version_aliases:
-                raise invalid("version_aliases", "Required field is not set: version_aliases.")
+                raise invalid_argument("version_aliases", "Required field is not set: version_aliases.")
             added = [alias for alias in request.version_aliases if not alias.startswith("-")]
             removed = {alias[1:] for alias in request.version_aliases if alias.startswith("-")}
             _check_aliases(added, "version_aliases")
             if DEFAULT in removed:
-                raise invalid("version_aliases", f'The alias "{DEFAULT}" can be given to another version, not removed.')
-            self._take_aliases(plain_name(found), set(added))
+                raise invalid_argument(
+                    "version_aliases", f'The alias "{DEFAULT}" can be given to another version, not removed.'
+                )
+            self._take_aliases(get_model_name(found), set(added))
             with self._context.database.change(found.name) as kept:
                 aliases = [*kept.version_aliases, *(one for one in added if one not in kept.version_aliases)]
                 kept.version_aliases[:] = [alias for alias in aliases if alias not in removed]
                 kept.version_update_time.GetCurrentTime()
-        return self._shown(self._context.database.get(found.name))
+        return self._to_public_model(self._context.database.get(found.name))
 
     def delete_model(self, request: Any) -> Any:
         """Forget a model with all of its versions and their files, unless one is deployed."""
-        plain, version = parsed_name(self._context, request.name)
+        plain, version = parse_name(self._context, request.name)
         if version:
-            raise invalid("name", f'"{request.name}" names a version: DeleteModelVersion deletes one.')
+            raise invalid_argument("name", f'"{request.name}" names a version: DeleteModelVersion deletes one.')
         with self._lock:
-            found = versions(self._context, plain)
+            found = list_versions(self._context, plain)
             if not found:
-                raise not_found(request.name)
+                raise not_found_error(request.name)
             for model in found:
                 self._check_free(model)
             for model in found:
-                self._forget(model)
+                self._delete_version(model)
         return self._context.operations.done(plain, v1.DeleteOperationMetadata(), protobuf.Empty)
 
     def delete_model_version(self, request: Any) -> Any:
         """Forget one version that is neither deployed, nor the default, nor the only one."""
-        plain, version = parsed_name(self._context, request.name)
+        plain, version = parse_name(self._context, request.name)
         if not version:
-            raise invalid("name", f'"{request.name}" names no version: MODEL@VERSION is expected.')
+            raise invalid_argument("name", f'"{request.name}" names no version: MODEL@VERSION is expected.')
         with self._lock:
-            model = find(self._context, request.name)
-            if len(versions(self._context, plain)) == 1:
+            model = find_version(self._context, request.name)
+            if len(list_versions(self._context, plain)) == 1:
                 message = f"The only version of the model {plain} cannot be deleted: DeleteModel deletes the model."
-                raise Problem("FAILED_PRECONDITION", message)
+                raise ApiError("FAILED_PRECONDITION", message)
             if DEFAULT in model.version_aliases:
-                raise Problem(
+                raise ApiError(
                     "FAILED_PRECONDITION",
                     f"The version {model.version_id} is the default of the model {plain} and cannot be deleted: "
                     f'give the alias "{DEFAULT}" to another first.',
                 )
             self._check_free(model)
-            self._forget(model)
+            self._delete_version(model)
         metadata = v1.DeleteOperationMetadata()
         return self._context.operations.done(plain, metadata, protobuf.Empty)
 
-    def _checked(self, request: Any) -> Any:
+    def _build_model(self, request: Any) -> Any:
         """A new version out of a request, which is refused where Vertex AI would refuse it."""
         validation.check_parent(request.parent)
         model = v1.Model()
         model.CopyFrom(request.model)
         for field in (
-            "name", "version_id", "version_create_time", "version_update_time", "create_time", "update_time",
-            "deployed_models", "supported_deployment_resources_types", "supported_input_storage_formats",
+            "name",
+            "version_id",
+            "version_create_time",
+            "version_update_time",
+            "create_time",
+            "update_time",
+            "deployed_models",
+            "supported_deployment_resources_types",
+            "supported_input_storage_formats",
             "supported_output_storage_formats",
-        ):  # fmt: skip
+        ):
             model.ClearField(field)
         if request.parent_model:
-            parent = find(self._context, request.parent_model, "parent_model")
+            parent = find_version(self._context, request.parent_model, "parent_model")
             if request.model_id:
-                raise invalid("model_id", "model_id and parent_model cannot both be set.")
+                raise invalid_argument("model_id", "model_id and parent_model cannot both be set.")
             if not model.display_name:
                 model.display_name = parent.display_name
         elif request.model_id:
             if not ID.fullmatch(request.model_id):
                 text = f'"{request.model_id}" is no model id: at most 63 of a-z, 0-9, _ and -, the first no -.'
-                raise invalid("model_id", text)
-            if versions(self._context, f"{request.parent}/models/{request.model_id}"):
+                raise invalid_argument("model_id", text)
+            if list_versions(self._context, f"{request.parent}/models/{request.model_id}"):
                 name = f"{request.parent}/models/{request.model_id}"
-                raise Problem("ALREADY_EXISTS", f"The resource '{name}' already exists.")
-        validation.check_named(model, "model")
+                raise ApiError("ALREADY_EXISTS", f"The resource '{name}' already exists.")
+        validation.check_name_and_labels(model, "model")
         _check_aliases(model.version_aliases, "model.version_aliases")
         _check_container(model)
         self._check_files(model)
@@ -198,18 +207,20 @@ class Models:
         at = "model.artifact_uri"
         validation.check_output(model.artifact_uri, at)
         if model.artifact_uri:
-            directory = self._context.local(model.artifact_uri, at)
+            directory = self._context.resolve_uri(model.artifact_uri, at)
             if not directory.is_dir() or not any(path.is_file() for path in directory.rglob("*")):
-                raise invalid(at, f"The model directory {model.artifact_uri} is expected to exist and has no files.")
+                raise invalid_argument(
+                    at, f"The model directory {model.artifact_uri} is expected to exist and has no files."
+                )
 
-    def _keep(self, request: Any, model: Any) -> Any:
+    def _store_version(self, request: Any, model: Any) -> Any:
         """Copy a model's files and keep it as a new version; returns it as clients see it."""
         with self._lock:
             if request.parent_model:
-                plain, _ = parsed_name(self._context, request.parent_model, "parent_model")
+                plain, _ = parse_name(self._context, request.parent_model, "parent_model")
             else:
                 plain = f"{request.parent}/models/{request.model_id or new_id()}"
-            before = versions(self._context, plain)
+            before = list_versions(self._context, plain)
             model.version_id = str(1 + max((int(each.version_id) for each in before), default=0))
             model.name = f"{plain}@{model.version_id}"
             self._copy_files(model)
@@ -224,90 +235,92 @@ class Models:
             model.supported_output_storage_formats.append("jsonl")
             self._take_aliases(plain, set(model.version_aliases))
             self._context.database.add(model)
-        return self._shown(model)
+        return self._to_public_model(model)
 
     def _copy_files(self, model: Any) -> None:
-        uri = storage_uri(self._context, model)
+        uri = get_storage_uri(self._context, model)
         if not uri:
             return
         _make_bucket(self._context, model.name.split("/")[1])
-        target = self._context.local(uri)
+        target = self._context.resolve_uri(uri)
         shutil.rmtree(target, ignore_errors=True)
         try:
-            shutil.copytree(self._context.local(model.artifact_uri), target)
+            shutil.copytree(self._context.resolve_uri(model.artifact_uri), target)
         except (OSError, shutil.Error) as error:
             shutil.rmtree(target, ignore_errors=True)
-            raise Problem("INTERNAL", f"{model.artifact_uri} cannot be copied: {error}") from error
+            raise ApiError("INTERNAL", f"{model.artifact_uri} cannot be copied: {error}") from error
 
     def _take_aliases(self, plain: str, aliases: set[str]) -> None:
         """An alias names one version."""
-        for each in versions(self._context, plain):
+        for each in list_versions(self._context, plain):
             if aliases & set(each.version_aliases):
                 with self._context.database.change(each.name) as kept:
                     kept.version_aliases[:] = [alias for alias in kept.version_aliases if alias not in aliases]
 
-    def _shown(self, model: Any) -> Any:
+    def _to_public_model(self, model: Any) -> Any:
         """A kept version as clients see it: by its model's name, and with the places where it is deployed."""
         shown = v1.Model()
         shown.CopyFrom(model)
-        shown.name = plain_name(model)
+        shown.name = get_model_name(model)
         shown.etag = f"{model.version_update_time.ToNanoseconds():x}"
-        for endpoint, deployed in self._deployed(model):
+        for endpoint, deployed in self._list_deployments(model):
             shown.deployed_models.add(endpoint=endpoint, deployed_model_id=deployed.id)
         return shown
 
-    def _deployed(self, model: Any) -> list[tuple[str, Any]]:
+    def _list_deployments(self, model: Any) -> list[tuple[str, Any]]:
         return [
             (endpoint.name, deployed)
-            for endpoint in self._context.database.all(v1.Endpoint.DESCRIPTOR.full_name)
+            for endpoint in self._context.database.list_all(v1.Endpoint.DESCRIPTOR.full_name)
             for deployed in endpoint.deployed_models
             if f"{deployed.model}@{deployed.model_version_id}" == model.name
         ]
 
     def _check_free(self, model: Any) -> None:
-        places = [endpoint for endpoint, _ in self._deployed(model)] + self._deployments.holders(model.name)
+        places = [endpoint for endpoint, _ in self._list_deployments(model)] + self._deployments.list_holders(
+            model.name
+        )
         if places:
-            raise Problem(
+            raise ApiError(
                 "FAILED_PRECONDITION",
                 f"The model {model.name} is deployed or being deployed at: {', '.join(dict.fromkeys(places))}. "
                 "Undeploy it first.",
             )
 
-    def _forget(self, model: Any) -> None:
+    def _delete_version(self, model: Any) -> None:
         self._context.database.remove(model.name)
-        files = self._files(model)
+        files = self._get_directory(model)
         if files is not None:
             shutil.rmtree(files, ignore_errors=True)
 
-    def _files(self, model: Any) -> Path | None:
-        uri = storage_uri(self._context, model)
-        return self._context.local(uri) if uri else None
+    def _get_directory(self, model: Any) -> Path | None:
+        uri = get_storage_uri(self._context, model)
+        return self._context.resolve_uri(uri) if uri else None
 
 
 def import_model(models: Models, request: Any) -> Any:
     """Check the model of an UploadModelRequest and keep it at once, without an operation."""
-    return models._keep(request, models._checked(request))
+    return models._store_version(request, models._build_model(request))
 
 
 def _check_aliases(aliases: Sequence[str], at: str) -> None:
     for alias in aliases:
         if not ALIAS.fullmatch(alias):
-            raise invalid(at, f'"{alias}" is no version alias: {ALIAS.pattern} is expected.')
+            raise invalid_argument(at, f'"{alias}" is no version alias: {ALIAS.pattern} is expected.')
 
 
 def _check_container(model: Any) -> None:
     spec, at = model.container_spec, "model.container_spec"
     if not model.HasField("container_spec"):
-        raise invalid(at, "Required field is not set: container_spec.")
+        raise invalid_argument(at, "Required field is not set: container_spec.")
     validation.check_image(spec.image_uri, f"{at}.image_uri")
     validation.check_arguments(spec, at)
     for port in spec.ports:
         if not 0 < port.container_port < 65536:
-            raise invalid(f"{at}.ports", f"{port.container_port} is no port.")
+            raise invalid_argument(f"{at}.ports", f"{port.container_port} is no port.")
     for field in ("predict_route", "health_route"):
         route = getattr(spec, field)
         if route and not re.fullmatch(r"/[!-~]*", route):
-            raise invalid(f"{at}.{field}", f'"{route}" is no path of HTTP: it should begin with /.')
+            raise invalid_argument(f"{at}.{field}", f'"{route}" is no path of HTTP: it should begin with /.')
 
 
 def _make_bucket(context: "Context", project: str) -> None:
@@ -320,4 +333,4 @@ def _make_bucket(context: "Context", project: str) -> None:
             pass
     except urllib.error.HTTPError as error:
         if error.code != 409:  # it is there
-            raise Problem("INTERNAL", f"The bucket of models cannot be made: {error}") from error
+            raise ApiError("INTERNAL", f"The bucket of models cannot be made: {error}") from error

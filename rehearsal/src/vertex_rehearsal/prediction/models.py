@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from vertex_rehearsal.api.errors import invalid, not_found
+from vertex_rehearsal.api.errors import invalid_argument, not_found_error
 from vertex_rehearsal.training import validation
 
 if TYPE_CHECKING:
@@ -18,37 +18,37 @@ QUICK_S = 0.5
 """So long an upload is waited for: a client that is told of an unfinished one asks again after a second."""
 
 
-def parsed_name(context: "Context", name: str, at: str = "name") -> tuple[str, str]:
+def parse_name(context: "Context", name: str, at: str = "name") -> tuple[str, str]:
     """The name of a model without its version, and the version or alias, which may be empty."""
     found = NAME.fullmatch(name)
     if not found:
-        raise invalid(
+        raise invalid_argument(
             at, f'Invalid resource name "{name}": projects/PROJECT/locations/REGION/models/MODEL is expected.'
         )
     _, project, *rest = found[1].split("/")
     return "/".join(["projects", context.project_id(project), *rest]), found[3] or ""
 
 
-def versions(context: "Context", plain: str) -> list[Any]:
+def list_versions(context: "Context", plain: str) -> list[Any]:
     """Every version of a model as it is kept, oldest first."""
-    return [model for model in context.database.all(KIND) if model.name.startswith(f"{plain}@")]
+    return [model for model in context.database.list_all(KIND) if model.name.startswith(f"{plain}@")]
 
 
-def find(context: "Context", name: str, at: str = "name") -> Any:
+def find_version(context: "Context", name: str, at: str = "name") -> Any:
     """A version of a model as it is kept, by its number or an alias; the default one where none is named."""
-    plain, wanted = parsed_name(context, name, at)
-    for model in versions(context, plain):
+    plain, wanted = parse_name(context, name, at)
+    for model in list_versions(context, plain):
         if (wanted or DEFAULT) in (model.version_id, *model.version_aliases):
             return model
-    raise not_found(name)
+    raise not_found_error(name)
 
 
-def plain_name(model: Any) -> str:
+def get_model_name(model: Any) -> str:
     """The name of a kept version's model."""
     return str(model.name).partition("@")[0]
 
 
-def storage_uri(context: "Context", model: Any) -> str:
+def get_storage_uri(context: "Context", model: Any) -> str:
     """The copy of a kept version's files; "" where it has none."""
     if not model.artifact_uri:
         return ""
@@ -61,22 +61,22 @@ def bucket_of(context: "Context", project: str) -> str:
     return f"rehearsal-models-{context.project_number(project)}"
 
 
-def checked_mask(given: Any, mask: Any, at: str, allowed: Sequence[str]) -> list[str]:
+def check_mask(given: Any, mask: Any, at: str, allowed: Sequence[str]) -> list[str]:
     """The fields that a mask names; one that cannot be changed, or to something that cannot be, is refused."""
     fields = [path.split(".")[0] for path in mask.paths]
     if not fields:
-        raise invalid("update_mask", "Required field is not set: update_mask.")
+        raise invalid_argument("update_mask", "Required field is not set: update_mask.")
     for field in fields:
         if field not in allowed:
-            raise invalid("update_mask", f'"{field}" cannot be changed; {", ".join(allowed)} can.')
+            raise invalid_argument("update_mask", f'"{field}" cannot be changed; {", ".join(allowed)} can.')
     named = type(given)(display_name=given.display_name if "display_name" in fields else "-")
     if "labels" in fields:
         named.labels.update(given.labels)
-    validation.check_named(named, at)
+    validation.check_name_and_labels(named, at)
     return fields
 
 
-def put(kept: Any, given: Any, field: str) -> None:
+def copy_field_value(kept: Any, given: Any, field: str) -> None:
     """Give a message another's value of a field, be it empty."""
     kept.ClearField(field)
     one = type(given)()

@@ -12,11 +12,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from vertex_rehearsal.api.errors import Problem
+from vertex_rehearsal.api.errors import ApiError
 from vertex_rehearsal.context import Context, report_bug
 from vertex_rehearsal.execution import containers, images, workloads
 from vertex_rehearsal.execution.processes import MARK
-from vertex_rehearsal.execution.workloads import Program
+from vertex_rehearsal.execution.workloads import Workload
 from vertex_rehearsal.settings import Settings
 
 PORT = 8080
@@ -38,7 +38,7 @@ _giving = threading.Lock()
 
 
 @dataclass(frozen=True)
-class Cast:
+class ModelServerSpec:
     """What a model's servers are, for those who start them."""
 
     holder: str
@@ -75,27 +75,27 @@ class Cast:
         default = f"/v1/endpoints/{self.holder_id}/deployedModels/{self.id}"
         return str(self.model.container_spec.health_route) or default
 
-    def check(self) -> None:
+    def check_playable(self) -> None:
         """It can be played here, or the error says why not."""
         image = self.model.container_spec.image_uri
         if reason := images.explain_unrunnable(image, self.settings):
-            raise Problem("FAILED_PRECONDITION", reason)
+            raise ApiError("FAILED_PRECONDITION", reason)
         spec = self.model.container_spec
-        if not self.storage_uri and not self.is_contained and not spec.command and not spec.args:
-            raise Problem(
+        if not self.storage_uri and not self.runs_in_container and not spec.command and not spec.args:
+            raise ApiError(
                 "FAILED_PRECONDITION",
                 f"{image} is not on this machine and would run as a process, which has no files to serve: "
                 "upload the model with its artifact_uri.",
             )
 
     @cached_property
-    def is_contained(self) -> bool:
+    def runs_in_container(self) -> bool:
         """Whether they run as containers."""
         return images.runs_in_container(self.model.container_spec.image_uri, self.settings)
 
 
 @dataclass(frozen=True)
-class Answer:
+class ServerResponse:
     """What a server answered."""
 
     status: int
@@ -103,44 +103,46 @@ class Answer:
     content: bytes
 
 
-class Server:
+class ModelServer:
     """One replica, from its first start until nothing of it is left."""
 
-    def __init__(self, cast: Cast, index: int, context: Context, say: Say, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, cast: ModelServerSpec, index: int, context: Context, say: Say, changed: Callable[[], None]
+    ) -> None:
         self.name = f"{cast.id}-{index}"
         self.is_healthy = False
         self.was_ready = False
         self.exit_code: int | None = None
         """Of a server that ended before it was ever ready."""
         self.log = cast.directory / f"{self.name}.log"
-        self._cast = cast
+        self._server_spec = cast
         self._context = context
         self._say_to = say
         self._changed = changed
-        self._contained = cast.is_contained
+        self._contained = cast.runs_in_container
         declared = [port.container_port for port in cast.model.container_spec.ports] or [PORT]
         self.port = _free_port(declared[0] if self._contained else 0)
         self._home = cast.directory / self.name
         self._container = f"rehearsal-{cast.holder_id}-{self.name}" if self._contained else ""
         self._events: queue.Queue[int | None] = queue.Queue()
-        self._program: Program | None = None
+        self._program: Workload | None = None
         self._lock = threading.Lock()
         self._ended = False
-        self._thread = threading.Thread(target=self._attend, daemon=True)
+        self._thread = threading.Thread(target=self._supervise_program, daemon=True)
         self._thread.start()
 
     def say(self, line: str, severity: str) -> None:
         """Write a line to the log, as this server's."""
-        self._print([line], severity)
+        self._write_log([line], severity)
 
-    def ask(self, verb: str, path: str, body: bytes, content_type: str, *, timeout_s: float) -> Answer:
+    def send_request(self, verb: str, path: str, body: bytes, content_type: str, *, timeout_s: float) -> ServerResponse:
         """What it answers; OSError or http.client.HTTPException where it does not."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout_s)
         try:
             headers = {"Content-Type": content_type} if content_type else {}
             connection.request(verb, path, body or None, headers)
             answer = connection.getresponse()
-            return Answer(answer.status, answer.getheader("Content-Type", ""), answer.read())
+            return ServerResponse(answer.status, answer.getheader("Content-Type", ""), answer.read())
         finally:
             connection.close()
 
@@ -155,15 +157,15 @@ class Server:
             program.tell_to_stop()
         self._thread.join()
 
-    def _attend(self) -> None:
+    def _supervise_program(self) -> None:
         """Start it, watch it, and start it again when it ends by itself."""
         restarts = 0
         try:
-            while self._begin():
-                code = self._watch()
+            while self._start_program():
+                code = self._watch_health()
                 if code is None:
                     break
-                self._clear_away(grace_s=0.0)
+                self._end_program(grace_s=0.0)
                 if not self.was_ready:
                     self.exit_code = code
                     break
@@ -179,24 +181,30 @@ class Server:
             self.exit_code = 70
         finally:
             self.is_healthy = False
-            self._clear_away(grace_s=self._context.settings.grace_s)
+            self._end_program(grace_s=self._context.settings.grace_s)
             with _giving:
                 _given.discard(self.port)
             self._changed()
 
-    def _begin(self) -> bool:
+    def _start_program(self) -> bool:
         """Start the program, unless nobody wants it any more."""
         with self._lock:
             if self._ended:
                 return False
-            environment = self._environment()
-            self._program = Program(
-                self._command(environment), environment, home=self._home, container=self._container,
-                mark=environment[MARK], context=self._context, say=self._print, ended=self._events.put,
-            )  # fmt: skip
+            environment = self._build_environment()
+            self._program = Workload(
+                self._build_command(environment),
+                environment,
+                home=self._home,
+                container=self._container,
+                mark=environment[MARK],
+                context=self._context,
+                say=self._write_log,
+                ended=self._events.put,
+            )
         return True
 
-    def _watch(self) -> int | None:
+    def _watch_health(self) -> int | None:
         """Ask for its health until it ends, with this exit code, or is told to end."""
         failures = 0
         while True:
@@ -217,74 +225,93 @@ class Server:
 
     def _answers_healthy(self) -> bool:
         try:
-            return self.ask("GET", self._cast.health_route, b"", "", timeout_s=HEALTH_TIMEOUT_S).status == 200
+            return (
+                self.send_request("GET", self._server_spec.health_route, b"", "", timeout_s=HEALTH_TIMEOUT_S).status
+                == 200
+            )
         except (OSError, http.client.HTTPException):
             return False
 
-    def _clear_away(self, *, grace_s: float) -> None:
+    def _end_program(self, *, grace_s: float) -> None:
         """Nothing of its program is left after this."""
         with self._lock:
             program, self._program = self._program, None
         if program is not None:
             program.end(until=time.monotonic() + grace_s)
 
-    def _environment(self) -> dict[str, str]:
+    def _build_environment(self) -> dict[str, str]:
         """The variables that Vertex AI gives to a model's server."""
-        cast = self._cast
+        cast = self._server_spec
         spec = cast.model.container_spec
         found = {
-            **workloads.variables(self._context, cast.project, self._home), "AIP_HTTP_PORT": str(self.port),
-            "AIP_HEALTH_ROUTE": cast.health_route, "AIP_PREDICT_ROUTE": cast.predict_route,
-            "AIP_STORAGE_URI": cast.storage_uri, "AIP_ENDPOINT_ID": cast.holder_id, "AIP_DEPLOYED_MODEL_ID": cast.id,
-            "AIP_MODEL_NAME": cast.holder_id, "AIP_VERSION_NAME": cast.id, "AIP_MODE": "PREDICTION",
-            "AIP_MODE_VERSION": "1.0.0", "AIP_FRAMEWORK": "CUSTOM_CONTAINER",
+            **workloads.build_variables(self._context, cast.project, self._home),
+            "AIP_HTTP_PORT": str(self.port),
+            "AIP_HEALTH_ROUTE": cast.health_route,
+            "AIP_PREDICT_ROUTE": cast.predict_route,
+            "AIP_STORAGE_URI": cast.storage_uri,
+            "AIP_ENDPOINT_ID": cast.holder_id,
+            "AIP_DEPLOYED_MODEL_ID": cast.id,
+            "AIP_MODEL_NAME": cast.holder_id,
+            "AIP_VERSION_NAME": cast.id,
+            "AIP_MODE": "PREDICTION",
+            "AIP_MODE_VERSION": "1.0.0",
+            "AIP_FRAMEWORK": "CUSTOM_CONTAINER",
             "AIP_PROJECT_NUMBER": self._context.project_number(cast.project),
-            "AIP_MACHINE_TYPE": cast.machine.machine_type, MARK: self._context.mark(cast.holder_id, self.name),
-        }  # fmt: skip
+            "AIP_MACHINE_TYPE": cast.machine.machine_type,
+            MARK: self._context.build_mark(cast.holder_id, self.name),
+        }
         if cast.machine.accelerator_count:
             kind = cast.machine.DESCRIPTOR.fields_by_name["accelerator_type"].enum_type
             found["AIP_ACCELERATOR_TYPE"] = kind.values_by_number[cast.machine.accelerator_type].name
         for variable in spec.env:  # each may name those before it
             if variable.name not in ("AIP_HTTP_PORT", MARK):
-                found[variable.name] = workloads.expanded([variable.value], found)[0]
-        return workloads.in_container(found) if self._contained else found
+                found[variable.name] = workloads.expand_variables([variable.value], found)[0]
+        return workloads.filter_for_container(found) if self._contained else found
 
-    def _command(self, environment: Mapping[str, str]) -> list[str]:
+    def _build_command(self, environment: Mapping[str, str]) -> list[str]:
         """What is executed."""
-        spec = self._cast.model.container_spec
-        command, arguments = (workloads.expanded(words, environment) for words in (spec.command, spec.args))
+        spec = self._server_spec.model.container_spec
+        command, arguments = (workloads.expand_variables(words, environment) for words in (spec.command, spec.args))
         if self._container:
-            return containers.command(
-                spec.image_uri, self._container, entrypoint=command, arguments=arguments, environment=environment,
+            return containers.build_run_command(
+                spec.image_uri,
+                self._container,
+                entrypoint=command,
+                arguments=arguments,
+                environment=environment,
                 buckets=self._context.buckets,
-            )  # fmt: skip
+            )
         self.say(f"This machine has no image {spec.image_uri}: its server is a process of this Python.", "NOTICE")
         known = self._context.settings.process_image(spec.image_uri)
         if known and not command:
-            files = str(self._context.local(self._cast.storage_uri)) if self._cast.storage_uri else ""
+            files = (
+                str(self._context.resolve_uri(self._server_spec.storage_uri)) if self._server_spec.storage_uri else ""
+            )
             command = list(known.entrypoint)
-            arguments = arguments or workloads.expanded(known.arguments, {**environment, "AIP_STORAGE_DIR": files})
-        return [*workloads.mount_of(self._context.buckets), *command, *arguments]
+            arguments = arguments or workloads.expand_variables(
+                known.arguments, {**environment, "AIP_STORAGE_DIR": files}
+            )
+        return [*workloads.find_mount_command(self._context.buckets), *command, *arguments]
 
-    def _print(self, lines: Sequence[str], severity: str) -> None:
+    def _write_log(self, lines: Sequence[str], severity: str) -> None:
         self._say_to(lines, severity, self.name)
         with self.log.open("a", encoding="utf-8") as file:
             file.writelines(f"{line}\n" for line in lines)
 
 
-class Servers:
+class ModelServerPool:
     """All replicas of one deployed model."""
 
-    def __init__(self, cast: Cast, context: Context, say: Say) -> None:
-        cast.check()
+    def __init__(self, cast: ModelServerSpec, context: Context, say: Say) -> None:
+        cast.check_playable()
         cast.directory.mkdir(parents=True, exist_ok=True)
-        self.cast = cast
+        self.server_spec = cast
         self._changed = threading.Condition()
         self._turn = 0
         self._ended = False
         limit = cast.model.container_spec.deployment_timeout.ToTimedelta().total_seconds()
         self._until = time.monotonic() + min(limit or context.settings.ready_s, context.settings.ready_s)
-        self._all = [Server(cast, index, context, say, self._notify) for index in range(cast.count)]
+        self._all = [ModelServer(cast, index, context, say, self._notify_waiters) for index in range(cast.count)]
 
     def wait_until_ready(self) -> None:
         """Return when every replica has been healthy; FAILED_PRECONDITION in Vertex AI's words if one never is."""
@@ -292,33 +319,35 @@ class Servers:
             while not all(server.was_ready for server in self._all):
                 ended = next((server for server in self._all if server.exit_code is not None), None)
                 if ended:
-                    raise _failure(f"Model server exited unexpectedly with the status {ended.exit_code}.", ended)
+                    raise _build_startup_error(
+                        f"Model server exited unexpectedly with the status {ended.exit_code}.", ended
+                    )
                 left_s = self._until - time.monotonic()
                 if self._ended:
-                    raise Problem("ABORTED", "The model's servers were ended before they were ready.")
+                    raise ApiError("ABORTED", "The model's servers were ended before they were ready.")
                 if left_s <= 0:
                     late = next(server for server in self._all if not server.was_ready)
-                    raise _failure("Model server never became ready.", late)
+                    raise _build_startup_error("Model server never became ready.", late)
                 self._changed.wait(left_s)
 
-    def ask(self, path: str, body: bytes, content_type: str, *, timeout_s: float) -> Answer:
+    def send_request(self, path: str, body: bytes, content_type: str, *, timeout_s: float) -> ServerResponse:
         """What the next healthy replica answers; who is being started is waited for."""
         until = time.monotonic() + timeout_s
-        server = self._next(until)
+        server = self._choose_server(until)
         try:
-            return server.ask("POST", path, body, content_type, timeout_s=max(0.001, until - time.monotonic()))
+            return server.send_request("POST", path, body, content_type, timeout_s=max(0.001, until - time.monotonic()))
         except ConnectionRefusedError:
             # It has just ended, or does not listen: it has seen nothing of the request, so that another one may.
             server.is_healthy = False
-            return self.ask(path, body, content_type, timeout_s=max(0.001, until - time.monotonic()))
+            return self.send_request(path, body, content_type, timeout_s=max(0.001, until - time.monotonic()))
         except TimeoutError as error:
             message = f"The model's server did not answer within {timeout_s:g} seconds."
-            raise Problem("DEADLINE_EXCEEDED", message) from error
+            raise ApiError("DEADLINE_EXCEEDED", message) from error
         except (OSError, http.client.HTTPException) as error:
             said = str(error) or type(error).__name__
-            raise Problem("UNAVAILABLE", f"502:Bad Gateway ({server.name}: {said})") from error
+            raise ApiError("UNAVAILABLE", f"502:Bad Gateway ({server.name}: {said})") from error
 
-    def _next(self, until: float) -> Server:
+    def _choose_server(self, until: float) -> ModelServer:
         with self._changed:
             while True:
                 healthy = [server for server in self._all if server.is_healthy]
@@ -326,29 +355,29 @@ class Servers:
                     self._turn += 1
                     return healthy[self._turn % len(healthy)]
                 if all(server.exit_code is not None for server in self._all):
-                    raise Problem("UNAVAILABLE", f"No server of the model runs. Its logs are in {self._all[0].log}")
+                    raise ApiError("UNAVAILABLE", f"No server of the model runs. Its logs are in {self._all[0].log}")
                 left_s = until - time.monotonic()
                 if left_s <= 0 or self._ended:
-                    raise Problem("UNAVAILABLE", "No server of the model is healthy.")
+                    raise ApiError("UNAVAILABLE", "No server of the model is healthy.")
                 self._changed.wait(left_s)
 
     def end(self) -> None:
         """End every replica, and let nobody wait for one."""
         self._ended = True
-        self._notify()
+        self._notify_waiters()
         threads = [threading.Thread(target=server.end, daemon=True) for server in self._all]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
 
-    def _notify(self) -> None:
+    def _notify_waiters(self) -> None:
         with self._changed:
             self._changed.notify_all()
 
 
-def _failure(said: str, server: Server) -> Problem:
-    return Problem(
+def _build_startup_error(said: str, server: ModelServer) -> ApiError:
+    return ApiError(
         "FAILED_PRECONDITION",
         f"{said} Please validate that your model file or container configuration are valid. "
         f"Model server logs can be found at {server.log}",
@@ -361,12 +390,12 @@ def _free_port(wanted: int) -> int:
         while True:
             port = wanted or secrets.choice(PORTS)
             wanted = 0
-            if port not in _given and _is_free(port):
+            if port not in _given and _is_port_free(port):
                 _given.add(port)
                 return port
 
 
-def _is_free(port: int) -> bool:
+def _is_port_free(port: int) -> bool:
     with socket.socket() as tried:
         tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

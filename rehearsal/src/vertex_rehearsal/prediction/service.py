@@ -4,10 +4,10 @@ import json
 import random
 from typing import TYPE_CHECKING, Any
 
-from vertex_rehearsal.api.errors import Problem, invalid
-from vertex_rehearsal.api.messages import as_dict, fill, message_class, v1
+from vertex_rehearsal.api.errors import ApiError, invalid_argument
+from vertex_rehearsal.api.messages import as_dict, fill_message, message_class, v1
 from vertex_rehearsal.prediction.deployments import Deployments
-from vertex_rehearsal.prediction.servers import Answer
+from vertex_rehearsal.prediction.servers import ServerResponse
 
 if TYPE_CHECKING:
     from vertex_rehearsal.context import Context
@@ -25,32 +25,32 @@ CODES = {
 FAILED_PRECONDITION and those above INTERNAL."""
 
 
-def problem_of(answer: Answer) -> Problem:
+def build_server_error(answer: ServerResponse) -> ApiError:
     """A server's error, in its own words."""
     fallback = "FAILED_PRECONDITION" if answer.status < 500 else "INTERNAL"
     text = answer.content.decode("utf-8", "replace")[:LONGEST_MESSAGE]
-    return Problem(CODES.get(answer.status, fallback), text or f"The model's server answered {answer.status}.")
+    return ApiError(CODES.get(answer.status, fallback), text or f"The model's server answered {answer.status}.")
 
 
-def predictions_of(answer: Answer) -> dict[str, Any]:
-    """The JSON of a server's answer, which holds `predictions`; a Problem where it does not."""
+def parse_predictions(answer: ServerResponse) -> dict[str, Any]:
+    """The JSON of a server's answer, which holds `predictions`; an ApiError where it does not."""
     if answer.status != 200:
-        raise problem_of(answer)
+        raise build_server_error(answer)
     try:
-        content = json.loads(answer.content, parse_constant=_no_number)
+        content = json.loads(answer.content, parse_constant=_reject_constant)
     except (ValueError, RecursionError) as error:
-        raise Problem("INTERNAL", f"The model's server did not answer with JSON: {error}") from error
+        raise ApiError("INTERNAL", f"The model's server did not answer with JSON: {error}") from error
     if not isinstance(content, dict) or not isinstance(content.get("predictions"), list):
         shown = answer.content.decode("utf-8", "replace")[:200]
-        raise Problem("INTERNAL", f'The model\'s server answered without a list "predictions": {shown}')
+        raise ApiError("INTERNAL", f'The model\'s server answered without a list "predictions": {shown}')
     return content
 
 
-def _no_number(word: str) -> Any:
+def _reject_constant(word: str) -> Any:
     raise ValueError(f"{word} is no JSON")
 
 
-class Prediction:
+class PredictionService:
     """The RPCs of google.cloud.aiplatform.v1.PredictionService about models of one's own."""
 
     LIMITS = {  # noqa: RUF012
@@ -64,52 +64,58 @@ class Prediction:
 
     def predict(self, request: Any) -> Any:
         """Instances and parameters for a model's server, and its predictions."""
-        endpoint = self._endpoint(request.endpoint)
+        endpoint = self._get_endpoint(request.endpoint)
         if not request.instances:
-            raise invalid("instances", "Required field is not set: instances.")
+            raise invalid_argument("instances", "Required field is not set: instances.")
         given = as_dict(request)
         body = json.dumps({key: given[key] for key in ("instances", "parameters") if key in given}).encode()
         _check_size(endpoint, len(body))
-        deployed = self._chosen(endpoint)
-        content = predictions_of(self._ask(endpoint, deployed, body, "application/json"))
+        deployed = self._choose_model(endpoint)
+        content = parse_predictions(self._send_to_server(endpoint, deployed, body, "application/json"))
         model = self._context.database.get(f"{deployed.model}@{deployed.model_version_id}")
         response = v1.PredictResponse(
-            deployed_model_id=deployed.id, model=deployed.model, model_version_id=deployed.model_version_id,
+            deployed_model_id=deployed.id,
+            model=deployed.model,
+            model_version_id=deployed.model_version_id,
             model_display_name=model.display_name,
-        )  # fmt: skip
-        return fill(response, {key: content[key] for key in ("predictions", "metadata") if key in content})
+        )
+        return fill_message(response, {key: content[key] for key in ("predictions", "metadata") if key in content})
 
     def raw_predict(self, request: Any) -> Any:
         """Any body for a model's server, and its answer as it is."""
-        endpoint = self._endpoint(request.endpoint)
+        endpoint = self._get_endpoint(request.endpoint)
         body = request.http_body
         _check_size(endpoint, len(body.data))
-        answer = self._ask(endpoint, self._chosen(endpoint), body.data, body.content_type or "application/json")
+        answer = self._send_to_server(
+            endpoint, self._choose_model(endpoint), body.data, body.content_type or "application/json"
+        )
         if answer.status != 200:
-            raise problem_of(answer)
+            raise build_server_error(answer)
         return message_class("google.api.HttpBody")(content_type=answer.content_type, data=answer.content)
 
-    def _endpoint(self, name: str) -> Any:
+    def _get_endpoint(self, name: str) -> Any:
         if "/publishers/" in name:
-            raise Problem("UNIMPLEMENTED", f"{name} is not played by this rehearsal: publishers' models are not here.")
+            raise ApiError("UNIMPLEMENTED", f"{name} is not played by this rehearsal: publishers' models are not here.")
         return self._context.database.get(name)
 
-    def _chosen(self, endpoint: Any) -> Any:
+    def _choose_model(self, endpoint: Any) -> Any:
         """The deployed model that this request goes to."""
         if not endpoint.deployed_models:
-            raise Problem("FAILED_PRECONDITION", f"The Endpoint {endpoint.name} has no deployed models.")
+            raise ApiError("FAILED_PRECONDITION", f"The Endpoint {endpoint.name} has no deployed models.")
         shares = {key: share for key, share in endpoint.traffic_split.items() if share}
         if not shares:
-            raise Problem("FAILED_PRECONDITION", f"The Endpoint {endpoint.name} gives no traffic to any of its models.")
+            raise ApiError(
+                "FAILED_PRECONDITION", f"The Endpoint {endpoint.name} gives no traffic to any of its models."
+            )
         chosen = random.choices(list(shares), list(shares.values()))[0]  # noqa: S311
         return next(deployed for deployed in endpoint.deployed_models if deployed.id == chosen)
 
-    def _ask(self, endpoint: Any, deployed: Any, body: bytes, content_type: str) -> Answer:
+    def _send_to_server(self, endpoint: Any, deployed: Any, body: bytes, content_type: str) -> ServerResponse:
         servers = self._deployments.find(endpoint.name, deployed.id)
-        return servers.ask(servers.cast.predict_route, body, content_type, timeout_s=LONGEST_S)
+        return servers.send_request(servers.server_spec.predict_route, body, content_type, timeout_s=LONGEST_S)
 
 
 def _check_size(endpoint: Any, size: int) -> None:
     most = LARGEST_DEDICATED_BYTES if endpoint.dedicated_endpoint_enabled else LARGEST_BYTES
     if size > most:
-        raise Problem("INVALID_ARGUMENT", f"Request payload size exceeds the limit: {most} bytes.")
+        raise ApiError("INVALID_ARGUMENT", f"Request payload size exceeds the limit: {most} bytes.")

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from vertex_rehearsal.api.errors import Cause, Problem
+from vertex_rehearsal.api.errors import ApiError, ErrorCause
 from vertex_rehearsal.project.faults import Fault, Faults
 from vertex_rehearsal.project.project import SERVICES
 from vertex_rehearsal.project.project_file import ProjectFile
@@ -26,7 +26,7 @@ class Call:
     """What it is about: `projects/demo/locations/us-central1`."""
 
 
-class Admission:
+class Authorizer:
     """Lets calls pass, or refuses them in Google's words."""
 
     def __init__(self, project: ProjectFile, faults: Faults, number_of: Callable[[str], str]) -> None:
@@ -36,40 +36,42 @@ class Admission:
 
     def perform(self, call: Call, work: Callable[[], Answer]) -> Answer:
         """Do the work of a call, unless it may not be made or is to fail."""
-        fault = self.admit(call)
+        fault = self.check_call(call)
         if fault is None:
             return work()
         if fault.after_effect:
             work()
         raise fault.error
 
-    def admit(self, call: Call) -> Fault | None:
+    def check_call(self, call: Call) -> Fault | None:
         """Refuse a call that may not be made; else how it is to fail, if it is."""
-        project = self._project.now()
+        project = self._project.load_current()
         service = f"{call.api}.googleapis.com"
-        if not project.is_enabled(service):
-            raise self._disabled(call, service)
-        if call.permission and not project.permits(call.permission):
-            raise _denied(call, service)
-        return self._faults.take(call.names)
+        if not project.has_service(service):
+            raise self._build_disabled_error(call, service)
+        if call.permission and not project.has_permission(call.permission):
+            raise _build_denied_error(call, service)
+        return self._faults.take_fault(call.names)
 
-    def _disabled(self, call: Call, service: str) -> Problem:
+    def _build_disabled_error(self, call: Call, service: str) -> ApiError:
         words = call.resource.split("/")
         number = self._number_of(words[1] if words[0] == "projects" and len(words) > 1 else "rehearsal")
         page = f"https://console.developers.google.com/apis/api/{service}/overview?project={number}"
-        return Problem(
+        return ApiError(
             "PERMISSION_DENIED",
             f"{SERVICES[call.api]} has not been used in project {number} before or it is disabled. Enable it by "
             f"visiting {page} then retry. If you enabled this API recently, wait a few minutes for the action to "
             "propagate to our systems and retry.",
-            cause=Cause("SERVICE_DISABLED", "googleapis.com", {"service": service, "consumer": f"projects/{number}"}),
+            cause=ErrorCause(
+                "SERVICE_DISABLED", "googleapis.com", {"service": service, "consumer": f"projects/{number}"}
+            ),
         )
 
 
-def _denied(call: Call, service: str) -> Problem:
+def _build_denied_error(call: Call, service: str) -> ApiError:
     about = {"permission": call.permission, "resource": call.resource}
-    return Problem(
+    return ApiError(
         "PERMISSION_DENIED",
         f"Permission '{call.permission}' denied on resource '//{service}/{call.resource}' (or it may not exist).",
-        cause=Cause("IAM_PERMISSION_DENIED", service, about),
+        cause=ErrorCause("IAM_PERMISSION_DENIED", service, about),
     )

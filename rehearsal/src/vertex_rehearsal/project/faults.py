@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vertex_rehearsal.api.errors import Problem, invalid
+from vertex_rehearsal.api.errors import ApiError, invalid_argument
 
 STATUSES = {
     400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND", 409: "ABORTED",
@@ -16,7 +16,7 @@ STATUSES = {
 """Each HTTP status that a call can be failed with, and its canonical code."""
 
 
-class Dropped(Exception):
+class ConnectionDropped(Exception):
     """The connection is to be closed without an answer."""
 
 
@@ -35,9 +35,9 @@ class Fault:
     def error(self) -> Exception:
         """What is raised instead of an answer."""
         if self.drop:
-            return Dropped()
+            return ConnectionDropped()
         text = "The rehearsal was told to fail this call (vertex-rehearsal fail)."
-        return Problem(STATUSES[self.status], text)
+        return ApiError(STATUSES[self.status], text)
 
 
 class Faults:
@@ -48,20 +48,20 @@ class Faults:
         self._lock = threading.Lock()
         self._planned: list[Fault] = []
 
-    def plan(self, fault: Fault) -> None:
+    def add_fault(self, fault: Fault) -> None:
         """Let the next calls fail; a fault planned before for the same method is forgotten."""
         if fault.method not in self._known:
             close = difflib.get_close_matches(fault.method, self._known, n=1)
             meant = f"; did you mean {close[0]}?" if close else "; vertex-rehearsal methods lists them."
-            raise invalid("method", f"{fault.method} is no method{meant}")
+            raise invalid_argument("method", f"{fault.method} is no method{meant}")
         if fault.status not in STATUSES:
-            raise invalid("status", f"status must be one of {', '.join(map(str, STATUSES))}.")
+            raise invalid_argument("status", f"status must be one of {', '.join(map(str, STATUSES))}.")
         with self._lock:
             self._planned = [one for one in self._planned if one.method != fault.method]
             if fault.times > 0:
                 self._planned.append(fault)
 
-    def take(self, names: Sequence[str]) -> Fault | None:
+    def take_fault(self, names: Sequence[str]) -> Fault | None:
         """The fault of a call that is known by any of these names, which has then happened once more."""
         with self._lock:
             for place, fault in enumerate(self._planned):
@@ -71,7 +71,7 @@ class Faults:
                     return fault
         return None
 
-    def planned(self) -> list[dict[str, Any]]:
+    def list_faults(self) -> list[dict[str, Any]]:
         """What is still to come, as values of JSON."""
         with self._lock:
             return [vars(fault) for fault in self._planned]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from vertex_rehearsal.api.errors import not_found
+from vertex_rehearsal.api.errors import not_found_error
 from vertex_rehearsal.api.messages import location
 from vertex_rehearsal.machines import REGIONS
 
@@ -12,15 +12,15 @@ class Locations:
 
     def list_locations(self, request: Any) -> Any:
         """Every region."""
-        locations = [_location(f"{request.name}/locations/{region}") for region in sorted(REGIONS)]
+        locations = [_create_location(f"{request.name}/locations/{region}") for region in sorted(REGIONS)]
         return location.ListLocationsResponse(locations=locations)
 
     def get_location(self, request: Any) -> Any:
         """One region."""
         if request.name.rpartition("/")[2] not in REGIONS:
-            raise not_found(request.name)
-        return _location(request.name)
+            raise not_found_error(request.name)
+        return _create_location(request.name)
 
 
-def _location(name: str) -> Any:
+def _create_location(name: str) -> Any:
     return location.Location(name=name, location_id=name.rpartition("/")[2])

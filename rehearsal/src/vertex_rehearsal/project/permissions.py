@@ -3,7 +3,7 @@
 import re
 from functools import cache
 
-from vertex_rehearsal.api.methods import Method
+from vertex_rehearsal.api.methods import RpcMethod
 
 VERBS = ("Create", "Get", "List", "Update", "Delete", "Cancel")
 OTHERS = {
@@ -20,19 +20,19 @@ APIS = {"google.cloud.aiplatform.v1.": "aiplatform", "google.logging.v2.": "logg
 
 
 @cache
-def api_of(method: Method) -> str:
+def get_api(method: RpcMethod) -> str:
     """The API that a method belongs to; what all APIs have beside their own is Vertex AI's here."""
     return next((api for package, api in APIS.items() if method.service.startswith(package)), "aiplatform")
 
 
 @cache
-def names_of(method: Method) -> tuple[str, ...]:
+def get_method_names(method: RpcMethod) -> tuple[str, ...]:
     """What a method is called where faults are asked for: CreateCustomJob, JobService, aiplatform."""
-    return method.name, method.service.rpartition(".")[2], api_of(method)
+    return method.name, method.service.rpartition(".")[2], get_api(method)
 
 
 @cache
-def permission_of(method: Method) -> str:
+def get_permission(method: RpcMethod) -> str:
     """CreateCustomJob -> aiplatform.customJobs.create; "" where no rule is known."""
     if method.name in OTHERS:
         return OTHERS[method.name]

@@ -47,25 +47,25 @@ class Project:
     missing_accounts: frozenset[str] = frozenset()
     """Service accounts, by their addresses; every other is there."""
 
-    def is_enabled(self, service: str) -> bool:
+    def has_service(self, service: str) -> bool:
         """Whether an API, `aiplatform.googleapis.com`, may be called."""
         return service not in self.disabled_services
 
-    def permits(self, permission: str) -> bool:
+    def has_permission(self, permission: str) -> bool:
         """Whether whoever asks has a permission."""
         return not any(fnmatchcase(permission, pattern) for pattern in self.denied_permissions)
 
     def limit(self, metric: str, region: str) -> int:
         """How much of a metric may be used at a time in a region; -1: any number."""
         limits = self.quotas.get(metric, {})
-        return limits.get(region, limits.get(EVERYWHERE, quotas.generous(metric)))
+        return limits.get(region, limits.get(EVERYWHERE, quotas.get_default_limit(metric)))
 
-    def exceeded(self, region: str, asked: Mapping[str, int], used: Mapping[str, int]) -> list[str]:
+    def find_exceeded_metrics(self, region: str, asked: Mapping[str, int], used: Mapping[str, int]) -> list[str]:
         """The metrics of which a region has too little left."""
         limits = {metric: self.limit(metric, region) for metric in asked}
         return sorted(m for m, limit in limits.items() if 0 <= limit < asked[m] + used.get(m, 0))
 
-    def lacks(self, region: str, spec: Any) -> bool:
+    def lacks_capacity(self, region: str, spec: Any) -> bool:
         """Whether a region has no machines left for a job."""
         kinds = {
             kind

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vertex_rehearsal import machines
-from vertex_rehearsal.api.errors import Problem
+from vertex_rehearsal.api.errors import ApiError
 from vertex_rehearsal.errors import InvalidSettings
 from vertex_rehearsal.project import quotas
 from vertex_rehearsal.project.project import EVERYWHERE, SERVICES, Project, Secret
@@ -33,21 +33,21 @@ class ProjectFile:
         self._lock = threading.Lock()
         self._state: tuple[int, ...] = ()
         self._found: Project | InvalidSettings = Project()
-        self._look()
+        self._check_for_changes()
         if isinstance(self._found, InvalidSettings):
             raise self._found
 
-    def now(self) -> Project:
+    def load_current(self) -> Project:
         """What the file says; while it cannot be used, nobody is told anything but that."""
         with self._lock:
-            is_new, found = self._look(), self._found
+            is_new, found = self._check_for_changes(), self._found
         if isinstance(found, Project):
             return found
         if is_new:
             sys.stderr.write(f"{found.message}\n")
-        raise Problem("FAILED_PRECONDITION", f"The rehearsal cannot go on: {found.message}")
+        raise ApiError("FAILED_PRECONDITION", f"The rehearsal cannot go on: {found.message}")
 
-    def _look(self) -> bool:
+    def _check_for_changes(self) -> bool:
         """Whether the file has changed since it was looked at last; no file is an empty one."""
         try:
             stat = self.path.stat()
@@ -58,26 +58,26 @@ class ProjectFile:
             return False
         self._state = state
         try:
-            self._found = read(self.path) if state else Project()
+            self._found = read_project(self.path) if state else Project()
         except InvalidSettings as error:
             self._found = error
         return True
 
 
-def read(path: Path) -> Project:
+def read_project(path: Path) -> Project:
     """A project from its file; all that is wrong with it is said at once."""
     try:
-        content = json.loads(path.read_text("utf-8"), object_pairs_hook=_object)
+        content = json.loads(path.read_text("utf-8"), object_pairs_hook=_parse_pairs)
     except (OSError, ValueError, RecursionError) as error:
         raise InvalidSettings(f"{path} cannot be read: {error}", hint="it is one object of JSON, in UTF-8") from error
-    reading = _Reading(path.parent)
-    project = reading.project(content)
+    reading = _ProjectParser(path.parent)
+    project = reading.parse_project(content)
     if reading.problems:
-        raise InvalidSettings.listing(str(path), reading.problems)
+        raise InvalidSettings.from_problems(str(path), reading.problems)
     return project
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _parse_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         keys = [key for key, _ in pairs]
@@ -85,132 +85,149 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-class _Reading:
+class _ProjectParser:
     """One file, and what is wrong with it."""
 
     def __init__(self, directory: Path) -> None:
         self.problems: list[str] = []
         self._directory = directory
 
-    def project(self, content: Any) -> Project:
+    def parse_project(self, content: Any) -> Project:
         """All of it."""
         if not isinstance(content, dict):
-            self._wrong("the file", "an object is expected")
+            self._add_problem("the file", "an object is expected")
             return Project()
         readers: dict[str, Callable[[Any, str], Any]] = {
-            "disabled_services": self._services, "denied_permissions": self._permissions, "quotas": self._quotas,
-            "no_capacity": self._no_capacity, "secrets": self._secrets, "repositories": self._repositories,
-            "images": self._images, "missing_accounts": self._accounts,
-        }  # fmt: skip
+            "disabled_services": self._parse_services,
+            "denied_permissions": self._parse_permissions,
+            "quotas": self._parse_quotas,
+            "no_capacity": self._parse_no_capacity,
+            "secrets": self._parse_secrets,
+            "repositories": self._parse_repositories,
+            "images": self._parse_images,
+            "missing_accounts": self._parse_accounts,
+        }
         found = {}
         for key, value in content.items():
             if key in readers:
                 found[key] = readers[key](value, key)
             else:
-                self._wrong(key, f"no such key{_meant(key, readers)}")
+                self._add_problem(key, f"no such key{_suggest_name(key, readers)}")
         return Project(**found)
 
-    def _wrong(self, at: str, what: str) -> None:
+    def _add_problem(self, at: str, what: str) -> None:
         self.problems.append(f"{at}: {what}")
 
-    def _texts(self, value: Any, at: str) -> list[str]:
+    def _parse_texts(self, value: Any, at: str) -> list[str]:
         if isinstance(value, list) and all(isinstance(one, str) for one in value):
             return value
-        self._wrong(at, "a list of texts is expected")
+        self._add_problem(at, "a list of texts is expected")
         return []
 
-    def _services(self, value: Any, at: str) -> frozenset[str]:
+    def _parse_services(self, value: Any, at: str) -> frozenset[str]:
         known = {f"{name}.googleapis.com" for name in SERVICES}
-        found = self._texts(value, at)
+        found = self._parse_texts(value, at)
         for name in found:
             if name not in known:
-                self._wrong(at, f"{name} is no API that is known here{_meant(name, known)}")
+                self._add_problem(at, f"{name} is no API that is known here{_suggest_name(name, known)}")
         return frozenset(found)
 
-    def _permissions(self, value: Any, at: str) -> tuple[str, ...]:
-        found = self._texts(value, at)
+    def _parse_permissions(self, value: Any, at: str) -> tuple[str, ...]:
+        found = self._parse_texts(value, at)
         for name in found:
             if not PERMISSION.fullmatch(name):
-                self._wrong(at, f'"{name}" is no permission, as aiplatform.customJobs.create or storage.*')
+                self._add_problem(at, f'"{name}" is no permission, as aiplatform.customJobs.create or storage.*')
         return tuple(found)
 
-    def _quotas(self, value: Any, at: str) -> dict[str, dict[str, int]]:
+    def _parse_quotas(self, value: Any, at: str) -> dict[str, dict[str, int]]:
         found: dict[str, dict[str, int]] = {}
-        for key, limits in self._entries(value, at):
+        for key, limits in self._parse_entries(value, at):
             metric = key.removeprefix(f"{quotas.SERVICE}/")
             where = f"{at}.{metric}"
             if metric not in quotas.METRICS:
-                self._wrong(where, f"no such metric{_meant(metric, quotas.METRICS)}")
+                self._add_problem(where, f"no such metric{_suggest_name(metric, quotas.METRICS)}")
                 continue
             found[metric] = {}
-            for region, limit in self._entries(limits, where) if isinstance(limits, dict) else [(EVERYWHERE, limits)]:
+            for region, limit in (
+                self._parse_entries(limits, where) if isinstance(limits, dict) else [(EVERYWHERE, limits)]
+            ):
                 if region not in machines.REGIONS and region != EVERYWHERE:
-                    self._wrong(where, f"{region} is no region of Vertex AI{_meant(region, machines.REGIONS)}")
+                    self._add_problem(
+                        where, f"{region} is no region of Vertex AI{_suggest_name(region, machines.REGIONS)}"
+                    )
                 if type(limit) is not int or limit < -1:
-                    self._wrong(where, f"{json.dumps(limit)} is no limit: a number, 0 for none, -1 for any")
+                    self._add_problem(where, f"{json.dumps(limit)} is no limit: a number, 0 for none, -1 for any")
                 else:
                     found[metric][region] = limit
         return found
 
-    def _no_capacity(self, value: Any, at: str) -> frozenset[str]:
+    def _parse_no_capacity(self, value: Any, at: str) -> frozenset[str]:
         known = {*quotas.ACCELERATORS, *machines.WITH_CHOICE, *machines.WITH_THEIR_OWN, *machines.WITHOUT}
-        found = self._texts(value, at)
+        found = self._parse_texts(value, at)
         for place in found:
             region, _, kind = place.partition("/")
             if region not in machines.REGIONS:
-                self._wrong(at, f'"{place}": {region} is no region of Vertex AI{_meant(region, machines.REGIONS)}')
+                self._add_problem(
+                    at, f'"{place}": {region} is no region of Vertex AI{_suggest_name(region, machines.REGIONS)}'
+                )
             if kind not in known:
-                self._wrong(at, f'"{place}": REGION/ACCELERATOR or REGION/MACHINE is expected{_meant(kind, known)}')
+                self._add_problem(
+                    at, f'"{place}": REGION/ACCELERATOR or REGION/MACHINE is expected{_suggest_name(kind, known)}'
+                )
         return frozenset(found)
 
-    def _secrets(self, value: Any, at: str) -> dict[str, Secret]:
+    def _parse_secrets(self, value: Any, at: str) -> dict[str, Secret]:
         found = {}
-        for name, given in self._entries(value, at):
+        for name, given in self._parse_entries(value, at):
             where = f"{at}.{name}"
             if not SECRET.fullmatch(name):
-                self._wrong(where, "a secret's name has letters, digits, - and _")
+                self._add_problem(where, "a secret's name has letters, digits, - and _")
             if isinstance(given, str):
                 found[name] = Secret(given)
             elif isinstance(given, dict) and set(given) == {"file"} and isinstance(given["file"], str):
                 found[name] = Secret(file=self._directory / given["file"])
             else:
-                self._wrong(where, 'its value, or {"file": PATH}, is expected')
+                self._add_problem(where, 'its value, or {"file": PATH}, is expected')
                 continue
             try:
                 if len(found[name].read()) > LARGEST_SECRET:
-                    self._wrong(where, f"a secret has at most {LARGEST_SECRET:,} bytes")
+                    self._add_problem(where, f"a secret has at most {LARGEST_SECRET:,} bytes")
             except OSError as error:
-                self._wrong(where, f"{error.filename}: {error.strerror}")
+                self._add_problem(where, f"{error.filename}: {error.strerror}")
         return found
 
-    def _repositories(self, value: Any, at: str) -> frozenset[str]:
-        found = self._texts(value, at)
+    def _parse_repositories(self, value: Any, at: str) -> frozenset[str]:
+        found = self._parse_texts(value, at)
         for name in found:
             if not REPOSITORY.fullmatch(name):
-                self._wrong(at, f'"{name}" is no repository: REGION/NAME is expected')
+                self._add_problem(at, f'"{name}" is no repository: REGION/NAME is expected')
         return frozenset(found)
 
-    def _images(self, value: Any, at: str) -> tuple[str, ...]:
-        found = self._texts(value, at)
+    def _parse_images(self, value: Any, at: str) -> tuple[str, ...]:
+        found = self._parse_texts(value, at)
         for name in found:
             if not IMAGE.fullmatch(name):
-                self._wrong(at, f'"{name}" is no image: REGION-docker.pkg.dev/PROJECT/REPOSITORY/IMAGE:TAG is expected')
+                self._add_problem(
+                    at, f'"{name}" is no image: REGION-docker.pkg.dev/PROJECT/REPOSITORY/IMAGE:TAG is expected'
+                )
         return tuple(found)
 
-    def _accounts(self, value: Any, at: str) -> frozenset[str]:
-        found = self._texts(value, at)
+    def _parse_accounts(self, value: Any, at: str) -> frozenset[str]:
+        found = self._parse_texts(value, at)
         for name in found:
             if not ACCOUNT.fullmatch(name):
-                self._wrong(at, f'"{name}" is no service account: NAME@PROJECT.iam.gserviceaccount.com is expected')
+                self._add_problem(
+                    at, f'"{name}" is no service account: NAME@PROJECT.iam.gserviceaccount.com is expected'
+                )
         return frozenset(found)
 
-    def _entries(self, value: Any, at: str) -> list[tuple[str, Any]]:
+    def _parse_entries(self, value: Any, at: str) -> list[tuple[str, Any]]:
         if isinstance(value, dict):
             return list(value.items())
-        self._wrong(at, "an object is expected")
+        self._add_problem(at, "an object is expected")
         return []
 
 
-def _meant(given: str, known: Collection[str]) -> str:
+def _suggest_name(given: str, known: Collection[str]) -> str:
     close = difflib.get_close_matches(given, known, n=1)
     return f"; did you mean {close[0]}?" if close else ""

@@ -19,7 +19,7 @@ COUNTED = ("n1-", "e2-")
 """The machines whose processors are counted together; those of others have quotas that are not played."""
 
 
-def metric(kind: str, *, preemptible: bool) -> str:
+def get_metric_name(kind: str, *, preemptible: bool) -> str:
     """The metric of an accelerator, or of `cpus`, without the service's name."""
     if kind == "cpus":
         return f"custom_model_training_{'preemptible_' if preemptible else ''}cpus"
@@ -27,17 +27,17 @@ def metric(kind: str, *, preemptible: bool) -> str:
 
 
 METRICS = tuple(
-    metric(kind, preemptible=preemptible) for preemptible in (False, True) for kind in ("cpus", *ACCELERATORS)
+    get_metric_name(kind, preemptible=preemptible) for preemptible in (False, True) for kind in ("cpus", *ACCELERATORS)
 )
 """Every metric that is played."""
 
 
-def generous(name: str) -> int:
+def get_default_limit(name: str) -> int:
     """The limit of a metric where nobody has said another."""
     return GENEROUS[name.rpartition("_")[2]]
 
 
-def demand(spec: Any) -> Counter[str]:
+def compute_demand(spec: Any) -> Counter[str]:
     """How much of each metric a job asks for."""
     preemptible = v1.Scheduling.Strategy.Name(spec.scheduling.strategy) in PREEMPTIBLE
     asked: Counter[str] = Counter()
@@ -45,9 +45,9 @@ def demand(spec: Any) -> Counter[str]:
         machine = pool.machine_spec
         kind = v1.AcceleratorType.Name(machine.accelerator_type)
         if kind in ACCELERATORS:
-            asked[metric(kind, preemptible=preemptible)] += machine.accelerator_count * pool.replica_count
+            asked[get_metric_name(kind, preemptible=preemptible)] += machine.accelerator_count * pool.replica_count
         if machine.machine_type.startswith(COUNTED):
-            asked[metric("cpus", preemptible=preemptible)] += (
-                machines.processors(machine.machine_type) * pool.replica_count
+            asked[get_metric_name("cpus", preemptible=preemptible)] += (
+                machines.count_processors(machine.machine_type) * pool.replica_count
             )
     return asked

@@ -6,10 +6,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from vertex_rehearsal.api.errors import Problem
-from vertex_rehearsal.cloud_storage.errors import Refused
-from vertex_rehearsal.connections import Drop
-from vertex_rehearsal.project.authorization import Admission, Call
+from vertex_rehearsal.api.errors import ApiError
+from vertex_rehearsal.cloud_storage.errors import StorageError
+from vertex_rehearsal.connections import DropConnection
+from vertex_rehearsal.project.authorization import Authorizer, Call
 
 OBJECT_VERBS = {"GET": "get", "HEAD": "get", "PATCH": "patch", "PUT": "update", "DELETE": "delete"}
 NAMED_VERBS = {"compose": "compose", "copyTo": "copy", "rewriteTo": "rewrite", "moveTo": "move"}
@@ -34,14 +34,14 @@ REASONS = {
 """What the JSON API calls a status; of a status above 499 it says backendError."""
 
 
-def call_of(verb: str, path: str, query: str) -> Call:
+def parse_call(verb: str, path: str, query: str) -> Call:
     """The call that a request makes, from its path as it was sent."""
-    method, bucket = _method(verb, [unquote(part) for part in path.strip("/").split("/")], query)
+    method, bucket = _match_method(verb, [unquote(part) for part in path.strip("/").split("/")], query)
     resource = f"projects/_/buckets/{bucket}" if bucket else "projects/_"
     return Call("storage", (method, "storage"), PERMISSIONS[method], resource)
 
 
-def _method(verb: str, words: list[str], query: str) -> tuple[str, str]:
+def _match_method(verb: str, words: list[str], query: str) -> tuple[str, str]:
     """The method and the bucket."""
     match words:
         case ["batch", "storage", "v1", *_]:
@@ -51,13 +51,13 @@ def _method(verb: str, words: list[str], query: str) -> tuple[str, str]:
         case ["download", "storage", "v1", "b", bucket, "o", _]:
             return "storage.objects.get", bucket
         case ["storage", "v1", "b", *rest]:
-            return _in_json(verb, rest)
+            return _match_json_method(verb, rest)
         case ["storage", "v1", *_]:
             return "storage.other", ""
-    return _in_xml(verb, words, query)
+    return _match_xml_method(verb, words, query)
 
 
-def _in_json(verb: str, rest: list[str]) -> tuple[str, str]:
+def _match_json_method(verb: str, rest: list[str]) -> tuple[str, str]:
     match rest:
         case []:
             return f"storage.buckets.{'insert' if verb == 'POST' else 'list'}", ""
@@ -78,7 +78,7 @@ def _in_json(verb: str, rest: list[str]) -> tuple[str, str]:
     return "storage.other", rest[0]
 
 
-def _in_xml(verb: str, words: list[str], query: str) -> tuple[str, str]:
+def _match_xml_method(verb: str, words: list[str], query: str) -> tuple[str, str]:
     bucket, is_object = words[0], len(words) > 1 and words[1] != ""
     if not bucket:
         return "storage.buckets.list", ""
@@ -89,10 +89,10 @@ def _in_xml(verb: str, words: list[str], query: str) -> tuple[str, str]:
     return f"storage.{methods.get(verb, 'buckets.get')}", bucket
 
 
-class AdmittedStorage:
+class AuthorizedStorage:
     """Cloud Storage, for calls that may be made and are not told to fail."""
 
-    def __init__(self, app: ASGIApp, admission: Admission) -> None:
+    def __init__(self, app: ASGIApp, admission: Authorizer) -> None:
         self._app = app
         self._admission = admission
 
@@ -101,30 +101,30 @@ class AdmittedStorage:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        call = call_of(scope["method"], scope["raw_path"].decode("latin-1"), scope["query_string"].decode("latin-1"))
+        call = parse_call(scope["method"], scope["raw_path"].decode("latin-1"), scope["query_string"].decode("latin-1"))
         error: Exception
         try:
-            fault = self._admission.admit(call)
+            fault = self._admission.check_call(call)
             if fault is None:
                 await self._app(scope, receive, send)
                 return
             error = fault.error
-        except Problem as problem:
+        except ApiError as problem:
             fault, error = None, problem
         if fault and fault.after_effect:
-            await self._app(scope, receive, _unsent)
-        elif isinstance(error, Problem):
+            await self._app(scope, receive, _discard_message)
+        elif isinstance(error, ApiError):
             async for _ in Request(scope, receive).stream():  # who is still sending would not see the answer
                 pass
-        answer = _refusal(error, call) if isinstance(error, Problem) else Drop()
+        answer = _build_refusal(error, call) if isinstance(error, ApiError) else DropConnection()
         await answer(scope, receive, send)
 
 
-async def _unsent(_: Message) -> None:
+async def _discard_message(_: Message) -> None:
     """An answer that nobody gets."""
 
 
-def _refusal(problem: Problem, call: Call) -> Response:
+def _build_refusal(problem: ApiError, call: Call) -> Response:
     message = problem.message
     if problem.cause and problem.cause.reason == "IAM_PERMISSION_DENIED":
         message = (
@@ -133,5 +133,5 @@ def _refusal(problem: Problem, call: Call) -> Response:
             "(or it may not exist)."
         )
     status = problem.http_status
-    refused = Refused(status, REASONS.get(status, "backendError"), message)
+    refused = StorageError(status, REASONS.get(status, "backendError"), message)
     return JSONResponse(refused.document(), status)

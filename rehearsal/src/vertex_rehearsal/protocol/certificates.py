@@ -8,39 +8,39 @@ from typing import Any
 DAYS = 365
 
 
-def certificates(directory: Path) -> tuple[Path, Path, Path]:
+def ensure_certificates(directory: Path) -> tuple[Path, Path, Path]:
     """The authority's certificate, localhost's, and its key; made where there are none that are still good."""
     authority, certificate, key = (directory / name for name in ("ca.pem", "localhost.pem", "localhost.key"))
-    if not (authority.exists() and certificate.exists() and key.exists() and _is_good(certificate)):
+    if not (authority.exists() and certificate.exists() and key.exists() and _is_valid(certificate)):
         directory.mkdir(parents=True, exist_ok=True)
-        for path, content in zip((authority, certificate, key), _made(), strict=True):
+        for path, content in zip((authority, certificate, key), _generate_certificates(), strict=True):
             path.touch(mode=0o600)
             path.write_bytes(content)
     return authority, certificate, key
 
 
-def _is_good(path: Path) -> bool:
+def _is_valid(path: Path) -> bool:
     from cryptography import x509
 
-    left = x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc - _now()
+    left = x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc - _utc_now()
     return left > datetime.timedelta(days=1)
 
 
-def _now() -> datetime.datetime:
+def _utc_now() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC)
 
 
-def _made() -> tuple[bytes, bytes, bytes]:
+def _generate_certificates() -> tuple[bytes, bytes, bytes]:
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.x509.oid import ExtendedKeyUsageOID
 
     authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    authority_name = _name("vertex-rehearsal")
+    authority_name = _build_name("vertex-rehearsal")
     signing = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
     authority = (
-        _builder(authority_name, authority_name, authority_key)
+        _create_builder(authority_name, authority_name, authority_key)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(signing, critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(authority_key.public_key()), critical=False)
@@ -49,7 +49,7 @@ def _made() -> tuple[bytes, bytes, bytes]:
     hosts = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
     issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
     certificate = (
-        _builder(_name("localhost"), authority_name, key)
+        _create_builder(_build_name("localhost"), authority_name, key)
         .add_extension(x509.SubjectAlternativeName(hosts), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
@@ -61,13 +61,13 @@ def _made() -> tuple[bytes, bytes, bytes]:
     return authority.public_bytes(pem), certificate.public_bytes(pem), private
 
 
-def _name(text: str) -> Any:
+def _build_name(text: str) -> Any:
     from cryptography import x509
 
     return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)])
 
 
-def _builder(subject: Any, issuer: Any, key: Any) -> Any:
+def _create_builder(subject: Any, issuer: Any, key: Any) -> Any:
     from cryptography import x509
 
     return (
@@ -76,6 +76,6 @@ def _builder(subject: Any, issuer: Any, key: Any) -> Any:
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(_now() - datetime.timedelta(days=1))
-        .not_valid_after(_now() + datetime.timedelta(days=DAYS))
+        .not_valid_before(_utc_now() - datetime.timedelta(days=1))
+        .not_valid_after(_utc_now() + datetime.timedelta(days=DAYS))
     )

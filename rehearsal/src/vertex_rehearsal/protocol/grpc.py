@@ -8,17 +8,17 @@ import grpc
 
 from vertex_rehearsal.access import has_token
 from vertex_rehearsal.api import v1beta1
-from vertex_rehearsal.api.errors import Problem
+from vertex_rehearsal.api.errors import ApiError
 from vertex_rehearsal.api.messages import message_class
 from vertex_rehearsal.context import report_bug
 from vertex_rehearsal.errors import PORT_HINT, EmulatorUnavailable
-from vertex_rehearsal.project.faults import Dropped
+from vertex_rehearsal.project.faults import ConnectionDropped
 from vertex_rehearsal.protocol.dispatch import THREADS, Dispatcher, unauthenticated
 
 LARGEST_MESSAGE = 64 * 2**20
 
 
-class GrpcDoor(grpc.GenericRpcHandler):  # type: ignore[misc]
+class GrpcHandler(grpc.GenericRpcHandler):  # type: ignore[misc]
     """gRPC, by the methods' paths."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
@@ -33,30 +33,34 @@ class GrpcDoor(grpc.GenericRpcHandler):  # type: ignore[misc]
         given = dict(call.invocation_metadata).get("authorization", "")
         may_ask = not token or has_token(given, token)
 
-        def unary(request: Any, context: Any) -> Any:
-            with _guarded(context):
+        def answer_unary(request: Any, context: Any) -> Any:
+            with _GrpcErrorContext(context):
                 if not may_ask:
                     raise unauthenticated()
-                handler = self._dispatcher.handler(method)
+                handler = self._dispatcher.find_handler(method)
                 if in_beta:
-                    v1beta1.check(request)
-                answer = handler(self._dispatcher.ready(request))
-                return v1beta1.told(answer) if self._dispatcher.beta.speaks_beta(answer, asked=in_beta) else answer
+                    v1beta1.check_fields(request)
+                answer = handler(self._dispatcher.normalise_names(request))
+                return (
+                    v1beta1.rewrite_types(answer)
+                    if self._dispatcher.beta.speaks_beta(answer, asked=in_beta)
+                    else answer
+                )
 
-        def stream(request: Any, context: Any) -> Iterator[Any]:
-            with _guarded(context):
+        def answer_stream(request: Any, context: Any) -> Iterator[Any]:
+            with _GrpcErrorContext(context):
                 if not may_ask:
                     raise unauthenticated()
-                handler = self._dispatcher.handler(method)
-                given = request if method.kind == "stream_stream" else self._dispatcher.ready(request)
+                handler = self._dispatcher.find_handler(method)
+                given = request if method.kind == "stream_stream" else self._dispatcher.normalise_names(request)
                 yield from handler(given, context.is_active)
 
         make = getattr(grpc, f"{method.kind}_rpc_method_handler")
-        answer = stream if method.answers_stream else unary
+        answer = answer_stream if method.answers_stream else answer_unary
         return make(answer, message_class(method.request).FromString, lambda message: message.SerializeToString())
 
 
-class _guarded:  # noqa: N801 - a context manager
+class _GrpcErrorContext:
     """Problems as gRPC says them, with their details."""
 
     def __init__(self, context: Any) -> None:
@@ -68,11 +72,11 @@ class _guarded:  # noqa: N801 - a context manager
     def __exit__(self, kind: Any, error: BaseException | None, _: Any) -> None:
         if error is None or isinstance(error, GeneratorExit):
             return
-        if isinstance(error, Dropped):  # as gRPC's own clients say it when a connection is lost
-            error = Problem("UNAVAILABLE", "Socket closed")
-        if not isinstance(error, Problem):
+        if isinstance(error, ConnectionDropped):  # as gRPC's own clients say it when a connection is lost
+            error = ApiError("UNAVAILABLE", "Socket closed")
+        if not isinstance(error, ApiError):
             report_bug(error)
-            error = Problem("INTERNAL", f"{type(error).__name__}: {error}")
+            error = ApiError("INTERNAL", f"{type(error).__name__}: {error}")
         if error.field or error.cause:
             self._context.set_trailing_metadata((("grpc-status-details-bin", error.status().SerializeToString()),))
         self._context.abort(getattr(grpc.StatusCode, error.code), error.message)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from vertex_rehearsal.api.messages import message_class
-from vertex_rehearsal.api.methods import Method
+from vertex_rehearsal.api.methods import RpcMethod
 from vertex_rehearsal.context import Context
 from vertex_rehearsal.training.validation import PARENT, check_parent
 
@@ -14,7 +14,7 @@ def is_lookup(service: type, name: str) -> bool:
     return any(name in (f"Get{kind}", *_list_names(kind)) for kind in getattr(service, "LOOKUPS", ()))
 
 
-def create_handler(service: type, method: Method, context: Context) -> Callable[[Any], Any]:
+def create_handler(service: type, method: RpcMethod, context: Context) -> Callable[[Any], Any]:
     """What answers a method of a service that is a lookup."""
     if method.name.startswith("Get"):
         return lambda request: context.database.get(request.name)
@@ -22,14 +22,14 @@ def create_handler(service: type, method: Method, context: Context) -> Callable[
     return lambda request: list_resources(context, method, request, default_size=sizes[method.name])
 
 
-def list_resources(context: Context, method: Method, request: Any, *, default_size: int) -> Any:
+def list_resources(context: Context, method: RpcMethod, request: Any, *, default_size: int) -> Any:
     """A page of a collection, newest first; its name is the last part of the method's path over HTTP."""
     if PARENT.fullmatch(request.parent) or "/locations/" not in request.parent.rpartition("/")[0]:
         check_parent(request.parent)
     else:  # inside of another resource
         context.database.get(request.parent)
     collection = method.rules[0].uri.rpartition("/")[2]
-    found, token = context.database.page(f"{request.parent}/{collection}", request, default_size=default_size)
+    found, token = context.database.list_page(f"{request.parent}/{collection}", request, default_size=default_size)
     response = message_class(method.response)(next_page_token=token)
     [field] = [field.name for field in response.DESCRIPTOR.fields if field.message_type is not None]
     getattr(response, field).extend(found)

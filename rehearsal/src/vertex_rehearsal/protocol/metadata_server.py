@@ -21,12 +21,15 @@ class MetadataServer:
         self._token = token
         self._account = f"{number}-compute@developer.gserviceaccount.com"
         self._texts = {
-            "project/project-id": project, "project/numeric-project-id": number, "instance/id": "1",
-            "instance/zone": f"projects/{number}/zones/us-central1-a", "universe/universe-domain": "googleapis.com",
+            "project/project-id": project,
+            "project/numeric-project-id": number,
+            "instance/id": "1",
+            "instance/zone": f"projects/{number}/zones/us-central1-a",
+            "universe/universe-domain": "googleapis.com",
             "universe/universe_domain": "googleapis.com",
-        }  # fmt: skip
+        }
 
-    async def answer(self, request: Request) -> Response:
+    async def handle_request(self, request: Request) -> Response:
         """What is asked for, if it is asked for as it must be."""
         if request.headers.get("metadata-flavor") != "Google":
             return PlainTextResponse("Missing Metadata-Flavor:Google header.", 403, HEADERS)
@@ -35,23 +38,23 @@ class MetadataServer:
             return PlainTextResponse(self._texts[path], headers=HEADERS)
         kind, _, rest = path.removeprefix("instance/").partition("/")
         if kind != "service-accounts":
-            inside = self._inside(path)
+            inside = self._list_directory(path)
             return PlainTextResponse(inside or "not found", 200 if inside else 404, HEADERS)
         name, _, what = rest.partition("/")
         if name not in ("default", self._account):
             return PlainTextResponse(
                 f"default/\n{self._account}/\n" if not name else "not found", 404 if name else 200, HEADERS
             )
-        return self._account_answer(request, what)
+        return self._answer_account(request, what)
 
-    def _inside(self, path: str) -> str:
+    def _list_directory(self, path: str) -> str:
         """The names in a directory, by one of which Node's client finds out whether there is a server at all."""
         below = f"{path}/" if path else ""
         names = (*self._texts, "instance/service-accounts/default")
         steps = {name.removeprefix(below).partition("/")[:2] for name in names if name.startswith(below)}
         return "".join(f"{step}{slash}\n" for step, slash in sorted(steps))
 
-    def _account_answer(self, request: Request, what: str) -> Response:
+    def _answer_account(self, request: Request, what: str) -> Response:
         if what == "token":
             has_key = request.scope.get("extensions", {}).get(HAS_KEY, False)
             if self._token and not has_key and not is_same_user(request):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
-from vertex_rehearsal.api.methods import Method, table
+from vertex_rehearsal.api.methods import RpcMethod, load_methods
 from vertex_rehearsal.context import Context
 from vertex_rehearsal.protocol.lookups import create_handler, is_lookup
 
@@ -17,7 +17,7 @@ PARTS = (
     (f"{VERTEX}.JobService", "prediction.batch_service:BatchPredictions"),
     (f"{VERTEX}.ModelService", "prediction.model_service:Models"),
     (f"{VERTEX}.EndpointService", "prediction.endpoints:Endpoints"),
-    (f"{VERTEX}.PredictionService", "prediction.service:Prediction"),
+    (f"{VERTEX}.PredictionService", "prediction.service:PredictionService"),
     (f"{VERTEX}.PipelineService", "training.training_pipelines:TrainingPipelines"),
     (f"{VERTEX}.PipelineService", "pipelines.service:PipelineJobs"),
     (f"{VERTEX}.MetadataService", "metadata.service:Experiments"),
@@ -32,10 +32,10 @@ only look them up, its `resume` is called after a start."""
 
 
 @dataclass(frozen=True)
-class Played:
+class EmulatedMethod:
     """A method, who plays it, and what is missing."""
 
-    method: Method
+    method: RpcMethod
     part: str = ""
     limit: str = ""
 
@@ -45,7 +45,7 @@ class Played:
         return "not" if not self.part else "partly" if self.limit else "played"
 
 
-def snake_case(name: str) -> str:
+def to_snake_case(name: str) -> str:
     """CreateCustomJob -> create_custom_job."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
@@ -55,17 +55,17 @@ def part_of(kind: type) -> str:
     return f"{kind.__module__.removeprefix('vertex_rehearsal.')}:{kind.__name__}"
 
 
-def load(part: str) -> Any:
+def load_service(part: str) -> Any:
     """The class of a part."""
     module, _, name = part.partition(":")
     return getattr(import_module(f"vertex_rehearsal.{module}"), name)
 
 
-def programme() -> Mapping[str, Played]:
+def build_method_table() -> Mapping[str, EmulatedMethod]:
     """Every known method by its path, with what is played of it."""
-    found = {path: Played(method) for path, method in table().items()}
+    found = {path: EmulatedMethod(method) for path, method in load_methods().items()}
     for service, part in PARTS:
-        player = load(part)
+        player = load_service(part)
         rules, limits = getattr(player, "RULES", {}), getattr(player, "LIMITS", {})
         for path, known in found.items():
             if known.method.service != service:
@@ -73,32 +73,32 @@ def programme() -> Mapping[str, Played]:
             method, name = known.method, known.method.name
             if name in rules:
                 method = replace(method, rules=rules[name])
-            if hasattr(player, snake_case(name)) or is_lookup(player, name):
-                found[path] = Played(method, part, limits.get(name, ""))
+            if hasattr(player, to_snake_case(name)) or is_lookup(player, name):
+                found[path] = EmulatedMethod(method, part, limits.get(name, ""))
     return found
 
 
-def listing(played: Mapping[str, Played] | None = None) -> list[tuple[str, str, str]]:
+def list_methods(played: Mapping[str, EmulatedMethod] | None = None) -> list[tuple[str, str, str]]:
     """Every method with how far it is played and what is missing, those of neighbours last."""
     from vertex_rehearsal.other_services import routes
 
-    known = (programme() if played is None else played).values()
+    known = (build_method_table() if played is None else played).values()
     rows = [(one.method.path, one.extent, one.limit) for one in known]
     return rows + [(method.id, method.extent, method.limit) for method in routes.methods()]
 
 
-def callable_names(played: Mapping[str, Played]) -> set[str]:
+def list_fault_targets(played: Mapping[str, EmulatedMethod]) -> set[str]:
     """By which faults may be asked for: methods, services and APIs, those of Cloud Storage and neighbours too."""
     from vertex_rehearsal.other_services import routes
-    from vertex_rehearsal.project.permissions import names_of
+    from vertex_rehearsal.project.permissions import get_method_names
     from vertex_rehearsal.project.storage_authorization import PERMISSIONS
 
-    names = {name for known in played.values() if known.part for name in names_of(known.method)}
+    names = {name for known in played.values() if known.part for name in get_method_names(known.method)}
     return names | {"storage", *PERMISSIONS, *routes.NEIGHBOURS, *(method.id for method in routes.methods())}
 
 
-def handlers(
-    played: Mapping[str, Played], parts: Mapping[str, Any], context: Context
+def bind_handlers(
+    played: Mapping[str, EmulatedMethod], parts: Mapping[str, Any], context: Context
 ) -> Mapping[str, Callable[..., Any]]:
     """Who answers each method that is played, by the method's path."""
     found: dict[str, Callable[..., Any]] = {}
@@ -106,6 +106,6 @@ def handlers(
         if not known.part:
             continue
         service = parts[known.part]
-        own = getattr(service, snake_case(known.method.name), None)
+        own = getattr(service, to_snake_case(known.method.name), None)
         found[path] = own or create_handler(type(service), known.method, context)
     return found

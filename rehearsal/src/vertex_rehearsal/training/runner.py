@@ -10,13 +10,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vertex_rehearsal.api.errors import Problem
+from vertex_rehearsal.api.errors import ApiError
 from vertex_rehearsal.context import Context
 from vertex_rehearsal.execution import processes
-from vertex_rehearsal.execution.environments import Environment, inherited
+from vertex_rehearsal.execution.environments import Environment, inherit_variables
 from vertex_rehearsal.execution.processes import MARK
 from vertex_rehearsal.execution.queue import Ending
-from vertex_rehearsal.execution.replicas import Exit, Job, Replica, Running, cluster_of, is_contained, log_of, say
+from vertex_rehearsal.execution.replicas import (
+    Replica,
+    ReplicaExit,
+    RunnableJob,
+    RunningReplica,
+    create_cluster,
+    get_log_path,
+    runs_in_container,
+    say,
+)
 
 TRANSIENT = frozenset((6, 134, 11, 139))
 """Exit codes that Vertex AI takes for a fault of the machine: aborted, and a segmentation fault."""
@@ -26,19 +35,19 @@ LONGEST_RUN_S = 7 * 24 * 3600.0
 
 
 @dataclass(frozen=True)
-class _Cancelled:
+class _CancelRequest:
     pass
 
 
 @dataclass(frozen=True)
-class _Stopped:
+class _StopRequest:
     """The rehearsal itself ends."""
 
     reason: str
 
 
 @dataclass(frozen=True)
-class _Preempted:
+class _PreemptRequest:
     replica: str
     """One of them, or "" for all."""
 
@@ -46,13 +55,13 @@ class _Preempted:
 class JobRunner:
     """One job that runs; `run` plays it in the thread that calls it, the rest may be called from any other."""
 
-    def __init__(self, job: Job, context: Context, *, started: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, job: RunnableJob, context: Context, *, on_start: Callable[[], None] = lambda: None) -> None:
         self.job = job
         self._context = context
-        self._started = started
+        self._on_start = on_start
         self._events: queue.Queue[Any] = queue.Queue()
-        self._cluster = cluster_of(job.spec)
-        self._running: dict[str, Running] = {}
+        self._cluster = create_cluster(job.spec)
+        self._running: dict[str, RunningReplica] = {}
         self._pythons: dict[int, Path] = {}
         self._environments: list[Path] = []
         self._retries = 0
@@ -63,42 +72,42 @@ class JobRunner:
     def cancel(self) -> None:
         """End it as soon as its processes have had their time to stop."""
         self._interrupted.set()
-        self._events.put(_Cancelled())
+        self._events.put(_CancelRequest())
 
     def stop(self, reason: str) -> None:
         """End it at once: the rehearsal stops."""
         self._interrupted.set()
-        self._events.put(_Stopped(reason))
+        self._events.put(_StopRequest(reason))
 
     def preempt(self, replica: str = "") -> None:
         """Take its machines away, or one of them, and give new ones."""
         if replica and replica not in {each.name for each in self._cluster}:
             names = ", ".join(each.name for each in self._cluster)
-            raise Problem("NOT_FOUND", f"The job has no replica {replica}; it has {names}.")
-        self._events.put(_Preempted(replica))
+            raise ApiError("NOT_FOUND", f"The job has no replica {replica}; it has {names}.")
+        self._events.put(_PreemptRequest(replica))
 
-    def report(self, job: Any) -> None:
+    def write_results(self, job: Any) -> None:
         """A custom job says nothing but its state."""
 
     def run(self) -> Ending:
         """Play the job to its end; nothing of it is left when this returns."""
-        if self._context.project.now().lacks(self.job.region, self.job.spec):
+        if self._context.project.load_current().lacks_capacity(self.job.region, self.job.spec):
             text = f"Resources are insufficient in region: {self.job.region}. Please try a different region."
-            return Ending("FAILED", Problem("RESOURCE_EXHAUSTED", text))
+            return Ending("FAILED", ApiError("RESOURCE_EXHAUSTED", text))
         directory = self._context.settings.directory / "jobs" / self.job.id
         directory.mkdir(parents=True, exist_ok=True)
         try:
-            ending = self._install(directory) or self._play()
-        except Problem as problem:
+            ending = self._install_packages(directory) or self._run_replicas()
+        except ApiError as problem:
             ending = Ending("FAILED", problem)
         finally:
-            self._end(list(self._running.values()), grace_s=0.0)
-            processes.end([], self._context.mark(self.job.id))
+            self._end_replicas(list(self._running.values()), grace_s=0.0)
+            processes.end_processes([], self._context.build_mark(self.job.id))
             for environment in self._environments:
                 shutil.rmtree(environment, ignore_errors=True)
         return ending
 
-    def _install(self, directory: Path) -> Ending | None:
+    def _install_packages(self, directory: Path) -> Ending | None:
         """The Python environments of pools that bring packages; an ending if one cannot be made."""
         made: dict[tuple[str, ...], Path] = {}
         for number, pool in enumerate(self.job.spec.worker_pool_specs):
@@ -108,59 +117,62 @@ class JobRunner:
             if uris not in made:
                 first = next(replica for replica in self._cluster if replica.pool == number)
                 image = pool.python_package_spec.executor_image_uri
-                self._say(first, f"Not in {image}: in a new environment of this machine's Python.", "NOTICE")
+                self._log_line(first, f"Not in {image}: in a new environment of this machine's Python.", "NOTICE")
                 environment = Environment(directory / f"environment-{number}", self._context.settings.strict)
                 environment.create()
                 made[uris] = environment.python
                 self._environments.append(environment.directory)
-                if ending := self._fill(environment, uris, first):
+                if ending := self._fill_environment(environment, uris, first):
                     return ending
             self._pythons[number] = made[uris]
         return None
 
-    def _fill(self, environment: Environment, uris: tuple[str, ...], replica: Replica) -> Ending | None:
+    def _fill_environment(self, environment: Environment, uris: tuple[str, ...], replica: Replica) -> Ending | None:
         at = f"worker_pool_specs[{replica.pool}].python_package_spec.package_uris"
-        mark = self._context.mark(self.job.id, "pip")
-        variables = inherited() | {MARK: mark, "HOME": str(environment.directory)}
+        mark = self._context.build_mark(self.job.id, "pip")
+        variables = inherit_variables() | {MARK: mark, "HOME": str(environment.directory)}
         for uri in uris:
-            package = self._context.local(uri, at)
+            package = self._context.resolve_uri(uri, at)
             if not package.is_file():
-                return Ending("FAILED", Problem("NOT_FOUND", f"The package {uri} was not found.", at))
+                return Ending("FAILED", ApiError("NOT_FOUND", f"The package {uri} was not found.", at))
             code = environment.install(
-                package, variables=variables, say=lambda line: self._say(replica, line), begun=self._watch_installation
-            )  # fmt: skip
+                package,
+                variables=variables,
+                say=lambda line: self._log_line(replica, line),
+                begun=self._watch_installation,
+            )
             if self._interrupted.is_set():
                 return None
             if code:
-                return Ending("FAILED", self._failure(replica, code))
+                return Ending("FAILED", self._build_error(replica, code))
         return None
 
     def _watch_installation(self, process: "subprocess.Popen[str]") -> None:
         """Nobody waits for pip in a job that is not wanted any more."""
 
-        def watch() -> None:
+        def end_on_interrupt() -> None:
             while process.poll() is None:
                 if self._interrupted.wait(0.2):
-                    processes.end([process.pid], self._context.mark(self.job.id, "pip"))
+                    processes.end_processes([process.pid], self._context.build_mark(self.job.id, "pip"))
                     return
 
-        threading.Thread(target=watch, daemon=True).start()
+        threading.Thread(target=end_on_interrupt, daemon=True).start()
 
-    def _say(self, replica: Replica, line: str, severity: str = "INFO") -> None:
+    def _log_line(self, replica: Replica, line: str, severity: str = "INFO") -> None:
         say(self._context, self.job, replica, [line], severity)
 
-    def _note(self, text: str, severity: str = "INFO") -> None:
-        self._context.logs.note(text, job=self.job.id, project=self.job.project, severity=severity)
+    def _log_note(self, text: str, severity: str = "INFO") -> None:
+        self._context.logs.write_note(text, job=self.job.id, project=self.job.project, severity=severity)
 
-    def _play(self) -> Ending:
+    def _run_replicas(self) -> Ending:
         """Start every replica and do what their ends, and those who ask for it, say."""
         timeout = self.job.spec.scheduling.timeout
         limited = self.job.spec.scheduling.HasField("timeout")
         run_s = timeout.ToTimedelta().total_seconds() if limited else LONGEST_RUN_S
         until = time.monotonic() + run_s
         if not self._interrupted.is_set():
-            self._started()
-            self._start(self._cluster)
+            self._on_start()
+            self._start_replicas(self._cluster)
         while True:
             try:
                 event = self._events.get(timeout=min(max(0.0, until - time.monotonic()), 3600.0))
@@ -169,27 +181,27 @@ class JobRunner:
                     continue
                 self._end_all()
                 reason = f"The job ran longer than its timeout of {run_s:g} seconds and was cancelled."
-                return Ending("CANCELLED", Problem("CANCELLED", reason))
-            if ending := self._after(event):
+                return Ending("CANCELLED", ApiError("CANCELLED", reason))
+            if ending := self._handle_event(event):
                 return ending
 
-    def _after(self, event: Any) -> Ending | None:
+    def _handle_event(self, event: Any) -> Ending | None:
         match event:
-            case Exit() if self._running.get(event.running.replica.name) is event.running:
-                return self._after_exit(event)
-            case _Preempted():
-                return self._after_preemption(event)
-            case _Cancelled():
+            case ReplicaExit() if self._running.get(event.running.replica.name) is event.running:
+                return self._handle_exit(event)
+            case _PreemptRequest():
+                return self._handle_preemption(event)
+            case _CancelRequest():
                 self._end_all()
-                return Ending("CANCELLED", Problem("CANCELLED", "CANCELED"))
-            case _Stopped():
+                return Ending("CANCELLED", ApiError("CANCELLED", "CANCELED"))
+            case _StopRequest():
                 self._end_all(at_once=True)
-                return Ending("FAILED", Problem("ABORTED", event.reason))
+                return Ending("FAILED", ApiError("ABORTED", event.reason))
         return None  # of a process that was replaced since
 
-    def _after_exit(self, event: Exit) -> Ending | None:
+    def _handle_exit(self, event: ReplicaExit) -> Ending | None:
         replica = event.running.replica
-        self._end([self._running.pop(replica.name)], grace_s=0.0)
+        self._end_replicas([self._running.pop(replica.name)], grace_s=0.0)
         is_primary = replica.pool == 0
         if event.code == 0:
             if not is_primary:
@@ -199,68 +211,75 @@ class JobRunner:
         scheduling = self.job.spec.scheduling
         if event.code not in TRANSIENT or scheduling.disable_retries or self._retries >= MOST_RETRIES:
             self._end_all()
-            return Ending("FAILED", self._failure(replica, event.code))
+            return Ending("FAILED", self._build_error(replica, event.code))
         self._retries += 1
-        self._note(
+        self._log_note(
             f"The replica {replica.name} exited with the transient status {event.code}: "
             f"retry {self._retries} of {MOST_RETRIES}.",
             "WARNING",
         )
-        self._restart(replica, everything=is_primary or scheduling.restart_job_on_worker_restart)
+        self._restart_replicas(replica, everything=is_primary or scheduling.restart_job_on_worker_restart)
         return None
 
-    def _after_preemption(self, event: _Preempted) -> Ending | None:
+    def _handle_preemption(self, event: _PreemptRequest) -> Ending | None:
         """SIGTERM, the grace period, SIGKILL, and new machines."""
         chosen = [running for name, running in self._running.items() if event.replica in ("", name)]
         if not chosen:
             return None  # it has ended already
         names = ", ".join(running.replica.name for running in chosen)
-        self._note(f"Preempted: {names}.", "WARNING")
+        self._log_note(f"Preempted: {names}.", "WARNING")
         for running in chosen:
             del self._running[running.replica.name]
-        self._end(chosen, grace_s=self._context.settings.grace_s)
+        self._end_replicas(chosen, grace_s=self._context.settings.grace_s)
         scheduling = self.job.spec.scheduling
         self._preemptions += 1
         if scheduling.disable_retries or self._preemptions > MOST_PREEMPTIONS:
             self._end_all()
-            return Ending("FAILED", Problem("UNAVAILABLE", f"The replicas {names} were preempted."))
+            return Ending("FAILED", ApiError("UNAVAILABLE", f"The replicas {names} were preempted."))
         first = chosen[0].replica
         everything = not event.replica or first.pool == 0 or scheduling.restart_job_on_worker_restart
-        self._restart(first, everything=everything)
+        self._restart_replicas(first, everything=everything)
         return None
 
-    def _restart(self, replica: Replica, *, everything: bool) -> None:
+    def _restart_replicas(self, replica: Replica, *, everything: bool) -> None:
         if everything:
             self._end_all()
         chosen = self._cluster if everything else (replica,)
-        self._note(f"Restarting {', '.join(each.name for each in chosen)}.")
-        self._start(chosen)
+        self._log_note(f"Restarting {', '.join(each.name for each in chosen)}.")
+        self._start_replicas(chosen)
 
-    def _start(self, replicas: tuple[Replica, ...]) -> None:
+    def _start_replicas(self, replicas: tuple[Replica, ...]) -> None:
         pools = self.job.spec.worker_pool_specs
-        contained = {number: not self.job.as_process and is_contained(pools[number], self._context.settings)
-                     for number in {replica.pool for replica in replicas}}  # fmt: skip
+        contained = {
+            number: not self.job.as_process and runs_in_container(pools[number], self._context.settings)
+            for number in {replica.pool for replica in replicas}
+        }
         for replica in replicas:
-            self._running[replica.name] = Running(
-                replica, self.job, self._context, self._cluster, python=self._pythons.get(replica.pool),
-                contained=contained[replica.pool], events=self._events,
-            )  # fmt: skip
+            self._running[replica.name] = RunningReplica(
+                replica,
+                self.job,
+                self._context,
+                self._cluster,
+                python=self._pythons.get(replica.pool),
+                contained=contained[replica.pool],
+                events=self._events,
+            )
 
     def _end_all(self, *, at_once: bool = False) -> None:
         running = list(self._running.values())
         self._running.clear()
-        self._end(running, grace_s=0.0 if at_once else self._context.settings.grace_s)
+        self._end_replicas(running, grace_s=0.0 if at_once else self._context.settings.grace_s)
 
-    def _end(self, running: list[Running], *, grace_s: float) -> None:
+    def _end_replicas(self, running: list[RunningReplica], *, grace_s: float) -> None:
         for each in running:
             each.tell_to_stop()
         until = time.monotonic() + grace_s
         for each in running:
             each.end(until=until)
 
-    def _failure(self, replica: Replica, code: int) -> Problem:
-        log = log_of(self._context, self.job, replica)
-        return Problem(
+    def _build_error(self, replica: Replica, code: int) -> ApiError:
+        log = get_log_path(self._context, self.job, replica)
+        return ApiError(
             "INVALID_ARGUMENT",
             f"The replica {replica.name} exited with a non-zero status of {code}. "
             f"To find out more about why your job exited please check the logs: {log}",

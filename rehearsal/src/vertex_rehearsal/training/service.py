@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from vertex_rehearsal.api.errors import Problem
+from vertex_rehearsal.api.errors import ApiError
 from vertex_rehearsal.api.messages import protobuf, v1
 from vertex_rehearsal.execution import images
 from vertex_rehearsal.execution.queue import JobQueue
-from vertex_rehearsal.execution.replicas import Job
+from vertex_rehearsal.execution.replicas import RunnableJob
 from vertex_rehearsal.operations import new_id
 from vertex_rehearsal.project import quotas
 from vertex_rehearsal.settings import Settings
@@ -25,16 +25,16 @@ def check_runnable(spec: Any, settings: Settings, at: str) -> None:
         image = pool.container_spec.image_uri
         if pool.WhichOneof("task") == "container_spec" and (reason := images.explain_unrunnable(image, settings)):
             field = f"{at}.worker_pool_specs[{number}].container_spec.image_uri"
-            raise Problem("FAILED_PRECONDITION", reason, field)
+            raise ApiError("FAILED_PRECONDITION", reason, field)
 
 
 STATES = {
     "PENDING": "Waiting for job to be provisioned.",
-    "RUNNING": "Job is running.",
-    "SUCCEEDED": "Job completed successfully.",
-    "CANCELLING": "Job is being cancelled.",
-    "CANCELLED": "Job cancelled.",
-    "FAILED": "Job failed.",
+    "RUNNING": "RunnableJob is running.",
+    "SUCCEEDED": "RunnableJob completed successfully.",
+    "CANCELLING": "RunnableJob is being cancelled.",
+    "CANCELLED": "RunnableJob cancelled.",
+    "FAILED": "RunnableJob failed.",
 }
 """What a job's log says of each."""
 
@@ -44,7 +44,9 @@ def create_queue(context: "Context") -> JobQueue[JobRunner]:
     return JobQueue(
         context,
         v1.CustomJob.DESCRIPTOR.full_name,
-        create_runner=lambda kept, started: JobRunner(Job(kept.name, kept.job_spec), context, started=started),
+        create_runner=lambda kept, on_start: JobRunner(
+            RunnableJob(kept.name, kept.job_spec), context, on_start=on_start
+        ),
         describe=lambda state, problem: " ".join(
             [STATES[state], *([problem.message] if problem and state == "FAILED" else [])]
         ),
@@ -62,7 +64,7 @@ def preempt(queue: JobQueue[JobRunner], job: str, replica: str = "") -> str:
     name, runner = queue.find_running(job)
     strategy = v1.Scheduling.Strategy.Name(runner.job.spec.scheduling.strategy)
     if not replica and strategy != "SPOT":
-        raise Problem(
+        raise ApiError(
             "FAILED_PRECONDITION",
             f"The job {job} is not on spot machines: its scheduling.strategy is {strategy}. "
             "One replica of it can be preempted, as happens when a machine fails.",
@@ -89,10 +91,10 @@ class CustomJobs:
         validation.check_parent(request.parent)
         job = v1.CustomJob()
         job.CopyFrom(request.custom_job)
-        validation.check_named(job, "custom_job")
+        validation.check_name_and_labels(job, "custom_job")
         validation.check_job(job.job_spec, "custom_job.job_spec")
         check_runnable(job.job_spec, self._context.settings, "custom_job.job_spec")
-        validation.check_account(job.job_spec.service_account, self._context.project.now())
+        validation.check_account(job.job_spec.service_account, self._context.project.load_current())
         for field in ("state", "create_time", "start_time", "end_time", "update_time", "error", "name"):
             job.ClearField(field)
         return self._queue.submit(
@@ -115,8 +117,10 @@ class CustomJobs:
         used: Counter[str] = Counter()
         for name in names:
             if name.startswith(f"{parent}/"):
-                used += quotas.demand(self._context.database.get(name).job_spec)
-        exceeded = self._context.project.now().exceeded(parent.rpartition("/")[2], quotas.demand(spec), used)
+                used += quotas.compute_demand(self._context.database.get(name).job_spec)
+        exceeded = self._context.project.load_current().find_exceeded_metrics(
+            parent.rpartition("/")[2], quotas.compute_demand(spec), used
+        )
         if exceeded:
             metrics = ",".join(f"{quotas.SERVICE}/{metric}" for metric in exceeded)
-            raise Problem("RESOURCE_EXHAUSTED", f"The following quota metrics exceed quota limits: {metrics}")
+            raise ApiError("RESOURCE_EXHAUSTED", f"The following quota metrics exceed quota limits: {metrics}")

@@ -3,9 +3,9 @@
 import re
 from typing import Any
 
-from vertex_rehearsal.api.errors import Problem, invalid
+from vertex_rehearsal.api.errors import ApiError, invalid_argument
 from vertex_rehearsal.api.messages import v1
-from vertex_rehearsal.machines import REGIONS, misfit
+from vertex_rehearsal.machines import REGIONS, find_misfit
 from vertex_rehearsal.project.project import Project
 
 PARENT = re.compile(r"projects/([^/]+)/locations/([^/]+)")
@@ -27,25 +27,29 @@ def check_parent(parent: str) -> tuple[str, str]:
     """Project and region of a parent; a region that is not one of Vertex AI's is refused."""
     found = PARENT.fullmatch(parent)
     if not found:
-        raise invalid("parent", f'Invalid resource name "{parent}": it should be projects/PROJECT/locations/REGION.')
+        raise invalid_argument(
+            "parent", f'Invalid resource name "{parent}": it should be projects/PROJECT/locations/REGION.'
+        )
     if found[2] not in REGIONS:
-        raise Problem("INVALID_ARGUMENT", f'Unsupported region for Vertex AI: "{found[2]}".', "parent")
+        raise ApiError("INVALID_ARGUMENT", f'Unsupported region for Vertex AI: "{found[2]}".', "parent")
     return found[1], found[2]
 
 
-def check_named(resource: Any, at: str) -> None:
+def check_name_and_labels(resource: Any, at: str) -> None:
     """A display name of 1 to 128 characters, and labels as they may be."""
     name = resource.display_name
     if not name:
-        raise invalid(f"{at}.display_name", "Required field is not set: display_name.")
+        raise invalid_argument(f"{at}.display_name", "Required field is not set: display_name.")
     if len(name) > LONGEST_NAME:
-        raise invalid(f"{at}.display_name", f"display_name has {len(name)} characters; the most is {LONGEST_NAME}.")
+        raise invalid_argument(
+            f"{at}.display_name", f"display_name has {len(name)} characters; the most is {LONGEST_NAME}."
+        )
     if len(resource.labels) > MOST_LABELS:
-        raise invalid(f"{at}.labels", f"There are {len(resource.labels)} labels; the most is {MOST_LABELS}.")
+        raise invalid_argument(f"{at}.labels", f"There are {len(resource.labels)} labels; the most is {MOST_LABELS}.")
     for key, value in resource.labels.items():
         for text, lowest in ((key, 1), (value, 0)):
             if not lowest <= len(text) <= 63 or text != text.lower() or not re.fullmatch(r"[\w-]*", text):
-                raise invalid(
+                raise invalid_argument(
                     f"{at}.labels",
                     f'Label "{key}": "{value}" is invalid: lowercase letters, digits, _ and -, at most 63 of them.',
                 )
@@ -53,23 +57,23 @@ def check_named(resource: Any, at: str) -> None:
 
 def check_account(email: str, project: Project) -> None:
     """A service account that is there, and that whoever submits may act as; which of the two is wrong is not said."""
-    if email and not (project.permits("iam.serviceAccounts.actAs") and email not in project.missing_accounts):
+    if email and not (project.has_permission("iam.serviceAccounts.actAs") and email not in project.missing_accounts):
         text = f"You do not have permission to act as service_account: {email}. (or it may not exist)."
-        raise Problem("INVALID_ARGUMENT", text)
+        raise ApiError("INVALID_ARGUMENT", text)
 
 
 def check_output(uri: str, at: str) -> None:
     """A directory in Cloud Storage."""
     if uri and not re.fullmatch(r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/.*)?", uri):
-        raise invalid(at, f'"{uri}" is no Cloud Storage directory: gs://BUCKET/PATH is expected.')
+        raise invalid_argument(at, f'"{uri}" is no Cloud Storage directory: gs://BUCKET/PATH is expected.')
 
 
 def check_image(uri: str, at: str) -> None:
     """An image in Artifact Registry or Container Registry."""
     if not uri:
-        raise invalid(at, "Required field is not set: image_uri.")
+        raise invalid_argument(at, "Required field is not set: image_uri.")
     if not IMAGE.fullmatch(uri) or uri.count("/") < 2:
-        raise invalid(
+        raise invalid_argument(
             at,
             f'"{uri}" is no image in a registry: REGION-docker.pkg.dev/PROJECT/REPOSITORY/IMAGE:TAG is expected.',
         )
@@ -79,18 +83,22 @@ def check_job(spec: Any, at: str) -> None:
     """A custom job's spec."""
     pools = spec.worker_pool_specs
     if not pools:
-        raise invalid(f"{at}.worker_pool_specs", "Required field is not set: worker_pool_specs.")
+        raise invalid_argument(f"{at}.worker_pool_specs", "Required field is not set: worker_pool_specs.")
     if len(pools) > MOST_POOLS:
-        raise invalid(f"{at}.worker_pool_specs", f"There are {len(pools)} worker pools; the most is {MOST_POOLS}.")
+        raise invalid_argument(
+            f"{at}.worker_pool_specs", f"There are {len(pools)} worker pools; the most is {MOST_POOLS}."
+        )
     for number, pool in enumerate(pools):
         _check_pool(pool, number, f"{at}.worker_pool_specs[{number}]")
     check_output(spec.base_output_directory.output_uri_prefix, f"{at}.base_output_directory.output_uri_prefix")
     timeout = spec.scheduling.timeout
     if spec.scheduling.HasField("timeout") and not 0 < timeout.seconds <= LONGEST_RUN_S:
-        raise invalid(f"{at}.scheduling.timeout", f"timeout must be positive and at most 28 days: {timeout.seconds}s.")
+        raise invalid_argument(
+            f"{at}.scheduling.timeout", f"timeout must be positive and at most 28 days: {timeout.seconds}s."
+        )
     if spec.persistent_resource_id:
         where = f"{at}.persistent_resource_id"
-        raise Problem("UNIMPLEMENTED", "Persistent resources are not played by this rehearsal.", where)
+        raise ApiError("UNIMPLEMENTED", "Persistent resources are not played by this rehearsal.", where)
 
 
 def _check_pool(pool: Any, number: int, at: str) -> None:
@@ -98,20 +106,20 @@ def _check_pool(pool: Any, number: int, at: str) -> None:
     if number and not pool.ByteSize():
         return  # {} skips a pool
     if task is None:
-        raise invalid(f"{at}.container_spec", "One of container_spec and python_package_spec must be set.")
+        raise invalid_argument(f"{at}.container_spec", "One of container_spec and python_package_spec must be set.")
     if number == 0 and pool.replica_count != 1:
-        raise invalid(
+        raise invalid_argument(
             f"{at}.replica_count", f"The first worker pool must have exactly one replica, not {pool.replica_count}."
         )
     if pool.replica_count < 0 or (task and pool.replica_count == 0):
-        raise invalid(f"{at}.replica_count", f"replica_count must be positive: {pool.replica_count}.")
+        raise invalid_argument(f"{at}.replica_count", f"replica_count must be positive: {pool.replica_count}.")
     machine = pool.machine_spec
     if not machine.machine_type:
-        raise invalid(f"{at}.machine_spec.machine_type", "Required field is not set: machine_type.")
+        raise invalid_argument(f"{at}.machine_spec.machine_type", "Required field is not set: machine_type.")
     kind = v1.AcceleratorType.Name(machine.accelerator_type)
-    field, wrong = misfit(machine.machine_type, kind, machine.accelerator_count)
+    field, wrong = find_misfit(machine.machine_type, kind, machine.accelerator_count)
     if wrong:
-        raise invalid(f"{at}.machine_spec.{field}", wrong)
+        raise invalid_argument(f"{at}.machine_spec.{field}", wrong)
     if task == "container_spec":
         check_image(pool.container_spec.image_uri, f"{at}.container_spec.image_uri")
         check_arguments(pool.container_spec, f"{at}.container_spec")
@@ -123,14 +131,18 @@ def _check_package(package: Any, at: str) -> None:
     check_image(package.executor_image_uri, f"{at}.executor_image_uri")
     uris = package.package_uris
     if not uris:
-        raise invalid(f"{at}.package_uris", "Required field is not set: package_uris.")
+        raise invalid_argument(f"{at}.package_uris", "Required field is not set: package_uris.")
     if len(uris) > MOST_PACKAGES:
-        raise invalid(f"{at}.package_uris", f"There are {len(uris)} package URIs; the most is {MOST_PACKAGES}.")
+        raise invalid_argument(
+            f"{at}.package_uris", f"There are {len(uris)} package URIs; the most is {MOST_PACKAGES}."
+        )
     for uri in uris:
         if not re.fullmatch(r"gs://[^/]+/.+", uri):
-            raise invalid(f"{at}.package_uris", f'"{uri}" is no file in Cloud Storage: gs://BUCKET/FILE is expected.')
+            raise invalid_argument(
+                f"{at}.package_uris", f'"{uri}" is no file in Cloud Storage: gs://BUCKET/FILE is expected.'
+            )
     if not package.python_module:
-        raise invalid(f"{at}.python_module", "Required field is not set: python_module.")
+        raise invalid_argument(f"{at}.python_module", "Required field is not set: python_module.")
     check_arguments(package, at)
 
 
@@ -138,18 +150,24 @@ def check_arguments(task: Any, at: str) -> None:
     """Arguments and environment variables of a container or a package."""
     for field in ("command", "args"):
         if any("\0" in word for word in getattr(task, field, ())):
-            raise invalid(f"{at}.{field}", f"{field} must not contain null characters.")
+            raise invalid_argument(f"{at}.{field}", f"{field} must not contain null characters.")
     length = sum(map(len, task.args))
     if length > MOST_ARGUMENT_CHARACTERS:
-        raise invalid(f"{at}.args", f"args has {length:,} characters; the most is {MOST_ARGUMENT_CHARACTERS:,}.")
+        raise invalid_argument(
+            f"{at}.args", f"args has {length:,} characters; the most is {MOST_ARGUMENT_CHARACTERS:,}."
+        )
     if len(task.env) > MOST_VARIABLES:
-        raise invalid(f"{at}.env", f"There are {len(task.env)} environment variables; the most is {MOST_VARIABLES}.")
+        raise invalid_argument(
+            f"{at}.env", f"There are {len(task.env)} environment variables; the most is {MOST_VARIABLES}."
+        )
     seen: set[str] = set()
     for variable in task.env:
         if not re.fullmatch(r"[A-Za-z_]\w*", variable.name):
-            raise invalid(f"{at}.env", f'"{variable.name}" is no name of an environment variable.')
+            raise invalid_argument(f"{at}.env", f'"{variable.name}" is no name of an environment variable.')
         if variable.name in seen:
-            raise invalid(f"{at}.env", f"The environment variable {variable.name} is set twice.")
+            raise invalid_argument(f"{at}.env", f"The environment variable {variable.name} is set twice.")
         if "\0" in variable.value:
-            raise invalid(f"{at}.env", f"The environment variable {variable.name} must not contain null characters.")
+            raise invalid_argument(
+                f"{at}.env", f"The environment variable {variable.name} must not contain null characters."
+            )
         seen.add(variable.name)

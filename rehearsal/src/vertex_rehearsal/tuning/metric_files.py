@@ -35,10 +35,10 @@ class MetricFile:
         before = len(self._seen)
         for line in text.splitlines(keepends=True):
             if line.endswith("\n") and line not in self._seen:  # a line without an end is being written
-                self._take(line)
+                self._parse_line(line)
         return len(self._seen) > before
 
-    def _take(self, line: str) -> None:
+    def _parse_line(self, line: str) -> None:
         try:
             report = json.loads(line)
             step = int(report.get("global_step", 0))
@@ -48,9 +48,9 @@ class MetricFile:
         self._seen.add(line)
         for metric in self._metrics:
             if metric in report:
-                self._add(metric, report[metric], step, moment_s - self.began_s)
+                self._add_value(metric, report[metric], step, moment_s - self.began_s)
 
-    def _add(self, metric: str, said: Any, step: int, elapsed_s: float) -> None:
+    def _add_value(self, metric: str, said: Any, step: int, elapsed_s: float) -> None:
         try:
             value = float(said)
         except (ValueError, TypeError):
@@ -66,24 +66,24 @@ class MetricFile:
         last.metrics.add(metric_id=metric, value=value)
 
 
-def value_of(measurement: Any, metric: str) -> float | None:
+def get_metric_value(measurement: Any, metric: str) -> float | None:
     """A metric's value in a measurement that has it."""
     return next((one.value for one in measurement.metrics if one.metric_id == metric), None)
 
 
-def final(measurements: Sequence[Any], spec: Any) -> Any | None:
+def select_final(measurements: Sequence[Any], spec: Any) -> Any | None:
     """The measurement that a trial is judged by: the last with every metric, or the best by the first metric."""
     names = [metric.metric_id for metric in spec.metrics]
-    whole = [one for one in measurements if all(value_of(one, name) is not None for name in names)]
+    whole = [one for one in measurements if all(get_metric_value(one, name) is not None for name in names)]
     if not whole:
         return None
     if spec.measurement_selection_type == BEST_MEASUREMENT:
-        return max(whole, key=lambda one: _goodness(one, spec))
+        return max(whole, key=lambda one: _score_measurement(one, spec))
     return whole[-1]
 
 
-def _goodness(measurement: Any, spec: Any) -> float:
-    value = value_of(measurement, spec.metrics[0].metric_id)
+def _score_measurement(measurement: Any, spec: Any) -> float:
+    value = get_metric_value(measurement, spec.metrics[0].metric_id)
     if value is None:
         return -math.inf
     return -value if spec.metrics[0].goal == MINIMIZE else value
@@ -95,13 +95,13 @@ def is_hopeless(measurements: Sequence[Any], completed: Sequence[Sequence[Any]],
         return False
     by_time = spec.median_automated_stopping_spec.use_elapsed_duration
 
-    def place(one: Any) -> int:
+    def measure_progress(one: Any) -> int:
         return int(one.elapsed_duration.ToNanoseconds() if by_time else one.step_count)
 
-    last = place(measurements[-1])
+    last = measure_progress(measurements[-1])
     averages = [
         fmean(by_then)
         for others in completed
-        if (by_then := [_goodness(one, spec) for one in others if place(one) <= last])
+        if (by_then := [_score_measurement(one, spec) for one in others if measure_progress(one) <= last])
     ]
-    return bool(averages) and max(_goodness(one, spec) for one in measurements) < median(averages)
+    return bool(averages) and max(_score_measurement(one, spec) for one in measurements) < median(averages)

@@ -8,11 +8,11 @@ from pathlib import Path
 from queue import Empty, Queue
 from typing import TYPE_CHECKING, Any
 
-from vertex_rehearsal.api.errors import Problem
+from vertex_rehearsal.api.errors import ApiError
 from vertex_rehearsal.api.messages import v1
 from vertex_rehearsal.context import report_bug
-from vertex_rehearsal.execution.queue import ENDED, Ending, JobQueue, state_of
-from vertex_rehearsal.execution.replicas import Job
+from vertex_rehearsal.execution.queue import ENDED, Ending, JobQueue, get_job_state
+from vertex_rehearsal.execution.replicas import RunnableJob
 from vertex_rehearsal.training.runner import JobRunner
 from vertex_rehearsal.training.service import name_job
 from vertex_rehearsal.tuning import metric_files, parameters
@@ -26,30 +26,32 @@ LOOK_S = 0.2
 """How often the files of running trials are looked at."""
 ENOUGH_FAILED = 5
 """Failed trials, and none that succeeded, after which a job fails that leaves the number to Vertex AI."""
-CANCELLED = Ending("CANCELLED", Problem("CANCELLED", "CANCELED"))
+CANCELLED = Ending("CANCELLED", ApiError("CANCELLED", "CANCELED"))
 
 
-def finish(context: "Context", name: str, ending: Ending) -> None:
+def finish_tuning_job(context: "Context", name: str, ending: Ending) -> None:
     """Write down how a tuning job ended, and that none of its trials runs."""
     reason = ending.problem.message if ending.problem else "The job has ended."
     with context.database.change(name) as job:
         for trial in job.trials:
             if not trial.HasField("end_time"):
-                _conclude(trial, None, f"The trial was ended with its job: {reason}")
+                _finish_trial(trial, None, f"The trial was ended with its job: {reason}")
         job.state = v1.JobState.Value(f"JOB_STATE_{ending.state}")
         job.end_time.GetCurrentTime()
         if ending.problem:
             job.error.CopyFrom(ending.problem.status())
-        said = {"SUCCEEDED": "Job completed successfully.", "CANCELLED": "Job cancelled."}.get(ending.state)
-        _note(context, name, said or f"Job failed. {reason}", "INFO" if said else "ERROR")
+        said = {"SUCCEEDED": "RunnableJob completed successfully.", "CANCELLED": "RunnableJob cancelled."}.get(
+            ending.state
+        )
+        _log_note(context, name, said or f"Job failed. {reason}", "INFO" if said else "ERROR")
 
 
-def _note(context: "Context", name: str, text: str, severity: str = "INFO") -> None:
+def _log_note(context: "Context", name: str, text: str, severity: str = "INFO") -> None:
     _, project, _, _, _, number = name.split("/")
-    context.logs.note(text, job=number, project=project, severity=severity)
+    context.logs.write_note(text, job=number, project=project, severity=severity)
 
 
-def _conclude(trial: Any, measurement: Any | None, reason: str) -> None:
+def _finish_trial(trial: Any, measurement: Any | None, reason: str) -> None:
     trial.end_time.GetCurrentTime()
     if measurement is None:
         trial.state = v1.Trial.INFEASIBLE
@@ -60,7 +62,7 @@ def _conclude(trial: Any, measurement: Any | None, reason: str) -> None:
 
 
 @dataclass
-class _Running:
+class _RunningTrial:
     """A trial whose job has not ended."""
 
     id: str
@@ -80,7 +82,7 @@ class _Stop:
     """The rehearsal itself ends."""
 
 
-class Search:
+class TuningRunner:
     """A tuning job that runs, in a thread of its own; everybody else only puts events."""
 
     def __init__(self, job: Any, context: "Context", queue: JobQueue[JobRunner], ended: Callable[[str], None]) -> None:
@@ -89,8 +91,8 @@ class Search:
         self._queue = queue
         self._ended = ended
         self.events: Queue[Any] = Queue()
-        self.thread = threading.Thread(target=self._run, daemon=True)
-        self._running: dict[str, _Running] = {}
+        self.thread = threading.Thread(target=self._run_search, daemon=True)
+        self._running: dict[str, _RunningTrial] = {}
         """By the names of their custom jobs."""
         self._completed: list[list[Any]] = []
         """The measurements of trials that have succeeded."""
@@ -107,75 +109,76 @@ class Search:
         """End it at once: the rehearsal stops."""
         self.events.put(_Stop())
 
-    def _run(self) -> None:
+    def _run_search(self) -> None:
         try:
-            self._search()
+            self._run_trials()
         except Exception as error:
             report_bug(error)
-            self._end_trials(Ending("FAILED", Problem("INTERNAL", f"{type(error).__name__}: {error}")))
+            self._end_trials(Ending("FAILED", ApiError("INTERNAL", f"{type(error).__name__}: {error}")))
         finally:
             for running in self._running.values():
                 shutil.rmtree(running.directory, ignore_errors=True)
             if self._ending is not None:
-                finish(self._context, self._job.name, self._ending)
+                finish_tuning_job(self._context, self._job.name, self._ending)
             self._ended(self._job.name)
 
-    def _search(self) -> None:
+    def _run_trials(self) -> None:
         study = Study(self._job.study_spec, trials=self._job.max_trial_count)
-        _note(self._context, self._job.name, "Tuning is being set up.")
+        _log_note(self._context, self._job.name, "Tuning is being set up.")
         while True:
             while self._ending is None and self._wants_more() and (suggestion := study.ask()):
-                self._start(suggestion)
+                self._start_trial(suggestion)
             if not self._running:
                 break
             try:
                 event = self.events.get(timeout=LOOK_S)
             except Empty:
-                self._look()
+                self._poll_trials()
                 continue
             if isinstance(event, _Stop):
-                self._stop()
+                self._handle_stop()
                 return
             if isinstance(event, _Cancel):
-                self._change(state="CANCELLING")
+                self._change_state(state="CANCELLING")
                 self._end_trials(CANCELLED)
             elif event.name in self._running:
-                self._after(event, study)
+                self._handle_job_change(event, study)
         if self._ending is None:
             self._ending = Ending("SUCCEEDED")
 
-    def _stop(self) -> None:
+    def _handle_stop(self) -> None:
         """A search of which nothing has begun waits for the next start; another has failed."""
-        if state_of(self._context.database.get(self._job.name)) != "PENDING":
-            self._ending = Ending("FAILED", Problem("ABORTED", "The rehearsal was stopped while the job was running."))
+        if get_job_state(self._context.database.get(self._job.name)) != "PENDING":
+            self._ending = Ending("FAILED", ApiError("ABORTED", "The rehearsal was stopped while the job was running."))
             for name in self._running:
-                self._queue.forget_queued(name)
+                self._queue.drop_queued_job(name)
 
     def _wants_more(self) -> bool:
         return bool(len(self._running) < self._job.parallel_trial_count and self._begun < self._job.max_trial_count)
 
-    def _change(self, *, state: str) -> None:
+    def _change_state(self, *, state: str) -> None:
         with self._context.database.change(self._job.name) as job:
             job.state = v1.JobState.Value(f"JOB_STATE_{state}")
             if state == "RUNNING":
                 job.start_time.GetCurrentTime()
 
-    def _start(self, suggestion: Suggestion) -> None:
+    def _start_trial(self, suggestion: Suggestion) -> None:
         """Submit the job of one more trial."""
         self._begun += 1
         number = str(self._begun)
         spec = self._job.trial_job_spec
         job = v1.CustomJob(display_name=f"{self._job.display_name}-trial-{number}"[-128:], job_spec=spec)
         job.labels.update(dict(self._job.labels))
-        arguments = [word for key, value in suggestion.values.items()
-                     for word in (f"--{key}", parameters.as_argument(value))]  # fmt: skip
+        arguments = [
+            word for key, value in suggestion.values.items() for word in (f"--{key}", parameters.format_argument(value))
+        ]
         tuning_id = self._job.name.rpartition("/")[2]
 
-        def first(kept: Any) -> None:
+        def before_start(kept: Any) -> None:
             directory = self._context.settings.directory.resolve() / "jobs" / kept.name.rpartition("/")[2] / "hypertune"
             metrics = [metric.metric_id for metric in self._job.study_spec.metrics]
             file = MetricFile(directory / "output.metrics", metrics)
-            self._running[kept.name] = _Running(number, suggestion, file, directory)
+            self._running[kept.name] = _RunningTrial(number, suggestion, file, directory)
             with self._context.database.change(self._job.name) as tuning:
                 trial = tuning.trials.add(id=number, state=v1.Trial.REQUESTED, custom_job=kept.name)
                 for key, value in suggestion.values.items():
@@ -185,25 +188,26 @@ class Search:
                     else:
                         parameter.value.number_value = value
 
-        def create_runner(kept: Any, started: Callable[[], None]) -> JobRunner:
+        def create_runner(kept: Any, on_start: Callable[[], None]) -> JobRunner:
             directory = self._running[kept.name].directory
             directory.mkdir(parents=True, exist_ok=True)
             variables = {
-                "CLOUD_ML_TRIAL_ID": number, "CLOUD_ML_HP_METRIC_FILE": str(directory / "output.metrics"),
+                "CLOUD_ML_TRIAL_ID": number,
+                "CLOUD_ML_HP_METRIC_FILE": str(directory / "output.metrics"),
                 "CLOUD_ML_JOB_ID": tuning_id,
-            }  # fmt: skip
-            work = Job(kept.name, spec, tuple(arguments), tuple(variables.items()), number, tuning_id)
-            return JobRunner(work, self._context, started=started)
+            }
+            work = RunnableJob(kept.name, spec, tuple(arguments), tuple(variables.items()), number, tuning_id)
+            return JobRunner(work, self._context, on_start=on_start)
 
         parent = self._job.name.partition("/hyperparameterTuningJobs/")[0]
-        self._queue.submit(name_job(job, parent), first=first, create_runner=create_runner)
+        self._queue.submit(name_job(job, parent), first=before_start, create_runner=create_runner)
 
-    def _look(self) -> None:
+    def _poll_trials(self) -> None:
         """Write down what running trials have reported, and stop those that the median rule gives up."""
         for name, running in list(self._running.items()):
             if not running.file.read():
                 continue
-            self._write(running)
+            self._write_measurements(running)
             spec = self._job.study_spec
             if (
                 spec.HasField("median_automated_stopping_spec")
@@ -213,25 +217,25 @@ class Search:
                 running.is_stopped_early = True
                 with self._context.database.change(self._job.name) as job:
                     job.trials[int(running.id) - 1].state = v1.Trial.STOPPING
-                _note(self._context, self._job.name, f"Trial {running.id} is stopped early by the median rule.")
+                _log_note(self._context, self._job.name, f"Trial {running.id} is stopped early by the median rule.")
                 self._queue.cancel(name)
 
-    def _write(self, running: _Running) -> None:
+    def _write_measurements(self, running: _RunningTrial) -> None:
         with self._context.database.change(self._job.name) as job:
             trial = job.trials[int(running.id) - 1]
             del trial.measurements[:]
             trial.measurements.extend(running.file.measurements)
 
-    def _after(self, custom_job: Any, study: Study) -> None:
+    def _handle_job_change(self, custom_job: Any, study: Study) -> None:
         """What follows from a new state of a trial's job."""
-        state = state_of(custom_job)
+        state = get_job_state(custom_job)
         if state == "RUNNING":
             self._running[custom_job.name].file.began_s = custom_job.start_time.ToMicroseconds() / 1e6
             with self._context.database.change(self._job.name) as job:
                 trial = job.trials[int(self._running[custom_job.name].id) - 1]
                 trial.state = v1.Trial.ACTIVE
                 trial.start_time.CopyFrom(custom_job.start_time)
-                if state_of(job) == "PENDING":
+                if get_job_state(job) == "PENDING":
                     job.state = v1.JobState.JOB_STATE_RUNNING
                     job.start_time.GetCurrentTime()
         if state not in ENDED:
@@ -239,22 +243,26 @@ class Search:
         running = self._running.pop(custom_job.name)
         running.file.read()
         shutil.rmtree(running.directory, ignore_errors=True)
-        self._write(running)
+        self._write_measurements(running)
         has_ended_well = state == "SUCCEEDED" or running.is_stopped_early
-        measurement = metric_files.final(running.file.measurements, self._job.study_spec) if has_ended_well else None
-        reason = "" if measurement is not None else self._reason(custom_job, running, has_ended_well=has_ended_well)
+        measurement = (
+            metric_files.select_final(running.file.measurements, self._job.study_spec) if has_ended_well else None
+        )
+        reason = (
+            "" if measurement is not None else self._explain_failure(custom_job, running, has_ended_well=has_ended_well)
+        )
         with self._context.database.change(self._job.name) as job:
-            _conclude(job.trials[int(running.id) - 1], measurement, reason)
+            _finish_trial(job.trials[int(running.id) - 1], measurement, reason)
         if measurement is None:
             study.tell(running.suggestion, None)
-            self._after_failure(running, reason)
+            self._handle_failure(running, reason)
         else:
             metrics = self._job.study_spec.metrics
-            values = [metric_files.value_of(measurement, metric.metric_id) for metric in metrics]
+            values = [metric_files.get_metric_value(measurement, metric.metric_id) for metric in metrics]
             study.tell(running.suggestion, [value for value in values if value is not None])
             self._completed.append(running.file.measurements)
 
-    def _reason(self, custom_job: Any, running: _Running, *, has_ended_well: bool) -> str:
+    def _explain_failure(self, custom_job: Any, running: _RunningTrial, *, has_ended_well: bool) -> str:
         """Why a trial has no final measurement."""
         if not has_ended_well:
             return str(custom_job.error.message) or "The trial's job was cancelled."
@@ -263,14 +271,14 @@ class Search:
             return f"The trial reported {', '.join(sorted(running.file.not_numbers))} as something that is no number."
         return f"The trial ended without a report of {names}: nothing was written to CLOUD_ML_HP_METRIC_FILE."
 
-    def _after_failure(self, running: _Running, reason: str) -> None:
-        _note(self._context, self._job.name, f"Trial {running.id} failed. {reason}", "ERROR")
+    def _handle_failure(self, running: _RunningTrial, reason: str) -> None:
+        _log_note(self._context, self._job.name, f"Trial {running.id} failed. {reason}", "ERROR")
         self._failed += 1
         most = self._job.max_failed_trial_count
         given_up = self._failed >= (most or min(ENOUGH_FAILED, self._job.max_trial_count))
         if self._ending is None and given_up and (most or not self._completed):
             said = f"{self._failed} of {self._begun} trials failed, the last of them trial {running.id}: {reason}"
-            self._end_trials(Ending("FAILED", Problem("INVALID_ARGUMENT", said)))
+            self._end_trials(Ending("FAILED", ApiError("INVALID_ARGUMENT", said)))
 
     def _end_trials(self, ending: Ending) -> None:
         """Begin no more, end those that run."""

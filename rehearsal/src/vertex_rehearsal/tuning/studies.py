@@ -32,9 +32,9 @@ class Study:
         self._parameters = list(spec.parameters)
         self._grid: Iterator[dict[str, Any]] | None = None
         if spec.algorithm == GRID_SEARCH:
-            self._grid = parameters.grid(self._parameters)
+            self._grid = parameters.iter_grid(self._parameters)
         else:
-            self._study = _optuna_study(spec, trials)
+            self._study = _create_optuna_study(spec, trials)
 
     def ask(self) -> Suggestion | None:
         """What to try next; None where a grid is at its end."""
@@ -42,7 +42,9 @@ class Study:
             values = next(self._grid, None)
             return None if values is None else Suggestion(values)
         trial = self._study.ask()
-        return Suggestion(parameters.choose(self._parameters, lambda key, spec: _suggest(trial, key, spec)), trial)
+        return Suggestion(
+            parameters.choose_values(self._parameters, lambda key, spec: _suggest_value(trial, key, spec)), trial
+        )
 
     def tell(self, suggestion: Suggestion, values: Sequence[float] | None) -> None:
         """What came of it, a number for each metric; None where it failed."""
@@ -53,7 +55,7 @@ class Study:
             self._study.tell(suggestion.handle, values, state=state)
 
 
-def _optuna_study(spec: Any, trials: int) -> "optuna.Study":
+def _create_optuna_study(spec: Any, trials: int) -> "optuna.Study":
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -72,8 +74,8 @@ def _optuna_study(spec: Any, trials: int) -> "optuna.Study":
     return optuna.create_study(directions=directions, sampler=sampler)
 
 
-def _suggest(trial: "optuna.Trial", key: str, spec: Any) -> Any:
-    kind = parameters.kind_of(spec)
+def _suggest_value(trial: "optuna.Trial", key: str, spec: Any) -> Any:
+    kind = parameters.get_parameter_kind(spec)
     value = getattr(spec, kind)
     if kind == "categorical_value_spec":
         return trial.suggest_categorical(key, list(value.values))

@@ -153,9 +153,9 @@ class BadRows:
         """Note a bad row; where bad rows stop, enough of them stop at once."""
         self.rows.append(BadRow(file, line, reason))
         if self.mode == "stop" and len(self.rows) >= SHOWN_BAD_ROWS:
-            self.settle()
+            self.raise_if_bad()
 
-    def settle(self) -> None:
+    def raise_if_bad(self) -> None:
         """Raise for what was found, unless bad rows are to be skipped."""
         if self.mode == "skip" or not self.rows:
             return
@@ -190,13 +190,13 @@ def inspect(address: str, layout: Layout = Layout()) -> Source:  # noqa: B008 - 
     """Look at a file: format, encoding, columns."""
     if address.startswith("hf://"):
         return Source(name=address, format="hub", **format_of("hub").inspect(address, layout, ""))
-    return _inspect(address, layout, storage.stamp(address))
+    return _inspect_file(address, layout, storage.read_stamp(address))
 
 
 @cache
-def _inspect(address: str, layout: Layout, stamp: tuple[int, ...]) -> Source:
+def _inspect_file(address: str, layout: Layout, stamp: tuple[int, ...]) -> Source:
     name = layout.format if layout.format != "auto" else _format_by_name(address)
-    with storage.reading(address) as file:
+    with storage.open_for_reading(address) as file:
         start = file.read(64)
         file.seek(0)
         _refuse_foreign(address, start)
@@ -204,7 +204,7 @@ def _inspect(address: str, layout: Layout, stamp: tuple[int, ...]) -> Source:
             return Source(address, "parquet", stamp=stamp, **format_of("parquet").inspect(address, layout, ""))
         encoding = detect_encoding(file) if layout.encoding == "auto" else check_named_encoding(layout.encoding, file)
         file.seek(0)
-        sample = _sample(file, encoding, address)
+        sample = _read_sample(file, encoding, address)
     if not sample.strip():
         raise DataError(f"{address} is empty", hint="it needs a row for each text")
     if len(CONTROL.findall(sample)) > max(FEW_CONTROLS, len(sample) // 10):
@@ -215,28 +215,28 @@ def _inspect(address: str, layout: Layout, stamp: tuple[int, ...]) -> Source:
     return Source(name=address, format=name, encoding=encoding, stamp=stamp, **details)
 
 
-def batches(source: Source, *, bad: BadRows) -> Iterator[Batch]:
+def read_batches(source: Source, *, bad: BadRows) -> Iterator[Batch]:
     """Every good row of a source, in order and in memory that does not grow with the file."""
-    if source.format != "hub" and storage.stamp(source.name) != source.stamp:
-        raise storage.changed(source.name)
+    if source.format != "hub" and storage.read_stamp(source.name) != source.stamp:
+        raise storage.file_changed_error(source.name)
     for lines, rows in format_of(source.format).blocks(source, bad):
         if rows:
             yield Batch(lines, dict(zip(source.columns, zip(*rows, strict=True), strict=True)))
 
 
-def estimated_rows(source: Source) -> int | None:
+def estimate_rows(source: Source) -> int | None:
     """About how many rows a source has, for a forecast: its lines, or what it says itself; of the hub nobody knows."""
     if source.format == "hub":
         return None
     if source.format == "parquet":
         parquet: Any = format_of("parquet")
         return int(parquet.rows_in(source.name))
-    with storage.reading(source.name) as file:
+    with storage.open_for_reading(source.name) as file:
         lines = sum(block.count(b"\n") for block in iter(lambda: file.read(2**20), b""))
     return max(lines - source.header, 1)
 
 
-def in_blocks(rows: Iterable[tuple[int, Sequence[Cell]]]) -> Iterator[Block]:
+def group_into_blocks(rows: Iterable[tuple[int, Sequence[Cell]]]) -> Iterator[Block]:
     """Rows one by one as blocks of them."""
     lines: list[int] = []
     block: list[Sequence[Cell]] = []
@@ -282,20 +282,20 @@ class LineReader:
         lines = io.StringIO(block + rest, newline="").readlines()
         self._read += len(lines)
         if len(rest) >= LONGEST_RECORD:
-            raise too_long(self._name, self._read)
+            raise row_too_long_error(self._name, self._read)
         return lines
 
 
-def too_long(name: str, line: int) -> DataError:
+def row_too_long_error(name: str, line: int) -> DataError:
     """The error for a row that is longer than any text to classify."""
     hint = "take it out of the file; is it labelled text, and is no quote left open?"
     return DataError(f"{name}:{line}: a row of more than {LONGEST_RECORD:,} characters", hint=hint)
 
 
 @contextmanager
-def text_of(source: Source) -> Iterator[LineReader]:
+def open_text(source: Source) -> Iterator[LineReader]:
     """A source's content as lines of text, in memory that does not grow with them."""
-    with storage.reading(source.name) as file:
+    with storage.open_for_reading(source.name) as file:
         text = io.TextIOWrapper(file, source.encoding.name, source.encoding.errors, newline="")
         try:
             yield LineReader(text, source.name)
@@ -303,7 +303,7 @@ def text_of(source: Source) -> Iterator[LineReader]:
             text.detach()
 
 
-def sampled(source: Source) -> Batch:
+def sample_source(source: Source) -> Batch:
     """Rows from all over a source, at a cost that its size does not change; `lines` of a large one only count them.
 
     Bad rows are passed over here and named when the source is read.
@@ -318,7 +318,7 @@ def sampled(source: Source) -> Batch:
     if len(rows) >= FEWEST_SAMPLED:
         return Batch(list(range(1, len(rows) + 1)), dict(zip(source.columns, zip(*rows, strict=True), strict=True)))
     first: list[Batch] = []
-    for batch in batches(source, bad=BadRows("skip")):
+    for batch in read_batches(source, bad=BadRows("skip")):
         first.append(batch)
         if sum(len(each.lines) for each in first) >= MOST_SAMPLED:
             break
@@ -330,7 +330,7 @@ def sampled(source: Source) -> Batch:
 
 def _read_excerpts(source: Source) -> list[list[str]]:
     """Lines from evenly spread places of a large file, each excerpt from the start of a line; none of a small file."""
-    with storage.reading(source.name) as file:
+    with storage.open_for_reading(source.name) as file:
         is_zipped = not isinstance(file, io.BufferedReader)
         chunks = _stream_chunks(file) if is_zipped else _seek_chunks(file)
     encoding = _without_mark(source.encoding.name, chunks[0][:4]) if chunks else ""
@@ -375,11 +375,11 @@ def _whole_lines(chunk: bytes, encoding: str, *, is_first: bool) -> list[str]:
     if not is_first and not encoding.startswith(("utf-16", "utf-32")):  # elsewhere no character holds this byte
         chunk = chunk[chunk.find(b"\n") + 1 :]
         is_first = True
-    lines = list(lines_of(chunk.decode(encoding, "replace").removeprefix("\ufeff")))
+    lines = list(split_lines(chunk.decode(encoding, "replace").removeprefix("\ufeff")))
     return lines[0 if is_first else 1 : -1]
 
 
-def undecodable(cells: Sequence[Cell], encoding: Encoding) -> str:
+def find_undecodable(cells: Sequence[Cell], encoding: Encoding) -> str:
     """Why a row of a damaged file is bad: the first bytes that do not fit, or nothing."""
     for cell in cells:
         for text in cell if isinstance(cell, tuple) else (cell or "",):
@@ -402,13 +402,13 @@ def _refuse_foreign(address: str, start: bytes) -> None:
             raise DataError(f"{address} is {what}, not labelled text", hint=hint)
 
 
-def _sample(file: Any, encoding: Encoding, name: str) -> str:
+def _read_sample(file: Any, encoding: Encoding, name: str) -> str:
     """The first lines, the last of them whole."""
     wrapper = io.TextIOWrapper(file, encoding.name, "replace", newline="")
     sample, rest = wrapper.read(SAMPLE_CHARACTERS), wrapper.readline(LONGEST_RECORD)
     wrapper.detach()
     if len(rest) >= LONGEST_RECORD:
-        raise too_long(name, sum(1 for _ in lines_of(sample)))
+        raise row_too_long_error(name, sum(1 for _ in split_lines(sample)))
     return sample + rest
 
 
@@ -422,7 +422,7 @@ def _format_by_content(name: str, sample: str, *, auto: bool) -> str:
     return next((c for c in candidates if name or format_of(c).recognises(sample, name=c)), "lines")
 
 
-def lines_of(sample: str) -> Iterator[str]:
+def split_lines(sample: str) -> Iterator[str]:
     """The lines of a sample, ended by what ends a line of a file (`str.splitlines` knows eight ends more)."""
     return iter(io.StringIO(sample, newline=""))
 
@@ -446,7 +446,7 @@ def cell(value: Any) -> Cell:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        return _number(value)
+        return _format_number(value)
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, list | tuple) and not any(isinstance(item, list | tuple | dict) for item in value):
@@ -467,7 +467,7 @@ def as_json(value: Any) -> Any:
     return value if isinstance(value, int) else cell(value)
 
 
-def _number(value: float) -> str | None:
+def _format_number(value: float) -> str | None:
     """A number as people write it; no number is no value."""
     if math.isnan(value):
         return None

@@ -5,9 +5,9 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tagline.data.readers import BadRows, Block, Cell, Layout, Source, in_blocks, lines_of, undecodable
-from tagline.data.readers.delimited import records
-from tagline.data.readers.jsonlines import objects, parsed
+from tagline.data.readers import BadRows, Block, Cell, Layout, Source, find_undecodable, group_into_blocks, split_lines
+from tagline.data.readers.delimited import read_records
+from tagline.data.readers.jsonlines import parse_line, read_objects
 
 COLUMNS = ("ml_use", "text", "labels")
 ML_USES = {"train": "train", "training": "train", "validation": "validation", "test": "test", "unassigned": ""}
@@ -17,9 +17,9 @@ JSON_KEYS = {"textContent", "textGcsUri"}
 
 def recognises(sample: str, *, name: str) -> bool:  # noqa: ARG001 - the contract's signature
     """Whether these lines are an AutoML import file: its JSON keys, or an ml_use before every text."""
-    first = next((line for line in lines_of(sample) if line.strip()), "")
+    first = next((line for line in split_lines(sample) if line.strip()), "")
     if first.lstrip().startswith("{"):
-        row, _ = parsed(first)
+        row, _ = parse_line(first)
         return bool(row and JSON_KEYS & row.keys())
     cells = [row for row in csv.reader(io.StringIO(sample, newline="")) if row]
     return len(cells) > 0 and all(map(_begins_with_use, cells[:50]))
@@ -38,48 +38,48 @@ def inspect(name: str, layout: Layout, sample: str) -> dict[str, Any]:  # noqa: 
 
 def blocks(source: Source, bad: BadRows) -> Iterator[Block]:
     """The rows of a file, many at once."""
-    return in_blocks(_rows(source, bad))
+    return group_into_blocks(_read_rows(source, bad))
 
 
-def _rows(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cell]]]:
+def _read_rows(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cell]]]:
     """Each item: its use, its text and its labels."""
     yield from _csv_rows(source, bad) if source.separator else _json_rows(source, bad)
 
 
 def _csv_rows(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cell]]]:
-    for line, _, cells, fault in records(source, quoted=True):
+    for line, _, cells, fault in read_records(source, quoted=True):
         use, *rest = cells if cells[0].lower() in ML_USES or (cells[0] == "" and len(cells) > 2) else ("", *cells)
         labels = tuple(label.strip() for label in rest[1:] if label.strip())
         if fault:
             bad.add(source.name, line, fault)
-        elif source.encoding.damaged and (why := undecodable(cells, source.encoding)):
+        elif source.encoding.damaged and (why := find_undecodable(cells, source.encoding)):
             bad.add(source.name, line, why)
         elif not rest:
             bad.add(source.name, line, "an ml_use and no text")
         elif rest[0].startswith("gs://"):
-            bad.add(source.name, line, _elsewhere(rest[0]))
+            bad.add(source.name, line, _explain_remote_text(rest[0]))
         else:
             yield line, (ML_USES[use.lower()] if use else "", rest[0], labels)
 
 
 def _json_rows(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cell]]]:
-    for line, item in objects(source, bad):
+    for line, item in read_objects(source, bad):
         text = item.get("textContent")
         resource_labels = item.get("dataItemResourceLabels")
         use = resource_labels.get(ML_USE_KEY, "") if isinstance(resource_labels, Mapping) else ""
         if item.get("textGcsUri"):
-            bad.add(source.name, line, _elsewhere(str(item["textGcsUri"])))
+            bad.add(source.name, line, _explain_remote_text(str(item["textGcsUri"])))
         elif not isinstance(text, str):
             bad.add(source.name, line, "no textContent")
         elif str(use).lower() not in {*ML_USES, ""}:
             bad.add(source.name, line, f'{ML_USE_KEY} is "{use}"; it may be training, validation or test')
-        elif (labels := _annotations(item)) is None:
+        elif (labels := _read_labels(item)) is None:
             bad.add(source.name, line, 'an annotation that is not of the form {"displayName": "LABEL"}')
         else:
             yield line, (ML_USES.get(str(use).lower(), ""), text, labels)
 
 
-def _annotations(item: Mapping[str, Any]) -> tuple[str, ...] | None:
+def _read_labels(item: Mapping[str, Any]) -> tuple[str, ...] | None:
     """The labels of an item, from the singular key, the plural one, or none; None where they have no names."""
     given = item.get("classificationAnnotations") or item.get("classificationAnnotation") or []
     annotations = given if isinstance(given, list) else [given]
@@ -87,5 +87,5 @@ def _annotations(item: Mapping[str, Any]) -> tuple[str, ...] | None:
     return tuple(name.strip() for name in names if name.strip()) if len(names) == len(annotations) else None
 
 
-def _elsewhere(address: str) -> str:
+def _explain_remote_text(address: str) -> str:
     return f"the text stands in another file, {address}, which cannot be read from here"

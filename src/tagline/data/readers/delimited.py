@@ -17,12 +17,12 @@ from tagline.data.readers import (
     Layout,
     LineReader,
     Source,
-    in_blocks,
-    lines_of,
+    find_undecodable,
+    group_into_blocks,
     name_columns,
-    text_of,
-    too_long,
-    undecodable,
+    open_text,
+    row_too_long_error,
+    split_lines,
 )
 from tagline.errors import DataError, SpecError
 
@@ -39,7 +39,7 @@ LEFT_OPEN = "it runs to line {}: is a quote left open?"
 
 def inspect(name: str, layout: Layout, sample: str) -> dict[str, Any]:
     """Separator, quoting, header and columns, from the user's word or the first rows."""
-    separator = layout.separator or ("\t" if layout.format == "tsv" else _separator(sample, name))
+    separator = layout.separator or ("\t" if layout.format == "tsv" else _guess_separator(sample, name))
     if len(separator) != 1 or separator in '"\r\n':
         hint = 'it must be one character; for "text<separator>label" lines use data.format = "lines"'
         raise SpecError(f"data.separator: {separator!r} cannot separate the fields of {name}", hint=hint)
@@ -59,24 +59,24 @@ Record = tuple[int, int, list[str], str]
 def blocks(source: Source, bad: BadRows) -> Iterator[Block]:
     """The rows after the header, many at once where all is well and one by one where something is wrong."""
     quoted = source.separator != "\t" or _quotes_are_quotes(source)
-    with text_of(source) as text:
+    with open_text(source) as text:
         first, header = 1, source.header
         while lines := _whole_records(text, quoted=quoted):
-            parsed = None if source.encoding.damaged else _parsed(lines, source, quoted=quoted)
+            parsed = None if source.encoding.damaged else _parse_rows(lines, source, quoted=quoted)
             if parsed is not None:
                 starts, rows = parsed
                 yield [first + start for start in starts[header:]], rows[header:]
             else:
-                found = _records(chain(lines, text), source, first=first, quoted=quoted)
-                yield from in_blocks(_checked(islice(found, int(header), None), source, bad))
+                found = _parse_records(chain(lines, text), source, first=first, quoted=quoted)
+                yield from group_into_blocks(_check_records(islice(found, int(header), None), source, bad))
                 return
             first, header = first + len(lines), False
 
 
-def records(source: Source, *, quoted: bool) -> Iterator[Record]:
+def read_records(source: Source, *, quoted: bool) -> Iterator[Record]:
     """Each record of a file, blank lines left out."""
-    with text_of(source) as text:
-        yield from _records(text, source, first=1, quoted=quoted)
+    with open_text(source) as text:
+        yield from _parse_records(text, source, first=1, quoted=quoted)
 
 
 def _whole_records(text: LineReader, *, quoted: bool) -> list[str]:
@@ -92,9 +92,9 @@ def _whole_records(text: LineReader, *, quoted: bool) -> list[str]:
     return lines
 
 
-def _parsed(lines: list[str], source: Source, *, quoted: bool) -> tuple[list[int], list[list[str]]] | None:
+def _parse_rows(lines: list[str], source: Source, *, quoted: bool) -> tuple[list[int], list[list[str]]] | None:
     """Where each row starts among the lines, and its cells; None where a row needs a closer look."""
-    reader = csv.reader(lines, delimiter=source.separator, quoting=_quoting(quoted), strict=True)
+    reader = csv.reader(lines, delimiter=source.separator, quoting=_choose_quoting(quoted), strict=True)
     try:
         rows, ends = [], [0]
         for cells in reader:
@@ -111,21 +111,21 @@ def _parsed(lines: list[str], source: Source, *, quoted: bool) -> tuple[list[int
     return None
 
 
-def _checked(found: Iterable[Record], source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cell]]]:
+def _check_records(found: Iterable[Record], source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cell]]]:
     """The records that are rows, with the line each starts on; the others are bad."""
     wanted, damaged = len(source.columns), source.encoding.damaged
     for line, last, cells, fault in found:
         if len(cells) != wanted:
-            bad.add(source.name, line, _miscounted(len(cells), wanted, line, last, fault))
+            bad.add(source.name, line, _explain_field_count(len(cells), wanted, line, last, fault))
         elif fault:
             bad.add(source.name, line, fault)
-        elif damaged and (why := undecodable(cells, source.encoding)):
+        elif damaged and (why := find_undecodable(cells, source.encoding)):
             bad.add(source.name, line, why)
         else:
             yield line, cells
 
 
-def _records(text: Iterable[str], source: Source, *, first: int, quoted: bool) -> Iterator[Record]:
+def _parse_records(text: Iterable[str], source: Source, *, first: int, quoted: bool) -> Iterator[Record]:
     """Each record of some lines, the first of which has this number."""
     separator = source.separator
     pending: list[str] = []
@@ -137,12 +137,12 @@ def _records(text: Iterable[str], source: Source, *, first: int, quoted: bool) -
         for each in text:  # not `yield from`, which would close the file behind our back
             characters = characters + len(each) if pending else len(each)
             if characters > LONGEST_RECORD:
-                raise too_long(source.name, line)
+                raise row_too_long_error(source.name, line)
             pending.append(each)
             yield each
         exhausted.append(True)  # the reader wants more than there is: it is inside a quote, or done
 
-    reader = csv.reader(lines(), delimiter=separator, quoting=_quoting(quoted))
+    reader = csv.reader(lines(), delimiter=separator, quoting=_choose_quoting(quoted))
     for cells in reader:
         last = first + reader.line_num - 1
         if exhausted:
@@ -166,7 +166,7 @@ def recognises(sample: str, *, name: str) -> bool:
     """Whether a separator cuts nearly all sample rows into the same number of fields, at least two."""
     for separator in ("\t",) if name == "tsv" else (",", ";"):
         rows = _sample_rows(sample, separator)
-        if _evenness(rows) > 0.95 and len(rows[0]) > 1:
+        if _measure_evenness(rows) > 0.95 and len(rows[0]) > 1:
             return True
     return False
 
@@ -191,7 +191,10 @@ def _judge_header_cell(cell: str, below: Sequence[str]) -> int:
         return 0
     if all(map(_is_number, values)):
         return 3
-    if any(map(str.isdigit, cell)) and sum(_shape(value) == _shape(cell) for value in values) > len(values) / 2:
+    if (
+        any(map(str.isdigit, cell))
+        and sum(_reduce_to_shape(value) == _reduce_to_shape(cell) for value in values) > len(values) / 2
+    ):
         return -2  # an id among ids
     if sum(len(value.split()) for value in values) >= 4 * len(values):  # texts
         is_usual = split_name(cell)[-1:] and split_name(cell)[-1] in COLUMN_WORDS and len(cell.split()) <= 3
@@ -204,7 +207,7 @@ def _judge_header_cell(cell: str, below: Sequence[str]) -> int:
     return -2 if count >= 0.1 * len(values) else -1 if count > 1 else 0
 
 
-def _shape(value: str) -> str:
+def _reduce_to_shape(value: str) -> str:
     """A value with its digits and its letters made equal: T-123 and T-9 are of one shape."""
     return re.sub(r"[^\W\d_]+", "a", re.sub(r"\d+", "0", value))
 
@@ -221,7 +224,7 @@ def parse_excerpt(source: Source, lines: Sequence[str]) -> list[list[str]]:
 
 def _read_excerpt(source: Source, lines: Sequence[str], *, quoted: bool) -> list[list[str]]:
     """The rows but for the last, which may be cut off."""
-    reader = csv.reader(lines, delimiter=source.separator, quoting=_quoting(quoted))
+    reader = csv.reader(lines, delimiter=source.separator, quoting=_choose_quoting(quoted))
     return [row for row in reader if row][:-1]
 
 
@@ -230,27 +233,27 @@ def _is_whole(row: Sequence[str], source: Source) -> bool:
     return len(row) == len(source.columns) and not any(cell.count('"') % 2 for cell in row)
 
 
-def _quoting(quoted: bool) -> Any:
+def _choose_quoting(quoted: bool) -> Any:
     return csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
 
 
 @cache
 def _quotes_are_quotes(source: Source) -> bool:
     """Whether quotes in this TSV enclose fields. Many TSVs have none: there, a quote is only a character."""
-    with text_of(source) as text:
+    with open_text(source) as text:
         if not any('"' in line for line in text):
             return False
     wanted = len(source.columns)
-    plain, uneven = _counted(records(source, quoted=False), wanted)
-    enclosed, uneven_enclosed = _counted(records(source, quoted=True), wanted)
+    plain, uneven = _count_records(read_records(source, quoted=False), wanted)
+    enclosed, uneven_enclosed = _count_records(read_records(source, quoted=True), wanted)
     if uneven:  # a line break or a tab inside quotes, or rows that are bad either way
         return uneven_enclosed < uneven
     # Every line is a row by itself: quotes may be taken off, but must not join lines.
-    with text_of(source) as text:
+    with open_text(source) as text:
         return enclosed == plain and not uneven_enclosed and _is_strict(text, source.separator)
 
 
-def _counted(found: Iterator[Record], wanted: int) -> tuple[int, int]:
+def _count_records(found: Iterator[Record], wanted: int) -> tuple[int, int]:
     """How many records there are, and how many of them have not the fields that they should."""
     total = uneven = 0
     for _, _, cells, fault in found:
@@ -259,14 +262,14 @@ def _counted(found: Iterator[Record], wanted: int) -> tuple[int, int]:
     return total, uneven
 
 
-def _separator(sample: str, name: str) -> str:
+def _guess_separator(sample: str, name: str) -> str:
     """The separator that cuts the sample most evenly; by its name a .tsv has tabs."""
     if name.removesuffix(".gz").endswith((".tsv", ".tab")):
         return "\t"
     best, best_score = ",", (0.0, 1)
     for separator in SEPARATORS:
         rows = _sample_rows(sample, separator)
-        score = (round(_evenness(rows), 1), len(rows[0]) if rows else 0)
+        score = (round(_measure_evenness(rows), 1), len(rows[0]) if rows else 0)
         if score[1] > 1 and score > best_score:
             best, best_score = separator, score
     return best
@@ -278,15 +281,15 @@ def _sample_rows(sample: str, separator: str) -> list[list[str]]:
     if separator != "\t" or '"' not in sample:
         return enclosed
     plain = _read_sample(sample, separator, quoted=False)
-    return max(enclosed, plain, key=lambda rows: (_evenness(rows), len(rows[0]) if rows else 0))
+    return max(enclosed, plain, key=lambda rows: (_measure_evenness(rows), len(rows[0]) if rows else 0))
 
 
 def _read_sample(sample: str, separator: str, *, quoted: bool) -> list[list[str]]:
-    reader = csv.reader(lines_of(sample), delimiter=separator, quoting=_quoting(quoted))
+    reader = csv.reader(split_lines(sample), delimiter=separator, quoting=_choose_quoting(quoted))
     return [row for row in islice(reader, SAMPLE_ROWS) if row]
 
 
-def _evenness(rows: Sequence[Sequence[str]]) -> float:
+def _measure_evenness(rows: Sequence[Sequence[str]]) -> float:
     if not rows:
         return 0.0
     return sum(len(row) == len(rows[0]) for row in rows) / len(rows)
@@ -300,7 +303,7 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def _miscounted(found: int, wanted: int, line: int, last: int, fault: str) -> str:
+def _explain_field_count(found: int, wanted: int, line: int, last: int, fault: str) -> str:
     reason = f"{found} field{'s' * (found != 1)} where {wanted} {'are' if wanted != 1 else 'is'} expected"
     fault = fault or (LEFT_OPEN.format(last) if last > line else "")
     return f"{reason}; {fault}" if fault else reason

@@ -62,14 +62,14 @@ UNREADABLE = ("idna", "punycode", "undefined")
 KEEP = "tagline-keep"
 
 
-def _kept(error: UnicodeError) -> tuple[str, int]:
+def _keep_bytes(error: UnicodeError) -> tuple[str, int]:
     """Bytes that do not fit as lone surrogates. Python's own `surrogateescape` cannot do that below 0x80 (UTF-16)."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
     return "".join(chr(0xDC00 + byte) for byte in error.object[error.start : error.end]), error.end
 
 
-codecs.register_error(KEEP, _kept)
+codecs.register_error(KEEP, _keep_bytes)
 
 
 @dataclass(frozen=True)
@@ -99,15 +99,15 @@ def check_named_encoding(name: str, file: IO[bytes]) -> Encoding:
         codec = codecs.lookup(name)
         io.TextIOWrapper(io.BytesIO(), name)  # refuses codecs that make no text, such as hex
     except (LookupError, ValueError) as error:
-        raise _unknown(name) from error
+        raise _unknown_encoding_error(name) from error
     if codec.name in UNREADABLE:
-        raise _unknown(name)
+        raise _unknown_encoding_error(name)
     start = file.read(BLOCK)
     file.seek(0)
     marks = tuple(mark for mark, marked in BOMS if marked == codec.name)
     if codec.name in ("utf-16", "utf-32") and not start.startswith(marks):
         name = _unmarked_utf16(start) or f"{codec.name}-le"
-    return _checked(name, file)
+    return _check_encoding(name, file)
 
 
 def detect_encoding(file: IO[bytes]) -> Encoding:
@@ -116,31 +116,31 @@ def detect_encoding(file: IO[bytes]) -> Encoding:
     file.seek(0)
     for mark, name in BOMS:
         if start.startswith(mark):
-            return _checked(name, file)
+            return _check_encoding(name, file)
     if name := _unmarked_utf16(start):
-        return _checked(name, file)
-    if start.isascii() and any(mark in start for mark in ESCAPED_JAPANESE) and _decodes(file, "iso2022_jp"):
+        return _check_encoding(name, file)
+    if start.isascii() and any(mark in start for mark in ESCAPED_JAPANESE) and _can_decode(file, "iso2022_jp"):
         return Encoding("iso2022_jp")
     file.seek(0)
-    if _decodes(file, "utf-8"):
+    if _can_decode(file, "utf-8"):
         return Encoding("utf-8")
     file.seek(0)
     sample = _lines_beyond_ascii(file)
     if _is_damaged_utf8(sample):
         return Encoding("utf-8", damaged=True)
-    return _checked_legacy(rank_readings(sample), file)
+    return _check_legacy(rank_readings(sample), file)
 
 
-def _unknown(name: str) -> SpecError:
+def _unknown_encoding_error(name: str) -> SpecError:
     hint = 'a name such as utf-8, latin-1, cp1252, cp1251, utf-16, shift_jis, euc-kr, gb18030, or "auto"'
     return SpecError(f'data.encoding: no encoding "{name}"', hint=hint)
 
 
-def _checked(name: str, file: IO[bytes]) -> Encoding:
-    return Encoding(name, damaged=not _decodes(file, name))
+def _check_encoding(name: str, file: IO[bytes]) -> Encoding:
+    return Encoding(name, damaged=not _can_decode(file, name))
 
 
-def _decodes(file: IO[bytes], name: str, *, is_sensible: bool = False) -> bool:
+def _can_decode(file: IO[bytes], name: str, *, is_sensible: bool = False) -> bool:
     """Whether all bytes of a file fit an encoding and, if asked for, none of them is one of its control characters."""
     decoder = codecs.getincrementaldecoder(name)("strict")
     try:
@@ -249,7 +249,7 @@ def _decode_sensibly(sample: bytes, encoding: str) -> str | None:
     return text if is_chinese_or_so or mixed <= 0.2 * len(words) else None
 
 
-def _checked_legacy(readings: list[DecodedSample], file: IO[bytes]) -> Encoding:
+def _check_legacy(readings: list[DecodedSample], file: IO[bytes]) -> Encoding:
     """The likeliest encoding, or the wider one of its kind where the rest of the file needs that; with the doubt."""
     if not readings:  # Latin-1 has a character for each byte, so rows can at least be shown
         return Encoding("latin-1")
@@ -258,7 +258,7 @@ def _checked_legacy(readings: list[DecodedSample], file: IO[bytes]) -> Encoding:
     names = [name for name in (best.encoding, WIDER.get(best.encoding)) if name]
     for name, is_sensible in ((name, is_sensible) for is_sensible in (True, False) for name in names):
         file.seek(0)
-        if _decodes(file, name, is_sensible=is_sensible):
+        if _can_decode(file, name, is_sensible=is_sensible):
             return Encoding(name, readings=((name, shown[0][1]), *shown[1:]) if shown else ())
     return replace(Encoding(best.encoding, damaged=True), readings=shown)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
-from tagline.data.readers import BadRows, Block, Cell, Layout, Source, cell, in_blocks, name_columns
+from tagline.data.readers import BadRows, Block, Cell, Layout, Source, cell, group_into_blocks, name_columns
 from tagline.errors import DataError, PlaceError, first_line
 
 SPLITS = {"train": "train", "validation": "validation", "valid": "validation", "dev": "validation", "test": "test"}
@@ -13,7 +13,7 @@ SPLIT_COLUMN = "split"
 
 def inspect(name: str, layout: Layout, sample: str) -> dict[str, Any]:  # noqa: ARG001 - the contract's signature
     """The dataset's columns, and one for its splits."""
-    given = _load(name)[0][1].column_names
+    given = _load_splits(name)[0][1].column_names
     split_column = SPLIT_COLUMN if SPLIT_COLUMN not in given else f"{SPLIT_COLUMN}_{len(given) + 1}"
     columns = name_columns([*given, split_column], of=name)
     return {"columns": columns, "split_column": columns[-1]}
@@ -21,26 +21,26 @@ def inspect(name: str, layout: Layout, sample: str) -> dict[str, Any]:  # noqa: 
 
 def blocks(source: Source, bad: BadRows) -> Iterator[Block]:  # noqa: ARG001 - as above
     """The rows of a source, many at once."""
-    return in_blocks(_rows(source))
+    return group_into_blocks(_read_rows(source))
 
 
-def _rows(source: Source) -> Iterator[tuple[int, Sequence[Cell]]]:
+def _read_rows(source: Source) -> Iterator[tuple[int, Sequence[Cell]]]:
     """Each row of each labelled split; numbers of a class label become its name."""
     number = 0
-    columns = _load(source.name)[0][1].column_names
-    for split, dataset in _load(source.name):
-        names = {name: _names(feature) for name, feature in dataset.features.items()}
+    columns = _load_splits(source.name)[0][1].column_names
+    for split, dataset in _load_splits(source.name):
+        names = {name: _find_label_namer(feature) for name, feature in dataset.features.items()}
         for row in dataset:
             number += 1
-            yield number, [*(cell(_named(row.get(name), names.get(name))) for name in columns), split]
+            yield number, [*(cell(_name_label(row.get(name), names.get(name))) for name in columns), split]
 
 
-def _names(feature: Any) -> Any:
+def _find_label_namer(feature: Any) -> Any:
     """What turns a class label's number into its name, also in a list of them; None for other features."""
     return getattr(feature, "int2str", None) or getattr(getattr(feature, "feature", None), "int2str", None)
 
 
-def _named(value: Any, name_of: Any) -> Any:
+def _name_label(value: Any, name_of: Any) -> Any:
     """A class label by its name, a hidden one (-1) as nothing; other values as they are."""
     if name_of is None:
         return value
@@ -50,7 +50,7 @@ def _named(value: Any, name_of: Any) -> Any:
 
 
 @cache
-def _load(name: str) -> list[tuple[str, Any]]:
+def _load_splits(name: str) -> list[tuple[str, Any]]:
     """The labelled splits, each with our name for it; one whose labels are all hidden (-1) is left out."""
     try:
         from datasets import load_dataset

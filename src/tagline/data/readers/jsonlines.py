@@ -6,7 +6,18 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tagline.data.readers import BadRows, Block, Cell, Layout, Source, cell, in_blocks, lines_of, text_of, undecodable
+from tagline.data.readers import (
+    BadRows,
+    Block,
+    Cell,
+    Layout,
+    Source,
+    cell,
+    find_undecodable,
+    group_into_blocks,
+    open_text,
+    split_lines,
+)
 from tagline.errors import DataError
 
 TOO_DEEP = "JSON nested too deeply"
@@ -16,7 +27,7 @@ ALIKE = 'one object a line; to turn a JSON array into that: jq -c ".[]" in.json 
 
 def recognises(sample: str, *, name: str) -> bool:  # noqa: ARG001 - the contract's signature
     """Whether the first line is a JSON object."""
-    return parsed(next(lines_of(sample.lstrip()), ""))[0] is not None
+    return parse_line(next(split_lines(sample.lstrip()), ""))[0] is not None
 
 
 def inspect(name: str, layout: Layout, sample: str) -> dict[str, Any]:  # noqa: ARG001 - the contract's signature
@@ -25,9 +36,9 @@ def inspect(name: str, layout: Layout, sample: str) -> dict[str, Any]:  # noqa: 
         raise DataError(f"{name} is a JSON array, not JSON lines", hint=ALIKE)
     columns: dict[str, None] = {}
     reasons: list[str] = []
-    for line in filter(str.strip, lines_of(sample)):
-        row, why = parsed(line)
-        columns |= dict.fromkeys(flat(row or {}))
+    for line in filter(str.strip, split_lines(sample)):
+        row, why = parse_line(line)
+        columns |= dict.fromkeys(flatten_object(row or {}))
         reasons.append(why or "an empty object")
     if not columns:
         raise DataError(f"{name} does not begin with a JSON object: {reasons[0]}", hint=ALIKE)
@@ -36,14 +47,14 @@ def inspect(name: str, layout: Layout, sample: str) -> dict[str, Any]:  # noqa: 
 
 def blocks(source: Source, bad: BadRows) -> Iterator[Block]:
     """The rows of a file, many at once."""
-    return in_blocks(_rows(source, bad))
+    return group_into_blocks(_read_rows(source, bad))
 
 
-def _rows(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cell]]]:
+def _read_rows(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cell]]]:
     """Each object's values as cells; a key it lacks is an empty cell."""
     known = frozenset(source.columns)
-    for number, row in objects(source, bad):
-        values = flat(row)
+    for number, row in read_objects(source, bad):
+        values = flatten_object(row)
         bad.unread |= values.keys() - known
         try:
             cells = [source.as_read(values.get(column)) for column in source.columns]
@@ -55,18 +66,18 @@ def _rows(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cell]]]:
 
 def parse_excerpt(source: Source, lines: Sequence[str]) -> list[list[Cell]]:
     """The rows in some lines from the middle of a file."""
-    rows = (flat(row) for line in lines if (row := parsed(line)[0]) is not None)
+    rows = (flatten_object(row) for line in lines if (row := parse_line(line)[0]) is not None)
     return [[cell(row.get(column)) for column in source.columns] for row in rows]
 
 
-def objects(source: Source, bad: BadRows) -> Iterator[tuple[int, dict[str, Any]]]:
+def read_objects(source: Source, bad: BadRows) -> Iterator[tuple[int, dict[str, Any]]]:
     """Each line's object."""
-    with text_of(source) as text:
+    with open_text(source) as text:
         for number, line in enumerate(text, start=1):
             if not line.strip():
                 continue
-            row, why = parsed(line)
-            if source.encoding.damaged and (odd := undecodable((line,), source.encoding)):
+            row, why = parse_line(line)
+            if source.encoding.damaged and (odd := find_undecodable((line,), source.encoding)):
                 bad.add(source.name, number, odd)
             elif row is None:
                 bad.add(source.name, number, why)
@@ -74,18 +85,18 @@ def objects(source: Source, bad: BadRows) -> Iterator[tuple[int, dict[str, Any]]
                 yield number, row
 
 
-def flat(row: Mapping[str, Any], *, prefix: str = "", levels: int = 8) -> dict[str, Any]:
+def flatten_object(row: Mapping[str, Any], *, prefix: str = "", levels: int = 8) -> dict[str, Any]:
     """An object's values by key; those of an object inside it as `outer.inner`."""
     found: dict[str, Any] = {}
     for key, value in row.items():
         if isinstance(value, dict) and value and levels:
-            found |= flat(value, prefix=f"{prefix}{key}.", levels=levels - 1)
+            found |= flatten_object(value, prefix=f"{prefix}{key}.", levels=levels - 1)
         else:
             found[prefix + key] = value
     return found
 
 
-def parsed(line: str) -> tuple[dict[str, Any] | None, str]:
+def parse_line(line: str) -> tuple[dict[str, Any] | None, str]:
     """The object on a line, or None and why it is none."""
     try:
         row = json.loads(line)

@@ -3,7 +3,17 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tagline.data.readers import BadRows, Block, Cell, Layout, Source, in_blocks, lines_of, text_of, undecodable
+from tagline.data.readers import (
+    BadRows,
+    Block,
+    Cell,
+    Layout,
+    Source,
+    find_undecodable,
+    group_into_blocks,
+    open_text,
+    split_lines,
+)
 
 SEPARATORS = ("@", "\t", "|", ";", ",")
 LONGEST_LABEL = 40
@@ -11,13 +21,13 @@ LONGEST_LABEL = 40
 
 def inspect(name: str, layout: Layout, sample: str) -> dict[str, Any]:  # noqa: ARG001 - the contract's signature
     """The separator, named or found; without one every line is a text."""
-    separator = layout.separator or _separator(sample)
+    separator = layout.separator or _guess_separator(sample)
     return {"separator": separator, "columns": ("text", "label") if separator else ("text",)}
 
 
 def blocks(source: Source, bad: BadRows) -> Iterator[Block]:
     """The rows of a file, many at once."""
-    return in_blocks(_rows(source, bad))
+    return group_into_blocks(_read_rows(source, bad))
 
 
 def parse_excerpt(source: Source, lines: Sequence[str]) -> list[tuple[str, ...]]:
@@ -29,14 +39,14 @@ def parse_excerpt(source: Source, lines: Sequence[str]) -> list[tuple[str, ...]]
     return [(before, label) for before, found, label in parts if found]
 
 
-def _rows(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cell]]]:
+def _read_rows(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cell]]]:
     """Each line that is not blank."""
-    with text_of(source) as text:
+    with open_text(source) as text:
         for number, line in enumerate(text, start=1):
             line = line.rstrip("\r\n")
             if not line.strip():
                 continue
-            if source.encoding.damaged and (why := undecodable((line,), source.encoding)):
+            if source.encoding.damaged and (why := find_undecodable((line,), source.encoding)):
                 bad.add(source.name, number, why)
             elif not source.separator:
                 yield number, (line,)
@@ -48,9 +58,9 @@ def _rows(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cell]]]:
                     bad.add(source.name, number, f'no "{source.separator}" between text and label')
 
 
-def _separator(sample: str) -> str:
+def _guess_separator(sample: str) -> str:
     """The separator after which every sample line has one of a few short labels."""
-    lines = [line for line in lines_of(sample) if line.strip()]
+    lines = [line for line in split_lines(sample) if line.strip()]
     for separator in SEPARATORS:
         labels = {line.rpartition(separator)[2].strip() for line in lines if separator in line}
         everywhere = all(separator in line for line in lines)

@@ -18,9 +18,9 @@ from tagline.data.readers import (
     Layout,
     Source,
     cell,
-    in_blocks,
+    group_into_blocks,
     name_columns,
-    too_long,
+    row_too_long_error,
 )
 from tagline.errors import DataError, PlaceError, first_line
 
@@ -32,27 +32,27 @@ BYTES_A_CHARACTER = 4
 
 def inspect(name: str, layout: Layout, sample: str) -> dict[str, Any]:  # noqa: ARG001 - the contract's signature
     """The columns that the file itself names."""
-    with _opened(name) as file:
+    with _open_file(name) as file:
         schema = file.schema_arrow
         return {"columns": name_columns(schema.names, of=name), "types": tuple(map(_type_of, schema.types))}
 
 
 def sample_rows(source: Source) -> list[list[Cell]]:
     """Rows from evenly spread places: a few of each batch, of a few row groups where there are many."""
-    with _opened(source.name) as file:
+    with _open_file(source.name) as file:
         groups = range(0, file.num_row_groups, max(1, file.num_row_groups // SAMPLED_GROUPS))
         total = sum(file.metadata.row_group(group).num_rows for group in groups)
         share = min(1.0, SAMPLED_ROWS / max(1, total))
         rows: list[list[Cell]] = []
         for batch in file.iter_batches(batch_size=BATCH_ROWS, row_groups=list(groups)):
             some = batch.slice(0, math.ceil(share * batch.num_rows))
-            rows += [list(map(cell, values)) for values in zip(*map(_values, some.columns), strict=True)]
+            rows += [list(map(cell, values)) for values in zip(*map(_convert_column, some.columns), strict=True)]
         return rows
 
 
 def rows_in(name: str) -> int:
     """How many rows a file says that it has."""
-    with _opened(name) as file:
+    with _open_file(name) as file:
         return int(file.metadata.num_rows)
 
 
@@ -65,18 +65,18 @@ def _type_of(kind: Any) -> str:
 
 def blocks(source: Source, bad: BadRows) -> Iterator[Block]:  # noqa: ARG001 - as above
     """The rows of a source, many at once."""
-    return in_blocks(_rows(source))
+    return group_into_blocks(_read_rows(source))
 
 
-def _rows(source: Source) -> Iterator[tuple[int, Sequence[Cell]]]:
+def _read_rows(source: Source) -> Iterator[tuple[int, Sequence[Cell]]]:
     """Each row, numbered from 1."""
-    with _opened(source.name) as file:
+    with _open_file(source.name) as file:
         number = 0
         for group in range(file.num_row_groups):
             size = _batch_rows(file.metadata.row_group(group), source.name, first=number + 1)
             for batch in file.iter_batches(batch_size=size, row_groups=[group]):
                 _refuse_long(batch, source.name, first=number + 1)
-                for values in zip(*map(_values, batch.columns), strict=True):
+                for values in zip(*map(_convert_column, batch.columns), strict=True):
                     number += 1
                     yield number, [source.as_read(value) for value in values]
 
@@ -86,7 +86,7 @@ def _batch_rows(group: Any, name: str, *, first: int) -> int:
     sizes = [group.column(number).total_uncompressed_size for number in range(group.num_columns)]
     mean = sum(sizes) / max(group.num_rows, 1)
     if mean > LONGEST_RECORD * BYTES_A_CHARACTER:
-        raise too_long(name, first)
+        raise row_too_long_error(name, first)
     return int(min(BATCH_ROWS, max(1, BATCH_CHARACTERS // (mean + 1))))
 
 
@@ -99,10 +99,10 @@ def _refuse_long(batch: Any, name: str, *, first: int) -> None:
         if types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind):
             lengths = compute.binary_length(column)
             if (compute.max(lengths).as_py() or 0) > LONGEST_RECORD * BYTES_A_CHARACTER:
-                raise too_long(name, first + compute.index(lengths, compute.max(lengths)).as_py())
+                raise row_too_long_error(name, first + compute.index(lengths, compute.max(lengths)).as_py())
 
 
-def _values(column: Any) -> list[Any]:
+def _convert_column(column: Any) -> list[Any]:
     """A column as Python values, or as bytes or text where Python has no such value."""
     try:
         values: list[Any] = column.to_pylist()
@@ -114,7 +114,7 @@ def _values(column: Any) -> list[Any]:
 
 
 @contextmanager
-def _opened(name: str) -> Iterator[Any]:
+def _open_file(name: str) -> Iterator[Any]:
     try:
         from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile
@@ -122,7 +122,7 @@ def _opened(name: str) -> Iterator[Any]:
         hint = 'pip install "tagline[train]", or use csv or jsonl'
         raise PlaceError("reading Parquet needs pyarrow, which is not installed", hint=hint) from error
     try:
-        with storage.reading(name) as file:
+        with storage.open_for_reading(name) as file:
             if not isinstance(file, gzip.GzipFile):
                 yield ParquetFile(file)
                 return

@@ -18,7 +18,7 @@ PROGRAM: tuple[Source, ...] = ("exception", "line")
 
 
 @dataclass(frozen=True)
-class Rule:
+class CauseRule:
     """Words by which a cause is known, where they may be believed."""
 
     cause: str
@@ -26,99 +26,179 @@ class Rule:
     sources: tuple[Source, ...] = EVERYWHERE
 
 
-def _rule(cause: str, *words: str, sources: tuple[Source, ...] = EVERYWHERE) -> Rule:
-    return Rule(cause, re.compile("|".join(words)), sources)
+def _make_rule(cause: str, *words: str, sources: tuple[Source, ...] = EVERYWHERE) -> CauseRule:
+    return CauseRule(cause, re.compile("|".join(words)), sources)
 
 
 # The first that fits names the cause, so what is said more exactly stands before what is said loosely.
 RULES = (
-    _rule(
+    _make_rule(
         "missing-column",
-        r'has no columns? "', r"Column '?[^']+'? in include_columns does not exist", r"No match for FieldRef\.Name",
-        r"Usecols do not match columns", r"KeyError: \"(?:None of|\[.*\] not in index)",
-        r"Column \S+ not in the dataset", r"Field \"[^\"]+\" does not exist in", sources=PROGRAM,
-    ),
-    _rule("nan", r"[Ll]oss is (?:nan|NaN|-?inf)\b", r"returned nan values in its", r"NaN loss", sources=PROGRAM),
-    _rule(
-        "gpu-memory",
-        r"CUDA out of memory", r"\bOutOfMemoryError\b", r"CUDA error: out of memory", r"CUBLAS_STATUS_ALLOC_FAILED",
-        r"cudaErrorMemoryAllocation", r"OOM when allocating tensor", sources=PROGRAM,
-    ),
-    _rule(
-        "wrong-cuda",
-        r"no kernel image is available", r"CUDA driver version is insufficient", r"not compiled with CUDA",
-        r"NVIDIA driver on your system is too old", r"Found no NVIDIA driver",
-        r"not compatible with the current PyTorch",
-        r"lib(?:cuda|cudart|cublas|cudnn|nccl|nvrtc|nvJitLink|cusparse)[\w-]*\.so[\d.]*: ",
-        r"the provided PTX was compiled with an unsupported toolchain", r"CUDA error: invalid device function",
+        r'has no columns? "',
+        r"Column '?[^']+'? in include_columns does not exist",
+        r"No match for FieldRef\.Name",
+        r"Usecols do not match columns",
+        r"KeyError: \"(?:None of|\[.*\] not in index)",
+        r"Column \S+ not in the dataset",
+        r"Field \"[^\"]+\" does not exist in",
         sources=PROGRAM,
     ),
-    _rule("no-gpu", r"asked for (?:a GPU|\d+ GPUs) and torch finds none", sources=PROGRAM),
-    _rule("disk-full", r"\[Errno 28\]", r"No space left on device", r"\[Errno 122\]", r"Disk quota exceeded"),
-    _rule(
+    _make_rule("nan", r"[Ll]oss is (?:nan|NaN|-?inf)\b", r"returned nan values in its", r"NaN loss", sources=PROGRAM),
+    _make_rule(
+        "gpu-memory",
+        r"CUDA out of memory",
+        r"\bOutOfMemoryError\b",
+        r"CUDA error: out of memory",
+        r"CUBLAS_STATUS_ALLOC_FAILED",
+        r"cudaErrorMemoryAllocation",
+        r"OOM when allocating tensor",
+        sources=PROGRAM,
+    ),
+    _make_rule(
+        "wrong-cuda",
+        r"no kernel image is available",
+        r"CUDA driver version is insufficient",
+        r"not compiled with CUDA",
+        r"NVIDIA driver on your system is too old",
+        r"Found no NVIDIA driver",
+        r"not compatible with the current PyTorch",
+        r"lib(?:cuda|cudart|cublas|cudnn|nccl|nvrtc|nvJitLink|cusparse)[\w-]*\.so[\d.]*: ",
+        r"the provided PTX was compiled with an unsupported toolchain",
+        r"CUDA error: invalid device function",
+        sources=PROGRAM,
+    ),
+    _make_rule("no-gpu", r"asked for (?:a GPU|\d+ GPUs) and torch finds none", sources=PROGRAM),
+    _make_rule("disk-full", r"\[Errno 28\]", r"No space left on device", r"\[Errno 122\]", r"Disk quota exceeded"),
+    _make_rule(
         "pip-conflict",
-        r"ResolutionImpossible", r"No matching distribution found for", r"satisfies the requirement",
-        r"have conflicting dependencies", r"requires a different Python:", r"metadata-generation-failed",
-        r"Could not build wheels for", r"[Ff]ailed to build installable wheels", r"subprocess-exited-with-error",
-        r"DistributionNotFound: ", r"VersionConflict: ",
+        r"ResolutionImpossible",
+        r"No matching distribution found for",
+        r"satisfies the requirement",
+        r"have conflicting dependencies",
+        r"requires a different Python:",
+        r"metadata-generation-failed",
+        r"Could not build wheels for",
+        r"[Ff]ailed to build installable wheels",
+        r"subprocess-exited-with-error",
+        r"DistributionNotFound: ",
+        r"VersionConflict: ",
     ),
-    _rule(
+    _make_rule(
         "image-pull",
-        r"ImagePullBackOff", r"ErrImagePull", r"[Ff]ailed to pull (?:and unpack )?image", r"[Uu]nable to pull image",
-        r"MANIFEST_UNKNOWN", r"manifest unknown", r"manifest for \S+ not found", r"pull access denied",
-        r"repositories\.downloadArtifacts", r"Failed to read the container uri",
-        r"[Ii]mage \S+ (?:is |was )?(?:not found|does not exist|could not be found)", sources=("service",),
+        r"ImagePullBackOff",
+        r"ErrImagePull",
+        r"[Ff]ailed to pull (?:and unpack )?image",
+        r"[Uu]nable to pull image",
+        r"MANIFEST_UNKNOWN",
+        r"manifest unknown",
+        r"manifest for \S+ not found",
+        r"pull access denied",
+        r"repositories\.downloadArtifacts",
+        r"Failed to read the container uri",
+        r"[Ii]mage \S+ (?:is |was )?(?:not found|does not exist|could not be found)",
+        sources=("service",),
     ),
-    _rule(
+    _make_rule(
         "quota",
-        r"quota metrics? exceeds? quota", r"[Qq]uota exceeded", r"QUOTA_EXCEEDED", r"Quota failure",
-        r"Quota '\S+' exceeded", r"exceeds? (?:the )?quota", r"[Ii]nsufficient quota",
+        r"quota metrics? exceeds? quota",
+        r"[Qq]uota exceeded",
+        r"QUOTA_EXCEEDED",
+        r"Quota failure",
+        r"Quota '\S+' exceeded",
+        r"exceeds? (?:the )?quota",
+        r"[Ii]nsufficient quota",
         sources=("service", "exception"),
     ),
-    _rule(
+    _make_rule(
         "capacity",
-        r"[Rr]esources are insufficient in region", r"not have enough resources", r"RESOURCE_POOL_EXHAUSTED",
-        r"[Ii]nsufficient (?:resources|capacity)", r"\b[Nn]o capacity", r"not enough capacity", r"stockout",
+        r"[Rr]esources are insufficient in region",
+        r"not have enough resources",
+        r"RESOURCE_POOL_EXHAUSTED",
+        r"[Ii]nsufficient (?:resources|capacity)",
+        r"\b[Nn]o capacity",
+        r"not enough capacity",
+        r"stockout",
         sources=("service", "exception"),
     ),
-    _rule(
+    _make_rule(
         "permission",
-        r"Permission ['\"]?[\w.]+['\"]? denied", r"does not have [`\[]*(?:[a-z]\w*\.)+\w+", r"PERMISSION_DENIED",
-        r"Forbidden: 403", r"\b403 (?:Client Error: )?Forbidden", r"ACCESS_TOKEN_SCOPE_INSUFFICIENT", r"AccessDenied",
+        r"Permission ['\"]?[\w.]+['\"]? denied",
+        r"does not have [`\[]*(?:[a-z]\w*\.)+\w+",
+        r"PERMISSION_DENIED",
+        r"Forbidden: 403",
+        r"\b403 (?:Client Error: )?Forbidden",
+        r"ACCESS_TOKEN_SCOPE_INSUFFICIENT",
+        r"AccessDenied",
     ),
-    _rule(
+    _make_rule(
         "permission",
-        r"does not have permission", r"IAM permission", r"PermissionDenied: 403", r"may not be used: 403",
-        r"PermissionError: ", r"\[Errno 13\]", sources=("exception", "service"),
+        r"does not have permission",
+        r"IAM permission",
+        r"PermissionDenied: 403",
+        r"may not be used: 403",
+        r"PermissionError: ",
+        r"\[Errno 13\]",
+        sources=("exception", "service"),
     ),
-    _rule(
+    _make_rule(
         "not-found",
-        r"The specified bucket does not exist", r"No such object: ", r"NoSuchBucket", r"there is no gs://",
-        r"there is nothing at gs://", r"The package gs://\S+ was not found",
-        r"is not in gs://\S+ any more", r"the bucket of gs://\S+ is not there any more", r"there is no bucket [a-z0-9]",
+        r"The specified bucket does not exist",
+        r"No such object: ",
+        r"NoSuchBucket",
+        r"there is no gs://",
+        r"there is nothing at gs://",
+        r"The package gs://\S+ was not found",
+        r"is not in gs://\S+ any more",
+        r"the bucket of gs://\S+ is not there any more",
+        r"there is no bucket [a-z0-9]",
     ),
-    _rule(
+    _make_rule(
         "host-memory",
-        r"ran out[- ]of[- ]memory", r"\bOOMKilled\b", r"\bMemoryError\b", r"[Cc]an(?:'t|not) allocate memory",
-        r"Out of memory: Killed", r"std::bad_alloc", r"Unable to allocate [\d.]+ \wiB for an array",
-        r"killed by signal(?: 9\b|: Killed|: Bus error)", r"with signal SIGKILL", r"Signal 9 \(SIGKILL\)",
-        r"exitcode\s*: -9\b", r"^Killed$", r": line \d+: +\d+ Killed\b",
+        r"ran out[- ]of[- ]memory",
+        r"\bOOMKilled\b",
+        r"\bMemoryError\b",
+        r"[Cc]an(?:'t|not) allocate memory",
+        r"Out of memory: Killed",
+        r"std::bad_alloc",
+        r"Unable to allocate [\d.]+ \wiB for an array",
+        r"killed by signal(?: 9\b|: Killed|: Bus error)",
+        r"with signal SIGKILL",
+        r"Signal 9 \(SIGKILL\)",
+        r"exitcode\s*: -9\b",
+        r"^Killed$",
+        r": line \d+: +\d+ Killed\b",
     ),
-    _rule("import-error", r"ModuleNotFoundError: ", r"ImportError: ", r"No module named ", sources=PROGRAM),
-    _rule(
+    _make_rule("import-error", r"ModuleNotFoundError: ", r"ImportError: ", r"No module named ", sources=PROGRAM),
+    _make_rule(
         "network",
-        r"Failed to resolve '", r"Temporary failure in name resolution", r"Network is unreachable",
-        r"couldn't connect to 'https?://", r"Max retries exceeded with url", sources=("exception",),
+        r"Failed to resolve '",
+        r"Temporary failure in name resolution",
+        r"Network is unreachable",
+        r"couldn't connect to 'https?://",
+        r"Max retries exceeded with url",
+        sources=("exception",),
     ),
-    _rule("timeout", r"longer than its timeout", r"exceeded (?:the |its )?(?:max\w* )?(?:timeout|run(?:ning)? time)",
-          r"JOB_STATE_EXPIRED", sources=("service",)),
-    _rule("preempted", r"\b[Pp]reempt(?:ed|ion)\b", sources=("service",)),
-    _rule("cancelled", r"\bCANCELL?ED\b", r"(?:was|[Jj]ob) cancell?ed", sources=("service",)),
-    _rule("internal", r"Internal error occurred", r"[Ii]nternal error encountered", sources=("service",)),
-    _rule("start", r"executable file not found in \$PATH", r"\bStartError\b", r"failed to create containerd task",
-          r"exec format error", r"CreateContainer\w*Error", sources=("service", "line")),
-    _rule("crash", r"Fatal Python error: ", r"^Segmentation fault", r"\(core dumped\)", sources=PROGRAM),
-)  # fmt: skip
+    _make_rule(
+        "timeout",
+        r"longer than its timeout",
+        r"exceeded (?:the |its )?(?:max\w* )?(?:timeout|run(?:ning)? time)",
+        r"JOB_STATE_EXPIRED",
+        sources=("service",),
+    ),
+    _make_rule("preempted", r"\b[Pp]reempt(?:ed|ion)\b", sources=("service",)),
+    _make_rule("cancelled", r"\bCANCELL?ED\b", r"(?:was|[Jj]ob) cancell?ed", sources=("service",)),
+    _make_rule("internal", r"Internal error occurred", r"[Ii]nternal error encountered", sources=("service",)),
+    _make_rule(
+        "start",
+        r"executable file not found in \$PATH",
+        r"\bStartError\b",
+        r"failed to create containerd task",
+        r"exec format error",
+        r"CreateContainer\w*Error",
+        sources=("service", "line"),
+    ),
+    _make_rule("crash", r"Fatal Python error: ", r"^Segmentation fault", r"\(core dumped\)", sources=PROGRAM),
+)
 
 CONSEQUENCE = re.compile(
     r"gloo/|Connection (?:closed|reset) by peer|caused by a remote worker crashing|NCCL communicator was aborted"
@@ -137,14 +217,14 @@ TAGLINE_STATUS = {1: "check", 2: "spec", 3: "data", 4: "run", 5: "place", 70: "b
 """What the exit status of Tagline's own errors says (`errors`)."""
 
 
-def recognise(text: str, source: Source) -> str:
+def recognise_cause(text: str, source: Source) -> str:
     """The cause that these words name; "" if none."""
     return next((rule.cause for rule in RULES if source in rule.sources and rule.words.search(text)), "")
 
 
 def is_consequence(text: str) -> bool:
     """Whether this only says that something else went wrong, elsewhere."""
-    return CONSEQUENCE.search(text) is not None and recognise(text, "exception") != "host-memory"
+    return CONSEQUENCE.search(text) is not None and recognise_cause(text, "exception") != "host-memory"
 
 
 @dataclass(frozen=True)
@@ -167,7 +247,7 @@ class Case:
         return self.spec.vertex if self.spec else Vertex()  # type: ignore[call-arg]
 
     @property
-    def wanted(self) -> str:
+    def requested_machines(self) -> str:
         """Which machines were asked for."""
         if self.spec is None:
             return "what the job asks for"
@@ -186,12 +266,12 @@ class Case:
         return next((match[1] for match in found if match), "")
 
 
-def again(*overrides: str) -> str:
+def format_train_command(*overrides: str) -> str:
     """The same job with other settings."""
     return " ".join(["tagline train SPEC --on vertex", *map(shlex.quote, overrides)])
 
 
-def check(*overrides: str) -> str:
+def format_check_command(*overrides: str) -> str:
     """Look at spec and data, here."""
     return " ".join(["tagline check SPEC", *map(shlex.quote, overrides)])
 
@@ -205,17 +285,19 @@ def advise(cause: str, case: Case) -> tuple[str, str]:
     return ADVICE[cause](case)
 
 
-def _gpu_memory(case: Case) -> tuple[str, str]:
+def _advise_gpu_memory(case: Case) -> tuple[str, str]:
     tried = case.find(r"Tried to allocate ([\d.]+ \wiB)")
     total = case.find(r"total capacity of ([\d.]+ \wiB)", r"([\d.]+ \wiB) total capacity")
     amount = f" ({tried} more did not fit{f' into {total}' if total else ''})" if tried else ""
     said = f"{case.who} ran out of GPU memory{amount}"
     rows = case.spec.training.batch_size if case.spec else 0
     if rows > 1:
-        return f"{said} with batches of {rows} rows: half of them may fit", again(f"training.batch_size={rows // 2}")
-    if larger := _larger_gpu(case.vertex):
-        return f"{said}: use a larger accelerator, or a smaller model.max_tokens", again(*larger)
-    return f"{said}: lower training.batch_size, model.max_tokens, or take a smaller model", again(
+        return f"{said} with batches of {rows} rows: half of them may fit", format_train_command(
+            f"training.batch_size={rows // 2}"
+        )
+    if larger := _suggest_larger_gpu(case.vertex):
+        return f"{said}: use a larger accelerator, or a smaller model.max_tokens", format_train_command(*larger)
+    return f"{said}: lower training.batch_size, model.max_tokens, or take a smaller model", format_train_command(
         "training.batch_size=8"
     )
 
@@ -225,49 +307,52 @@ GPUS = ("NVIDIA_TESLA_P4", "NVIDIA_TESLA_T4", "NVIDIA_TESLA_V100", "NVIDIA_L4", 
 """By memory: 8, 16, 16, 24, 40, 80 and 80 GB."""
 
 
-def _with_gpu(accelerator: str, count: int) -> list[str]:
+def _find_gpu_overrides(accelerator: str, count: int) -> list[str]:
     """Overrides for so many of an accelerator, with a machine that has them; none if there is no such machine."""
     having = [name for name, own in machines.WITH_THEIR_OWN.items() if own == (accelerator, count)]
     machine = having[min(1, len(having) - 1)] if having else ""  # the smallest of several has little memory
     return [f"vertex.machine={machine}", f"vertex.accelerator={accelerator}"] if machine else []
 
 
-def _larger_gpu(vertex: Vertex) -> list[str]:
+def _suggest_larger_gpu(vertex: Vertex) -> list[str]:
     if vertex.accelerator not in GPUS or not vertex.accelerators:
         return []
     here = GPUS.index(vertex.accelerator)
-    larger = (_with_gpu(name, vertex.accelerators) for name in GPUS[max(here + 1, GPUS.index("NVIDIA_L4")) :])
+    larger = (_find_gpu_overrides(name, vertex.accelerators) for name in GPUS[max(here + 1, GPUS.index("NVIDIA_L4")) :])
     return next(filter(None, larger), [])
 
 
-def _host_memory(case: Case) -> tuple[str, str]:
+def _advise_host_memory(case: Case) -> tuple[str, str]:
     is_sure = re.search(r"ran out|allocate|MemoryError|OOMKilled|Out of memory|bad_alloc", case.text)
     said = f"{case.who} {'ran out of memory' if is_sure else 'was killed, as happens when memory runs out'}"
     where = f" on {case.vertex.machine}" if case.spec else ""
-    if larger := _larger_machine(case.vertex):
-        return f"{said}{where}: use a machine with more", again(*larger)
-    return f"{said}{where}: use another kind of machine, fewer rows, or fewer workers", again("data.fraction=0.5")
+    if larger := _suggest_larger_machine(case.vertex):
+        return f"{said}{where}: use a machine with more", format_train_command(*larger)
+    return f"{said}{where}: use another kind of machine, fewer rows, or fewer workers", format_train_command(
+        "data.fraction=0.5"
+    )
 
 
-def _larger_machine(vertex: Vertex) -> list[str]:
+def _suggest_larger_machine(vertex: Vertex) -> list[str]:
     """Overrides for the next machine with more memory that takes the same accelerators."""
     if own := machines.WITH_THEIR_OWN.get(vertex.machine):
         alike = [name for name, other in machines.WITH_THEIR_OWN.items() if other == own]
         later = alike[alike.index(vertex.machine) + 1 :]
         if later or own[0] != "NVIDIA_TESLA_A100":
             return [f"vertex.machine={later[0]}"] if later else []
-        return _with_gpu("NVIDIA_A100_80GB", own[1])
+        return _find_gpu_overrides("NVIDIA_A100_80GB", own[1])
     series, _, kind = vertex.machine.rpartition("-")[0].partition("-")
-    enough = machines.processors(vertex.machine) + (kind == "highmem")
+    enough = machines.count_processors(vertex.machine) + (kind == "highmem")
     known = [name for name in (*machines.WITH_CHOICE, *machines.WITHOUT) if name.startswith(f"{series}-highmem-")]
     fitting = [
-        name for name in sorted(known, key=machines.processors)
-        if machines.processors(name) >= enough and not any(machines.misfit(name, *_accelerators(vertex)))
-    ]  # fmt: skip
+        name
+        for name in sorted(known, key=machines.count_processors)
+        if machines.count_processors(name) >= enough and not any(machines.find_misfit(name, *_get_accelerators(vertex)))
+    ]
     return [f"vertex.machine={fitting[0]}"] if fitting else []
 
 
-def _accelerators(vertex: Vertex) -> tuple[str, int]:
+def _get_accelerators(vertex: Vertex) -> tuple[str, int]:
     return (vertex.accelerator, vertex.accelerators) if vertex.accelerators else ("", 0)
 
 
@@ -280,54 +365,63 @@ OTHER_REGION = {
 """Another one with many kinds of accelerators, near by."""
 
 
-def _other_region(vertex: Vertex) -> str:
+def _suggest_region(vertex: Vertex) -> str:
     return OTHER_REGION.get(vertex.region, "us-central1")
 
 
-def _quota(case: Case) -> tuple[str, str]:
+def _advise_quota(case: Case) -> tuple[str, str]:
     metric, vertex = case.find(r"googleapis\.com/(\w+)", r"Quota '(\S+)'"), case.vertex
     said = (
-        f"the project's quota{f' {metric}' if metric else ''} in {case.region} is too small for {case.wanted}: "
+        f"the project's quota{f' {metric}' if metric else ''} in {case.region} is too small "
+        f"for {case.requested_machines}: "
         f"ask for more at https://console.cloud.google.com/iam-admin/quotas"
     )
     if vertex.spot and "preemptible" in metric:
-        return f"{said}, or use machines that are not spot", again("vertex.spot=false")
+        return f"{said}, or use machines that are not spot", format_train_command("vertex.spot=false")
     wants_gpu = vertex.accelerators and (not metric or metric.endswith("gpus"))
     other = "NVIDIA_TESLA_T4" if vertex.accelerator == "NVIDIA_L4" else "NVIDIA_L4"
-    if wants_gpu and (overrides := _swapped(other, vertex)):
-        return f"{said}, or use another accelerator, or another region with a bucket there", again(*overrides)
-    return f"{said}, or use another region, with a bucket there", again(f"vertex.region={_other_region(vertex)}")
+    if wants_gpu and (overrides := _swap_accelerator(other, vertex)):
+        return f"{said}, or use another accelerator, or another region with a bucket there", format_train_command(
+            *overrides
+        )
+    return f"{said}, or use another region, with a bucket there", format_train_command(
+        f"vertex.region={_suggest_region(vertex)}"
+    )
 
 
-def _swapped(accelerator: str, vertex: Vertex) -> list[str]:
+def _swap_accelerator(accelerator: str, vertex: Vertex) -> list[str]:
     if accelerator == "NVIDIA_TESLA_T4":
         return ["vertex.machine=n1-standard-8", f"vertex.accelerator={accelerator}"] if vertex.accelerators <= 4 else []
-    return _with_gpu(accelerator, vertex.accelerators)
+    return _find_gpu_overrides(accelerator, vertex.accelerators)
 
 
-def _capacity(case: Case) -> tuple[str, str]:
+def _advise_capacity(case: Case) -> tuple[str, str]:
     vertex = case.vertex
-    said = f"Google has no machine free for {case.wanted} in {case.region} now, which has nothing to do with quota"
+    said = (
+        f"Google has no machine free for {case.requested_machines} in {case.region} now, "
+        "which has nothing to do with quota"
+    )
     if vertex.spot:
-        return f"{said}: machines that are not spot are given first", again("vertex.spot=false")
+        return f"{said}: machines that are not spot are given first", format_train_command("vertex.spot=false")
     if vertex.machine.startswith(("a2-", "a3-")) and not vertex.flex_start:  # as documented, for these
-        return f"{said}: let the job wait for one", again("vertex.flex_start=true")
+        return f"{said}: let the job wait for one", format_train_command("vertex.flex_start=true")
     helps = "try another region, with a bucket there, or list other places and machines in vertex.fallbacks"
-    return f"{said}: {helps}", again(f"vertex.region={_other_region(vertex)}")
+    return f"{said}: {helps}", format_train_command(f"vertex.region={_suggest_region(vertex)}")
 
 
-def _image_pull(case: Case) -> tuple[str, str]:
-    image = case.find(
-        r"([\w.-]+(?:docker\.pkg\.dev|gcr\.io)/[\w./:@-]*\w)", r"[Ii]mage \"?([\w./:@-]*\w)"
-    ) or case.vertex.image  # fmt: skip
-    denied = recognise(case.text, "exception") == "permission" or "denied" in case.text
+def _advise_image_pull(case: Case) -> tuple[str, str]:
+    image = (
+        case.find(r"([\w.-]+(?:docker\.pkg\.dev|gcr\.io)/[\w./:@-]*\w)", r"[Ii]mage \"?([\w./:@-]*\w)")
+        or case.vertex.image
+    )
+    denied = recognise_cause(case.text, "exception") == "permission" or "denied" in case.text
     why = "Vertex AI may not read it" if denied else "it is not there, or Vertex AI may not read it"
     role = "its service agent needs roles/artifactregistry.reader on the repository"
     said = f"the image {image or 'of the job'} cannot be pulled: {why}; {role}"
     return said, f"gcloud artifacts docker images describe {shlex.quote(image)}" if image else ""
 
 
-def _pip(case: Case) -> tuple[str, str]:
+def _advise_pip_conflict(case: Case) -> tuple[str, str]:
     listed = case.find(r"Cannot install (.+?) because")
     wanted = case.find(
         r"(?:distribution found for|satisfies the requirement) (\S+)", r"ackage '?([\w.-]+)'? requires a"
@@ -354,12 +448,12 @@ ROLES = {
 """What brings a job the permissions that begin so; the longest beginning counts."""
 
 
-def _role(permission: str) -> str:
+def _find_role(permission: str) -> str:
     fitting = [beginning for beginning in ROLES if permission.startswith(beginning)]
     return ROLES[max(fitting, key=len)] if fitting else ""
 
 
-def _permission(case: Case) -> tuple[str, str]:
+def _advise_permission(case: Case) -> tuple[str, str]:
     path = case.find(r"(?:\[Errno 13\]|PermissionError).*?: '([^']+)'")
     if path and "403" not in case.text:
         return f"{case.who} may not write or read {path}: name a place where it may, or one in the bucket", ""
@@ -367,14 +461,14 @@ def _permission(case: Case) -> tuple[str, str]:
         said = (
             "the service account that Vertex AI runs jobs as by itself may not do that: name one of the project's own"
         )
-        return said, again("vertex.service_account=NAME@PROJECT.iam.gserviceaccount.com")
+        return said, format_train_command("vertex.service_account=NAME@PROJECT.iam.gserviceaccount.com")
     permission = case.find(
         r"Permission ['\"]?((?:[a-z]\w*\.)+\w+)",
         r"does not have [\[`]*((?:[a-z]\w*\.)+\w+)",
         r"\b((?:storage|aiplatform)\.\w+\.\w+)\b",
     )
     account = case.find(r"([\w.+-]+@[\w.-]+\w)") or case.vertex.service_account
-    role = _role(permission)
+    role = _find_role(permission)
     said = f"{account or 'the account of the job'} lacks {permission or 'a permission'}" + (
         f": grant it {role}" if role else f": {case.find(r'(403.{0,200})') or 'grant it'}"
     )
@@ -391,78 +485,88 @@ def _permission(case: Case) -> tuple[str, str]:
     return said, f"gcloud projects add-iam-policy-binding {shlex.quote(case.vertex.project or 'PROJECT')} {member}"
 
 
-def _not_found(case: Case) -> tuple[str, str]:
+def _advise_missing_object(case: Case) -> tuple[str, str]:
     address = case.find(r"(gs://[^\s'\",]+)").rstrip(".:;")
     bucket = case.find(r"/b/([a-z0-9._-]+)", r"No such object: ([a-z0-9._-]+)/", r"there is no bucket ([a-z0-9._-]+)")
     what = address or (f"gs://{bucket}" if bucket else "a bucket or an object of it")
-    command = f"gcloud storage ls {shlex.quote(what)}" if what.startswith("gs://") else check()
+    command = f"gcloud storage ls {shlex.quote(what)}" if what.startswith("gs://") else format_check_command()
     return f"{case.who} did not find {what}: is its name right, and was it deleted meanwhile?", command
 
 
-def _nan(case: Case) -> tuple[str, str]:
+def _advise_nan_loss(case: Case) -> tuple[str, str]:
     step = case.find(r"at step (\d+)")
     said = f"the loss was no number any more{f' at step {step}' if step else ''}"
     training = case.spec.training if case.spec else None
     if training and training.precision == "float16" and training.learning_rate == "auto":
-        return f"{said}: float16 is too coarse for this", again("training.precision=float32")
+        return f"{said}: float16 is too coarse for this", format_train_command("training.precision=float32")
     rate = training.learning_rate if training else "auto"
     gentle = 1e-5 if case.spec is None or getattr(case.spec.model, "family", "") in ("encoder", "fewshot") else 1e-4
     lower = rate / 10 if isinstance(rate, float) else gentle
     now = f" from {rate:g}" if isinstance(rate, float) else ""
-    return f"{said}: lower training.learning_rate{now}", again(f"training.learning_rate={lower:g}")
+    return f"{said}: lower training.learning_rate{now}", format_train_command(f"training.learning_rate={lower:g}")
 
 
-def _preempted(case: Case) -> tuple[str, str]:
+def _advise_preemption(case: Case) -> tuple[str, str]:
     said = f"Google took the spot machines of {case.who} away, and it is not started again"
-    return f"{said}: what it learned is in its last checkpoint; use machines that stay", again("vertex.spot=false")
+    return f"{said}: what it learned is in its last checkpoint; use machines that stay", format_train_command(
+        "vertex.spot=false"
+    )
 
 
-def _timeout(case: Case) -> tuple[str, str]:
+def _advise_timeout(case: Case) -> tuple[str, str]:
     hours = case.vertex.max_hours
     if case.spec is None:
-        return "the job took longer than it may: raise vertex.max_hours", again(f"vertex.max_hours={2 * hours:g}")
-    return f"the job was stopped after vertex.max_hours = {hours:g}", again(f"vertex.max_hours={2 * hours:g}")
+        return "the job took longer than it may: raise vertex.max_hours", format_train_command(
+            f"vertex.max_hours={2 * hours:g}"
+        )
+    return f"the job was stopped after vertex.max_hours = {hours:g}", format_train_command(
+        f"vertex.max_hours={2 * hours:g}"
+    )
 
 
-def _disk_full(case: Case) -> tuple[str, str]:
+def _advise_disk_full(case: Case) -> tuple[str, str]:
     path = case.find(r"(?:Errno 28|left on device).*?'([^']+)'", r"cannot write ([^:\n]+):")
     if path.startswith("/dev/shm"):  # noqa: S108
         return f"{case.who} ran out of shared memory: use fewer workers on a machine", ""
     where = f" while it wrote {path}" if path else ""
-    return f"the disk of {case.who} is full{where}: ask for a larger one", again(
+    return f"the disk of {case.who} is full{where}: ask for a larger one", format_train_command(
         f"vertex.disk_gb={min(2 * case.vertex.disk_gb, 64_000)}"
     )
 
 
-def _wrong_cuda(case: Case) -> tuple[str, str]:
+def _advise_wrong_cuda(case: Case) -> tuple[str, str]:
     vertex = case.vertex
     if "Found no NVIDIA driver" in case.text:
         said = "has no GPU, though its program wants one" if not vertex.accelerators else "does not see its GPU"
-        return f"{case.who} {said}", again(f"vertex.accelerators={max(1, vertex.accelerators)}")
+        return f"{case.who} {said}", format_train_command(f"vertex.accelerators={max(1, vertex.accelerators)}")
     if "not compiled with CUDA" in case.text:
         said = f"the torch in the image of {case.who} is one for CPUs"
     elif re.search(r"no kernel image|not compatible with the current PyTorch|invalid device function", case.text):
         said = f"the torch in the image of {case.who} was not built for {vertex.accelerator}"
-        if not vertex.image and (overrides := _larger_gpu(vertex)):
-            return f"{said}: use a newer accelerator", again(*overrides)
+        if not vertex.image and (overrides := _suggest_larger_gpu(vertex)):
+            return f"{said}: use a newer accelerator", format_train_command(*overrides)
     elif library := case.find(r"(lib\w[\w-]*\.so[\d.]*): "):
         said = f"the image of {case.who} lacks {library} of CUDA"
     else:
         said = f"the CUDA in the image of {case.who} is newer than the driver of the machine"
     if vertex.image:
-        return f"{said}: use an image with another torch, or the one that Tagline builds", again("vertex.image=")
+        return f"{said}: use an image with another torch, or the one that Tagline builds", format_train_command(
+            "vertex.image="
+        )
     return f"{said}: name an image with a torch that fits as vertex.image", ""
 
 
-def _no_gpu(case: Case) -> tuple[str, str]:
+def _advise_no_gpu(case: Case) -> tuple[str, str]:
     wanted = case.vertex.accelerator if case.spec else "the GPU that it asked for"
     if case.vertex.image:
         said = f"{case.who} does not see {wanted}: the torch in {case.vertex.image} may be one for CPUs"
-        return f"{said}; let Tagline build an image, or train without a GPU", again("vertex.image=")
-    return f"{case.who} does not see {wanted}: try again, or train without a GPU", again("vertex.accelerators=0")
+        return f"{said}; let Tagline build an image, or train without a GPU", format_train_command("vertex.image=")
+    return f"{case.who} does not see {wanted}: try again, or train without a GPU", format_train_command(
+        "vertex.accelerators=0"
+    )
 
 
-def _import_error(case: Case) -> tuple[str, str]:
+def _advise_import_error(case: Case) -> tuple[str, str]:
     name = case.find(
         r"No module named '?([\w.]+)", r"cannot import name '(\w+)'", r"ImportError: (\S+): cannot open shared"
     )
@@ -472,15 +576,16 @@ def _import_error(case: Case) -> tuple[str, str]:
     what = f"{name} from {origin}, whose version is another one" if origin else name
     package = name.partition(".")[0]
     if package == "tagline":
-        return f"the image of {case.who} has no Tagline in it: install it there, or let Tagline build one", again(
-            "vertex.image="
+        return (
+            f"the image of {case.who} has no Tagline in it: install it there, or let Tagline build one",
+            format_train_command("vertex.image="),
         )
     if case.vertex.image:
         return f"{case.who} cannot import {what}: add it to the image {case.vertex.image}", REHEARSE
     return f"{case.who} cannot import {what}: name it among the project's dependencies", REHEARSE
 
 
-def _missing_column(case: Case) -> tuple[str, str]:
+def _advise_missing_column(case: Case) -> tuple[str, str]:
     key = case.find(r"\b(data\.\w+): ")
     column = case.find(
         r'has no columns? "([^"]+)"',
@@ -496,49 +601,68 @@ def _missing_column(case: Case) -> tuple[str, str]:
     said = f'the data has no column "{column}"' if column else "the data lacks a column"
     close = get_close_matches(column, names, n=1, cutoff=0.5)
     if close and key in ("data.text", "data.labels"):
-        return f'{said}; did you mean "{close[0]}"?', check(f"{key}={close[0]}")
-    return f"{said}{f'; it has: {there}' if there else ''}", check()
+        return f'{said}; did you mean "{close[0]}"?', format_check_command(f"{key}={close[0]}")
+    return f"{said}{f'; it has: {there}' if there else ''}", format_check_command()
 
 
-def _crash(case: Case) -> tuple[str, str]:
+def _advise_crash(case: Case) -> tuple[str, str]:
     status = case.find(r"status of (\d+)")
     how = "was aborted" if status in ("6", "134") else "crashed in compiled code, as a segmentation fault does"
     return f"{case.who} {how}, without saying why: do the versions in its image fit together?", REHEARSE
 
 
-def _start(case: Case) -> tuple[str, str]:
+def _advise_start_error(case: Case) -> tuple[str, str]:
     program = case.find(r'exec: "([^"]+)"', r"([\w./-]+): (?:command not found|not found|No such file)")
     what = program or "its program"
     return f"{case.who} could not start {what}: is it in the image, and may it be run there?", REHEARSE
 
 
-def _network(case: Case) -> tuple[str, str]:
+def _advise_network(case: Case) -> tuple[str, str]:
     host = case.find(r"host='([^']+)'", r"Failed to resolve '([^']+)'", r"https?://([\w.-]+)")
     return (
         f"{case.who} does not reach {host or 'the network'}: put what it fetches into the bucket, or try again",
-        again(),
+        format_train_command(),
     )
 
 
-def _internal(_case: Case) -> tuple[str, str]:
-    return "Vertex AI had an error of its own, three times: nothing of yours is to blame; try again", again()
+def _advise_internal_error(_case: Case) -> tuple[str, str]:
+    return (
+        "Vertex AI had an error of its own, three times: nothing of yours is to blame; try again",
+        format_train_command(),
+    )
 
 
-def _cancelled(_case: Case) -> tuple[str, str]:
+def _advise_cancellation(_case: Case) -> tuple[str, str]:
     return "the job was cancelled", ""
 
 
-def _lost_worker(case: Case) -> tuple[str, str]:
+def _advise_lost_worker(case: Case) -> tuple[str, str]:
     said = f"{case.who} lost another worker, which did not say why: it was probably killed or taken away"
-    larger = _larger_machine(case.vertex)
-    return f"{said}; machines with more memory may help", again(*larger)
+    larger = _suggest_larger_machine(case.vertex)
+    return f"{said}; machines with more memory may help", format_train_command(*larger)
 
 
 ADVICE: dict[str, Callable[[Case], tuple[str, str]]] = {
-    "gpu-memory": _gpu_memory, "host-memory": _host_memory, "quota": _quota, "capacity": _capacity,
-    "image-pull": _image_pull, "pip-conflict": _pip, "permission": _permission, "not-found": _not_found, "nan": _nan,
-    "preempted": _preempted, "timeout": _timeout, "disk-full": _disk_full, "wrong-cuda": _wrong_cuda,
-    "no-gpu": _no_gpu,
-    "import-error": _import_error, "missing-column": _missing_column, "crash": _crash, "start": _start,
-    "network": _network, "internal": _internal, "cancelled": _cancelled, "lost-worker": _lost_worker,
-}  # fmt: skip
+    "gpu-memory": _advise_gpu_memory,
+    "host-memory": _advise_host_memory,
+    "quota": _advise_quota,
+    "capacity": _advise_capacity,
+    "image-pull": _advise_image_pull,
+    "pip-conflict": _advise_pip_conflict,
+    "permission": _advise_permission,
+    "not-found": _advise_missing_object,
+    "nan": _advise_nan_loss,
+    "preempted": _advise_preemption,
+    "timeout": _advise_timeout,
+    "disk-full": _advise_disk_full,
+    "wrong-cuda": _advise_wrong_cuda,
+    "no-gpu": _advise_no_gpu,
+    "import-error": _advise_import_error,
+    "missing-column": _advise_missing_column,
+    "crash": _advise_crash,
+    "start": _advise_start_error,
+    "network": _advise_network,
+    "internal": _advise_internal_error,
+    "cancelled": _advise_cancellation,
+    "lost-worker": _advise_lost_worker,
+}

@@ -64,27 +64,27 @@ class Failure:
     """Of the exception that came first."""
 
 
-def line_of(entry: Mapping[str, Any]) -> Line:
+def parse_entry(entry: Mapping[str, Any]) -> Line:
     """A log entry as Cloud Logging's REST API gives it."""
     payload = entry.get("jsonPayload")
-    text = _message(payload) if isinstance(payload, Mapping) else str(entry.get("textPayload", ""))
+    text = _extract_message(payload) if isinstance(payload, Mapping) else str(entry.get("textPayload", ""))
     replica = entry.get("resource", {}).get("labels", {}).get("task_name", "")
     severity = str(entry.get("severity", "DEFAULT"))
     return Line(str(entry.get("timestamp", "")), "" if replica in SERVICE else replica, severity, text)
 
 
-def explain(lines: Iterable[Line], *, message: str = "", spec: Spec | None = None) -> Failure:
+def diagnose_log(lines: Iterable[Line], *, message: str = "", spec: Spec | None = None) -> Failure:
     """Why a job failed, from its log in one pass and from what the service says of its end."""
     log = _Log()
     for line in lines:
         log.read(line)
     log.end(message)
     return (
-        _told_by_service(message, spec)
-        or _told_by_replica(log, spec)
-        or _told_by_status(log, spec)
-        or _told_by_service("\n".join(log.service), spec)
-        or _untold(log, message, spec)
+        _diagnose_service_message(message, spec)
+        or _diagnose_replicas(log, spec)
+        or _diagnose_exit_status(log, spec)
+        or _diagnose_service_message("\n".join(log.service), spec)
+        or _describe_unknown_failure(log, message, spec)
     )
 
 
@@ -105,12 +105,12 @@ class _Incident:
     hint: str = ""
 
     @property
-    def said(self) -> list[str]:
+    def statements(self) -> list[str]:
         """What names the cause, the most telling first."""
         return [*(self.traceback.exceptions if self.traceback else ()), *self.texts]
 
     @property
-    def words(self) -> str:
+    def error_message(self) -> str:
         """An error of Tagline's own, in its own words."""
         said = " ".join(self.texts)
         return f"{said}; {self.hint}" if self.hint else said
@@ -127,12 +127,12 @@ class _Incident:
 
     @property
     def is_consequence(self) -> bool:
-        return any(causes.is_consequence(text) for text in self.said[:1])
+        return any(causes.is_consequence(text) for text in self.statements[:1])
 
     def cause(self) -> str:
         """As its own words name it; "" if they do not."""
         source: causes.Source = "exception" if self.is_error else "line"
-        return next((cause for text in self.said if (cause := causes.recognise(text, source))), "")
+        return next((cause for text in self.statements if (cause := causes.recognise_cause(text, source))), "")
 
 
 class _Replica:
@@ -153,19 +153,19 @@ class _Replica:
             known.at, known.last_time = incident.at, incident.last_time
             return known
         if len(self.incidents) >= MOST_INCIDENTS:
-            outlived = [name for name, each in self.incidents.items() if self.has_outlived(each)]
+            outlived = [name for name, each in self.incidents.items() if self.has_recovered_from(each)]
             if not outlived:
                 return incident
             del self.incidents[outlived[0]]
         self.incidents[key] = incident
         return incident
 
-    def has_outlived(self, incident: _Incident) -> bool:
+    def has_recovered_from(self, incident: _Incident) -> bool:
         """Whether it went on after this."""
         after = self.count - incident.at
         if after >= OUTLIVED_LINES:
             return True
-        begun, ended = _moment(incident.last_time), _moment(self.last_time)
+        begun, ended = _parse_time(incident.last_time), _parse_time(self.last_time)
         return after > 5 and begun is not None and ended is not None and (ended - begun).total_seconds() > OUTLIVED_S
 
 
@@ -182,7 +182,7 @@ class _Log:
     def read(self, line: Line) -> None:
         """One entry."""
         if line.replica in SERVICE:
-            self._hear(line.text)
+            self._read_service_message(line.text)
             return
         replica = self._replicas.get(line.replica)
         if replica is None:
@@ -202,57 +202,65 @@ class _Log:
     def end(self, message: str) -> None:
         """Nothing more comes but what the service says of the job's end."""
         for replica in self._replicas.values():
-            self._end(replica, replica.last_time)
+            self._finish_tracebacks(replica, replica.last_time)
         before, self.statuses = self.statuses, {}
-        self._hear(message)
+        self._read_service_message(message)
         self.statuses |= {name: status for name, status in before.items() if name not in self.statuses}
         if HEADER in message:  # Vertex AI gives the end of a short one, in lines or without
             text = message.partition("\n")[2] or message.partition(HEADER)[2]
             self.read(Line("", next(iter(self.statuses), "workerpool0-0"), "ERROR", text))
 
-    def failed(self) -> list[_Incident]:
+    def list_fatal_incidents(self) -> list[_Incident]:
         """What replicas said that they did not outlive, in the order of time."""
-        found = [incident for replica in self._replicas.values() for incident in replica.incidents.values()
-                 if not replica.has_outlived(incident)]  # fmt: skip
-        return sorted(found, key=lambda incident: (_moment(incident.time) or LAST, incident.order))
+        found = [
+            incident
+            for replica in self._replicas.values()
+            for incident in replica.incidents.values()
+            if not replica.has_recovered_from(incident)
+        ]
+        return sorted(found, key=lambda incident: (_parse_time(incident.time) or LAST, incident.order))
 
-    def outlived(self) -> list[_Incident]:
+    def list_outlived_incidents(self) -> list[_Incident]:
         """Errors after which a replica went on."""
-        return [incident for replica in self._replicas.values() for incident in replica.incidents.values()
-                if incident.is_error and replica.has_outlived(incident)]  # fmt: skip
+        return [
+            incident
+            for replica in self._replicas.values()
+            for incident in replica.incidents.values()
+            if incident.is_error and replica.has_recovered_from(incident)
+        ]
 
     @property
     def replica_count(self) -> int:
         """How many replicas said anything."""
         return len(self._replicas)
 
-    def last_words(self, name: str) -> str:
+    def get_last_output(self, name: str) -> str:
         """What a replica printed last."""
         return _one_line(self._replicas[name].last_text) if name in self._replicas else ""
 
-    def _hear(self, text: str) -> None:
+    def _read_service_message(self, text: str) -> None:
         for name, status in EXITED.findall(text):
             self.statuses[name] = int(status)
         if text and len(self.service) < 200:
             self.service.append(text[:WIDTH])
 
     def _read_closely(self, replica: _Replica, line: Line) -> None:
-        texts = _lines(line.text)
+        texts = _split_entry(line.text)
         for text in texts:
             rank = match[0].strip() if text.startswith("[") and (match := RANK.match(text)) else ""
             text = text[len(match[0]) :] if rank and match else text
             if not self._is_traceback(replica, (rank, line.severity), text, line.time):
                 replica.count += 1
-                self._listen(replica, text[:WIDTH], line)
+                self._read_text(replica, text[:WIDTH], line)
         if len(texts) > 1:
-            self._end(replica, line.time, line.severity)
+            self._finish_tracebacks(replica, line.time, line.severity)
             replica.speaking = None
 
-    def _end(self, replica: _Replica, time: str, severity: str = "") -> None:
+    def _finish_tracebacks(self, replica: _Replica, time: str, severity: str = "") -> None:
         """What was being read is complete, in lines of this severity or in all."""
         for process in [each for each in replica.readers if severity in ("", each[1])]:
             if traceback := replica.readers.pop(process).end():
-                self._keep(replica, traceback, time)
+                self._add_traceback(replica, traceback, time)
 
     def _is_traceback(self, replica: _Replica, process: tuple[str, str], text: str, time: str) -> bool:
         reader = replica.readers.get(process)
@@ -264,20 +272,20 @@ class _Log:
             reader = replica.readers[process] = TracebackReader()
         belongs = reader.read(text)
         if traceback := reader.take():
-            self._keep(replica, traceback, time)
+            self._add_traceback(replica, traceback, time)
         if reader.is_idle:
             del replica.readers[process]
         return belongs
 
-    def _keep(self, replica: _Replica, traceback: Traceback, time: str) -> None:
+    def _add_traceback(self, replica: _Replica, traceback: Traceback, time: str) -> None:
         key = f"traceback {''.join(traceback.exceptions[:1])}"
-        replica.add(key, self._incident(replica, time, traceback=traceback))
+        replica.add(key, self._create_incident(replica, time, traceback=traceback))
 
-    def _incident(self, replica: _Replica, time: str, **more: Any) -> _Incident:
+    def _create_incident(self, replica: _Replica, time: str, **more: Any) -> _Incident:
         self._order += 1
         return _Incident(time, self._order, replica.name, replica.count, time, **more)
 
-    def _listen(self, replica: _Replica, text: str, line: Line) -> None:
+    def _read_text(self, replica: _Replica, text: str, line: Line) -> None:
         """A line that belongs to no traceback: an error of Tagline's, more of it, or words that name a cause."""
         if replica.speaking is not None and replica.speaking[0] == line.severity:
             ours = replica.speaking[1]
@@ -291,12 +299,12 @@ class _Log:
                 return
             replica.speaking = None
         said = text.removeprefix("error: ").strip() if text.startswith("error: ") else ""
-        cause = causes.recognise(text, "line")
+        cause = causes.recognise_cause(text, "line")
         if said and cause != "pip-conflict":  # pip's own errors begin so too
-            ours = self._incident(replica, line.time, texts=[said], is_ours=True)
+            ours = self._create_incident(replica, line.time, texts=[said], is_ours=True)
             replica.speaking = (line.severity, replica.add(text, ours))
         elif cause:
-            known = replica.add(f"line {cause}", self._incident(replica, line.time))
+            known = replica.add(f"line {cause}", self._create_incident(replica, line.time))
             if len(known.texts) < MOST_TEXTS:
                 known.texts.append(text)
 
@@ -308,86 +316,88 @@ DECIDED = frozenset((
 """What the service knows better than any replica."""
 
 
-def _told_by_service(said: str, spec: Spec | None) -> Failure | None:
+def _diagnose_service_message(said: str, spec: Spec | None) -> Failure | None:
     own_words = said.partition(HEADER)[0]
-    cause = causes.recognise(own_words, "service")
+    cause = causes.recognise_cause(own_words, "service")
     if cause not in DECIDED:
         return None
     match = EXITED.search(own_words) or re.search(r"\b(workerpool\d-\d+)\b", own_words)
-    return _failure(cause, match[1] if match else "", own_words, spec)
+    return _build_failure(cause, match[1] if match else "", own_words, spec)
 
 
-def _told_by_replica(log: _Log, spec: Spec | None) -> Failure | None:
+def _diagnose_replicas(log: _Log, spec: Spec | None) -> Failure | None:
     """The first replica that failed of itself; a status says more than an exception that nobody knows."""
-    failed = [incident for incident in log.failed() if not incident.is_consequence]
+    failed = [incident for incident in log.list_fatal_incidents() if not incident.is_consequence]
     errors = [incident for incident in failed if incident.is_error]
     killed = next((name for name, status in log.statuses.items() if status in (9, 137)), "")
     if not errors:
         named = [incident for incident in failed if incident.replica in log.statuses] or failed
-        return _of(named[0], named[0].cause(), spec) if named and not killed else None
+        return _explain_incident(named[0], named[0].cause(), spec) if named and not killed else None
     first = errors[0]
     alike = [each for each in errors if each.replica == first.replica]
     alike.sort(key=lambda each: not each.is_ours)  # it knows best what it meant
     for each in alike:
-        if cause := each.cause() or _column(each, spec):
-            return _of(each, cause, spec, lines=first.lines)
+        if cause := each.cause() or _recognise_column(each, spec):
+            return _explain_incident(each, cause, spec, lines=first.lines)
     beside = next((each for each in failed if each.replica == first.replica and not each.is_error), None)
     if beside is not None:
-        return _of(beside, beside.cause(), spec, lines=first.lines)
+        return _explain_incident(beside, beside.cause(), spec, lines=first.lines)
     if killed and killed not in {each.replica for each in errors}:
         return None
     if alike[0].is_ours:
         status = log.statuses.get(first.replica, next(iter(log.statuses.values()), 0))
         cause = causes.TAGLINE_STATUS.get(status, "unknown")
-        return Failure(cause, first.replica, alike[0].words, "", first.lines)
-    with_what = f", with {_one_line(first.said[0])}" if first.said else ""
+        return Failure(cause, first.replica, alike[0].error_message, "", first.lines)
+    with_what = f", with {_one_line(first.statements[0])}" if first.statements else ""
     return Failure("unknown", first.replica, f"{first.replica} failed first{with_what}", causes.REHEARSE, first.lines)
 
 
-def _told_by_status(log: _Log, spec: Spec | None) -> Failure | None:
+def _diagnose_exit_status(log: _Log, spec: Spec | None) -> Failure | None:
     """What the first exit status says, where no replica said why."""
     for name, status in log.statuses.items():
         if cause := causes.BY_STATUS.get(status):
-            return _failure(cause, name, f"status of {status}\n{log.last_words(name)}", spec)
+            return _build_failure(cause, name, f"status of {status}\n{log.get_last_output(name)}", spec)
     return None
 
 
-def _untold(log: _Log, message: str, spec: Spec | None) -> Failure:
+def _describe_unknown_failure(log: _Log, message: str, spec: Spec | None) -> Failure:
     """Only consequences, something that was outlived, or nothing at all."""
-    if lost := next((incident for incident in log.failed() if incident.is_error), None):
-        said = lost.said[0]
+    if lost := next((incident for incident in log.list_fatal_incidents() if incident.is_error), None):
+        said = lost.statements[0]
         if AMONG_WORKERS.search(said) or log.replica_count > 1:
-            return _of(lost, "lost-worker", spec, lines=lost.lines)
+            return _explain_incident(lost, "lost-worker", spec, lines=lost.lines)
         told = f"{lost.replica} ended with {_one_line(said)}"
         return Failure("unknown", lost.replica, told, causes.REHEARSE, lost.lines)
     name, status = next(iter(log.statuses.items()), ("", 0))
     what = f"{name} exited with status {status}" if name else "the job failed"
-    if maybe := next(iter(log.outlived()), None):
-        said = f"{what}; {maybe.replica} went on after this, but said nothing else of it: {_one_line(maybe.said[0])}"
+    if maybe := next(iter(log.list_outlived_incidents()), None):
+        said = (
+            f"{what}; {maybe.replica} went on after this, but said nothing else of it: {_one_line(maybe.statements[0])}"
+        )
         return Failure("unknown", name or maybe.replica, said, causes.REHEARSE, maybe.lines)
     if not log.replica_count:
         given = f": {_one_line(message)}" if message and not name else ""
         return Failure("unknown", name, f"{what}{given}, and its log is empty; {SILENT}", causes.REHEARSE)
-    words = log.last_words(name)
+    words = log.get_last_output(name)
     last = f"; the last that it printed was: {words}" if words else ""
     return Failure("unknown", name, f"{what} without saying why{last}", causes.REHEARSE)
 
 
-def _of(incident: _Incident, cause: str, spec: Spec | None, *, lines: tuple[str, ...] = ()) -> Failure:
-    found = _failure(cause, incident.replica, "\n".join(incident.said), spec, lines)
-    if incident.is_ours and "a bug in Tagline" not in incident.said[0]:
-        return Failure(found.cause, found.replica, incident.words, found.command, lines)
+def _explain_incident(incident: _Incident, cause: str, spec: Spec | None, *, lines: tuple[str, ...] = ()) -> Failure:
+    found = _build_failure(cause, incident.replica, "\n".join(incident.statements), spec, lines)
+    if incident.is_ours and "a bug in Tagline" not in incident.statements[0]:
+        return Failure(found.cause, found.replica, incident.error_message, found.command, lines)
     return found
 
 
-def _failure(cause: str, replica: str, text: str, spec: Spec | None, lines: tuple[str, ...] = ()) -> Failure:
+def _build_failure(cause: str, replica: str, text: str, spec: Spec | None, lines: tuple[str, ...] = ()) -> Failure:
     sentence, command = causes.advise(cause, Case(replica, text, spec))
     return Failure(cause, replica, sentence, command, lines)
 
 
-def _column(incident: _Incident, spec: Spec | None) -> str:
+def _recognise_column(incident: _Incident, spec: Spec | None) -> str:
     """A KeyError is a column that is missing if the spec has one of that name."""
-    key = re.match(r"KeyError: '(.+)'$", incident.said[0]) if incident.said else None
+    key = re.match(r"KeyError: '(.+)'$", incident.statements[0]) if incident.statements else None
     if key is None or spec is None:
         return ""
     data = spec.data
@@ -395,7 +405,7 @@ def _column(incident: _Incident, spec: Spec | None) -> str:
     return "missing-column" if key[1] in columns else ""
 
 
-def _lines(text: str) -> list[str]:
+def _split_entry(text: str) -> list[str]:
     """The lines of an entry, also where a traceback lies in it as JSON or with its line ends written out."""
     if HEADER in text and "\n" not in text:
         if text.startswith("{"):
@@ -403,12 +413,12 @@ def _lines(text: str) -> list[str]:
                 found = json.loads(text)
             except (ValueError, RecursionError):
                 found = None
-            text = _message(found) if isinstance(found, dict) else text
+            text = _extract_message(found) if isinstance(found, dict) else text
         text = text.replace("\\n", "\n")
     return [each.rstrip("\r") for each in text.split("\n")]
 
 
-def _message(payload: Mapping[str, Any]) -> str:
+def _extract_message(payload: Mapping[str, Any]) -> str:
     """What a structured entry says, with the traceback that loggers put beside it."""
     parts = [payload.get(key) for key in ("message", "exc_info", "stack_trace", "exception", "traceback")]
     said = [part for part in parts if isinstance(part, str) and part]
@@ -419,7 +429,7 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())[:500]
 
 
-def _moment(time: str) -> datetime | None:
+def _parse_time(time: str) -> datetime | None:
     try:
         found = datetime.fromisoformat(time)
     except ValueError:

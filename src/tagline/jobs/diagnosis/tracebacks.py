@@ -90,12 +90,12 @@ class TracebackReader:
     def read(self, line: str) -> bool:
         """Whether this line belongs to a traceback."""
         if self._is_group and self._block is not None and MARKED.match(line):
-            return self._inside_group(line, self._block)
+            return self._read_group_line(line, self._block)
         if line.endswith(HEADER) or (self.is_idle and FRAME.match(line)):
-            self._begin(line)
+            self._begin_block(line)
             return True
         if self._block is not None:
-            return self._inside(line, self._block)
+            return self._read_block_line(line, self._block)
         if IGNORED.match(line):
             self.close()
             self._is_ignored = True
@@ -115,7 +115,7 @@ class TracebackReader:
     def end(self) -> Traceback | None:
         """Nothing more comes: the traceback that was being read, be it cut off."""
         if self._block is not None and len(self._block.lines) > 1:
-            self._complete(self._block, self._block.exception)
+            self._complete_block(self._block, self._block.exception)
         self.close()
         return self.take()
 
@@ -129,9 +129,9 @@ class TracebackReader:
         self._traceback = self._block = None
         self._link, self._is_ignored = "", False
 
-    def _begin(self, line: str) -> None:
+    def _begin_block(self, line: str) -> None:
         if self._is_group and self._block is not None:
-            self._complete(self._block, self._block.exception)
+            self._complete_block(self._block, self._block.exception)
         self._is_group = "Exception Group " + HEADER in line
         if line == f"Original {HEADER}":  # torch, of an error in a process that loads data
             self._link = "inside"
@@ -139,19 +139,19 @@ class TracebackReader:
             self._traceback = None
         self._block = TracebackBlock(line.strip(" +|") if self._is_group else line[:WIDTH])
 
-    def _inside(self, line: str, block: TracebackBlock) -> bool:
+    def _read_block_line(self, line: str, block: TracebackBlock) -> bool:
         if self._is_group:  # and this line has no mark
-            self._complete(block, block.exception)
+            self._complete_block(block, block.exception)
             return not line.strip()
         if not line.strip():
             return True
         block.add(line)
         if line[0] in " \t" or line.startswith("[Previous line repeated"):
             return True
-        self._complete(block, line)
+        self._complete_block(block, line)
         return True
 
-    def _inside_group(self, line: str, block: TracebackBlock) -> bool:
+    def _read_group_line(self, line: str, block: TracebackBlock) -> bool:
         """Of a group, the first exception that is no group itself says why."""
         said = GROUP.sub("", line)
         if not said:
@@ -162,7 +162,7 @@ class TracebackReader:
             block.exception = said
         return True
 
-    def _complete(self, block: TracebackBlock, exception: str) -> None:
+    def _complete_block(self, block: TracebackBlock, exception: str) -> None:
         block.exception = exception[: 4 * WIDTH]
         self._block, self._is_group = None, False
         if self._is_ignored:

@@ -17,7 +17,7 @@ from tagline.jobs.diagnosis.log import Line
 from tagline.jobs.launchers import Job, JobState
 from tagline.runs import lock
 from tagline.runs.run import Run
-from tagline.system.processes import alive_in, started
+from tagline.system.processes import alive_in, read_start_time
 
 LOG, PROCESS = "log.txt", "process.json"
 POLL_S = 0.2
@@ -41,21 +41,26 @@ class LocalLauncher:
         told = plan["run"]
         directory = Path(told["address"]).absolute()
         spec = specs.loads(told["spec"], where=told["address"])
-        run = Run.create(directory.parent, spec, lock.planned(spec, command=told["command"]), name=told["name"])
+        run = Run.create(
+            directory.parent, spec, lock.lock_before_start(spec, command=told["command"]), name=told["name"]
+        )
         with (directory / LOG).open("wb") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", *plan["command"][:-1], str(directory)], start_new_session=True,
-                stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
-            )  # fmt: skip
-        run.write_json(PROCESS, {"pid": process.pid, "started": started(process.pid)})
+                [sys.executable, "-m", *plan["command"][:-1], str(directory)],
+                start_new_session=True,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        run.write_json(PROCESS, {"pid": process.pid, "started": read_start_time(process.pid)})
         process.returncode = 0  # it is nobody's child from now on
         return str(directory)
 
     def state(self, handle: str) -> JobState:
         """As the run has it; one whose process ended before it began has failed."""
-        found = _run(handle).state()
-        if found.name == "waiting" and not _pid(handle):
-            lines = _lines(handle)
+        found = _open_run(handle).state()
+        if found.name == "waiting" and not _find_pid(handle):
+            lines = _read_log_lines(handle)
             return JobState("failed", message=lines[-1] if lines else "its process ended without a word")
         return JobState(found.name, message=found.reason, started=found.started, ended=found.ended)
 
@@ -64,19 +69,19 @@ class LocalLauncher:
         seen = 0
         has_ended = False
         while True:
-            lines = _lines(handle)
+            lines = _read_log_lines(handle)
             for line in lines[seen:]:
                 yield Line(datetime.now(UTC).isoformat(), "local", "INFO", line)
             seen = len(lines)
             if has_ended:
                 return
-            has_ended = self.state(handle).has_ended and not _pid(handle)
+            has_ended = self.state(handle).has_ended and not _find_pid(handle)
             yield None
             time.sleep(POLL_S)
 
     def cancel(self, handle: str) -> None:
         """It saves, and stops."""
-        if pid := _pid(handle):
+        if pid := _find_pid(handle):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
 
@@ -85,11 +90,11 @@ class LocalLauncher:
         return []
 
 
-def _run(handle: str) -> Run:
+def _open_run(handle: str) -> Run:
     return Run.open(Path(handle))
 
 
-def _lines(handle: str) -> list[str]:
+def _read_log_lines(handle: str) -> list[str]:
     """What has been printed so far, whole lines only."""
     try:
         return (Path(handle) / LOG).read_text("utf-8", "replace").split("\n")[:-1]
@@ -97,6 +102,6 @@ def _lines(handle: str) -> list[str]:
         raise RunError(f"{handle} has no log", hint=f"tagline runs show {handle}") from error
 
 
-def _pid(handle: str) -> int:
+def _find_pid(handle: str) -> int:
     """The process that works on a run; 0 if it has ended."""
     return alive_in(Path(handle) / PROCESS)

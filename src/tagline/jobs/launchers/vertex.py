@@ -15,7 +15,7 @@ from tagline.images import dockerfiles, google_images, sdist, wheels
 from tagline.images.sdist import SourcePackage
 from tagline.jobs import custom_job, prices, uploads
 from tagline.jobs.custom_job import Code
-from tagline.jobs.diagnosis.log import Line, line_of
+from tagline.jobs.diagnosis.log import Line, parse_entry
 from tagline.jobs.launchers import Job, JobDescription, JobState, StateName
 from tagline.runs import lock, remote
 from tagline.spec import Spec
@@ -43,9 +43,9 @@ class VertexLauncher:
         """The request, its equivalent for gcloud, its price, and all that has to be there before it is sent."""
         place = job.spec.vertex
         project = job.project or place.project
-        code = _code(job.spec, project)
+        code = _locate_code(job.spec, project)
         shown = job.name if job.is_named else ""
-        request = custom_job.request(
+        request = custom_job.build_request(
             job.spec,
             run=job.run,
             name=job.name,
@@ -54,39 +54,42 @@ class VertexLauncher:
             display_name=shown,
             is_there=job.is_resumed,
         )
-        price = prices.price_of(job.spec, training_rows=job.training_rows, rate=job.rate)
+        price = prices.estimate_price(job.spec, training_rows=job.training_rows, rate=job.rate)
         return {
             "job": request,
-            "gcloud": custom_job.gcloud(request, project=project, region=place.region),
+            "gcloud": custom_job.format_gcloud_command(request, project=project, region=place.region),
             "price": price.to_dict(),
             "parent": f"projects/{project}/locations/{place.region}",
             "uploads": [{"from": each.source, "to": each.address} for each in job.uploads],
             "code": {"package": code.package} if code.package else {"image": code.image},
             **({"packages": list(place.packages)} if place.packages else {}),
             "run": {
-                "address": job.run, "name": job.name, "spec": specs.to_toml(job.spec), "command": job.command,
+                "address": job.run,
+                "name": job.name,
+                "spec": specs.to_toml(job.spec),
+                "command": job.command,
                 "is_there": job.is_resumed,
             },
-        }  # fmt: skip
+        }
 
     def submit(self, plan: Mapping[str, Any]) -> str:
         """Build, upload, make the run, and create the job, once."""
         run = plan["run"]
         spec = specs.loads(run["spec"], where=run["address"])
         for each in plan["uploads"]:
-            if uploads.deliver(uploads.Upload(each["from"], each["to"])):
+            if uploads.upload_if_missing(uploads.Upload(each["from"], each["to"])):
                 self._say(f"uploaded {each['from']} to {each['to']}")
         self._deliver_code(plan, spec)
         if not run["is_there"]:
             runs = run["address"].rpartition("/")[0]
             try:
-                remote.create(runs, run["name"], spec, lock.planned(spec, command=run["command"]))
+                remote.create_remote_run(runs, run["name"], spec, lock.lock_before_start(spec, command=run["command"]))
             except NameTaken as error:
-                if found := self._found(plan):  # this very plan was submitted before
+                if found := self._find_job(plan):  # this very plan was submitted before
                     return found
                 raise NameTaken(error.message, hint="nothing was submitted; try again, under another name") from error
         try:
-            return self._create(plan)
+            return self._create_job(plan)
         except PlaceError as error:
             if not gcp.is_transient(error):  # else there may be a job all the same
                 remote.MirroredRun.at(run["address"]).set_state("failed", reason=error.message)
@@ -94,20 +97,20 @@ class VertexLauncher:
 
     def state(self, handle: str) -> JobState:
         """As the service tells it."""
-        client = gcp.vertex(CLIENT, _region(handle))
-        return _state(gcp.with_retries(handle, lambda: client.get_custom_job(name=handle)))
+        client = gcp.vertex_client(CLIENT, _parse_region(handle))
+        return _parse_state(gcp.with_retries(handle, lambda: client.get_custom_job(name=handle)))
 
     def page(self, handle: str) -> str:
         """The job's page in the Cloud console, as Google's own client names it; at a rehearsal in its page."""
-        region, (_, project, *_, number) = _region(handle), handle.split("/")
-        if address := gcp.rehearsal():
+        region, (_, project, *_, number) = _parse_region(handle), handle.split("/")
+        if address := gcp.find_rehearsal():
             return f"{address}/#resource?name={quote(handle, safe='')}"
         return f"{CONSOLE}/locations/{region}/training/{number}?project={project}"
 
     def describe(self, handle: str) -> JobDescription:
         """As the service tells it, priced by the table."""
-        client = gcp.vertex(CLIENT, _region(handle))
-        return _description(gcp.with_retries(handle, lambda: client.get_custom_job(name=handle)))
+        client = gcp.vertex_client(CLIENT, _parse_region(handle))
+        return _describe_job(gcp.with_retries(handle, lambda: client.get_custom_job(name=handle)))
 
     def logs(self, handle: str) -> Iterator[Line | None]:
         """Polled from Cloud Logging until the job has ended and nothing more comes."""
@@ -123,7 +126,7 @@ class VertexLauncher:
                     continue
                 moment = datetime.fromisoformat(entry["timestamp"])
                 seen[entry["insertId"]] = moment
-                yield line_of(entry)
+                yield parse_entry(entry)
             if seen:
                 newest = max(seen.values())
                 seen = {key: moment for key, moment in seen.items() if moment >= newest - LATE}
@@ -132,49 +135,53 @@ class VertexLauncher:
                 return
             has_ended = self.state(handle).has_ended
             yield None
-            time.sleep(REHEARSED_POLL_S if gcp.rehearsal() else POLL_S)
+            time.sleep(REHEARSED_POLL_S if gcp.find_rehearsal() else POLL_S)
 
     def cancel(self, handle: str) -> None:
         """It is told to stop, and saves first."""
-        client = gcp.vertex(CLIENT, _region(handle))
+        client = gcp.vertex_client(CLIENT, _parse_region(handle))
         gcp.with_retries(handle, lambda: client.cancel_custom_job(name=handle))
 
     def list(self, project: str, region: str) -> list[tuple[str, str, JobState]]:
         """Jobs that have Tagline's label, newest first."""
         parent = f"projects/{project}/locations/{region}"
         asked = {"parent": parent, "filter": f"labels.{custom_job.RUN_LABEL}:*"}
-        client = gcp.vertex(CLIENT, region)
+        client = gcp.vertex_client(CLIENT, region)
         found = gcp.with_retries(parent, lambda: list(client.list_custom_jobs(request=asked)))
-        return [(job.name, job.labels[custom_job.RUN_LABEL], _state(job)) for job in found]
+        return [(job.name, job.labels[custom_job.RUN_LABEL], _parse_state(job)) for job in found]
 
     def _deliver_code(self, plan: Mapping[str, Any], spec: Spec) -> None:
         """See to it that the image, or the package, is where the job will look for it."""
         _, project, _, region = plan["parent"].split("/")
-        made = _made(spec, project)
+        made = _build_package(spec, project)
         if isinstance(made, SourcePackage):
-            wheels_there = _own_wheels(spec)
+            wheels_there = _read_own_wheels(spec)
             for address, content in {plan["code"]["package"]: made.content, **wheels_there}.items():
                 if cloud_storage.object_at(address) is None:
                     storage.write_bytes(content, address)
-        elif isinstance(made, dockerfiles.Context):
-            dockerfiles.deliver(
-                made, project=project, region=region, bucket=spec.vertex.bucket, builder=spec.vertex.builder,
+        elif isinstance(made, dockerfiles.BuildContext):
+            dockerfiles.deliver_image(
+                made,
+                project=project,
+                region=region,
+                bucket=spec.vertex.bucket,
+                builder=spec.vertex.builder,
                 say=self._say,
-            )  # fmt: skip
+            )
 
-    def _create(self, plan: Mapping[str, Any]) -> str:
+    def _create_job(self, plan: Mapping[str, Any]) -> str:
         """Create the job, exactly once: nobody knows whether an earlier request got through, so look before each."""
         region = plan["parent"].rpartition("/")[2]
         problem: PlaceError | None = None
         for attempt in range(ATTEMPTS):
             if attempt:
-                time.sleep(2.0**attempt if not gcp.rehearsal() else 0.1)
+                time.sleep(2.0**attempt if not gcp.find_rehearsal() else 0.1)
             try:
-                if found := self._found(plan):
+                if found := self._find_job(plan):
                     return found
-                with gcp.errors("VertexLauncher AI"):
-                    job = gcp.message("CustomJob", plan["job"])
-                    made = gcp.vertex(CLIENT, region).create_custom_job(
+                with gcp.translate_errors("VertexLauncher AI"):
+                    job = gcp.build_message("CustomJob", plan["job"])
+                    made = gcp.vertex_client(CLIENT, region).create_custom_job(
                         parent=plan["parent"], custom_job=job, timeout=gcp.PATIENCE_S
                     )
                     return str(made.name)
@@ -183,54 +190,58 @@ class VertexLauncher:
                     raise
                 problem = error
         assert problem is not None
-        again = f"tagline train --resume {plan['run']['address']} --on {gcp.place()}"
-        hint = f"is there a job all the same? tagline jobs list --on {gcp.place()}; then: {again}"
+        again = f"tagline train --resume {plan['run']['address']} --on {gcp.find_place()}"
+        hint = f"is there a job all the same? tagline jobs list --on {gcp.find_place()}; then: {again}"
         raise PlaceError(problem.message, hint=hint) from problem.__cause__
 
-    def _found(self, plan: Mapping[str, Any]) -> str:
+    def _find_job(self, plan: Mapping[str, Any]) -> str:
         """The job that an earlier request has made of this plan; "" if there is none."""
         region = plan["parent"].rpartition("/")[2]
         label = custom_job.SUBMISSION_LABEL
         asked = {"parent": plan["parent"], "filter": f'labels.{label}="{plan["job"]["labels"][label]}"'}
-        with gcp.errors(plan["parent"]):
-            return next((str(job.name) for job in gcp.vertex(CLIENT, region).list_custom_jobs(request=asked)), "")
+        with gcp.translate_errors(plan["parent"]):
+            return next(
+                (str(job.name) for job in gcp.vertex_client(CLIENT, region).list_custom_jobs(request=asked)), ""
+            )
 
 
-def _made(spec: Spec, project: str) -> SourcePackage | dockerfiles.Context | None:
+def _build_package(spec: Spec, project: str) -> SourcePackage | dockerfiles.BuildContext | None:
     """What is made of the code that runs here; nothing, where the user's own image has it."""
     place = spec.vertex
     family: str = spec.model.family  # type: ignore[attr-defined]
-    extras = wheels.needed(family=family, trackers=spec.tracking.to)
+    extras = wheels.choose_extras(family=family, trackers=spec.tracking.to)
     if place.image and not google_images.is_prebuilt(place.image):
-        sdist.refuse_in_own_image(place.packages, place.image)
+        sdist.refuse_packages(place.packages, place.image)
         return None
     extra = sdist.ExtraPackages.read(place.packages)
     if place.image:
-        return sdist.sdist(extras, requirements=extra.requirements)
-    return dockerfiles.training(
-        dockerfiles.repository_of(project, place.region), extras=extras,
-        accelerator=place.accelerator if place.accelerators else "", reduction_server=bool(place.reduction_servers),
+        return sdist.build_sdist(extras, requirements=extra.requirements)
+    return dockerfiles.create_training_context(
+        dockerfiles.repository_path(project, place.region),
+        extras=extras,
+        accelerator=place.accelerator if place.accelerators else "",
+        reduction_server=bool(place.reduction_servers),
         extra=extra,
-    )  # fmt: skip
+    )
 
 
-def _own_wheels(spec: Spec) -> dict[str, bytes]:
+def _read_own_wheels(spec: Spec) -> dict[str, bytes]:
     """The wheels of this machine that vertex.packages names, by where a job on one of Google's images finds them."""
-    top = f"{uploads.folder(spec.vertex.bucket)}/packages"
+    top = f"{uploads.bucket_folder(spec.vertex.bucket)}/packages"
     found = sdist.ExtraPackages.read(spec.vertex.packages).wheels
     return {f"{top}/{hashlib.sha256(content).hexdigest()[:16]}/{name}": content for name, content in found}
 
 
-def _code(spec: Spec, project: str) -> Code:
+def _locate_code(spec: Spec, project: str) -> Code:
     place = spec.vertex
-    made = _made(spec, project)
+    made = _build_package(spec, project)
     if isinstance(made, SourcePackage):
-        package = f"{uploads.folder(place.bucket)}/packages/{made.file}"
-        return Code(place.image, package, own_wheels=tuple(_own_wheels(spec)))
+        package = f"{uploads.bucket_folder(place.bucket)}/packages/{made.file}"
+        return Code(place.image, package, own_wheels=tuple(_read_own_wheels(spec)))
     return Code(place.image, is_ours=False) if made is None else Code(made.image)
 
 
-def _region(handle: str) -> str:
+def _parse_region(handle: str) -> str:
     parts = handle.split("/")
     if len(parts) != 6 or parts[0] != "projects" or parts[4] != "customJobs":
         hint = "projects/PROJECT/locations/REGION/customJobs/NUMBER, or a run's name"
@@ -238,7 +249,7 @@ def _region(handle: str) -> str:
     return parts[3]
 
 
-def _description(job: Any) -> JobDescription:
+def _describe_job(job: Any) -> JobDescription:
     """Of a CustomJob."""
     pools = [pool for pool in job.job_spec.worker_pool_specs if pool.machine_spec.machine_type]
     facts = []
@@ -259,7 +270,7 @@ def _description(job: Any) -> JobDescription:
     return JobDescription(tuple(named), tuple(arguments), image, per_hour, remark)
 
 
-def _state(job: Any) -> JobState:
+def _parse_state(job: Any) -> JobState:
     detail = job.state.name.removeprefix("JOB_STATE_")
     started, ended = (moment.isoformat() if moment else "" for moment in (job.start_time, job.end_time))
     return JobState(STATES.get(detail, "waiting"), detail, job.error.message, started, ended)

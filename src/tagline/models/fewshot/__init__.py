@@ -19,7 +19,7 @@ from pydantic import Field
 from tagline.errors import SpecError
 from tagline.models import Scores, Step, model_files
 from tagline.models.nn import tokens
-from tagline.models.nn.learner import Learner, computing, write
+from tagline.models.nn.learner import Learner, compute_repeatably, write_tensors
 from tagline.models.nn.tokens import Reading, TokenPreprocessor
 from tagline.spec import Section, Training
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tagline.data.checks import Finding
     from tagline.data.dataset import Split, Task
     from tagline.data.texts import Text
-    from tagline.models.fewshot.contrastive import ContrastiveTuning, Shots
+    from tagline.models.fewshot.contrastive import ContrastiveTuning, FewShotExamples
     from tagline.models.nn.loop import Kept
     from tagline.models.nn.networks import Network
     from tagline.models.nn.pretrained import Pooling
@@ -82,14 +82,14 @@ class FewShot:
         self.done = 0
         self.has_head = False
         """Whether the head is that of the encoder as it is now."""
-        self._shots: Shots | None = None
+        self._shots: FewShotExamples | None = None
         self._tuning: ContrastiveTuning | None = None
         self._kept: Kept | None = None
 
     @classmethod
     def create(
         cls, options: FewShotOptions, *, training: Training, task: "Task", labels: Sequence[str], pair: bool
-    ) -> Self:  # fmt: skip
+    ) -> Self:
         """The pretrained encoder with a head that has learned nothing yet."""
         from tagline.models.nn import pretrained
         from tagline.models.nn.networks import layer_count
@@ -102,16 +102,22 @@ class FewShot:
         types = pair and found.has_types
         reading = Reading(task, len(labels), pair, options.max_tokens, "start", found.pad, types)
         pooling = found.pooling if options.pooling == "auto" else options.pooling
-        return cls._of(options, found.encoder, found.tokenizer, reading, training=training, pooling=pooling)
+        return cls._from_parts(options, found.encoder, found.tokenizer, reading, training=training, pooling=pooling)
 
     @classmethod
-    def _of(
-        cls, options: FewShotOptions, encoder: Any, tokenizer: Any, reading: Reading, *,
-        training: Training, pooling: "Pooling",
-    ) -> Self:  # fmt: skip
-        from tagline.models.fewshot.contrastive import views
+    def _from_parts(
+        cls,
+        options: FewShotOptions,
+        encoder: Any,
+        tokenizer: Any,
+        reading: Reading,
+        *,
+        training: Training,
+        pooling: "Pooling",
+    ) -> Self:
+        from tagline.models.fewshot.contrastive import create_views
 
-        embedder, classifier = views(encoder, labels=reading.labels, pooling=pooling)
+        embedder, classifier = create_views(encoder, labels=reading.labels, pooling=pooling)
         learner = Learner(classifier, tokenizer, reading, training=training, most_tokens=options.max_batch_tokens)
         return cls(options, embedder, learner, pooling=pooling)
 
@@ -120,7 +126,7 @@ class FewShot:
         """Whether the encoder has read the language of the texts, where that is known."""
         from tagline.data import language_check
 
-        return language_check.doubts(options.pretrained, texts)
+        return language_check.check_language(options.pretrained, texts)
 
     def fit(self, train: "Split", validation: "Split", *, seed: int) -> Iterator[Step]:
         """Bring texts of one label together, step by step, and end with a head.
@@ -128,14 +134,14 @@ class FewShot:
         Where it is left to the family whether to tune, a head on the encoder as it is comes first: the validation rows
         say which of the two is kept.
         """
-        steps = self._steps(train)
+        steps = self._count_steps(train)
         tries_both = self.options.tuning_steps == "auto" and steps > 0 and len(validation) > 0
         total = steps + 1 + tries_both
         if self.done == total:
             return
         hint = "start anew with a lower training.batch_size or model.max_tokens"
-        with computing(self.learner.seat.device, hint=hint):
-            self._shots = self._read(train)
+        with compute_repeatably(self.learner.seat.device, hint=hint):
+            self._shots = self._read_examples(train)
             if tries_both and not self.done:
                 yield self._head_step(self._shots, number=1, total=total, tuned=0)
             if steps:
@@ -145,12 +151,12 @@ class FewShot:
                     yield Step(self.done, total, loss, stage="contrast")
             yield self._head_step(self._shots, number=total, total=total, tuned=steps)
 
-    def _head_step(self, shots: "Shots", *, number: int, total: int, tuned: int) -> Step:
+    def _head_step(self, shots: "FewShotExamples", *, number: int, total: int, tuned: int) -> Step:
         loss = self._fit_head(shots)
         self.done = number
         return Step(number, total, loss, evaluate=True, settings={"tuning_steps": tuned}, stage="head")
 
-    def _steps(self, train: "Split") -> int:
+    def _count_steps(self, train: "Split") -> int:
         """Contrastive steps for so many rows; none where no two rows can be brought together, or kept apart."""
         setting, task = self.options.tuning_steps, self.learner.reading.task
         if setting != "auto":
@@ -160,9 +166,9 @@ class FewShot:
             return 0
         return min(max(FEWEST_STEPS, math.ceil(PASSES * len(train) / self.learner.training.batch_size)), MOST_STEPS)
 
-    def _read(self, train: "Split") -> "Shots":
+    def _read_examples(self, train: "Split") -> "FewShotExamples":
         """The training texts as tokens on disk, with what they are to be told apart by."""
-        from tagline.models.fewshot.contrastive import Shots
+        from tagline.models.fewshot.contrastive import FewShotExamples
         from tagline.models.nn.loop import Loss
 
         reading, learner = self.learner.reading, self.learner
@@ -172,34 +178,44 @@ class FewShot:
             vocabulary=learner.tokenizer.get_vocab_size(),
         )
         loss = Loss(
-            train.targets, task=reading.task, labels=reading.labels, smoothing=0.0,
+            train.targets,
+            task=reading.task,
+            labels=reading.labels,
+            smoothing=0.0,
             balanced=learner.training.class_weights == "balanced",
-        )  # fmt: skip
-        return Shots(sequences, train.targets, loss, reading.pad)
+        )
+        return FewShotExamples(sequences, train.targets, loss, reading.pad)
 
-    def _tuning_of(self, shots: "Shots", *, steps: int, seed: int) -> "ContrastiveTuning":
+    def _tuning_of(self, shots: "FewShotExamples", *, steps: int, seed: int) -> "ContrastiveTuning":
         """The contrastive steps, from where they stood if the model was loaded."""
         from tagline.models.fewshot.contrastive import ContrastiveTuning
-        from tagline.models.nn.networks import groups
+        from tagline.models.nn.networks import group_parameters
 
         training, freeze = self.learner.training, self.options.freeze
         frozen = {"none": -1, "embeddings": 0}[freeze] if isinstance(freeze, str) else freeze
         rate = LEARNING_RATE if training.learning_rate == "auto" else training.learning_rate
         tuning = ContrastiveTuning(
-            self.embedder, groups(self.embedder, frozen=frozen, layer_decay=1.0), shots, seat=self.learner.seat,
-            steps=steps, learning_rate=rate, temperature=self.options.temperature, training=training, seed=seed,
-        )  # fmt: skip
+            self.embedder,
+            group_parameters(self.embedder, frozen=frozen, layer_decay=1.0),
+            shots,
+            seat=self.learner.seat,
+            steps=steps,
+            learning_rate=rate,
+            temperature=self.options.temperature,
+            training=training,
+            seed=seed,
+        )
         if self._kept:
             tuning.restore(self._kept)
             self._kept = None
         return tuning
 
-    def _fit_head(self, shots: "Shots") -> float:
+    def _fit_head(self, shots: "FewShotExamples") -> float:
         """Fit the head to the embeddings of all rows; returns its loss."""
-        from tagline.models.fewshot.contrastive import fitted, set_head
+        from tagline.models.fewshot.contrastive import fit_head, set_head
 
-        embeddings = shots.embedded(self.embedder, self.learner.seat)
-        weights, constants, loss = fitted(embeddings, shots, strength=self.options.strength)
+        embeddings = shots.embed_rows(self.embedder, self.learner.seat)
+        weights, constants, loss = fit_head(embeddings, shots, strength=self.options.strength)
         set_head(self.network, weights, constants)
         self.has_head = True
         return loss
@@ -223,10 +239,10 @@ class FewShot:
 
     def graph(self) -> "nn.Module":
         """The encoder with its head, for those who compute it without torch."""
-        from tagline.models.nn.networks import traceable
+        from tagline.models.nn.networks import make_traceable
 
         self._ensure_head()
-        return traceable(self.network)
+        return make_traceable(self.network)
 
     @classmethod
     def intake(cls, directory: Path) -> TokenPreprocessor:
@@ -239,17 +255,19 @@ class FewShot:
         from tagline.models.nn.pretrained import write_config
 
         facts: dict[str, Any] = {
-            "options": self.options.model_dump(), "reading": asdict(self.learner.reading), "pooling": self.pooling,
-        }  # fmt: skip
+            "options": self.options.model_dump(),
+            "reading": asdict(self.learner.reading),
+            "pooling": self.pooling,
+        }
         if self._shots is not None or not resumable:  # a checkpoint may be all that there will be, if time is over
             self._ensure_head()
         if resumable:
             facts |= {"training": self.learner.training.model_dump(), "done": self.done, "has_head": self.has_head}
             if self._tuning is not None:
                 tensors, facts["tuning"] = self._tuning.state()
-                write(tensors, directory / "optimizer.safetensors")
+                write_tensors(tensors, directory / "optimizer.safetensors")
         weights = self.network.state_dict()
-        write(as_transformers(weights), directory / "model.safetensors")
+        write_tensors(as_transformers(weights), directory / "model.safetensors")
         write_config(self.network.encoder, directory)
         (directory / "tokenizer.json").write_text(self.learner.tokenizer.to_str(pretty=True), "utf-8")
         (directory / "fewshot.json").write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
@@ -263,19 +281,19 @@ class FewShot:
         from tagline.models.nn import pretrained
         from tagline.models.nn.networks import as_network
 
-        with model_files.reading(directory / "fewshot.json"):
+        with model_files.translate_errors(directory / "fewshot.json"):
             facts = model_files.read_json(directory / "fewshot.json")
             options, reading = FewShotOptions(**facts["options"]), Reading(**facts["reading"])
             training, pooling = Training(**facts.get("training", {})), facts["pooling"]
-        with model_files.reading(directory / "config.json"):
+        with model_files.translate_errors(directory / "config.json"):
             encoder = pretrained.from_config(directory)
-        with model_files.reading(directory / "tokenizer.json"):
+        with model_files.translate_errors(directory / "tokenizer.json"):
             tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
-            model = cls._of(options, encoder, tokenizer, reading, training=training, pooling=pooling)
-        with model_files.reading(directory / "model.safetensors"):
+            model = cls._from_parts(options, encoder, tokenizer, reading, training=training, pooling=pooling)
+        with model_files.translate_errors(directory / "model.safetensors"):
             model.network.load_state_dict(as_network(load_file(directory / "model.safetensors")))
         model.done, model.has_head = facts.get("done", 0), facts.get("has_head", True)
         if "tuning" in facts:
-            with model_files.reading(directory / "optimizer.safetensors"):
+            with model_files.translate_errors(directory / "optimizer.safetensors"):
                 model._kept = load_file(directory / "optimizer.safetensors"), facts["tuning"]
         return model

@@ -12,7 +12,15 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, log_softmax, normalize
 
 from tagline.models.nn import batches
-from tagline.models.nn.loop import LARGEST_GRADIENT, Group, Kept, Loss, optimizer_tensors, rate_at, restore_optimizer
+from tagline.models.nn.loop import (
+    LARGEST_GRADIENT,
+    Kept,
+    Loss,
+    ParameterGroup,
+    optimizer_tensors,
+    rate_at,
+    restore_optimizer,
+)
 from tagline.models.nn.networks import Network
 from tagline.models.nn.pretrained import Pooling
 from tagline.models.nn.tokens import Ints, Sequences
@@ -27,7 +35,7 @@ MOST_ITERATIONS = 500
 """Of the head, where 30 to 150 are usual."""
 
 
-class Direction(nn.Module):
+class UnitNorm(nn.Module):
     """A pooled state brought to length 1, so that a product of two of them is their cosine."""
 
     def forward(self, pooled: Tensor) -> Tensor:
@@ -35,11 +43,11 @@ class Direction(nn.Module):
         return normalize(pooled, dim=1)
 
 
-def views(encoder: Any, *, labels: int, pooling: Pooling) -> tuple[Network, Network]:
+def create_views(encoder: Any, *, labels: int, pooling: Pooling) -> tuple[Network, Network]:
     """One encoder seen twice: ending in embeddings, and in the logits of a linear head on these."""
     embedder, classifier = (Network(encoder, head="linear", labels=labels, pooling=pooling, seed=0) for _ in range(2))
-    embedder.head = Direction()
-    classifier.head = nn.Sequential(Direction(), nn.Linear(encoder.config.hidden_size, labels))
+    embedder.head = UnitNorm()
+    classifier.head = nn.Sequential(UnitNorm(), nn.Linear(encoder.config.hidden_size, labels))
     return embedder, classifier
 
 
@@ -52,7 +60,7 @@ def set_head(classifier: Network, weights: Tensor, constants: Tensor) -> None:
 
 
 @dataclass(frozen=True)
-class Shots:
+class FewShotExamples:
     """The training rows: their tokens and targets, and how wrong logits of them are."""
 
     sequences: Sequences
@@ -73,7 +81,7 @@ class Shots:
     def __len__(self) -> int:
         return len(self.targets)
 
-    def drawn(self, *, batch_size: int, seed: int, step: int) -> Ints:
+    def draw_rows(self, *, batch_size: int, seed: int, step: int) -> Ints:
         """Some rows of some labels, the shortest first; which ones follows from the seed and the step alone."""
         random = np.random.default_rng([seed, step])
         groups = [np.flatnonzero(has_it) for has_it in self.truth.T if has_it.any()]
@@ -87,19 +95,19 @@ class Shots:
         rows = np.unique(np.concatenate(found))  # with several labels a row can be drawn for each of them
         return rows[np.argsort(self.sequences.lengths[rows], kind="stable")]
 
-    def embedded(self, embedder: Network, seat: ComputeContext) -> Tensor:
+    def embed_rows(self, embedder: Network, seat: ComputeContext) -> Tensor:
         """The embeddings of all rows, in main memory."""
         found = torch.zeros(len(self), embedder.encoder.config.hidden_size)
         every, lengths = np.arange(len(self)), self.sequences.lengths
         embedder.eval()
         with torch.no_grad():
             for part in batches.within_budget(every, lengths, most_tokens=seat.most_tokens):
-                inputs = seat.tensors(self.sequences.padded(part, pad=self.pad))
+                inputs = seat.to_tensors(self.sequences.pad_batch(part, pad=self.pad))
                 found[torch.from_numpy(part)] = embedder(**inputs).cpu()
         return found
 
 
-def contrast(embeddings: Tensor, truth: Tensor, *, temperature: float) -> Tensor:
+def contrastive_loss(embeddings: Tensor, truth: Tensor, *, temperature: float) -> Tensor:
     """How far texts that share a label are from each other, against all others (Khosla et al. 2020, their L-out)."""
     itself = torch.eye(len(truth), dtype=torch.bool, device=truth.device)
     related = (truth @ truth.T > 0) & ~itself
@@ -114,9 +122,18 @@ class ContrastiveTuning:
     """The contrastive steps of one encoder. Their number and their memory depend on no number of pairs."""
 
     def __init__(
-        self, embedder: Network, groups: Sequence[Group], shots: Shots, *,
-        steps: int, learning_rate: float, temperature: float, training: Training, seed: int, seat: ComputeContext,
-    ) -> None:  # fmt: skip
+        self,
+        embedder: Network,
+        groups: Sequence[ParameterGroup],
+        shots: FewShotExamples,
+        *,
+        steps: int,
+        learning_rate: float,
+        temperature: float,
+        training: Training,
+        seed: int,
+        seat: ComputeContext,
+    ) -> None:
         self.embedder, self.shots, self.training, self.seed, self.seat = embedder, shots, training, seed, seat
         self.total = steps
         self.learning_rate = learning_rate
@@ -125,39 +142,42 @@ class ContrastiveTuning:
         named = dict(embedder.named_parameters())
         self.optimizer = torch.optim.AdamW(
             [
-                {"params": [named[name] for name in group.names],
-                 "weight_decay": training.weight_decay if group.decays else 0.0}
+                {
+                    "params": [named[name] for name in group.names],
+                    "weight_decay": training.weight_decay if group.decays else 0.0,
+                }
                 for group in groups
             ],
-            lr=learning_rate, fused=seat.device.kind != "mps",
-        )  # fmt: skip
+            lr=learning_rate,
+            fused=seat.device.kind != "mps",
+        )
 
     def losses(self) -> Iterator[float]:
         """Tune from where it stands to the end; the loss of each step."""
         while self.done < self.total:
-            loss = self._step()
+            loss = self._run_step()
             self.done += 1
             yield loss
 
-    def _step(self) -> float:
+    def _run_step(self) -> float:
         rate = rate_at(self.done, total=self.total, warmup_share=self.training.warmup_share)
         for group in self.optimizer.param_groups:
             group["lr"] = rate * self.learning_rate
-        rows = self.shots.drawn(batch_size=self.training.batch_size, seed=self.seed, step=self.done)
+        rows = self.shots.draw_rows(batch_size=self.training.batch_size, seed=self.seed, step=self.done)
         # A batch is contrasted with itself, so all of it is held until the way back: parts only save padding.
         parts = [rows[first : first + ROWS_A_PART] for first in range(0, len(rows), ROWS_A_PART)]
         self.embedder.train()
-        embeddings = torch.cat([self._embedded(part) for part in parts])
+        embeddings = torch.cat([self._embed_part(part) for part in parts])
         truth = torch.from_numpy(self.shots.truth[rows]).to(embeddings)
-        loss = contrast(embeddings, truth, temperature=self.temperature)
+        loss = contrastive_loss(embeddings, truth, temperature=self.temperature)
         loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(self.embedder.parameters(), LARGEST_GRADIENT)
         self.optimizer.step()
         self.optimizer.zero_grad()
         return float(loss.detach())
 
-    def _embedded(self, part: Ints) -> Tensor:
-        found: Tensor = self.embedder(**self.seat.tensors(self.shots.sequences.padded(part, pad=self.shots.pad)))
+    def _embed_part(self, part: Ints) -> Tensor:
+        found: Tensor = self.embedder(**self.seat.to_tensors(self.shots.sequences.pad_batch(part, pad=self.shots.pad)))
         return found
 
     def state(self) -> Kept:
@@ -171,7 +191,7 @@ class ContrastiveTuning:
         self.done = values["done"]
 
 
-def fitted(embeddings: Tensor, shots: Shots, *, strength: float) -> tuple[Tensor, Tensor, float]:
+def fit_head(embeddings: Tensor, shots: FewShotExamples, *, strength: float) -> tuple[Tensor, Tensor, float]:
     """Logistic regression: the weights and the constants of every label, and the loss they come to.
 
     One of all labels together for task `single`, else one a label; in float64, so that it ends where it should.

@@ -20,9 +20,9 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 from safetensors.numpy import load_file, save
 
 from tagline.models import Scores, Step, scores_of
-from tagline.models.linear.regression import Floats, Problem
-from tagline.models.linear.tfidf import FeatureRows, Features, Scope, Sparse
-from tagline.models.model_files import read_json, reading
+from tagline.models.linear.regression import Floats, RegressionProblem
+from tagline.models.linear.tfidf import FeatureRows, Features, FeatureScope, Sparse
+from tagline.models.model_files import read_json, translate_errors
 from tagline.spec import Section, Training
 
 if TYPE_CHECKING:
@@ -52,14 +52,14 @@ class LinearOptions(Section):
     )
 
     @model_validator(mode="after")
-    def _sees_something(self) -> Self:
+    def _check_features(self) -> Self:
         if not self.words and not self.characters:
             raise ValueError("words and characters are both 0: there is nothing to learn from")
         return self
 
-    def scope(self) -> Scope:
+    def feature_scope(self) -> FeatureScope:
         """How much of a text is looked at, and in runs of what length."""
-        return Scope(self.words, self.characters, self.max_characters)
+        return FeatureScope(self.words, self.characters, self.max_characters)
 
 
 class Linear:
@@ -84,7 +84,7 @@ class Linear:
     @classmethod
     def create(
         cls, options: LinearOptions, *, training: Training, task: "Task", labels: Sequence[str], pair: bool
-    ) -> Self:  # fmt: skip
+    ) -> Self:
         """A model that has learned nothing yet."""
         return cls(options, task=task, labels=len(labels), pair=pair, class_weights=training.class_weights)
 
@@ -92,11 +92,14 @@ class Linear:
         """Learn the features, then one set of weights a strength, each starting from the one before."""
         if self.features is None:  # else learning goes on, with weights of these features
             self.features = Features.learn(
-                train.texts, self.options.scope(), pair=self.pair, min_rows=self.options.min_rows,
+                train.texts,
+                self.options.feature_scope(),
+                pair=self.pair,
+                min_rows=self.options.min_rows,
                 max_features=self.options.max_features,
-            )  # fmt: skip
+            )
         truth = train.targets if self.task == "multi" else np.eye(self.labels)[train.targets]
-        problem = Problem(
+        problem = RegressionProblem(
             self.features,
             train.texts,
             truth.astype(np.float64),
@@ -110,7 +113,7 @@ class Linear:
         while self.progress.strength < len(strengths):
             strength = strengths[self.progress.strength]
             self.weights, loss, done = problem.improve(self.weights, strength=strength)
-            self.progress = self.progress.next(finished=done)
+            self.progress = self.progress.advance_step(finished=done)
             yield Step(
                 self.progress.number, total, loss, evaluate=self.progress.step == 0, settings={"strength": strength}
             )
@@ -123,10 +126,10 @@ class Linear:
         if self.features is None or self.weights is None:
             raise RuntimeError("scores of a model that has learned nothing")
         weights = self.weights.astype(np.float32, copy=False)
-        parts = [self._scores(features, weights) for features in self.features.in_parts(texts)]
+        parts = [self._score_features(features, weights) for features in self.features.transform_parts(texts)]
         return np.concatenate(parts) if parts else np.zeros((0, weights.shape[1]), dtype=np.float32)
 
-    def _scores(self, features: Sparse, weights: NDArray[np.float32]) -> Scores:
+    def _score_features(self, features: Sparse, weights: NDArray[np.float32]) -> Scores:
         starts, columns, values = features
         logits = np.tile(weights[-1], (len(starts) - 1, 1))
         filled = np.flatnonzero(np.diff(starts))
@@ -150,7 +153,7 @@ class Linear:
         weights = self.weights[:, label].astype(np.float64)
         if self.task == "single":
             weights = weights - np.delete(self.weights, label, axis=1).mean(axis=1, dtype=np.float64)
-        return self.features.shared(text, weights)
+        return self.features.share_by_character(text, weights)
 
     def graph(self) -> "nn.Module":
         """The weighted sum of a text's features."""
@@ -176,16 +179,19 @@ class Linear:
         return WeightedSum()
 
     @classmethod
-    def intake(cls, directory: Path) -> "FeatureIntake":
+    def intake(cls, directory: Path) -> "FeaturePreprocessor":
         """What reads texts for the graph."""
-        return FeatureIntake(cls.load(directory))
+        return FeaturePreprocessor(cls.load(directory))
 
     def save(self, directory: Path, *, resumable: bool = False) -> None:
         """Weights as safetensors, the vocabulary and the rest as JSON."""
         config: dict[str, Any] = {
-            "options": self.options.model_dump(), "task": self.task, "labels": self.labels, "pair": self.pair,
+            "options": self.options.model_dump(),
+            "task": self.task,
+            "labels": self.labels,
+            "pair": self.pair,
             "class_weights": self.class_weights,
-        }  # fmt: skip
+        }
         if resumable:
             config["progress"] = {"strength": self.progress.strength, "step": self.progress.step}
         tensors: dict[str, NDArray[Any]] = {}
@@ -201,23 +207,23 @@ class Linear:
     @classmethod
     def load(cls, directory: Path) -> Self:
         """Read what `save` wrote."""
-        with reading(directory / "config.json"):
+        with translate_errors(directory / "config.json"):
             config = _Config.model_validate(read_json(directory / "config.json"))
         options = config.options
         model = cls(
             options, task=config.task, labels=config.labels, pair=config.pair, class_weights=config.class_weights
         )
         model.progress = config.progress
-        with reading(directory / "model.safetensors"):
+        with translate_errors(directory / "model.safetensors"):
             tensors = load_file(directory / "model.safetensors")
             if "weights" in tensors:
                 model.weights = tensors["weights"]
                 rarity = tensors["rarity"]
                 _check_shapes(model.weights, rarity, labels=config.labels)
         if model.weights is not None:
-            with reading(directory / "vocabulary.json"):
+            with translate_errors(directory / "vocabulary.json"):
                 vocabulary = _VOCABULARY.validate_python(read_json(directory / "vocabulary.json"))
-                model.features = Features(vocabulary, rarity, options.scope())
+                model.features = Features(vocabulary, rarity, options.feature_scope())
         return model
 
 
@@ -244,7 +250,7 @@ class FitProgress:
         """Steps done of all that there can be."""
         return self.strength * MOST_STEPS + self.step
 
-    def next(self, *, finished: bool) -> "FitProgress":
+    def advance_step(self, *, finished: bool) -> "FitProgress":
         """One step further; the last step a strength is given finishes it."""
         if finished or self.step + 1 == MOST_STEPS:
             return FitProgress(self.strength + 1, 0)
@@ -268,7 +274,7 @@ _VOCABULARY = TypeAdapter(list[tuple[str, list[str]]])
 """What `vocabulary.json` holds: the kinds of features, each with its terms."""
 
 
-class FeatureIntake:
+class FeaturePreprocessor:
     """Reads texts for the graph of a `linear` bundle."""
 
     def __init__(self, model: Linear) -> None:
@@ -279,5 +285,5 @@ class FeatureIntake:
 
     def read(self, texts: Sequence["Text"]) -> FeatureRows:
         """The features of some texts."""
-        starts, columns, values = self._features.of(texts)
+        starts, columns, values = self._features.transform_texts(texts)
         return FeatureRows(np.asarray(starts), columns, values, none=len(self._features))

@@ -19,7 +19,7 @@ PAST_STEPS = 10
 Floats = NDArray[np.float64]
 
 
-class Problem:
+class RegressionProblem:
     """The loss of some weights on the training rows, and its way down."""
 
     def __init__(
@@ -27,14 +27,17 @@ class Problem:
     ) -> None:
         from scipy.sparse import csr_matrix, vstack
 
-        self._rows = vstack([
-            csr_matrix((values.astype(np.float64), columns, starts), shape=(len(starts) - 1, len(features)))
-            for starts, columns, values in features.in_parts(texts)
-        ], format="csr")  # fmt: skip
+        self._rows = vstack(
+            [
+                csr_matrix((values.astype(np.float64), columns, starts), shape=(len(starts) - 1, len(features)))
+                for starts, columns, values in features.transform_parts(texts)
+            ],
+            format="csr",
+        )
         self._columns = self._rows.T.tocsr()
         self._truth = truth
         self._task = task
-        self._row_weights = _row_weights(truth, task=task) if balanced else np.ones((1, 1))
+        self._row_weights = _balance_rows(truth, task=task) if balanced else np.ones((1, 1))
 
     def start(self) -> Floats:
         """All zeros."""
@@ -49,12 +52,15 @@ class Problem:
         # One thread: the same sums on any number of cores, and no waiting for one that is busy. With both cores of a
         # small machine busy, a run on the sample data took 3 s this way and 19 s with two threads.
         with threadpool_limits(limits=1, user_api="blas"):
-            found, loss, done = descend(
-                lambda flat: self._loss(flat, pull), weights.ravel(), iterations=ITERATIONS_A_STEP, tolerance=tolerance
+            found, loss, done = minimise_loss(
+                lambda flat: self._loss_and_gradient(flat, pull),
+                weights.ravel(),
+                iterations=ITERATIONS_A_STEP,
+                tolerance=tolerance,
             )
         return found.reshape(weights.shape), loss, done
 
-    def _loss(self, flat: Floats, pull: float) -> tuple[float, Floats]:
+    def _loss_and_gradient(self, flat: Floats, pull: float) -> tuple[float, Floats]:
         weights = flat.reshape(-1, self._truth.shape[1])
         logits = self._rows @ weights[:-1] + weights[-1]
         if self._task == "multi":
@@ -74,7 +80,7 @@ class Problem:
         return float(total), gradient.ravel()
 
 
-def descend(
+def minimise_loss(
     loss: Callable[[Floats], tuple[float, Floats]], start: Floats, *, iterations: int, tolerance: float
 ) -> tuple[Floats, float, bool]:
     """L-BFGS for a smooth convex loss: where it got to, the loss there, and whether the slope is within tolerance.
@@ -87,7 +93,7 @@ def descend(
     for _ in range(iterations):
         if np.abs(gradient).max() <= tolerance:
             return point, value, True
-        direction = _direction(gradient, past)
+        direction = _descent_direction(gradient, past)
         slope = float(gradient @ direction)
         size = 1.0 if past else 1 / float(np.linalg.norm(gradient))
         while True:
@@ -106,7 +112,7 @@ def descend(
     return point, value, False
 
 
-def _direction(gradient: Floats, past: Sequence[tuple[Floats, Floats, float]]) -> Floats:
+def _descent_direction(gradient: Floats, past: Sequence[tuple[Floats, Floats, float]]) -> Floats:
     """Downhill, corrected by the curvature that the past steps have met (the two loops of Nocedal, 1980)."""
     direction = -gradient
     shares: list[float] = []
@@ -121,7 +127,7 @@ def _direction(gradient: Floats, past: Sequence[tuple[Floats, Floats, float]]) -
     return direction
 
 
-def _row_weights(truth: Floats, *, task: "Task") -> Floats:
+def _balance_rows(truth: Floats, *, task: "Task") -> Floats:
     """How much each row counts, or for task `multi` each label of each row, so that rare labels weigh as much."""
     rows, labels = truth.shape
     frequency = np.maximum(truth.sum(axis=0), 1)

@@ -26,7 +26,7 @@ Sparse = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
-class Scope:
+class FeatureScope:
     """How much of a text is looked at: the longest run of words and of characters, and how far into it."""
 
     words: int
@@ -74,9 +74,9 @@ class FeatureBlock:
             return (known for term in self.terms_in(tokens) if (known := number(term)) is not None)
         if len(self._known_tokens) > CACHED_TOKENS:
             self._known_tokens.clear()
-        return (known for token in tokens for known in self._known_token(token))
+        return (known for token in tokens for known in self._look_up_runs(token))
 
-    def placed(self, tokens: Sequence[str]) -> Iterator[tuple[int, list[Part]]]:
+    def locate_terms(self, tokens: Sequence[str]) -> Iterator[tuple[int, list[Part]]]:
         """The numbers of the known terms, each with the parts of tokens that it is made of."""
         for length in range(1, self.longest + 1):
             if self.kind == "characters":
@@ -92,7 +92,7 @@ class FeatureBlock:
                 if number is not None:
                     yield number, [(place, slice(None)) for place in range(start, start + length)]
 
-    def _known_token(self, token: str) -> tuple[int, ...]:
+    def _look_up_runs(self, token: str) -> tuple[int, ...]:
         numbers = self._known_tokens.get(token)
         if numbers is None:
             runs = self._runs_in(token)
@@ -115,13 +115,15 @@ def _own_characters(token: str, start: int, length: int) -> slice:
 class Features:
     """What the model sees of a text: TF-IDF values, each block of features of length 1."""
 
-    def __init__(self, vocabulary: Sequence[tuple[str, list[str]]], rarity: NDArray[np.float32], scope: Scope) -> None:
+    def __init__(
+        self, vocabulary: Sequence[tuple[str, list[str]]], rarity: NDArray[np.float32], scope: FeatureScope
+    ) -> None:
         self.rarity = rarity
         self._scope = scope
         self.blocks: list[FeatureBlock] = []
         first = 0
         for name, terms in vocabulary:
-            self.blocks.append(FeatureBlock(name, _longest(name, scope), terms, first))
+            self.blocks.append(FeatureBlock(name, _longest_run(name, scope), terms, first))
             first += len(terms)
         if first != len(rarity):
             raise ValueError(f"{first} features have names, and {len(rarity)} a rarity")
@@ -132,13 +134,13 @@ class Features:
 
     @classmethod
     def learn(
-        cls, texts: Sequence["Text"], scope: Scope, *, pair: bool, min_rows: int, max_features: int
-    ) -> Self:  # fmt: skip
+        cls, texts: Sequence["Text"], scope: FeatureScope, *, pair: bool, min_rows: int, max_features: int
+    ) -> Self:
         """The features that stand in enough of these texts, the most frequent ones first if there are too many."""
-        blocks = [FeatureBlock(name, _longest(name, scope)) for name in _block_names(scope, pair=pair)]
+        blocks = [FeatureBlock(name, _longest_run(name, scope)) for name in _block_names(scope, pair=pair)]
         counts: list[Counter[str]] = [Counter() for _ in blocks]
         for text in texts:
-            for block, count, tokens in zip(blocks, counts, _tokens(text, blocks, scope), strict=True):
+            for block, count, tokens in zip(blocks, counts, _tokenise_blocks(text, blocks, scope), strict=True):
                 count.update(set(block.terms_in(tokens)))
         least = max(1, min(min_rows, len(texts) // 2))  # of a handful of rows none would stand in enough
         # Padding alone tells nothing of a word, and would be all that is known of a text in another script: in SMS spam
@@ -156,12 +158,12 @@ class Features:
         vocabulary = [(block.name, block_terms) for block, block_terms in zip(blocks, terms, strict=True)]
         return cls(vocabulary, rarity.astype(np.float32), scope)
 
-    def of(self, texts: Sequence["Text"]) -> Sparse:
+    def transform_texts(self, texts: Sequence["Text"]) -> Sparse:
         """The features of some texts."""
         numbers: list[int] = []
         ends: list[int] = []
         for text in texts:
-            for block, tokens in zip(self.blocks, _tokens(text, self.blocks, self._scope), strict=True):
+            for block, tokens in zip(self.blocks, _tokenise_blocks(text, self.blocks, self._scope), strict=True):
                 numbers.extend(block.numbers_in(tokens))
             ends.append(len(numbers))
         rows = np.repeat(np.arange(len(texts)), np.diff([0, *ends]))
@@ -174,24 +176,24 @@ class Features:
         starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(texts)))])
         return starts, columns, values.astype(np.float32)
 
-    def in_parts(self, texts: Sequence["Text"]) -> Iterator[Sparse]:
+    def transform_parts(self, texts: Sequence["Text"]) -> Iterator[Sparse]:
         """The features of any number of texts, some texts at a time."""
         for start in range(0, len(texts), TEXTS_AT_ONCE):
-            yield self.of(texts[start : start + TEXTS_AT_ONCE])
+            yield self.transform_texts(texts[start : start + TEXTS_AT_ONCE])
 
-    def shared(self, text: "Text", weights: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+    def share_by_character(self, text: "Text", weights: NDArray[np.float64]) -> list[NDArray[np.float64]]:
         """The weighted values of a text's features, shared by the characters of each side that they are made of.
 
         A run of words is shared by its words alike, a word and a run of characters by their characters.
         """
-        _, columns, values = self.of([text])
+        _, columns, values = self.transform_texts([text])
         of_feature = dict(zip(columns.tolist(), (values * weights[columns]).tolist(), strict=True))
         sides = (text,) if isinstance(text, str) else text
-        spans = [_spans(side, self._scope) for side in sides]
+        spans = [_locate_tokens(side, self._scope) for side in sides]
         shares = [np.zeros(len(side[: self._scope.max_characters])) for side in sides]
         for block in self.blocks:
             side, tokens = _tokens_of_block(block.name, spans)
-            places = list(block.placed([token for token, _ in tokens]))
+            places = list(block.locate_terms([token for token, _ in tokens]))
             counts = Counter(number for number, _ in places)
             for number, parts in places:
                 for token, part in parts:
@@ -232,7 +234,7 @@ class FeatureRows:
         return scores
 
 
-def _block_names(scope: Scope, *, pair: bool) -> list[str]:
+def _block_names(scope: FeatureScope, *, pair: bool) -> list[str]:
     """The kinds of features. Of a pair: each side's own, and the words that both have or only the second has."""
     kinds = ["words"] * (scope.words > 0) + ["characters"] * (scope.characters > 0)
     if not pair:
@@ -240,24 +242,25 @@ def _block_names(scope: Scope, *, pair: bool) -> list[str]:
     return [f"{kind} of {side}" for side in ("first", "second") for kind in kinds] + ["words of both", "words added"]
 
 
-def _longest(name: str, scope: Scope) -> int:
+def _longest_run(name: str, scope: FeatureScope) -> int:
     if name in ("words of both", "words added"):
         return 1
     return scope.words if name.startswith("words") else scope.characters
 
 
-def _tokens(text: "Text", blocks: Sequence[FeatureBlock], scope: Scope) -> list[list[str]]:
+def _tokenise_blocks(text: "Text", blocks: Sequence[FeatureBlock], scope: FeatureScope) -> list[list[str]]:
     """The tokens that each block looks at."""
     if isinstance(text, str):
-        tokens = _tokenised(text, scope)
+        tokens = _tokenise_text(text, scope)
         return [tokens] * len(blocks)
-    first, second = (_tokenised(side, scope) for side in text)
+    first, second = (_tokenise_text(side, scope) for side in text)
     known = set(first)
     sides = {
-        "first": first, "second": second,
+        "first": first,
+        "second": second,
         "both": [token for token in second if token in known],
         "added": [token for token in second if token not in known],
-    }  # fmt: skip
+    }
     return [sides[block.name.split(" ")[-1]] for block in blocks]
 
 
@@ -265,7 +268,7 @@ Span = tuple[str, list[int]]
 """A token, and for each of its characters where in the text it comes from."""
 
 
-def _spans(text: str, scope: Scope) -> list[Span]:
+def _locate_tokens(text: str, scope: FeatureScope) -> list[Span]:
     """The tokens of a text with their places in it."""
     read = text[: scope.max_characters]
     # The lower case of some letters is two characters, which come from one.
@@ -284,5 +287,5 @@ def _tokens_of_block(name: str, spans: Sequence[Sequence[Span]]) -> tuple[int, S
     return side, spans[side]
 
 
-def _tokenised(text: str, scope: Scope) -> list[str]:
+def _tokenise_text(text: str, scope: FeatureScope) -> list[str]:
     return TOKEN.findall(text[: scope.max_characters].lower())

@@ -28,7 +28,7 @@ def of_epoch(lengths: Lengths, *, batch_size: int, seed: int, epoch: int) -> lis
 
 def within_budget(
     numbers: Ints, lengths: Lengths, *, most_tokens: int, most_stretch: float = math.inf
-) -> Iterator[Ints]:  # fmt: skip
+) -> Iterator[Ints]:
     """Sequences by length, in parts of at most so many tokens, padding included; a longer one stands alone.
 
     The longest of a part is at most `most_stretch` times the shortest.

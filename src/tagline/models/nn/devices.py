@@ -56,7 +56,7 @@ class Device:
         return f"{self.kind}:{self.number}" if self.kind == "cuda" else self.kind
 
 
-def choose(found: list[Device], *, local_rank: int = 0) -> Device:
+def choose_device(found: list[Device], *, local_rank: int = 0) -> Device:
     """The device of one worker: the best kind there is, and of several of that kind the worker's own."""
     for kind in ("cuda", "mps", "cpu"):
         if same := [device for device in found if device.kind == kind]:
@@ -74,7 +74,7 @@ def precision_of(setting: Literal["auto", "float32", "bfloat16", "float16"], dev
 
 
 @contextmanager
-def repeatable(device: Device) -> Iterator[None]:
+def use_deterministic(device: Device) -> Iterator[None]:
     """Let the same work on the same device give the same bits; a CPU does so by itself."""
     import torch
 

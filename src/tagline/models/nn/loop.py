@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 from tagline.models import Scores, Step, scores_of
 from tagline.models.nn import batches
 from tagline.models.nn.tokens import Ints, Sequences
-from tagline.models.nn.weight_averaging import Average
+from tagline.models.nn.weight_averaging import WeightAverage
 from tagline.models.nn.workers import ComputeContext
 from tagline.spec import Training
 
@@ -31,7 +31,7 @@ Kept = tuple[dict[str, Tensor], dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Group:
+class ParameterGroup:
     """Parameters, by name, that learn at the same share of the learning rate."""
 
     names: Sequence[str]
@@ -88,13 +88,22 @@ def rate_at(step: int, *, total: int, warmup_share: float) -> float:
     return (step + 1) / warmup if step < warmup else (total - step) / (total - warmup)
 
 
-class Loop:
+class TrainingLoop:
     """The optimisation of one network."""
 
     def __init__(
-        self, network: nn.Module, groups: Sequence[Group], examples: Examples, loss: Loss, *,
-        learning_rate: float, epochs: int, training: Training, seed: int, seat: ComputeContext,
-    ) -> None:  # fmt: skip
+        self,
+        network: nn.Module,
+        groups: Sequence[ParameterGroup],
+        examples: Examples,
+        loss: Loss,
+        *,
+        learning_rate: float,
+        epochs: int,
+        training: Training,
+        seed: int,
+        seat: ComputeContext,
+    ) -> None:
         self.network, self.examples, self.loss, self.training, self.seat = network, examples, loss, training, seat
         self.seed = seed
         self.task: Task = "multi" if loss.is_multi else "single"
@@ -105,23 +114,26 @@ class Loop:
         self.done = 0
         self.mean_weight = float(examples.weights.mean())
         self.is_sharded = training.sharding == "full" and seat.world.size > 1
-        self.wrapped = self._wrapped()
+        self.wrapped = self._wrap_network()
         named = dict(network.named_parameters())  # sharding has put others in their place
         self.optimizer = torch.optim.AdamW(
             [
-                {"params": [named[name] for name in group.names], "lr": learning_rate * group.scale,
-                 "weight_decay": training.weight_decay if group.decays else 0.0}
+                {
+                    "params": [named[name] for name in group.names],
+                    "lr": learning_rate * group.scale,
+                    "weight_decay": training.weight_decay if group.decays else 0.0,
+                }
                 for group in groups
             ],
             fused=seat.device.kind != "mps" and not self.is_sharded,
-        )  # fmt: skip
+        )
         self.full_rates: list[float] = [group["lr"] for group in self.optimizer.param_groups]
         self.learning = {name: named[name] for group in groups for name in group.names}
-        self.average = Average(self.learning) if training.averaging else None
+        self.average = WeightAverage(self.learning) if training.averaging else None
         # A gradient below 6e-8 is zero in float16; scaled up it is not.
         self.scaler = torch.amp.GradScaler(seat.device.kind, enabled=seat.precision == "float16")
 
-    def _wrapped(self) -> nn.Module:
+    def _wrap_network(self) -> nn.Module:
         if self.is_sharded:
             from torch.distributed.fsdp import fully_shard
 
@@ -145,7 +157,7 @@ class Loop:
             seen = epoch * rows + sum(map(len, order[:first]))
             for batch in order[first:]:
                 rate = rate_at(self.done, total=self.total, warmup_share=self.training.warmup_share)
-                loss, said = self._step(batch, rate)
+                loss, said = self._run_step(batch, rate)
                 self.done += 1
                 seen += len(batch)
                 evaluate = self.done % every == 0 or self.done == self.total
@@ -160,10 +172,10 @@ class Loop:
                     scores_before_update=said,
                 )
         if self.average:  # nothing more is learned: whoever takes the network itself takes what was measured
-            self.average.settle()
+            self.average.apply_mean()
             self.average = None
 
-    def _step(self, batch: Ints, rate: float) -> tuple[float, tuple[Ints, Scores]]:
+    def _run_step(self, batch: Ints, rate: float) -> tuple[float, tuple[Ints, Scores]]:
         """One step down: every worker takes its share of the batch, in parts that fit into memory.
 
         Returns the loss of the batch, and what was said of this worker's rows.
@@ -177,10 +189,10 @@ class Loop:
         total_weight = len(batch) * self.mean_weight
         loss = 0.0
         rows, logits = [], []
-        for part, counts, is_last in self._parts(batch):
+        for part, counts, is_last in self._split_batch(batch):
             with self._without_exchange(until=is_last):
-                part_logits = self._logits(part)
-                part_loss = self._loss(part_logits, part) * (counts / total_weight)
+                part_logits = self._compute_logits(part)
+                part_loss = self._compute_loss(part_logits, part) * (counts / total_weight)
                 # The workers' gradients are averaged, where their sum is meant.
                 self.scaler.scale(part_loss * self.seat.world.size).backward()  # type: ignore[no-untyped-call]
             loss += float(part_loss.detach())
@@ -197,7 +209,7 @@ class Loop:
         said = np.concatenate(rows), scores_of(np.concatenate(logits), task=self.task)
         return self.seat.world.sum(loss), said
 
-    def _parts(self, batch: Ints) -> Iterator[tuple[Ints, float, bool]]:
+    def _split_batch(self, batch: Ints) -> Iterator[tuple[Ints, float, bool]]:
         """This worker's share of a batch, whether it counts, and whether it is the last part.
 
         Workers wait for each other in every part, so one that has fewer, or none, goes through a row that does not
@@ -205,20 +217,20 @@ class Loop:
         """
         share = batch[self.seat.world.rank :: self.seat.world.size]
         parts = list(batches.within_budget(share, self.lengths, most_tokens=self.seat.most_tokens))
-        evened = list(self.seat.world.evened(parts, filler=batch[:1]))
+        evened = list(self.seat.world.pad_parts(parts, filler=batch[:1]))
         for number, (part, is_real) in enumerate(evened, start=1):
             yield part, float(is_real), number == len(evened)
 
-    def _logits(self, part: Ints) -> Tensor:
+    def _compute_logits(self, part: Ints) -> Tensor:
         """What the network makes of some sequences, in float32."""
-        inputs = self.seat.tensors(self.examples.sequences.padded(part, pad=self.examples.pad))
+        inputs = self.seat.to_tensors(self.examples.sequences.pad_batch(part, pad=self.examples.pad))
         device = torch.device(self.seat.device.address)
         precision = getattr(torch, self.seat.precision)
         with torch.autocast(device.type, precision, enabled=precision != torch.float32):
             logits: Tensor = self.wrapped(**inputs)
         return logits.float()
 
-    def _loss(self, logits: Tensor, part: Ints) -> Tensor:
+    def _compute_loss(self, logits: Tensor, part: Ints) -> Tensor:
         """The weighted sum of the losses of some sequences."""
         targets, weights = (each[part].to(logits.device) for each in (self.examples.targets, self.examples.weights))
         return (self.loss(logits, targets) * weights).sum()
@@ -232,30 +244,30 @@ class Loop:
             return context
         return nullcontext()
 
-    def looked_at(self) -> AbstractContextManager[None]:
+    def use_average(self) -> AbstractContextManager[None]:
         """The network with the weights that it is measured and kept with."""
         return self.average.in_place() if self.average else nullcontext()
 
     def weights(self) -> dict[str, Tensor]:
         """The weights that the network is kept with, whole, in main memory; in every worker at once."""
         means = self.average.means if self.average else {}
-        return {name: _whole(means.get(name, tensor)) for name, tensor in self.network.state_dict().items()}
+        return {name: _gather_tensor(means.get(name, tensor)) for name, tensor in self.network.state_dict().items()}
 
     def state(self) -> Kept:
         """What is needed to go on, in every worker at once."""
         tensors = optimizer_tensors(self.optimizer)
         if self.average:
-            tensors |= {LEARNING + name: _whole(weight) for name, weight in self.learning.items()}
+            tensors |= {LEARNING + name: _gather_tensor(weight) for name, weight in self.learning.items()}
         return tensors, {"done": self.done, "scaler": self.scaler.state_dict()}
 
     def restore(self, kept: Kept) -> None:
         """Go on from there, in a network that has the weights it was kept with."""
         tensors, values = dict(kept[0]), kept[1]
-        self.average = Average(self.learning) if self.average else None
+        self.average = WeightAverage(self.learning) if self.average else None
         with torch.no_grad():
             for name in [name for name in tensors if name.startswith(LEARNING)]:
                 weight = self.learning[name.removeprefix(LEARNING)]
-                weight.copy_(_shared(tensors.pop(name), like=weight))
+                weight.copy_(_shard_tensor(tensors.pop(name), like=weight))
         restore_optimizer(self.optimizer, tensors)
         if values["scaler"] and self.scaler.is_enabled():  # another device may compute in another precision
             self.scaler.load_state_dict(values["scaler"])
@@ -265,7 +277,7 @@ class Loop:
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """What an optimizer remembers of each parameter, by the parameter's number."""
     kept: dict[int, dict[str, Tensor]] = optimizer.state_dict()["state"]
-    return {f"{number}.{key}": _whole(kept[number][key]) for number in kept for key in kept[number]}
+    return {f"{number}.{key}": _gather_tensor(kept[number][key]) for number in kept for key in kept[number]}
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
@@ -274,17 +286,17 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Te
     numbered: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         number, key = name.split(".")
-        numbered.setdefault(int(number), {})[key] = _shared(tensor, like=parameters[int(number)])
+        numbered.setdefault(int(number), {})[key] = _shard_tensor(tensor, like=parameters[int(number)])
     optimizer.load_state_dict(optimizer.state_dict() | {"state": numbered})
 
 
-def _whole(tensor: Tensor) -> Tensor:
+def _gather_tensor(tensor: Tensor) -> Tensor:
     """A tensor in main memory, put together again if workers share it."""
     whole: Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
     return whole.detach().cpu()
 
 
-def _shared(tensor: Tensor, *, like: Tensor) -> Tensor:
+def _shard_tensor(tensor: Tensor, *, like: Tensor) -> Tensor:
     """This worker's part of a tensor, if workers share the other one; a number of all of them is not shared."""
     if not tensor.ndim or not hasattr(like, "full_tensor"):
         return tensor

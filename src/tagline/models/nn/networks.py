@@ -7,9 +7,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from tagline.models.nn.loop import Group
+from tagline.models.nn.loop import ParameterGroup
 from tagline.models.nn.pretrained import Pooling
-from tagline.models.nn.recurrent import Recurrent, seeded
+from tagline.models.nn.recurrent import RecurrentHead, seed_layers
 
 HEAD_SCALE = 10.0
 """The head starts from nothing, so it learns faster than what is pretrained."""
@@ -27,13 +27,13 @@ class Network(nn.Module):
     @property
     def output(self) -> nn.Linear:
         """The layer whose outputs are the logits."""
-        return cast("nn.Linear", self.head.output if isinstance(self.head, Recurrent) else self.head)
+        return cast("nn.Linear", self.head.output if isinstance(self.head, RecurrentHead) else self.head)
 
     def forward(self, **inputs: Tensor) -> Tensor:
         """The logits of a batch."""
         states, mask = self.encoder(**inputs).last_hidden_state, inputs["attention_mask"]
         logits: Tensor
-        if isinstance(self.head, Recurrent):
+        if isinstance(self.head, RecurrentHead):
             logits = self.head(states, mask)
         elif self.pooling == "first":
             logits = self.head(states[:, 0])
@@ -43,19 +43,19 @@ class Network(nn.Module):
         return logits
 
 
-def _linear(size: int, labels: int, *, seed: int) -> nn.Linear:
+def _create_linear_head(size: int, labels: int, *, seed: int) -> nn.Linear:
     head = nn.Linear(size, labels)
     nn.init.normal_(head.weight, std=0.02, generator=torch.Generator().manual_seed(seed))
     nn.init.zeros_(head.bias)
     return head
 
 
-def _lstm(size: int, labels: int, *, seed: int) -> Recurrent:
-    with seeded(seed):
-        return Recurrent(size, labels, hidden=size // 2)
+def _create_lstm_head(size: int, labels: int, *, seed: int) -> RecurrentHead:
+    with seed_layers(seed):
+        return RecurrentHead(size, labels, hidden=size // 2)
 
 
-HEADS = {"linear": _linear, "lstm": _lstm}
+HEADS = {"linear": _create_linear_head, "lstm": _create_lstm_head}
 
 
 def as_transformers(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -68,9 +68,9 @@ def as_network(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name if name.startswith("head.") else f"encoder.{name}": tensor for name, tensor in weights.items()}
 
 
-def groups(network: Network, *, frozen: int, layer_decay: float) -> list[Group]:
+def group_parameters(network: Network, *, frozen: int, layer_decay: float) -> list[ParameterGroup]:
     """Parameters by the learning rate that suits their layer; those up to the frozen one stay as they are."""
-    depths = _depths(network.encoder)
+    depths = _measure_depths(network.encoder)
     last = max(depths.values())
     by_kind: dict[tuple[float, bool], list[str]] = {}
     for name, parameter in network.named_parameters():
@@ -80,12 +80,12 @@ def groups(network: Network, *, frozen: int, layer_decay: float) -> list[Group]:
         if parameter.requires_grad:
             scale = HEAD_SCALE if depth is None else layer_decay ** (last - depth)
             by_kind.setdefault((scale, parameter.ndim > 1), []).append(name)
-    return [Group(names, scale, decays) for (scale, decays), names in by_kind.items()]
+    return [ParameterGroup(names, scale, decays) for (scale, decays), names in by_kind.items()]
 
 
-def _depths(encoder: nn.Module) -> dict[str, int]:
+def _measure_depths(encoder: nn.Module) -> dict[str, int]:
     """For each parameter how far up it stands: 0 the embeddings, then the layers, what follows them with the last."""
-    layers_name, layers = _layers(encoder)
+    layers_name, layers = _find_layers(encoder)
     depths = {}
     for name, _ in encoder.named_parameters():
         if name.startswith(f"{layers_name}."):
@@ -97,10 +97,10 @@ def _depths(encoder: nn.Module) -> dict[str, int]:
 
 def layer_count(encoder: nn.Module) -> int:
     """Layers that can be frozen one by one: of an encoder that runs through one of them many times, that one."""
-    return len(_layers(encoder)[1])
+    return len(_find_layers(encoder)[1])
 
 
-def _layers(encoder: nn.Module) -> tuple[str, nn.ModuleList]:
+def _find_layers(encoder: nn.Module) -> tuple[str, nn.ModuleList]:
     lists = [(name, part) for name, part in encoder.named_modules() if isinstance(part, nn.ModuleList)]
     return max(lists, key=lambda item: sum(p.numel() for p in item[1].parameters()))
 
@@ -115,14 +115,14 @@ def with_lora(encoder: nn.Module, *, rank: int, seed: int) -> nn.Module:
         return get_peft_model(encoder, config)
 
 
-def traceable(network: Network) -> Network:
+def make_traceable(network: Network) -> Network:
     """A copy whose attention is spelled out, as those who fuse its operations into one expect to find it."""
     copied = copy.deepcopy(network).cpu()
     copied.encoder.set_attn_implementation("eager")
     return copied
 
 
-def merged(network: Network, weights: dict[str, Tensor]) -> Network:
+def merge_lora(network: Network, weights: dict[str, Tensor]) -> Network:
     """The network with its low-rank updates added into the layers, as if they had learned themselves."""
     whole = copy.deepcopy(network).cpu()
     whole.load_state_dict(weights)

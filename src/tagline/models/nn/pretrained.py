@@ -49,9 +49,9 @@ class PretrainedEncoder:
 
 def load(name: str, *, dropout: float, max_tokens: int) -> PretrainedEncoder:
     """The encoder behind `model.pretrained`, if it can read so many tokens at once."""
-    directory = find(name)
+    directory = find_encoder(name)
     _check_weights(directory, name)
-    with _said(name), _quiet():
+    with _translate_errors(name), _silence_transformers():
         config = read_config(directory)
         # What reads a text in both directions is pretrained with masks. A decoder's first token would see no other.
         if type(config) not in MODEL_FOR_MASKED_LM_MAPPING or config.is_encoder_decoder:
@@ -60,13 +60,18 @@ def load(name: str, *, dropout: float, max_tokens: int) -> PretrainedEncoder:
             if "dropout" in key and isinstance(value, float):
                 setattr(config, key, dropout)
         encoder, info = AutoModel.from_pretrained(
-            directory, config=config, dtype=torch.float32, use_safetensors=True, output_loading_info=True,
-            local_files_only=True, trust_remote_code=False,
-        )  # fmt: skip
+            directory,
+            config=config,
+            dtype=torch.float32,
+            use_safetensors=True,
+            output_loading_info=True,
+            local_files_only=True,
+            trust_remote_code=False,
+        )
         tokenizer = AutoTokenizer.from_pretrained(
             directory, config=config, local_files_only=True, trust_remote_code=False
         )
-        pooling, most = _pooling(directory), min(_positions(encoder), int(tokenizer.model_max_length))
+        pooling, most = _read_pooling(directory), min(_count_positions(encoder), int(tokenizer.model_max_length))
     if missing := sorted(key for key in info["missing_keys"] if not key.startswith("pooler.")):
         raise SpecError(f"model.pretrained: {name} lacks {len(missing)} of its weights, first {missing[0]}", hint=HINT)
     _check_tokenizer(tokenizer, encoder, name)
@@ -81,7 +86,7 @@ def load(name: str, *, dropout: float, max_tokens: int) -> PretrainedEncoder:
 
 def from_config(directory: Path) -> Any:
     """An encoder of the form that `config.json` describes, its weights still random."""
-    with _quiet():
+    with _silence_transformers():
         config = read_config(directory)
         encoder = AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False)  # type: ignore[no-untyped-call]
         return without_pooler(encoder)
@@ -112,11 +117,11 @@ def without_pooler(encoder: Any) -> Any:
     return encoder
 
 
-def find(name: str) -> Path:
+def find_encoder(name: str) -> Path:
     """The directory that holds an encoder; fetched, if it is a name on the hub."""
     if name in registry.PACKAGED:
-        return _packaged(name)
-    path = storage.fetched(name).expanduser()
+        return _find_package(name)
+    path = storage.fetch_copy(name).expanduser()
     try:
         if path.is_dir():
             return path
@@ -124,10 +129,10 @@ def find(name: str) -> Path:
         raise SpecError(f"model.pretrained: there is no directory {name}", hint=HINT) from error
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise SpecError(f"model.pretrained: there is no directory {name}", hint=HINT)
-    return _fetched(name)
+    return _download_encoder(name)
 
 
-def _packaged(name: str) -> Path:
+def _find_package(name: str) -> Path:
     """The directory of a packaged encoder, each file of it as it was published; the package itself is not imported."""
     module, hashes = registry.PACKAGED[name]
     package = find_spec(module)
@@ -137,14 +142,14 @@ def _packaged(name: str) -> Path:
     hint = "install it anew: pip install --force-reinstall " + module.replace("_", "-")
     present = {path.relative_to(directory).as_posix(): path for path in storage.files_below(directory)}
     for file, sha256 in hashes.items():
-        if file not in present or storage.sha256(present[file]) != sha256:
+        if file not in present or storage.hash_file(present[file]) != sha256:
             raise PlaceError(f"{directory / file} is not the file that was published", hint=hint)
     if added := sorted(file for file in present.keys() - hashes if not file.startswith(".")):
         raise PlaceError(f"{directory / added[0]} is no file of the encoder {name}", hint=hint)
     return directory
 
 
-def _fetched(name: str) -> Path:
+def _download_encoder(name: str) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import (
         HfHubHTTPError,
@@ -214,14 +219,14 @@ def _check_reading(encoder: Any, name: str, *, pad: int) -> None:
         raise SpecError(f"model.pretrained: {name} takes padding for text: answers would depend on it", hint=HINT)
 
 
-def _positions(encoder: Any) -> int:
+def _count_positions(encoder: Any) -> int:
     """How many tokens the encoder has positions for; RoBERTa and its kin start counting after the padding token."""
     most: int = getattr(encoder.config, "max_position_embeddings", None) or 2**30
     offset = getattr(getattr(encoder, "embeddings", None), "padding_idx", None)
     return most if offset is None else most - offset - 1
 
 
-def _pooling(directory: Path) -> Pooling:
+def _read_pooling(directory: Path) -> Pooling:
     """As sentence-transformers wrote it down; the first token where nobody did, as BERT's makers have it."""
     path = directory / "1_Pooling" / "config.json"
     if not path.is_file():
@@ -232,7 +237,7 @@ def _pooling(directory: Path) -> Pooling:
 
 
 @contextmanager
-def _said(name: str) -> Iterator[None]:
+def _translate_errors(name: str) -> Iterator[None]:
     """What transformers raises, as an error of the spec."""
     try:
         yield
@@ -249,7 +254,7 @@ def _said(name: str) -> Iterator[None]:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _silence_transformers() -> Iterator[None]:
     """Without transformers' own log lines and bars: what matters of them is raised."""
     level, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
     transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]

@@ -11,14 +11,14 @@ Pooling = Literal["max", "mean", "max+mean", "attention"]
 
 
 @contextmanager
-def seeded(seed: int) -> Iterator[None]:
+def seed_layers(seed: int) -> Iterator[None]:
     """Let new layers, which draw from torch's own generator, start as this seed says; others do not notice."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield
 
 
-class BothWays(nn.Module):
+class BidirectionalLstm(nn.Module):
     """A layer of two LSTMs, one from each end of a text.
 
     The text is turned round, without its padding, for the second one. Packed sequences give the same states, in two to
@@ -40,15 +40,15 @@ class BothWays(nn.Module):
     def forward(self, states: Tensor, turned: Tensor) -> Tensor:
         """The states of both LSTMs, side by side; `turned` says where each token stands from the other end."""
         there, _ = self.onwards(states)
-        back, _ = self.backwards(_reordered(states, turned))
-        return torch.cat([there, _reordered(back, turned)], dim=-1)
+        back, _ = self.backwards(_reorder_states(states, turned))
+        return torch.cat([there, _reorder_states(back, turned)], dim=-1)
 
 
-def _reordered(states: Tensor, places: Tensor) -> Tensor:
+def _reorder_states(states: Tensor, places: Tensor) -> Tensor:
     return states.gather(1, places.unsqueeze(-1).expand(-1, -1, states.shape[-1]))
 
 
-class Pool(nn.Module):
+class PoolingLayer(nn.Module):
     """One state of a text from those of its tokens."""
 
     def __init__(self, size: int, how: Pooling) -> None:
@@ -71,17 +71,25 @@ class Pool(nn.Module):
         return torch.cat(found, dim=-1)
 
 
-class Recurrent(nn.Module):
+class RecurrentHead(nn.Module):
     """Layers of LSTMs over the states of tokens, pooled, and logits of that: whatever the padding."""
 
     def __init__(
-        self, size: int, labels: int, *, hidden: int, layers: int = 1, dropout: float = 0.0,
+        self,
+        size: int,
+        labels: int,
+        *,
+        hidden: int,
+        layers: int = 1,
+        dropout: float = 0.0,
         pooling: Pooling = "max+mean",
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(BothWays(2 * hidden if number else size, hidden) for number in range(layers))
+        self.layers = nn.ModuleList(
+            BidirectionalLstm(2 * hidden if number else size, hidden) for number in range(layers)
+        )
         self.dropout = nn.Dropout(dropout)
-        self.pool = Pool(2 * hidden, pooling)
+        self.pool = PoolingLayer(2 * hidden, pooling)
         self.output = nn.Linear(self.pool.size, labels)
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
@@ -102,9 +110,19 @@ class TokenNetwork(nn.Module):
     """Embeddings of tokens, LSTMs over them, and logits."""
 
     def __init__(
-        self, vocabulary: int, labels: int, *, size: int, spread: float, hidden: int, layers: int, dropout: float,
-        word_dropout: float, pooling: Pooling, types: bool,
-    ) -> None:  # fmt: skip
+        self,
+        vocabulary: int,
+        labels: int,
+        *,
+        size: int,
+        spread: float,
+        hidden: int,
+        layers: int,
+        dropout: float,
+        word_dropout: float,
+        pooling: Pooling,
+        types: bool,
+    ) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocabulary, size)
         self.types = nn.Embedding(2, size) if types else None
@@ -113,7 +131,7 @@ class TokenNetwork(nn.Module):
                 nn.init.normal_(table.weight, std=spread)
         self.word_dropout = word_dropout
         self.dropout = nn.Dropout1d(dropout)
-        self.head = Recurrent(size, labels, hidden=hidden, layers=layers, dropout=dropout, pooling=pooling)
+        self.head = RecurrentHead(size, labels, hidden=hidden, layers=layers, dropout=dropout, pooling=pooling)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
         """The logits of a batch; while it learns, some of the words are not there, and some of what words are."""

@@ -69,14 +69,14 @@ class TokenReader:
     def read(self, texts: "Iterable[Text]") -> Iterator[list[Encoded]]:
         """The sequences of each text: one, or the windows of a long one."""
         remaining = iter(texts)
-        while some := _portion(remaining):
+        while some := _take_portion(remaining):
             is_whole = self._long_texts == "start"
             for encoding in self._tokenizer.encode_batch_fast(some, add_special_tokens=is_whole):
-                found = [self._start(encoding)] if is_whole else self._cut(encoding)
+                found = [self._cut_start(encoding)] if is_whole else self._cut_windows(encoding)
                 # No network reads nothing: where a tokenizer adds no special tokens, an empty text is one of padding.
                 yield found if found[0][0] else [([self._pad], [0])]
 
-    def _start(self, encoding: "Encoding") -> Encoded:
+    def _cut_start(self, encoding: "Encoding") -> Encoded:
         """The start of a text that is too long; of a pair the longer one is cut first, down to half of the room.
 
         The library would cut the same, and keep all that it cut off: of a pair every piece of one text with every
@@ -97,7 +97,7 @@ class TokenReader:
                     del row[first + limits[side] : first + counts[side]]
         return ids, types
 
-    def _cut(self, encoding: "Encoding") -> list[Encoded]:
+    def _cut_windows(self, encoding: "Encoding") -> list[Encoded]:
         """Both ends of a text that is too long, or all of it in windows that overlap by a quarter."""
         ids, room = encoding.ids, self._room
         if len(ids) <= room:
@@ -116,7 +116,7 @@ def length_of(text: "Text") -> int:
     return len(text) if isinstance(text, str) else sum(map(len, text))
 
 
-def _portion(texts: "Iterator[Text]") -> "list[Text]":
+def _take_portion(texts: "Iterator[Text]") -> "list[Text]":
     """As many texts as the library should hold at once; it keeps what it cuts off of a long one for a while too."""
     found: list[Text] = []
     characters = 0
@@ -151,7 +151,7 @@ class Sequences:
         """The first of them, by themselves."""
         return Sequences(self.ids, self.types, self.starts[: count + 1], self.rows[:count])
 
-    def padded(self, numbers: Ints, *, pad: int, backwards: bool = False) -> dict[str, Ints]:
+    def pad_batch(self, numbers: Ints, *, pad: int, backwards: bool = False) -> dict[str, Ints]:
         """These sequences side by side, the shorter ones filled up: what a model's forward pass takes.
 
         Read backwards, each is turned round by itself.
@@ -178,7 +178,7 @@ class Sequences:
 
 
 @dataclass(frozen=True)
-class Padded:
+class PaddedSequences:
     """Sequences as a network takes them: side by side, the shorter ones filled up."""
 
     sequences: Sequences
@@ -191,7 +191,7 @@ class Padded:
 
     def arrays(self, numbers: Ints) -> dict[str, Ints]:
         """What the forward pass takes for these sequences."""
-        return self.sequences.padded(numbers, pad=self.pad)
+        return self.sequences.pad_batch(numbers, pad=self.pad)
 
     def pooled(self, scores: NDArray[np.float32], *, texts: int) -> NDArray[np.float32]:
         """The scores of the texts that the sequences are from."""
@@ -205,7 +205,7 @@ class TokenPreprocessor:
         self.task, self.labels, self.pair = reading.task, reading.labels, reading.pair
         self.reader = TokenReader(
             tokenizer, max_tokens=reading.max_tokens, long_texts=reading.long_texts, pad=reading.pad
-        )  # fmt: skip
+        )
         self._reading = reading
 
     @classmethod
@@ -213,14 +213,14 @@ class TokenPreprocessor:
         """From a family's files: its tokenizer, and the facts that it keeps beside it."""
         from tokenizers import Tokenizer
 
-        with model_files.reading(directory / facts):
+        with model_files.translate_errors(directory / facts):
             reading = Reading(**model_files.read_json(directory / facts)["reading"])
-        with model_files.reading(directory / "tokenizer.json"):
+        with model_files.translate_errors(directory / "tokenizer.json"):
             return cls(Tokenizer.from_file(str(directory / "tokenizer.json")), reading)
 
-    def read(self, texts: "Sequence[Text]") -> Padded:
+    def read(self, texts: "Sequence[Text]") -> PaddedSequences:
         """Some texts, in memory."""
-        return Padded(in_memory(self.reader.read(texts), with_types=self._reading.types), self._reading.pad)
+        return PaddedSequences(in_memory(self.reader.read(texts), with_types=self._reading.types), self._reading.pad)
 
 
 def in_memory(texts: Iterable[Sequence[Encoded]], *, with_types: bool) -> Sequences:
@@ -233,9 +233,11 @@ def in_memory(texts: Iterable[Sequence[Encoded]], *, with_types: bool) -> Sequen
             ends.append(len(ids))
             rows.append(row)
     return Sequences(
-        np.array(ids, np.int64), np.array(types, np.uint8) if with_types else None,
-        np.array(ends, np.int64), np.array(rows, np.int32),
-    )  # fmt: skip
+        np.array(ids, np.int64),
+        np.array(types, np.uint8) if with_types else None,
+        np.array(ends, np.int64),
+        np.array(rows, np.int32),
+    )
 
 
 def on_disk(texts: Iterable[Sequence[Encoded]], *, with_types: bool, vocabulary: int) -> Sequences:

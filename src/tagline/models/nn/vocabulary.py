@@ -18,7 +18,7 @@ MOST_TEXTS = 200_000
 MOST_CHARACTERS = 20_000
 
 
-def learn(texts: "Sequence[Text]", kind: Kind, *, size: int, min_count: int) -> "Tokenizer":
+def train_tokenizer(texts: "Sequence[Text]", kind: Kind, *, size: int, min_count: int) -> "Tokenizer":
     """The most frequent pieces or words; the same texts give the same ones in the same order, whatever the process."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
@@ -36,25 +36,29 @@ def learn(texts: "Sequence[Text]", kind: Kind, *, size: int, min_count: int) -> 
         tokenizer = Tokenizer(models.BPE(unk_token=UNKNOWN, fuse_unk=True))
         split.append(pre_tokenizers.Metaspace(WORD_START))
         counts: Counter[str] = Counter()
-        for part in _parts(some):
+        for part in _iter_texts(some):
             counts.update(normalizer.normalize_str(part))
         least = min(min_count, 2)  # a character that is rare may be all there is of a word
         frequent = sorted((c for c in counts if counts[c] >= least), key=lambda c: (-counts[c], c))
         characters = sorted({WORD_START, *frequent[: size // 2]})
         trainer = trainers.BpeTrainer(
-            vocab_size=size, min_frequency=min_count, special_tokens=special, show_progress=False,
-            initial_alphabet=characters, limit_alphabet=len(characters),
-        )  # fmt: skip
+            vocab_size=size,
+            min_frequency=min_count,
+            special_tokens=special,
+            show_progress=False,
+            initial_alphabet=characters,
+            limit_alphabet=len(characters),
+        )
     tokenizer.normalizer = normalizer
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(split)
-    tokenizer.train_from_iterator(_parts(some), trainer)
+    tokenizer.train_from_iterator(_iter_texts(some), trainer)
     tokenizer.post_processor = processors.TemplateProcessing(  # an empty text has a token too
         single=f"$A {END}", pair=f"$A {END} $B:1 {END}:1", special_tokens=[(END, special.index(END))]
     )
     return tokenizer
 
 
-def _parts(texts: "Sequence[Text]") -> Iterator[str]:
+def _iter_texts(texts: "Sequence[Text]") -> Iterator[str]:
     """The texts, of a pair both."""
     for text in texts:
         for part in (text,) if isinstance(text, str) else text:

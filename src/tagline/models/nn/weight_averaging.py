@@ -10,7 +10,7 @@ RECENCY = 2
 """How much the later weights count more: those after step n count as n to this power (Shamir and Zhang, 2013)."""
 
 
-class Average:
+class WeightAverage:
     """The mean of some weights, by their names; one copy of them, whatever the number of steps."""
 
     def __init__(self, weights: Mapping[str, Tensor]) -> None:
@@ -25,7 +25,7 @@ class Average:
             self.means[name].lerp_(weight, share)
 
     @torch.no_grad()
-    def settle(self) -> None:
+    def apply_mean(self) -> None:
         """Put the mean where the weights are, for good."""
         for name, weight in self._weights.items():
             weight.copy_(self.means[name])

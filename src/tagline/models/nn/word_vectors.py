@@ -28,21 +28,21 @@ def words_of(path: Address) -> str:
     return str(path).removesuffix(".npy") + ".txt"
 
 
-def width(path: Address) -> int:
+def read_width(path: Address) -> int:
     """How many numbers a word has."""
     if is_array(path):
-        return int(_array(path).shape[1])
-    with _opened(path) as lines:
+        return int(_load_array(path).shape[1])
+    with _open_lines(path) as lines:
         first, second = next(lines, b"").split(), next(lines, b"")
     if first and first[0].startswith(GZIP):
         raise SpecError(f"model.vectors: {path} is a gzip file", hint="unpack it: gunzip FILE")
     if _is_header(first):
         size = int(first[1])
         if second.strip() and len(second.rsplit(maxsplit=size)) != size + 1:  # before room is made for so many
-            raise _problem(path, 2, f"has not {size} numbers after its word")
+            raise _line_error(path, 2, f"has not {size} numbers after its word")
         return size
     if len(first) < 2:
-        raise _problem(path, 1, "is no word with its numbers")
+        raise _line_error(path, 1, "is no word with its numbers")
     return len(first) - 1
 
 
@@ -52,31 +52,31 @@ def read(path: Address, words: Container[str]) -> dict[str, Floats]:
     found: dict[str, Floats] = {}
     for number, word, values in rows:
         if not np.isfinite(values).all():
-            raise _problem(path, number, f"has a number for {word} that is not finite")
+            raise _line_error(path, number, f"has a number for {word} that is not finite")
         found.setdefault(word, values)
     return found
 
 
 def _rows_of_text(path: Address, words: Container[str]) -> Iterator[tuple[int, str, Floats]]:
-    size = width(path)
-    with _opened(path) as lines:
+    size = read_width(path)
+    with _open_lines(path) as lines:
         for number, line in enumerate(lines, start=1):
             if number == 1 and _is_header(line.split()):
                 continue
             fields = line.rsplit(maxsplit=size)  # some words of the large files have spaces in them
             if len(fields) != size + 1:
-                raise _problem(path, number, f"has not {size} numbers after its word")
+                raise _line_error(path, number, f"has not {size} numbers after its word")
             if (known := fields[0].decode("utf-8", "replace").lower()) in words:
                 try:
                     yield number, known, np.array(fields[1:], np.float32)
                 except ValueError as error:
-                    raise _problem(path, number, f"has not {size} numbers after its word") from error
+                    raise _line_error(path, number, f"has not {size} numbers after its word") from error
 
 
 def _rows_of_array(path: Address, words: Container[str]) -> Iterator[tuple[int, str, Floats]]:
-    array, beside = _array(path), words_of(path)
+    array, beside = _load_array(path), words_of(path)
     number = 0
-    with _opened(beside) as lines:
+    with _open_lines(beside) as lines:
         for number, line in enumerate(lines, start=1):
             if number > len(array):
                 break
@@ -86,9 +86,9 @@ def _rows_of_array(path: Address, words: Container[str]) -> Iterator[tuple[int, 
         raise SpecError(f"model.vectors: {beside} must have a word for each of the {len(array)} rows of {path}")
 
 
-def _array(path: Address) -> NDArray[Any]:
+def _load_array(path: Address) -> NDArray[Any]:
     try:
-        array: Any = np.load(_here(path), mmap_mode="r", allow_pickle=False)
+        array: Any = np.load(_fetch_path(path), mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError, BadZipFile) as error:
         raise SpecError(f"model.vectors: cannot read {path}: {error}", hint=f"give {FORMS}") from error
     if isinstance(array, np.ndarray) and array.ndim == 2 and array.size and np.issubdtype(array.dtype, np.floating):
@@ -97,18 +97,18 @@ def _array(path: Address) -> NDArray[Any]:
 
 
 @contextmanager
-def _opened(path: Address) -> Iterator[Iterator[bytes]]:
+def _open_lines(path: Address) -> Iterator[Iterator[bytes]]:
     """The lines of a file."""
     try:
-        with _here(path).open("rb") as file:
+        with _fetch_path(path).open("rb") as file:
             yield file
     except (OSError, ValueError) as error:  # a name that no file can have is a ValueError
         why = getattr(error, "strerror", None) or first_line(error)
         raise SpecError(f"model.vectors: cannot read {path}: {why}", hint=f"give {FORMS}") from error
 
 
-def _here(path: Address) -> Path:
-    return storage.fetched(path).expanduser()
+def _fetch_path(path: Address) -> Path:
+    return storage.fetch_copy(path).expanduser()
 
 
 def _is_header(fields: Sequence[bytes]) -> bool:
@@ -116,5 +116,5 @@ def _is_header(fields: Sequence[bytes]) -> bool:
     return len(fields) == 2 and all(field.isdigit() and len(field) < 10 for field in fields) and int(fields[1]) > 0
 
 
-def _problem(path: Address, line: int, what: str) -> SpecError:
+def _line_error(path: Address, line: int, what: str) -> SpecError:
     return SpecError(f"model.vectors: {path}:{line} {what}", hint=f"give {FORMS}")

@@ -50,13 +50,13 @@ class World:
 
     def sum(self, number: float) -> float:
         """The sum of every worker's number."""
-        return self._reduced(number, "SUM")
+        return self._all_reduce(number, "SUM")
 
     def most(self, number: float) -> float:
         """The largest of the workers' numbers."""
-        return self._reduced(number, "MAX")
+        return self._all_reduce(number, "MAX")
 
-    def _reduced(self, number: float, how: str) -> float:
+    def _all_reduce(self, number: float, how: str) -> float:
         if self.size == 1:
             return number
         import torch
@@ -86,13 +86,13 @@ class World:
         dist.all_gather_object(boxes, value)
         return boxes
 
-    def evened(self, parts: Sequence[T], *, filler: T) -> Iterator[tuple[T, bool]]:
+    def pad_parts(self, parts: Sequence[T], *, filler: T) -> Iterator[tuple[T, bool]]:
         """This worker's parts, and whether each is real: one that has fewer than another fills up."""
         for number in range(int(self.most(len(parts)))):
             is_real = number < len(parts)
             yield parts[number] if is_real else filler, is_real
 
-    def interleaved(self, mine: NDArray[Any], *, total: int) -> NDArray[Any]:
+    def interleave_rows(self, mine: NDArray[Any], *, total: int) -> NDArray[Any]:
         """One array in its own order from what each worker made of rows rank, rank + size, rank + 2 size ..."""
         if self.size == 1:
             return mine
@@ -112,7 +112,7 @@ class ComputeContext:
     most_tokens: int
     """In one forward pass, padding included; a larger batch is taken in parts."""
 
-    def tensors(self, inputs: dict[str, NDArray[Any]]) -> "dict[str, Tensor]":
+    def to_tensors(self, inputs: dict[str, NDArray[Any]]) -> "dict[str, Tensor]":
         """A batch on the device."""
         import torch
 
@@ -121,11 +121,11 @@ class ComputeContext:
 
 def world() -> World:
     """This process among the workers it has joined; alone, if it has joined none."""
-    return join() if join.cache_info().currsize else World()
+    return join_workers() if join_workers.cache_info().currsize else World()
 
 
 @cache
-def join() -> World:
+def join_workers() -> World:
     """Find the other workers, if torchrun or its like says that there are some."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
@@ -163,10 +163,10 @@ def shared_store() -> "Store":
     return store
 
 
-def leave() -> None:
+def leave_workers() -> None:
     """Part with the other workers; what follows is done alone."""
     if world().size > 1:
         import torch.distributed as dist
 
         dist.destroy_process_group()
-        join.cache_clear()
+        join_workers.cache_clear()

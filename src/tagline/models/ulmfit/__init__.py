@@ -31,9 +31,9 @@ from pydantic import Field, field_validator
 from tagline.errors import DataError, RunError, SpecError
 from tagline.models import Scores, Step, model_files, scores_of
 from tagline.models.nn import batches, devices, tokens
-from tagline.models.nn.learner import computing, smoothing_of, write
+from tagline.models.nn.learner import compute_repeatably, smoothing_of, write_tensors
 from tagline.models.nn.workers import world
-from tagline.models.ulmfit.tokenizer import PAD_ID, VOCABULARY, Lexicon, new_cutter
+from tagline.models.ulmfit.tokenizer import PAD_ID, VOCABULARY, Lexicon, choose_tokenizer
 from tagline.spec import Section, Training
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from tagline.models.nn.tokens import Ints, Sequences
     from tagline.models.ulmfit.awd_lstm import AwdLstmClassifier, LanguageModel, Shape
     from tagline.models.ulmfit.checkpoints import PretrainedLanguageModel
-    from tagline.models.ulmfit.stages import Course, Direction, Network, Stage, Work
+    from tagline.models.ulmfit.stages import Direction, Network, StagedTraining, TrainingObjective, TrainingStage
 
 LANGUAGE_MODEL, CLASSIFIER = "language model", "classifier"
 KEYS = {"forward": "pretrained", "backward": "pretrained_backward"}
@@ -87,7 +87,7 @@ class UlmfitOptions(Section):
 
     @field_validator("language")
     @classmethod
-    def _is_a_code(cls, value: str) -> str:
+    def _check_language(cls, value: str) -> str:
         if value != "auto" and not CODE.fullmatch(value):
             raise ValueError('must be "auto" or a code such as en, fr, ja')
         return value
@@ -106,21 +106,21 @@ class Ulmfit:
     def __init__(self, options: UlmfitOptions, *, training: Training, task: "Task", labels: int, pair: bool) -> None:
         self.options, self.training = options, training
         self.task, self.labels, self.pair = task, labels, pair
-        self.device = devices.choose(devices.find_devices(), local_rank=world().local_rank)
+        self.device = devices.choose_device(devices.find_devices(), local_rank=world().local_rank)
         self.lexicon: Lexicon | None = None
         self.classifiers: dict[Direction, AwdLstmClassifier] = {}
         self.language_model: LanguageModel | None = None
-        self.directions = _directions(options.direction)
+        self.directions = _list_directions(options.direction)
         self._given: dict[Direction, PretrainedLanguageModel] = {}
         self._saved_shape: Shape | None = None
-        self._course: Course | None = None
+        self._course: StagedTraining | None = None
         self._kept: dict[str, Any] = {}
         self._digest = ""
 
     @classmethod
     def create(
         cls, options: UlmfitOptions, *, training: Training, task: "Task", labels: Sequence[str], pair: bool
-    ) -> Self:  # fmt: skip
+    ) -> Self:
         """A model that has learned nothing yet; the language models it starts from are read, and refused, here.
 
         So is the beginning of every file of more texts.
@@ -131,7 +131,7 @@ class Ulmfit:
             raise SpecError("training.batch_size: family ulmfit normalises over a batch, and needs 2 rows at least")
         model = cls(options, training=training, task=task, labels=len(labels), pair=pair)
         model._read_pretrained()
-        unlabelled.look_at(options.unlabelled)
+        unlabelled.check_readable(options.unlabelled)
         return model
 
     def _read_pretrained(self) -> None:
@@ -161,49 +161,60 @@ class Ulmfit:
     def doubts(cls, options: UlmfitOptions, texts: "Iterable[Text]") -> "Iterator[Finding]":
         """Whether the pretrained language model knows what these texts are made of."""
         from tagline.data.checks import Finding
-        from tagline.data.language_check import beginnings
+        from tagline.data.language_check import cut_beginnings
         from tagline.models.ulmfit import checkpoints
 
         for key in KEYS.values():  # the two have the same vocabulary
             if address := getattr(options, key):
-                share = checkpoints.lexicon_of(address, key=f"model.{key}").known_share(beginnings(texts))
+                share = checkpoints.lexicon_of(address, key=f"model.{key}").known_share(cut_beginnings(texts))
                 if share < KNOWN_SHARE:
                     yield Finding(
-                        "language", "warning", f"model.{key} knows {share:.0%} of the tokens of these texts",
+                        "language",
+                        "warning",
+                        f"model.{key} knows {share:.0%} of the tokens of these texts",
                         "is it of their language? what it does not know is learned from these texts alone",
-                    )  # fmt: skip
+                    )
                 return
 
     def fit(self, train: "Split", validation: "Split", *, seed: int) -> Iterator[Step]:  # noqa: ARG002 - nobody looks
         """Fine-tune the language model on the texts, then the classifier on their labels."""
         from tagline.data.unlabelled import texts_in
-        from tagline.models.ulmfit.stages import steps_an_epoch, windows
+        from tagline.models.ulmfit.stages import count_windows, steps_an_epoch
 
         if len(train) < 2:
             raise DataError("family ulmfit needs two training rows at least")
-        every = self._read(lambda: chain(train.texts, texts_in(self.options.unlabelled)))
+        every = self._read_texts(lambda: chain(train.texts, texts_in(self.options.unlabelled)))
         labelled, batch_size = every.first(len(train)), self.training.batch_size
         steps = {
-            LANGUAGE_MODEL: windows(every, rows=batch_size),
+            LANGUAGE_MODEL: count_windows(every, rows=batch_size),
             CLASSIFIER: steps_an_epoch(len(train), batch_size=batch_size),
         }
-        yield from self._learn(self._plan(steps), steps, seed=seed, work=lambda stage, network: (
-            self._words(network, every, stage, seed=seed) if stage.part == LANGUAGE_MODEL
-            else self._labels(network, labelled, train.targets, stage, seed=seed)
-        ))  # fmt: skip
+        yield from self._run_stages(
+            self._plan_stages(steps),
+            steps,
+            seed=seed,
+            work=lambda stage, network: (
+                self._create_lm_objective(network, every, stage, seed=seed)
+                if stage.part == LANGUAGE_MODEL
+                else self._create_label_objective(network, labelled, train.targets, stage, seed=seed)
+            ),
+        )
 
     def fit_language_model(self, texts: "Callable[[], Iterable[Text]]", *, seed: int) -> Iterator[Step]:
         """Learn a language model and no classifier."""
-        from tagline.models.ulmfit.stages import windows
+        from tagline.models.ulmfit.stages import count_windows
 
-        every = self._read(texts)
-        steps = {LANGUAGE_MODEL: windows(every, rows=self.training.batch_size)}
-        plan = [stage for stage in self._plan(steps) if stage.part == LANGUAGE_MODEL]
-        yield from self._learn(
-            plan, steps, seed=seed, work=lambda stage, network: self._words(network, every, stage, seed=seed)
-        )  # fmt: skip
+        every = self._read_texts(texts)
+        steps = {LANGUAGE_MODEL: count_windows(every, rows=self.training.batch_size)}
+        plan = [stage for stage in self._plan_stages(steps) if stage.part == LANGUAGE_MODEL]
+        yield from self._run_stages(
+            plan,
+            steps,
+            seed=seed,
+            work=lambda stage, network: self._create_lm_objective(network, every, stage, seed=seed),
+        )
 
-    def _read(self, texts: "Callable[[], Iterable[Text]]") -> "Sequences":
+    def _read_texts(self, texts: "Callable[[], Iterable[Text]]") -> "Sequences":
         """The texts as tokens on disk; the first time a vocabulary is made of them."""
         if self._kept:  # it may still have to start in another direction
             self._read_pretrained()
@@ -225,7 +236,7 @@ class Ulmfit:
     def _new_lexicon(self, texts: "Callable[[], Iterable[Text]]") -> Lexicon:
         """What a pretrained model knows and what is frequent in the texts."""
         given = next(iter(self._given.values()), None)
-        cutter = given.lexicon.cutter if given else new_cutter(texts, language=self.options.language)
+        cutter = given.lexicon.cutter if given else choose_tokenizer(texts, language=self.options.language)
         found = Lexicon.learn(texts(), cutter)
         if given is None:
             return found
@@ -234,38 +245,48 @@ class Ulmfit:
 
     def _check_directions(self, sequences: "Sequences") -> None:
         """Refuse a model that reads the other way: fastai's files do not say which way theirs do, so it is tried."""
-        from tagline.models.ulmfit.stages import surprise
+        from tagline.models.ulmfit.stages import measure_surprise
 
         for direction in self._given:
             model = self._new_language_model(direction)
-            there, back = (surprise(model, sequences, backwards=turned) for turned in (False, True))
+            there, back = (measure_surprise(model, sequences, backwards=turned) for turned in (False, True))
             as_named, other = (back, there) if direction == "backward" else (there, back)
             if other < SURE * as_named:
                 reads = "forward" if direction == "backward" else "backward"
                 problem = f"model.{KEYS[direction]}: the model there reads {reads}: it expects these texts that way"
                 raise SpecError(problem, hint=f"name it as model.{KEYS[reads]}, with model.direction={reads} or both")
 
-    def _learn(
-        self, plan: "list[Stage]", steps: dict[str, int], *, seed: int, work: "Callable[[Stage, Any], Work]"
-    ) -> Iterator[Step]:  # fmt: skip
-        from tagline.models.ulmfit.stages import Course
+    def _run_stages(
+        self,
+        plan: "list[TrainingStage]",
+        steps: dict[str, int],
+        *,
+        seed: int,
+        work: "Callable[[TrainingStage, Any], TrainingObjective]",
+    ) -> Iterator[Step]:
+        from tagline.models.ulmfit.stages import StagedTraining
 
         rate = None if self.training.learning_rate == "auto" else self.training.learning_rate
-        self._course = Course(
-            plan, steps=steps, rate=rate, weight_decay=self.training.weight_decay, seed=seed,
-            network=lambda stage: self._network(stage, seed=seed), work=work,
-        )  # fmt: skip
+        self._course = StagedTraining(
+            plan,
+            steps=steps,
+            rate=rate,
+            weight_decay=self.training.weight_decay,
+            seed=seed,
+            network=lambda stage: self._prepare_network(stage, seed=seed),
+            work=work,
+        )
         if self._kept:
             self._course.restore(self._kept["tensors"], self._kept["course"])
             self._kept = {}
-        with computing(self.device, hint="start anew with a lower training.batch_size"):
+        with compute_repeatably(self.device, hint="start anew with a lower training.batch_size"):
             yield from self._course.steps()
 
-    def _plan(self, steps: Mapping[str, int]) -> "list[Stage]":
+    def _plan_stages(self, steps: Mapping[str, int]) -> "list[TrainingStage]":
         """The stages of every direction, by how many steps an epoch of each part has."""
-        from tagline.models.ulmfit.stages import stages
+        from tagline.models.ulmfit.stages import plan_stages
 
-        plan: list[Stage] = []
+        plan: list[TrainingStage] = []
         for direction in self.directions:
             is_given = direction in self._given
             lm_epochs = self.options.lm_epochs
@@ -274,35 +295,52 @@ class Ulmfit:
             epochs = self.training.epochs
             if epochs == "auto":
                 epochs = _enough_epochs(steps.get(CLASSIFIER, 1))
-            plan += stages(
-                direction, pretrained=is_given, groups=self._shape().n_layers + 2, lm_epochs=lm_epochs,
-                first_epochs=max(1, round(FIRST_STEPS / steps.get(CLASSIFIER, FIRST_STEPS))), epochs=epochs,
+            plan += plan_stages(
+                direction,
+                pretrained=is_given,
+                groups=self._choose_shape().n_layers + 2,
+                lm_epochs=lm_epochs,
+                first_epochs=max(1, round(FIRST_STEPS / steps.get(CLASSIFIER, FIRST_STEPS))),
+                epochs=epochs,
                 search=self.training.learning_rate == "auto",
-            )  # fmt: skip
+            )
         return plan
 
-    def _words(self, network: Any, sequences: "Sequences", stage: "Stage", *, seed: int) -> "Work":
-        from tagline.models.ulmfit.stages import NextToken
+    def _create_lm_objective(
+        self, network: Any, sequences: "Sequences", stage: "TrainingStage", *, seed: int
+    ) -> "TrainingObjective":
+        from tagline.models.ulmfit.stages import NextTokenObjective
 
         backwards = stage.direction == "backward"
-        return NextToken(network, sequences, backwards=backwards, rows=self.training.batch_size, seed=seed)
+        return NextTokenObjective(network, sequences, backwards=backwards, rows=self.training.batch_size, seed=seed)
 
-    def _labels(self, network: Any, sequences: "Sequences", targets: Any, stage: "Stage", *, seed: int) -> "Work":
+    def _create_label_objective(
+        self, network: Any, sequences: "Sequences", targets: Any, stage: "TrainingStage", *, seed: int
+    ) -> "TrainingObjective":
         from tagline.models.nn.loop import Loss
-        from tagline.models.ulmfit.stages import Labelling
+        from tagline.models.ulmfit.stages import LabelObjective
 
         loss = Loss(
-            targets, task=self.task, labels=self.labels, balanced=self.training.class_weights == "balanced",
+            targets,
+            task=self.task,
+            labels=self.labels,
+            balanced=self.training.class_weights == "balanced",
             smoothing=smoothing_of(self.training, task=self.task),
-        )  # fmt: skip
+        )
         if self.task == "multi":  # most labels are rare: logits that begin at 0 have to learn that first
             network.usual.copy_(loss.best_constant())
-        return Labelling(
-            network, sequences, targets, loss, backwards=stage.direction == "backward", pad=PAD_ID,
-            batch_size=self.training.batch_size, seed=seed,
-        )  # fmt: skip
+        return LabelObjective(
+            network,
+            sequences,
+            targets,
+            loss,
+            backwards=stage.direction == "backward",
+            pad=PAD_ID,
+            batch_size=self.training.batch_size,
+            seed=seed,
+        )
 
-    def _shape(self) -> "Shape":
+    def _choose_shape(self) -> "Shape":
         """The sizes of the layers: those of a pretrained model, or those of the options."""
         from tagline.models.ulmfit.awd_lstm import Shape
 
@@ -310,7 +348,7 @@ class Ulmfit:
         given = next((found.shape for found in self._given.values()), self._saved_shape)
         return given or Shape(emb_sz=options.embedding_size, n_hid=options.hidden_size, n_layers=options.layers)
 
-    def _network(self, stage: "Stage", *, seed: int) -> "Network":
+    def _prepare_network(self, stage: "TrainingStage", *, seed: int) -> "Network":
         """The network of a stage; the first stage of a classifier makes it of the language model before it."""
         import torch
 
@@ -328,12 +366,12 @@ class Ulmfit:
 
     def _new_language_model(self, direction: "Direction | None" = None) -> "LanguageModel":
         from tagline.models.ulmfit.awd_lstm import LanguageModel
-        from tagline.models.ulmfit.checkpoints import extended
+        from tagline.models.ulmfit.checkpoints import extend_weights
 
         assert self.lexicon is not None
-        model = LanguageModel(self._shape().dropping(self.options.drop_mult), tokens=len(self.lexicon))
+        model = LanguageModel(self._choose_shape().scale_dropout(self.options.drop_mult), tokens=len(self.lexicon))
         if direction in self._given:
-            model.load_state_dict(extended(self._given[direction], self.lexicon.vocabulary))
+            model.load_state_dict(extend_weights(self._given[direction], self.lexicon.vocabulary))
         return model.to(self.device.address)
 
     def _new_classifier(self, *, weights: "dict[str, Tensor] | None" = None) -> "AwdLstmClassifier":
@@ -342,7 +380,7 @@ class Ulmfit:
         from tagline.models.ulmfit.stages import WINDOW
 
         assert self.lexicon is not None
-        shape = self._shape().dropping(self.options.drop_mult)
+        shape = self._choose_shape().scale_dropout(self.options.drop_mult)
         encoder = AwdLstm(shape, tokens=len(self.lexicon))
         if weights:
             encoder.load_state_dict(weights)
@@ -357,7 +395,7 @@ class Ulmfit:
         assert self.lexicon is not None
         read = self.lexicon.read(texts, most=MOST_READ * self.options.max_tokens)
         sequences = tokens.in_memory(read, with_types=False)
-        found = [self._scores(direction, sequences) for direction in self.directions]
+        found = [self._score_direction(direction, sequences) for direction in self.directions]
         return np.asarray(np.mean(found, axis=0), np.float32)
 
     def _insist_on_classifiers(self) -> None:
@@ -365,7 +403,7 @@ class Ulmfit:
             problem = "there is no classifier yet: the time was over while the language model learned"
             raise RunError(problem, hint="raise training.max_minutes, or lower model.lm_epochs")
 
-    def _scores(self, direction: "Direction", sequences: "Sequences") -> Scores:
+    def _score_direction(self, direction: "Direction", sequences: "Sequences") -> Scores:
         import torch
 
         from tagline.models.ulmfit.stages import inputs_of
@@ -381,24 +419,29 @@ class Ulmfit:
 
     def graph(self) -> "nn.Module":
         """The classifiers of its directions, for those who compute them without torch."""
-        from tagline.models.ulmfit.awd_lstm import Readers
+        from tagline.models.ulmfit.awd_lstm import DirectionEnsemble
 
-        return Readers({str(direction): copy.deepcopy(each) for direction, each in self.classifiers.items()}).cpu()
+        return DirectionEnsemble(
+            {str(direction): copy.deepcopy(each) for direction, each in self.classifiers.items()}
+        ).cpu()
 
     @classmethod
     def intake(cls, directory: Path) -> "LexiconPreprocessor":
         """What reads texts for the graph."""
-        with model_files.reading(directory / VOCABULARY):
+        with model_files.translate_errors(directory / VOCABULARY):
             lexicon = Lexicon.load(directory)
-        with model_files.reading(directory / "ulmfit.json"):
+        with model_files.translate_errors(directory / "ulmfit.json"):
             return LexiconPreprocessor(model_files.read_json(directory / "ulmfit.json"), lexicon)
 
     def save(self, directory: Path, *, resumable: bool = False) -> None:
         """The classifiers as safetensors, the vocabulary, what cuts texts into its tokens, and the rest as JSON."""
         facts: dict[str, Any] = {
-            "options": self.options.model_dump(), "task": self.task, "labels": self.labels, "pair": self.pair,
-            "shape": asdict(self._shape()),
-        }  # fmt: skip
+            "options": self.options.model_dump(),
+            "task": self.task,
+            "labels": self.labels,
+            "pair": self.pair,
+            "shape": asdict(self._choose_shape()),
+        }
         networks: dict[str, Any] = {str(direction): each for direction, each in self.classifiers.items()}
         if resumable:
             facts["training"] = self.training.model_dump()
@@ -406,10 +449,13 @@ class Ulmfit:
             if self._course:
                 kept, facts["course"] = self._course.state()
                 facts["texts"] = self._digest
-                write(_flat(kept), directory / "course.safetensors")
+                write_tensors(_flatten_tensors(kept), directory / "course.safetensors")
         else:
             self._insist_on_classifiers()
-        write(_flat({name: each.state_dict() for name, each in networks.items()}), directory / "model.safetensors")
+        write_tensors(
+            _flatten_tensors({name: each.state_dict() for name, each in networks.items()}),
+            directory / "model.safetensors",
+        )
         if self.lexicon:
             self.lexicon.save(directory)
         (directory / "ulmfit.json").write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
@@ -421,7 +467,7 @@ class Ulmfit:
         assert self.language_model is not None
         assert self.lexicon is not None
         backwards = self.directions[0] == "backward"
-        checkpoints.save(directory, self.language_model, self.lexicon, shape=self._shape(), backwards=backwards)
+        checkpoints.save(directory, self.language_model, self.lexicon, shape=self._choose_shape(), backwards=backwards)
 
     @classmethod
     def load(cls, directory: Path) -> Self:
@@ -430,17 +476,17 @@ class Ulmfit:
 
         from tagline.models.ulmfit.awd_lstm import Shape
 
-        with model_files.reading(directory / "ulmfit.json"):
+        with model_files.translate_errors(directory / "ulmfit.json"):
             facts = model_files.read_json(directory / "ulmfit.json")
             training = Training(**facts.get("training", {}))
             options = UlmfitOptions.model_validate_json(json.dumps(facts["options"]))
             model = cls(options, training=training, task=facts["task"], labels=facts["labels"], pair=facts["pair"])
             model._saved_shape = Shape(**facts["shape"])
         if (directory / VOCABULARY).is_file():
-            with model_files.reading(directory / VOCABULARY):
+            with model_files.translate_errors(directory / VOCABULARY):
                 model.lexicon = Lexicon.load(directory)
-        with model_files.reading(directory / "model.safetensors"):
-            networks = _nested(load_file(directory / "model.safetensors"))
+        with model_files.translate_errors(directory / "model.safetensors"):
+            networks = _nest_tensors(load_file(directory / "model.safetensors"))
             if LANGUAGE_MODEL in networks:
                 model.language_model = model._new_language_model()
                 model.language_model.load_state_dict(networks[LANGUAGE_MODEL])
@@ -450,13 +496,13 @@ class Ulmfit:
                     model.classifiers[direction].load_state_dict(networks[direction])
         if "course" in facts:
             empty: dict[str, dict[str, Tensor]] = {"optimizer": {}, "carried": {}, "before": {}}
-            tensors = empty | _nested(load_file(directory / "course.safetensors"))
+            tensors = empty | _nest_tensors(load_file(directory / "course.safetensors"))
             model._kept = {"tensors": tensors, "course": facts["course"], "texts": facts["texts"]}
         return model
 
 
 @dataclass(frozen=True)
-class Turned:
+class DirectedSequences:
     """Texts as each direction reads them."""
 
     sequences: "Sequences"
@@ -471,7 +517,7 @@ class Turned:
         """What the graph takes for these texts."""
         arrays = {}
         for direction in self.directions:
-            padded = self.sequences.padded(numbers, pad=PAD_ID, backwards=direction == "backward")
+            padded = self.sequences.pad_batch(numbers, pad=PAD_ID, backwards=direction == "backward")
             arrays[f"{direction}_ids"] = padded["input_ids"]
             arrays["attention_mask"] = padded["attention_mask"]
         return arrays
@@ -487,25 +533,25 @@ class LexiconPreprocessor:
     def __init__(self, facts: Mapping[str, Any], lexicon: Lexicon) -> None:
         self.task: Task = facts["task"]
         self.labels, self.pair = facts["labels"], facts["pair"]
-        self._directions = _directions(facts["options"]["direction"])
+        self._directions = _list_directions(facts["options"]["direction"])
         self._most = MOST_READ * facts["options"]["max_tokens"]
         self._lexicon = lexicon
 
-    def read(self, texts: Sequence["Text"]) -> Turned:
+    def read(self, texts: Sequence["Text"]) -> DirectedSequences:
         """Some texts, in memory."""
         read = self._lexicon.read(texts, most=self._most)
-        return Turned(tokens.in_memory(read, with_types=False), self._directions)
+        return DirectedSequences(tokens.in_memory(read, with_types=False), self._directions)
 
 
-def _directions(setting: str) -> "list[Direction]":
+def _list_directions(setting: str) -> "list[Direction]":
     return ["forward", "backward"] if setting == "both" else [setting]  # type: ignore[list-item]
 
 
-def _flat(tensors: "Mapping[str, Mapping[str, Tensor]]") -> "dict[str, Tensor]":
+def _flatten_tensors(tensors: "Mapping[str, Mapping[str, Tensor]]") -> "dict[str, Tensor]":
     return {f"{kind}/{name}": tensor for kind, some in tensors.items() for name, tensor in some.items()}
 
 
-def _nested(tensors: "Mapping[str, Tensor]") -> "dict[str, dict[str, Tensor]]":
+def _nest_tensors(tensors: "Mapping[str, Tensor]") -> "dict[str, dict[str, Tensor]]":
     found: dict[str, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         kind, _, rest = name.partition("/")

@@ -33,13 +33,13 @@ class Shape:
     tie_weights: bool = True
     out_bias: bool = True
 
-    def dropping(self, times: float) -> "Shape":
+    def scale_dropout(self, times: float) -> "Shape":
         """The same with every dropout so many times as strong."""
         scaled = {name: min(0.9, value * times) for name, value in asdict(self).items() if name.endswith("_p")}
         return replace(self, **scaled)
 
 
-class Layer(nn.Module):
+class WeightDropLstm(nn.Module):
     """One LSTM layer; while it learns, single weights between its own states are dropped, anew at every window."""
 
     def __init__(self, width: int, states: int, *, drop: float) -> None:
@@ -69,7 +69,9 @@ class AwdLstm(nn.Module):
         nn.init.uniform_(self.embedding.weight, -START_RANGE, START_RANGE)
         sizes = [shape.emb_sz, *[shape.n_hid] * (shape.n_layers - 1), shape.emb_sz]
         self.sizes = sizes[1:]
-        self.layers = nn.ModuleList(Layer(width, states, drop=shape.weight_p) for width, states in pairwise(sizes))
+        self.layers = nn.ModuleList(
+            WeightDropLstm(width, states, drop=shape.weight_p) for width, states in pairwise(sizes)
+        )
 
     def start(self, rows: int) -> State:
         """What every layer remembers before the first token: nothing."""
@@ -79,16 +81,16 @@ class AwdLstm(nn.Module):
     def forward(self, ids: Tensor, state: State) -> tuple[Tensor, Tensor, State]:
         """The last layer's outputs, the same as the next stage sees them (some dropped), and the new state."""
         shape = self.shape
-        outputs = self._locked(self._embedded(ids), shape.input_p)
+        outputs = self._locked_dropout(self._embed_tokens(ids), shape.input_p)
         states: State = []
         for number, (layer, before) in enumerate(zip(self.layers, state, strict=True)):
             if number:
-                outputs = self._locked(outputs, shape.hidden_p)
+                outputs = self._locked_dropout(outputs, shape.hidden_p)
             outputs, after = layer(outputs, before)
             states.append((after[0].detach(), after[1].detach()))
-        return outputs, self._locked(outputs, shape.output_p), states
+        return outputs, self._locked_dropout(outputs, shape.output_p), states
 
-    def _embedded(self, ids: Tensor) -> Tensor:
+    def _embed_tokens(self, ids: Tensor) -> Tensor:
         """Vectors of the tokens; while it learns, some words are dropped wherever they stand."""
         table = self.embedding.weight
         vectors = embedding(ids, table)
@@ -96,7 +98,7 @@ class AwdLstm(nn.Module):
             return vectors
         return vectors * dropout(table.new_ones(len(table), 1), self.shape.embed_p)[ids]
 
-    def _locked(self, values: Tensor, drop: float) -> Tensor:
+    def _locked_dropout(self, values: Tensor, drop: float) -> Tensor:
         """Values of which some are dropped, the same ones at every place of a sequence."""
         if not self.training or not drop:
             return values
@@ -115,7 +117,7 @@ class LanguageModel(nn.Module):
     def forward(self, ids: Tensor, state: State) -> tuple[Tensor, Tensor, Tensor, State]:
         """Logits of the next token at every place, the outputs behind them, whole and dropped, and the new state."""
         raw, dropped, state = self.encoder(ids, state)
-        return linear(dropped, self._table(), self.bias), raw, dropped, state
+        return linear(dropped, self._output_weights(), self.bias), raw, dropped, state
 
     def loss(self, outputs: Tensor, following: Tensor) -> Tensor:
         """The cross-entropy of the tokens that follow; while it learns, an estimate of it where there are many tokens.
@@ -123,7 +125,7 @@ class LanguageModel(nn.Module):
         The softmax then sums over the tokens that follow anywhere in the batch and over some of the others, which count
         for all of those: the expected sum is the whole one. With 25,000 tokens a step takes less than half of the time.
         """
-        table, bias = self._table(), self.bias
+        table, bias = self._output_weights(), self.bias
         following, places = following.unique(return_inverse=True)  # type: ignore[no-untyped-call]
         others = len(table) - len(following)
         if not self.training or others <= OTHERS:
@@ -136,7 +138,7 @@ class LanguageModel(nn.Module):
         logits[..., len(following) :] += math.log(others / OTHERS)
         return cross_entropy(logits.flatten(0, 1), places.flatten())
 
-    def _table(self) -> Tensor:
+    def _output_weights(self) -> Tensor:
         return self.encoder.embedding.weight if self.matrix is None else self.matrix
 
 
@@ -152,9 +154,10 @@ class AwdLstmClassifier(nn.Module):
         width = 3 * encoder.shape.emb_sz
         self.head = nn.Sequential(
             nn.Sequential(nn.BatchNorm1d(width), nn.Dropout(drop), nn.Linear(width, HEAD_WIDTH, bias=False), nn.ReLU()),
-            nn.Sequential(nn.BatchNorm1d(HEAD_WIDTH), nn.Dropout(HEAD_DROPOUT),
-                          nn.Linear(HEAD_WIDTH, labels, bias=False)),
-        )  # fmt: skip
+            nn.Sequential(
+                nn.BatchNorm1d(HEAD_WIDTH), nn.Dropout(HEAD_DROPOUT), nn.Linear(HEAD_WIDTH, labels, bias=False)
+            ),
+        )
         for module in self.head.modules():
             if isinstance(module, nn.BatchNorm1d):
                 nn.init.constant_(module.bias, 1e-3)
@@ -172,8 +175,8 @@ class AwdLstmClassifier(nn.Module):
         with the longest text.
         """
         lengths = attention_mask.sum(dim=1)
-        first = self._first(lengths)
-        state = self._before(input_ids, first)
+        first = self._first_place(lengths)
+        state = self._warm_up_state(input_ids, first)
         lengths = lengths - first
         places = first[:, None] + torch.arange(int(lengths.max()), device=input_ids.device)
         ids = input_ids.gather(1, places.clamp(max=input_ids.shape[1] - 1))
@@ -182,9 +185,9 @@ class AwdLstmClassifier(nn.Module):
             raw, dropped, state = self.encoder(ids[:, start : start + self.window], state)
             parts.append((raw, dropped))
         raw, dropped = (torch.cat(whole, dim=1) for whole in zip(*parts, strict=True))
-        return self.usual + self.head(_pooled(dropped, torch.zeros_like(first), lengths)), raw, dropped
+        return self.usual + self.head(_pool_outputs(dropped, torch.zeros_like(first), lengths)), raw, dropped
 
-    def _before(self, input_ids: Tensor, first: Tensor) -> State:
+    def _warm_up_state(self, input_ids: Tensor, first: Tensor) -> State:
         """What every layer remembers of each text where it begins to count."""
         state = self.encoder.start(len(input_ids))
         for start in range(0, int(first.max()), self.window):
@@ -197,20 +200,20 @@ class AwdLstmClassifier(nn.Module):
             ]
         return state
 
-    def _first(self, lengths: Tensor) -> Tensor:
+    def _first_place(self, lengths: Tensor) -> Tensor:
         """The place in each text from which it counts: where a window starts, at most `most` tokens from its end."""
         # Rounded up by what is positive: a graph rounds what is negative towards zero.
         return ((lengths - self.most).clamp(min=0) + self.window - 1) // self.window * self.window
 
-    def at_once(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+    def read_at_once(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """The logits alone, each text read in one go: where nothing is learned, windows make no difference."""
         outputs, _, _ = self.encoder(input_ids, self.encoder.start(input_ids.shape[0]))
         lengths = attention_mask.sum(dim=1)
-        logits: Tensor = self.usual + self.head(_pooled(outputs, self._first(lengths), lengths))
+        logits: Tensor = self.usual + self.head(_pool_outputs(outputs, self._first_place(lengths), lengths))
         return logits
 
 
-def _pooled(outputs: Tensor, first: Tensor, lengths: Tensor) -> Tensor:
+def _pool_outputs(outputs: Tensor, first: Tensor, lengths: Tensor) -> Tensor:
     """The last, the largest and the mean output of each text, wherever it ends, whatever else is in the batch."""
     places = torch.arange(outputs.shape[1], device=outputs.device)
     counts = ((places < lengths[:, None]) & (places >= first[:, None])).unsqueeze(-1)
@@ -220,7 +223,7 @@ def _pooled(outputs: Tensor, first: Tensor, lengths: Tensor) -> Tensor:
     return torch.cat([last, largest, mean], dim=1)
 
 
-class Readers(nn.Module):
+class DirectionEnsemble(nn.Module):
     """The classifiers of one or both directions, side by side: what is written down as a graph."""
 
     def __init__(self, classifiers: Mapping[str, AwdLstmClassifier]) -> None:
@@ -231,7 +234,7 @@ class Readers(nn.Module):
     def forward(self, attention_mask: Tensor, **ids: Tensor) -> Tensor:
         """The logits of each direction, given what it reads as `forward_ids` or `backward_ids`."""
         both = zip(self.inputs, self.classifiers, strict=True)
-        return torch.stack([each.at_once(ids[name], attention_mask) for name, each in both])  # type: ignore[operator]
+        return torch.stack([each.read_at_once(ids[name], attention_mask) for name, each in both])  # type: ignore[operator]
 
 
 def layer_groups(network: LanguageModel | AwdLstmClassifier) -> Sequence[Sequence[str]]:
@@ -239,8 +242,10 @@ def layer_groups(network: LanguageModel | AwdLstmClassifier) -> Sequence[Sequenc
 
     A language model's embedding stands last, since it is also what makes its logits; a classifier's stands first.
     """
-    layers = [[name for name, _ in network.named_parameters() if name.startswith(f"encoder.layers.{number}.")]
-              for number in range(network.encoder.shape.n_layers)]  # fmt: skip
+    layers = [
+        [name for name, _ in network.named_parameters() if name.startswith(f"encoder.layers.{number}.")]
+        for number in range(network.encoder.shape.n_layers)
+    ]
     table = ["encoder.embedding.weight"]
     if isinstance(network, AwdLstmClassifier):
         return [table, *layers, [name for name, _ in network.named_parameters() if name.startswith("head.")]]

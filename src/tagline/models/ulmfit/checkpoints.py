@@ -17,9 +17,18 @@ from torch import Tensor
 
 from tagline import storage
 from tagline.errors import SpecError, first_line
-from tagline.models.nn.learner import write
+from tagline.models.nn.learner import write_tensors
 from tagline.models.ulmfit.awd_lstm import LanguageModel, Shape
-from tagline.models.ulmfit.tokenizer import SPACE, START, UNKNOWN, VOCABULARY, Lexicon, Pieces, Words, cutter_in
+from tagline.models.ulmfit.tokenizer import (
+    SPACE,
+    START,
+    UNKNOWN,
+    VOCABULARY,
+    Lexicon,
+    SentencePieceTokenizer,
+    SpacyTokenizer,
+    load_tokenizer,
+)
 
 WEIGHTS = ("model.safetensors", "weights.pth")
 TORCH_STARTS = (b"PK\x03\x04", b"\x80")
@@ -44,34 +53,34 @@ class PretrainedLanguageModel:
 
 def read(address: str, *, key: str = "model.pretrained") -> PretrainedLanguageModel:
     """The language model in the directory that this setting names."""
-    directory = _directory(address, key=key)
-    config = _config(directory)
-    lexicon = _lexicon(directory)
+    directory = _find_directory(address, key=key)
+    config = _read_config(directory)
+    lexicon = _load_lexicon(directory)
     known = {name.name for name in fields(Shape)}
     shape = Shape(**{key: value for key, value in config.items() if key in known})
     path = next((directory / name for name in WEIGHTS if (directory / name).is_file()), None)
     if path is None:
         raise SpecError(f"{directory} has no weights.pth or model.safetensors", hint=HINT)
-    weights = _weights(path, tied=shape.tie_weights)
-    if problem := _mismatch(shape, weights, tokens=len(lexicon)):
+    weights = _load_weights(path, tied=shape.tie_weights)
+    if problem := _find_mismatch(shape, weights, tokens=len(lexicon)):
         raise SpecError(f"{path} does not fit its config.json and vocabulary: {problem}", hint=HINT)
     return PretrainedLanguageModel(shape, weights, lexicon, config.get("backwards"))
 
 
 def lexicon_of(address: str, *, key: str) -> Lexicon:
     """What the language model in the directory that this setting names reads texts with."""
-    return _lexicon(_directory(address, key=key))
+    return _load_lexicon(_find_directory(address, key=key))
 
 
 def save(directory: Path, model: LanguageModel, lexicon: Lexicon, *, shape: Shape, backwards: bool) -> None:
     """A language model to be shared: JSON, safetensors, and the cutter's own file."""
-    write(model.state_dict(), directory / "model.safetensors")
+    write_tensors(model.state_dict(), directory / "model.safetensors")
     config = asdict(shape) | {"backwards": backwards}
     (directory / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
     lexicon.save(directory)
 
 
-def extended(found: PretrainedLanguageModel, vocabulary: Sequence[str]) -> dict[str, Tensor]:
+def extend_weights(found: PretrainedLanguageModel, vocabulary: Sequence[str]) -> dict[str, Tensor]:
     """The weights for another vocabulary: a token that was known keeps its vector, any other starts as their mean."""
     place = {token: number for number, token in enumerate(found.lexicon.vocabulary)}  # the last, where it stands twice
     places = torch.tensor([place.get(token, -1) for token in vocabulary])
@@ -85,9 +94,9 @@ def extended(found: PretrainedLanguageModel, vocabulary: Sequence[str]) -> dict[
     return weights
 
 
-def _directory(address: str, *, key: str) -> Path:
+def _find_directory(address: str, *, key: str) -> Path:
     problem = f"{key}: there is no directory {address}"
-    directory = storage.fetched(address).expanduser()
+    directory = storage.fetch_copy(address).expanduser()
     try:
         if directory.is_dir():
             return directory
@@ -96,7 +105,7 @@ def _directory(address: str, *, key: str) -> Path:
     raise SpecError(problem, hint=HINT)
 
 
-def _config(directory: Path) -> dict[str, Any]:
+def _read_config(directory: Path) -> dict[str, Any]:
     path = directory / "config.json"
     try:
         config = json.loads(path.read_text("utf-8"))
@@ -117,15 +126,15 @@ def _config(directory: Path) -> dict[str, Any]:
     return config
 
 
-def _lexicon(directory: Path) -> Lexicon:
-    vocabulary, cutter = _vocabulary(directory), cutter_in(directory)
-    if isinstance(cutter, Words) and SPACE + START in vocabulary:
-        hint = f"copy {Pieces.FILE} there, with which SentencePiece cuts texts into them"
-        raise SpecError(f"{directory} has a vocabulary of pieces, and no {Pieces.FILE}", hint=hint)
+def _load_lexicon(directory: Path) -> Lexicon:
+    vocabulary, cutter = _read_vocabulary(directory), load_tokenizer(directory)
+    if isinstance(cutter, SpacyTokenizer) and SPACE + START in vocabulary:
+        hint = f"copy {SentencePieceTokenizer.FILE} there, with which SentencePiece cuts texts into them"
+        raise SpecError(f"{directory} has a vocabulary of pieces, and no {SentencePieceTokenizer.FILE}", hint=hint)
     return Lexicon(cutter, vocabulary)
 
 
-class _Strings(pickle.Unpickler):
+class _StringUnpickler(pickle.Unpickler):
     """Admits what needs no class: a list of strings, and no object that could run anything."""
 
     def __init__(self, content: bytes) -> None:
@@ -138,14 +147,14 @@ class _Strings(pickle.Unpickler):
         raise pickle.UnpicklingError(f"it wants {module}.{name}")
 
 
-def _vocabulary(directory: Path) -> list[str]:
+def _read_vocabulary(directory: Path) -> list[str]:
     path = next((directory / name for name in VOCABULARIES if (directory / name).is_file()), None)
     if path is None:
         raise SpecError(f"{directory} has no vocabulary", hint=HINT)
     hint = "save it as plain words: pickle.dump(list(dls.vocab), file), or json.dump(list(dls.vocab), file)"
     try:
         content = path.read_bytes()
-        found = json.loads(content) if path.suffix == ".json" else _Strings(content).load()
+        found = json.loads(content) if path.suffix == ".json" else _StringUnpickler(content).load()
     except Exception as error:  # a hostile pickle can raise anything
         raise SpecError(f"{path} was not read: {first_line(error)}", hint=hint) from error
     if not isinstance(found, list) or not found or not all(isinstance(token, str) for token in found):
@@ -155,7 +164,7 @@ def _vocabulary(directory: Path) -> list[str]:
     return found
 
 
-def _weights(path: Path, *, tied: bool) -> dict[str, Tensor]:
+def _load_weights(path: Path, *, tied: bool) -> dict[str, Tensor]:
     """Weights under our names, whichever file holds them."""
     if path.suffix == ".safetensors":
         try:
@@ -163,7 +172,7 @@ def _weights(path: Path, *, tied: bool) -> dict[str, Tensor]:
         except (SafetensorError, OSError) as error:
             raise SpecError(f"{path} is damaged: {first_line(error)}", hint=AGAIN) from error
     else:
-        weights = _renamed(_torch_file(path), path, tied=tied)
+        weights = _rename_weights(_load_torch_file(path), path, tied=tied)
     for name, tensor in weights.items():
         if not tensor.isfinite().all():
             hint = "it was saved after its training had failed: save it anew"
@@ -171,7 +180,7 @@ def _weights(path: Path, *, tied: bool) -> dict[str, Tensor]:
     return weights
 
 
-def _torch_file(path: Path) -> Mapping[str, Any]:
+def _load_torch_file(path: Path) -> Mapping[str, Any]:
     """A file of `torch.save` that holds tensors and nothing that could run."""
     try:
         with path.open("rb") as file:
@@ -194,7 +203,7 @@ def _torch_file(path: Path) -> Mapping[str, Any]:
     return found
 
 
-def _renamed(found: Mapping[str, Tensor], path: Path, *, tied: bool) -> dict[str, Tensor]:
+def _rename_weights(found: Mapping[str, Tensor], path: Path, *, tied: bool) -> dict[str, Tensor]:
     """fastai's names as ours. What it stores a second time is left out: the tied embedding, and of old versions the
     recurrent weights as they were last dropped."""
     renamed: dict[str, Tensor] = {}
@@ -216,7 +225,7 @@ def _renamed(found: Mapping[str, Tensor], path: Path, *, tied: bool) -> dict[str
     return {name: tensor.float() for name, tensor in renamed.items()}
 
 
-def _mismatch(shape: Shape, weights: Mapping[str, Tensor], *, tokens: int) -> str:
+def _find_mismatch(shape: Shape, weights: Mapping[str, Tensor], *, tokens: int) -> str:
     """What does not fit, or nothing."""
     with torch.device("meta"):
         right = LanguageModel(shape, tokens=tokens).state_dict()
@@ -226,11 +235,11 @@ def _mismatch(shape: Shape, weights: Mapping[str, Tensor], *, tokens: int) -> st
         if name not in there:
             return f"there is no {name}"
         if there[name] != size:
-            return f"{name} is {_size(there[name])}, and should be {_size(size)}"
+            return f"{name} is {_format_size(there[name])}, and should be {_format_size(size)}"
     if extra := sorted(there.keys() - expected.keys()):
         return f"there is also {extra[0]}"
     return ""
 
 
-def _size(numbers: Sequence[int]) -> str:
+def _format_size(numbers: Sequence[int]) -> str:
     return " x ".join(map(str, numbers))

@@ -25,12 +25,12 @@ def one_cycle(place: float) -> tuple[float, float]:
     """The rate as a share of the highest, up and down again, and the momentum, down and up again."""
     if place < RISING:
         part = place / RISING
-        return _between(LOWEST_RATE, 1.0, part), _between(HIGHEST_MOMENTUM, LOWEST_MOMENTUM, part)
+        return _interpolate_cosine(LOWEST_RATE, 1.0, part), _interpolate_cosine(HIGHEST_MOMENTUM, LOWEST_MOMENTUM, part)
     part = (place - RISING) / (1 - RISING)
-    return _between(1.0, LAST_RATE, part), _between(LOWEST_MOMENTUM, HIGHEST_MOMENTUM, part)
+    return _interpolate_cosine(1.0, LAST_RATE, part), _interpolate_cosine(LOWEST_MOMENTUM, HIGHEST_MOMENTUM, part)
 
 
-def _between(first: float, last: float, part: float) -> float:
+def _interpolate_cosine(first: float, last: float, part: float) -> float:
     return last + (first - last) * (1 + math.cos(math.pi * part)) / 2
 
 
@@ -43,9 +43,16 @@ class Cycle:
     """So many steps down for the last groups of a network's parameters; the others are frozen."""
 
     def __init__(
-        self, network: nn.Module, groups: Sequence[Sequence[str]], *, rates: Sequence[float], learning: int, steps: int,
-        weight_decay: float, schedule: Schedule = one_cycle,
-    ) -> None:  # fmt: skip
+        self,
+        network: nn.Module,
+        groups: Sequence[Sequence[str]],
+        *,
+        rates: Sequence[float],
+        learning: int,
+        steps: int,
+        weight_decay: float,
+        schedule: Schedule = one_cycle,
+    ) -> None:
         self.steps = steps
         self.done = 0
         self._schedule = schedule
@@ -57,7 +64,7 @@ class Cycle:
         parts = []
         for group, rate in list(zip(groups, rates, strict=True))[len(groups) - learning :]:
             for decays in (True, False):
-                names = [name for name in group if _decays(network, name) == decays]
+                names = [name for name in group if _has_decay(network, name) == decays]
                 for name in names:
                     named[name].requires_grad_(True)
                 if names:
@@ -92,18 +99,18 @@ class Cycle:
         self.done = done
 
 
-def _decays(network: nn.Module, name: str) -> bool:
+def _has_decay(network: nn.Module, name: str) -> bool:
     """The biases of the last layer and batch normalisation are not pulled towards zero; those of LSTM layers are."""
     owner = network.get_submodule(name.rpartition(".")[0])
     return name != "bias" and not isinstance(owner, nn.BatchNorm1d)
 
 
-def spread(rate: float, *, groups: int, factor: float = 2.6) -> list[float]:
+def spread_rates(rate: float, *, groups: int, factor: float = 2.6) -> list[float]:
     """Rates from the first group to the last, which has this one; each is so many times the one before it."""
     return [rate / factor ** (groups - 1 - number) for number in range(groups)]
 
 
-def smoothed(losses: Sequence[float]) -> list[float]:
+def smooth_losses(losses: Sequence[float]) -> list[float]:
     """A running mean of the losses, as each of them came in."""
     found, mean = [], 0.0
     for number, loss in enumerate(losses, start=1):
@@ -116,11 +123,11 @@ def is_too_high(losses: Sequence[float]) -> bool:
     """Whether a range test has seen enough: the loss has left its valley, or is no number."""
     if not math.isfinite(losses[-1]):
         return True
-    means = smoothed(losses)
+    means = smooth_losses(losses)
     return means[-1] > RANGE_TOO_HIGH * min(means)
 
 
-def suggested(losses: Sequence[float], *, boldly: bool) -> float:
+def suggest_rate(losses: Sequence[float], *, boldly: bool) -> float:
     """The learning rate after a range test with these losses: fastai's, or boldly half of what is midway from there to
     the rate of the least loss.
 
@@ -128,17 +135,17 @@ def suggested(losses: Sequence[float], *, boldly: bool) -> float:
     classifier might forget what that knew.
     """
     first, last = RANGE_IGNORED
-    means = smoothed([loss for loss in losses if math.isfinite(loss)])
+    means = smooth_losses([loss for loss in losses if math.isfinite(loss)])
     if not means:
         return RANGE_FROM
     skipped = first if len(means) > first + last else 0
     means = means[skipped:-last] if skipped else means
     rates = [range_test((skipped + number) / RANGE_STEPS)[0] for number in range(len(means))]
-    careful = rates[valley(means)]
+    careful = rates[find_valley(means)]
     return max(careful, math.sqrt(careful * rates[means.index(min(means))]) / 2) if boldly else careful
 
 
-def valley(losses: Sequence[float]) -> int:
+def find_valley(losses: Sequence[float]) -> int:
     """The place in the longest valley of a curve (its longest strictly falling subsequence) that fastai chooses."""
     lengths = [1] * len(losses)
     for place in range(1, len(losses)):

@@ -61,11 +61,11 @@ CHUNK = re.compile(r"\s+|\S+")
 CACHED_CHUNKS, LONGEST_CACHED = 200_000, 100
 REACH, LONGEST_ADDRESS = 32, 2000
 """Characters at either end of a chunk in which a prefix or a suffix is looked for, and of an address of the web. No
-rule of spaCy's for the ends is as long, but for one of dots, of which `marked` leaves no such run; its rule for
+rule of spaCy's for the ends is as long, but for one of dots, of which `mark_text` leaves no such run; its rule for
 addresses takes time that grows with the square of their length."""
 
 
-def marked(text: "Text") -> str:
+def mark_text(text: "Text") -> str:
     """A text after fastai's eight rules, in their order; the two of a pair are joined as its columns are."""
     line = text if isinstance(text, str) else f"{FIELD} 1 {text[0]} {FIELD} 2 {text[1]}"
     for old, new in LITERALS:
@@ -75,23 +75,23 @@ def marked(text: "Text") -> str:
     line = SAME_WORD.sub(lambda found: f" {REPEATED_WORD} {len(found[2].split()) + 2} {found[1]} {found[3]}", line)
     line = SPACES.sub(" ", SPACED.sub(r" \1 ", line))
     for pattern, mark in ((ALL_CAPITALS, CAPITALS), (ONE_CAPITAL, CAPITAL)):
-        line = pattern.sub(partial(_lowered, mark=mark), line)
+        line = pattern.sub(partial(_lower_word, mark=mark), line)
     return f"{START} {line.lower().strip()}"
 
 
-def _lowered(found: re.Match[str], *, mark: str) -> str:
+def _lower_word(found: re.Match[str], *, mark: str) -> str:
     before, word = found[1], found[2].lower()
     return f"{before}{mark} {word}" if len(word) > 1 else before + word
 
 
-class Cutter(Protocol):
+class TextTokenizer(Protocol):
     """What cuts a marked text into tokens."""
 
     def __call__(self, line: str) -> list[str]:
         """The tokens of a marked text."""
 
     def save(self, directory: Path) -> None:
-        """Write what `cutter_in` needs to cut in the same way."""
+        """Write what `load_tokenizer` needs to cut in the same way."""
 
 
 class _Chunk(NamedTuple):
@@ -101,7 +101,7 @@ class _Chunk(NamedTuple):
     tokens: tuple[str, ...]
 
 
-class Words:
+class SpacyTokenizer:
     """spaCy's rules for English words, run without spaCy: they are taken from it once, and saved with the model.
 
     A run of characters that are no space is looked up among the special cases; where it is none it loses what the
@@ -121,13 +121,13 @@ class Words:
         self._hidden: dict[tuple[str, ...], str] = {}
         for key in self.special:
             if self._prefix.search(key) or self._suffix.search(key) or self._infix.search(key):
-                self._hidden[tuple(self._parts(key, special={}))] = key
+                self._hidden[tuple(self._split_chunk(key, special={}))] = key
         self._longest_hidden = max(map(len, self._hidden), default=0)
         self._linked = {pair for parts in self._hidden for pair in pairwise(parts)}
-        self._cached = lru_cache(CACHED_CHUNKS)(self._cut)
+        self._cached = lru_cache(CACHED_CHUNKS)(self._cut_chunk)
 
     @classmethod
-    def of_spacy(cls) -> Self:
+    def from_spacy(cls) -> Self:
         """The rules of the spaCy that is installed, with fastai's own marks among the special cases."""
         try:
             from spacy import blank
@@ -136,9 +136,11 @@ class Words:
             raise PlaceError("a word model needs spaCy's rules, and spaCy is not installed", hint=EXTRA) from error
         rules: Any = blank("en").tokenizer
         found = {
-            "prefix": rules.prefix_search, "suffix": rules.suffix_search, "infix": rules.infix_finditer,
+            "prefix": rules.prefix_search,
+            "suffix": rules.suffix_search,
+            "infix": rules.infix_finditer,
             "address": rules.url_match,
-        }  # fmt: skip
+        }
         special = {key: tuple(part[ORTH] for part in parts) for key, parts in rules.rules.items()}
         patterns = {name: method.__self__.pattern for name, method in found.items()}
         return cls(patterns, special | {mark: (mark,) for mark in SPECIAL})
@@ -152,28 +154,28 @@ class Words:
             is_space = chunk.isspace()
             whole = chunk[1:] if is_space and after_word and chunk[0] == " " else chunk
             if whole:
-                cut = self._cached(whole) if len(whole) <= LONGEST_CACHED else self._cut(whole)
+                cut = self._cached(whole) if len(whole) <= LONGEST_CACHED else self._cut_chunk(whole)
                 if run and (run[-1].parts[-1], cut.parts[0]) not in self._linked:
-                    tokens.extend(self._join(run))
+                    tokens.extend(self._join_chunks(run))
                     run = []
                 run.append(cut)
             after_word = not is_space
-        tokens.extend(self._join(run))
+        tokens.extend(self._join_chunks(run))
         return [token.replace(" ", SPACE) for token in tokens]
 
-    def _cut(self, chunk: str) -> "_Chunk":
-        parts = tuple(self._parts(chunk, special=self.special))
-        return _Chunk(parts, parts if len(parts) == 1 else tuple(self._mended(parts)))
+    def _cut_chunk(self, chunk: str) -> "_Chunk":
+        parts = tuple(self._split_chunk(chunk, special=self.special))
+        return _Chunk(parts, parts if len(parts) == 1 else tuple(self._merge_special(parts)))
 
-    def _join(self, run: "Sequence[_Chunk]") -> Sequence[str]:
+    def _join_chunks(self, run: "Sequence[_Chunk]") -> Sequence[str]:
         """The tokens of chunks between which a special case may seem to stand: it is none, but no other overlaps it."""
         if len(run) < 2:
             return run[0].tokens if run else ()
         parts = [part for chunk in run for part in chunk.parts]
         spaces = set(accumulate(len(chunk.parts) for chunk in run))
-        return list(self._mended(parts, spaces=spaces))
+        return list(self._merge_special(parts, spaces=spaces))
 
-    def _parts(self, chunk: str, *, special: Mapping[str, Sequence[str]]) -> list[str]:
+    def _split_chunk(self, chunk: str, *, special: Mapping[str, Sequence[str]]) -> list[str]:
         """A chunk as it is cut from both ends, then in the middle; of a long one each cut looks at its ends alone."""
         before: list[str] = []
         after: list[str] = []
@@ -201,9 +203,9 @@ class Words:
             before += [chunk[start : start + front]] if front else []
             after += [chunk[stop - back : stop]] if back else []
             start, stop = start + front, stop - back
-        return [*before, *self._middle(chunk[start:stop], special=special), *reversed(after)]
+        return [*before, *self._split_middle(chunk[start:stop], special=special), *reversed(after)]
 
-    def _middle(self, rest: str, *, special: Mapping[str, Sequence[str]]) -> list[str]:
+    def _split_middle(self, rest: str, *, special: Mapping[str, Sequence[str]]) -> list[str]:
         if rest in special:
             return list(special[rest])
         if not rest or (len(rest) <= LONGEST_ADDRESS and self._address.match(rest)):
@@ -217,7 +219,7 @@ class Words:
             start = found.end()
         return [*parts, rest[start:]] if rest[start:] else parts
 
-    def _mended(self, parts: Sequence[str], *, spaces: Collection[int] = ()) -> Iterator[str]:
+    def _merge_special(self, parts: Sequence[str], *, spaces: Collection[int] = ()) -> Iterator[str]:
         """The parts, with those that make a special case put in its form; the longest wins, then the first.
 
         One that has a space inside, before the parts at `spaces`, keeps its form, and keeps others from theirs.
@@ -255,14 +257,14 @@ class Words:
             raise SpecError(f"{path} is damaged: {first_line(error)}", hint="copy it again") from error
 
 
-class Pieces:
+class SentencePieceTokenizer:
     """A SentencePiece model."""
 
     FILE = "spm.model"
 
     def __init__(self, content: bytes, *, where: str = FILE) -> None:
         self.content = content
-        self._processor: Any = _sentencepiece().SentencePieceProcessor()
+        self._processor: Any = _import_sentencepiece().SentencePieceProcessor()
         try:
             self._processor.LoadFromSerializedProto(content)
         except (RuntimeError, ValueError) as error:
@@ -272,7 +274,7 @@ class Pieces:
     @classmethod
     def learn(cls, texts: "Callable[[], Iterable[Text]]", *, european: bool) -> Self:
         """A unigram model as fastai trains one, with its marks among the pieces; of very many texts, of some."""
-        trainer = _sentencepiece().SentencePieceTrainer
+        trainer = _import_sentencepiece().SentencePieceTrainer
         words: set[str] = set()
         characters: set[str] = set()
         length = 0
@@ -280,7 +282,7 @@ class Pieces:
         # Files named to SentencePiece would leave their names in the model.
         with tempfile.TemporaryFile("w+", encoding="utf-8", prefix=storage.SCRATCH_PREFIX) as file:
             every = 1 + sum(map(length_of, texts())) // LEARNED_FROM
-            for line in map(marked, islice(texts(), 0, None, every)):
+            for line in map(mark_text, islice(texts(), 0, None, every)):
                 words.update(line.split())
                 characters.update(line)
                 length += len(line)
@@ -293,11 +295,21 @@ class Pieces:
             size = min(MOST_PIECES, max(len(words) // 4, least))
             try:
                 trainer.Train(
-                    sentence_iterator=iter(file), model_writer=model, vocab_size=-(-size // 8) * 8,
-                    model_type="unigram", character_coverage=0.99999 if european else 0.9998, hard_vocab_limit=False,
-                    user_defined_symbols=[SPACE + mark for mark in SPECIAL], unk_id=len(SPECIAL),
-                    pad_id=-1, bos_id=-1, eos_id=-1, num_threads=1, minloglevel=2, max_sentence_length=20480,
-                )  # fmt: skip
+                    sentence_iterator=iter(file),
+                    model_writer=model,
+                    vocab_size=-(-size // 8) * 8,
+                    model_type="unigram",
+                    character_coverage=0.99999 if european else 0.9998,
+                    hard_vocab_limit=False,
+                    user_defined_symbols=[SPACE + mark for mark in SPECIAL],
+                    unk_id=len(SPECIAL),
+                    pad_id=-1,
+                    bos_id=-1,
+                    eos_id=-1,
+                    num_threads=1,
+                    minloglevel=2,
+                    max_sentence_length=20480,
+                )
             except RuntimeError as error:
                 raise DataError(f"no pieces can be learned from these texts: {first_line(error)}") from error
         return cls(model.getvalue())
@@ -317,7 +329,7 @@ class Pieces:
         return cls(path.read_bytes(), where=str(path))
 
 
-def _sentencepiece() -> Any:
+def _import_sentencepiece() -> Any:
     try:
         import sentencepiece
     except ImportError as error:
@@ -325,39 +337,39 @@ def _sentencepiece() -> Any:
     return sentencepiece
 
 
-def new_cutter(texts: "Callable[[], Iterable[Text]]", *, language: str) -> Cutter:
+def choose_tokenizer(texts: "Callable[[], Iterable[Text]]", *, language: str) -> TextTokenizer:
     """What cuts texts of this language, or of the one they look like: English into words, any other into pieces."""
     from tagline.data.language_check import are_in_plain_letters
 
     code = language.partition("-")[0]
     # What a text in plain letters may be in beside English, words suit as well as pieces.
     is_english = are_in_plain_letters(islice(texts(), LOOKED_AT)) if language == "auto" else code == "en"
-    return Words.of_spacy() if is_english else Pieces.learn(texts, european=code in EUROPEAN)
+    return SpacyTokenizer.from_spacy() if is_english else SentencePieceTokenizer.learn(texts, european=code in EUROPEAN)
 
 
-def cutter_in(directory: Path) -> Cutter:
+def load_tokenizer(directory: Path) -> TextTokenizer:
     """The cutter that stands in a model's directory; without one it is a word model of fastai's, cut as spaCy does."""
-    if (directory / Pieces.FILE).is_file():
-        return Pieces.load(directory / Pieces.FILE)
-    if (directory / Words.FILE).is_file():
-        return Words.load(directory / Words.FILE)
-    return Words.of_spacy()
+    if (directory / SentencePieceTokenizer.FILE).is_file():
+        return SentencePieceTokenizer.load(directory / SentencePieceTokenizer.FILE)
+    if (directory / SpacyTokenizer.FILE).is_file():
+        return SpacyTokenizer.load(directory / SpacyTokenizer.FILE)
+    return SpacyTokenizer.from_spacy()
 
 
 class Lexicon:
     """A cutter and a vocabulary: texts in, token numbers out."""
 
-    def __init__(self, cutter: Cutter, vocabulary: Sequence[str]) -> None:
+    def __init__(self, cutter: TextTokenizer, vocabulary: Sequence[str]) -> None:
         self.cutter = cutter
         self.vocabulary = list(vocabulary)
         self._number = {token: number for number, token in enumerate(self.vocabulary) if token != FILLER}
 
     @classmethod
-    def learn(cls, texts: "Iterable[Text]", cutter: Cutter) -> Self:
+    def learn(cls, texts: "Iterable[Text]", cutter: TextTokenizer) -> Self:
         """The tokens that stand often enough in these texts, most frequent first, after fastai's marks."""
         counts: Counter[str] = Counter()
         for text in texts:
-            counts.update(cutter(marked(text)))
+            counts.update(cutter(mark_text(text)))
         frequent = [token for token, count in counts.most_common() if count >= LEAST_COUNT and token not in SPECIAL]
         vocabulary = [*SPECIAL, *frequent][:MOST_TOKENS]
         return cls(cutter, vocabulary + [FILLER] * (8 - len(vocabulary) % 8))
@@ -365,7 +377,7 @@ class Lexicon:
     @classmethod
     def load(cls, directory: Path) -> Self:
         """What `save` wrote."""
-        return cls(cutter_in(directory), json.loads((directory / VOCABULARY).read_text("utf-8")))
+        return cls(load_tokenizer(directory), json.loads((directory / VOCABULARY).read_text("utf-8")))
 
     def save(self, directory: Path) -> None:
         """The vocabulary, and what cuts texts into its tokens."""
@@ -378,7 +390,7 @@ class Lexicon:
     def ids(self, text: "Text") -> list[int]:
         """The numbers of a text's tokens; one that is not in the vocabulary is unknown, which is number 0."""
         number = self._number.get
-        return [number(token, 0) for token in self.cutter(marked(text))]
+        return [number(token, 0) for token in self.cutter(mark_text(text))]
 
     def known_share(self, texts: "Iterable[Text]") -> float:
         """Of all tokens of these texts but the mark that each begins with."""

@@ -57,30 +57,30 @@ class Tracker(Protocol):
         """Close the record with the run's state and, if it succeeded, its report and the address of its bundle."""
 
 
-def chosen(names: Sequence[str]) -> dict[str, Tracker]:
+def create_trackers(names: Sequence[str]) -> dict[str, Tracker]:
     """A new tracker for each name; one whose package is missing is an error."""
     return {name: registry.find("trackers", name)() for name in names}
 
 
-def tracked(
+def track_events(
     events: Generator[Event, None, None], *, run: Run, trackers: Mapping[str, Tracker]
 ) -> Generator[Event, None, None]:
     """The same events, recorded on their way; a tracker that fails is left out after a warning, which no file keeps."""
-    feeds = [_Feed(name, tracker, run) for name, tracker in trackers.items()]
+    feeds = [_TrackerThread(name, tracker, run) for name, tracker in trackers.items()]
     try:
         with closing(events):
             for event in events:
                 for feed in feeds if event.event != "tick" else ():
                     feed.put(event)
                 yield event
-                yield from _warnings(feeds)
+                yield from _pop_warnings(feeds)
     except Exception:
-        yield from _ended(feeds)
+        yield from _close_feeds(feeds)
         raise
     except BaseException:  # nobody listens any more
-        list(_ended(feeds))
+        list(_close_feeds(feeds))
         raise
-    yield from _ended(feeds)
+    yield from _close_feeds(feeds)
 
 
 def record_id(run: Run) -> str:
@@ -88,13 +88,13 @@ def record_id(run: Run) -> str:
     return f"{run.name}-{hashlib.sha256(run.state().created.encode()).hexdigest()[:8]}"
 
 
-def parameters(spec: Spec) -> dict[str, Any]:
+def list_parameters(spec: Spec) -> dict[str, Any]:
     """Every key of the spec with its value as JSON knows it; a job's variables are nobody else's business."""
     sections = spec.model_dump(mode="json", exclude={"vertex": {"environment", "secrets"}})
     return {f"{section}.{key}": value for section, part in sections.items() for key, value in part.items()}
 
 
-def shown(value: Any) -> str:
+def format_parameter(value: Any) -> str:
     """A parameter as text."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
@@ -106,7 +106,7 @@ def report_figures(run: Run) -> dict[str, float]:
     figures: dict[str, float] = {}
     for split, measured in splits.items():
         if measured is not None:
-            figures |= _numbers(measured.items(), prefix=f"report/{split}/")
+            figures |= _select_numbers(measured.items(), prefix=f"report/{split}/")
             figures |= {f"report/{split}/f1/{label}": of_label.f1 for label, of_label in measured.per_label.items()}
     return figures
 
@@ -116,22 +116,22 @@ def last_step(run: Run) -> int:
     return max((int(event["step"]) for event in run.events() if "step" in event), default=0)
 
 
-def _point(event: Event) -> Point | None:
+def _to_point(event: Event) -> Point | None:
     match event:
         case StepEvent():
-            figures = _numbers([("loss", event.loss), *event.settings.items()], prefix="train/")
+            figures = _select_numbers([("loss", event.loss), *event.settings.items()], prefix="train/")
         case EvaluationEvent():
-            figures = _numbers(event.figures.items(), prefix="validation/")
+            figures = _select_numbers(event.figures.items(), prefix="validation/")
         case _:
             return None
     return Point(event.step, datetime.fromisoformat(event.time).timestamp(), figures)
 
 
-def _numbers(values: Iterable[tuple[str, Any]], *, prefix: str) -> dict[str, float]:
+def _select_numbers(values: Iterable[tuple[str, Any]], *, prefix: str) -> dict[str, float]:
     return {f"{prefix}{key}": float(value) for key, value in values if isinstance(value, int | float)}
 
 
-class _Feed:
+class _TrackerThread:
     """A tracker at work in a thread of its own.
 
     Its package may be slow or hang: the run goes on. It may catch every exception: those that our signal handlers raise
@@ -144,25 +144,25 @@ class _Feed:
         self._tracker = tracker
         self._run = run
         self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._work, name=f"tracker {name}", daemon=True)
+        self._thread = threading.Thread(target=self._run_tracker, name=f"tracker {name}", daemon=True)
         self._thread.start()
 
     def put(self, event: Event | None) -> None:
         """An event, or None after the last."""
         self._events.put(event)
 
-    def has_ended(self, *, by: float) -> bool:
+    def wait_for_end(self, *, by: float) -> bool:
         """Wait until the record is closed, or until that time."""
         self._thread.join(max(0.0, by - time.monotonic()))
         return not self._thread.is_alive()
 
-    def _work(self) -> None:
+    def _run_tracker(self) -> None:
         try:
             # The first event comes once the run is ours: one that another process holds must not be touched.
             if (first := self._events.get()) is None:
                 return
             self._tracker.begin(self._run, resumed_at=_resumed_at(first))
-            for points in self._batches():
+            for points in self._iter_batches():
                 self._tracker.record(points)
             self._tracker.end(self._run)
         except TaglineError as error:
@@ -170,7 +170,7 @@ class _Feed:
         except BaseException as error:  # a package that calls sys.exit has failed too
             self.problem = f"{type(error).__name__}: {error}"
 
-    def _batches(self) -> Iterator[list[Point]]:
+    def _iter_batches(self) -> Iterator[list[Point]]:
         """All that waits, at once, until the end."""
         is_open = True
         while is_open:
@@ -178,7 +178,7 @@ class _Feed:
             while not self._events.empty():
                 waiting.append(self._events.get())
             is_open = None not in waiting
-            if points := [point for event in waiting if event and (point := _point(event))]:
+            if points := [point for event in waiting if event and (point := _to_point(event))]:
                 yield points
 
 
@@ -187,7 +187,7 @@ def _resumed_at(first: Event) -> int:
     return int(first.checkpoint or 0) if isinstance(first, ResumedEvent) else 0
 
 
-def _warnings(feeds: list[_Feed]) -> Iterator[Event]:
+def _pop_warnings(feeds: list[_TrackerThread]) -> Iterator[Event]:
     """A warning for each tracker that has failed by now; it is taken off the list."""
     for feed in [feed for feed in feeds if feed.problem]:
         feeds.remove(feed)
@@ -195,14 +195,14 @@ def _warnings(feeds: list[_Feed]) -> Iterator[Event]:
         yield WarningEvent(message=f"tracker {feed.name} failed, the run goes on without it: {what}")
 
 
-def _ended(feeds: list[_Feed]) -> Iterator[Event]:
+def _close_feeds(feeds: list[_TrackerThread]) -> Iterator[Event]:
     """Let the trackers close their records, side by side."""
     now = time.monotonic()
     for feed in feeds:
         feed.put(None)
-    if slow := [feed for feed in feeds if not feed.has_ended(by=now + SILENT_S)]:
+    if slow := [feed for feed in feeds if not feed.wait_for_end(by=now + SILENT_S)]:
         yield PhaseEvent(message="waiting for " + ", ".join(f"tracker {feed.name}" for feed in slow))
     for feed in slow:
-        if not feed.has_ended(by=now + END_TIMEOUT_S):
+        if not feed.wait_for_end(by=now + END_TIMEOUT_S):
             feed.problem = f"it did not end within {END_TIMEOUT_S:g} seconds"
-    yield from _warnings(feeds)
+    yield from _pop_warnings(feeds)

@@ -20,7 +20,7 @@ with warnings.catch_warnings():
     from mlflow.utils.validation import MAX_METRICS_PER_BATCH, MAX_PARAM_VAL_LENGTH, MAX_PARAMS_TAGS_PER_BATCH
 
 from tagline.runs.run import Run
-from tagline.runs.trackers import Point, last_step, parameters, record_id, report_figures, shown
+from tagline.runs.trackers import Point, format_parameter, last_step, list_parameters, record_id, report_figures
 
 ILLEGAL = re.compile(r"[^\w\-. /:]|(?<=/)/|/$|(?<=/)\.{1,2}(?=/|$)")
 """What a metric's name may not hold: most signs, and what makes no plain path."""
@@ -39,7 +39,7 @@ class MLflow:
         address = os.environ.get("MLFLOW_TRACKING_URI")
         self._client = MlflowClient(tracking_uri=address or f"sqlite:///{runs / 'mlflow.db'}")
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME") or "tagline"
-        experiment = self._experiment(name, artifacts=None if address else str(runs / "mlartifacts"))
+        experiment = self._get_experiment(name, artifacts=None if address else str(runs / "mlartifacts"))
         self._known: dict[str, int] = {}
         self._keys: dict[str, str] = {}
         tag = record_id(run)
@@ -50,7 +50,10 @@ class MLflow:
                 self._known[metric] = max(point.step for point in self._client.get_metric_history(self._id, metric))
             return
         self._id = self._client.create_run(experiment, run_name=run.name, tags={"tagline.run": tag}).info.run_id
-        values = [Param(key, shown(value)[:MAX_PARAM_VAL_LENGTH]) for key, value in parameters(run.spec()).items()]
+        values = [
+            Param(key, format_parameter(value)[:MAX_PARAM_VAL_LENGTH])
+            for key, value in list_parameters(run.spec()).items()
+        ]
         for start in range(0, len(values), MAX_PARAMS_TAGS_PER_BATCH):
             self._client.log_batch(self._id, params=values[start : start + MAX_PARAMS_TAGS_PER_BATCH])
 
@@ -60,7 +63,7 @@ class MLflow:
             Metric(key, value, int(1000 * point.time), point.step)
             for point in points
             for name, value in point.figures.items()
-            if point.step > self._known.get(key := self._key(name), -1)
+            if point.step > self._known.get(key := self._metric_key(name), -1)
         ]
         for start in range(0, len(metrics), MAX_METRICS_PER_BATCH):
             self._client.log_batch(self._id, metrics=metrics[start : start + MAX_METRICS_PER_BATCH])
@@ -74,12 +77,12 @@ class MLflow:
             self._client.log_batch(self._id, tags=[RunTag("tagline.bundle", run.bundle_address)])
         self._client.set_terminated(self._id, status=STATUS.get(state, "FAILED"))
 
-    def _experiment(self, name: str, *, artifacts: str | None) -> str:
+    def _get_experiment(self, name: str, *, artifacts: str | None) -> str:
         if (found := self._client.get_experiment_by_name(name)) is not None:
             return str(found.experiment_id)
         return str(self._client.create_experiment(name, artifact_location=artifacts))
 
-    def _key(self, name: str) -> str:
+    def _metric_key(self, name: str) -> str:
         """A metric's name with `_` for what MLflow does not allow, and one more where two would become the same."""
         if name not in self._keys:
             key = ILLEGAL.sub("_", name)[:MAX_NAME_LENGTH]

@@ -16,7 +16,7 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 
 from tagline import spec as specs
 from tagline.runs.run import Run
-from tagline.runs.trackers import Point, last_step, parameters, record_id, report_figures, shown
+from tagline.runs.trackers import Point, format_parameter, last_step, list_parameters, record_id, report_figures
 
 
 class TensorBoard:
@@ -29,23 +29,23 @@ class TensorBoard:
         number = len(list(directory.iterdir()))  # TensorBoard reads the files in the order of their names
         name = f"events.out.tfevents.{int(time.time()):010d}.{number:04d}.{socket.gethostname()}.{os.getpid()}"
         self._writer = RecordWriter((directory / name).open("wb"))
-        self._write(Event(file_version="brain.Event:2"))
-        self._write(Event(session_log=SessionLog(status=SessionLog.START), step=resumed_at + 1))
+        self._write_event(Event(file_version="brain.Event:2"))
+        self._write_event(Event(session_log=SessionLog(status=SessionLog.START), step=resumed_at + 1))
         if not number:
             spec = run.spec()
             values = {
-                key: value if isinstance(value, bool | int | float) else shown(value)
-                for key, value in parameters(spec).items()
+                key: value if isinstance(value, bool | int | float) else format_parameter(value)
+                for key, value in list_parameters(spec).items()
             }
-            self._write(Event(summary=hparams_pb(values, trial_id=record_id(run))))
-            self._text("spec", _block(specs.to_toml(spec, with_place=False)), step=0)
+            self._write_event(Event(summary=hparams_pb(values, trial_id=record_id(run))))
+            self._write_text("spec", _indent_block(specs.to_toml(spec, with_place=False)), step=0)
         self._writer.flush()
 
     def record(self, points: Sequence[Point]) -> None:
         """Scalars, on disk at once: TensorBoard reads while we write."""
         for point in points:
             values = [Summary.Value(tag=name, simple_value=value) for name, value in point.figures.items()]
-            self._write(Event(summary=Summary(value=values), step=point.step), at=point.time)
+            self._write_event(Event(summary=Summary(value=values), step=point.step), at=point.time)
         self._writer.flush()
 
     def end(self, run: Run) -> None:
@@ -53,22 +53,24 @@ class TensorBoard:
         state, step = run.state().name, last_step(run)
         if state == "succeeded":
             self.record([Point(step, time.time(), report_figures(run))])
-            self._text("report", _block((run.directory / "report.json").read_text("utf-8")), step=step)
-            self._text("bundle", run.bundle_address, step=step)
-        self._text("state", state, step=step)
+            self._write_text("report", _indent_block((run.directory / "report.json").read_text("utf-8")), step=step)
+            self._write_text("bundle", run.bundle_address, step=step)
+        self._write_text("state", state, step=step)
         self._writer.close()
 
-    def _text(self, tag: str, text: str, *, step: int) -> None:
+    def _write_text(self, tag: str, text: str, *, step: int) -> None:
         metadata = create_summary_metadata(display_name=tag, description="")
         shape = TensorShapeProto(dim=[TensorShapeProto.Dim(size=1)])
         tensor = TensorProto(dtype=DT_STRING, tensor_shape=shape, string_val=[text.encode()])
-        self._write(Event(summary=Summary(value=[Summary.Value(tag=tag, metadata=metadata, tensor=tensor)]), step=step))
+        self._write_event(
+            Event(summary=Summary(value=[Summary.Value(tag=tag, metadata=metadata, tensor=tensor)]), step=step)
+        )
 
-    def _write(self, event: Event, *, at: float | None = None) -> None:
+    def _write_event(self, event: Event, *, at: float | None = None) -> None:
         event.wall_time = time.time() if at is None else at
         self._writer.write(event.SerializeToString())
 
 
-def _block(text: str) -> str:
+def _indent_block(text: str) -> str:
     """As Markdown that is shown as it is."""
     return "".join(f"    {line}\n" for line in text.splitlines())

@@ -11,7 +11,7 @@ os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
 import wandb
 
 from tagline.runs.run import Run
-from tagline.runs.trackers import Point, last_step, parameters, record_id, report_figures
+from tagline.runs.trackers import Point, last_step, list_parameters, record_id, report_figures
 
 EXIT_CODES = {"succeeded": 0, "failed": 1, "cancelled": 130}
 
@@ -23,14 +23,26 @@ class WeightsAndBiases:
         """A run in Weights & Biases; silent, so that it neither prints nor asks for a key."""
         wandb.setup(settings=wandb.Settings(silent=True))
         settings = wandb.Settings(
-            silent=True, console="off", disable_git=True, disable_code=True, x_disable_stats=True,
-            x_disable_machine_info=True, x_save_requirements=False, init_timeout=30, finish_timeout=50,
-        )  # fmt: skip
+            silent=True,
+            console="off",
+            disable_git=True,
+            disable_code=True,
+            x_disable_stats=True,
+            x_disable_machine_info=True,
+            x_save_requirements=False,
+            init_timeout=30,
+            finish_timeout=50,
+        )
         self._record = wandb.init(
-            project=os.environ.get("WANDB_PROJECT") or "tagline", id=record_id(run),
-            name=os.environ.get("WANDB_NAME") or run.name, dir=str(run.directory), resume="allow",
-            config=parameters(run.spec()), allow_val_change=True, settings=settings,
-        )  # fmt: skip
+            project=os.environ.get("WANDB_PROJECT") or "tagline",
+            id=record_id(run),
+            name=os.environ.get("WANDB_NAME") or run.name,
+            dir=str(run.directory),
+            resume="allow",
+            config=list_parameters(run.spec()),
+            allow_val_change=True,
+            settings=settings,
+        )
 
     def record(self, points: Sequence[Point]) -> None:
         """History, at our own steps."""
