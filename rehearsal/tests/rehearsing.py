@@ -11,7 +11,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -224,10 +224,12 @@ def custom_job(*pools: dict[str, Any], name: str = "a job", **spec: Any) -> dict
 
 
 @contextmanager
-def rehearsing(directory: Path, *arguments: str, **environment: str) -> Iterator[Rehearsal]:
-    """A rehearsal that is ready, on ports of its own."""
+def rehearsing(
+    directory: Path, *arguments: str, program: Sequence[str] = ("-m", "vertex_rehearsal"), **environment: str
+) -> Iterator[Rehearsal]:
+    """A rehearsal that is ready, on ports of its own; `program` is what Python runs."""
     words = ["--directory", str(directory), "--port", "0", "--grpc-port", "0", "--json", *AS_PROCESSES, *arguments]
-    command = [sys.executable, "-m", "vertex_rehearsal", "start", *words]
+    command = [sys.executable, *program, "start", *words]
     with tempfile.TemporaryFile() as log:
         begun = time.monotonic()
         process = subprocess.Popen(command, env=os.environ | environment, stdout=subprocess.PIPE, stderr=log)
