@@ -24,6 +24,7 @@ SERVING_LACKS = (
     "starlette",
     "uvicorn",
     "cryptography",
+    "vertex_rehearsal",
 )
 
 

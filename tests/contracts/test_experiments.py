@@ -505,7 +505,7 @@ def test_a_change_in_between_is_not_overwritten(place: str, run: Run, monkeypatc
         return update(request=request, **more)
 
     monkeypatch.setattr(nodes, "update_context", late)
-    tracker._note(tracker._context, {"_metrics": {"ours": 2.0}})
+    tracker._update_metadata(tracker._context, {"_metrics": {"ours": 2.0}})
     assert dict(nodes.get_context(name=tracker._context).metadata["_metrics"]) == {"of somebody else": 1, "ours": 2}
 
 

@@ -23,7 +23,7 @@ from tagline import gcp, storage, training
 from tagline import spec as specs
 from tagline.errors import RunError
 from tagline.gcp import cloud_storage
-from tagline.jobs import custom_job
+from tagline.jobs import custom_job, emulator
 from tagline.jobs import uploads as staging
 from tagline.jobs.launchers import Job
 from tagline.jobs.records import Record, find_launcher, find_or_create_run, save_record
@@ -172,7 +172,8 @@ def test_the_workers_of_a_job_make_its_run_once(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_run_whose_rehearsal_has_ended_waits_no_more(tmp_path: Path) -> None:
-    with rehearsing(tmp_path / "there", "--grace", "1") as first, gcp.use_rehearsal(first.address, first.token):
+    options = ("--grace", "1", *emulator.start_options())
+    with rehearsing(tmp_path / "there", *options) as first, gcp.use_rehearsal(first.address, first.token):
         ran = command("train", SUPPORT / "messages.csv", *LINEAR, "--on", "rehearsal", "--detach", "--json").json
         assert command("runs", "list", "--json").json[0]["state"] in ("waiting", "running")
     [listed] = command("runs", "list", "--json").json
@@ -182,7 +183,7 @@ def test_a_run_whose_rehearsal_has_ended_waits_no_more(tmp_path: Path) -> None:
     shown = command("jobs", "show")
     assert shown.code == 5
     assert "does not run any more" in shown.err
-    with rehearsing(tmp_path / "there", "--grace", "1"):  # on other ports, and not in the directory that is looked in
+    with rehearsing(tmp_path / "there", *options):  # on other ports, and not in the directory that is looked in
         assert command("jobs", "logs", Path(ran["run"]).name, "--follow").code in (0, 5), "it is found again"
         assert command("jobs", "show", "--json").json["state"] in ("failed", "succeeded")
 

@@ -211,7 +211,7 @@ def test_a_worker_that_is_killed_is_started_again(long: list[str], undisturbed: 
     assert code == 0, err
     assert "warning: worker 1 was killed by signal 9; starting all of them again" in err
     assert err.count("going on from step") == 1
-    assert json.loads(out)["report"] == undisturbed.report()
+    assert json.loads(out)["report"] == undisturbed.report().to_dict()
     assert contents(launched.run) == contents(undisturbed)
     assert events(launched.run) == events(undisturbed)
 

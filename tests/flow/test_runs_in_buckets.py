@@ -170,7 +170,7 @@ def test_a_learning_curve_is_added_to_a_run_in_a_bucket(runs: str, tagline: Comm
     address = tagline("train", MESSAGES, *LINEAR, "data.fraction=0.3", "--runs", runs, "--json").json["run"]
     report = tagline("train", "--resume", address, "--learning-curve", "--json").json["report"]
     assert len(report["learning_curve"]["points"]) == 4
-    assert only(runs).report() == report
+    assert only(runs).report().to_dict() == report
 
 
 def test_a_spec_is_written_to_a_bucket_and_read_from_it(runs: str, tagline: Command) -> None:

@@ -21,7 +21,10 @@ PROCESS_IMAGE_ARGS = [f"{IMAGE_PREFIX}=serve $(AIP_STORAGE_DIR) --host 127.0.0.1
 
 def is_installed() -> bool:
     """Whether the emulator is installed here."""
-    return find_spec("vertex_rehearsal") is not None
+    try:
+        return find_spec("vertex_rehearsal") is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def check_installed() -> None:

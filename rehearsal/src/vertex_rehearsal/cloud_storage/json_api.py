@@ -438,7 +438,7 @@ def _reason_phrase(status: int) -> str:
         200: "OK",
         204: "No Content",
         304: "Not Modified",
-        400: "Bad StorageRequest",
+        400: "Bad Request",
         404: "Not Found",
         409: "Conflict",
         412: "Precondition Failed",

@@ -30,11 +30,11 @@ def check_runnable(spec: Any, settings: Settings, at: str) -> None:
 
 STATES = {
     "PENDING": "Waiting for job to be provisioned.",
-    "RUNNING": "RunnableJob is running.",
-    "SUCCEEDED": "RunnableJob completed successfully.",
-    "CANCELLING": "RunnableJob is being cancelled.",
-    "CANCELLED": "RunnableJob cancelled.",
-    "FAILED": "RunnableJob failed.",
+    "RUNNING": "Job is running.",
+    "SUCCEEDED": "Job completed successfully.",
+    "CANCELLING": "Job is being cancelled.",
+    "CANCELLED": "Job cancelled.",
+    "FAILED": "Job failed.",
 }
 """What a job's log says of each."""
 

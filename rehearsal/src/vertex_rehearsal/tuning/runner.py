@@ -40,9 +40,7 @@ def finish_tuning_job(context: "Context", name: str, ending: Ending) -> None:
         job.end_time.GetCurrentTime()
         if ending.problem:
             job.error.CopyFrom(ending.problem.status())
-        said = {"SUCCEEDED": "RunnableJob completed successfully.", "CANCELLED": "RunnableJob cancelled."}.get(
-            ending.state
-        )
+        said = {"SUCCEEDED": "Job completed successfully.", "CANCELLED": "Job cancelled."}.get(ending.state)
         _log_note(context, name, said or f"Job failed. {reason}", "INFO" if said else "ERROR")
 
 

@@ -179,7 +179,7 @@ class VertexLauncher:
             try:
                 if found := self._find_job(plan):
                     return found
-                with gcp.translate_errors("VertexLauncher AI"):
+                with gcp.translate_errors("Vertex AI"):
                     job = gcp.build_message("CustomJob", plan["job"])
                     made = gcp.vertex_client(CLIENT, region).create_custom_job(
                         parent=plan["parent"], custom_job=job, timeout=gcp.PATIENCE_S
