@@ -23,7 +23,7 @@ from tagline.data import checks
 from tagline.evaluation.schema import Report
 from tagline.jobs.plans import Plan, PlannedPrice, PlannedUpload
 from tagline.runs import events
-from tagline.spec import SECTIONS
+from tagline.spec import SECTIONS, toml_values
 from tagline.storage.file_models import FileModel
 from vertex_rehearsal.other_services import routes
 from vertex_rehearsal.protocol import registry as services
@@ -151,7 +151,7 @@ def spec_page() -> str:
 def rows(section: type) -> list[str]:
     lines = ["| setting | default | meaning |", "|---|---|---|"]
     for key, field in section.model_fields.items():  # type: ignore[attr-defined]
-        default = "(needed)" if field.is_required() else f"`{specs._format_value(field.default)}`"
+        default = "(needed)" if field.is_required() else f"`{toml_values.format_value(field.default)}`"
         meaning = (field.description or "").replace("|", "\\|")
         lines.append(f"| `{key}` | {default} | {meaning} |")
     return [*lines, ""]

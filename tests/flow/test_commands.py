@@ -15,7 +15,7 @@ import pytest
 
 from tagline import registry
 from tagline.prediction import files
-from tagline.runs.remote import list_runs
+from tagline.runs.lookup import list_runs
 from tagline.runs.run import Run
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tagline.runs.remote import list_runs
+from tagline.runs.lookup import list_runs
 
 ROOT = Path(__file__).parents[2]
 PAGES = (

@@ -20,7 +20,7 @@ from tagline import cli, gcp, training
 from tagline.errors import Conflict, PlaceError, RunError, SpecError
 from tagline.gcp import cloud_storage
 from tagline.runs import lock as locks
-from tagline.runs import remote
+from tagline.runs import lookup, remote
 from tagline.runs.remote import MirroredRun
 from tagline.runs.run import PROGRESS, Progress, Run
 
@@ -106,14 +106,14 @@ def on_machine(cwd: Path, *arguments: str, dies_at: int = 0, sends: int = 0) -> 
 
 
 def only(runs: str) -> MirroredRun:
-    [run] = remote.list_runs(runs)
+    [run] = lookup.list_runs(runs)
     assert isinstance(run, MirroredRun)
     return run
 
 
 def is_the_same(run: Run, whole: Run, home: Path) -> None:
     """A run in a bucket has come to the same end as one that was never stopped."""
-    brought = remote.download_run(run.address, home)
+    brought = lookup.download_run(run.address, home)
     assert contents(brought) == contents(whole)
     assert events(brought) == events(whole)
     assert brought.state().name == "succeeded"
@@ -161,7 +161,7 @@ def test_every_command_takes_a_run_in_a_bucket(
         result = tagline(*refused, code=code)
         assert said in result.err
     tagline("runs", "delete", run.name, "--runs", runs, "--yes")
-    assert remote.list_runs(runs) == []
+    assert lookup.list_runs(runs) == []
     assert not [name for name in names(client, runs) if name.startswith(run.name)]
     assert "is not a run" in tagline("runs", "show", address, code=4).err
 
@@ -347,14 +347,14 @@ def test_a_bucket_that_is_removed_midway_is_said(runs: str, begun: Iterator[Any]
 def test_a_run_comes_home_whole_and_again_once_it_has_gone_on(runs: str, begun: Iterator[Any], tmp_path: Path) -> None:
     run = only(runs)
     begun.close()  # type: ignore[attr-defined]
-    home = remote.download_run(run.address, tmp_path)
+    home = lookup.download_run(run.address, tmp_path)
     assert home.state().name == "cancelled"
     assert not (home.directory / "checkpoints").exists()
     inode = home.directory.stat().st_ino
-    assert remote.download_run(run.address, tmp_path).directory.stat().st_ino == inode, "it was there already"
+    assert lookup.download_run(run.address, tmp_path).directory.stat().st_ino == inode, "it was there already"
     library.train(run.address, resume=True)
-    assert remote.download_run(run.address, tmp_path).state().name == "succeeded"
+    assert lookup.download_run(run.address, tmp_path).state().name == "succeeded"
     assert [path.name for path in tmp_path.iterdir()] == [run.name]
     (home.directory / "state.json").write_text(json.dumps({"name": "succeeded", "created": "another"}))
     with pytest.raises(RunError, match="is another run"):
-        remote.download_run(run.address, tmp_path)
+        lookup.download_run(run.address, tmp_path)

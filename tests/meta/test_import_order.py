@@ -13,7 +13,7 @@ ROOMS: dict[str, str] = {
     "errors": "",
     "system": "__init__ signals processes extras lazy_names",
     "registry": "",
-    "spec": "secret_detection __init__",
+    "spec": "secret_detection toml_values sections problems files __init__",
     "gcp": "__init__ machines cloud_storage",
     "storage": "__init__ file_models",
     "data": """
@@ -34,7 +34,7 @@ ROOMS: dict[str, str] = {
     "prediction": "__init__ calibration decisions attribution onnx_runtime bundle signatures predictor files",
     "evaluation": "__init__ schema metrics intervals cross_fitting baselines label_errors error_analysis slices gates",
     "runs": """
-        __init__ formats events lock run remote notifications resource_usage
+        __init__ formats events lock run remote lookup notifications resource_usage
         trackers.__init__ trackers.mlflow trackers.tensorboard trackers.vertex trackers.wandb
     """,
     "reports": "__init__ advice report markdown charts evaluate compare html",
@@ -44,7 +44,7 @@ ROOMS: dict[str, str] = {
     "training": "language_models cluster trials preflight cross_validation __init__ learning_curve",
     "jobs": """
         __init__ prices uploads custom_job
-        diagnosis.__init__ diagnosis.tracebacks diagnosis.causes diagnosis.log
+        diagnosis.__init__ diagnosis.tracebacks diagnosis.causes diagnosis.advice diagnosis.log
         launchers.__init__ launchers.local launchers.vertex
         records throughput emulator places plans preflight launch
     """,

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tagline import spec as specs
 from tagline.gcp import machines
-from tagline.jobs.diagnosis import causes
+from tagline.jobs.diagnosis import advice, causes
 from tagline.jobs.diagnosis.log import Failure, Line, diagnose_log, parse_entry
 from tagline.spec import Spec
 
@@ -268,9 +268,9 @@ def test_a_cause_that_the_service_names(message: str, cause: str, words: str, co
 
 
 def test_every_cause_has_its_advice_and_is_tried_here() -> None:
-    assert {rule.cause for rule in causes.RULES} | set(causes.BY_STATUS.values()) <= set(causes.ADVICE)
+    assert {rule.cause for rule in causes.RULES} | set(causes.BY_STATUS.values()) <= set(advice.ADVICE)
     tried = {cause for _, cause, *_ in BY_LOG + BY_MESSAGE} | {"not-found", "network", "lost-worker"}
-    assert tried == set(causes.ADVICE)
+    assert tried == set(advice.ADVICE)
 
 
 CLOSED = (
@@ -754,6 +754,6 @@ entries = st.builds(
 def test_it_always_answers(lines: list[Line], message: str, given_spec: Spec | None) -> None:
     found = diagnose_log(lines, message=message, spec=given_spec)
     assert isinstance(found, Failure)
-    assert found.cause in {*causes.ADVICE, *causes.TAGLINE_STATUS.values(), "unknown"}
+    assert found.cause in {*advice.ADVICE, *causes.TAGLINE_STATUS.values(), "unknown"}
     assert found.sentence
     assert all(isinstance(line, str) for line in found.traceback)

@@ -14,7 +14,7 @@ from tagline.errors import NameTaken, RunError, SpecError
 from tagline.prediction.bundle import MANIFEST
 from tagline.runs import run as runs
 from tagline.runs.events import StepEvent, parse_event
-from tagline.runs.remote import check_name_free, find_bundle, find_last_with_bundle, find_run
+from tagline.runs.lookup import check_name_free, find_bundle, find_last_with_bundle, find_run
 from tagline.runs.run import Progress, Run, list_runs
 
 SPEC = specs.defaults({"train": "data.csv", "text": "text", "labels": "label"})

@@ -96,7 +96,7 @@ def delete(
     from tagline.cli import console
     from tagline.commands import runs as commands
     from tagline.errors import SpecError
-    from tagline.runs.remote import find_run
+    from tagline.runs.lookup import find_run
 
     found = [find_run(name, runs) for name in names]
     listed = ", ".join(run.name for run in found)

@@ -17,7 +17,7 @@ def sign(
     """Sign a bundle, so that others can verify who made it. A key's password is read from TAGLINE_KEY_PASSWORD."""
     from tagline.cli import console
     from tagline.commands import signatures
-    from tagline.runs.remote import locate_bundle
+    from tagline.runs.lookup import locate_bundle
 
     place = locate_bundle(bundle, runs)
     signature = signatures.sign(place, key=key, runs=runs)
@@ -40,7 +40,7 @@ def verify(
     """Check that a bundle is as the holder of a key has signed it."""
     from tagline.cli import console
     from tagline.commands import signatures
-    from tagline.runs.remote import locate_bundle
+    from tagline.runs.lookup import locate_bundle
 
     place = locate_bundle(bundle, runs)
     verified = signatures.verify(place, key=key, runs=runs)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tagline.errors import RunError
-from tagline.runs import remote
+from tagline.runs import lookup
 from tagline.runs.run import Run
 
 Say = Callable[[str], None]
@@ -12,19 +12,19 @@ Say = Callable[[str], None]
 
 def locate_bundle(name: str | Path, runs: str | Path, *, say: Say = lambda _: None) -> str | Path:
     """Where a bundle is: its directory, or its address in Cloud Storage."""
-    return remote.locate_bundle(_resolve_last(str(name), runs, say), runs)
+    return lookup.locate_bundle(_resolve_last(str(name), runs, say), runs)
 
 
 def fetch_bundle(name: str | Path, runs: str | Path, *, say: Say = lambda _: None) -> Path:
     """A bundle's directory on this machine, copied here if it is in Cloud Storage."""
-    return remote.find_bundle(_resolve_last(str(name), runs, say), runs)
+    return lookup.find_bundle(_resolve_last(str(name), runs, say), runs)
 
 
 def _resolve_last(name: str, runs: str | Path, say: Say) -> str:
     """For `last` the newest run that has a bundle; newer ones that have none are named."""
     if name != "last":
         return name
-    run, without = remote.find_last_with_bundle(runs)
+    run, without = lookup.find_last_with_bundle(runs)
     if without:
         states = ", ".join(f"{each.name} ({_describe_state(each)})" for each in without)
         say(f"last is {run.name}, the newest run with a bundle; newer ones have none: {states}")

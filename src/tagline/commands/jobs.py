@@ -14,7 +14,7 @@ from tagline.jobs.diagnosis.log import Failure, Line
 from tagline.jobs.launchers import DescribesJobs, JobDescription, JobState
 from tagline.jobs.records import Record, load_record
 from tagline.runs import remote, resource_usage
-from tagline.runs.remote import find_run, list_runs
+from tagline.runs.lookup import find_run, list_runs
 from tagline.runs.run import JOB, Run
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tagline.prediction import signatures
 from tagline.prediction.bundle import Bundle
-from tagline.runs.remote import locate_bundle
+from tagline.runs.lookup import locate_bundle
 from tagline.system import extras
 
 

@@ -19,7 +19,7 @@ from tagline.jobs.prices import Price
 from tagline.jobs.records import find_or_create_run
 from tagline.models.nn.workers import join_workers
 from tagline.runs.events import Event
-from tagline.runs.remote import find_run
+from tagline.runs.lookup import find_run
 from tagline.runs.run import Run, check_name, choose_name, list_names
 from tagline.system import extras
 from tagline.training import SpecSource, cluster, learning_curve, resolve_source

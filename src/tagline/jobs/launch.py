@@ -18,7 +18,7 @@ from tagline.jobs.launchers import Job, JobState, Launcher
 from tagline.jobs.plans import Plan
 from tagline.jobs.prices import Price
 from tagline.jobs.records import Record
-from tagline.runs import remote
+from tagline.runs import lookup
 from tagline.runs.remote import MirroredRun
 from tagline.runs.run import Run, choose_name, list_names
 from tagline.training import preflight as training_preflight
@@ -138,7 +138,7 @@ def launch(
     whether the place outlives this process; `say` is told what the launcher does on the way, such as an upload.
     """
     if name:
-        remote.check_name_free(name, runs)
+        lookup.check_name_free(name, runs)
     job = yield from _make_job(source, on=on, runs=runs, name=name, command=command, is_for_real=True)
     job = yield from _find_room(job)
     launcher = records.find_launcher(on, say)
@@ -176,7 +176,7 @@ def launch(
 def launch_here(source: ResolvedSpec, *, runs: str = "runs", name: str = "", command: str = "tagline.train") -> Launch:
     """Start a training on this machine, in a process that outlives this one."""
     if name:
-        remote.check_name_free(name, runs)
+        lookup.check_name_free(name, runs)
     yield from _examine_training(source, on=places.LOCAL, is_for_real=True)
     launcher = records.find_launcher(places.LOCAL)
     job = Job(
@@ -318,7 +318,7 @@ def _submit(job: Job, launcher: Launcher, *, on: str, runs: str) -> Generator[Jo
     yield JobSubmitted(handle, records.get_page_url(launcher, handle))
     record = Record(on, handle, job.run, datetime.now(UTC).isoformat(), gcp.find_rehearsal(), facts)
     records.save_record(MirroredRun.at(job.run), record)
-    home = remote.download_run(job.run, storage.require_local(runs))
+    home = lookup.download_run(job.run, storage.require_local(runs))
     records.save_record(home, record)
     return record, home
 
@@ -361,7 +361,7 @@ def _fail(failure: Failure, record: Record, runs: str) -> Generator[JobFailed, N
 
 def _bring_home(record: Record, runs: str) -> Generator[RunRestarted | JobFinished, None, Run]:
     """Copy a finished run here."""
-    run = remote.download_run(record.run, storage.require_local(runs))
+    run = lookup.download_run(record.run, storage.require_local(runs))
     count, minutes = run.restarts()
     if count:
         yield RunRestarted(count, minutes)

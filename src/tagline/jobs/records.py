@@ -17,10 +17,10 @@ from tagline import spec as specs
 from tagline.errors import NameTaken, RunError
 from tagline.gcp import machines
 from tagline.jobs import custom_job
-from tagline.jobs.diagnosis import causes, log
+from tagline.jobs.diagnosis import advice, log
 from tagline.jobs.diagnosis.log import Failure, Line
 from tagline.jobs.launchers import DescribesJobs, Job, JobDescription, JobState, Launcher
-from tagline.runs import lock, remote
+from tagline.runs import lock, lookup, remote
 from tagline.runs.remote import MirroredRun
 from tagline.runs.run import JOB, Run
 
@@ -109,7 +109,7 @@ def find_or_create_run(name: str, runs: str) -> Run:
     """The run that a job goes on with; one that is only planned so far is made of the spec that the job brings."""
     text = os.environ.get(custom_job.SPEC, "")
     if not text or not storage.is_remote(name):
-        return remote.find_run(name, runs)
+        return lookup.find_run(name, runs)
     spec = specs.parse(json.loads(text), where=f"the variable {custom_job.SPEC}")
     top, _, leaf = name.rstrip("/").rpartition("/")
     until = time.monotonic() + BEGINNING_S
@@ -159,7 +159,7 @@ def explain_failure(launcher: Launcher, handle: str, run: Run | None) -> Failure
     typed = str(run.lock().get("command", "")) if run else ""
     if not typed.startswith("tagline train ") or "--resume" in typed:
         return found
-    return replace(found, command=found.command.replace(causes.format_train_command(), typed))
+    return replace(found, command=found.command.replace(advice.format_train_command(), typed))
 
 
 def fetch_ended_run(record: Record, state: JobState, runs: Path, *, reason: str = "") -> Run:
@@ -167,7 +167,7 @@ def fetch_ended_run(record: Record, state: JobState, runs: Path, *, reason: str 
     run = MirroredRun.at(record.run)
     if state.name in ("failed", "cancelled") and run.state().name in ("waiting", "running"):
         run.set_state(state.name, reason=reason or state.message or state.detail)
-    return remote.download_run(record.run, runs)
+    return lookup.download_run(record.run, runs)
 
 
 def next_fallback(job: Job) -> Job | None:

@@ -15,7 +15,7 @@ from tagline.evaluation.intervals import Difference
 from tagline.evaluation.metrics import SIDE_BY_SIDE
 from tagline.evaluation.schema import Report
 from tagline.reports.advice import main_figure
-from tagline.runs.remote import find_run, list_runs
+from tagline.runs.lookup import find_run, list_runs
 from tagline.runs.run import Run
 
 Comparison = dict[str, Any]

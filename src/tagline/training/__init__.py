@@ -54,7 +54,7 @@ from tagline.prediction.decisions import (
 from tagline.prediction.predictor import Predictor, score_texts
 from tagline.reports import html, markdown, report
 from tagline.runs import lock as locks
-from tagline.runs import remote, trackers
+from tagline.runs import lookup, trackers
 from tagline.runs.events import (
     EvaluationEvent,
     Event,
@@ -106,10 +106,10 @@ def start_run(spec: Spec, *, runs: str | Path, command: str, job: str = "", name
     """A new run, as its events; the first names it. A job that was started again goes on with the run it has begun."""
     here = join_workers()
     if begun := here.share(_find_begun_run(runs, job, spec) if job and here.is_main else ""):
-        yield from resume_run(remote.find_run(begun, runs) if here.is_main else remote.open_run(begun), job=job)
+        yield from resume_run(lookup.find_run(begun, runs) if here.is_main else lookup.open_run(begun), job=job)
         return
     if name and here.is_main:
-        remote.check_name_free(name, runs)
+        lookup.check_name_free(name, runs)
     chosen = trackers.create_trackers(spec.tracking.to) if here.is_main else {}
     if here.size > 1:
         check_sharing(spec)
@@ -117,7 +117,7 @@ def start_run(spec: Spec, *, runs: str | Path, command: str, job: str = "", name
     lock = locks.create_lock(spec, data, command=command, job=job)
     _check_same_data(data, here.share(lock))
     with (
-        nullcontext(remote.new_run(runs, spec, lock, name=name))
+        nullcontext(lookup.new_run(runs, spec, lock, name=name))
         if here.is_main
         else _create_scratch_run(spec, lock) as run
     ):
@@ -207,7 +207,7 @@ def _reload_data(run: Run, spec: Spec, lock: Mapping[str, Any]) -> Dataset:
 
 def _find_begun_run(runs: str | Path, job: str, spec: Spec) -> str:
     """The address of the run of this spec that a job has begun before it was started again."""
-    for run in reversed(remote.list_runs(runs)):
+    for run in reversed(lookup.list_runs(runs)):
         with suppress(RunError):  # a damaged run is none of ours
             lock = run.lock()
             if (lock.get("job"), lock.get("spec_fingerprint")) == (job, spec.fingerprint()):

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from tagline.jobs.diagnosis import causes
-from tagline.jobs.diagnosis.causes import Case
+from tagline.jobs.diagnosis import advice, causes
+from tagline.jobs.diagnosis.advice import Case
 from tagline.jobs.diagnosis.tracebacks import FRAME, HEADER, IGNORED, Traceback, TracebackReader
 from tagline.spec import Spec
 
@@ -349,7 +349,7 @@ def _diagnose_replicas(log: _Log, spec: Spec | None) -> Failure | None:
         cause = causes.TAGLINE_STATUS.get(status, "unknown")
         return Failure(cause, first.replica, alike[0].error_message, "", first.lines)
     with_what = f", with {_one_line(first.statements[0])}" if first.statements else ""
-    return Failure("unknown", first.replica, f"{first.replica} failed first{with_what}", causes.REHEARSE, first.lines)
+    return Failure("unknown", first.replica, f"{first.replica} failed first{with_what}", advice.REHEARSE, first.lines)
 
 
 def _diagnose_exit_status(log: _Log, spec: Spec | None) -> Failure | None:
@@ -367,20 +367,20 @@ def _describe_unknown_failure(log: _Log, message: str, spec: Spec | None) -> Fai
         if AMONG_WORKERS.search(said) or log.replica_count > 1:
             return _explain_incident(lost, "lost-worker", spec, lines=lost.lines)
         told = f"{lost.replica} ended with {_one_line(said)}"
-        return Failure("unknown", lost.replica, told, causes.REHEARSE, lost.lines)
+        return Failure("unknown", lost.replica, told, advice.REHEARSE, lost.lines)
     name, status = next(iter(log.statuses.items()), ("", 0))
     what = f"{name} exited with status {status}" if name else "the job failed"
     if maybe := next(iter(log.list_outlived_incidents()), None):
         said = (
             f"{what}; {maybe.replica} went on after this, but said nothing else of it: {_one_line(maybe.statements[0])}"
         )
-        return Failure("unknown", name or maybe.replica, said, causes.REHEARSE, maybe.lines)
+        return Failure("unknown", name or maybe.replica, said, advice.REHEARSE, maybe.lines)
     if not log.replica_count:
         given = f": {_one_line(message)}" if message and not name else ""
-        return Failure("unknown", name, f"{what}{given}, and its log is empty; {SILENT}", causes.REHEARSE)
+        return Failure("unknown", name, f"{what}{given}, and its log is empty; {SILENT}", advice.REHEARSE)
     words = log.get_last_output(name)
     last = f"; the last that it printed was: {words}" if words else ""
-    return Failure("unknown", name, f"{what} without saying why{last}", causes.REHEARSE)
+    return Failure("unknown", name, f"{what} without saying why{last}", advice.REHEARSE)
 
 
 def _explain_incident(incident: _Incident, cause: str, spec: Spec | None, *, lines: tuple[str, ...] = ()) -> Failure:
@@ -391,7 +391,7 @@ def _explain_incident(incident: _Incident, cause: str, spec: Spec | None, *, lin
 
 
 def _build_failure(cause: str, replica: str, text: str, spec: Spec | None, lines: tuple[str, ...] = ()) -> Failure:
-    sentence, command = causes.advise(cause, Case(replica, text, spec))
+    sentence, command = advice.advise(cause, Case(replica, text, spec))
     return Failure(cause, replica, sentence, command, lines)
 
 
