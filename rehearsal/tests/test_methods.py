@@ -15,7 +15,7 @@ WITHOUT_HTTP = {
     "FeatureViewDirectWrite", "StreamDirectPredict", "StreamDirectRawPredict", "StreamingPredict",
     "StreamingRawPredict",
 }  # fmt: skip
-NOT_RPCS = {"resume", "close", "begin", "done", "wait_for", "give_up"}
+NOT_RPCS = {"resume", "close", "start_operation", "done", "wait_for", "give_up"}
 
 
 def test_every_method_of_vertex_is_known_with_its_messages() -> None:

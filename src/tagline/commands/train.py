@@ -41,7 +41,7 @@ class TrainingBegun:
 
 
 TrainingEvent = LaunchEvent | TrainingWarned | TrainingBegun | Event
-"""What a training yields: its own events are tables, as `events.jsonl` has them."""
+"""What a training yields: its own events are those of `events.jsonl`."""
 
 
 @dataclass(frozen=True)

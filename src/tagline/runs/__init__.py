@@ -8,6 +8,7 @@ Files, in the order of their imports:
 - run.py: Run: one attempt at a spec, a directory whose files are there whole or not at all.
 - remote.py: MirroredRun: a run in Cloud Storage, worked on in a scratch directory; and runs found wherever they
   are.
+- lookup.py: Runs found by name, here or in a bucket: listed, opened, downloaded, and their bundles.
 - notifications.py: A word when a training or job has ended: to a command, a webhook, or an e-mail address by the
   user's own server.
 - resource_usage.py: How much of processor, memory and GPUs a training uses: sampled while it learns, and summed up

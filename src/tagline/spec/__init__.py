@@ -1,4 +1,13 @@
-"""Spec: all that can change the result of a run, as one strict TOML file."""
+"""Spec: all that can change the result of a run, as one strict TOML file.
+
+Files, in the order of their imports:
+
+- secret_detection.py: Whether an environment variable looks like a secret, by its name or by its value.
+- toml_values.py: Values as TOML writes them.
+- sections.py: The sections of a spec as strict models: every key with its type, limits and meaning.
+- problems.py: A spec checked: every problem at once, each with its key and what was meant.
+- files.py: Spec files: read with overrides, and written with comments.
+"""
 
 from tagline.spec.files import (
     apply_overrides,

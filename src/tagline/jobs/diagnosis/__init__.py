@@ -6,6 +6,7 @@ Files, in the order of their imports:
   each other.
 - causes.py: Causes of failed jobs: how each is told from what programs and Google's services say, and what helps
   against it.
+- advice.py: What to do about each cause: a sentence and the next command.
 - log.py: Why a job failed: the replica that failed first, the root of its traceback, what helps, and what to run
   next.
 """
