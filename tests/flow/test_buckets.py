@@ -13,9 +13,10 @@ from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage as google_storage
 
 import tagline
-from tagline import gcp, storage
+from tagline import gcp
 from tagline.errors import DataError, PlaceError, SpecError
 from tagline.gcp import cloud_storage
+from tagline.storage import addresses, hashing
 from tagline.training import language_models
 from vertex_rehearsal.cloud_storage.application import serve_in_thread
 from vertex_rehearsal.cloud_storage.store import Store
@@ -39,7 +40,7 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         client = google_storage.Client(project="demo", credentials=AnonymousCredentials())
         found = client.create_bucket("tagline-demo")
         run = tagline.train(SUPPORT / "messages.csv", *QUICK, runs=tmp_path_factory.mktemp("runs"))
-        for path in storage.files_below(run.bundle):
+        for path in hashing.files_below(run.bundle):
             found.blob(f"models/support/{path.relative_to(run.bundle)}").upload_from_filename(path)
         for name in ("messages.csv", "new-messages.csv"):
             found.blob(f"data/{name}").upload_from_filename(SUPPORT / name)
@@ -128,11 +129,11 @@ def test_what_was_fetched_is_kept_until_it_changes(bucket: Any, monkeypatch: pyt
     )
     bucket.blob("kept/a.txt").upload_from_string("one")
     for _ in range(2):
-        assert storage.fetch_copy("gs://tagline-demo/kept/a.txt").read_text() == "one"
+        assert addresses.fetch_copy("gs://tagline-demo/kept/a.txt").read_text() == "one"
     assert fetched == ["kept/a.txt"]
     bucket.blob("kept/a.txt").upload_from_string("two")
-    assert storage.fetch_copy("gs://tagline-demo/kept/a.txt").read_text() == "two"
-    assert [path.name for path in storage.fetch_copy("gs://tagline-demo/kept").iterdir()] == ["a.txt"]
+    assert addresses.fetch_copy("gs://tagline-demo/kept/a.txt").read_text() == "two"
+    assert [path.name for path in addresses.fetch_copy("gs://tagline-demo/kept").iterdir()] == ["a.txt"]
 
 
 @pytest.mark.parametrize(
@@ -141,7 +142,7 @@ def test_what_was_fetched_is_kept_until_it_changes(bucket: Any, monkeypatch: pyt
 )
 def test_what_is_not_there_is_said(bucket: Any, address: str, said: str) -> None:
     with pytest.raises(DataError, match=said):
-        storage.fetch_copy(address)
+        addresses.fetch_copy(address)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ import pytest
 from google.api_core.exceptions import Conflict, NotFound
 
 import tagline as product
-from tagline import gcp, storage, training
+from tagline import gcp, training
 from tagline import spec as specs
 from tagline.errors import RunError
 from tagline.gcp import cloud_storage
@@ -30,6 +30,7 @@ from tagline.jobs.records import Record, find_launcher, find_or_create_run, save
 from tagline.runs import run as runs
 from tagline.runs.remote import MirroredRun
 from tagline.runs.run import Run
+from tagline.storage import atomic
 from vertex_rehearsal.execution import containers
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -112,7 +113,7 @@ def test_the_run_that_comes_home_is_the_one_that_would_be_made_here(rehearsal: R
     Run.create(Path("runs"), Run(Path(done["run"])).spec(), {"spec_fingerprint": ""}, name="99990101-000000-here")
     assert command("jobs", "show", "--json").json == shown, "a run that is no job is not the last job"
     assert command("jobs", "show", "99990101-000000-here").code == 4
-    storage.remove_directory(Path("runs/99990101-000000-here"))
+    atomic.remove_directory(Path("runs/99990101-000000-here"))
     again = command("train", SUPPORT / "messages.csv", *LINEAR, "--on", "rehearsal", "--detach")
     assert "uploaded" not in again.err
     assert command("jobs", "logs", "last", "--follow").code == 0

@@ -16,7 +16,7 @@ from tagline import cli
 from tagline.models.nn import devices
 from tagline.reports import report
 from tagline.runs.run import Run, list_runs
-from tagline.storage import files_below
+from tagline.storage.hashing import files_below
 
 ROWS = [("where is my parcel", "delivery"), ("you charged me twice", "billing")]
 CSV = "text,label\n" + "".join(f"{text} number {i},{label}\n" for i in range(30) for text, label in ROWS)

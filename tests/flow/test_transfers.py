@@ -9,9 +9,10 @@ import pytest
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage as google_storage
 
-from tagline import gcp, storage
+from tagline import gcp
 from tagline.errors import Conflict, DataError, PlaceError
 from tagline.gcp import cloud_storage
+from tagline.storage import addresses, hashing
 from vertex_rehearsal.cloud_storage import application
 from vertex_rehearsal.cloud_storage.store import Store
 
@@ -165,20 +166,20 @@ def test_a_bucket_that_is_not_there_is_named(file: Any, size: int) -> None:
 def test_a_directory_goes_there_with_its_last_file_last_and_only_what_changed_again(file: Any, tmp_path: Path) -> None:
     for name, part in (("d/a", b"a"), ("d/deep/b", b"b"), ("d/large", bytes(PART)), ("d/manifest", b"m")):
         file(name, part)
-    storage.copy_up(tmp_path / "d", "gs://here/copy", last="manifest")
+    addresses.copy_up(tmp_path / "d", "gs://here/copy", last="manifest")
     last = cloud_storage.object_at("gs://here/copy/manifest")
     others = [each for each in cloud_storage.list_objects("gs://here/copy") if each != last]
     assert last is not None
     assert max(each.generation for each in others) < last.generation
-    copied = storage.fetch_copy("gs://here/copy")
-    assert {path.relative_to(copied).as_posix(): path.read_bytes() for path in storage.files_below(copied)} == {
-        path.relative_to(tmp_path / "d").as_posix(): path.read_bytes() for path in storage.files_below(tmp_path / "d")
+    copied = addresses.fetch_copy("gs://here/copy")
+    assert {path.relative_to(copied).as_posix(): path.read_bytes() for path in hashing.files_below(copied)} == {
+        path.relative_to(tmp_path / "d").as_posix(): path.read_bytes() for path in hashing.files_below(tmp_path / "d")
     }
     file("d/a", b"another")
-    storage.copy_up(tmp_path / "d", "gs://here/copy/", last="manifest")
+    addresses.copy_up(tmp_path / "d", "gs://here/copy/", last="manifest")
     assert [each for each in cloud_storage.list_objects("gs://here/copy") if each in others] == others[1:]
     assert content("gs://here/copy/a") == b"another"
-    storage.remove_remote("gs://here/copy")
+    addresses.remove_remote("gs://here/copy")
     assert cloud_storage.list_objects("gs://here/copy/") == []
 
 
@@ -194,7 +195,7 @@ def test_an_object_that_is_replaced_while_it_is_read_is_said(file: Any, monkeypa
 
     monkeypatch.setattr(cloud_storage, "list_objects", seen)
     with pytest.raises(DataError, match="changed while it was being read"):
-        storage.fetch_copy("gs://here/changing.csv")
+        addresses.fetch_copy("gs://here/changing.csv")
 
 
 @pytest.mark.usefixtures("network")
@@ -202,12 +203,12 @@ def test_an_object_that_is_replaced_while_it_is_read_is_said(file: Any, monkeypa
 def test_an_object_whose_name_leads_out_of_a_directory_is_refused(file: Any, name: str) -> None:
     cloud_storage.upload(file("x", b"x"), f"gs://here/odd-{len(name)}/{name}")
     with pytest.raises(DataError, match="no file can have"):
-        storage.fetch_copy(f"gs://here/odd-{len(name)}")
+        addresses.fetch_copy(f"gs://here/odd-{len(name)}")
 
 
 def test_work_is_shared_out_in_order_and_the_first_problem_is_raised() -> None:
-    assert storage.run_concurrently(
+    assert addresses.run_concurrently(
         lambda number: number * 2, range(20), size=lambda n: cloud_storage.LARGE * (n % 2)
     ) == [*range(0, 40, 2)]
     with pytest.raises(ZeroDivisionError):
-        storage.run_concurrently(lambda number: 1 // number, [1, 0, 2])
+        addresses.run_concurrently(lambda number: 1 // number, [1, 0, 2])

@@ -15,7 +15,7 @@ ROOMS: dict[str, str] = {
     "registry": "",
     "spec": "secret_detection toml_values sections problems files __init__",
     "gcp": "__init__ machines cloud_storage",
-    "storage": "__init__ file_models",
+    "storage": "__init__ atomic hashing addresses inputs file_models",
     "data": """
         __init__ column_profiles splits texts
         readers.encoding readers.__init__ readers.delimited readers.jsonlines readers.lines readers.automl

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from samples import SUPPORT
 
 import tagline
-from tagline import storage
 from tagline.cli import run as run_command
 from tagline.errors import TaglineError
 from tagline.exports import export
 from tagline.prediction.bundle import Bundle, Manifest
 from tagline.prediction.predictor import Predictor
 from tagline.runs.run import ATTEMPTS, PROGRESS, Run
+from tagline.storage import hashing
 
 QUICK = (
     "model.family=linear",
@@ -92,7 +92,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def seal(bundle: Path, manifest: dict[str, Any]) -> None:
     """Write a manifest whose hashes are right, whatever else it holds."""
-    names = {path.relative_to(bundle).as_posix(): storage.hash_file(path) for path in storage.files_below(bundle)}
+    names = {path.relative_to(bundle).as_posix(): hashing.hash_file(path) for path in hashing.files_below(bundle)}
     manifest = manifest | {"files": {name: found for name, found in names.items() if name != "tagline.json"}}
     with suppress(ValueError):  # not even a manifest
         manifest["sha256"] = Manifest.model_validate_json(json.dumps(manifest)).digest()

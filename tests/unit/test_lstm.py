@@ -15,7 +15,6 @@ from safetensors.torch import load_file
 from samples import DATA, LONG, SUPPORT, bundle, contents, go_on
 from tokenizers import Tokenizer
 
-from tagline import storage
 from tagline.data import dataset
 from tagline.data.dataset import Dataset, Split
 from tagline.errors import BundleError, SpecError
@@ -24,6 +23,7 @@ from tagline.models.nn import vocabulary, word_vectors
 from tagline.models.nn.recurrent import BidirectionalLstm, PoolingLayer, RecurrentHead, seed_layers
 from tagline.prediction.bundle import load_classifier
 from tagline.spec import Training
+from tagline.storage import addresses
 
 POOLINGS = ["max", "mean", "max+mean", "attention"]
 BUNDLE = {"model.safetensors", "tokenizer.json", "lstm.json"}
@@ -344,7 +344,7 @@ def test_vectors_are_fetched_from_a_bucket_with_their_words(
 ) -> None:
     np.save(tmp_path / "x.npy", np.ones((1, 3), np.float32))
     (tmp_path / "x.txt").write_text("refund\n")
-    monkeypatch.setattr(storage, "fetch_copy", lambda address: tmp_path / str(address).removeprefix("gs://bucket/"))
+    monkeypatch.setattr(addresses, "fetch_copy", lambda address: tmp_path / str(address).removeprefix("gs://bucket/"))
     model = new(single, vectors="gs://bucket/x.npy")
     learner = model._new_learner(single.splits["train"].texts)
     number = learner.tokenizer.token_to_id(f"{vocabulary.WORD_START}refund")

@@ -12,8 +12,8 @@ import pytest
 from samples import SUPPORT
 
 import tagline
-from tagline import storage
 from tagline.cli import run as run_command
+from tagline.storage import atomic
 
 QUICK = ("model.family=linear", "model.max_features=60", "model.strength=4.0", "training.baseline=false")
 
@@ -33,23 +33,23 @@ def test_a_run_and_its_bundle_are_their_owners_alone(tmp_path: Path) -> None:
     run = tagline.train(SUPPORT / "messages.csv", *QUICK, runs=tmp_path / "runs")
     assert mode(tmp_path / "runs") == 0o700
     for path in (run.directory, *run.directory.rglob("*")):
-        if path.name != storage.LOCK:
+        if path.name != atomic.LOCK:
             assert mode(path) == (0o700 if path.is_dir() else 0o600), path
 
 
 def test_a_directory_of_runs_that_is_there_keeps_its_permissions(tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir(mode=0o750)
-    with storage.writing_directory(tmp_path / "runs" / "one") as scratch:
+    with atomic.writing_directory(tmp_path / "runs" / "one") as scratch:
         (scratch / "file").write_text("text")
     assert mode(tmp_path / "runs") == 0o750
     assert mode(tmp_path / "runs" / "one") == 0o700
 
 
 def test_a_file_that_was_shared_stays_shared(tmp_path: Path) -> None:
-    storage.write_text(tmp_path / "state.json", "{}")
+    atomic.write_text(tmp_path / "state.json", "{}")
     assert mode(tmp_path / "state.json") == 0o600
     (tmp_path / "state.json").chmod(0o640)
-    storage.write_text(tmp_path / "state.json", "{}")
+    atomic.write_text(tmp_path / "state.json", "{}")
     assert mode(tmp_path / "state.json") == 0o640
 
 
@@ -60,7 +60,7 @@ def test_what_a_user_names_is_as_the_umask_says(tmp_path: Path, umask: int, file
     os.umask(umask)
     assert run_command(["init", str(SUPPORT / "messages.csv"), "--output", str(tmp_path / "tagline.toml")]) == 0
     assert mode(tmp_path / "tagline.toml") == file
-    with storage.writing_directory(tmp_path / "made", is_private=False) as scratch:
+    with atomic.writing_directory(tmp_path / "made", is_private=False) as scratch:
         (scratch / "inner").mkdir(mode=0o700)
         (scratch / "inner" / "file").touch(mode=0o600)
     assert mode(tmp_path / "made") == mode(tmp_path / "made" / "inner") == directory
@@ -81,7 +81,7 @@ def test_the_umask_of_the_process_is_never_changed(tmp_path: Path) -> None:
     watcher.start()
     try:
         for number in range(200):
-            storage.write_text(tmp_path / str(number), "text", is_private=bool(number % 2))
+            atomic.write_text(tmp_path / str(number), "text", is_private=bool(number % 2))
     finally:
         is_over.set()
         watcher.join()

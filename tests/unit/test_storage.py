@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tagline import storage
 from tagline.errors import DataError, PlaceError, RunError
+from tagline.storage import addresses, atomic, hashing, inputs
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def contents(address: str | Path) -> bytes:
-    with storage.open_for_reading(str(address)) as file:
+    with inputs.open_for_reading(str(address)) as file:
         return file.read()
 
 
@@ -35,30 +35,30 @@ def test_a_glob_is_replaced_by_its_files_in_order(here: Path) -> None:
     for name in ("b.csv", "a.csv", "c.txt"):
         (here / name).write_text("x")
     (here / "d.csv").mkdir()
-    assert storage.expand_globs(["*.csv", "c.txt"]) == ["a.csv", "b.csv", "c.txt"]
+    assert inputs.expand_globs(["*.csv", "c.txt"]) == ["a.csv", "b.csv", "c.txt"]
 
 
 def test_a_glob_reaches_into_directories(here: Path) -> None:
     (here / "deep" / "er").mkdir(parents=True)
     (here / "deep" / "er" / "a.csv").write_text("x")
-    assert storage.expand_globs(["**/*.csv"]) == ["deep/er/a.csv"]
+    assert inputs.expand_globs(["**/*.csv"]) == ["deep/er/a.csv"]
 
 
 @pytest.mark.parametrize("name", ["[x].csv", "what?.csv", "*.csv", "[a-z.csv"])
 def test_a_file_named_like_a_pattern_is_that_file(name: str, here: Path) -> None:
     (here / name).write_text("x")
     (here / "x.csv").write_text("other")
-    assert storage.expand_globs([name]) == [name]
+    assert inputs.expand_globs([name]) == [name]
 
 
 @pytest.mark.parametrize("address", ["-", "hf://glue/mnli", "gs://bucket/data.csv", "missing.csv"])
 def test_everything_else_stands_as_it_is(address: str) -> None:
-    assert storage.expand_globs([address]) == [address]
+    assert inputs.expand_globs([address]) == [address]
 
 
 def test_a_glob_without_a_match_says_where_it_looked(here: Path) -> None:
     with pytest.raises(DataError, match=r"no file matches \*\.csv") as error:
-        storage.expand_globs(["*.csv"])
+        inputs.expand_globs(["*.csv"])
     assert str(here) in error.value.hint
 
 
@@ -120,7 +120,7 @@ def not_readable(directory: Path) -> Iterator[tuple[str, str]]:
 def test_what_cannot_be_read_is_said_with_a_next_step(here: Path) -> None:
     for address, reason in not_readable(here):
         with pytest.raises(DataError, match=reason) as error:
-            [contents(found) for found in storage.expand_globs([address])]
+            [contents(found) for found in inputs.expand_globs([address])]
         assert error.value.hint, address
         error.value.message.encode()  # can be written to any terminal
 
@@ -139,7 +139,7 @@ def test_a_bucket_needs_credentials_to_be_read_and_is_no_path() -> None:
     with pytest.raises(PlaceError, match="needs Google credentials"):
         contents("gs://bucket/data.csv")
     with pytest.raises(PlaceError, match="has to be on a disk") as error:
-        storage.require_local("gs://bucket/runs")
+        addresses.require_local("gs://bucket/runs")
     assert "gcloud storage cp" in error.value.hint
 
 
@@ -165,7 +165,7 @@ def test_a_named_pipe_can_be_read_more_than_once(tmp_path: Path) -> None:
     assert contents(pipe) == b"through a pipe"
     writer.join()
     assert contents(pipe) == b"through a pipe"
-    assert storage.read_stamp(str(pipe)) == storage.read_stamp(str(pipe))
+    assert inputs.read_stamp(str(pipe)) == inputs.read_stamp(str(pipe))
 
 
 def test_a_file_that_grows_while_it_is_read_is_an_error(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_a_file_that_grows_while_it_is_read_is_an_error(tmp_path: Path) -> None:
     path.write_text("text,label\n")
 
     def read_and_append() -> None:
-        with storage.open_for_reading(str(path)) as file, path.open("a") as more:
+        with inputs.open_for_reading(str(path)) as file, path.open("a") as more:
             more.write(file.read().decode())
 
     with pytest.raises(DataError, match="changed while"):
@@ -183,15 +183,15 @@ def test_a_file_that_grows_while_it_is_read_is_an_error(tmp_path: Path) -> None:
 def test_a_file_replaced_while_it_is_read_is_read_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "data.csv"
     path.write_text("old")
-    with storage.open_for_reading(str(path)) as file:
-        storage.write_text(path, "new")
+    with inputs.open_for_reading(str(path)) as file:
+        atomic.write_text(path, "new")
         assert file.read() == b"old"
     assert contents(path) == b"new"
 
 
 def test_a_written_file_is_whole_and_has_the_usual_permissions(tmp_path: Path) -> None:
     path = tmp_path / "new" / "deep" / "file.txt"
-    storage.write_text(path, "grüße", is_private=False)
+    atomic.write_text(path, "grüße", is_private=False)
     assert path.read_bytes() == "grüße".encode()
     (tmp_path / "usual").write_text("")
     assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE((tmp_path / "usual").stat().st_mode)
@@ -203,7 +203,7 @@ def test_a_failed_writing_leaves_the_old_file_and_nothing_else(tmp_path: Path) -
     path.write_text("old")
 
     def write_half() -> None:
-        with storage.open_for_writing(path) as file:
+        with atomic.open_for_writing(path) as file:
             file.write(b"half")
             raise RuntimeError("half way")
 
@@ -215,11 +215,11 @@ def test_a_failed_writing_leaves_the_old_file_and_nothing_else(tmp_path: Path) -
 
 def test_a_directory_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     def write_half() -> None:
-        with storage.writing_directory(tmp_path / "half") as scratch:
+        with atomic.writing_directory(tmp_path / "half") as scratch:
             (scratch / "a").write_text("a")
             raise RuntimeError("half way")
 
-    with storage.writing_directory(tmp_path / "whole") as scratch:
+    with atomic.writing_directory(tmp_path / "whole") as scratch:
         (scratch / "a").write_text("a")
         assert not (tmp_path / "whole").exists()
     with pytest.raises(RuntimeError, match="half way"):
@@ -231,7 +231,7 @@ def test_a_directory_appears_whole_or_not_at_all(tmp_path: Path) -> None:
 def test_a_directory_is_never_put_over_another(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "precious").write_text("x")
-    with pytest.raises(PlaceError, match="cannot write"), storage.writing_directory(tmp_path / "there") as scratch:
+    with pytest.raises(PlaceError, match="cannot write"), atomic.writing_directory(tmp_path / "there") as scratch:
         (scratch / "a").write_text("a")
     assert left_in(tmp_path / "there") == ["precious"]
     assert left_in(tmp_path) == ["there"]
@@ -240,13 +240,13 @@ def test_a_directory_is_never_put_over_another(tmp_path: Path) -> None:
 def test_writing_below_a_file_is_an_error_of_the_place(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(PlaceError, match="cannot write"):
-        storage.write_text(tmp_path / "file" / "below.txt", "x")
+        atomic.write_text(tmp_path / "file" / "below.txt", "x")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
 def test_a_full_disk_while_writing_says_what_to_do(tmp_path: Path) -> None:
     def write() -> None:
-        with storage.open_for_writing(tmp_path / "file.txt"), Path("/dev/full").open("wb") as full:
+        with atomic.open_for_writing(tmp_path / "file.txt"), Path("/dev/full").open("wb") as full:
             full.write(b"x")
 
     with pytest.raises(PlaceError, match="No space left") as error:
@@ -257,18 +257,18 @@ def test_a_full_disk_while_writing_says_what_to_do(tmp_path: Path) -> None:
 
 def test_a_removed_directory_is_gone_and_a_missing_one_no_problem(tmp_path: Path) -> None:
     (tmp_path / "run" / "deep").mkdir(parents=True)
-    storage.remove_directory(tmp_path / "run")
-    storage.remove_directory(tmp_path / "run")
+    atomic.remove_directory(tmp_path / "run")
+    atomic.remove_directory(tmp_path / "run")
     assert left_in(tmp_path) == []
 
 
 def test_sweeping_removes_what_was_left_half_written_and_nothing_else(tmp_path: Path) -> None:
-    (tmp_path / f"{storage.SCRATCH_PREFIX}dir" / "deep").mkdir(parents=True)
-    (tmp_path / f"{storage.SCRATCH_PREFIX}file").write_text("x")
+    (tmp_path / f"{atomic.SCRATCH_PREFIX}dir" / "deep").mkdir(parents=True)
+    (tmp_path / f"{atomic.SCRATCH_PREFIX}file").write_text("x")
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "kept").write_text("x")
-    (tmp_path / f"{storage.SCRATCH_PREFIX}link").symlink_to(tmp_path / "outside")
-    storage.sweep_scratch(tmp_path)
+    (tmp_path / f"{atomic.SCRATCH_PREFIX}link").symlink_to(tmp_path / "outside")
+    atomic.sweep_scratch(tmp_path)
     assert left_in(tmp_path) == ["outside"]
     assert left_in(tmp_path / "outside") == ["kept"]
 
@@ -277,7 +277,7 @@ def test_files_below_are_listed_in_a_fixed_order(tmp_path: Path) -> None:
     for name in ("b/2", "a", "b/1"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(name)
-    assert [str(path.relative_to(tmp_path)) for path in storage.files_below(tmp_path)] == ["a", "b/1", "b/2"]
+    assert [str(path.relative_to(tmp_path)) for path in hashing.files_below(tmp_path)] == ["a", "b/1", "b/2"]
 
 
 def test_a_directory_is_held_though_the_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,8 +286,8 @@ def test_a_directory_is_held_though_the_disk_is_full(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(os, "write", refuse)
     with (
-        storage.lock_directory(tmp_path),
+        atomic.lock_directory(tmp_path),
         pytest.raises(RunError, match="is in use by process"),
-        storage.lock_directory(tmp_path),
+        atomic.lock_directory(tmp_path),
     ):
         pass

@@ -70,9 +70,9 @@ def report(
     debug: Debug = False,
 ) -> None:
     """Open a run's report in a browser; without one, say where it is."""
-    from tagline import storage
     from tagline.cli import console
     from tagline.commands.runs import save_report
+    from tagline.storage import addresses
 
     facts, path = save_report(run, output, runs=runs)
     if json:
@@ -81,7 +81,7 @@ def report(
     console.out(path)
     has_screen = sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     if not output and has_screen and sys.stdout.isatty():
-        webbrowser.open(storage.fetch_copy(path).resolve().as_uri())
+        webbrowser.open(addresses.fetch_copy(path).resolve().as_uri())
 
 
 @app.command()

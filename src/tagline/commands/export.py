@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-from tagline import storage
 from tagline.commands.bundles import Say, fetch_bundle
 from tagline.errors import SpecError
 from tagline.exports import export as exporting
 from tagline.exports import pack
 from tagline.runs.run import Run, is_run
+from tagline.storage import addresses
 from tagline.system import extras
 
 
@@ -36,7 +36,7 @@ def export(
     if output and not is_package:
         raise SpecError(f"--output goes with torchserve, image and transformers: {to} is added to the bundle")
     directory = fetch_bundle(bundle, runs, say=say)
-    if storage.is_copy(directory) and not output:
+    if addresses.is_copy(directory) and not output:
         problem = "nothing is put beside it" if is_package else f"{to} would be added to it"
         hint = "name a place with --output DIR" if is_package else "bring the bundle here first: gcloud storage cp"
         raise SpecError(f"a bundle in Cloud Storage is not changed, and {problem}", hint=hint)

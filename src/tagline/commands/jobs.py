@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tagline import gcp, storage
+from tagline import gcp
 from tagline.errors import RunError, TaglineError
 from tagline.jobs import places, records
 from tagline.jobs.diagnosis.log import Failure, Line
@@ -16,6 +16,7 @@ from tagline.jobs.records import Record, load_record
 from tagline.runs import remote, resource_usage
 from tagline.runs.lookup import find_run, list_runs
 from tagline.runs.run import JOB, Run
+from tagline.storage import addresses
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ def show(name: str = "last", *, runs: str | Path = "runs") -> JobView:
         if record.run and state.has_ended:
             why = failure.sentence if failure else ""
             with suppress(*((TaglineError,) if failure else ())):  # the bucket itself may be what is gone
-                home = records.fetch_ended_run(record, state, storage.require_local(runs), reason=why)
+                home = records.fetch_ended_run(record, state, addresses.require_local(runs), reason=why)
         description = launcher.describe(record.handle) if isinstance(launcher, DescribesJobs) else None
         cost = records.estimate_cost(description, state, now=datetime.now(UTC)) if description else None
         page = records.get_page_url(launcher, record.handle)

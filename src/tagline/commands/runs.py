@@ -4,13 +4,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tagline import storage
 from tagline.errors import RunError
 from tagline.evaluation.metrics import headline
 from tagline.evaluation.schema import Report
 from tagline.runs import resource_usage
 from tagline.runs.lookup import find_run, list_runs
 from tagline.runs.run import Run, RunState
+from tagline.storage import addresses
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class RunView:
 def list_(*, runs: str | Path = "runs") -> list[dict[str, Any]]:
     """Every run, oldest first: its name, directory, state, family and figures."""
     known = list_runs(runs)
-    return storage.run_concurrently(_describe_run, known)
+    return addresses.run_concurrently(_describe_run, known)
 
 
 def show(run: str | Path = "last", *, runs: str | Path = "runs") -> RunView:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from tagline import registry, storage, training
+from tagline import registry, training
 from tagline import spec as specs
 from tagline.data.columns import ResolvedSpec
 from tagline.errors import SpecError
@@ -21,6 +21,7 @@ from tagline.models.nn.workers import join_workers
 from tagline.runs.events import Event
 from tagline.runs.lookup import find_run
 from tagline.runs.run import Run, check_name, choose_name, list_names
+from tagline.storage import addresses, atomic
 from tagline.system import extras
 from tagline.training import SpecSource, cluster, learning_curve, resolve_source
 
@@ -258,7 +259,7 @@ def _train_with_workers(request: TrainingRequest) -> Run:
         if request.resume is not None:
             name, words = request.resume, ["--resume", request.resume]
         else:
-            taken = [] if storage.is_remote(request.runs) else list_names(storage.require_local(request.runs))
+            taken = [] if addresses.is_remote(request.runs) else list_names(addresses.require_local(request.runs))
             name = request.name or choose_name(taken)
             words = [source, *request.overrides, "--name", name]
         curve = ["--learning-curve"] if request.learning_curve else []
@@ -273,7 +274,7 @@ def _as_file(source: SpecSource | None) -> Iterator[str]:
     if source is None or isinstance(source, str | Path):
         yield str(source)
         return
-    with tempfile.TemporaryDirectory(prefix=storage.SCRATCH_PREFIX) as directory:
+    with tempfile.TemporaryDirectory(prefix=atomic.SCRATCH_PREFIX) as directory:
         path = Path(directory) / "tagline.toml"
         path.write_text(specs.to_toml(resolve_source(source).spec), "utf-8")
         yield str(path)

@@ -26,7 +26,8 @@ from tagline.data.dataset import SPLITS, layout_of, sources_of, split_of
 from tagline.data.readers import BadRows, Batch, Cell, Source, inspect, read_batches, sample_source
 from tagline.errors import DataError, SpecError
 from tagline.spec import Data, Spec
-from tagline.storage import expand_globs, fetch_copy
+from tagline.storage.addresses import fetch_copy
+from tagline.storage.inputs import expand_globs
 
 SPLIT_NAMES = ("split", "usage", "ml_use", "fold", "partition", "set", "subset")
 COUNTERPARTS = frozenset((

@@ -16,13 +16,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tagline import storage
 from tagline.data.column_profiles import LIST_SEPARATOR, ONE_HOT, parse_list
 from tagline.data.readers import BadRow, BadRows, Batch, Cell, Layout, Source, inspect, read_batches
 from tagline.data.splits import Ints, group_ids, stratified_split
 from tagline.data.texts import ColumnFile, Text, Texts
 from tagline.errors import DataError, SpecError
 from tagline.spec import Data
+from tagline.storage import inputs
 
 Task = Literal["single", "multi"]
 SplitName = Literal["train", "validation", "test"]
@@ -201,7 +201,7 @@ def layout_of(data: Data) -> Layout:
 
 def sources_of(data: Data, split: SplitName) -> list[Source]:
     """The files given for a split, looked at."""
-    return [inspect(address, layout_of(data)) for address in storage.expand_globs(data.list_addresses(split))]
+    return [inspect(address, layout_of(data)) for address in inputs.expand_globs(data.list_addresses(split))]
 
 
 def missing_columns(data: Data, source: Source, split: SplitName) -> list[str]:

@@ -11,8 +11,8 @@ from typing import IO, overload
 import numpy as np
 import pyarrow as pa
 
-from tagline import storage
 from tagline.data.splits import Ints
+from tagline.storage import atomic
 
 Text = str | tuple[str, str]
 """A text, or the two texts of a pair."""
@@ -23,8 +23,8 @@ class ColumnFile:
 
     def __init__(self) -> None:
         directory = Path(tempfile.gettempdir())
-        with storage.disk_errors(directory):
-            self._file = tempfile.TemporaryFile(prefix=storage.SCRATCH_PREFIX, dir=directory)  # noqa: SIM115
+        with atomic.disk_errors(directory):
+            self._file = tempfile.TemporaryFile(prefix=atomic.SCRATCH_PREFIX, dir=directory)  # noqa: SIM115
         weakref.finalize(self, _close_file, self._file)
         self._places: list[tuple[int, int]] = []
         """Where each chunk stands in the file, and where its texts do after the list of their ends."""
@@ -35,7 +35,7 @@ class ColumnFile:
     def append(self, array: pa.Array) -> None:
         """Add a chunk."""
         _, offsets, content = array.buffers()
-        with storage.disk_errors(Path(tempfile.gettempdir())):
+        with atomic.disk_errors(Path(tempfile.gettempdir())):
             place = self._file.tell()
             self._file.write(memoryview(offsets)[: 8 * (len(array) + 1)])
             self._places.append((place, self._file.tell()))

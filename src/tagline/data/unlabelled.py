@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import PurePath
 
-from tagline import storage
 from tagline.data.columns import choose_text_column
 from tagline.data.readers import BadRows, Layout, Source, inspect, read_batches
 from tagline.errors import DataError
+from tagline.storage import inputs
 
 LINES = Layout(format="lines")
 LINE = "text"
@@ -17,7 +17,7 @@ HINT = "mend them, or take them out of the file"
 
 def texts_in(addresses: Iterable[str], *, column: str = "") -> Iterator[str]:
     """Every text of these files that is not blank; in a table those of this column, or of the one that holds texts."""
-    for address in storage.expand_globs(tuple(addresses)):
+    for address in inputs.expand_globs(tuple(addresses)):
         count = 0
         for text in _read_cells(address, column):
             if text.strip():
@@ -29,7 +29,7 @@ def texts_in(addresses: Iterable[str], *, column: str = "") -> Iterator[str]:
 
 def check_readable(addresses: Iterable[str]) -> None:
     """Refuse files that cannot be read, before anyone waits for their texts."""
-    for address in storage.expand_globs(tuple(addresses)):
+    for address in inputs.expand_globs(tuple(addresses)):
         _column_of(_inspect_file(address), "")
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tagline import registry, storage
+from tagline import registry
 from tagline.errors import BundleError, SpecError
 from tagline.exports import SIGNATURE, Checkable, Package
 from tagline.gcp import cloud_storage
@@ -13,6 +13,7 @@ from tagline.prediction import bundle
 from tagline.prediction.bundle import CARD, Bundle
 from tagline.prediction.onnx_runtime import DIRECTORY, FILES
 from tagline.prediction.predictor import Predictor
+from tagline.storage import addresses, atomic, hashing
 
 if TYPE_CHECKING:
     from tagline.data.texts import Text
@@ -48,22 +49,22 @@ def pack(
         hint = f"give it a form that does not: tagline export {directory} --to onnx"
         raise SpecError(f"{directory} needs torch to predict (family {manifest.family})", hint=hint)
     place = directory.resolve()
-    target = storage.choose_staging_path(output).resolve() if output else place.with_name(f"{place.name}-{to}")
-    is_remote = output is not None and storage.is_remote(output)
+    target = addresses.choose_staging_path(output).resolve() if output else place.with_name(f"{place.name}-{to}")
+    is_remote = output is not None and addresses.is_remote(output)
     if is_remote and cloud_storage.list_objects(f"{output}/"):
         raise SpecError(f"{output} is there already", hint="name another place with --output DIR")
     _check_place(target, place, package)
-    with storage.writing_directory(target, is_private=False) as scratch:
+    with atomic.writing_directory(target, is_private=False) as scratch:
         texts = _select_check_texts(opened, measured)
         _check_answers(opened, _write_served_bundle(opened, scratch / "bundle", has_weights=needs_weights), texts)
         package.pack(scratch)
         if isinstance(package, Checkable):
             package.check(scratch, opened, texts)
-        storage.remove_directory(target)
-    files = {path.relative_to(target).as_posix(): path.stat().st_size for path in storage.files_below(target)}
+        atomic.remove_directory(target)
+    files = {path.relative_to(target).as_posix(): path.stat().st_size for path in hashing.files_below(target)}
     made = package.deliver(target)
     if is_remote:
-        storage.deliver(target, str(output), last=package.signed)
+        addresses.deliver(target, str(output), last=package.signed)
         made = {name: value.replace(str(target), str(output)) for name, value in made.items()}
         made["next"] = f"gcloud storage cp --recursive {output} ."
     return {"bundle": str(directory), "output": str(output if is_remote else target), "files": files, **made}

@@ -5,10 +5,10 @@ from pathlib import Path
 from shlex import quote
 from typing import ClassVar
 
-from tagline import storage
 from tagline.exports import SIGNATURE
 from tagline.images import wheels
 from tagline.serving.protocol import Limits
+from tagline.storage import atomic, hashing
 
 MODEL = "tagline"
 ARCHIVE = f"{MODEL}.mar"
@@ -62,10 +62,10 @@ class TorchServe:
             wheel.file: wheel.content,
         }
         bundle = directory / "bundle"
-        files |= {path.relative_to(directory).as_posix(): path for path in storage.files_below(bundle)}
+        files |= {path.relative_to(directory).as_posix(): path for path in hashing.files_below(bundle)}
         with (directory / ARCHIVE).open("wb") as target:
             wheels.write_zip(files, target)
-        storage.remove_directory(bundle)
+        atomic.remove_directory(bundle)
         (directory / CONFIG).write_text(SETTINGS, "utf-8")
 
     def deliver(self, directory: Path) -> dict[str, str]:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from tagline import storage
 from tagline.errors import PlaceError, RunError, SpecError
 from tagline.exports import SIGNATURE
 from tagline.models import scores_of
 from tagline.prediction.bundle import Bundle, load_classifier
+from tagline.storage import atomic
 
 if TYPE_CHECKING:
     from torch import nn
@@ -67,7 +67,7 @@ class Transformers:
             raise PlaceError(
                 f"an export to transformers needs {error.name}, which is not installed", hint=hint
             ) from error
-        storage.remove_directory(bundle)
+        atomic.remove_directory(bundle)
         (directory / CARD).write_text(f"{SIGNATURE}\n", "utf-8")
 
     def check(self, directory: Path, bundle: Bundle, texts: "Sequence[Text]") -> None:

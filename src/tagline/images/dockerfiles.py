@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tagline import gcp, storage
+from tagline import gcp
 from tagline.errors import SpecError
 from tagline.gcp import cloud_storage
 from tagline.images import cloud_build, image_builders, image_registries, wheels
 from tagline.images.sdist import ExtraPackages
+from tagline.storage import hashing, inputs
 
 NAME = "tagline-serving"
 TRAINING = "tagline-training"
@@ -165,7 +166,7 @@ def create_training_context(
         "the Dockerfile": hashlib.sha256(text.replace(wheel.file, "").encode()).hexdigest()[:12],
     }
     return BuildContext(
-        f"{repository}/{TRAINING}:{storage.combine_hashes(hashes)[:16]}", files, dict(sorted(facts.items()))
+        f"{repository}/{TRAINING}:{hashing.combine_hashes(hashes)[:16]}", files, dict(sorted(facts.items()))
     )
 
 
@@ -293,7 +294,7 @@ def check_base(base: str) -> None:
     """An image's name goes into a line of its own."""
     if (
         not base
-        or not storage.is_utf8(base)
+        or not inputs.is_utf8(base)
         or any(not character.isprintable() or character == " " for character in base)
     ):
         raise SpecError(f"{base!r} names no image", hint=f"such as {BASE}")
@@ -301,9 +302,9 @@ def check_base(base: str) -> None:
 
 def compute_tag(context: Path) -> str:
     """A name that changes when anything does that goes into the image."""
-    files = storage.files_below(context)
-    hashes = {path.relative_to(context).as_posix(): storage.hash_file(path) for path in files}
-    return f"{NAME}:{storage.combine_hashes(hashes)[:16]}"
+    files = hashing.files_below(context)
+    hashes = {path.relative_to(context).as_posix(): hashing.hash_file(path) for path in files}
+    return f"{NAME}:{hashing.combine_hashes(hashes)[:16]}"
 
 
 def _read_last_build(place: str) -> dict[str, Any]:

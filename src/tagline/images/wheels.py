@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 import tagline
-from tagline import __version__, storage
+from tagline import __version__
 from tagline.errors import PlaceError
+from tagline.storage import hashing
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -65,7 +66,7 @@ def collect_contents(
     if needs is not None:
         about["METADATA"] = _replace_requirements(about["METADATA"], needs)
     named = files | {name: text.encode() for name, text in about.items()}
-    digested = storage.combine_hashes({name: hashlib.sha256(content).hexdigest() for name, content in named.items()})
+    digested = hashing.combine_hashes({name: hashlib.sha256(content).hexdigest() for name, content in named.items()})
     version = f"{__version__}+{digested[:12]}"
     described = about["METADATA"].replace(f"\nVersion: {found.version}\n", f"\nVersion: {version}\n", 1)
     place = f"{NAME}-{version}.dist-info"

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
 
-from tagline import gcp, storage
+from tagline import gcp
 from tagline.data.checks import Finding
 from tagline.data.columns import ResolvedSpec
 from tagline.errors import DataError, Interrupted, NameTaken, PlaceError, RunError, SpecError, TaglineError
@@ -21,6 +21,7 @@ from tagline.jobs.records import Record
 from tagline.runs import lookup
 from tagline.runs.remote import MirroredRun
 from tagline.runs.run import Run, choose_name, list_names
+from tagline.storage import addresses
 from tagline.training import preflight as training_preflight
 
 
@@ -182,7 +183,7 @@ def launch_here(source: ResolvedSpec, *, runs: str = "runs", name: str = "", com
     job = Job(
         name or _find_free_name(runs),
         source.spec,
-        str(storage.require_local(runs)),
+        str(addresses.require_local(runs)),
         command=command,
         is_named=bool(name),
     )
@@ -286,7 +287,7 @@ def _rename(job: Job, runs: str) -> Job:
 def _find_free_name(runs: str, *taken: str) -> str:
     """A name for a run that will also come to these runs; what is taken elsewhere turns out when it is submitted."""
     # A plan may name any place, and asks nobody.
-    here = [] if storage.is_remote(runs) else list_names(storage.require_local(runs))
+    here = [] if addresses.is_remote(runs) else list_names(addresses.require_local(runs))
     return choose_name([*here, *taken])
 
 
@@ -318,7 +319,7 @@ def _submit(job: Job, launcher: Launcher, *, on: str, runs: str) -> Generator[Jo
     yield JobSubmitted(handle, records.get_page_url(launcher, handle))
     record = Record(on, handle, job.run, datetime.now(UTC).isoformat(), gcp.find_rehearsal(), facts)
     records.save_record(MirroredRun.at(job.run), record)
-    home = lookup.download_run(job.run, storage.require_local(runs))
+    home = lookup.download_run(job.run, addresses.require_local(runs))
     records.save_record(home, record)
     return record, home
 
@@ -343,7 +344,7 @@ def _follow_to_end(
         return records.explain_failure(launcher, record.handle, run)
     if watch.state.name == "cancelled":
         if record.run:
-            records.fetch_ended_run(record, watch.state, storage.require_local(runs))
+            records.fetch_ended_run(record, watch.state, addresses.require_local(runs))
         hint = f"tagline train --resume {name} --on {record.place}" if run else "tagline jobs list shows the others"
         raise RunError(f"the job of {name} was cancelled", hint=hint)
     return None
@@ -353,7 +354,7 @@ def _fail(failure: Failure, record: Record, runs: str) -> Generator[JobFailed, N
     """Raise a PlaceError that says why a job failed; what its run has come to is brought here first."""
     if record.run:
         with suppress(TaglineError):  # the bucket itself may be what is gone
-            records.fetch_ended_run(record, JobState("failed"), storage.require_local(runs), reason=failure.sentence)
+            records.fetch_ended_run(record, JobState("failed"), addresses.require_local(runs), reason=failure.sentence)
     yield JobFailed(failure)
     where = f" ({failure.replica})" if failure.replica else ""
     raise PlaceError(f"the job failed{where}: {failure.sentence}", hint=failure.command)
@@ -361,7 +362,7 @@ def _fail(failure: Failure, record: Record, runs: str) -> Generator[JobFailed, N
 
 def _bring_home(record: Record, runs: str) -> Generator[RunRestarted | JobFinished, None, Run]:
     """Copy a finished run here."""
-    run = lookup.download_run(record.run, storage.require_local(runs))
+    run = lookup.download_run(record.run, addresses.require_local(runs))
     count, minutes = run.restarts()
     if count:
         yield RunRestarted(count, minutes)

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from tagline import registry, storage
+from tagline import registry
 from tagline import spec as specs
 from tagline.errors import NameTaken, RunError
 from tagline.gcp import machines
@@ -23,6 +23,7 @@ from tagline.jobs.launchers import DescribesJobs, Job, JobDescription, JobState,
 from tagline.runs import lock, lookup, remote
 from tagline.runs.remote import MirroredRun
 from tagline.runs.run import JOB, Run
+from tagline.storage import addresses
 
 NO_ROOM = ("quota", "capacity")
 """Why a job failed that may find room elsewhere."""
@@ -108,7 +109,7 @@ def format_cost(cost: Mapping[str, Any], *, is_rehearsed: bool) -> str:
 def find_or_create_run(name: str, runs: str) -> Run:
     """The run that a job goes on with; one that is only planned so far is made of the spec that the job brings."""
     text = os.environ.get(custom_job.SPEC, "")
-    if not text or not storage.is_remote(name):
+    if not text or not addresses.is_remote(name):
         return lookup.find_run(name, runs)
     spec = specs.parse(json.loads(text), where=f"the variable {custom_job.SPEC}")
     top, _, leaf = name.rstrip("/").rpartition("/")

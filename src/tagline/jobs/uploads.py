@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tagline import gcp, registry, storage
+from tagline import gcp, registry
 from tagline.data.dataset import SPLITS
 from tagline.errors import DataError, SpecError
 from tagline.gcp import cloud_storage
 from tagline.models.nn import word_vectors
 from tagline.spec import Spec
+from tagline.storage import addresses, hashing, inputs
 
 DIRECTORIES = ("pretrained", "pretrained_backward")
 """Keys that name a directory, or something else that the job finds by itself."""
@@ -73,7 +74,7 @@ class _UploadPlanner:
         if source not in self.uploads:
             paths = {each: Path(each).expanduser() for each in (source, *beside)}
             digests = {path.name: _hash_content(path) for path in paths.values()}
-            digest = storage.combine_hashes(digests) if beside else next(iter(digests.values()))
+            digest = hashing.combine_hashes(digests) if beside else next(iter(digests.values()))
             for each, path in paths.items():
                 address = f"{self._folder}/{kind}/{digest[:16]}/{path.name or kind}"
                 self.uploads[each] = Upload(str(path), address)
@@ -81,12 +82,12 @@ class _UploadPlanner:
 
     def add_files(self, sources: Sequence[str]) -> tuple[str, ...]:
         """Of files, and of those that patterns match; patterns in buckets are left as they are."""
-        if storage.STANDARD_INPUT in sources:
+        if inputs.STANDARD_INPUT in sources:
             raise SpecError("what is piped in cannot be taken to another machine", hint="write it to a file first")
         return tuple(
             self.add_file(each)
             for source in sources
-            for each in ([source] if "://" in source else storage.expand_globs([source]))
+            for each in ([source] if "://" in source else inputs.expand_globs([source]))
         )
 
     def add_encoder(self, name: str) -> str:
@@ -115,9 +116,9 @@ def upload_if_missing(upload: Upload) -> bool:
     if upload.source.startswith(HUB):
         from tagline.models.nn.pretrained import find_encoder
 
-        storage.copy_up(find_encoder(upload.source.removeprefix(HUB)), upload.address)
+        addresses.copy_up(find_encoder(upload.source.removeprefix(HUB)), upload.address)
     elif Path(upload.source).is_dir():
-        storage.copy_up(Path(upload.source), upload.address)
+        addresses.copy_up(Path(upload.source), upload.address)
     else:
         cloud_storage.upload(Path(upload.source), upload.address)
     return True
@@ -128,7 +129,7 @@ def _hash_content(path: Path) -> str:
     if not path.exists():
         raise DataError(f"there is no file {path}", hint=f"relative paths start at {Path.cwd()}")
     if path.is_dir():
-        return storage.combine_hashes(
-            {each.relative_to(path).as_posix(): storage.hash_file(each) for each in storage.files_below(path)}
+        return hashing.combine_hashes(
+            {each.relative_to(path).as_posix(): hashing.hash_file(each) for each in hashing.files_below(path)}
         )
-    return hashlib.sha256(storage.hash_file(path).encode()).hexdigest()
+    return hashlib.sha256(hashing.hash_file(path).encode()).hexdigest()

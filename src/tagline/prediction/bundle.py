@@ -10,12 +10,13 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
-from tagline import registry, storage
+from tagline import registry
 from tagline.errors import BundleError, PlaceError, SpecError, first_line
 from tagline.models import Classifier, Scorer, model_files
 from tagline.prediction.decisions import DecisionLayer
 from tagline.prediction.onnx_runtime import OnnxScorer
 from tagline.spec import Spec
+from tagline.storage import addresses, atomic, hashing
 
 FORMAT = 2
 """2: the decision layer calibrates in several ways, and makes sets."""
@@ -117,7 +118,7 @@ class Bundle:
 
         `check` is called with the directory and the bytes of the manifest before anything is made of them.
         """
-        path = storage.fetch_copy(directory)
+        path = addresses.fetch_copy(directory)
         content = _read_manifest(path)
         if check:
             check(path, content)
@@ -134,13 +135,13 @@ class Bundle:
 
 def write(directory: Path, *, fill: Callable[[Path], dict[str, Any]], card: Callable[[Manifest], str]) -> Bundle:
     """Make a bundle: `fill` writes the model's files and returns the manifest's fields. All of it appears at once."""
-    storage.remove_directory(directory)
-    with storage.writing_directory(directory) as scratch:
+    atomic.remove_directory(directory)
+    with atomic.writing_directory(directory) as scratch:
         fields = fill(scratch)
         fields["spec"] = {name: part for name, part in fields["spec"].items() if name != "vertex"}  # where it ran
         manifest = Manifest(format=FORMAT, files={}, **fields)
         (scratch / CARD).write_text(card(manifest), "utf-8")
-        manifest = manifest.model_copy(update={"files": storage.hash_files(scratch)})
+        manifest = manifest.model_copy(update={"files": hashing.hash_files(scratch)})
         manifest = manifest.model_copy(update={"sha256": manifest.digest()})
         (scratch / MANIFEST).write_text(manifest.to_json(), "utf-8")
     return Bundle(directory, manifest)
@@ -150,7 +151,7 @@ def replace(directory: Path, *, fill: Callable[[Path], dict[str, Any]], card: Ca
     """Make a bundle that takes the place of one that is there; until it is complete, that one stays."""
     fresh = directory.with_name(f"{directory.name}.new")
     made = write(fresh, fill=fill, card=card)
-    storage.replace_directory(directory, by=fresh)
+    atomic.replace_directory(directory, by=fresh)
     return Bundle(directory, made.manifest)
 
 
@@ -263,7 +264,7 @@ def _verify_file(directory: Path, name: str, expected: str) -> None:
     try:
         if not path.is_file():
             raise BundleError(f"{directory} is damaged: {name} is missing", hint=RESTORE)
-        found = storage.hash_file(path)
+        found = hashing.hash_file(path)
     except OSError as error:
         raise BundleError(f"cannot read {path}: {error.strerror}") from error
     if found != expected:

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tagline import storage
 from tagline.data import readers
 from tagline.data.readers import SHOWN_BAD_ROWS, BadRow, BadRows, Batch, Layout, Source, cell, inspect, read_batches
 from tagline.data.writers import OURS, SUFFIXES, EscapeFormulas, Row, answer_columns, check_parquet, table_for
 from tagline.errors import DataError, PlaceError, SpecError
 from tagline.prediction.bundle import Bundle
 from tagline.prediction.predictor import Predictor, plan_workers
+from tagline.storage import addresses, atomic, inputs
 from tagline.system.processes import end_with_parent
 
 ROWS_A_PART = 1024
@@ -176,13 +176,13 @@ class _FilePrediction:
 
     def open_parts(self) -> "_PartsDirectory":
         """The directory of the parts, held while it is used."""
-        can_resume = self._source.name != storage.STANDARD_INPUT
+        can_resume = self._source.name != inputs.STANDARD_INPUT
         return _PartsDirectory(self.parts, self._facts, can_resume=can_resume)
 
     def iter_missing_parts(self, is_done: set[int], skipped: list[int]) -> Iterator[FilePart]:
         """The parts that are not answered yet; bad rows are listed on the way, and rows that are answered counted."""
         bad = BadRows("skip")
-        with storage.open_for_writing(self.parts / "bad", is_private=False) as side:
+        with atomic.open_for_writing(self.parts / "bad", is_private=False) as side:
             for number, rows in enumerate(_split_parts(read_batches(self._source, bad=bad))):
                 self._rows += len(rows.lines)
                 self._count = number + 1
@@ -243,21 +243,21 @@ class _FilePrediction:
 
     def write(self, part: FilePart, rows: Iterator[Row]) -> None:
         """Keep a part, whole or not at all."""
-        with storage.open_for_writing(self.parts / f"{part.number:08d}") as file:
+        with atomic.open_for_writing(self.parts / f"{part.number:08d}") as file:
             self._table.write(rows, self._header, file)
 
     def finish(self) -> dict[str, Any]:
         """Join the parts to the output, and say how many rows there were."""
-        with storage.open_for_writing(self._target, is_private=False) as file:
+        with atomic.open_for_writing(self._target, is_private=False) as file:
             self._table.join([self.parts / f"{n:08d}" for n in range(self._count)], self._header, file)
         side = f"{self._address}.bad.jsonl"
         if self._bad:
             (self.parts / "bad").replace(self._side)
-            storage.deliver(self._side, side)
+            addresses.deliver(self._side, side)
         else:
             self._side.unlink(missing_ok=True)
-        storage.deliver(self._target, self._address)
-        storage.remove_directory(self.parts)
+        addresses.deliver(self._target, self._address)
+        atomic.remove_directory(self.parts)
         said = {"bad_rows_in": side} if self._bad else {}
         left_out = {"left_out": self._unread} if self._unread else {}
         return {"rows": self._rows, "bad_rows": self._bad, **said, **left_out}
@@ -271,15 +271,15 @@ class _PartsDirectory:
         self._held = ExitStack()
 
     def __enter__(self) -> set[int]:
-        with storage.disk_errors(self._directory):
-            storage.make_directory(self._directory)
-        self._held.enter_context(storage.lock_directory(self._directory))
+        with atomic.disk_errors(self._directory):
+            atomic.make_directory(self._directory)
+        self._held.enter_context(atomic.lock_directory(self._directory))
         facts = self._directory / "work.json"
         kept = json.loads(facts.read_text("utf-8")) if facts.is_file() else None
         if kept != self._facts or not self._can_resume:
             for old in self._directory.glob("[0-9]*"):
                 old.unlink()
-            storage.write_text(facts, json.dumps(self._facts))
+            atomic.write_text(facts, json.dumps(self._facts))
         return {int(path.name) for path in self._directory.glob("[0-9]*")}
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -287,7 +287,7 @@ class _PartsDirectory:
         with self._held:
             is_hopeless = kind is not None and issubclass(kind, DataError | SpecError)
             if self._directory.exists() and (is_hopeless or not self._can_resume or not self._has_parts()):
-                storage.remove_directory(self._directory)
+                atomic.remove_directory(self._directory)
 
     def _has_parts(self) -> bool:
         return any(self._directory.glob("[0-9]*"))
@@ -327,12 +327,12 @@ def _check_output(source: str, output: str | Path) -> Path:
         raise SpecError(f"cannot write {output}: no such format", hint=f"one of: {', '.join(SUFFIXES)}")
     if suffix == ".parquet":
         check_parquet()
-    if not storage.is_utf8(str(output)):
+    if not inputs.is_utf8(str(output)):
         raise SpecError("the output's name is not UTF-8", hint="name another")
-    is_there = source != storage.STANDARD_INPUT and Path(output).exists() and Path(source).exists()
+    is_there = source != inputs.STANDARD_INPUT and Path(output).exists() and Path(source).exists()
     if source == str(output) or (is_there and Path(output).samefile(source)):
         raise SpecError(f"{output} is also the input", hint="write the answers to another file")
-    target = storage.choose_staging_path(output)
+    target = addresses.choose_staging_path(output)
     if target.is_dir():
         raise PlaceError(f"cannot write {target}: it is a directory")
     return target

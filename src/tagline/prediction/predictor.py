@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from tagline import storage
 from tagline.errors import DataError, RunError, TaglineError, first_line
 from tagline.models import Attribution, Prediction, Scorer, Scores
 from tagline.models.model_files import OF_THE_MACHINE
@@ -16,6 +15,7 @@ from tagline.models.nn import devices
 from tagline.prediction import attribution, onnx_runtime
 from tagline.prediction.bundle import Bundle
 from tagline.prediction.decisions import DecisionLayer
+from tagline.storage import inputs
 
 if TYPE_CHECKING:
     from tagline.data.texts import Text
@@ -144,7 +144,7 @@ class Predictor:
                 hint = "each text is a str; leave out or fill in what is missing"
                 raise DataError(f"text {number} is {type(text).__name__}, not a text", hint=hint)
             sides = (text,) if isinstance(text, str) else text
-            if not all(map(storage.is_utf8, sides)):  # tokenizers would call it no string
+            if not all(map(inputs.is_utf8, sides)):  # tokenizers would call it no string
                 raise DataError(f"text {number} holds half a character (a lone surrogate)", hint="mend or replace it")
 
 

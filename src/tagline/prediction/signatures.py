@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from tagline import storage
 from tagline.errors import BundleError, PlaceError, SpecError, first_line
 from tagline.prediction.bundle import MANIFEST, SIGNATURE, Bundle
+from tagline.storage import addresses, atomic
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -29,10 +29,10 @@ def sign(bundle: str | Path, *, key: str | Path) -> str:
     Bundle.load(bundle, check=lambda _, manifest: manifests.append(manifest))  # what is damaged is not signed
     signature = private.sign(manifests[0])
     target = f"{str(bundle).rstrip('/')}/{SIGNATURE}"
-    if storage.is_remote(bundle):
-        storage.write_bytes(signature, target)
+    if addresses.is_remote(bundle):
+        addresses.write_bytes(signature, target)
     else:
-        with storage.open_for_writing(Path(target), is_private=False) as file:
+        with atomic.open_for_writing(Path(target), is_private=False) as file:
             file.write(signature)
     return target
 

@@ -11,7 +11,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tagline import __version__, storage
+from tagline import __version__
 from tagline.data.writers import FORMULA, OURS, answer_columns
 from tagline.errors import SpecError
 from tagline.evaluation.intervals import wilson_interval
@@ -22,6 +22,7 @@ from tagline.reports.charts import Series
 from tagline.runs.resource_usage import describe_summary, summarize_usage
 from tagline.runs.run import Run
 from tagline.spec.secret_detection import mask_environment
+from tagline.storage import addresses, atomic
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -77,9 +78,9 @@ def save_report(
             text = markdown.render_markdown_report(report, name=name)
         case _:
             text = json.dumps(report.to_dict(), indent=2, ensure_ascii=False) + "\n"
-    target = storage.choose_staging_path(output)
-    storage.write_text(target, text, is_private=False)
-    storage.deliver(target, output)
+    target = addresses.choose_staging_path(output)
+    atomic.write_text(target, text, is_private=False)
+    addresses.deliver(target, output)
 
 
 def render_report(
@@ -187,9 +188,9 @@ def save_comparison(found: Mapping[str, Any], output: str) -> None:
         chart=_mark_safe(chart),
         version=__version__,
     )
-    target = storage.choose_staging_path(output)
-    storage.write_text(target, text, is_private=False)
-    storage.deliver(target, output)
+    target = addresses.choose_staging_path(output)
+    atomic.write_text(target, text, is_private=False)
+    addresses.deliver(target, output)
 
 
 def _render_template(

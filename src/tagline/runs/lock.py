@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from tagline import __version__, registry, storage
+from tagline import __version__, registry
 from tagline import spec as specs
 from tagline.models.nn import devices
 from tagline.models.nn.workers import world
 from tagline.spec import Spec
+from tagline.storage import addresses, hashing
 
 if TYPE_CHECKING:
     from tagline.data.dataset import Dataset
@@ -66,9 +67,9 @@ def pretrained_weights(model: BaseModel) -> dict[str, dict[str, str]]:
 def _identify_weights(name: str) -> dict[str, str]:
     if name in registry.PACKAGED:
         return {"sha256": registry.PACKAGED[name][1]["model.safetensors"]}  # it is checked whenever it is loaded
-    path = storage.fetch_copy(name).expanduser()
+    path = addresses.fetch_copy(name).expanduser()
     if path.is_file():
-        return {"sha256": storage.hash_file(path)}
+        return {"sha256": hashing.hash_file(path)}
     if path.is_dir():
         return {"sha256": _hash_weights(path)}
     from huggingface_hub import snapshot_download
@@ -83,10 +84,10 @@ def _identify_weights(name: str) -> dict[str, str]:
 
 def _hash_weights(directory: Path) -> str:
     """Of the weights in a directory; where they are a single file, that file's own, as others compute it too."""
-    weights = sorted(directory.glob("*.safetensors")) or storage.files_below(directory)
+    weights = sorted(directory.glob("*.safetensors")) or hashing.files_below(directory)
     if len(weights) == 1:
-        return storage.hash_file(weights[0])
-    return storage.combine_hashes({path.relative_to(directory).as_posix(): storage.hash_file(path) for path in weights})
+        return hashing.hash_file(weights[0])
+    return hashing.combine_hashes({path.relative_to(directory).as_posix(): hashing.hash_file(path) for path in weights})
 
 
 def lock_at_start(spec: Spec, data: "Dataset", *, job: str = "") -> dict[str, Any]:

@@ -4,7 +4,6 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from tagline import storage
 from tagline.errors import Conflict, NameTaken, RunError
 from tagline.gcp import cloud_storage
 from tagline.prediction.bundle import MANIFEST
@@ -18,32 +17,33 @@ from tagline.runs.run import (
 )
 from tagline.runs.run import list_runs as list_local_runs
 from tagline.spec import Spec
+from tagline.storage import addresses, atomic
 
 
 def new_run(where: str | Path, spec: Spec, lock: dict[str, Any], *, name: str = "") -> Run:
     """A new run in a directory or in Cloud Storage; a name of the user's own may be given."""
-    if storage.is_remote(where):
+    if addresses.is_remote(where):
         return create_remote_run(str(where), name, spec, lock)
-    return Run.create(storage.require_local(where), spec, lock, name=name)
+    return Run.create(addresses.require_local(where), spec, lock, name=name)
 
 
 def check_name_free(name: str, where: str | Path) -> None:
     """Refuse a name that no run can have, or that one in this directory has; in a bucket that turns out later."""
     check_name(name)
-    if not storage.is_remote(where) and (storage.require_local(where) / name).exists():
+    if not addresses.is_remote(where) and (addresses.require_local(where) / name).exists():
         hint = f"another --name; or remove it: tagline runs delete {name}"
         raise NameTaken(f"there is a run {name} in {where} already", hint=hint)
 
 
 def open_run(address: str) -> Run:
     """The run of this address, which is known to be one."""
-    return MirroredRun(address) if storage.is_remote(address) else Run(Path(address))
+    return MirroredRun(address) if addresses.is_remote(address) else Run(Path(address))
 
 
 def list_runs(where: str | Path) -> list[Run]:
     """The runs in a directory or below an address in Cloud Storage, oldest first."""
-    if not storage.is_remote(where):
-        return list_local_runs(storage.require_local(where))
+    if not addresses.is_remote(where):
+        return list_local_runs(addresses.require_local(where))
     top = str(where).rstrip("/")
     found: dict[str, MirroredRun] = {}
     for each in cloud_storage.list_objects(f"{top}/"):
@@ -56,18 +56,18 @@ def list_runs(where: str | Path) -> list[Run]:
 
 def find_run(name: str, where: str | Path) -> Run:
     """A run by its path, its address, its name, or `last` for the newest."""
-    if storage.is_remote(name):
+    if addresses.is_remote(name):
         return MirroredRun.at(name)
     if name == "last":
         if not (known := list_runs(where)):
             raise _make_no_run_error(where)
         return known[-1]
-    if is_run(storage.require_local(name)):
-        return Run(storage.require_local(name))
-    if storage.is_remote(where):
+    if is_run(addresses.require_local(name)):
+        return Run(addresses.require_local(name))
+    if addresses.is_remote(where):
         return MirroredRun.at(f"{str(where).rstrip('/')}/{name}")
-    if is_run(storage.require_local(where) / name):
-        return Run(storage.require_local(where) / name)
+    if is_run(addresses.require_local(where) / name):
+        return Run(addresses.require_local(where) / name)
     raise RunError(_describe_missing(name, where, what="run"), hint=f"tagline runs list shows those in {where}")
 
 
@@ -83,26 +83,26 @@ def find_last_with_bundle(where: str | Path) -> tuple[Run, list[Run]]:
 
 def find_bundle(name: str, where: str | Path) -> Path:
     """A bundle's directory from its own path or address, or from the run that made it."""
-    return storage.fetch_copy(locate_bundle(name, where))
+    return addresses.fetch_copy(locate_bundle(name, where))
 
 
 def locate_bundle(name: str, where: str | Path) -> str | Path:
     """Where a bundle is: its directory, or its address in Cloud Storage, at which another may stand some day."""
-    if storage.is_remote(name):
+    if addresses.is_remote(name):
         return _find_bundle_address(name.rstrip("/"))
-    path = storage.require_local(name)
+    path = addresses.require_local(name)
     if (path / MANIFEST).is_file():
         return path
     try:
         run = find_last_with_bundle(where)[0] if name == "last" else find_run(name, where)
     except RunError as error:
-        if name == "last" or storage.is_remote(where):
+        if name == "last" or addresses.is_remote(where):
             raise
         if not path.exists():
             hint = f"tagline runs list shows the runs in {where}; a bundle is the directory bundle/ inside a run"
             raise RunError(_describe_missing(name, where, what="run or bundle"), hint=hint) from error
         return path
-    if storage.is_remote(run.address):
+    if addresses.is_remote(run.address):
         return _find_bundle_address(run.address)
     if not run.bundle.is_dir():
         raise _make_no_bundle_error(run)
@@ -137,9 +137,9 @@ def download_run(address: str, where: Path) -> Run:
         left_out = ("checkpoints/",) if f"bundle/{MANIFEST}" in run._there else ("checkpoints/", "bundle/")
         wanted = [each for name, each in run._there.items() if not name.startswith(left_out)]
         try:
-            with storage.writing_directory(home) as scratch:
-                storage.copy_down(wanted, scratch, below=run.address)
-                storage.remove_directory(home)
+            with atomic.writing_directory(home) as scratch:
+                addresses.copy_down(wanted, scratch, below=run.address)
+                atomic.remove_directory(home)
         except Conflict:
             run.refresh()
             continue

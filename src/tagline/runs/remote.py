@@ -12,7 +12,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Self
 
-from tagline import storage
 from tagline.errors import Conflict, DataError, NameTaken, PlaceError, RunError, TaglineError
 from tagline.gcp import cloud_storage
 from tagline.gcp.cloud_storage import RemoteObject
@@ -31,6 +30,7 @@ from tagline.runs.run import (
     write_initial_files,
 )
 from tagline.spec import Spec
+from tagline.storage import addresses, atomic, hashing
 
 EVENTS, STATE = "events.jsonl", "state.json"
 EVENTS_EVERY_S = 5.0
@@ -50,8 +50,8 @@ class MirroredRun(Run):
 
     def __init__(self, address: str) -> None:
         self._address = address.rstrip("/")
-        with storage.disk_errors(Path(tempfile.gettempdir())):
-            scratch = Path(tempfile.mkdtemp(prefix=storage.SCRATCH_PREFIX))
+        with atomic.disk_errors(Path(tempfile.gettempdir())):
+            scratch = Path(tempfile.mkdtemp(prefix=atomic.SCRATCH_PREFIX))
             weakref.finalize(self, shutil.rmtree, scratch, ignore_errors=True)
             super().__init__(scratch / "runs" / self._address.rpartition("/")[2])
             self.directory.mkdir(parents=True)
@@ -185,7 +185,7 @@ class MirroredRun(Run):
             hint = f"stop it first, or wait until it has been silent for {SILENT.seconds // 60} minutes"
             raise RunError(f"{self.address} is in use: last heard of at {heard:%H:%M:%S} UTC", hint=hint)
         cloud_storage.delete(self._there[STATE])  # from here on it is no run
-        storage.remove_remote(self.address)
+        addresses.remove_remote(self.address)
 
     def _take_over(self) -> None:
         """Write the state anew, as it is, then the progress: what another process knows of them is then out of date.
@@ -208,7 +208,7 @@ class MirroredRun(Run):
             for each in cloud_storage.list_objects(f"{self.address}/checkpoints/", unfinished=True)
             if self._relative_name(each) != PROGRESS and not self._relative_name(each).startswith(kept)
         ]
-        storage.run_concurrently(cloud_storage.delete, left)
+        addresses.run_concurrently(cloud_storage.delete, left)
 
     def _claim_file(self, name: str, first: str) -> None:
         """A file of the run here as it is there, in a generation that is ours; where there is none, a first one."""
@@ -218,7 +218,7 @@ class MirroredRun(Run):
             if found is None and not first:
                 raise self._make_gone_error()
             with suppress(Conflict):  # it was written between the look and the reading, or the writing: look again
-                storage.write_text(path, cloud_storage.read_bytes(found).decode() if found else first)
+                atomic.write_text(path, cloud_storage.read_bytes(found).decode() if found else first)
                 self._there[name] = cloud_storage.upload(
                     path, f"{self.address}/{name}", if_generation=found.generation if found else 0
                 )
@@ -251,7 +251,9 @@ class MirroredRun(Run):
         raise Conflict(f"{address} is written by others all the time", hint="who else writes there?")
 
     def _push_some(self, names: Iterable[str]) -> None:
-        storage.run_concurrently(self._push_file, list(names), size=lambda name: (self.directory / name).stat().st_size)
+        addresses.run_concurrently(
+            self._push_file, list(names), size=lambda name: (self.directory / name).stat().st_size
+        )
 
     def _push_all(self) -> None:
         """Everything that is not there as it is here, a bundle's manifest after its other files."""
@@ -262,7 +264,7 @@ class MirroredRun(Run):
 
     def _list_files(self) -> list[str]:
         """The files of the run that are here and finished."""
-        found = (path.relative_to(self.directory) for path in storage.files_below(self.directory))
+        found = (path.relative_to(self.directory) for path in hashing.files_below(self.directory))
         return [path.as_posix() for path in found if not any(part.startswith(".") for part in path.parts)]
 
     def _bring_files(self, is_wanted: Callable[[str], bool]) -> None:
@@ -280,10 +282,10 @@ class MirroredRun(Run):
     def _download_files(self, found: list[RemoteObject]) -> None:
         """Files appear whole: another part of this process may be reading."""
         with (
-            storage.disk_errors(self.directory),
-            tempfile.TemporaryDirectory(prefix=storage.SCRATCH_PREFIX, dir=self.directory) as scratch,
+            atomic.disk_errors(self.directory),
+            tempfile.TemporaryDirectory(prefix=atomic.SCRATCH_PREFIX, dir=self.directory) as scratch,
         ):
-            storage.copy_down(found, Path(scratch), below=self.address)
+            addresses.copy_down(found, Path(scratch), below=self.address)
             for each in found:
                 path = self.directory / self._relative_name(each)
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -292,7 +294,7 @@ class MirroredRun(Run):
 
     def _remove_files(self, names: Iterable[str]) -> None:
         gone = [name for name in list(names) if name != PROGRESS]
-        storage.run_concurrently(cloud_storage.delete, [self._there.pop(name) for name in gone])
+        addresses.run_concurrently(cloud_storage.delete, [self._there.pop(name) for name in gone])
         for name in gone:
             self._sent.pop(name, None)
 

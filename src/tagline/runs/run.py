@@ -16,12 +16,12 @@ from typing import Any, Literal, Self, TypeVar
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
 from tagline import spec as specs
-from tagline import storage
 from tagline.errors import NameTaken, PlaceError, RunError, SpecError, TaglineError, first_line
 from tagline.evaluation.schema import REPORT_FORMAT, Report
 from tagline.runs import formats
 from tagline.runs.events import Event, parse_event
 from tagline.spec import Spec
+from tagline.storage import atomic, hashing
 from tagline.system.processes import alive_in
 
 PROGRESS = "checkpoints/progress.json"
@@ -150,11 +150,11 @@ class Run:
     @classmethod
     def create(cls, runs: Path, spec: Spec, lock: dict[str, Any], *, name: str = "") -> Self:
         """A new run with its spec, every default written out, and its lock; it appears whole. A name may be given."""
-        storage.sweep_scratch(runs, older_than_s=24 * 3600)
+        atomic.sweep_scratch(runs, older_than_s=24 * 3600)
         while True:
             directory = runs / (name or choose_name(list_names(runs)))
             try:
-                with storage.writing_directory(directory) as scratch:
+                with atomic.writing_directory(directory) as scratch:
                     write_initial_files(scratch, spec, lock)
             except PlaceError as error:
                 if not directory.is_dir():  # else another process was faster
@@ -255,7 +255,7 @@ class Run:
 
     def write_text(self, name: str, text: str) -> None:
         """A text file of the run, whole."""
-        storage.write_text(self.directory / name, text)
+        atomic.write_text(self.directory / name, text)
 
     def write_lines(self, name: str, lines: Sequence[str]) -> None:
         """A file of lines, whole."""
@@ -264,9 +264,9 @@ class Run:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Keep every other process from writing this run; ends with the process, however that ends."""
-        with storage.lock_directory(self.directory):
+        with atomic.lock_directory(self.directory):
             for directory in (self.directory, self.directory / "checkpoints"):
-                storage.sweep_scratch(directory)
+                atomic.sweep_scratch(directory)
             yield
 
     @contextmanager
@@ -308,7 +308,7 @@ class Run:
     def append_event(self, event: Event) -> None:
         """One line at the end of events.jsonl."""
         path = self.directory / "events.jsonl"
-        with storage.disk_errors(path), path.open("ab") as file:
+        with atomic.disk_errors(path), path.open("ab") as file:
             file.write(json.dumps(event.to_dict(), ensure_ascii=False).encode() + b"\n")
 
     def events(self) -> list[Event]:
@@ -364,7 +364,7 @@ class Run:
         for file, expected in recorded.items():
             path = self.checkpoint(name) / file
             try:
-                found = storage.hash_file(path)
+                found = hashing.hash_file(path)
             except FileNotFoundError:
                 return f"{self.address}/checkpoints/{name}/{file} is missing"
             except OSError as error:
@@ -383,19 +383,19 @@ class Run:
     def write_progress(self, progress: Progress) -> None:
         """Make a checkpoint count, and remove the ones that no longer do."""
         checkpoints = self.directory / "checkpoints"
-        storage.write_text(self.directory / PROGRESS, _to_json(asdict(progress)))
+        atomic.write_text(self.directory / PROGRESS, _to_json(asdict(progress)))
         for directory in checkpoints.iterdir():
             if directory.is_dir() and directory.name not in progress.checkpoints:
-                storage.remove_directory(directory)
+                atomic.remove_directory(directory)
 
     def delete(self) -> None:
         """Remove the run and everything in it, unless it is running."""
         with self.held():
-            storage.remove_directory(self.directory)
+            atomic.remove_directory(self.directory)
 
     def _is_held(self) -> bool:
         try:
-            with (self.directory / storage.LOCK).open() as file:
+            with (self.directory / atomic.LOCK).open() as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except FileNotFoundError:
             return False
@@ -489,7 +489,7 @@ def list_runs(runs: Path) -> list[Run]:
     """The runs in a directory, oldest first."""
     if not runs.is_dir():
         return []
-    hidden = storage.SCRATCH_PREFIX
+    hidden = atomic.SCRATCH_PREFIX
     found = (path for path in runs.iterdir() if not path.name.startswith(hidden) and is_run(path))
     return sorted((Run(path) for path in found), key=age_sort_key)
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from tagline import storage
 from tagline.models import Prediction
+from tagline.storage import inputs
 
 if TYPE_CHECKING:
     from tagline.data.texts import Text
@@ -145,7 +145,7 @@ def _read_text(instance: Any, where: str, *, pair: bool, limits: Limits) -> "Tex
     size = sum(len(part) for part in parts)
     if size > limits.characters:
         raise RefusedRequest(413, f"{where} has {size:,} characters; at most {limits.characters:,}")
-    if not all(map(storage.is_utf8, parts)):
+    if not all(map(inputs.is_utf8, parts)):
         raise RefusedRequest(400, f"{where} holds half a character (a lone surrogate)")
     return (parts[0], parts[1]) if pair else parts[0]
 

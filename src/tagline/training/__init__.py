@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from tagline import __version__, gcp, registry, storage
+from tagline import __version__, gcp, registry
 from tagline.data import dataset
 from tagline.data.checks import Finding
 from tagline.data.columns import ResolvedSpec, complete_spec, resolve
@@ -70,6 +70,7 @@ from tagline.runs.events import (
 from tagline.runs.resource_usage import UsageSampler
 from tagline.runs.run import Progress, Run, StateName
 from tagline.spec import Goal, Spec, apply_overrides
+from tagline.storage import addresses, atomic, hashing, inputs
 from tagline.system.signals import Stop
 from tagline.training import preflight, trials
 from tagline.training.preflight import new_model
@@ -240,7 +241,7 @@ def check_sharing(spec: Spec) -> None:
         raise SpecError(f"family {family} learns in one process", hint="leave out --workers")
     named = (spec.data.train, spec.data.validation, spec.data.test)
     for address in (each for some in named for each in ((some,) if isinstance(some, str) else some)):
-        if address == storage.STANDARD_INPUT or Path(address).is_fifo():
+        if address == inputs.STANDARD_INPUT or Path(address).is_fifo():
             hint = "write it to a file first"
             raise SpecError(f"every worker reads the data, and {address} can be read only once", hint=hint)
 
@@ -254,7 +255,7 @@ def _check_same_data(data: Dataset, lock: Mapping[str, Any]) -> None:
 @contextmanager
 def _create_scratch_run(spec: Spec, lock: dict[str, Any]) -> Iterator[Run]:
     """The record of a worker that is not the main one: nobody reads it."""
-    with tempfile.TemporaryDirectory(prefix=storage.SCRATCH_PREFIX) as directory:
+    with tempfile.TemporaryDirectory(prefix=atomic.SCRATCH_PREFIX) as directory:
         yield Run.create(Path(directory), spec, lock)
 
 
@@ -291,7 +292,7 @@ def _run_attempt(
 
 def _resume_command(run: Run) -> str:
     """What goes on with a run: in the place where this process is a job, or right here."""
-    place = f" --on {gcp.find_place()}" if gcp.JOB_ID in os.environ and storage.is_remote(run.address) else ""
+    place = f" --on {gcp.find_place()}" if gcp.JOB_ID in os.environ and addresses.is_remote(run.address) else ""
     return f"tagline train --resume {run.address}{place}"
 
 
@@ -474,10 +475,10 @@ class _Attempt:
         """Write a checkpoint and make it count."""
         name = f"{step.number:06d}"
         directory = self.run.checkpoint(name)
-        storage.remove_directory(directory)
-        with storage.writing_directory(directory) as scratch:
+        atomic.remove_directory(directory)
+        with atomic.writing_directory(directory) as scratch:
             self.model.save(scratch, resumable=True)
-            files = storage.hash_files(scratch)
+            files = hashing.hash_files(scratch)
         events = self.run.event_count()
         now = datetime.now(UTC).isoformat()
         self.progress = replace(
@@ -698,7 +699,7 @@ class _Attempt:
                     samples=self.data.splits["train"].texts,
                 )
             except TaglineError as error:
-                storage.remove_directory(directory / onnx_runtime.DIRECTORY)
+                atomic.remove_directory(directory / onnx_runtime.DIRECTORY)
                 warnings.append(f"the bundle needs torch to predict: {error.message}")
         forms = self._drop_worse_runtimes(own, forms, layer, fallbacks)
         if forms.runtime:

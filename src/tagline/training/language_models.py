@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from tagline import registry, storage
+from tagline import registry
 from tagline import spec as specs
 from tagline.data.unlabelled import texts_in
 from tagline.errors import BundleError, RunError, SpecError
@@ -13,6 +13,7 @@ from tagline.gcp import cloud_storage
 from tagline.prediction.bundle import load_classifier
 from tagline.runs.events import Event, PhaseEvent, StepEvent, TickEvent, WarningEvent
 from tagline.spec import Training, changed_settings
+from tagline.storage import addresses, atomic
 from tagline.system.signals import Stop
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def train_language_model(
         raise SpecError("a language model is made anew, of the texts that are named, for one direction", hint=hint)
     if options.lm_epochs == 0:
         raise SpecError("model.lm_epochs: with 0 epochs there is nothing to keep", hint="leave it out")
-    place, is_remote = storage.choose_staging_path(output), storage.is_remote(output)
+    place, is_remote = addresses.choose_staging_path(output), addresses.is_remote(output)
     partial = _find_partial(place)
     # What an upload that failed has left in a bucket goes with what was kept here.
     there = f"{output}/{LAST if partial.exists() else ''}"
@@ -79,11 +80,11 @@ def train_language_model(
                 raise stop.create_interruption(is_saved=True)
     if is_remote:  # an upload that fails is tried again by the same command, without learning anew
         _save_partial(model, partial)
-        storage.remove_directory(place)
-    with storage.writing_directory(place, is_private=False) as scratch:
+        atomic.remove_directory(place)
+    with atomic.writing_directory(place, is_private=False) as scratch:
         model.save_language_model(scratch)
-    storage.deliver(place, output, last=LAST)
-    storage.remove_directory(partial)
+    addresses.deliver(place, output, last=LAST)
+    atomic.remove_directory(partial)
 
 
 def reads_backward(overrides: Sequence[str]) -> bool:
@@ -112,10 +113,10 @@ def _load_partial(partial: Path) -> "Ulmfit":
 
 def _save_partial(model: "Ulmfit", partial: Path) -> None:
     """All that is needed to go on, in the place of what was kept before."""
-    storage.remove_directory(_replacement_path(partial))
-    with storage.writing_directory(_replacement_path(partial)) as scratch:
+    atomic.remove_directory(_replacement_path(partial))
+    with atomic.writing_directory(_replacement_path(partial)) as scratch:
         model.save(scratch, resumable=True)
-    storage.replace_directory(partial, by=_replacement_path(partial))
+    atomic.replace_directory(partial, by=_replacement_path(partial))
 
 
 def _parse_settings(overrides: Sequence[str]) -> tuple[Any, Training]:

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tagline import storage
 from tagline.errors import RunError
 from tagline.evaluation.schema import CurvePoint, LearningCurve
 from tagline.reports import html, report
 from tagline.runs.events import CurveEvent, Event, PhaseEvent, TickEvent
 from tagline.runs.run import Run, list_runs
 from tagline.spec import Spec
+from tagline.storage import atomic
 from tagline.training import resume_run, start_run
 
 FRACTIONS = (0.125, 0.25, 0.5)
@@ -165,7 +165,7 @@ def _finish_part(run: Run, part: Spec) -> Run:
     finished = _find_part(run, part)
     assert finished is not None
     for heavy in (finished.bundle, finished.directory / "checkpoints"):
-        storage.remove_directory(heavy)
+        atomic.remove_directory(heavy)
     return finished
 
 

@@ -24,9 +24,9 @@ from importlib import import_module
 from pathlib import PurePath
 from typing import IO, Any, Literal, Protocol
 
-from tagline import storage
 from tagline.data.readers.encoding import Encoding, check_named_encoding, detect_encoding
 from tagline.errors import DataError
+from tagline.storage import addresses, inputs
 
 Cell = str | tuple[str, ...] | None
 """A text, several labels, or nothing."""
@@ -190,13 +190,13 @@ def inspect(address: str, layout: Layout = Layout()) -> Source:  # noqa: B008 - 
     """Look at a file: format, encoding, columns."""
     if address.startswith("hf://"):
         return Source(name=address, format="hub", **format_of("hub").inspect(address, layout, ""))
-    return _inspect_file(address, layout, storage.read_stamp(address))
+    return _inspect_file(address, layout, inputs.read_stamp(address))
 
 
 @cache
 def _inspect_file(address: str, layout: Layout, stamp: tuple[int, ...]) -> Source:
     name = layout.format if layout.format != "auto" else _format_by_name(address)
-    with storage.open_for_reading(address) as file:
+    with inputs.open_for_reading(address) as file:
         start = file.read(64)
         file.seek(0)
         _refuse_foreign(address, start)
@@ -217,8 +217,8 @@ def _inspect_file(address: str, layout: Layout, stamp: tuple[int, ...]) -> Sourc
 
 def read_batches(source: Source, *, bad: BadRows) -> Iterator[Batch]:
     """Every good row of a source, in order and in memory that does not grow with the file."""
-    if source.format != "hub" and storage.read_stamp(source.name) != source.stamp:
-        raise storage.file_changed_error(source.name)
+    if source.format != "hub" and inputs.read_stamp(source.name) != source.stamp:
+        raise addresses.file_changed_error(source.name)
     for lines, rows in format_of(source.format).blocks(source, bad):
         if rows:
             yield Batch(lines, dict(zip(source.columns, zip(*rows, strict=True), strict=True)))
@@ -231,7 +231,7 @@ def estimate_rows(source: Source) -> int | None:
     if source.format == "parquet":
         parquet: Any = format_of("parquet")
         return int(parquet.rows_in(source.name))
-    with storage.open_for_reading(source.name) as file:
+    with inputs.open_for_reading(source.name) as file:
         lines = sum(block.count(b"\n") for block in iter(lambda: file.read(2**20), b""))
     return max(lines - source.header, 1)
 
@@ -295,7 +295,7 @@ def row_too_long_error(name: str, line: int) -> DataError:
 @contextmanager
 def open_text(source: Source) -> Iterator[LineReader]:
     """A source's content as lines of text, in memory that does not grow with them."""
-    with storage.open_for_reading(source.name) as file:
+    with inputs.open_for_reading(source.name) as file:
         text = io.TextIOWrapper(file, source.encoding.name, source.encoding.errors, newline="")
         try:
             yield LineReader(text, source.name)
@@ -330,7 +330,7 @@ def sample_source(source: Source) -> Batch:
 
 def _read_excerpts(source: Source) -> list[list[str]]:
     """Lines from evenly spread places of a large file, each excerpt from the start of a line; none of a small file."""
-    with storage.open_for_reading(source.name) as file:
+    with inputs.open_for_reading(source.name) as file:
         is_zipped = not isinstance(file, io.BufferedReader)
         chunks = _stream_chunks(file) if is_zipped else _seek_chunks(file)
     encoding = _without_mark(source.encoding.name, chunks[0][:4]) if chunks else ""

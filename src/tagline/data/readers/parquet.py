@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tagline import storage
 from tagline.data.readers import (
     BATCH_CHARACTERS,
     BATCH_ROWS,
@@ -23,6 +22,7 @@ from tagline.data.readers import (
     row_too_long_error,
 )
 from tagline.errors import DataError, PlaceError, first_line
+from tagline.storage import inputs
 
 SAMPLED_GROUPS = 32
 SAMPLED_ROWS = 4000
@@ -122,7 +122,7 @@ def _open_file(name: str) -> Iterator[Any]:
         hint = 'pip install "tagline[train]", or use csv or jsonl'
         raise PlaceError("reading Parquet needs pyarrow, which is not installed", hint=hint) from error
     try:
-        with storage.open_for_reading(name) as file:
+        with inputs.open_for_reading(name) as file:
             if not isinstance(file, gzip.GzipFile):
                 yield ParquetFile(file)
                 return

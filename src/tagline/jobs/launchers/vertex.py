@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
-from tagline import gcp, storage
+from tagline import gcp
 from tagline import spec as specs
 from tagline.errors import NameTaken, PlaceError, RunError
 from tagline.gcp import cloud_storage
@@ -19,6 +19,7 @@ from tagline.jobs.diagnosis.log import Line, parse_entry
 from tagline.jobs.launchers import Job, JobDescription, JobState, StateName
 from tagline.runs import lock, remote
 from tagline.spec import Spec
+from tagline.storage import addresses
 
 STATES: dict[str, StateName] = {
     "QUEUED": "waiting", "PENDING": "waiting", "PAUSED": "waiting", "RUNNING": "running", "UPDATING": "running",
@@ -158,7 +159,7 @@ class VertexLauncher:
             wheels_there = _read_own_wheels(spec)
             for address, content in {plan["code"]["package"]: made.content, **wheels_there}.items():
                 if cloud_storage.object_at(address) is None:
-                    storage.write_bytes(content, address)
+                    addresses.write_bytes(content, address)
         elif isinstance(made, dockerfiles.BuildContext):
             dockerfiles.deliver_image(
                 made,

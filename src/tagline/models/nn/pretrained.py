@@ -13,8 +13,9 @@ import torch
 from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoConfig, AutoModel, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
-from tagline import registry, storage
+from tagline import registry
 from tagline.errors import PlaceError, SpecError, first_line
+from tagline.storage import addresses, hashing
 
 Pooling = Literal["mean", "first"]
 HINT = 'name an encoder such as "bert-base-uncased" or "roberta-base", or the packaged "minilm"'
@@ -121,7 +122,7 @@ def find_encoder(name: str) -> Path:
     """The directory that holds an encoder; fetched, if it is a name on the hub."""
     if name in registry.PACKAGED:
         return _find_package(name)
-    path = storage.fetch_copy(name).expanduser()
+    path = addresses.fetch_copy(name).expanduser()
     try:
         if path.is_dir():
             return path
@@ -140,9 +141,9 @@ def _find_package(name: str) -> Path:
         raise PlaceError(f"the encoder {name} is not installed", hint='pip install "tagline[train]"')
     directory = Path(package.origin).parent / "model"
     hint = "install it anew: pip install --force-reinstall " + module.replace("_", "-")
-    present = {path.relative_to(directory).as_posix(): path for path in storage.files_below(directory)}
+    present = {path.relative_to(directory).as_posix(): path for path in hashing.files_below(directory)}
     for file, sha256 in hashes.items():
-        if file not in present or storage.hash_file(present[file]) != sha256:
+        if file not in present or hashing.hash_file(present[file]) != sha256:
             raise PlaceError(f"{directory / file} is not the file that was published", hint=hint)
     if added := sorted(file for file in present.keys() - hashes if not file.startswith(".")):
         raise PlaceError(f"{directory / added[0]} is no file of the encoder {name}", hint=hint)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from tagline import storage
 from tagline.models import model_files
+from tagline.storage import atomic
 
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
@@ -246,9 +246,9 @@ def on_disk(texts: Iterable[Sequence[Encoded]], *, with_types: bool, vocabulary:
     lengths, rows = array("i"), array("i")
     scratch = tempfile.TemporaryFile
     with (
-        storage.disk_errors(Path(tempfile.gettempdir())),
-        scratch(prefix=storage.SCRATCH_PREFIX) as ids_file,
-        scratch(prefix=storage.SCRATCH_PREFIX) as types_file,
+        atomic.disk_errors(Path(tempfile.gettempdir())),
+        scratch(prefix=atomic.SCRATCH_PREFIX) as ids_file,
+        scratch(prefix=atomic.SCRATCH_PREFIX) as types_file,
     ):
         for row, sequences in enumerate(texts):
             for ids, types in sequences:

@@ -9,8 +9,8 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from tagline import storage
 from tagline.errors import SpecError, first_line
+from tagline.storage import addresses
 
 Address = str | Path
 Floats = NDArray[np.float32]
@@ -108,7 +108,7 @@ def _open_lines(path: Address) -> Iterator[Iterator[bytes]]:
 
 
 def _fetch_path(path: Address) -> Path:
-    return storage.fetch_copy(path).expanduser()
+    return addresses.fetch_copy(path).expanduser()
 
 
 def _is_header(fields: Sequence[bytes]) -> bool:

@@ -15,7 +15,6 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from tagline import storage
 from tagline.errors import SpecError, first_line
 from tagline.models.nn.learner import write_tensors
 from tagline.models.ulmfit.awd_lstm import LanguageModel, Shape
@@ -29,6 +28,7 @@ from tagline.models.ulmfit.tokenizer import (
     SpacyTokenizer,
     load_tokenizer,
 )
+from tagline.storage import addresses
 
 WEIGHTS = ("model.safetensors", "weights.pth")
 TORCH_STARTS = (b"PK\x03\x04", b"\x80")
@@ -96,7 +96,7 @@ def extend_weights(found: PretrainedLanguageModel, vocabulary: Sequence[str]) ->
 
 def _find_directory(address: str, *, key: str) -> Path:
     problem = f"{key}: there is no directory {address}"
-    directory = storage.fetch_copy(address).expanduser()
+    directory = addresses.fetch_copy(address).expanduser()
     try:
         if directory.is_dir():
             return directory

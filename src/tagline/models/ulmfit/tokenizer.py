@@ -12,9 +12,9 @@ from itertools import accumulate, islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
-from tagline import storage
 from tagline.errors import DataError, PlaceError, SpecError, first_line
 from tagline.models.nn.tokens import length_of
+from tagline.storage import atomic
 
 if TYPE_CHECKING:
     from tagline.data.texts import Text
@@ -280,7 +280,7 @@ class SentencePieceTokenizer:
         length = 0
         model = io.BytesIO()
         # Files named to SentencePiece would leave their names in the model.
-        with tempfile.TemporaryFile("w+", encoding="utf-8", prefix=storage.SCRATCH_PREFIX) as file:
+        with tempfile.TemporaryFile("w+", encoding="utf-8", prefix=atomic.SCRATCH_PREFIX) as file:
             every = 1 + sum(map(length_of, texts())) // LEARNED_FROM
             for line in map(mark_text, islice(texts(), 0, None, every)):
                 words.update(line.split())
