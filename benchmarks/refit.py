@@ -25,12 +25,12 @@ from families import CORPORA, DATA, Corpus, Row, _halves, _renamed, _table, _wri
 from measure import earlier, write
 
 import tagline
-from tagline import training
 from tagline.data import dataset
 from tagline.evaluation import cross_fitting, metrics
 from tagline.prediction.bundle import create_classifier, load_classifier
 from tagline.prediction.decisions import DecisionLayer, tune
 from tagline.prediction.predictor import score_texts
+from tagline.training import refit, spec_sources
 
 LABELS, TAIL = 90, 1.6
 MOST_TEST_ROWS = 2000
@@ -86,7 +86,7 @@ def ways(name: str, family: str, *, seed: int) -> Iterator[tuple[str, dict[str, 
         place = Path(directory)
         for part, rows, count in zip(("train", "test"), corpus.rows(), (most, MOST_TEST_ROWS), strict=True):
             _write(place / f"{part}.csv", random.Random(seed).sample(rows, min(count, len(rows))))
-        spec = training.resolve_spec(
+        spec = spec_sources.resolve_spec(
             place / "train.csv",
             [
                 f"data.test={place / 'test.csv'}",
@@ -97,7 +97,7 @@ def ways(name: str, family: str, *, seed: int) -> Iterator[tuple[str, dict[str, 
                 "training.export=false",
             ],
         )
-        training.MOST_REFITTED = training.MOST_REFITTED_BY_NETWORK = 0
+        refit.MOST_REFITTED = refit.MOST_REFITTED_BY_NETWORK = 0
         begun = time.process_time()
         run = tagline.train(spec, runs=place / "runs")
         whole = time.process_time() - begun

@@ -10,6 +10,7 @@ import pytest
 
 from tagline import spec as specs
 from tagline import training
+from tagline.training import spec_sources
 
 LABELLED = "text,label\n" + "".join(f"message number {row},{'xyz'[row % 3]}\n" for row in range(60))
 
@@ -145,7 +146,9 @@ def test_what_the_encoder_has_not_read_is_said_by_check_and_by_a_training(taglin
     assert f"! warning  {doubt}" in checked.err
     assert "model.pretrained=xlm-roberta-base" in checked.err
     assert doubt not in tagline("check", "data.csv", "model.family=linear").err
-    events = training.start_run(training.resolve_spec(tmp_path / "data.csv"), runs=tmp_path / "runs", command="a test")
+    events = training.start_run(
+        spec_sources.resolve_spec(tmp_path / "data.csv"), runs=tmp_path / "runs", command="a test"
+    )
     first = list(takewhile(lambda event: event["event"] in ("started", "warning"), events))
     events.close()  # type: ignore[attr-defined]
     assert doubt in [event.get("message") for event in first]

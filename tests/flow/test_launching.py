@@ -19,7 +19,7 @@ import pytest
 from google.api_core.exceptions import Conflict, NotFound
 
 import tagline as product
-from tagline import gcp, training
+from tagline import gcp
 from tagline import spec as specs
 from tagline.errors import RunError
 from tagline.gcp import cloud_storage
@@ -31,6 +31,7 @@ from tagline.runs import run as runs
 from tagline.runs.remote import MirroredRun
 from tagline.runs.run import Run
 from tagline.storage import atomic
+from tagline.training import spec_sources
 from vertex_rehearsal.execution import containers
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -313,7 +314,7 @@ def end_job(name: str, *more: Any) -> None:
 
 def test_one_plan_is_one_job_however_often_it_is_submitted(rehearsal: Rehearsal) -> None:
     launcher = find_launcher("rehearsal")
-    spec = training.resolve_spec(SUPPORT / "messages.csv", (*LINEAR, f"vertex.bucket={BUCKET}"))
+    spec = spec_sources.resolve_spec(SUPPORT / "messages.csv", (*LINEAR, f"vertex.bucket={BUCKET}"))
     there, uploads = staging.stage_uploads(spec, BUCKET)
     cloud_storage.make_bucket(BUCKET, project="rehearsal", region="us-central1")
     job = Job("twice", there, f"gs://{BUCKET}/tagline/runs", "rehearsal", uploads=uploads, submission="0123456789ab")

@@ -16,9 +16,9 @@ from attempts import SMALL, SUPPORT, contents, events, start, start_workers, tou
 from safetensors.numpy import load_file
 
 from rehearsing import free_port
-from tagline import training
 from tagline.errors import SpecError
 from tagline.runs.run import Run, list_runs
+from tagline.training import preflight, spec_sources
 
 Checkpoints = Callable[[str], Path]
 MESSAGES, MULTI = SUPPORT / "messages.csv", SUPPORT / "messages-multi.csv"
@@ -344,11 +344,11 @@ def test_work_that_cannot_be_shared_is_refused_before_anything_starts(tmp_path: 
 
 
 def test_data_that_can_be_read_only_once_is_not_shared(small: list[str]) -> None:
-    spec = training.resolve_spec(MESSAGES, small)
-    training.check_sharing(spec)
+    spec = spec_sources.resolve_spec(MESSAGES, small)
+    preflight.check_sharing(spec)
     piped = spec.model_copy(update={"data": spec.data.model_copy(update={"train": "-"})})
     with pytest.raises(SpecError, match="every worker reads the data, and - can be read only once"):
-        training.check_sharing(piped)
+        preflight.check_sharing(piped)
 
 
 def test_there_may_be_more_workers_than_rows(small: list[str], tmp_path: Path) -> None:

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import tagline
-from tagline import training
 from tagline.data.dataset import Dataset
 from tagline.evaluation import cross_fitting
 from tagline.exports import export
 from tagline.models import Classifier
+from tagline.training import finish, refit
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 QUICK = ("model.family=linear", "model.characters=0", "model.words=1", "training.baseline=false")
@@ -61,7 +61,7 @@ def test_no_rare_label_is_answered_for_every_text(rare: Path, tmp_path: Path) ->
 
 
 def test_with_too_many_rows_the_model_stays_as_it_was_tuned(rare: Path, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(training, "MOST_REFITTED", 100)
+    monkeypatch.setattr(refit, "MOST_REFITTED", 100)
     monkeypatch.setattr(cross_fitting, "fit_on_rows", pytest.fail)
     run = tagline.train(rare, "data.label_separator=|", *QUICK, runs=tmp_path)
     assert report_of(run)["test"]["micro_f1"] > 0.7
@@ -89,7 +89,7 @@ def test_a_refit_that_does_worse_is_not_shipped_and_that_is_said(tmp_path: Path,
     report = report_of(run)
     assert report["fallbacks"] == [said]
     assert f"Know which form was kept: {said}." in report["advice"]
-    monkeypatch.setattr(training, "MOST_REFITTED", 0)
+    monkeypatch.setattr(refit, "MOST_REFITTED", 0)
     without = tagline.train(*settings, runs=tmp_path / "without")
     assert report["test"] == report_of(without)["test"]
 
@@ -107,7 +107,7 @@ def test_a_form_that_does_worse_on_validation_does_not_predict(tmp_path: Path, m
         return forms
 
     monkeypatch.setattr(Linear, "uses_device", True)
-    monkeypatch.setattr(training, "add_forms", add_damaged_form)
+    monkeypatch.setattr(finish, "add_forms", add_damaged_form)
     monkeypatch.setattr(export, "MOST_LOST", 1.0)
     run = tagline.train(SUPPORT / "messages.csv", *QUICK, "data.validation_share=0.3", runs=tmp_path)
     report = report_of(run)

@@ -17,6 +17,8 @@ from tagline import training
 from tagline.errors import Interrupted
 from tagline.models import Step
 from tagline.runs.run import list_runs
+from tagline.training import attempt as attempts
+from tagline.training import spec_sources
 
 KILLS = int(os.environ.get("TAGLINE_KILLS", "4"))
 Checkpoints = Callable[[str], Path]
@@ -167,14 +169,14 @@ def one_thread() -> Iterator[None]:
 
 
 def test_told_to_stop_while_the_last_step_is_kept_it_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    keep = training._Attempt._write_checkpoint
+    keep = attempts.Attempt._write_checkpoint
 
     def keep_and_stop(attempt: Any, step: Step, *rest: Any, **named: Any) -> None:
         keep(attempt, step, *rest, **named)
         if attempt.model.progress.strength == 3:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr(training._Attempt, "_write_checkpoint", keep_and_stop)
+    monkeypatch.setattr(attempts.Attempt, "_write_checkpoint", keep_and_stop)
     with pytest.raises(Interrupted, match="told to stop after saving"):
         library.train(SUPPORT / "messages.csv", "model.family=linear", runs=tmp_path)
     [run] = list_runs(tmp_path)
@@ -188,9 +190,9 @@ def test_told_to_stop_while_the_last_step_is_kept_it_stops(tmp_path: Path, monke
 def test_between_evaluations_checkpoints_are_written_by_time(
     command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec = training.resolve_spec(command[1], [*command[2:], "training.epochs=1"])
+    spec = spec_sources.resolve_spec(command[1], [*command[2:], "training.epochs=1"])
     whole = library.train(spec, runs=tmp_path / "whole")
-    monkeypatch.setattr(training, "CHECKPOINT_EVERY_S", 0.0)
+    monkeypatch.setattr(attempts, "CHECKPOINT_EVERY_S", 0.0)
     steps = training.start_run(spec, runs=tmp_path / "cut", command="a test")
     assert any(event.get("step") == 12 for event in steps)
     steps.close()  # type: ignore[attr-defined]

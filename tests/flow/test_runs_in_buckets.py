@@ -23,6 +23,7 @@ from tagline.runs import lock as locks
 from tagline.runs import lookup, remote
 from tagline.runs.remote import MirroredRun
 from tagline.runs.run import PROGRESS, Progress, Run
+from tagline.training import spec_sources
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from rehearsing import rehearsing
@@ -228,7 +229,7 @@ def test_told_to_stop_it_saves_to_the_bucket_first(
 def test_a_planned_run_is_begun_and_gone_on_with_by_two_workers(
     runs: str, undisturbed: Attempt, tmp_path: Path
 ) -> None:
-    spec = training.resolve_spec(MESSAGES, LSTM)
+    spec = spec_sources.resolve_spec(MESSAGES, LSTM)
     planned = remote.create_remote_run(runs, "support-1", spec, locks.lock_before_start(spec, command="a test"))
     assert planned.state().name == "waiting"
     with pytest.raises(RunError, match="there is a run support-1"):
@@ -258,7 +259,7 @@ def test_a_planned_run_is_begun_and_gone_on_with_by_two_workers(
 def test_a_planned_run_that_cannot_begin_says_why(runs: str, tmp_path: Path) -> None:
     data = tmp_path / "data.csv"
     data.write_text(Path(MESSAGES).read_text())
-    spec = training.resolve_spec(str(data), LINEAR)
+    spec = spec_sources.resolve_spec(str(data), LINEAR)
     planned = remote.create_remote_run(runs, "no-data", spec, locks.lock_before_start(spec, command="a test"))
     data.unlink()
     refused = on_machine(tmp_path / "a", "train", "--resume", planned.address)
@@ -277,7 +278,7 @@ def stepwise(tmp_path_factory: pytest.TempPathFactory) -> Run:
 @pytest.fixture
 def begun(runs: str) -> Iterator[Iterator[dict[str, Any]]]:
     """A training in this process that has kept its first checkpoint, and goes on when it is asked to."""
-    spec = training.resolve_spec(MESSAGES, STEPS)
+    spec = spec_sources.resolve_spec(MESSAGES, STEPS)
     with closing(training.start_run(spec, runs=runs, command="a test")) as events:  # type: ignore[type-var]
         assert any(event.get("step") == 9 for event in events)
         yield events
@@ -311,7 +312,7 @@ def test_the_earlier_of_two_processes_damages_nothing_while_the_later_one_works(
 
 
 def test_of_two_processes_that_take_a_run_over_at_once_one_goes_on(runs: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = training.resolve_spec(MESSAGES, STEPS)
+    spec = spec_sources.resolve_spec(MESSAGES, STEPS)
     first = remote.create_remote_run(runs, "contested", spec, locks.lock_before_start(spec, command="a test"))
     second = MirroredRun.at(first.address)
     really = cloud_storage.object_at

@@ -104,8 +104,9 @@ def test_a_resumed_run_refuses_changed_data_and_a_changed_spec(data: Path, tmp_p
 
 def stopped_after_the_first_evaluation(data: Path, runs: Path) -> None:
     from tagline import training
+    from tagline.training import spec_sources
 
-    for event in training.start_run(training.resolve_spec(data, [LINEAR]), runs=runs, command="a test"):
+    for event in training.start_run(spec_sources.resolve_spec(data, [LINEAR]), runs=runs, command="a test"):
         if event["event"] == "evaluation":
             os.kill(os.getpid(), signal.SIGTERM)
 

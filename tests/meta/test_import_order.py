@@ -41,7 +41,10 @@ ROOMS: dict[str, str] = {
     "images": "__init__ wheels sdist google_images image_registries image_builders cloud_build dockerfiles",
     "serving": "__init__ protocol batching metrics log prefork http app",
     "exports": "__init__ int8 onnx torchserve_handler torchserve image transformers export pack",
-    "training": "language_models cluster trials preflight cross_validation __init__ learning_curve",
+    "training": """
+        spec_sources language_models cluster trials preflight cross_validation context refit finish attempt __init__
+        learning_curve
+    """,
     "jobs": """
         __init__ prices uploads custom_job
         diagnosis.__init__ diagnosis.tracebacks diagnosis.causes diagnosis.advice diagnosis.log

@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 from pydantic import BaseModel
 
 import tagline
-from tagline import jobs, registry, runs, training
+from tagline import jobs, registry, runs
 from tagline import spec as specs
 from tagline.cli import app
 from tagline.data import dataset
@@ -26,6 +26,8 @@ from tagline.runs import lock
 from tagline.runs.run import Run
 from tagline.system.signals import Stop
 from tagline.training import preflight
+from tagline.training.attempt import Attempt
+from tagline.training.context import AttemptContext
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from bare import run_bare
@@ -148,7 +150,7 @@ def read_by_a_run(spec: specs.Spec, runs: Path) -> set[str]:
     data = dataset.load(spies["data"])
     run = Run.create(runs, spec, lock.create_lock(spec, data, command="a test"))
     spied: Any = SimpleNamespace(**spies, model=spec.model, tuning=spec.tuning, model_dump=spec.model_dump)
-    list(training._Attempt(run, spied, data, [], Stop(hint=""), None).events())
+    list(Attempt(AttemptContext(run, spied, data, []), Stop(hint="")).events())
     return seen
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import tagline
 from tagline import training
 from tagline.errors import RunError
 from tagline.runs.run import PROGRESS, Progress, Run, list_runs
+from tagline.training import attempt as attempts
+from tagline.training import spec_sources
 
 DATA = Path(__file__).parents[2] / "examples" / "support" / "messages.csv"
 SETTINGS = (
@@ -33,17 +36,17 @@ def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stopped:
     """A run that was stopped after so many evaluations; of these the ones that count as best can be chosen."""
 
     def make(evaluations: int, *, bests: list[bool] | None = None) -> Run:
-        measured = training._Attempt._evaluate
+        measured = attempts.Attempt._evaluate
 
         def evaluate(attempt: Any, step: Any) -> Any:
             before = attempt.progress
             event = measured(attempt, step)
             if bests and not bests.pop(0):
-                attempt.progress = training.replace(attempt.progress, best=before.best)
+                attempt.progress = replace(attempt.progress, best=before.best)
             return event
 
-        monkeypatch.setattr(training._Attempt, "_evaluate", evaluate)
-        spec = training.resolve_spec(DATA, SETTINGS)
+        monkeypatch.setattr(attempts.Attempt, "_evaluate", evaluate)
+        spec = spec_sources.resolve_spec(DATA, SETTINGS)
         events = training.start_run(spec, runs=tmp_path / "runs", command="a test")
         seen = 0
         for event in events:
@@ -136,14 +139,14 @@ def test_a_run_whose_progress_has_no_hashes_goes_on(stopped: Stopped, whole: Run
 def test_the_best_checkpoint_is_checked_again_before_it_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keep = training._Attempt._write_checkpoint
+    keep = attempts.Attempt._write_checkpoint
 
     def keep_and_flip(attempt: Any, *rest: Any, **named: Any) -> None:
         keep(attempt, *rest, **named)
         if attempt.model.progress.strength == 3:
             flip(attempt.run, attempt.progress.best)
 
-    monkeypatch.setattr(training._Attempt, "_write_checkpoint", keep_and_flip)
+    monkeypatch.setattr(attempts.Attempt, "_write_checkpoint", keep_and_flip)
     with pytest.raises(RunError, match="has changed since it was written") as error:
         tagline.train(DATA, *SETTINGS, runs=tmp_path)
     assert "tagline train --resume" in error.value.hint

@@ -17,6 +17,7 @@ from tagline.models import Step
 from tagline.models.linear import Linear
 from tagline.reports import advice, evaluate, html
 from tagline.runs.run import Run
+from tagline.training import spec_sources
 
 QUICK = ("model.family=linear", "model.max_features=500", "model.strength=4.0", "training.baseline=false")
 WORDS = (("parcel", "courier", "door"), ("refund", "invoice", "card"), ("login", "password", "account"))
@@ -120,7 +121,7 @@ def test_a_training_says_which_test_rows_it_cannot_answer(tmp_path: Path) -> Non
 
 def cancelled(tmp_path: Path, *settings: str) -> Run:
     """A run that was stopped after its first checkpoint."""
-    spec = training.resolve_spec(str(write(tmp_path / "train.csv", TEXTS)), (*QUICK, *settings))
+    spec = spec_sources.resolve_spec(str(write(tmp_path / "train.csv", TEXTS)), (*QUICK, *settings))
     events = training.start_run(spec, runs=tmp_path / "runs", command="test")
     run = Run(Path(next(events)["run"]))
     for event in events:
@@ -170,7 +171,7 @@ def test_rivals_learn_from_the_rows_that_the_model_learns_from(tmp_path: Path, m
     monkeypatch.setattr("tagline.models.linear.Linear", Watched)
     path = write(tmp_path / "train.csv", TEXTS)
     for family, refits in (("lstm", False), ("fewshot", True)):
-        spec = training.resolve_spec(str(path), [f"model.family={family}", "data.fraction=0.5"])
+        spec = spec_sources.resolve_spec(str(path), [f"model.family={family}", "data.fraction=0.5"])
         data = dataset.load(spec.data)
         learned.clear()
         baselines.measure_linear(spec, data)

@@ -291,7 +291,7 @@ def test_advice_to_resume_names_the_place_where_this_process_is_a_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tagline.runs.remote import MirroredRun
-    from tagline.training import _resume_command
+    from tagline.training.attempt import _resume_command
 
     there, here = MirroredRun("gs://bucket/tagline/runs/a"), Run(tmp_path / "a")
     monkeypatch.delenv("CLOUD_ML_JOB_ID", raising=False)

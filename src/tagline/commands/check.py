@@ -5,7 +5,7 @@ from pathlib import Path
 from tagline.jobs import places, preflight
 from tagline.jobs.preflight import CheckResult
 from tagline.system import extras
-from tagline.training import SpecSource, resolve_source
+from tagline.training.spec_sources import SpecSource, resolve_source
 
 
 @extras.explain_missing_packages()

@@ -23,7 +23,9 @@ from tagline.runs.lookup import find_run
 from tagline.runs.run import Run, check_name, choose_name, list_names
 from tagline.storage import addresses, atomic
 from tagline.system import extras
-from tagline.training import SpecSource, cluster, learning_curve, resolve_source
+from tagline.training import cluster, learning_curve
+from tagline.training import preflight as training_preflight
+from tagline.training.spec_sources import SpecSource, resolve_source
 
 Say = Callable[[str], None]
 T = TypeVar("T")
@@ -209,12 +211,12 @@ def _train_here(request: TrainingRequest) -> Generator[TrainingEvent, None, Run 
     found = request.resolve() if request.resume is None else find_or_create_run(request.resume, request.runs)
     machines = cluster.Cluster.from_environment(os.environ)
     spec = found.spec() if isinstance(found, Run) else found.spec
-    uses_device = registry.find("models", spec.model.family).uses_device  # type: ignore[attr-defined]
+    uses_device = registry.find("models", spec.model.family).uses_device
     if warning := cluster.check_accelerators(os.environ, uses_device=uses_device):
         yield TrainingWarned(warning)
-    can_share = training.can_share(spec)
+    can_share = training_preflight.can_share(spec)
     if request.arguments and (count := cluster.count_workers(request.workers, machines, can_share=can_share)):
-        training.check_sharing(spec)
+        training_preflight.check_sharing(spec)
         _refuse_curve(request.learning_curve)
         for line in cluster.launch_workers(request.arguments, count=count, cluster=machines):
             yield TrainingWarned(line)

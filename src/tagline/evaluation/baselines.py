@@ -77,13 +77,13 @@ def sample_rows(rows: Ints, *, seed: int) -> Ints:
 
 def choose_rival(spec: Spec, data: Dataset) -> str:
     """The family that may be the better choice with so few rows a label; none with many."""
-    name, _ = RIVALS.get(spec.model.family, ("", {}))  # type: ignore[attr-defined]
+    name, _ = RIVALS.get(spec.model.family, ("", {}))
     return name if name and checks.has_few_shots(data) else ""
 
 
 def measure_rival(spec: Spec, data: Dataset) -> Figures:
     """What the rival reaches on the same splits: with its defaults and the same pretrained encoder."""
-    name, settings = RIVALS[spec.model.family]  # type: ignore[attr-defined]
+    name, settings = RIVALS[spec.model.family]
     same = spec.model.model_dump(include={"pretrained", "max_tokens"})
     options = registry.find("models", name).Options(**same, **settings)
     plain = spec.model_copy(update={"training": Training.model_validate({"seed": spec.training.seed})})
@@ -106,7 +106,7 @@ def _measure_family(spec: Spec, data: Dataset, options: Any, train: Split) -> Fi
         scores=score_texts(model, validation.texts, labels=labels),
         is_quick=True,
     ).layer
-    own = registry.find("models", spec.model.family)  # type: ignore[attr-defined]
+    own = registry.find("models", spec.model.family)
     if model.refits and own.refits and len(train) == len(data.splits["train"]):
         model, layer = _refit(spec, data, options)
     answers = layer.answers(score_texts(model, data.splits["test"].texts, labels=labels))

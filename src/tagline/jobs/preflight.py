@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 from functools import partial
 from typing import Any
 
-from tagline import gcp, registry, training
+from tagline import gcp, registry
 from tagline.data.checks import SEVERITIES, Finding, Severity
 from tagline.data.columns import ResolvedSpec
 from tagline.data.dataset import Dataset
@@ -212,8 +212,8 @@ def _suggest_machine(machine: str, accelerator: str) -> str:
 
 def _check_workers(spec: Spec, _price: Price, _today: date) -> Iterator[Finding]:
     place = spec.vertex
-    if place.workers > 1 and not training.can_share(spec):
-        family: str = spec.model.family  # type: ignore[attr-defined]
+    if place.workers > 1 and not training_preflight.can_share(spec):
+        family = spec.model.family
         told = f"vertex.workers: family {family} learns in one process"
         yield Finding("workers", "error", told, "vertex.workers=1")
     if place.reduction_servers and (place.workers < 2 or not place.accelerators):
@@ -254,7 +254,7 @@ def _check_bucket_name(spec: Spec, _price: Price, _today: date) -> Iterator[Find
 
 
 def _check_device(spec: Spec, _price: Price, _today: date) -> Iterator[Finding]:
-    family: str = spec.model.family  # type: ignore[attr-defined]
+    family = spec.model.family
     if spec.vertex.accelerators and not registry.find("models", family).uses_device:
         told = f"family {family} makes no use of {spec.vertex.accelerator}, which costs all the same"
         yield Finding("device", "warning", told, "vertex.accelerators=0")
@@ -428,7 +428,7 @@ def _check_installable(spec: Spec) -> Iterator[Finding]:
     own = spec.vertex.image and not google_images.is_prebuilt(spec.vertex.image)
     if own or gcp.find_rehearsal():  # where this machine's packages stand behind the job's
         return
-    family: str = spec.model.family  # type: ignore[attr-defined]
+    family = spec.model.family
     extras = wheels.choose_extras(family=family, trackers=spec.tracking.to)
     for told in sdist.find_missing_plugins(family=family, trackers=spec.tracking.to, packages=spec.vertex.packages):
         yield Finding("plug-in", "error", told, "vertex.image=IMAGE")

@@ -173,7 +173,7 @@ def _assume_rate(spec: Spec) -> tuple[float, str]:
     """Seconds a row where nothing was measured."""
     model = spec.model
     tokens = getattr(model, "max_tokens", 0)
-    if model.family not in ("encoder", "fewshot") or not tokens:  # type: ignore[attr-defined]
+    if model.family not in ("encoder", "fewshot") or not tokens:
         return OTHER_FAMILIES_S, f"an assumed {1000 * OTHER_FAMILIES_S:g} ms a row"
     name = str(getattr(model, "pretrained", "")).lower()
     longest_first = sorted(PARAMETERS, key=len, reverse=True)

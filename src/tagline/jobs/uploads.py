@@ -106,7 +106,7 @@ def is_hub_model(spec: Spec, name: str) -> bool:
     """Whether an encoder's name is one of the Hugging Face hub."""
     if not name or "://" in name or name.startswith((".", "/", "~")) or name.count("/") > 1 or Path(name).is_dir():
         return False
-    return spec.model.family in ("encoder", "fewshot") and name not in registry.PACKAGED  # type: ignore[attr-defined]
+    return spec.model.family in ("encoder", "fewshot") and name not in registry.PACKAGED
 
 
 def upload_if_missing(upload: Upload) -> bool:

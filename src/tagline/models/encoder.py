@@ -13,7 +13,7 @@ from tagline.errors import PlaceError, SpecError, first_line
 from tagline.models import Scores, Step, model_files
 from tagline.models.nn.learner import USES, Learner, smoothing_of, write_tensors
 from tagline.models.nn.tokens import LongTexts, Reading, TokenPreprocessor
-from tagline.spec import Section, Training
+from tagline.spec import ModelOptions, Training
 
 if TYPE_CHECKING:
     from torch import nn
@@ -30,7 +30,7 @@ LORA_SCALE = 10.0
 """Low-rank updates start from nothing, as a head does, so they learn faster than what is pretrained."""
 
 
-class EncoderOptions(Section):
+class EncoderOptions(ModelOptions):
     """What `[model]` may hold for family `encoder`."""
 
     family: Literal["encoder"] = Field("encoder", description="a pretrained transformer, fine-tuned")

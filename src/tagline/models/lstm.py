@@ -15,7 +15,7 @@ from tagline.models.nn import vocabulary as vocabularies
 from tagline.models.nn import word_vectors
 from tagline.models.nn.learner import USES, Learner, smoothing_of, write_tensors
 from tagline.models.nn.tokens import LongTexts, Reading, TokenPreprocessor
-from tagline.spec import Section, Training
+from tagline.spec import ModelOptions, Training
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -36,7 +36,7 @@ MIN_COUNTS = {"subwords": 10, "words": 2}
 """A rare piece is better read in smaller ones: on validation 10 did better than 2 on three sets of four."""
 
 
-class LstmOptions(Section):
+class LstmOptions(ModelOptions):
     """What `[model]` may hold for family `lstm`."""
 
     family: Literal["lstm"] = Field("lstm", description="a bidirectional LSTM, learned from scratch")

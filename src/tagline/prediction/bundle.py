@@ -15,7 +15,7 @@ from tagline.errors import BundleError, PlaceError, SpecError, first_line
 from tagline.models import Classifier, Scorer, model_files
 from tagline.prediction.decisions import DecisionLayer
 from tagline.prediction.onnx_runtime import OnnxScorer
-from tagline.spec import Spec
+from tagline.spec import ModelOptions, Spec
 from tagline.storage import addresses, atomic, hashing
 
 FORMAT = 2
@@ -156,10 +156,10 @@ def replace(directory: Path, *, fill: Callable[[Path], dict[str, Any]], card: Ca
 
 
 def create_classifier(
-    spec: Spec, options: BaseModel, *, task: Literal["single", "multi"], labels: Sequence[str], pair: bool
+    spec: Spec, options: ModelOptions, *, task: Literal["single", "multi"], labels: Sequence[str], pair: bool
 ) -> Classifier:
     """A model of the family that these options are of, which has learned nothing yet."""
-    family: str = options.family  # type: ignore[attr-defined]
+    family = options.family
     try:
         model: Classifier = registry.find("models", family).create(
             options, training=spec.training, task=task, labels=labels, pair=pair

@@ -47,7 +47,7 @@ def lock_before_start(spec: Spec, *, command: str) -> dict[str, Any]:
 
 def describe_device(spec: Spec) -> dict[str, str]:
     """The device that a run of this spec computes on here and, where torch computes, in which precision."""
-    family = registry.find("models", spec.model.family)  # type: ignore[attr-defined]
+    family = registry.find("models", spec.model.family)
     if not family.uses_device:
         return {"device": "cpu"}
     device = devices.choose_device(devices.find_devices(), local_rank=world().local_rank)
@@ -129,7 +129,7 @@ def describe_changes(lock: Mapping[str, Any], spec: Spec) -> str:
 
 def list_defaults(spec: Spec) -> dict[str, Any]:
     """Every `section.key` with the value that it has where a spec of this family does not name it."""
-    raw = {"data": {"train": "-"}, "model": {"family": spec.model.family}}  # type: ignore[attr-defined]
+    raw = {"data": {"train": "-"}, "model": {"family": spec.model.family}}
     return specs.parse(raw, where="the defaults").settings()
 
 

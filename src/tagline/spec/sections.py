@@ -13,6 +13,7 @@ from pydantic import (
     Discriminator,
     Field,
     SerializeAsAny,
+    SkipValidation,
     Tag,
     ValidationInfo,
     field_validator,
@@ -391,11 +392,17 @@ class Vertex(Section):
         return self
 
 
+class ModelOptions(Section):
+    """What `[model]` may hold: each family has its own, which name it and say what else there is."""
+
+    family: str
+
+
 class Spec(Section):
     """A complete spec. `model` is the family's own `Options`."""
 
     data: Data
-    model: SerializeAsAny[BaseModel]
+    model: SerializeAsAny[SkipValidation[ModelOptions]]  # a family from elsewhere may have any strict Section
     training: Training
     decisions: Decisions
     gates: Gates
@@ -411,7 +418,7 @@ class Spec(Section):
     def without_defaults(self) -> dict[str, Any]:
         """The tables that `parse` makes the same spec of, as JSON has them: only what was set, and the family."""
         parts: dict[str, Any] = self.model_dump(mode="json", exclude_defaults=True)
-        family: str = self.model.family  # type: ignore[attr-defined]
+        family = self.model.family
         return {name: part for name, part in (parts | {"model": {"family": family} | parts["model"]}).items() if part}
 
     def fingerprint(self) -> str:

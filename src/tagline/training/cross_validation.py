@@ -57,7 +57,7 @@ def _score_fold(spec: Spec, data: Dataset, inside: Ints, others: Ints, *, end: f
     Family linear errs on other rows than a network does and learns in seconds: it is asked too, and first.
     """
     companions: tuple[Scores, ...] = ()
-    if spec.model.family != baselines.FAMILY:  # type: ignore[attr-defined]
+    if spec.model.family != baselines.FAMILY:
         options = registry.find("models", baselines.FAMILY).Options()
         some = baselines.sample_rows(others, seed=spec.training.seed)
         companions = (_fit_and_score(spec, data, options, inside, some, end=end)[0],)

@@ -4,18 +4,17 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from pydantic import BaseModel
-
 from tagline import registry
 from tagline.data import checks, dataset
 from tagline.data.checks import Finding, Severity
 from tagline.data.dataset import Dataset, Task
-from tagline.errors import DataError, PlaceError, TaglineError
+from tagline.errors import DataError, PlaceError, SpecError, TaglineError
 from tagline.evaluation import gates, metrics
 from tagline.models import Classifier, ValidatesTexts
 from tagline.prediction.bundle import create_classifier
 from tagline.reports import compare
-from tagline.spec import Data, Decisions, Spec, Training, Tuning, changed_settings
+from tagline.spec import Data, Decisions, ModelOptions, Spec, Training, Tuning, changed_settings
+from tagline.storage import inputs
 from tagline.training import trials
 
 USES = frozenset({"monitor", "patience", "max_minutes", "log_every", "seed", "baseline", "export"})
@@ -84,7 +83,7 @@ def examine_readable_rows(data: Data) -> list[Finding]:
     return [finding for finding in checks.examine(readable) if finding.code != "bad-rows"]
 
 
-def new_model(spec: Spec, data: Dataset, options: BaseModel) -> Classifier:
+def new_model(spec: Spec, data: Dataset, options: ModelOptions) -> Classifier:
     """A model of the spec's family that has learned nothing yet."""
     return create_classifier(spec, options, task=data.task, labels=data.labels, pair=data.pair)
 
@@ -99,7 +98,7 @@ def examine_model(spec: Spec, data: Dataset, *, is_here: bool) -> list[Finding]:
     if not is_here and "://" in spec.model.model_dump_json():
         return []
     try:
-        if spec.model != type(spec.model)():
+        if changed_settings(spec.model):
             new_model(spec, data, spec.model)
         return find_doubts(spec, data)
     except TaglineError as error:
@@ -109,7 +108,7 @@ def examine_model(spec: Spec, data: Dataset, *, is_here: bool) -> list[Finding]:
 
 def find_doubts(spec: Spec, data: Dataset) -> list[Finding]:
     """What is doubtful about the model for these texts."""
-    family = registry.find("models", spec.model.family)  # type: ignore[attr-defined]
+    family = registry.find("models", spec.model.family)
     if not isinstance(family, ValidatesTexts):
         return []
     return list(family.doubts(spec.model, islice(data.splits["train"].texts, LOOKED_AT)))
@@ -117,7 +116,7 @@ def find_doubts(spec: Spec, data: Dataset) -> list[Finding]:
 
 def find_unused(spec: Spec, task: Task) -> list[str]:
     """Settings that were changed and have no effect on a training of this task."""
-    family = spec.model.family  # type: ignore[attr-defined]
+    family = spec.model.family
     return [
         *unused_settings(spec.training, family),
         *unused_decisions(spec.decisions, task),
@@ -142,3 +141,20 @@ def unused_tuning(tuning: Tuning) -> list[str]:
     """Settings of `[tuning]` that were changed and that nothing reads: a trial of a tuning job reports its metric."""
     changed = [key for key in changed_settings(tuning) if key != "metric" or not trials.is_trial()]
     return [f"tuning.{key} has no effect: this version trains once and tunes nothing" for key in changed]
+
+
+def can_share(spec: Spec) -> bool:
+    """Whether several workers can learn this spec's family together."""
+    return "sharding" in registry.find("models", spec.model.family).uses
+
+
+def check_sharing(spec: Spec) -> None:
+    """Refuse to share the work of a family that cannot share it, or data that can be read only once."""
+    if not can_share(spec):
+        family = spec.model.family
+        raise SpecError(f"family {family} learns in one process", hint="leave out --workers")
+    named = (spec.data.train, spec.data.validation, spec.data.test)
+    for address in (each for some in named for each in ((some,) if isinstance(some, str) else some)):
+        if address == inputs.STANDARD_INPUT or Path(address).is_fifo():
+            hint = "write it to a file first"
+            raise SpecError(f"every worker reads the data, and {address} can be read only once", hint=hint)

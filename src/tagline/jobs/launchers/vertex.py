@@ -209,7 +209,7 @@ class VertexLauncher:
 def _build_package(spec: Spec, project: str) -> SourcePackage | dockerfiles.BuildContext | None:
     """What is made of the code that runs here; nothing, where the user's own image has it."""
     place = spec.vertex
-    family: str = spec.model.family  # type: ignore[attr-defined]
+    family = spec.model.family
     extras = wheels.choose_extras(family=family, trackers=spec.tracking.to)
     if place.image and not google_images.is_prebuilt(place.image):
         sdist.refuse_packages(place.packages, place.image)

@@ -21,7 +21,7 @@ from tagline.models import Scores, Step, model_files
 from tagline.models.nn import tokens
 from tagline.models.nn.learner import Learner, compute_repeatably, write_tensors
 from tagline.models.nn.tokens import Reading, TokenPreprocessor
-from tagline.spec import Section, Training
+from tagline.spec import ModelOptions, Training
 
 if TYPE_CHECKING:
     from torch import nn
@@ -42,7 +42,7 @@ MANY_ROWS = 64
 """With more rows a label (the median) the encoder stays as it is: beyond what the family is for, and not measured."""
 
 
-class FewShotOptions(Section):
+class FewShotOptions(ModelOptions):
     """What `[model]` may hold for family `fewshot`."""
 
     family: Literal["fewshot"] = Field("fewshot", description="a pretrained encoder for 8 to 64 examples a label")

@@ -23,7 +23,7 @@ from tagline.models import Scores, Step, scores_of
 from tagline.models.linear.regression import Floats, RegressionProblem
 from tagline.models.linear.tfidf import FeatureRows, Features, FeatureScope, Sparse
 from tagline.models.model_files import read_json, translate_errors
-from tagline.spec import Section, Training
+from tagline.spec import ModelOptions, Training
 
 if TYPE_CHECKING:
     from torch import nn
@@ -38,7 +38,7 @@ PRODUCTS_AT_ONCE = 1 << 22
 """Of values and weights, held in memory before they are summed: 16 MB."""
 
 
-class LinearOptions(Section):
+class LinearOptions(ModelOptions):
     """What `[model]` may hold for family `linear`."""
 
     family: Literal["linear"] = Field("linear", description="TF-IDF and logistic regression")

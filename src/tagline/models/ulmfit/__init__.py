@@ -34,7 +34,7 @@ from tagline.models.nn import batches, devices, tokens
 from tagline.models.nn.learner import compute_repeatably, smoothing_of, write_tensors
 from tagline.models.nn.workers import world
 from tagline.models.ulmfit.tokenizer import PAD_ID, VOCABULARY, Lexicon, choose_tokenizer
-from tagline.spec import Section, Training
+from tagline.spec import ModelOptions, Training
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -67,7 +67,7 @@ CODE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]+)*")
 """Of a language, as BCP 47 has them."""
 
 
-class UlmfitOptions(Section):
+class UlmfitOptions(ModelOptions):
     """What `[model]` may hold for family `ulmfit`."""
 
     family: Literal["ulmfit"] = Field("ulmfit", description="a language model, then a classifier")
