@@ -31,8 +31,13 @@ ROOMS: dict[str, str] = {
         fewshot.contrastive fewshot.__init__
         ulmfit.awd_lstm ulmfit.tokenizer ulmfit.checkpoints ulmfit.one_cycle ulmfit.stages ulmfit.__init__
     """,
-    "prediction": "__init__ calibration decisions attribution onnx_runtime bundle signatures predictor files",
-    "evaluation": "__init__ schema metrics intervals cross_fitting baselines label_errors error_analysis slices gates",
+    "prediction": """
+        __init__ calibration thresholds conformal decisions attribution onnx_runtime bundle signatures predictor files
+    """,
+    "evaluation": """
+        __init__ schema metrics resampling intervals paired_tests cross_fitting baselines label_errors error_analysis
+        slices gates
+    """,
     "runs": """
         __init__ formats events lock run remote lookup notifications resource_usage
         trackers.__init__ trackers.mlflow trackers.tensorboard trackers.vertex trackers.wandb

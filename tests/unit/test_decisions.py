@@ -8,7 +8,8 @@ import pytest
 from sklearn.metrics import f1_score
 
 from tagline.errors import SpecError
-from tagline.prediction.decisions import COVERAGES, DecisionLayer, find_overused_labels, label_shares, tune
+from tagline.prediction.conformal import COVERAGES
+from tagline.prediction.decisions import DecisionLayer, find_overused_labels, label_shares, tune
 from tagline.spec import Decisions, Goal
 
 LABELS = ("calm", "cross")

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from sklearn.metrics import accuracy_score, f1_score
 
-from tagline.evaluation import intervals
+from tagline.evaluation import intervals, paired_tests
 
 RANDOM = np.random.default_rng(7)
 START = RANDOM.bit_generator.state
@@ -74,14 +74,14 @@ def test_rows_in_another_order_and_many_rows_give_the_same() -> None:
 @pytest.mark.parametrize(("fewer", "more"), [(0, 0), (0, 3), (2, 9), (5, 5), (10, 31), (400, 520), (700, 701)])
 def test_mcnemar_is_the_exact_binomial_test(fewer: int, more: int) -> None:
     expected = stats.binomtest(fewer, fewer + more).pvalue if fewer + more else 1.0
-    assert intervals.mcnemar(fewer, more) == pytest.approx(expected, rel=0.02)
-    assert intervals.mcnemar(more, fewer) == intervals.mcnemar(fewer, more)
+    assert paired_tests.mcnemar(fewer, more) == pytest.approx(expected, rel=0.02)
+    assert paired_tests.mcnemar(more, fewer) == paired_tests.mcnemar(fewer, more)
 
 
 def test_a_better_model_is_told_from_a_worse_one_and_equals_are_not() -> None:
     truth, better = answers(1500, 0.85)
     worse = np.where(RANDOM.random(1500) < 0.15, RANDOM.integers(0, 4, 1500), better)
-    found = intervals.compare_models("single", truth=truth, first=better, second=worse, figure="macro_f1")
+    found = paired_tests.compare_models("single", truth=truth, first=better, second=worse, figure="macro_f1")
     assert found.is_real
     assert found.p_value < 0.001
     assert found.gain == pytest.approx(
@@ -90,12 +90,14 @@ def test_a_better_model_is_told_from_a_worse_one_and_equals_are_not() -> None:
     swapped = better.copy()
     wrong, right = np.flatnonzero(better != truth)[:5], np.flatnonzero(better == truth)[:5]
     swapped[wrong], swapped[right] = truth[wrong], (truth[right] + 1) % 4
-    assert not intervals.compare_models("single", truth=truth, first=better, second=swapped, figure="macro_f1").is_real
+    assert not paired_tests.compare_models(
+        "single", truth=truth, first=better, second=swapped, figure="macro_f1"
+    ).is_real
 
 
 def test_the_same_answers_differ_by_nothing() -> None:
     truth, said = answers(100, 0.6)
-    found = intervals.compare_models("single", truth=truth, first=said, second=said, figure="macro_f1")
+    found = paired_tests.compare_models("single", truth=truth, first=said, second=said, figure="macro_f1")
     assert (found.gain, found.interval, found.p_value, found.is_real) == (0.0, (0.0, 0.0), 1.0, False)
 
 
@@ -121,7 +123,7 @@ def test_a_figure_and_the_rows_that_speak_for_different_models_prove_nothing() -
     first, second = truth.copy(), truth.copy()
     first[:50] = 1
     second[3005:] = 0
-    found = intervals.compare_models("single", truth=truth, first=first, second=second, figure="macro_f1")
+    found = paired_tests.compare_models("single", truth=truth, first=first, second=second, figure="macro_f1")
     assert found.leaves_out_zero
     assert found.p_value < 0.05
     assert found.is_divided

@@ -4,7 +4,11 @@ Files, in the order of their imports:
 
 - schema.py: Report: what report.json holds, a frozen model for the whole and for each of its parts.
 - metrics.py: Scores against truth.
-- intervals.py: How sure a figure is: bootstrap intervals, and paired tests of two models on the same rows.
+- resampling.py: Figures of a thousand test sets drawn from the rows of one: the bootstrap that intervals and paired
+  tests share.
+- intervals.py: How sure a figure is: bootstrap intervals, and Wilson's interval of a share.
+- paired_tests.py: Paired tests of two models on the same rows: a bootstrap interval of the difference, and
+  McNemar's exact test.
 - cross_fitting.py: Out-of-fold scores, on which a refitted model's decision layer is tuned: each row by a model
   that did not see it.
 - baselines.py: What others reach on the same test rows: one answer for all, family linear, and with few rows a

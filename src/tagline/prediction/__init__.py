@@ -4,6 +4,9 @@ Files, in the order of their imports:
 
 - calibration.py: Calibration: a score of 0.8 made to be right 8 times in 10, by the map that does best on rows it
   has not seen.
+- thresholds.py: Thresholds tuned on validation rows: for F1, a precision or a recall of each label, and for
+  abstention.
+- conformal.py: Split conformal prediction: sets of labels that hold the truth with a promised coverage.
 - decisions.py: The decision layer, which turns scores into answers: calibration, thresholds, abstention, sets of
   labels.
 - attribution.py: Which words push an answer: exactly where a classifier can tell, else by leaving each of them out.

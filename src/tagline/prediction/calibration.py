@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Method = Literal["none", "temperature", "vector", "isotonic"]
 
+DIGITS = 6
+"""Of a calibrated score: what is shown, and what is decided by."""
 TINY = 1e-7
 METHODS: tuple[Method, ...] = ("temperature", "vector", "isotonic")
 """Simple ones first."""

@@ -9,10 +9,10 @@ from typing import Any
 from tagline.data.checks import Finding
 from tagline.data.dataset import Dataset
 from tagline.errors import RunError, SpecError
-from tagline.evaluation import intervals, metrics
+from tagline.evaluation import metrics, paired_tests, resampling
 from tagline.evaluation.baselines import RIVALS
-from tagline.evaluation.intervals import Difference
 from tagline.evaluation.metrics import SIDE_BY_SIDE
+from tagline.evaluation.paired_tests import Difference
 from tagline.evaluation.schema import Report
 from tagline.reports.advice import main_figure
 from tagline.runs.lookup import find_run, list_runs
@@ -126,7 +126,7 @@ def _check_same_rows(first: _MeasuredRun, other: _MeasuredRun) -> None:
 
 def _describe_difference(best: _MeasuredRun, other: _MeasuredRun, figure: str) -> dict[str, Any]:
     task = best.report.task
-    found = intervals.compare_models(task, truth=best.truth, first=best.answers, second=other.answers, figure=figure)
+    found = paired_tests.compare_models(task, truth=best.truth, first=best.answers, second=other.answers, figure=figure)
     said = _format_difference(found, best.run.name, other.run.name)
     return {"best": best.run.name, "other": other.run.name, **asdict(found), "is_real": found.is_real, "sentence": said}
 
@@ -141,9 +141,9 @@ def _format_difference(found: Difference, best: str, other: str) -> str:
     )
     if found.is_real:
         said = f"{best} is better than {other}"
-    elif found.is_divided and found.p_value < 1 - intervals.LEVEL:
+    elif found.is_divided and found.p_value < 1 - resampling.LEVEL:
         said = f"{best} has the better {found.figure}, but {other} gets more rows right"
-    elif found.leaves_out_zero or found.p_value < 1 - intervals.LEVEL:
+    elif found.leaves_out_zero or found.p_value < 1 - resampling.LEVEL:
         said = f"{best} may be better than {other}, but only one of two tests says so"
     else:
         said = f"{best} and {other} cannot be told apart on these rows"

@@ -24,9 +24,9 @@ from tagline.evaluation.schema import (
 from tagline.models import Scores
 from tagline.models.nn.tokens import length_of
 from tagline.prediction import attribution
+from tagline.prediction.calibration import DIGITS
 from tagline.prediction.decisions import (
     AS_THEY_ARE,
-    DIGITS,
     Answers,
     DecisionLayer,
     are_right,

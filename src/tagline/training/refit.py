@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tagline.data.dataset import Split
-from tagline.evaluation import cross_fitting, intervals
+from tagline.evaluation import cross_fitting, paired_tests
 from tagline.evaluation.schema import OveransweredLabel
 from tagline.models import Classifier, Scores
 from tagline.prediction.decisions import Answers, TunedDecisions, find_overused_labels, label_shares
@@ -86,7 +86,7 @@ def describe_decline(context: AttemptContext, answers: Answers, *, before: Answe
     truth = context.data.splits["validation"].targets
     if not len(truth):
         return ""
-    found = intervals.compare_models(
+    found = paired_tests.compare_models(
         context.data.task, truth=truth, first=before.chosen, second=answers.chosen, figure=figure
     )
     return f"{figure} falls by {found.gain:.3f}" if found.gain > 0 and found.is_real else ""
