@@ -119,7 +119,7 @@ def test_more_than_it_can_do_is_refused_and_what_is_answered_is_right(runs: dict
                 elif answer.status_code not in (429, 503) or "retry-after" not in answer.headers:
                     problems.append((answer.status_code, answer.text))
 
-    with serving(runs["messages.csv"].bundle, "--workers", "1", "--timeout", "2") as server:
+    with serving(runs["messages.csv"].bundle, "--workers", "1", "--timeout", "60") as server:
         clients = [threading.Thread(target=ask) for _ in range(40)]
         for client in clients:
             client.start()
