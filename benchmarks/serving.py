@@ -172,7 +172,7 @@ def problems(row: dict[str, dict[str, Any]], busy: float) -> str:
 def loaded(server: Server, given: Material, *, seconds: int) -> dict[str, dict[str, Any]]:
     """One server, started, warmed up, loaded in three ways, stopped."""
     bodies = given.scratch / "bodies.jsonl"
-    bodies.write_text("".join(f"{json.dumps(server.body(text))}\n" for text in given.texts[:2000]), "utf-8")
+    write_bodies(server, given.texts, bodies)
     with running(server) as (port, _):
         address = f"http://127.0.0.1:{port}{server.path}"
         wrk(address, bodies, connections=16, seconds=WARM_UP_S)
@@ -181,6 +181,11 @@ def loaded(server: Server, given: Material, *, seconds: int) -> dict[str, dict[s
             "16": wrk(address, bodies, connections=16, seconds=seconds),
             "client": client(port, server.path, bodies, connections=16, seconds=max(2, seconds // 3)),
         }
+
+
+def write_bodies(server: Server, texts: Sequence[str], path: Path) -> None:
+    """What wrk sends, a request a line."""
+    path.write_text("".join(f"{json.dumps(server.body(text))}\n" for text in texts[:2000]), "utf-8")
 
 
 def wrk(address: str, bodies: Path, *, connections: int, seconds: int) -> dict[str, Any]:

@@ -196,7 +196,7 @@ NAMESPACES = ("runs", "jobs")
 def python_page() -> str:
     """Every public name with its signature and what it says of itself."""
     lines = [PYTHON_PREFACE]
-    for name in sorted(set(tagline.__all__) - {"__version__"}, key=lambda name: (name[0].isupper(), name)):
+    for name in sorted(set(tagline.__all__) - {"__version__", *NAMESPACES}, key=lambda name: (name[0].isupper(), name)):
         value = getattr(tagline, name)
         form = "" if inspect.isclass(value) else signature(value)
         lines += [f"## `tagline.{name}{form}`", "", inspect.getdoc(value) or "", ""]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tagline.system.lazy_names import import_on_use
 
 if TYPE_CHECKING:
+    from tagline import jobs, runs
     from tagline.commands.check import check
     from tagline.commands.compare import compare
     from tagline.commands.evaluate import evaluate
@@ -50,9 +51,11 @@ _PUBLIC = {
     "info": "tagline.commands.info:info",
     "init": "tagline.commands.init:init",
     "lm": "tagline.commands.lm:lm",
+    "jobs": "tagline.jobs",
     "load": "tagline.prediction.predictor:load",
     "plan": "tagline.commands.train:plan",
     "predict": "tagline.commands.predict:predict",
+    "runs": "tagline.runs",
     "serve": "tagline.commands.serve:serve",
     "sign": "tagline.commands.signatures:sign",
     "train": "tagline.commands.train:train",
@@ -64,3 +67,8 @@ __all__ = ["__version__", *_PUBLIC]
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used, so that `import tagline` is quick."""
     return import_on_use(__name__, name, _PUBLIC)
+
+
+def __dir__() -> list[str]:
+    """The names that are there, those not yet imported among them."""
+    return sorted({*globals(), *_PUBLIC})

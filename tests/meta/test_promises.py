@@ -208,8 +208,14 @@ def test_public_names_are_the_documented_names() -> None:
     page = (ROOT / "docs" / "reference" / "python.md").read_text()
     documented = set(re.findall(r"^## `tagline\.([\w.]+)", page, flags=re.M))
     below = {f"{room.__name__.partition('.')[2]}.{name}" for room in (jobs, runs) for name in room.COMMANDS}
-    assert documented == {*tagline.__all__, *below} - {"__version__"}
+    assert documented == {*tagline.__all__, *below} - {"__version__", "jobs", "runs"}
     assert all(hasattr(tagline, name) for name in tagline.__all__)
+
+
+def test_an_interactive_session_sees_the_public_names() -> None:
+    code = "import tagline; print(*dir(tagline), *dir(tagline.runs), *dir(tagline.jobs))"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert {*tagline.__all__, "runs", "jobs", *runs.COMMANDS, *jobs.COMMANDS} <= {*done.stdout.split()}
 
 
 def test_a_name_that_is_not_public_is_an_attribute_error() -> None:

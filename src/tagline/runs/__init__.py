@@ -33,3 +33,8 @@ COMMANDS = {
 def __getattr__(name: str) -> Any:
     """Import a command's function."""
     return import_on_use(__name__, name, COMMANDS)
+
+
+def __dir__() -> list[str]:
+    """The names that are there, those not yet imported among them."""
+    return sorted({*globals(), *COMMANDS})
