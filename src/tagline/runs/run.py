@@ -84,8 +84,8 @@ class Run:
                 if addresses.is_remote(runs):
                     return cls(BucketStore.create(f"{str(runs).rstrip('/')}/{chosen}", files))
                 return cls(LocalStore.create(addresses.require_local(runs) / chosen, files))
-            except NameTaken:  # else another process was faster: there is a later name
-                if name:
+            except NameTaken:
+                if name:  # else another process was faster, and there is a later name
                     raise
 
     @classmethod
