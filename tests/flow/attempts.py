@@ -10,7 +10,8 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
-from tagline.runs.run import Run, list_runs
+from tagline.runs.lookup import list_runs
+from tagline.runs.run import Run
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from rehearsing import free_port

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import tagline as library
-from tagline.runs.run import Run, list_runs
+from tagline.runs.lookup import list_runs
+from tagline.runs.run import Run
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 TRAIN = (

@@ -28,7 +28,6 @@ from tagline.jobs import uploads as staging
 from tagline.jobs.launchers import Job
 from tagline.jobs.records import Record, find_launcher, find_or_create_run, save_record
 from tagline.runs import run as runs
-from tagline.runs.remote import MirroredRun
 from tagline.runs.run import Run
 from tagline.storage import atomic
 from tagline.training import spec_sources
@@ -156,7 +155,7 @@ def test_what_plan_prints_for_gcloud_needs_nothing_else(rehearsal: Rehearsal) ->
         custom_job=aiplatform_v1.CustomJob.from_json(json.dumps(asked)),
     ).name
     assert rehearsal.wait(name)["state"] == "JOB_STATE_SUCCEEDED", rehearsal.said(name)
-    made = MirroredRun.at(f"gs://by-gcloud/tagline/runs/{labels['tagline-run']}")
+    made = Run.open(f"gs://by-gcloud/tagline/runs/{labels['tagline-run']}")
     assert made.state().name == "succeeded"
     assert made.spec() == specs.load(Path("tagline.toml"), [*settings, "vertex.project=rehearsal"])
 

@@ -17,7 +17,8 @@ from safetensors.numpy import load_file
 
 from rehearsing import free_port
 from tagline.errors import SpecError
-from tagline.runs.run import Run, list_runs
+from tagline.runs.lookup import list_runs
+from tagline.runs.run import Run
 from tagline.training import preflight, spec_sources
 
 Checkpoints = Callable[[str], Path]

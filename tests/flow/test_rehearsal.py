@@ -15,7 +15,7 @@ from bare import run_bare
 from rehearsing import PARENT, Rehearsal, rehearsing
 from serving_models import MACHINE, container, deploy, endpoint, upload
 from tagline.jobs import emulator
-from tagline.runs.run import list_runs
+from tagline.runs.lookup import list_runs
 
 TRAINING_IMAGE = "us-docker.pkg.dev/demo/repository/tagline-train:1"
 SERVING_IMAGE = "us-docker.pkg.dev/demo/repository/tagline-serving:1"

@@ -16,7 +16,7 @@ import tagline as library
 from tagline import training
 from tagline.errors import Interrupted
 from tagline.models import Step
-from tagline.runs.run import list_runs
+from tagline.runs.lookup import list_runs
 from tagline.training import attempt as attempts
 from tagline.training import spec_sources
 

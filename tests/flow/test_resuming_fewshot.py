@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from attempts import SUPPORT, Attempt, contents, events, start, touched
 
-from tagline.runs.run import list_runs
+from tagline.runs.lookup import list_runs
 
 Checkpoints = Callable[[str], Path]
 SMALL = (

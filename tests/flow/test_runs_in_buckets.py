@@ -20,9 +20,9 @@ from tagline import cli, gcp, training
 from tagline.errors import Conflict, PlaceError, RunError, SpecError
 from tagline.gcp import cloud_storage
 from tagline.runs import lock as locks
-from tagline.runs import lookup, remote
-from tagline.runs.remote import MirroredRun
-from tagline.runs.run import PROGRESS, Progress, Run
+from tagline.runs import lookup
+from tagline.runs.checkpoints import PROGRESS, Progress
+from tagline.runs.run import Run
 from tagline.training import spec_sources
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -106,9 +106,8 @@ def on_machine(cwd: Path, *arguments: str, dies_at: int = 0, sends: int = 0) -> 
     return start(*arguments, cwd=_made(cwd), environment=elsewhere(cwd), dies_at=dies_at, sends=sends)
 
 
-def only(runs: str) -> MirroredRun:
+def only(runs: str) -> Run:
     [run] = lookup.list_runs(runs)
-    assert isinstance(run, MirroredRun)
     return run
 
 
@@ -230,12 +229,12 @@ def test_a_planned_run_is_begun_and_gone_on_with_by_two_workers(
     runs: str, undisturbed: Attempt, tmp_path: Path
 ) -> None:
     spec = spec_sources.resolve_spec(MESSAGES, LSTM)
-    planned = remote.create_remote_run(runs, "support-1", spec, locks.lock_before_start(spec, command="a test"))
+    planned = Run.create(runs, spec, locks.lock_before_start(spec, command="a test"), name="support-1")
     assert planned.state().name == "waiting"
     with pytest.raises(RunError, match="there is a run support-1"):
-        remote.create_remote_run(runs, "support-1", spec, {})
+        Run.create(runs, spec, {}, name="support-1")
     with pytest.raises(SpecError, match="cannot name a run"):
-        remote.create_remote_run(runs, "Support/1", spec, {})
+        Run.create(runs, spec, {}, name="Support/1")
     job = {**elsewhere(tmp_path / "a"), "CLOUD_ML_JOB_ID": "17"}
     command = ("train", "--resume", planned.address)
     main, other = start_workers(*command, cwd=tmp_path / "a", environment=job, dies_at=touched(undisturbed) // 2)
@@ -260,7 +259,7 @@ def test_a_planned_run_that_cannot_begin_says_why(runs: str, tmp_path: Path) -> 
     data = tmp_path / "data.csv"
     data.write_text(Path(MESSAGES).read_text())
     spec = spec_sources.resolve_spec(str(data), LINEAR)
-    planned = remote.create_remote_run(runs, "no-data", spec, locks.lock_before_start(spec, command="a test"))
+    planned = Run.create(runs, spec, locks.lock_before_start(spec, command="a test"), name="no-data")
     data.unlink()
     refused = on_machine(tmp_path / "a", "train", "--resume", planned.address)
     assert refused.end() == 3
@@ -313,8 +312,8 @@ def test_the_earlier_of_two_processes_damages_nothing_while_the_later_one_works(
 
 def test_of_two_processes_that_take_a_run_over_at_once_one_goes_on(runs: str, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = spec_sources.resolve_spec(MESSAGES, STEPS)
-    first = remote.create_remote_run(runs, "contested", spec, locks.lock_before_start(spec, command="a test"))
-    second = MirroredRun.at(first.address)
+    first = Run.create(runs, spec, locks.lock_before_start(spec, command="a test"), name="contested")
+    second = Run.open(first.address)
     really = cloud_storage.object_at
     taken = ExitStack()
 
@@ -332,7 +331,7 @@ def test_of_two_processes_that_take_a_run_over_at_once_one_goes_on(runs: str, mo
     (second.checkpoint("000001") / "weights").write_text("w")
     second.write_progress(Progress(last="000001"))
     taken.close()
-    seen = MirroredRun.at(first.address)
+    seen = Run.open(first.address)
     assert (seen.state().name, seen.progress().last) == ("running", "000001")
     with pytest.raises(Conflict):
         first.write_text("report.html", "of a process that lost the run")

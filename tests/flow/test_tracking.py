@@ -15,7 +15,7 @@ import pytest
 from attempts import SUPPORT, events, told
 
 from tagline import registry
-from tagline.runs.run import list_runs
+from tagline.runs.lookup import list_runs
 
 TRAIN = ("train", str(SUPPORT / "messages.csv"), "model.family=linear", "model.max_features=2000")
 EVERYWHERE = 'tracking.to=["tensorboard", "wandb", "mlflow"]'

@@ -16,7 +16,8 @@ from attempts import SUPPORT, contents, events, told
 
 import tagline as library
 from tagline.errors import DataError, Interrupted, PlaceError, RunError, SpecError
-from tagline.runs.run import Run, list_runs
+from tagline.runs.lookup import list_runs
+from tagline.runs.run import Run
 
 Command = Callable[..., Any]
 LINEAR = "model.family=linear"

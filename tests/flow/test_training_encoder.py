@@ -15,7 +15,8 @@ import tagline as library
 from tagline import cli
 from tagline.models.nn import devices
 from tagline.reports import report
-from tagline.runs.run import Run, list_runs
+from tagline.runs.lookup import list_runs
+from tagline.runs.run import Run
 from tagline.storage.hashing import files_below
 
 ROWS = [("where is my parcel", "delivery"), ("you charged me twice", "billing")]

@@ -39,7 +39,8 @@ ROOMS: dict[str, str] = {
         slices gates
     """,
     "runs": """
-        __init__ formats events lock run remote lookup notifications resource_usage
+        __init__ stores.__init__ formats checkpoints names events lock stores.local stores.bucket run lookup
+        notifications resource_usage
         trackers.__init__ trackers.mlflow trackers.tensorboard trackers.vertex trackers.wandb
     """,
     "reports": "__init__ advice report markdown charts evaluate compare html",

@@ -11,7 +11,9 @@ import pytest
 import tagline
 from tagline import training
 from tagline.errors import RunError
-from tagline.runs.run import PROGRESS, Progress, Run, list_runs
+from tagline.runs.checkpoints import PROGRESS, Progress
+from tagline.runs.lookup import list_runs
+from tagline.runs.run import Run
 from tagline.training import attempt as attempts
 from tagline.training import spec_sources
 

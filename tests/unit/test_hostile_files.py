@@ -20,7 +20,9 @@ from tagline.errors import TaglineError
 from tagline.exports import export
 from tagline.prediction.bundle import Bundle, Manifest
 from tagline.prediction.predictor import Predictor
-from tagline.runs.run import ATTEMPTS, PROGRESS, Run
+from tagline.runs.checkpoints import PROGRESS
+from tagline.runs.formats import ATTEMPTS
+from tagline.runs.run import Run
 from tagline.storage import hashing
 
 QUICK = (

@@ -7,7 +7,7 @@ import pytest
 
 import tagline
 from tagline.evaluation.schema import CurvePoint, LearningCurve
-from tagline.runs.run import list_runs
+from tagline.runs.lookup import list_runs
 from tagline.training import learning_curve
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"

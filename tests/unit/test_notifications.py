@@ -15,8 +15,8 @@ import pytest
 from tagline.cli import run as run_command
 from tagline.errors import SpecError
 from tagline.runs import notifications
+from tagline.runs.lookup import list_runs
 from tagline.runs.notifications import Notice
-from tagline.runs.run import list_runs
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support" / "messages.csv"
 TRAIN = ("train", str(SUPPORT), "model.family=linear", "model.max_features=200", "model.strength=4.0",

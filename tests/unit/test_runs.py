@@ -13,9 +13,10 @@ from tagline import spec as specs
 from tagline.errors import NameTaken, RunError, SpecError
 from tagline.prediction.bundle import MANIFEST
 from tagline.runs import run as runs
+from tagline.runs.checkpoints import Progress
 from tagline.runs.events import StepEvent, parse_event
-from tagline.runs.lookup import check_name_free, find_bundle, find_last_with_bundle, find_run
-from tagline.runs.run import Progress, Run, list_runs
+from tagline.runs.lookup import check_name_free, find_bundle, find_last_with_bundle, find_run, list_runs
+from tagline.runs.run import Run
 
 SPEC = specs.defaults({"train": "data.csv", "text": "text", "labels": "label"})
 
@@ -290,10 +291,10 @@ def test_what_restarts_cost_is_the_work_that_was_done_again(run: Run) -> None:
 def test_advice_to_resume_names_the_place_where_this_process_is_a_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tagline.runs.remote import MirroredRun
+    from tagline.runs.run import Run
     from tagline.training.attempt import _resume_command
 
-    there, here = MirroredRun("gs://bucket/tagline/runs/a"), Run(tmp_path / "a")
+    there, here = Run("gs://bucket/tagline/runs/a"), Run(tmp_path / "a")
     monkeypatch.delenv("CLOUD_ML_JOB_ID", raising=False)
     assert _resume_command(there) == "tagline train --resume gs://bucket/tagline/runs/a"
     monkeypatch.setenv("CLOUD_ML_JOB_ID", "42")

@@ -12,7 +12,8 @@ from tagline import spec as specs
 from tagline.cli import run as tagline
 from tagline.jobs import prices, records, throughput
 from tagline.runs.events import StepEvent
-from tagline.runs.run import ATTEMPTS, Attempt, Run
+from tagline.runs.formats import ATTEMPTS, AttemptRecord
+from tagline.runs.run import Run
 from tagline.spec import Spec
 
 BEGIN = datetime(2026, 11, 1, tzinfo=UTC)
@@ -43,7 +44,7 @@ def learned(
     for second, rows in steps:
         time = (BEGIN + timedelta(seconds=second)).isoformat()
         run.append_event(StepEvent(time=time, step=rows, total=400, rows=rows, **extra))
-    begun = [Attempt((BEGIN + timedelta(seconds=second)).isoformat(), "host") for second in starts]
+    begun = [AttemptRecord((BEGIN + timedelta(seconds=second)).isoformat(), "host") for second in starts]
     run.write_lines(ATTEMPTS, [json.dumps(asdict(each)) for each in begun])
     return run
 

@@ -7,7 +7,7 @@ from tagline.commands.bundles import Say, fetch_bundle
 from tagline.errors import SpecError
 from tagline.exports import export as exporting
 from tagline.exports import pack
-from tagline.runs.run import Run, is_run
+from tagline.runs.run import Run
 from tagline.storage import addresses
 from tagline.system import extras
 
@@ -40,7 +40,8 @@ def export(
         problem = "nothing is put beside it" if is_package else f"{to} would be added to it"
         hint = "name a place with --output DIR" if is_package else "bring the bundle here first: gcloud storage cp"
         raise SpecError(f"a bundle in Cloud Storage is not changed, and {problem}", hint=hint)
-    measured = Run(directory.parent).predictions() if is_run(directory.parent) else []
+    run = Run(directory.parent)
+    measured = run.predictions() if run.exists() else []
     if is_package:
         return pack.pack(directory, to, output=output, measured=measured, **options)
     return exporting.export(directory, to, measured=measured)

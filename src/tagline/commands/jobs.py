@@ -13,9 +13,10 @@ from tagline.jobs import places, records
 from tagline.jobs.diagnosis.log import Failure, Line
 from tagline.jobs.launchers import DescribesJobs, JobDescription, JobState
 from tagline.jobs.records import Record, load_record
-from tagline.runs import remote, resource_usage
+from tagline.runs import resource_usage
+from tagline.runs.formats import JOB
 from tagline.runs.lookup import find_run, list_runs
-from tagline.runs.run import JOB, Run
+from tagline.runs.run import Run
 from tagline.storage import addresses
 
 
@@ -163,6 +164,6 @@ def _list_from_here(runs: str) -> list[dict[str, Any]]:
 def _summarize_usage(record: Record, home: Run | None, run: Run | None) -> dict[str, Any]:
     """What the job's training has used of its machine so far, from the events that are in its run."""
     with suppress(TaglineError):  # a bucket may be gone, and a run not have begun
-        found = home or (remote.MirroredRun.at(record.run) if record.run else run)
+        found = home or (Run.open(record.run) if record.run else run)
         return resource_usage.summarize_usage(found.events()) if found else {}
     return {}

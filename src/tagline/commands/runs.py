@@ -8,8 +8,9 @@ from tagline.errors import RunError
 from tagline.evaluation.metrics import headline
 from tagline.evaluation.schema import Report
 from tagline.runs import resource_usage
+from tagline.runs.formats import RunState
 from tagline.runs.lookup import find_run, list_runs
-from tagline.runs.run import Run, RunState
+from tagline.runs.run import Run
 from tagline.storage import addresses
 
 

@@ -20,7 +20,8 @@ from tagline.jobs.records import find_or_create_run
 from tagline.models.nn.workers import join_workers
 from tagline.runs.events import Event
 from tagline.runs.lookup import find_run
-from tagline.runs.run import Run, check_name, choose_name, list_names
+from tagline.runs.names import check_name, choose_name, list_names
+from tagline.runs.run import Run
 from tagline.storage import addresses, atomic
 from tagline.system import extras
 from tagline.training import cluster, learning_curve

@@ -19,8 +19,8 @@ from tagline.jobs.plans import Plan
 from tagline.jobs.prices import Price
 from tagline.jobs.records import Record
 from tagline.runs import lookup
-from tagline.runs.remote import MirroredRun
-from tagline.runs.run import Run, choose_name, list_names
+from tagline.runs.names import choose_name, list_names
+from tagline.runs.run import Run
 from tagline.storage import addresses
 from tagline.training import preflight as training_preflight
 
@@ -305,7 +305,7 @@ def _check_resumable(address: str) -> None:
     """Refuse to pay for a job that would find no run to go on with, or one that is complete."""
     hint = "nothing was submitted; tagline train SPEC --on PLACE begins a new run"
     try:
-        run = MirroredRun.at(address)
+        run = Run.open(address)
     except (RunError, DataError) as error:  # there may be no such bucket
         raise RunError(f"there is no run to resume at {address}", hint=hint) from error
     if run.state().name == "succeeded":
@@ -318,7 +318,7 @@ def _submit(job: Job, launcher: Launcher, *, on: str, runs: str) -> Generator[Jo
     handle = launcher.submit(launcher.plan(job))
     yield JobSubmitted(handle, records.get_page_url(launcher, handle))
     record = Record(on, handle, job.run, datetime.now(UTC).isoformat(), gcp.find_rehearsal(), facts)
-    records.save_record(MirroredRun.at(job.run), record)
+    records.save_record(Run.open(job.run), record)
     home = lookup.download_run(job.run, addresses.require_local(runs))
     records.save_record(home, record)
     return record, home

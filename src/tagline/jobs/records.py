@@ -20,9 +20,9 @@ from tagline.jobs import custom_job
 from tagline.jobs.diagnosis import advice, log
 from tagline.jobs.diagnosis.log import Failure, Line
 from tagline.jobs.launchers import DescribesJobs, Job, JobDescription, JobState, Launcher
-from tagline.runs import lock, lookup, remote
-from tagline.runs.remote import MirroredRun
-from tagline.runs.run import JOB, Run
+from tagline.runs import lock, lookup
+from tagline.runs.formats import JOB
+from tagline.runs.run import Run
 from tagline.storage import addresses
 
 NO_ROOM = ("quota", "capacity")
@@ -116,11 +116,10 @@ def find_or_create_run(name: str, runs: str) -> Run:
     until = time.monotonic() + BEGINNING_S
     while True:
         with suppress(RunError):
-            return MirroredRun.at(name)
+            return Run.open(name)
         try:
-            return remote.create_remote_run(
-                top, leaf, spec, lock.lock_before_start(spec, command=f"tagline train --resume {name}")
-            )
+            command = f"tagline train --resume {name}"
+            return Run.create(top, spec, lock.lock_before_start(spec, command=command), name=leaf)
         except NameTaken:  # another worker of the job is making it
             if time.monotonic() > until:
                 raise
@@ -165,7 +164,7 @@ def explain_failure(launcher: Launcher, handle: str, run: Run | None) -> Failure
 
 def fetch_ended_run(record: Record, state: JobState, runs: Path, *, reason: str = "") -> Run:
     """The run of a job that has ended, here. One whose process could not say how it ended is told so first."""
-    run = MirroredRun.at(record.run)
+    run = Run.open(record.run)
     if state.name in ("failed", "cancelled") and run.state().name in ("waiting", "running"):
         run.set_state(state.name, reason=reason or state.message or state.detail)
     return lookup.download_run(record.run, runs)

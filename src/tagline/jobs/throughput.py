@@ -12,7 +12,8 @@ from tagline.gcp import machines
 from tagline.jobs import prices, records
 from tagline.jobs.prices import Rate
 from tagline.runs.events import StepEvent
-from tagline.runs.run import Run, list_runs
+from tagline.runs.lookup import list_runs
+from tagline.runs.run import Run
 from tagline.spec import Spec
 
 

@@ -2,12 +2,16 @@
 
 Files, in the order of their imports:
 
-- formats.py: What the JSON files of a run hold beside its report and events: checked when they are read.
+- stores/: The contract of a store, which is where a run is: a directory of this machine, or Cloud Storage mirrored
+  in one.
+- formats.py: The files of a run, beside its report and events: what they are called, what they hold, and how they
+  are read.
+- checkpoints.py: Progress: the record of a run's checkpoints: which are kept, and which to go back to where one is
+  damaged.
+- names.py: Names of runs: chosen by the time, checked, and listed where they are taken.
 - events.py: Event: what happens in a run, a frozen model for each kind of line of events.jsonl.
 - lock.py: Lock: what a run depends on, and what has changed since it was written.
-- run.py: Run: one attempt at a spec, a directory whose files are there whole or not at all.
-- remote.py: MirroredRun: a run in Cloud Storage, worked on in a scratch directory; and runs found wherever they
-  are.
+- run.py: Run: one attempt at a spec, wherever it is: its spec, lock, state, events, checkpoints and what came out.
 - lookup.py: Runs found by name, here or in a bucket: listed, opened, downloaded, and their bundles.
 - notifications.py: A word when a training or job has ended: to a command, a webhook, or an e-mail address by the
   user's own server.

@@ -1,30 +1,17 @@
 """Runs found by name, here or in a bucket: listed, opened, downloaded, and their bundles."""
 
+from contextlib import suppress
+from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
 
-from tagline.errors import Conflict, NameTaken, RunError
+from tagline.errors import Conflict, NameTaken, RunError, TaglineError
 from tagline.gcp import cloud_storage
 from tagline.prediction.bundle import MANIFEST
-from tagline.runs.remote import STATE, TRIES, MirroredRun, create_remote_run
-from tagline.runs.run import (
-    Run,
-    RunState,
-    age_sort_key,
-    check_name,
-    is_run,
-)
-from tagline.runs.run import list_runs as list_local_runs
-from tagline.spec import Spec
+from tagline.runs.names import LAST, STAMP, STAMPED, check_name
+from tagline.runs.run import Run
+from tagline.runs.stores.bucket import TRIES, BucketStore, list_stores
 from tagline.storage import addresses, atomic
-
-
-def new_run(where: str | Path, spec: Spec, lock: dict[str, Any], *, name: str = "") -> Run:
-    """A new run in a directory or in Cloud Storage; a name of the user's own may be given."""
-    if addresses.is_remote(where):
-        return create_remote_run(str(where), name, spec, lock)
-    return Run.create(addresses.require_local(where), spec, lock, name=name)
 
 
 def check_name_free(name: str, where: str | Path) -> None:
@@ -35,39 +22,40 @@ def check_name_free(name: str, where: str | Path) -> None:
         raise NameTaken(f"there is a run {name} in {where} already", hint=hint)
 
 
-def open_run(address: str) -> Run:
-    """The run of this address, which is known to be one."""
-    return MirroredRun(address) if addresses.is_remote(address) else Run(Path(address))
-
-
 def list_runs(where: str | Path) -> list[Run]:
     """The runs in a directory or below an address in Cloud Storage, oldest first."""
-    if not addresses.is_remote(where):
-        return list_local_runs(addresses.require_local(where))
-    top = str(where).rstrip("/")
-    found: dict[str, MirroredRun] = {}
-    for each in cloud_storage.list_objects(f"{top}/"):
-        name, _, rest = each.address.removeprefix(f"{top}/").partition("/")
-        if rest:
-            run = found.get(name) or found.setdefault(name, MirroredRun(f"{top}/{name}"))
-            run._there[rest] = each
-    return sorted((run for run in found.values() if run._is_run()), key=age_sort_key)
+    if addresses.is_remote(where):
+        found = [Run(store) for store in list_stores(str(where))]
+    else:
+        directory, hidden = addresses.require_local(where), atomic.SCRATCH_PREFIX
+        paths = directory.iterdir() if directory.is_dir() else ()
+        found = [Run(path) for path in paths if not path.name.startswith(hidden)]
+    return sorted((run for run in found if run.exists()), key=_age_sort_key)
+
+
+def _age_sort_key(run: Run) -> tuple[str, str]:
+    """What sorts runs from the oldest to the newest: the time in the name or, where a user chose it, in the state."""
+    if found := STAMPED.match(run.name):
+        return found[1], run.name
+    with suppress(TaglineError, ValueError):
+        return datetime.fromisoformat(run.created()).astimezone(UTC).strftime(STAMP), run.name
+    return "", run.name
 
 
 def find_run(name: str, where: str | Path) -> Run:
     """A run by its path, its address, its name, or `last` for the newest."""
     if addresses.is_remote(name):
-        return MirroredRun.at(name)
-    if name == "last":
+        return Run.open(name)
+    if name == LAST:
         if not (known := list_runs(where)):
             raise _make_no_run_error(where)
         return known[-1]
-    if is_run(addresses.require_local(name)):
-        return Run(addresses.require_local(name))
+    if (run := Run(addresses.require_local(name))).exists():
+        return run
     if addresses.is_remote(where):
-        return MirroredRun.at(f"{str(where).rstrip('/')}/{name}")
-    if is_run(addresses.require_local(where) / name):
-        return Run(addresses.require_local(where) / name)
+        return Run.open(f"{str(where).rstrip('/')}/{name}")
+    if (run := Run(addresses.require_local(where) / name)).exists():
+        return run
     raise RunError(_describe_missing(name, where, what="run"), hint=f"tagline runs list shows those in {where}")
 
 
@@ -75,7 +63,7 @@ def find_last_with_bundle(where: str | Path) -> tuple[Run, list[Run]]:
     """The newest run that has a bundle, and the newer ones that have none; an error where no run has one."""
     without: list[Run] = []
     for run in reversed(list_runs(where)):
-        if _has_bundle(run):
+        if run.has_bundle():
             return run, without
         without.append(run)
     raise _make_no_bundle_error(without[0]) if without else _make_no_run_error(where)
@@ -94,9 +82,9 @@ def locate_bundle(name: str, where: str | Path) -> str | Path:
     if (path / MANIFEST).is_file():
         return path
     try:
-        run = find_last_with_bundle(where)[0] if name == "last" else find_run(name, where)
+        run = find_last_with_bundle(where)[0] if name == LAST else find_run(name, where)
     except RunError as error:
-        if name == "last" or addresses.is_remote(where):
+        if name == LAST or addresses.is_remote(where):
             raise
         if not path.exists():
             hint = f"tagline runs list shows the runs in {where}; a bundle is the directory bundle/ inside a run"
@@ -114,7 +102,7 @@ def _find_bundle_address(address: str) -> str:
     if cloud_storage.object_at(f"{address}/bundle/{MANIFEST}"):
         return f"{address}/bundle"
     try:
-        run = MirroredRun.at(address)
+        run = Run.open(address)
     except RunError:
         return address
     raise _make_no_bundle_error(run)
@@ -125,33 +113,27 @@ def download_run(address: str, where: Path) -> Run:
 
     One that was brought before is replaced if the run has gone on since.
     """
-    run = MirroredRun.at(address)
-    home = where / run.name
+    store = BucketStore(address)
+    run = Run.open(store)
+    home = Run(where / run.name)
     for _ in range(TRIES):
-        if is_run(home):
-            here, there = Run(home)._read_as(RunState, STATE), run._read_as(RunState, STATE)
+        if home.exists():
+            here, there = home.recorded_state(), run.recorded_state()
             if here.created != there.created:
-                raise RunError(f"{home} is another run", hint="remove it, or name another place with --runs DIR")
+                raise RunError(
+                    f"{home.address} is another run", hint="remove it, or name another place with --runs DIR"
+                )
             if here == there:
-                return Run(home)
-        left_out = ("checkpoints/",) if f"bundle/{MANIFEST}" in run._there else ("checkpoints/", "bundle/")
-        wanted = [each for name, each in run._there.items() if not name.startswith(left_out)]
+                return home
         try:
-            with atomic.writing_directory(home) as scratch:
-                addresses.copy_down(wanted, scratch, below=run.address)
-                atomic.remove_directory(home)
+            with atomic.writing_directory(home.directory) as scratch:
+                store.download(scratch, without=("checkpoints",) if run.has_bundle() else ("checkpoints", "bundle"))
+                atomic.remove_directory(home.directory)
         except Conflict:
             run.refresh()
             continue
-        return Run(home)
+        return home
     raise Conflict(f"{run.address} changes faster than it can be read", hint="try again")
-
-
-def _has_bundle(run: Run) -> bool:
-    """Whether a run has a complete bundle, without bringing it here."""
-    if isinstance(run, MirroredRun):
-        return f"bundle/{MANIFEST}" in run._there
-    return (run.bundle / MANIFEST).is_file()
 
 
 def _make_no_run_error(where: str | Path) -> RunError:
@@ -160,7 +142,7 @@ def _make_no_run_error(where: str | Path) -> RunError:
 
 def _describe_missing(name: str, where: str | Path, *, what: str) -> str:
     """The sentence for a name that is nothing's, with the one that it is closest to."""
-    close = get_close_matches(name, ["last", *(run.name for run in list_runs(where))], n=1)
+    close = get_close_matches(name, [LAST, *(run.name for run in list_runs(where))], n=1)
     return f"there is no {what} {name}" + (f"; did you mean {close[0]}?" if close else "")
 
 

@@ -50,7 +50,7 @@ def start_run(spec: Spec, *, runs: str | Path, command: str, job: str = "", name
     """A new run, as its events; the first names it. A job that was started again goes on with the run it has begun."""
     here = join_workers()
     if begun := here.share(_find_begun_run(runs, job, spec) if job and here.is_main else ""):
-        yield from resume_run(lookup.find_run(begun, runs) if here.is_main else lookup.open_run(begun), job=job)
+        yield from resume_run(lookup.find_run(begun, runs) if here.is_main else Run(begun), job=job)
         return
     if name and here.is_main:
         lookup.check_name_free(name, runs)
@@ -61,9 +61,7 @@ def start_run(spec: Spec, *, runs: str | Path, command: str, job: str = "", name
     lock = locks.create_lock(spec, data, command=command, job=job)
     _check_same_data(data, here.share(lock))
     with (
-        nullcontext(lookup.new_run(runs, spec, lock, name=name))
-        if here.is_main
-        else _create_scratch_run(spec, lock) as run
+        nullcontext(Run.create(runs, spec, lock, name=name)) if here.is_main else _create_scratch_run(spec, lock) as run
     ):
         has_learned = False
         try:

@@ -19,6 +19,7 @@ from tagline.prediction.bundle import load_classifier
 from tagline.prediction.predictor import score_texts
 from tagline.reports import report
 from tagline.runs import lock as locks
+from tagline.runs.checkpoints import Progress
 from tagline.runs.events import (
     EvaluationEvent,
     Event,
@@ -29,7 +30,8 @@ from tagline.runs.events import (
     UsageEvent,
     WarningEvent,
 )
-from tagline.runs.run import Progress, Run, StateName
+from tagline.runs.formats import StateName
+from tagline.runs.run import Run
 from tagline.storage import addresses, atomic, hashing
 from tagline.system.signals import Stop
 from tagline.training import preflight

@@ -18,8 +18,8 @@ from tagline.prediction.bundle import load_classifier
 from tagline.prediction.decisions import DecisionLayer
 from tagline.prediction.predictor import Predictor, score_texts
 from tagline.reports import html, markdown, report
+from tagline.runs.checkpoints import Progress
 from tagline.runs.events import Event, FinishedEvent, PhaseEvent, UsageEvent, WarningEvent
-from tagline.runs.run import Progress
 from tagline.spec import Goal
 from tagline.storage import atomic
 from tagline.training.context import AttemptContext, Clock

@@ -10,7 +10,8 @@ from tagline.errors import RunError
 from tagline.evaluation.schema import CurvePoint, LearningCurve
 from tagline.reports import html, report
 from tagline.runs.events import CurveEvent, Event, PhaseEvent, TickEvent
-from tagline.runs.run import Run, list_runs
+from tagline.runs.lookup import list_runs
+from tagline.runs.run import Run
 from tagline.spec import Spec
 from tagline.storage import atomic
 from tagline.training import resume_run, start_run

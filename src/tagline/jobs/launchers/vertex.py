@@ -17,7 +17,8 @@ from tagline.jobs import custom_job, prices, uploads
 from tagline.jobs.custom_job import Code
 from tagline.jobs.diagnosis.log import Line, parse_entry
 from tagline.jobs.launchers import Job, JobDescription, JobState, StateName
-from tagline.runs import lock, remote
+from tagline.runs import lock
+from tagline.runs.run import Run
 from tagline.spec import Spec
 from tagline.storage import addresses
 
@@ -84,7 +85,7 @@ class VertexLauncher:
         if not run["is_there"]:
             runs = run["address"].rpartition("/")[0]
             try:
-                remote.create_remote_run(runs, run["name"], spec, lock.lock_before_start(spec, command=run["command"]))
+                Run.create(runs, spec, lock.lock_before_start(spec, command=run["command"]), name=run["name"])
             except NameTaken as error:
                 if found := self._find_job(plan):  # this very plan was submitted before
                     return found
@@ -93,7 +94,7 @@ class VertexLauncher:
             return self._create_job(plan)
         except PlaceError as error:
             if not gcp.is_transient(error):  # else there may be a job all the same
-                remote.MirroredRun.at(run["address"]).set_state("failed", reason=error.message)
+                Run.open(run["address"]).set_state("failed", reason=error.message)
             raise
 
     def state(self, handle: str) -> JobState:

@@ -1,39 +1,26 @@
-"""MirroredRun: a run in Cloud Storage, worked on in a scratch directory; and runs found wherever they are."""
+"""BucketStore: a run in Cloud Storage, worked on in a scratch directory of this machine."""
 
 import json
 import shutil
 import tempfile
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from tagline.errors import Conflict, DataError, NameTaken, PlaceError, RunError, TaglineError
 from tagline.gcp import cloud_storage
 from tagline.gcp.cloud_storage import RemoteObject
 from tagline.prediction.bundle import MANIFEST
-from tagline.runs.events import Event
-from tagline.runs.run import (
-    ATTEMPTS,
-    NEEDED,
-    PROGRESS,
-    Progress,
-    Run,
-    RunState,
-    StateName,
-    check_name,
-    choose_name,
-    write_initial_files,
-)
-from tagline.spec import Spec
+from tagline.runs.checkpoints import PROGRESS, format_directory, read_progress
+from tagline.runs.formats import ATTEMPTS, NEEDED, STATE, read_state
+from tagline.runs.stores.local import LocalStore
 from tagline.storage import addresses, atomic, hashing
 
-EVENTS, STATE = "events.jsonl", "state.json"
-EVENTS_EVERY_S = 5.0
+APPENDED_EVERY_S = 5.0
 PATIENCE_S = 600.0
 """How long a run waits for a network or a service that is away, rather than lose what it has learned."""
 SILENT = timedelta(minutes=10)
@@ -41,60 +28,63 @@ SILENT = timedelta(minutes=10)
 TRIES = 8
 
 
-class MirroredRun(Run):
-    """A run in Cloud Storage. Files are here once they are asked for; what is written goes there at once.
+class BucketStore:
+    """Cloud Storage. Files are here once they are asked for; what is written goes there at once.
 
-    Whoever holds it has taken it over: any other process that still works on it ends with a `Conflict` at its next
+    Whoever holds the run has taken it over: any other process that still works on it ends with a `Conflict` at its next
     write that counts, and has damaged nothing until then.
     """
 
     def __init__(self, address: str) -> None:
-        self._address = address.rstrip("/")
+        self.address = address.rstrip("/")
         with atomic.disk_errors(Path(tempfile.gettempdir())):
             scratch = Path(tempfile.mkdtemp(prefix=atomic.SCRATCH_PREFIX))
             weakref.finalize(self, shutil.rmtree, scratch, ignore_errors=True)
-            super().__init__(scratch / "runs" / self._address.rpartition("/")[2])
+            self.directory = scratch / "runs" / self.address.rpartition("/")[2]
             self.directory.mkdir(parents=True)
+        self._mirror = LocalStore(self.directory)
         self._there: dict[str, RemoteObject] = {}
         """What is in the bucket, as it was last seen or written from here."""
         self._sent: dict[str, tuple[int, ...]] = {}
         """The files here that are the same as there."""
         self._is_held_here = False
         self._is_lost = False
-        self._events_due = 0.0
+        self._appended_due = 0.0
 
     @classmethod
-    def at(cls, address: str) -> Self:
-        """A run that is there."""
-        run = cls(address)
-        run.refresh()
-        if not run._is_run():
-            hint = f"tagline runs list --runs {run.address.rpartition('/')[0]} shows those that are there"
-            raise RunError(f"{run.address} is not a run", hint=hint)
-        return run
+    def create(cls, address: str, files: Mapping[str, str]) -> Self:
+        """A new run that begins with these files, uploaded in this order; a first one that is there is `NameTaken`."""
+        store = cls(address)
+        for name, text in files.items():
+            (store.directory / name).write_text(text, "utf-8")
+        try:
+            for name in files:
+                path = store.directory / name
+                store._there[name] = cloud_storage.upload(path, f"{store.address}/{name}", if_generation=0)
+                store._sent[name] = _read_stamp(path)
+        except Conflict as error:
+            top, _, taken = store.address.rpartition("/")
+            raise NameTaken(f"there is a run {taken} in {top} already", hint="give it another name") from error
+        return store
 
     @property
-    def address(self) -> str:
-        """Where the run is."""
-        return self._address
-
-    @property
-    def bundle(self) -> Path:
-        """A copy of the bundle that is there; while the run is worked on here, where it will be."""
-        here = self.directory / "bundle"
-        if not self._is_held_here and not here.is_dir() and f"bundle/{MANIFEST}" in self._there:
-            self._bring_files(lambda name: name.startswith("bundle/"))
-        return here
-
-    @property
-    def bundle_address(self) -> str:
-        """Where the bundle is, for those who are elsewhere."""
-        return f"{self.address}/bundle"
+    def absolute_address(self) -> str:
+        """The address, which is the same everywhere."""
+        return self.address
 
     @property
     def tracker_dir(self) -> Path:
         """In the run itself: other processes have scratch directories of their own."""
         return self.directory
+
+    def has(self, name: str) -> bool:
+        """Whether it was there when last looked at; while the run is held, whether it is here."""
+        return self._mirror.has(name) if self._is_held_here else name in self._there
+
+    def entries(self) -> list[str]:
+        """What was there when last looked at."""
+        tops = {"".join(name.partition("/")[:2]) for name in self._there}
+        return [f"{self.address}/{top}" for top in sorted(tops)]
 
     def refresh(self) -> None:
         """See what is there now; what was read from here before is read anew if it has changed."""
@@ -105,49 +95,68 @@ class MirroredRun(Run):
                 self._sent.pop(name, None)
         self._there = found
 
-    def state(self) -> RunState:
-        """Where the run stands; of one that runs elsewhere, also when it was last heard of."""
-        state = super().state()
-        if state.name == "running" and not self._is_held_here and (heard := self._find_last_write()):
-            return replace(state, reason=f"last heard of at {heard:%Y-%m-%d %H:%M:%S} UTC")
-        return state
+    def is_held(self) -> bool:
+        """Nobody here can know; `find_last_write` says when it was last heard of."""
+        return True
 
-    def set_state(self, name: StateName, reason: str = "") -> None:
-        """Write down where the run stands now; one that succeeded has its bundle there first."""
-        if name == "succeeded":
-            self._push_all()
-        self._push_file(EVENTS)
-        super().set_state(name, reason)
+    def find_last_write(self) -> datetime | None:
+        """When the run was last written to, unless it is held here."""
+        times = [each.updated for each in self._there.values() if each.updated and not self._is_held_here]
+        return datetime.fromisoformat(max(times)) if times else None
+
+    def local_path(self, name: str) -> Path:
+        """A file of the mirror; it is brought here, unless the run is held: then all that counts is here."""
+        path = self.directory / name
+        if not self._is_held_here and name in self._there and not path.is_file():
+            self._bring_files(lambda each: each == name)
+        return path
+
+    def fetch_directory(self, name: str) -> None:
+        """Have all files of a directory of the run here as they are there."""
+        self._bring_files(lambda each: each.startswith(f"{name}/"))
 
     def write_text(self, name: str, text: str) -> None:
-        """A text file of the run, whole, here and there."""
-        super().write_text(name, text)
+        """Write a whole file, here and there."""
+        self._mirror.write_text(name, text)
         self._push_file(name)
 
-    def append_event(self, event: Event) -> None:
-        """One line at the end of events.jsonl; it is there after some seconds."""
-        super().append_event(event)
-        if time.monotonic() < self._events_due:
+    def append(self, name: str, content: bytes) -> None:
+        """Add to the end of a file; it is there after some seconds."""
+        self._mirror.append(name, content)
+        if time.monotonic() < self._appended_due:
             return
         with suppress(PlaceError):  # it goes with the next one, or with the checkpoint, which waits for the network
-            self._push_file(EVENTS, patience_s=EVENTS_EVERY_S)
-        self._events_due = time.monotonic() + EVENTS_EVERY_S
+            self._push_file(name, patience_s=APPENDED_EVERY_S)
+        self._appended_due = time.monotonic() + APPENDED_EVERY_S
 
-    def write_progress(self, progress: Progress) -> None:
-        """Make a checkpoint count once all of it is there, and remove the ones that no longer do."""
-        kept = tuple(f"checkpoints/{name}/" for name in progress.checkpoints)
-        self._push_some(name for name in self._list_files() if name.startswith(kept))
-        self._push_file(EVENTS)
-        super().write_progress(progress)
-        self._push_file(PROGRESS)
-        # Only what was written or found here: another process may have taken over just now, and have others.
-        self._remove_files(
-            name for name in self._there if name.startswith("checkpoints/") and not name.startswith(kept)
-        )
+    def flush(self, *names: str) -> None:
+        """Take these directories there, several files at a time, then these files one by one."""
+        directories = [name for name in names if (self.directory / name).is_dir()]
+        if directories:
+            below = tuple(f"{name}/" for name in directories)
+            self._push_some(each for each in self._list_files() if each.startswith(below))
+        for name in names:
+            if name not in directories:
+                self._push_file(name)
 
-    def _bring_checkpoint(self, name: str) -> None:
-        """Have a checkpoint's files on this machine."""
-        self._bring_files(lambda each: each.startswith(f"checkpoints/{name}/"))
+    def flush_all(self) -> None:
+        """Take everything there that is not there as it is here, a bundle's manifest after its other files."""
+        names = [name for name in self._list_files() if not name.startswith("checkpoints/") and name != STATE]
+        last = [name for name in names if name.endswith(f"/{MANIFEST}")]
+        self._push_some(name for name in names if name not in last)
+        self._push_some(last)
+
+    def keep_checkpoints(self, names: Sequence[str]) -> None:
+        """Remove all other checkpoints here, and there as far as they were written or found from here.
+
+        Another process may have taken over just now, and have others.
+        """
+        self._mirror.keep_checkpoints(names)
+        kept = (PROGRESS, *(f"{format_directory(name)}/" for name in names))
+        gone = [name for name in self._there if name.startswith("checkpoints/") and not name.startswith(kept)]
+        addresses.run_concurrently(cloud_storage.delete, [self._there.pop(name) for name in gone])
+        for name in gone:
+            self._sent.pop(name, None)
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -168,24 +177,25 @@ class MirroredRun(Run):
             yield
         except BaseException:
             with suppress(TaglineError):  # what has happened says more
-                self._push_all()
+                self.flush_all()
             raise
-        self._push_all()
+        self.flush_all()
 
-    def entries(self) -> list[str]:
-        """What is in the run, by its addresses; a directory's ends with a slash."""
-        tops = {"".join(name.partition("/")[:2]) for name in self._there}
-        return [f"{self.address}/{top}" for top in sorted(tops)]
-
-    def delete(self) -> None:
-        """Remove the run and everything in it, unless it is running; a process that still works on it then ends."""
+    def remove(self) -> None:
+        """Remove the run, unless it is running and was heard of lately; a process that still works on it then ends."""
         self.refresh()
-        heard = self._find_last_write()
-        if super().state().name == "running" and heard and datetime.now(UTC) - heard < SILENT:
+        heard = self.find_last_write()
+        if read_state(self).name == "running" and heard and datetime.now(UTC) - heard < SILENT:
             hint = f"stop it first, or wait until it has been silent for {SILENT.seconds // 60} minutes"
             raise RunError(f"{self.address} is in use: last heard of at {heard:%H:%M:%S} UTC", hint=hint)
         cloud_storage.delete(self._there[STATE])  # from here on it is no run
         addresses.remove_remote(self.address)
+
+    def download(self, directory: Path, *, without: tuple[str, ...]) -> None:
+        """Copy the run's files, as they were last seen, into a directory, but for those below these directories."""
+        below = tuple(f"{name}/" for name in without)
+        wanted = [each for name, each in self._there.items() if not name.startswith(below)]
+        addresses.copy_down(wanted, directory, below=self.address)
 
     def _take_over(self) -> None:
         """Write the state anew, as it is, then the progress: what another process knows of them is then out of date.
@@ -194,14 +204,14 @@ class MirroredRun(Run):
         counts, and none is removed, but from here; so the rest is read then.
         """
         self._claim_file(STATE, "")
-        if super().state().name == "succeeded":
-            raise RunError(f"run {self.name} is complete", hint=f"tagline runs show {self.address}")
+        if read_state(self).name == "succeeded":
+            raise RunError(f"run {self.directory.name} is complete", hint=f"tagline runs show {self.address}")
         self._claim_file(PROGRESS, "{}")
         self._check_ownership()
         self.refresh()
-        progress = self.progress()
-        needed = tuple(f"checkpoints/{name}/" for name in (progress.last, progress.best) if name)
-        kept = tuple(f"checkpoints/{name}/" for name in progress.checkpoints)
+        progress = read_progress(self)
+        needed = tuple(f"{format_directory(name)}/" for name in (progress.last, progress.best) if name)
+        kept = tuple(f"{format_directory(name)}/" for name in progress.checkpoints)
         self._bring_files(lambda name: name in (*NEEDED, ATTEMPTS) or name.startswith(needed))
         left = [
             each
@@ -255,13 +265,6 @@ class MirroredRun(Run):
             self._push_file, list(names), size=lambda name: (self.directory / name).stat().st_size
         )
 
-    def _push_all(self) -> None:
-        """Everything that is not there as it is here, a bundle's manifest after its other files."""
-        names = [name for name in self._list_files() if not name.startswith("checkpoints/") and name != STATE]
-        last = [name for name in names if name.endswith(f"/{MANIFEST}")]
-        self._push_some(name for name in names if name not in last)
-        self._push_some(last)
-
     def _list_files(self) -> list[str]:
         """The files of the run that are here and finished."""
         found = (path.relative_to(self.directory) for path in hashing.files_below(self.directory))
@@ -292,19 +295,6 @@ class MirroredRun(Run):
                 shutil.move(Path(scratch) / self._relative_name(each), path)
                 self._sent[self._relative_name(each)] = _read_stamp(path)
 
-    def _remove_files(self, names: Iterable[str]) -> None:
-        gone = [name for name in list(names) if name != PROGRESS]
-        addresses.run_concurrently(cloud_storage.delete, [self._there.pop(name) for name in gone])
-        for name in gone:
-            self._sent.pop(name, None)
-
-    def _local_path(self, name: str) -> Path:
-        """A file of the run, to be read; it is brought here, unless all of it is here."""
-        path = self.directory / name
-        if not self._is_held_here and name in self._there and not path.is_file():
-            self._bring_files(lambda each: each == name)
-        return path
-
     def _check_ownership(self) -> None:
         """End here if another process has taken the run over."""
         there, known = cloud_storage.object_at(f"{self.address}/{STATE}"), self._there.get(STATE)
@@ -322,7 +312,7 @@ class MirroredRun(Run):
             last = json.loads(cloud_storage.read_bytes(found).splitlines()[-1]) if found else {}
             who = f"a process on {last['host']}, started at {last['time']},"
         hint = "this one has ended and changed nothing since; tagline runs show " + self.address
-        return Conflict(f"{who} has taken over run {self.name}", hint=hint)
+        return Conflict(f"{who} has taken over run {self.directory.name}", hint=hint)
 
     def _make_gone_error(self) -> TaglineError:
         """What to say when the run, or its bucket, is not there any more."""
@@ -330,23 +320,9 @@ class MirroredRun(Run):
             cloud_storage.list_objects(f"{self.address}/")
         except DataError:
             return PlaceError(f"the bucket of {self.address} is not there any more", hint="was it removed?")
-        return RunError(f"run {self.name} is not in {self.address.rpartition('/')[0]} any more", hint="was it removed?")
-
-    def _find_last_write(self) -> datetime | None:
-        """When the run was last written to."""
-        times = [each.updated for each in self._there.values() if each.updated]
-        return datetime.fromisoformat(max(times)) if times else None
-
-    def _is_run(self) -> bool:
-        return all(name in self._there for name in NEEDED)
-
-    def _is_held(self) -> bool:
-        """Nobody here can know; the state says when it was last heard of."""
-        return True
-
-    def _has_lost_rehearsal(self, job: dict[str, Any]) -> bool:  # noqa: ARG002
-        """No: what answers about this run is that rehearsal."""
-        return False
+        return RunError(
+            f"run {self.directory.name} is not in {self.address.rpartition('/')[0]} any more", hint="was it removed?"
+        )
 
     def _relative_name(self, found: RemoteObject) -> str:
         return found.address.removeprefix(f"{self.address}/")
@@ -357,31 +333,13 @@ def _read_stamp(path: Path) -> tuple[int, ...]:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def create_remote_run(address: str, name: str, spec: Spec, lock: dict[str, Any]) -> MirroredRun:
-    """A new run below an address in Cloud Storage, waiting; a name that is taken is refused, none is made up."""
-    if name:
-        check_name(name)
+def list_stores(address: str) -> list[BucketStore]:
+    """One for each name below an address, whether it is a run or not; one listing tells what is in all of them."""
     top = address.rstrip("/")
-    while True:
-        run = MirroredRun(f"{top}/{name or choose_name(list_remote_names(top))}")
-        write_initial_files(run.directory, spec, lock)
-        try:
-            # The spec takes the name, the state makes it a run.
-            for part in ("spec.toml", "lock.json", EVENTS, STATE):
-                run._there[part] = cloud_storage.upload(run.directory / part, f"{run.address}/{part}", if_generation=0)
-                run._sent[part] = _read_stamp(run.directory / part)
-        except Conflict as error:
-            if name:
-                raise NameTaken(f"there is a run {name} in {top} already", hint="give it another name") from error
-            continue
-        return run
-
-
-def list_remote_names(address: str) -> list[str]:
-    """The first parts of the names below an address."""
-    return sorted(
-        {
-            each.address.removeprefix(f"{address}/").partition("/")[0]
-            for each in cloud_storage.list_objects(f"{address}/")
-        }
-    )
+    found: dict[str, BucketStore] = {}
+    for each in cloud_storage.list_objects(f"{top}/"):
+        name, _, rest = each.address.removeprefix(f"{top}/").partition("/")
+        if rest:
+            store = found.get(name) or found.setdefault(name, BucketStore(f"{top}/{name}"))
+            store._there[rest] = each
+    return list(found.values())
