@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,9 +10,10 @@ from vertex_rehearsal.api.errors import invalid_argument
 
 TOKEN = re.compile(
     r"""\s*(?:(?P<open>\()|(?P<close>\))|(?P<operator>>=|<=|!=|=~|!~|=|>|<|:)
-    |(?P<word>(?:"(?:[^"\\]|\\.)*"|[^\s()=!<>:~"])+))""",
+    |(?P<word>'(?:[^'\\]|\\.)*'|(?:"(?:[^"\\]|\\.)*"|[^\s()=!<>:~"])+))""",
     re.X,
 )
+PATH_KEY = re.compile(r'"((?:[^"\\]|\\.)+)"|([^."]+)')
 SEVERITIES = {
     "DEFAULT": 0, "DEBUG": 100, "INFO": 200, "NOTICE": 300, "WARNING": 400, "ERROR": 500, "CRITICAL": 600,
     "ALERT": 700, "EMERGENCY": 800,
@@ -27,14 +28,16 @@ class Comparison:
     field: str
     operator: str
     value: str
+    has_wildcards: bool = False
+    """Whether `:` compares the whole text, in which * stands for anything, as Vertex AI has it."""
 
     def __call__(self, entry: Mapping[str, Any]) -> bool:
         """Whether an entry, in the form of JSON, passes."""
         if not self.operator:
             return self.value.lower() in str(entry).lower()
-        found = _get_path(entry, self.field)
+        found = get_path(entry, self.field)
         if self.operator == ":":
-            return _contains_value(found, self.value)
+            return _matches_pattern(found, self.value) if self.has_wildcards else _contains_value(found, self.value)
         if found is None:
             return self.operator in ("!=", "!~")
         if self.operator in ("=~", "!~"):
@@ -61,28 +64,34 @@ class Filter:
     test: Test
     always: tuple[Comparison, ...] = ()
     """Comparisons that every entry must pass, whatever the rest says: an index can be asked for them first."""
+    comparisons: tuple[Comparison, ...] = ()
+    """All comparisons, in the order of the text."""
 
     def __call__(self, entry: Mapping[str, Any]) -> bool:
         """Whether an entry, in the form of JSON, passes."""
         return self.test(entry)
 
 
-def parse_filter(text: str) -> Filter:
-    """A filter from its text; an empty one lets everything pass."""
+def parse_filter(
+    text: str, *, has_wildcards: bool = False, adapt: Callable[[Comparison], Comparison] = lambda one: one
+) -> Filter:
+    """A filter from its text; an empty one lets everything pass. `adapt` may change or refuse a comparison."""
     if not text.strip():
         return Filter(lambda _: True)
-    parser = _Parser(text)
-    test, always = parser.parse_or()
+    parser = _Parser(text, lambda one: adapt(replace(one, has_wildcards=has_wildcards)))
+    test, always = parser.parse_and()
     if parser.left:
         raise parser.syntax_error()
-    return Filter(test, tuple(always))
+    return Filter(test, tuple(always), tuple(parser.comparisons))
 
 
 class _Parser:
     """Reads one filter from left to right."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, adapt: Callable[[Comparison], Comparison]) -> None:
         self.text = text
+        self.comparisons: list[Comparison] = []
+        self._adapt = adapt
         self.left: list[tuple[str, str]] = []
         end = 0
         while end < len(text.rstrip()):
@@ -98,32 +107,30 @@ class _Parser:
         near = f' near "{self.left[0][1]}"' if self.left else ""
         return invalid_argument("filter", f"Unparseable filter: {self.text}{near}")
 
-    def parse_or(self) -> tuple[Test, list[Comparison]]:
-        """a OR b."""
-        tests = []
-        while True:
-            test, always = self.parse_and()
-            tests.append(test)
-            if not self._take_if("word", "OR"):
-                break
-        if len(tests) == 1:
-            return tests[0], always
-        return lambda entry: any(test(entry) for test in tests), []
-
     def parse_and(self) -> tuple[Test, list[Comparison]]:
         """a AND b, or simply a b."""
         tests: list[Test] = []
         always: list[Comparison] = []
         while True:
-            test, sure = self.parse_term()
+            test, sure = self.parse_or()
             tests.append(test)
             always += sure
             if self._take_if("word", "AND"):
                 if not self.left:
                     raise self.syntax_error()
                 continue
-            if not self.left or self.left[0][0] not in ("word", "open") or self.left[0] == ("word", "OR"):
+            if not self.left or self.left[0][0] not in ("word", "open"):
                 return lambda entry: all(test(entry) for test in tests), always
+
+    def parse_or(self) -> tuple[Test, list[Comparison]]:
+        """a OR b, which binds tighter than AND in Google's filters (AIP-160)."""
+        test, always = self.parse_term()
+        tests = [test]
+        while self._take_if("word", "OR"):
+            tests.append(self.parse_term()[0])
+        if len(tests) == 1:
+            return test, always
+        return lambda entry: any(test(entry) for test in tests), []
 
     def parse_term(self) -> tuple[Test, list[Comparison]]:
         """A comparison, a word, a filter in parentheses, or the opposite of one."""
@@ -131,7 +138,7 @@ class _Parser:
             test, _ = self.parse_term()
             return lambda entry: not test(entry), []
         if self._take_if("open"):
-            test, always = self.parse_or()
+            test, always = self.parse_and()
             if not self._take_if("close"):
                 raise self.syntax_error()
             return test, always
@@ -141,11 +148,11 @@ class _Parser:
             test, _ = self.parse_term()
             return lambda entry: not test(entry), []
         if not self.left or self.left[0][0] != "operator":
-            return Comparison("", "", _unquote_word(name)), []
+            return self._add_comparison("", "", name), []
         operator = self._take_next("operator")
         if self._take_if("open"):
             return self._parse_value_list(name, operator), []
-        comparison = Comparison(name, operator, _unquote_word(self._take_next("word")))
+        comparison = self._add_comparison(name, operator, self._take_next("word"))
         if operator in ("=~", "!~"):
             try:
                 re.compile(comparison.value)
@@ -155,15 +162,19 @@ class _Parser:
 
     def _parse_value_list(self, name: str, operator: str) -> Test:
         """field=(a OR b), field:(a AND b)."""
-        values, joins = [_unquote_word(self._take_next("word"))], set()
+        values, joins = [self._take_next("word")], set()
         while not self._take_if("close"):
             joins.add(self._take_next("word"))
-            values.append(_unquote_word(self._take_next("word")))
+            values.append(self._take_next("word"))
         if not joins <= {"OR"} and not joins <= {"AND"}:
             raise self.syntax_error()
         decide = all if joins == {"AND"} else any
-        tests = [Comparison(name, operator, value) for value in values]
+        tests = [self._add_comparison(name, operator, value) for value in values]
         return lambda entry: decide(test(entry) for test in tests)
+
+    def _add_comparison(self, field: str, operator: str, word: str) -> Comparison:
+        self.comparisons.append(self._adapt(Comparison(field, operator, _unquote_word(word))))
+        return self.comparisons[-1]
 
     def _take_if(self, kind: str, text: str = "") -> bool:
         if self.left and self.left[0][0] == kind and (not text or self.left[0][1] == text):
@@ -188,20 +199,40 @@ def parse_timestamp(text: str) -> datetime:
 
 
 def _unquote_word(word: str) -> str:
-    return (
-        re.sub(r"\\(.)", r"\1", word[1:-1]) if word.startswith('"') and word.endswith('"') and len(word) > 1 else word
-    )
+    is_quoted = len(word) > 1 and word[0] == word[-1] and word[0] in "\"'"
+    return re.sub(r"\\(.)", r"\1", word[1:-1]) if is_quoted else word
 
 
-def _get_path(entry: Any, path: str) -> Any:
-    """The value at `resource.labels.job_id`; keys may be quoted, and written with underscores."""
-    for quoted, plain in re.findall(r'"((?:[^"\\]|\\.)+)"|([^."]+)', path):
-        key = quoted or plain
+def split_path(path: str) -> list[str]:
+    """The keys of `resource.labels."a key"`, without their quotes."""
+    return [re.sub(r"\\(.)", r"\1", quoted) or plain for quoted, plain in PATH_KEY.findall(path)]
+
+
+def get_path(entry: Any, path: str) -> Any:
+    """The value at `resource.labels.job_id`; keys may be quoted, and written in camelCase or snake_case."""
+    for key in split_path(path):
         if not isinstance(entry, Mapping):
             return None
-        camel = re.sub(r"_([a-z])", lambda found: found[1].upper(), key)
-        entry = entry.get(key, entry.get(camel))
+        spellings = (key, re.sub(r"_([a-z])", lambda found: found[1].upper(), key), to_snake_case(key))
+        entry = next((entry[spelling] for spelling in spellings if spelling in entry), None)
     return entry
+
+
+def to_snake_case(name: str) -> str:
+    """displayName -> display_name."""
+    return re.sub(r"(?<=[a-z0-9])([A-Z])", lambda found: f"_{found[1].lower()}", name)
+
+
+def _matches_pattern(found: Any, pattern: str) -> bool:
+    """The operator `:` with wildcards; without one it asks whether a key or a part of a text is there."""
+    if pattern == "*":
+        return found is not None and found not in ("", [], {})
+    if "*" not in pattern or isinstance(found, Mapping):
+        return _contains_value(found, pattern)
+    if isinstance(found, list):
+        return any(_matches_pattern(one, pattern) for one in found)
+    expression = ".*".join(map(re.escape, pattern.split("*")))
+    return found is not None and re.fullmatch(expression, str(found), re.S) is not None
 
 
 def _contains_value(found: Any, value: str) -> bool:

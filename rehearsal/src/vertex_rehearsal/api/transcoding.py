@@ -17,6 +17,7 @@ VARIABLE = re.compile(r"\{([\w.]+)(?:=([^}]+))?\}")
 UNKNOWN = re.compile(r'Message type "(?P<type>[\w.]+)" has no field named "(?P<name>.*?)" at "(?P<at>.*?)"', re.S)
 FAILED = re.compile(r"Failed to parse (?P<field>\S+) field: (?P<why>.*)", re.S)
 RAW_BODY = "google.api.HttpBody"
+FIELD_MASK = "google.protobuf.FieldMask"
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,8 @@ def _put_value(content: dict[str, Any], keys: Sequence[str], value: str, descrip
     typed: Any = value
     if field is not None and field.type == field.TYPE_BOOL:
         typed = {"true": True, "false": False}.get(value, value)
+    if field is not None and field.message_type is not None and field.message_type.full_name == FIELD_MASK:
+        typed = _to_camel_case(value)  # as JSON has it; Google takes both
     if field is not None and field.is_repeated and field.message_type is None:
         content.setdefault(key, []).append(typed)
     else:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from vertex_rehearsal import filters
+from vertex_rehearsal import listing
 from vertex_rehearsal.api.errors import ApiError, invalid_argument
-from vertex_rehearsal.api.messages import as_dict, protobuf, v1
+from vertex_rehearsal.api.messages import message_class, protobuf, v1
 from vertex_rehearsal.prediction import models
 from vertex_rehearsal.training import validation
 
@@ -20,6 +20,8 @@ ID = re.compile(r"[a-z0-9-]{4,128}")
 MOST_PARENTS = 10
 LARGEST_METADATA = 200 * 1024
 LARGEST_SAMPLE = 100
+AMONG = "among"
+"""By this, a filter asks whether a node is one of a set of names that has been found before."""
 QUOTED = r'"(?:[^"\\]|\\.)*"'
 CLAUSE = re.compile(
     rf"""in_context\(\s*(?P<member>{QUOTED})\s*\)
@@ -48,7 +50,6 @@ COMMON = ("display_name", "description", "labels", "metadata")
 CONTEXT = NodeKind("context", COMMON)
 ARTIFACT = NodeKind("artifact", (*COMMON, "uri", "state"))
 EXECUTION = NodeKind("execution", (*COMMON, "state"))
-ORDER = "order_by has no effect: newest first."
 UNCHECKED = "Schemas are not checked."
 
 
@@ -61,9 +62,6 @@ class Experiments:
         "CreateArtifact": UNCHECKED,
         "CreateContext": UNCHECKED,
         "CreateExecution": UNCHECKED,
-        "ListArtifacts": ORDER,
-        "ListContexts": ORDER,
-        "ListExecutions": ORDER,
         "QueryArtifactLineageSubgraph": "max_hops of 0 is none given: the whole graph.",
     }
 
@@ -223,7 +221,7 @@ class Experiments:
         if request.max_hops < 0:
             raise invalid_argument("max_hops", f"max_hops must not be negative: {request.max_hops}.")
         start = self._database.get(request.artifact).name
-        passes = self._compile_filter(request.filter)
+        passes = self._compile_filter(ARTIFACT, request.filter)
         found, edges, border, hops = {start}, dict[bytes, Any](), {start}, 0
         while border and (hops < request.max_hops or not request.max_hops):
             hops += 1
@@ -288,7 +286,7 @@ class Experiments:
         self._database.get(request.parent)
         if not request.filter:
             raise invalid_argument("filter", "Required field is not set: filter.")
-        passes = self._compile_filter(request.filter)
+        passes = self._compile_filter(kind, request.filter)
 
         def purge() -> Any:
             with self._database.lock:
@@ -306,11 +304,11 @@ class Experiments:
 
     def _list_page(self, kind: NodeKind, request: Any) -> tuple[list[Any], str]:
         self._database.get(request.parent)
-        plain = type(request)(page_size=request.page_size, page_token=request.page_token)
-        passes = self._compile_filter(request.filter)
+        plain = type(request)(page_size=request.page_size, page_token=request.page_token, order_by=request.order_by)
+        passes = self._compile_filter(kind, request.filter)
         return self._database.list_page(f"{request.parent}/{kind.collection}", plain, keep=passes)
 
-    def _compile_filter(self, text: str) -> Callable[[Any], bool]:
+    def _compile_filter(self, kind: NodeKind, text: str) -> Callable[[Any], bool]:
         """Whether a node passes a filter. Clauses about other nodes are answered first: each is a set of names."""
         sets: list[set[str]] = []
 
@@ -324,13 +322,14 @@ class Experiments:
                 sets.append(set.intersection(*(self._find_relatives(clause["relation"], name) for name in contexts)))
             else:
                 return clause[0]
-            return f"among.s{len(sets) - 1}=yes"
+            return f"{AMONG}.s{len(sets) - 1}=yes"
 
-        test = filters.parse_filter(CLAUSE.sub(plain, text))
+        fields = {**(listing.LISTS[f"{kind.collection.capitalize()}"].fields or {}), AMONG: listing.MEMBERSHIP}
+        message = message_class(f"google.cloud.aiplatform.v1.{kind.noun.capitalize()}").DESCRIPTOR
+        test = listing.compile_filter(CLAUSE.sub(plain, text), message, fields, self._database.resolve_name)
 
         def passes(node: Any) -> bool:
-            among = {f"s{number}": "yes" for number, names in enumerate(sets) if node.name in names}
-            return test(as_dict(node) | {"among": among})
+            return test(node, {AMONG: {f"s{number}": "yes" for number, names in enumerate(sets) if node.name in names}})
 
         return passes
 

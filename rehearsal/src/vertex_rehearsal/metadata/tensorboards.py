@@ -23,7 +23,6 @@ MOST_READ = 10_000
 READ = {"SCALAR": 1000, "TENSOR": 100, "BLOB_SEQUENCE": 100}
 """So many points are read of a time series at most, unless more are asked for."""
 VALUES = {"SCALAR": "scalar", "TENSOR": "tensor", "BLOB_SEQUENCE": "blobs"}
-ORDER = "order_by and read_mask have no effect: newest first, and all fields."
 ORDERS = ("", "step", "step desc")
 
 
@@ -34,10 +33,6 @@ class Tensorboards:
     LIMITS = {  # noqa: RUF012
         "CreateTensorboard": "Encryption has no effect, and there is no bucket for blobs.",
         "ExportTensorboardTimeSeriesData": "order_by: step or step desc, and by step where it is not given.",
-        "ListTensorboards": ORDER,
-        "ListTensorboardExperiments": ORDER,
-        "ListTensorboardRuns": ORDER,
-        "ListTensorboardTimeSeries": ORDER,
         "UpdateTensorboard": "etag has no effect.",
         "UpdateTensorboardExperiment": "etag has no effect.",
         "UpdateTensorboardRun": "etag has no effect.",

@@ -85,14 +85,6 @@ class PipelineJobs:
         thread.start()
         return job
 
-    def list_pipeline_jobs(self, request: Any) -> Any:
-        """A page of pipelines, newest first, without their tasks."""
-        validation.check_parent(request.parent)
-        jobs, token = self._context.database.list_page(f"{request.parent}/pipelineJobs", request)
-        for job in jobs:
-            job.ClearField("job_detail")
-        return v1.ListPipelineJobsResponse(pipeline_jobs=jobs, next_page_token=token)
-
     def cancel_pipeline_job(self, request: Any) -> Any:
         """Begin to end a pipeline and its tasks; one that has ended stays as it is."""
         with self._lock:

@@ -72,7 +72,10 @@ class BatchPredictions:
         self._validate_job(job)
         job.name = f"{request.parent}/batchPredictionJobs/{new_id()}"
         BatchRun(job, self._context).check()
-        return self._queue.submit(job)
+        name = models.find_version(self._context, f"{job.model}@{job.model_version_id}").display_name
+        return self._queue.submit(
+            job, first=lambda kept: self._context.database.add_note(kept.name, "model_display_name", name)
+        )
 
     def cancel_batch_prediction_job(self, request: Any) -> Any:
         """Begin to end a job; what it has predicted stays."""

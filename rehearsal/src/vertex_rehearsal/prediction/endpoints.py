@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from vertex_rehearsal.api.errors import ApiError, invalid_argument
 from vertex_rehearsal.api.messages import protobuf, v1
+from vertex_rehearsal.listing import get_base_model_name
 from vertex_rehearsal.machines import find_misfit
 from vertex_rehearsal.operations import new_id
 from vertex_rehearsal.prediction import models
@@ -48,7 +49,6 @@ class Endpoints:
         "dedicated endpoint has its larger limit and no host name of its own.",
         "DeployModel": "Dedicated resources: min_replica_count replicas, which never become more; machines and service "
         "accounts have no effect. AIP_HTTP_PORT is a free port of this machine, whose network a server shares.",
-        "ListEndpoints": "order_by and read_mask have no effect: newest first, and all fields.",
         "UpdateEndpoint": "display_name, description, labels and traffic_split.",
     }
 
@@ -135,6 +135,7 @@ class Endpoints:
                         for key, share in split.items():
                             kept.traffic_split[deployed.id if key == THIS else key] = share
                     kept.deployed_models.append(deployed)
+                    self._note_base_model(kept)
             except BaseException:
                 self._deployments.end(endpoint.name, deployed.id)
                 raise
@@ -170,6 +171,7 @@ class Endpoints:
             endpoint.traffic_split.update(split)
             del endpoint.deployed_models[:]
             endpoint.deployed_models.extend(left)
+            self._note_base_model(endpoint)
 
         def undeploy() -> Any:
             self._deployments.end(request.endpoint, wanted)
@@ -178,6 +180,12 @@ class Endpoints:
         operations = self._context.operations
         begun = operations.start_operation(request.endpoint, v1.UndeployModelOperationMetadata(), undeploy)
         return operations.wait_for(begun.name, models.QUICK_S)
+
+    def _note_base_model(self, endpoint: Any) -> None:
+        """What its models were made from: lists can be filtered by it."""
+        names = (f"{each.model}@{each.model_version_id}" for each in endpoint.deployed_models)
+        made_from = {get_base_model_name(models.find_version(self._context, name)) for name in names} - {""}
+        self._context.database.add_note(endpoint.name, "base_model_name", min(made_from, default=""))
 
     def _check_deployable(self, endpoint: Any, model: Any, deployed: Any) -> None:
         at = "deployed_model"

@@ -46,8 +46,6 @@ class Models:
     LIMITS = {  # noqa: RUF012
         "UploadModel": "Models of one's own containers; explanations, probes, gRPC ports and encryption have no "
         "effect, and service accounts neither.",
-        "ListModels": "order_by and read_mask have no effect: newest first, and all fields.",
-        "ListModelVersions": "order_by and read_mask have no effect: newest first, and all fields.",
     }
 
     def __init__(self, context: "Context", deployments: Deployments) -> None:

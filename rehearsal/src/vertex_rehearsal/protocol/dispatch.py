@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from vertex_rehearsal import listing
 from vertex_rehearsal.access import TOKEN_FILE
 from vertex_rehearsal.api import v1beta1
 from vertex_rehearsal.api.errors import ApiError, unimplemented_error
@@ -38,8 +39,14 @@ class Dispatcher:
         if found is None:
             raise unimplemented_error(method.path)
 
+        def answer(request: Any, *more: Any) -> Any:
+            listing.check_read_mask(request)
+            response = found(request, *more)
+            listing.apply_read_mask(request, response)
+            return response
+
         def call_handler(request: Any, *more: Any) -> Any:
-            return self._admission.perform(_build_call(method, request), lambda: found(request, *more))
+            return self._admission.perform(_build_call(method, request), lambda: answer(request, *more))
 
         return call_handler
 
