@@ -2,6 +2,7 @@
 
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -121,6 +122,7 @@ class Database:
 
     def add(self, message: Any) -> None:
         """Keep a new resource under its `name`; ALREADY_EXISTS where there is one."""
+        _renew_etag(message, "0")
         name, kind = message.name, message.DESCRIPTOR.full_name
         try:
             self.run(
@@ -138,11 +140,14 @@ class Database:
         return message_class(rows[0][0]).FromString(rows[0][1])
 
     @contextmanager
-    def change(self, name: str) -> Iterator[Any]:
+    def change(self, name: str, *, renews_etag: bool = True) -> Iterator[Any]:
         """A resource to be changed; kept when the block ends well, and nobody else changes it meanwhile."""
         with self.lock:
             message = self.get(name)
+            before = message.etag if "etag" in message.DESCRIPTOR.fields_by_name else ""
             yield message
+            if renews_etag:
+                _renew_etag(message, before)
             if "update_time" in message.DESCRIPTOR.fields_by_name:
                 message.update_time.GetCurrentTime()
             self.run("UPDATE resources SET content = ? WHERE name = ?", (message.SerializeToString(), name))
@@ -227,6 +232,12 @@ class Database:
         )
         for number, kind, content in rows:
             yield number, message_class(kind).FromString(content)
+
+
+def _renew_etag(message: Any, before: str) -> None:
+    """Give a message that has one a later etag; clients compare them as texts, so they are of one length."""
+    if "etag" in message.DESCRIPTOR.fields_by_name:
+        message.etag = str(max(time.time_ns() // 1000, (int(before) if before.isdigit() else 0) + 1))
 
 
 def _cut_page(query: listing.ListQuery, rows: list[tuple[int, Any]], size: int, token: str) -> tuple[list[Any], str]:

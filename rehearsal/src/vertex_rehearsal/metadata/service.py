@@ -1,7 +1,6 @@
 """Vertex ML Metadata, which Vertex AI Experiments is made of: contexts, artifacts, executions and their lineage."""
 
 import re
-import time
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -175,7 +174,8 @@ class Experiments:
                         "child_contexts", f"{child.name} has {MOST_PARENTS} parents, which is the most."
                     )
             for child in children:
-                with self._database.change(child.name) as kept:
+                # Google's SDK goes on with the child that it has read before.
+                with self._database.change(child.name, renews_etag=False) as kept:
                     if parent not in kept.parent_contexts:
                         kept.parent_contexts.append(parent)
         return v1.AddContextChildrenResponse()
@@ -244,7 +244,6 @@ class Experiments:
         _validate_node(node, kind)
         node.create_time.GetCurrentTime()
         node.update_time.CopyFrom(node.create_time)
-        node.etag = _next_etag("0")
         self._database.add(node)
         return node
 
@@ -261,16 +260,10 @@ class Experiments:
                 parent, _, wanted = name.rpartition(f"/{kind.collection}/")
                 return self._create_node(kind, parent, given, wanted)
             with self._database.change(name) as node:
-                if given.etag and given.etag != node.etag:
-                    noun = kind.noun.capitalize()
-                    raise ApiError(
-                        "ABORTED",
-                        f"Specified {noun} `etag`: `{given.etag}` does not match server `etag`: `{node.etag}`",
-                    )
+                validation.check_etag(given, node)
                 for field in fields:
                     models.copy_field_value(node, given, field)
                 _validate_node(node, kind)
-                node.etag = _next_etag(node.etag)
         return self._database.get(name)
 
     def _delete_node(self, request: Any) -> Any:
@@ -354,7 +347,7 @@ class Experiments:
 
     def _detach_children(self, parent: str, children: Iterable[Any]) -> None:
         for child in children:
-            with self._database.change(child.name) as kept:
+            with self._database.change(child.name, renews_etag=False) as kept:
                 if parent in kept.parent_contexts:
                     kept.parent_contexts.remove(parent)
 
@@ -395,11 +388,6 @@ def _check_or_create_id(wanted: str, at: str) -> str:
     if wanted and not ID.fullmatch(wanted):
         raise invalid_argument(at, f'"{wanted}" is no id: 4 to 128 of a-z, 0-9 and - are.')
     return wanted or str(uuid.uuid4())
-
-
-def _next_etag(before: str) -> str:
-    """A later one; clients compare them as texts, which is right while they have as many digits."""
-    return str(max(time.time_ns() // 1000, int(before) + 1))
 
 
 def _validate_node(node: Any, kind: NodeKind) -> None:

@@ -85,6 +85,7 @@ class Endpoints:
         name = "/".join(["projects", self._context.project_id(project), *rest])
         fields = models.check_mask(given, request.update_mask, "endpoint", CHANGEABLE)
         with self._lock, self._context.database.change(name) as endpoint:
+            validation.check_etag(given, endpoint)
             if "traffic_split" in fields and (given.traffic_split or endpoint.deployed_models):
                 ids = {deployed.id for deployed in endpoint.deployed_models}
                 _check_split(given.traffic_split, ids, "endpoint.traffic_split", may_be_empty=True)

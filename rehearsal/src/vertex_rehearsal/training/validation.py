@@ -55,6 +55,15 @@ def check_name_and_labels(resource: Any, at: str) -> None:
                 )
 
 
+def check_etag(given: Any, kept: Any) -> None:
+    """An update of what was read before is of what is kept now; without an etag it overwrites whatever that is."""
+    if given.etag and given.etag != kept.etag:
+        raise ApiError(
+            "ABORTED",
+            f"Specified {kept.DESCRIPTOR.name} `etag`: `{given.etag}` does not match server `etag`: `{kept.etag}`",
+        )
+
+
 def check_account(email: str, project: Project) -> None:
     """A service account that is there, and that whoever submits may act as; which of the two is wrong is not said."""
     if email and not (project.has_permission("iam.serviceAccounts.actAs") and email not in project.missing_accounts):
