@@ -111,6 +111,21 @@ def test_every_method_over_grpc_is_answered_or_says_its_name(rehearsal: Rehearsa
                 assert path in caught.value.details()
 
 
+def test_policies_of_resources_are_refused_by_name(rehearsal: Rehearsal) -> None:
+    for kind in ("models", "endpoints", "customJobs", "pipelineJobs"):
+        for verb in ("getIamPolicy", "setIamPolicy", "testIamPermissions"):
+            status, answer = rehearsal.http("POST", f"/v1/{PARENT}/{kind}/1:{verb}", {})
+            assert (status, answer["error"]["status"]) == (501, "UNIMPLEMENTED")
+            assert f"/google.iam.v1.IAMPolicy/{verb[0].upper()}{verb[1:]}" in answer["error"]["message"]
+
+
+def test_a_key_in_another_region_is_refused(rehearsal: Rehearsal) -> None:
+    key = {"kmsKeyName": "projects/p/locations/europe-west4/keyRings/r/cryptoKeys/k"}
+    body = {"displayName": "x", "encryptionSpec": key}
+    refused = rehearsal.http("POST", f"/v1/{PARENT}/endpoints", body)[1]["error"]
+    assert refused["details"][0]["fieldViolations"][0]["field"] == "endpoint.encryption_spec.kms_key_name"
+
+
 def test_pages_and_filters(rehearsal: Rehearsal) -> None:
     parent = "projects/pages/locations/europe-west4"
     spec = custom_job(python("pass"))

@@ -1,24 +1,31 @@
 """The filter language of Google's lists: comparisons of fields joined by AND, OR and NOT."""
 
+import ipaddress
 import re
-from collections.abc import Callable, Mapping
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import unquote
 
 from vertex_rehearsal.api.errors import invalid_argument
 
 TOKEN = re.compile(
-    r"""\s*(?:(?P<open>\()|(?P<close>\))|(?P<operator>>=|<=|!=|=~|!~|=|>|<|:)
+    r"""\s*(?:(?P<function>(?!(?:AND|OR|NOT)\()[A-Za-z_]\w*(?=\())|(?P<open>\()|(?P<close>\))|(?P<operator>>=|<=|!=|=~|!~|=|>|<|:)
     |(?P<word>'(?:[^'\\]|\\.)*'|(?:"(?:[^"\\]|\\.)*"|[^\s()=!<>:~"])+))""",
     re.X,
 )
+ARGUMENT = re.compile(r'"(?:[^"\\]|\\.)*"|[^,\s]+')
+SEARCH_TERM = re.compile(r"`([^`]*)`|(\w+)")
 PATH_KEY = re.compile(r'"((?:[^"\\]|\\.)+)"|([^."]+)')
 SEVERITIES = {
     "DEFAULT": 0, "DEBUG": 100, "INFO": 200, "NOTICE": 300, "WARNING": 400, "ERROR": 500, "CRITICAL": 600,
     "ALERT": 700, "EMERGENCY": 800,
 }  # fmt: skip
 Test = Callable[[Mapping[str, Any]], bool]
+Function = Callable[[Sequence[str]], Test]
+"""Makes a test of the arguments in a filter; a ValueError says what is wrong with them."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,8 @@ class Comparison:
         if self.operator in ("=~", "!~"):
             return (re.search(self.value, str(found)) is not None) == (self.operator == "=~")
         mine, given = _make_comparable(self.field, found, self.value)
+        if isinstance(mine, str) and not self.has_wildcards:  # Cloud Logging compares texts whatever their case
+            mine, given = mine.lower(), given.lower()
         match self.operator:
             case "=":
                 return bool(mine == given)
@@ -73,12 +82,16 @@ class Filter:
 
 
 def parse_filter(
-    text: str, *, has_wildcards: bool = False, adapt: Callable[[Comparison], Comparison] = lambda one: one
+    text: str,
+    *,
+    has_wildcards: bool = False,
+    adapt: Callable[[Comparison], Comparison] = lambda one: one,
+    functions: Mapping[str, Function] | None = None,
 ) -> Filter:
     """A filter from its text; an empty one lets everything pass. `adapt` may change or refuse a comparison."""
     if not text.strip():
         return Filter(lambda _: True)
-    parser = _Parser(text, lambda one: adapt(replace(one, has_wildcards=has_wildcards)))
+    parser = _Parser(text, lambda one: adapt(replace(one, has_wildcards=has_wildcards)), functions or {})
     test, always = parser.parse_and()
     if parser.left:
         raise parser.syntax_error()
@@ -88,10 +101,11 @@ def parse_filter(
 class _Parser:
     """Reads one filter from left to right."""
 
-    def __init__(self, text: str, adapt: Callable[[Comparison], Comparison]) -> None:
+    def __init__(self, text: str, adapt: Callable[[Comparison], Comparison], functions: Mapping[str, Function]) -> None:
         self.text = text
         self.comparisons: list[Comparison] = []
         self._adapt = adapt
+        self._functions = functions
         self.left: list[tuple[str, str]] = []
         end = 0
         while end < len(text.rstrip()):
@@ -119,7 +133,7 @@ class _Parser:
                 if not self.left:
                     raise self.syntax_error()
                 continue
-            if not self.left or self.left[0][0] not in ("word", "open"):
+            if not self.left or self.left[0][0] not in ("word", "open", "function"):
                 return lambda entry: all(test(entry) for test in tests), always
 
     def parse_or(self) -> tuple[Test, list[Comparison]]:
@@ -142,6 +156,8 @@ class _Parser:
             if not self._take_if("close"):
                 raise self.syntax_error()
             return test, always
+        if self.left and self.left[0][0] == "function":
+            return self._parse_function(), []
         name = self._take_next("word")
         if name.startswith("-") and len(name) > 1:
             self.left.insert(0, ("word", name[1:]))
@@ -171,6 +187,22 @@ class _Parser:
         decide = all if joins == {"AND"} else any
         tests = [self._add_comparison(name, operator, value) for value in values]
         return lambda entry: decide(test(entry) for test in tests)
+
+    def _parse_function(self) -> Test:
+        """log_id("x"), SEARCH(textPayload, "x")."""
+        name = self._take_next("function")
+        self._take_next("open")
+        words = []
+        while not self._take_if("close"):
+            words.append(self._take_next("word"))
+        function = self._functions.get(name)
+        if function is None:
+            known = ", ".join(self._functions) or "there are none here"
+            raise invalid_argument("filter", f"Unparseable filter: unknown function {name}: {known}.")
+        try:
+            return function([_unquote_word(word) for word in ARGUMENT.findall(" ".join(words))])
+        except ValueError as error:
+            raise invalid_argument("filter", f"Unparseable filter: {name}: {error}") from error
 
     def _add_comparison(self, field: str, operator: str, word: str) -> Comparison:
         self.comparisons.append(self._adapt(Comparison(field, operator, _unquote_word(word))))
@@ -263,3 +295,81 @@ def _make_comparable(field: str, found: Any, value: str) -> tuple[Any, Any]:
         except ValueError:
             return str(found), value
     return str(found), value
+
+
+def match_log_id(arguments: Sequence[str]) -> Test:
+    """log_id("cloudaudit.googleapis.com/activity"): the log with this id, of any project."""
+    (wanted,) = _check_count(arguments, "log_id(LOG)", 1)
+    return lambda entry: unquote(str(entry.get("logName", "")).partition("/logs/")[2]) == unquote(wanted)
+
+
+def search_text(arguments: Sequence[str]) -> Test:
+    """SEARCH(FIELD, TEXT) or SEARCH(TEXT): every word is there, whatever its case; phrases stand in backticks."""
+    _check_count(arguments, "SEARCH(FIELD, TEXT) or SEARCH(TEXT)", 1, 2)
+    field = arguments[0] if len(arguments) == 2 else ""
+    terms = [
+        [word.lower() for word in re.findall(r"\w+", one or other)] for one, other in SEARCH_TERM.findall(arguments[-1])
+    ]
+
+    def test(entry: Mapping[str, Any]) -> bool:
+        texts = [re.findall(r"\w+", text.lower()) for text in _iter_texts(get_path(entry, field) if field else entry)]
+        return all(any(_has_sequence(words, term) for words in texts) for term in terms)
+
+    return test
+
+
+def match_network(arguments: Sequence[str]) -> Test:
+    """ip_in_net(FIELD, "10.0.0.0/8"): an address of this network."""
+    field, network = _check_count(arguments, "ip_in_net(FIELD, NETWORK)", 2)
+    wanted = ipaddress.ip_network(network, strict=False)
+
+    def test(entry: Mapping[str, Any]) -> bool:
+        try:
+            return ipaddress.ip_address(str(get_path(entry, field))) in wanted
+        except ValueError:  # no address
+            return False
+
+    return test
+
+
+def sample_entries(arguments: Sequence[str]) -> Test:
+    """sample(FIELD, 0.25): the same quarter of the field's values each time."""
+    field, share = _check_count(arguments, "sample(FIELD, FRACTION)", 2)
+    if not 0 <= float(share) <= 1:
+        raise ValueError(f"{share} is no fraction from 0 to 1")
+
+    def test(entry: Mapping[str, Any]) -> bool:
+        value = get_path(entry, field)
+        return value is not None and zlib.crc32(str(value).encode()) < float(share) * 2**32
+
+    return test
+
+
+LOG_FUNCTIONS: Mapping[str, Function] = {
+    "log_id": match_log_id,
+    "SEARCH": search_text,
+    "search": search_text,
+    "ip_in_net": match_network,
+    "sample": sample_entries,
+}
+"""What Cloud Logging's filters have beside comparisons."""
+
+
+def _check_count(arguments: Sequence[str], form: str, *counts: int) -> Sequence[str]:
+    if len(arguments) not in counts:
+        raise ValueError(f"{form} is expected, not {len(arguments)} arguments")
+    return arguments
+
+
+def _iter_texts(value: Any) -> Iterator[str]:
+    """Every text in a value, however deep."""
+    if isinstance(value, Mapping | list):
+        for one in value.values() if isinstance(value, Mapping) else value:
+            yield from _iter_texts(one)
+    elif value is not None:
+        yield str(value)
+
+
+def _has_sequence(words: Sequence[str], wanted: Sequence[str]) -> bool:
+    count = len(wanted)
+    return any(words[start : start + count] == wanted for start in range(len(words) - count + 1))

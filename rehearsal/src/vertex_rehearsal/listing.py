@@ -344,8 +344,7 @@ def apply_read_mask(request: Any, response: Any) -> None:
 
 
 def _has_mask(request: Any) -> bool:
-    named = getattr(request, "DESCRIPTOR", None)
-    return named is not None and "read_mask" in named.fields_by_name and request.HasField("read_mask")
+    return "read_mask" in request.DESCRIPTOR.fields_by_name and request.HasField("read_mask")
 
 
 def _has_path(kind: Any, keys: Sequence[str]) -> bool:

@@ -68,6 +68,7 @@ class PipelineJobs:
         job.display_name = job.display_name or spec["pipelineInfo"]["name"]
         validation.check_name_and_labels(job, AT)
         self._check_root(job)
+        validation.check_account(job.service_account, self._context.project.load_current(), f"{AT}.service_account")
         given = {key: as_dict(value) for key, value in job.runtime_config.parameter_values.items()}
         parameters = pipeline_specs.resolve_inputs(spec, given)
         number = request.pipeline_job_id or f"{_slugify_name(spec['pipelineInfo']['name'])}-{new_id()}"

@@ -119,6 +119,7 @@ class BatchPredictions:
         bucket = "/".join(prefix.split("/")[:3])
         if not self._context.resolve_uri(bucket).is_dir():
             raise ApiError("NOT_FOUND", f"The bucket {bucket} was not found.", f"{at}.output_uri_prefix")
+        validation.check_account(job.service_account, self._context.project.load_current(), f"{AT}.service_account")
         resources = job.dedicated_resources
         if not job.HasField("dedicated_resources"):
             raise invalid_argument(f"{AT}.dedicated_resources", "Required field is not set: dedicated_resources.")

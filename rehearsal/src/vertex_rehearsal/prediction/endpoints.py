@@ -17,7 +17,7 @@ from vertex_rehearsal.training import validation
 if TYPE_CHECKING:
     from vertex_rehearsal.context import Context
 
-ID = re.compile(r"[a-z0-9][a-z0-9-]{0,61}[a-z0-9]|[a-z0-9]")
+ID = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?|[1-9][0-9]{0,8}")
 NAME = re.compile(r"projects/[^/]+/locations/[^/]+/endpoints/[^/]+")
 DEPLOYED_ID = re.compile(r"[0-9]{1,10}")
 THIS = "0"
@@ -26,6 +26,10 @@ SERVING_ONLY = frozenset(("n1-standard-2", "n1-highcpu-2", "n1-highcpu-4", "n1-h
 """Machine types that serve and do not train."""
 CHANGEABLE = ("display_name", "description", "labels", "traffic_split")
 MOST_REPLICAS = 100
+METRICS = "aiplatform.googleapis.com/prediction/online/"
+MOST_TARGETS = {"accelerator/duty_cycle": 100, "cpu/utilization": 100, "request_count": 2**31 - 1}
+"""Metrics by which replicas can become more or fewer: two in percent, and requests a minute."""
+DEFAULT_TARGET = 60
 
 
 def check_machine(machine: Any, at: str) -> None:
@@ -38,6 +42,24 @@ def check_machine(machine: Any, at: str) -> None:
     field, wrong = find_misfit(machine.machine_type, kind, machine.accelerator_count)
     if wrong:
         raise invalid_argument(f"{at}.{field}", wrong)
+
+
+def check_autoscaling(specs: Any, at: str) -> None:
+    """Each metric is one that Vertex AI scales by, is there once and has a target that it can reach."""
+    seen: set[str] = set()
+    for number, spec in enumerate(specs):
+        name = spec.metric_name.removeprefix(METRICS)
+        if name not in MOST_TARGETS or name == spec.metric_name:
+            known = ", ".join(f"{METRICS}{metric}" for metric in MOST_TARGETS)
+            text = f'"{spec.metric_name}" is no metric to scale by: {known}.'
+            raise invalid_argument(f"{at}[{number}].metric_name", text)
+        if name in seen:
+            raise invalid_argument(f"{at}[{number}].metric_name", f"The metric {spec.metric_name} is there twice.")
+        seen.add(name)
+        spec.target = spec.target or DEFAULT_TARGET
+        if not 1 <= spec.target <= MOST_TARGETS[name]:
+            text = f"The target of {spec.metric_name} must be from 1 to {MOST_TARGETS[name]}, not {spec.target}."
+            raise invalid_argument(f"{at}[{number}].target", text)
 
 
 class Endpoints:
@@ -66,7 +88,8 @@ class Endpoints:
         endpoint.CopyFrom(request.endpoint)
         validation.check_name_and_labels(endpoint, "endpoint")
         if request.endpoint_id and not ID.fullmatch(request.endpoint_id):
-            text = f'"{request.endpoint_id}" is no endpoint id: at most 63 of a-z, 0-9 and -, no - first or last.'
+            form = "at most 63 of a-z, 0-9 and -, a letter first and no - last; or at most 9 digits, no 0 first"
+            text = f'"{request.endpoint_id}" is no endpoint id: {form}.'
             raise invalid_argument("endpoint_id", text)
         for field in ("deployed_models", "traffic_split", "create_time", "update_time", "etag"):
             endpoint.ClearField(field)
@@ -209,6 +232,10 @@ class Endpoints:
             text = f"max_replica_count ({most}) must not be below min_replica_count ({least})."
             raise invalid_argument(f"{at}.dedicated_resources.max_replica_count", text)
         resources.max_replica_count = most or least
+        check_autoscaling(resources.autoscaling_metric_specs, f"{at}.dedicated_resources.autoscaling_metric_specs")
+        validation.check_account(
+            deployed.service_account, self._context.project.load_current(), f"{at}.service_account"
+        )
 
 
 def _check_split(split: Mapping[str, int], ids: set[str], at: str, *, may_be_empty: bool = False) -> None:

@@ -12,6 +12,7 @@ from vertex_rehearsal.context import Context
 from vertex_rehearsal.project.authorization import Authorizer, Call
 from vertex_rehearsal.project.permissions import get_api, get_method_names, get_permission
 from vertex_rehearsal.protocol.registry import EmulatedMethod
+from vertex_rehearsal.training import validation
 
 THREADS = 512
 """Requests that are answered at once, by each protocol: a prediction holds its thread as long as the model takes."""
@@ -40,9 +41,12 @@ class Dispatcher:
             raise unimplemented_error(method.path)
 
         def answer(request: Any, *more: Any) -> Any:
-            listing.check_read_mask(request)
+            if method.kind == "unary_unary":
+                listing.check_read_mask(request)
+                validation.check_encryption(request)
             response = found(request, *more)
-            listing.apply_read_mask(request, response)
+            if method.kind == "unary_unary":
+                listing.apply_read_mask(request, response)
             return response
 
         def call_handler(request: Any, *more: Any) -> Any:
