@@ -102,6 +102,9 @@ def test_the_package_predicts_a_file_and_reads_the_results(rehearsal: Rehearsal,
         assert all(one["prediction"]["text"] == one["instance"]["text"] for one in found)
         assert found[0]["prediction"]["parameters"] == {"scale": 2.0}
         assert found[0]["prediction"]["environment"]["AIP_STORAGE_URI"] == ""
+        same = aiplatform.BatchPredictionJob.list(filter='model_display_name="a model" AND display_name="many"')
+        assert [one.resource_name for one in same] == [job.resource_name]
+        assert aiplatform.BatchPredictionJob.list(filter='model_display_name="another model"') == []
         assert rehearsal.http("DELETE", f"/v1/{job.resource_name}")[0] == 200
     finally:
         del os.environ["STORAGE_EMULATOR_HOST"]

@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 
 from rehearsing import ENDED, IMAGE, PARENT, Rehearsal, custom_job, pool, python, rehearsing, until
-from vertex_rehearsal.api.messages import v1
+from vertex_rehearsal.api.messages import fill_message, v1
 from vertex_rehearsal.api.methods import load_methods
 from vertex_rehearsal.context import Context
 from vertex_rehearsal.execution import processes
 from vertex_rehearsal.execution.processes import started
 from vertex_rehearsal.execution.queue import get_job_state
+from vertex_rehearsal.execution.replicas import RunnableJob, build_environment, create_cluster
 from vertex_rehearsal.execution.workloads import HELD, Workload
 from vertex_rehearsal.settings import Settings
 from vertex_rehearsal.training.service import create_queue, name_job
@@ -67,6 +68,55 @@ def test_three_replicas_find_each_other_and_the_primary_decides(rehearsal: Rehea
     assert len(set(hosts)) == 2
     assert all(host.startswith("127.") and host != "127.0.0.1" for host in hosts)
     assert rehearsal.processes() == set(), "workers that would sleep for ten minutes are gone"
+
+
+DISTRIBUTED = """
+import torch, torch.distributed
+torch.distributed.init_process_group("gloo", init_method="env://")
+torch.distributed.all_reduce(total := torch.tensor(10.0 ** torch.distributed.get_rank()))
+print("SUM", total.item(), "of", torch.distributed.get_world_size())
+"""
+
+
+def test_torch_finds_the_other_replicas_by_its_variables(rehearsal: Rehearsal) -> None:
+    pytest.importorskip("torch")
+    worker = pool("python", "-c", DISTRIBUTED, replicas=2)
+    name = rehearsal.submit(custom_job(pool("python", "-c", DISTRIBUTED), worker))
+    assert rehearsal.wait(name)["state"] == "JOB_STATE_SUCCEEDED", rehearsal.said(name)
+    assert rehearsal.said(name)[-1] == "SUM 111.0 of 3"
+
+
+@pytest.mark.parametrize("sets_torch_variables", [True, False])
+def test_who_has_which_rank(tmp_path: Path, sets_torch_variables: bool) -> None:
+    """Reduction servers and evaluators train nothing, and what a request sets itself stays."""
+    load_methods()
+    context = Context.create(Settings(directory=tmp_path / "here", sets_torch_variables=sets_torch_variables))
+    spec = fill_message(
+        v1.CustomJobSpec(),
+        {
+            "workerPoolSpecs": [
+                python(""),
+                python("", replicas=2, env=[{"name": "MASTER_PORT", "value": "9"}]),
+                python(""),
+            ]
+        },
+    )
+    job = RunnableJob(f"{PARENT}/customJobs/1", spec)
+    cluster = create_cluster(spec)
+    found = [build_environment(job, replica, cluster, context, tmp_path) for replica in cluster]
+    host, port = cluster[0].address.split(":")
+    assert json.loads(found[2]["CLUSTER_SPEC"])["cluster"]["workerpool0"] == [f"{host}:{port}"]
+    names = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    ranks = [tuple(each.get(name, "") for name in names) for each in found]
+    if sets_torch_variables:
+        assert ranks[:3] == [("0", "3", host, port), ("1", "3", host, "9"), ("2", "3", host, "9")]
+    else:
+        assert ranks[:3] == [("", "", "", ""), ("", "", "", "9"), ("", "", "", "9")]
+    assert ranks[3] == ("", "", "", "")
+    alone = fill_message(v1.CustomJobSpec(), {"workerPoolSpecs": [python("")]})
+    (only,) = create_cluster(alone)
+    assert not set(names) & set(build_environment(RunnableJob(job.name, alone), only, [only], context, tmp_path))
+    context.close()
 
 
 def test_the_environment_of_a_replica(rehearsal: Rehearsal) -> None:

@@ -6,6 +6,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -362,3 +363,47 @@ def test_a_container_serves(rehearsal: Rehearsal, image: str) -> None:
     body = {"deployedModelId": deployed["id"]}
     assert "error" not in done(rehearsal, rehearsal.http("POST", f"/v1/{place}:undeployModel", body))
     assert subprocess.run(there, check=False).returncode == 1
+
+
+@pytest.mark.parametrize("transport", ["rest", "grpc"])
+def test_what_was_read_before_somebody_else_changed_it_is_not_written(rehearsal: Rehearsal, transport: str) -> None:
+    """Of ten who count in a label at the same time, none loses what another has counted."""
+    from google.api_core.exceptions import Conflict
+    from google.cloud.aiplatform_v1 import Endpoint
+
+    endpoints, models = (rehearsal.client(f"{kind}ServiceClient", transport) for kind in ("Endpoint", "Model"))
+    wish = Endpoint(display_name="counted", labels={"count": "0"}, etag="of mine")
+    made = endpoints.create_endpoint(parent=PARENT, endpoint=wish).result(timeout=60)
+    assert made.etag == endpoints.get_endpoint(name=made.name).etag != "of mine"
+
+    def count(_: int) -> None:
+        while True:
+            read = endpoints.get_endpoint(name=made.name)
+            read.labels["count"] = str(int(read.labels["count"]) + 1)
+            with suppress(Conflict):  # as REST's client names ABORTED; gRPC's has a subclass
+                endpoints.update_endpoint(endpoint=read, update_mask={"paths": ["labels"]})
+                return
+
+    with ThreadPoolExecutor(5) as several:
+        list(several.map(count, range(10)))
+    counted = endpoints.get_endpoint(name=made.name)
+    assert counted.labels["count"] == "10"
+    assert counted.etag != made.etag
+    blind = Endpoint(name=made.name, display_name="renamed")
+    assert endpoints.update_endpoint(endpoint=blind, update_mask={"paths": ["display_name"]}).etag != counted.etag
+    endpoints.delete_endpoint(name=made.name).result(timeout=60)
+
+    name = upload(rehearsal, name="edited")
+    first = models.get_model(name=name)
+    assert first.etag
+    assert next(one.etag for one in models.list_models(parent=PARENT) if one.name == name) == first.etag
+    first.description = "changed"
+    second = models.update_model(model=first, update_mask={"paths": ["description"]})
+    assert second.etag not in ("", first.etag)
+    with pytest.raises(Conflict, match=f"Specified Model `etag`: `{first.etag}` does not match"):
+        models.update_model(model=first, update_mask={"paths": ["description"]})
+    stale = rehearsal.http("PATCH", f"/v1/{name}?updateMask=description", {"etag": first.etag})[1]["error"]
+    assert (stale["status"], stale["code"]) == ("ABORTED", 409)
+    aliased = models.merge_version_aliases(name=name, version_aliases=["mine"])
+    assert aliased.etag not in ("", second.etag)
+    models.delete_model(name=name).result(timeout=60)

@@ -227,8 +227,15 @@ def test_a_pipeline_by_googles_client(rehearsal: Rehearsal, compiled: Any) -> No
     (metrics,) = tasks["train"]["outputs"]["metrics"]["artifacts"]
     assert (metrics["schemaTitle"], metrics["metadata"]) == ("system.Metrics", {"accuracy": 0.5})
     assert "rows know 2" in rehearsal.said(tasks["train"]["executorDetail"]["containerDetail"]["mainJob"])
-    (listed,) = client.list_pipeline_jobs(request={"parent": PARENT, "filter": 'display_name="the-way"'})
-    assert not listed.job_detail.task_details
+    for condition in (
+        'pipeline_name="the-way" AND create_time>"2026-01-01T00:00:00Z"',
+        'pipeline_job_user_id:"the-fi*"',
+        'display_name:"the*" AND state=PIPELINE_STATE_SUCCEEDED',
+    ):
+        asked = {"parent": PARENT, "filter": condition, "order_by": "end_time desc"}
+        (listed,) = client.list_pipeline_jobs(request=asked)
+        assert (listed.name, listed.job_detail) == (created.name, found.job_detail), condition
+    assert not list(client.list_pipeline_jobs(request={"parent": PARENT, "filter": 'pipeline_name="another"'}))
     client.delete_pipeline_job(name=created.name).result(timeout=60)
     assert rehearsal.http("GET", f"/v1/{created.name}")[0] == 404
 
@@ -258,8 +265,13 @@ def test_a_pipeline_by_the_high_level_package(
     assert job.state.name == "PIPELINE_STATE_SUCCEEDED"
     (task,) = job.task_details
     assert task.execution.metadata["output:out"] == "boxed high"
-    (listed,) = aiplatform.PipelineJob.list(filter='display_name="high"')
+    with pytest.warns(DeprecationWarning, match="warn"):  # of the package's own making
+        (listed,) = aiplatform.PipelineJob.list(
+            filter='display_name="high"', order_by="create_time", enable_simple_view=True
+        )
     assert listed.resource_name == job.resource_name
+    assert listed.gca_resource.pipeline_spec["pipelineInfo"]["name"] == "boxes"
+    assert not listed.gca_resource.runtime_config.gcs_output_directory, "not in the simple view"
     job.delete()
     assert rehearsal.http("GET", f"/v1/{job.resource_name}")[0] == 404
 

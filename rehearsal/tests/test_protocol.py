@@ -111,6 +111,21 @@ def test_every_method_over_grpc_is_answered_or_says_its_name(rehearsal: Rehearsa
                 assert path in caught.value.details()
 
 
+def test_policies_of_resources_are_refused_by_name(rehearsal: Rehearsal) -> None:
+    for kind in ("models", "endpoints", "customJobs", "pipelineJobs"):
+        for verb in ("getIamPolicy", "setIamPolicy", "testIamPermissions"):
+            status, answer = rehearsal.http("POST", f"/v1/{PARENT}/{kind}/1:{verb}", {})
+            assert (status, answer["error"]["status"]) == (501, "UNIMPLEMENTED")
+            assert f"/google.iam.v1.IAMPolicy/{verb[0].upper()}{verb[1:]}" in answer["error"]["message"]
+
+
+def test_a_key_in_another_region_is_refused(rehearsal: Rehearsal) -> None:
+    key = {"kmsKeyName": "projects/p/locations/europe-west4/keyRings/r/cryptoKeys/k"}
+    body = {"displayName": "x", "encryptionSpec": key}
+    refused = rehearsal.http("POST", f"/v1/{PARENT}/endpoints", body)[1]["error"]
+    assert refused["details"][0]["fieldViolations"][0]["field"] == "endpoint.encryption_spec.kms_key_name"
+
+
 def test_pages_and_filters(rehearsal: Rehearsal) -> None:
     parent = "projects/pages/locations/europe-west4"
     spec = custom_job(python("pass"))
@@ -131,6 +146,22 @@ def test_pages_and_filters(rehearsal: Rehearsal) -> None:
     )
     assert [job["displayName"] for job in found[1]["customJobs"]] == ["page 3"]
     assert rehearsal.http("GET", path + "?filter=state=")[0] == 400
+    refused = rehearsal.http("GET", path + "?filter=nobody=1")[1]["error"]
+    assert (refused["status"], refused["details"][0]["fieldViolations"][0]["field"]) == ("INVALID_ARGUMENT", "filter")
+    for mask in ("displayName,jobSpec.workerPoolSpecs", "display_name,job_spec.worker_pool_specs"):
+        masked = rehearsal.http("GET", f"{path}?readMask={mask}&pageSize=1")[1]["customJobs"]
+        assert [set(job) for job in masked] == [{"displayName", "jobSpec"}], mask
+    assert rehearsal.http("GET", path + "?readMask=nonsense")[0] == 400
+    for transport in (rehearsal.rest, rehearsal.grpc):
+        asked = {
+            "parent": parent,
+            "page_size": 1,
+            "read_mask": {"paths": ["display_name"]},
+            "filter": 'display_name:"page*"',
+        }
+        assert [(job.name, job.display_name) for job in transport.list_custom_jobs(request=asked)] == [
+            ("", f"page {number}") for number in (4, 3, 2, 1, 0)
+        ]
     for token in ("nonsense", "%C2%B2", "9" * 30, "-1"):
         assert rehearsal.http("GET", f"{path}?pageToken={token}")[1]["error"]["status"] == "INVALID_ARGUMENT"
     assert rehearsal.http("GET", path + "?pageSize=-1")[0] == 400
@@ -204,6 +235,16 @@ def test_the_regions(rehearsal: Rehearsal) -> None:
     found = rehearsal.http("GET", "/v1/projects/demo/locations")[1]["locations"]
     assert "europe-west4" in {location["locationId"] for location in found}
     assert rehearsal.http("GET", "/v1/projects/demo/locations/mars")[0] == 404
+    pages, token = [], ""
+    while not pages or token:
+        status, page = rehearsal.http("GET", f"/v1/projects/demo/locations?pageSize=7&pageToken={token}")
+        assert status == 200
+        assert 0 < len(page["locations"]) <= 7
+        pages += page["locations"]
+        token = page.get("nextPageToken", "")
+    assert pages == found
+    for wrong in ("pageSize=-1", "pageToken=mars", "filter=nonsense=1"):
+        assert rehearsal.http("GET", f"/v1/projects/demo/locations?{wrong}")[0] == 400, wrong
 
 
 def test_the_async_clients(rehearsal: Rehearsal) -> None:

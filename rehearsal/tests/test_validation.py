@@ -8,6 +8,8 @@ from vertex_rehearsal.api.errors import ApiError
 from vertex_rehearsal.api.messages import fill_message, v1
 from vertex_rehearsal.api.methods import load_methods
 from vertex_rehearsal.machines import find_misfit
+from vertex_rehearsal.prediction.endpoints import ID, METRICS, check_autoscaling
+from vertex_rehearsal.project.project import Project
 from vertex_rehearsal.training import validation
 
 PACKAGE = {
@@ -34,6 +36,7 @@ def spec(*pools: dict[str, Any], **more: Any) -> Any:
         [pool(containerSpec=CONTAINER), pool(count=3, containerSpec=CONTAINER)],
         [pool(containerSpec=CONTAINER), {}, pool(count=2, containerSpec=CONTAINER)],
         [pool(containerSpec={"imageUri": "gcr.io/p/i"})],
+        [pool(containerSpec=CONTAINER, diskSpec={"bootDiskType": "pd-standard", "bootDiskSizeGb": 100})],
         [pool(containerSpec={"imageUri": f"europe-docker.pkg.dev/p/r/i@sha256:{'a' * 64}"})],
         [pool(containerSpec={**CONTAINER, "args": ["x" * 100_000]})],
         [pool(machine={"machineType": "g2-standard-8", "acceleratorType": "NVIDIA_L4", "acceleratorCount": 1},
@@ -80,6 +83,12 @@ def test_accepted(good: list[dict[str, Any]]) -> None:
          "worker_pool_specs[0].container_spec.command", "null"),
         ([pool(pythonPackageSpec={**PACKAGE, "args": ["x\0"]})],
          "worker_pool_specs[0].python_package_spec.args", "null"),
+        ([pool(containerSpec=CONTAINER, diskSpec={"bootDiskSizeGb": 99})],
+         "worker_pool_specs[0].disk_spec.boot_disk_size_gb", "from 100 to 64,000, not 99"),
+        ([pool(containerSpec=CONTAINER, diskSpec={"bootDiskSizeGb": 64_001})],
+         "worker_pool_specs[0].disk_spec.boot_disk_size_gb", "not 64001"),
+        ([pool(containerSpec=CONTAINER, diskSpec={"bootDiskType": "floppy"})],
+         "worker_pool_specs[0].disk_spec.boot_disk_type", "pd-ssd, pd-standard, hyperdisk-balanced"),
         ([pool(pythonPackageSpec={**PACKAGE, "packageUris": []})],
          "worker_pool_specs[0].python_package_spec.package_uris", "not set"),
         ([pool(pythonPackageSpec={**PACKAGE, "packageUris": ["gs://b/p"] * 101})],
@@ -158,3 +167,81 @@ def test_machines_and_their_accelerators(machine: str, accelerator: str, count: 
     found, words = find_misfit(machine, accelerator, count)
     assert found == field
     assert bool(words) == bool(field)
+
+
+@pytest.mark.parametrize(
+    ("account", "is_one"),
+    [
+        ("", True), ("me@demo.iam.gserviceaccount.com", True), ("1-compute@developer.gserviceaccount.com", True),
+        ("demo@appspot.gserviceaccount.com", True), ("me@gmail.com", False), ("me", False),
+        ("me@evil.com/gserviceaccount.com", False), ("serviceAccount:me@demo.iam.gserviceaccount.com", False),
+    ],
+)  # fmt: skip
+def test_service_accounts(account: str, is_one: bool) -> None:
+    if is_one:
+        validation.check_account(account, Project(), "job.service_account")
+        return
+    with pytest.raises(ApiError, match="is no service account") as caught:
+        validation.check_account(account, Project(), "job.service_account")
+    assert (caught.value.code, caught.value.field) == ("INVALID_ARGUMENT", "job.service_account")
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("projects/p/locations/us-central1/keyRings/r/cryptoKeys/k", ""), ("", "not set"),
+        ("projects/p/locations/us-central1/keyRings/r/cryptoKeys/k/cryptoKeyVersions/1", "no name of a key"),
+        ("k", "no name of a key"), ("projects/p/locations/us/keyRings/r/cryptoKeys/k", "must be in us-central1"),
+    ],
+)  # fmt: skip
+def test_keys_of_ones_own(key: str, words: str) -> None:
+    load_methods()
+    parent, spec = "projects/p/locations/us-central1", {"kms_key_name": key}
+    for request, field in (
+        (v1.CreateCustomJobRequest(parent=parent, custom_job={"encryption_spec": spec}), "custom_job."),
+        (v1.CreateEndpointRequest(parent=parent, endpoint={"encryption_spec": spec}), "endpoint."),
+        (v1.UploadModelRequest(parent=parent, model={"encryption_spec": spec}), "model."),
+        (v1.CopyModelRequest(parent=parent, encryption_spec=spec), ""),
+    ):
+        if not words:
+            validation.check_encryption(request)
+            continue
+        with pytest.raises(ApiError, match=words) as caught:
+            validation.check_encryption(request)
+        assert caught.value.field == f"{field}encryption_spec.kms_key_name"
+    validation.check_encryption(v1.CreateEndpointRequest(parent=parent, endpoint={"display_name": "x"}))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "is_one"),
+    [
+        ("a", True), ("a-1", True), ("a" * 63, True), ("1", True), ("123456789", True), ("a" * 64, False),
+        ("a-", False),
+        ("-a", False), ("1a", False), ("0", False), ("01", False), ("1234567890", False), ("A", False), ("a_b", False),
+    ],
+)  # fmt: skip
+def test_ids_of_endpoints(wanted: str, is_one: bool) -> None:
+    assert bool(ID.fullmatch(wanted)) == is_one
+
+
+@pytest.mark.parametrize(
+    ("specs", "field"),
+    [
+        ([], ""), ([("cpu/utilization", 0)], ""), ([("cpu/utilization", 100), ("accelerator/duty_cycle", 1)], ""),
+        ([("request_count", 300)], ""), ([("cpu/utilization", 101)], "at[0].target"),
+        ([("accelerator/duty_cycle", -1)], "at[0].target"), ([("memory", 50)], "at[0].metric_name"),
+        ([("cpu/utilization", 50), ("cpu/utilization", 60)], "at[1].metric_name"),
+    ],
+)  # fmt: skip
+def test_what_replicas_are_scaled_by(specs: list[tuple[str, int]], field: str) -> None:
+    load_methods()
+    given = [v1.AutoscalingMetricSpec(metric_name=f"{METRICS}{name}", target=target) for name, target in specs]
+    if field:
+        with pytest.raises(ApiError) as caught:
+            check_autoscaling(given, "at")
+        assert (caught.value.code, caught.value.field) == ("INVALID_ARGUMENT", field)
+    else:
+        check_autoscaling(given, "at")
+        assert all(one.target for one in given)
+    with pytest.raises(ApiError, match="no metric"):
+        check_autoscaling([v1.AutoscalingMetricSpec(metric_name="cpu/utilization")], "at")

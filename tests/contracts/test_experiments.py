@@ -235,7 +235,13 @@ def test_points_are_written_and_read(boards: Any, called: str) -> None:
     boards.write_tensorboard_experiment_data(tensorboard_experiment=group, write_run_data_requests=[one])
     assert boards.get_tensorboard_time_series(name=f1).metadata.max_step == 11
     assert boards.read_tensorboard_size(tensorboard=board).storage_size_byte > 0
-    assert boards.get_tensorboard(name=board).run_count == 1
+    found = boards.get_tensorboard(name=board)
+    assert found.run_count == 1
+    labelled = {"name": board, "labels": {"read": "now"}, "etag": found.etag}
+    boards.update_tensorboard(request={"tensorboard": labelled, "update_mask": {"paths": ["labels"]}}).result(
+        timeout=60
+    )
+    refused(lambda: boards.update_tensorboard(request={"tensorboard": labelled}), "ABORTED")
     boards.delete_tensorboard(name=board).result(timeout=60)
     refused(lambda: boards.get_tensorboard_time_series(name=loss), "NOT_FOUND")
     refused(lambda: boards.get_tensorboard_run(name=run), "NOT_FOUND")

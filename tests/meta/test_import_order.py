@@ -75,6 +75,7 @@ EMULATOR_ROOMS: dict[str, str] = {
     "client_setup": "",
     "api": "__init__ messages errors methods transcoding v1beta1",
     "filters": "",
+    "listing": "",
     "database": "",
     "operations": "",
     "cloud_storage": """

@@ -86,6 +86,10 @@ def test_without_a_number_there_is_a_worker_for_each_gpu(monkeypatch: pytest.Mon
 def test_a_worker_starts_no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "0")
     assert cluster.count_workers(2, Cluster(machines=2), can_share=True) == 0
+    monkeypatch.setenv("CLUSTER_SPEC", '{"a machine": "of Vertex AI"}')
+    assert cluster.count_workers(2, Cluster(machines=2), can_share=True) == 2, "its rank is the machine's"
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    assert cluster.count_workers(2, Cluster(machines=2), can_share=True) == 0
 
 
 def test_a_job_has_one_name_for_all_its_workers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,3 +30,13 @@ def test_only_a_training_joins_other_workers(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "1")
     assert workers.world() == World()
+
+
+def test_a_machine_of_several_is_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Vertex AI sets the ranks of machines, of which the one that trains may be the only one."""
+    for name, value in {"WORLD_SIZE": "2", "RANK": "0", "CLUSTER_SPEC": '{"cluster": {}}'}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    workers.join_workers.cache_clear()
+    assert workers.join_workers() == World()
+    workers.join_workers.cache_clear()

@@ -65,6 +65,12 @@ def start(
             help="For requests with neither command nor arguments; $(AIP_STORAGE_DIR) holds a model's files.",
         ),
     ] = None,
+    without_torch_variables: Annotated[
+        bool,
+        typer.Option(
+            "--without-torch-variables", help="Set no RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT on replicas."
+        ),
+    ] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Go on in the background.")] = False,
     json: Json = False,
     debug: Debug = False,
@@ -85,6 +91,7 @@ def start(
         strict=strict,
         grace_s=grace,
         ready_s=ready,
+        sets_torch_variables=not without_torch_variables,
         process_images=parse_process_images(images, image_args),
     )
     if not detach:
@@ -98,6 +105,7 @@ def start(
     words = ["--directory", str(directory.absolute()), "--port", str(port), "--grpc-port", str(grpc_port)]
     words += ["--at-once", str(at_once), "--grace", str(grace), "--ready", str(ready)]
     words += [flag for flag, given in (("--tls", tls), ("--open", is_open), ("--strict", strict)) if given]
+    words += ["--without-torch-variables"] * without_torch_variables
     words += [word for each in images for word in ("--process-image", each)]
     words += [word for each in image_args for word in ("--process-image-args", each)]
     _print_start(discovery.start_detached(settings.directory, words), json)

@@ -81,18 +81,12 @@ class Context:
         return number
 
     def project_id(self, project: str) -> str:
-        """The id of a project that is named by its number, if a job has been told it; else what was given."""
-        if not project.isdigit():
-            return project
-        rows = self.database.run("SELECT id FROM projects WHERE number = ?", (project,))
-        return str(rows[0][0]) if rows else project
+        """The id of a project that is named by its number, if a client has been told it; else what was given."""
+        return self.database.project_id(project)
 
     def resolve_name(self, name: str) -> str:
         """The name of a resource with its project's id, where it came with the project's number."""
-        if not name.startswith("projects/"):
-            return name
-        _, project, *rest = name.split("/")
-        return "/".join(["projects", self.project_id(project), *rest])
+        return self.database.resolve_name(name)
 
 
 def report_bug(error: BaseException) -> None:

@@ -2,14 +2,16 @@
 
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from vertex_rehearsal import filters
+from vertex_rehearsal import listing
 from vertex_rehearsal.api.errors import ApiError, invalid_argument, not_found_error
-from vertex_rehearsal.api.messages import as_dict, message_class
+from vertex_rehearsal.api.messages import message_class
 from vertex_rehearsal.errors import EmulatorUnavailable
 
 SCHEMA = """
@@ -48,6 +50,12 @@ CREATE INDEX IF NOT EXISTS documents_by_collection ON documents (collection, num
 CREATE TABLE IF NOT EXISTS projects (
     number TEXT PRIMARY KEY,
     id TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS notes (
+    name TEXT NOT NULL,
+    key TEXT NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY (name, key)
 );
 CREATE TABLE IF NOT EXISTS links (
     source TEXT NOT NULL,
@@ -114,6 +122,7 @@ class Database:
 
     def add(self, message: Any) -> None:
         """Keep a new resource under its `name`; ALREADY_EXISTS where there is one."""
+        _renew_etag(message, "0")
         name, kind = message.name, message.DESCRIPTOR.full_name
         try:
             self.run(
@@ -131,24 +140,52 @@ class Database:
         return message_class(rows[0][0]).FromString(rows[0][1])
 
     @contextmanager
-    def change(self, name: str) -> Iterator[Any]:
+    def change(self, name: str, *, renews_etag: bool = True) -> Iterator[Any]:
         """A resource to be changed; kept when the block ends well, and nobody else changes it meanwhile."""
         with self.lock:
             message = self.get(name)
+            before = message.etag if "etag" in message.DESCRIPTOR.fields_by_name else ""
             yield message
+            if renews_etag:
+                _renew_etag(message, before)
             if "update_time" in message.DESCRIPTOR.fields_by_name:
                 message.update_time.GetCurrentTime()
             self.run("UPDATE resources SET content = ? WHERE name = ?", (message.SerializeToString(), name))
 
+    def add_note(self, name: str, key: str, value: str) -> None:
+        """Note what lists can be filtered by of a resource, and what its message has no field for."""
+        self.run("INSERT OR REPLACE INTO notes (name, key, value) VALUES (?, ?, ?)", (name, key, value))
+
+    def get_notes(self, name: str) -> dict[str, str]:
+        """What is noted of a resource."""
+        return dict(self.run("SELECT key, value FROM notes WHERE name = ?", (name,)))
+
+    def project_id(self, project: str) -> str:
+        """The id of a project that is named by its number, if a client has been told it; else what was given."""
+        if not project.isdigit():
+            return project
+        rows = self.run("SELECT id FROM projects WHERE number = ?", (project,))
+        return str(rows[0][0]) if rows else project
+
+    def resolve_name(self, name: str) -> str:
+        """The name of a resource with its project's id, where it came with the project's number."""
+        if not name.startswith("projects/"):
+            return name
+        _, project, *rest = name.split("/")
+        return "/".join(["projects", self.project_id(project), *rest])
+
     def remove(self, name: str) -> None:
         """Forget a resource."""
-        self.run("DELETE FROM resources WHERE name = ?", (name,))
+        with self.lock, self._begin_transaction():
+            for table in ("resources", "notes"):
+                self._connection.execute(f"DELETE FROM {table} WHERE name = ?", (name,))  # noqa: S608
 
     def remove_all(self, name: str) -> None:
         """Forget a resource, all that is below it, and their links and points."""
         with self.lock, self._begin_transaction():
             for table, column in (
                 ("resources", "name"),
+                ("notes", "name"),
                 ("links", "source"),
                 ("links", "target"),
                 ("points", "series"),
@@ -173,23 +210,42 @@ class Database:
         """A page of a collection, newest first, as `filter`, `page_size` and `page_token` ask; and the next token."""
         if request.page_size < 0:
             raise invalid_argument("page_size", f"page_size must not be negative: {request.page_size}")
+        query = listing.compile_query(request, self.resolve_name)
         size = min(request.page_size or default_size, MOST_PER_PAGE)
-        passes = filters.parse_filter(getattr(request, "filter", ""))
-        below = _decode_page_start(request.page_token)
-        found: list[Any] = []
-        last = 0
+        rows = self._iter_rows(collection, _decode_page_start(request.page_token) if not query.orders else 2**62)
+        kept = (
+            (number, message)
+            for number, message in rows
+            if keep(message) and query.passes(message, self.get_notes(message.name) if query.needs_notes else {})
+        )
+        if query.orders:
+            return _cut_page(query, list(kept), size, request.page_token)
+        page = list(islice(kept, size + 1))
+        token = str(page[size - 1][0]) if len(page) > size else ""
+        return [message for _, message in page[:size]], token
+
+    def _iter_rows(self, collection: str, below: int) -> Iterator[tuple[int, Any]]:
+        """The resources of a collection with their numbers, newest first."""
         rows = self.run(
             "SELECT number, type, content FROM resources WHERE collection = ? AND number < ? ORDER BY number DESC",
             (collection, below),
         )
         for number, kind, content in rows:
-            message = message_class(kind).FromString(content)
-            if keep(message) and passes(as_dict(message)):
-                if len(found) == size:
-                    return found, str(last)
-                found.append(message)
-                last = number
-        return found, ""
+            yield number, message_class(kind).FromString(content)
+
+
+def _renew_etag(message: Any, before: str) -> None:
+    """Give a message that has one a later etag; clients compare them as texts, so they are of one length."""
+    if "etag" in message.DESCRIPTOR.fields_by_name:
+        message.etag = str(max(time.time_ns() // 1000, (int(before) if before.isdigit() else 0) + 1))
+
+
+def _cut_page(query: listing.ListQuery, rows: list[tuple[int, Any]], size: int, token: str) -> tuple[list[Any], str]:
+    """A page of an ordered list, and the token of the next one: the place of its last resource."""
+    after = listing.decode_place(token, len(query.orders))
+    ordered = [row for row in query.sort(rows) if after is None or query.compare(row[:2], after) > 0]
+    more = listing.encode_place(*ordered[size - 1][:2]) if len(ordered) > size else ""
+    return [message for _, _, message in ordered[:size]], more
 
 
 def _decode_page_start(token: str) -> int:

@@ -74,6 +74,8 @@ class Settings:
     """From SIGTERM to SIGKILL."""
     ready_s: float = 600.0
     """In which a model's server must answer that it is healthy."""
+    sets_torch_variables: bool = True
+    """Whether replicas are told RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT."""
     process_images: tuple[ProcessImage, ...] = ()
 
     def process_image(self, image: str) -> ProcessImage | None:

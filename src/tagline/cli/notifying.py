@@ -30,9 +30,10 @@ class CommandOutcome:
 def notifying(targets: Sequence[str] | None, *, stays: bool, what: str) -> Iterator[CommandOutcome]:
     """Tell the targets when what is done inside has ended; `stays` says whether the command stays to the end."""
     from tagline.errors import SpecError
+    from tagline.system.processes import is_worker
 
     outcome = CommandOutcome()
-    if not targets or "RANK" in os.environ:  # of several workers their launcher speaks
+    if not targets or is_worker(os.environ):  # of several workers their launcher speaks
         yield outcome
         return
     from tagline.runs import notifications

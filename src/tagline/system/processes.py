@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
@@ -18,6 +19,15 @@ def end_with_parent(parent: int) -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent:  # it has ended already
         os._exit(0)
+
+
+def is_worker(environment: Mapping[str, str]) -> bool:
+    """Whether torchrun or its like has started this process as one of several workers.
+
+    Vertex AI gives a rank to each machine, beside CLUSTER_SPEC: what runs there has yet to start its workers, whose
+    local rank torchrun sets.
+    """
+    return "RANK" in environment and ("LOCAL_RANK" in environment or not environment.get("CLUSTER_SPEC"))
 
 
 def alive_in(path: Path) -> int:

@@ -21,6 +21,7 @@ from tagline import errors, gcp
 from tagline.errors import Interrupted, PlaceError, RunError, SpecError, TaglineError, first_line
 from tagline.models.nn.devices import core_count, gpu_count
 from tagline.models.nn.workers import JOINING, shared_store
+from tagline.system.processes import is_worker
 
 RESTARTS = 3
 WORDS = "TAGLINE_WORDS"
@@ -78,7 +79,7 @@ def _split_address(address: str) -> tuple[str, int]:
 
 def count_workers(count: int | None, cluster: Cluster, *, can_share: bool) -> int:
     """How many workers to start on this machine: as many as asked for, else one a GPU; 0 if this process is enough."""
-    if "RANK" in os.environ:
+    if is_worker(os.environ):
         return 0  # it has been started as a worker
     gpus = gpu_count() if can_share else 0
     if count is None:
@@ -225,14 +226,14 @@ def _run_agent(arguments: Sequence[str], *, count: int, cluster: Cluster, attemp
 
 def follow_launcher() -> None:
     """Let this worker be told to stop when its launcher is gone, however that ended; on Linux only."""
-    if WORDS in os.environ and "RANK" in os.environ and sys.platform == "linux":
+    if WORDS in os.environ and is_worker(os.environ) and sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
 def report_to_launcher(error: BaseException) -> bool:
     """Tell the launcher how this worker ended, and workers elsewhere why; False if there is no launcher to say it."""
     path = os.environ.get(WORDS)
-    if not path or "RANK" not in os.environ:
+    if not path or not is_worker(os.environ):
         return False
     for number in (signal.SIGTERM, signal.SIGINT):  # it is on its way out
         signal.signal(number, signal.SIG_IGN)

@@ -58,9 +58,14 @@ protobuf = Messages("google.protobuf")
 rpc = Messages("google.rpc")
 
 
-def as_dict(message: Any, *, own_names: bool = False) -> Any:
-    """A message as JSON, its fields in camelCase or by their own names."""
-    return json_format.MessageToDict(message, preserving_proto_field_name=own_names, descriptor_pool=POOL)
+def as_dict(message: Any, *, own_names: bool = False, with_defaults: bool = False) -> Any:
+    """A message as JSON, its fields in camelCase or by their own names; those without presence too, if wanted."""
+    return json_format.MessageToDict(
+        message,
+        preserving_proto_field_name=own_names,
+        always_print_fields_with_no_presence=with_defaults,
+        descriptor_pool=POOL,
+    )
 
 
 def as_text(message: Any, *, enums_as_numbers: bool = False) -> str:

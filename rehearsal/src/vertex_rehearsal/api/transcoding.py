@@ -9,14 +9,16 @@ from urllib.parse import parse_qsl, unquote
 
 from google.protobuf import json_format
 
-from vertex_rehearsal.api.errors import ApiError, invalid_argument, not_found_error
+from vertex_rehearsal.api.errors import ApiError, invalid_argument, not_found_error, unimplemented_error
 from vertex_rehearsal.api.messages import as_text, fill_message, message_class
 from vertex_rehearsal.api.methods import HttpRule, RpcMethod
 
 VARIABLE = re.compile(r"\{([\w.]+)(?:=([^}]+))?\}")
 UNKNOWN = re.compile(r'Message type "(?P<type>[\w.]+)" has no field named "(?P<name>.*?)" at "(?P<at>.*?)"', re.S)
 FAILED = re.compile(r"Failed to parse (?P<field>\S+) field: (?P<why>.*)", re.S)
+IAM = re.compile(r"/v1/projects/.*:(getIamPolicy|setIamPolicy|testIamPermissions)")
 RAW_BODY = "google.api.HttpBody"
+FIELD_MASK = "google.protobuf.FieldMask"
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ class RouteTable:
         for route in self._by_verb.get(verb, ()):
             if found := route.pattern.fullmatch(path):
                 return route, dict(zip(route.fields, map(unquote, found.groups()), strict=True))
+        if found := IAM.fullmatch(path):  # of resources, too, that Google's libraries have no rules for
+            raise unimplemented_error(f"/google.iam.v1.IAMPolicy/{found[1][0].upper()}{found[1][1:]}")
         raise not_found_error(f"{verb} {path}")
 
 
@@ -125,6 +129,8 @@ def _put_value(content: dict[str, Any], keys: Sequence[str], value: str, descrip
     typed: Any = value
     if field is not None and field.type == field.TYPE_BOOL:
         typed = {"true": True, "false": False}.get(value, value)
+    if field is not None and field.message_type is not None and field.message_type.full_name == FIELD_MASK:
+        typed = _to_camel_case(value)  # as JSON has it; Google takes both
     if field is not None and field.is_repeated and field.message_type is None:
         content.setdefault(key, []).append(typed)
     else:

@@ -21,6 +21,8 @@ PORT = 2222
 """What Vertex AI's replicas talk to each other on."""
 TASKS = ("chief", "worker", "ps", "evaluator")
 """What TensorFlow calls the worker pools."""
+TRAINING_POOLS = (0, 1)
+"""The primary and its workers; the others serve them."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,7 @@ def build_environment(
         "CLOUD_ML_PROJECT_ID": context.project_number(job.project),
         "CLOUD_ML_REGION": job.region,
         **_build_cluster_variables(job, replica, cluster),
+        **(_build_torch_variables(replica, cluster) if context.settings.sets_torch_variables else {}),
     }
     base = job.spec.base_output_directory.output_uri_prefix.rstrip("/")
     if base:
@@ -141,6 +144,23 @@ def _build_cluster_variables(job: RunnableJob, replica: Replica, cluster: Sequen
             }
         )
     return found
+
+
+def _build_torch_variables(replica: Replica, cluster: Sequence[Replica]) -> dict[str, str]:
+    """What torch.distributed reads by `env://`, for each of several machines that train.
+
+    Reduction servers and evaluators are no part of the process group, and a machine alone needs none.
+    """
+    trainers = [each for each in cluster if each.pool in TRAINING_POOLS]
+    if len(cluster) == 1 or replica not in trainers:
+        return {}
+    host, _, port = trainers[0].address.rpartition(":")
+    return {
+        "MASTER_ADDR": host,
+        "MASTER_PORT": port,
+        "RANK": str(trainers.index(replica)),
+        "WORLD_SIZE": str(len(trainers)),
+    }
 
 
 def _get_task(pool: Any) -> str:

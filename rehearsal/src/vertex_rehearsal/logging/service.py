@@ -30,7 +30,8 @@ class LoggingService:
     }
     """As documented: the Python library speaks HTTP to Cloud Logging without a table that could be read."""
     LIMITS = {  # noqa: RUF012
-        "ListLogEntries": "Filters know comparisons, AND, OR, NOT and words; no functions such as ip_in_net or sample.",
+        "ListLogEntries": "Filters know comparisons, AND, OR, NOT, words, log_id, SEARCH, ip_in_net and sample; "
+        "neither cast nor regexp_extract.",
         "TailLogEntries": "Over gRPC; the filter of the first request holds for the whole call.",
     }
 
@@ -73,7 +74,7 @@ class LoggingService:
         size = min(request.page_size or 50, MOST_PER_PAGE)
         response = logging.ListLogEntriesResponse()
         after = _decode_page_start(request.page_token)
-        passes = filters.parse_filter(request.filter)
+        passes = filters.parse_filter(request.filter, functions=filters.LOG_FUNCTIONS)
         place = after
         for found, entry in self._logs.find_entries(passes, projects, newest_first=newest_first, after=after):
             if len(response.entries) == size:
@@ -89,7 +90,7 @@ class LoggingService:
         projects = ["/".join(name.split("/")[:2]) for name in first.resource_names]
         if not projects:
             raise invalid_argument("resource_names", "Required field is not set: resource_names.")
-        with self._logs.follow_entries(filters.parse_filter(first.filter)) as waiting:
+        with self._logs.follow_entries(filters.parse_filter(first.filter, functions=filters.LOG_FUNCTIONS)) as waiting:
             while is_open():
                 try:
                     entries = [waiting.get(timeout=STEP_S)]

@@ -1,15 +1,14 @@
 """Vertex ML Metadata, which Vertex AI Experiments is made of: contexts, artifacts, executions and their lineage."""
 
 import re
-import time
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from vertex_rehearsal import filters
+from vertex_rehearsal import listing
 from vertex_rehearsal.api.errors import ApiError, invalid_argument
-from vertex_rehearsal.api.messages import as_dict, protobuf, v1
+from vertex_rehearsal.api.messages import message_class, protobuf, v1
 from vertex_rehearsal.prediction import models
 from vertex_rehearsal.training import validation
 
@@ -20,6 +19,8 @@ ID = re.compile(r"[a-z0-9-]{4,128}")
 MOST_PARENTS = 10
 LARGEST_METADATA = 200 * 1024
 LARGEST_SAMPLE = 100
+AMONG = "among"
+"""By this, a filter asks whether a node is one of a set of names that has been found before."""
 QUOTED = r'"(?:[^"\\]|\\.)*"'
 CLAUSE = re.compile(
     rf"""in_context\(\s*(?P<member>{QUOTED})\s*\)
@@ -48,7 +49,6 @@ COMMON = ("display_name", "description", "labels", "metadata")
 CONTEXT = NodeKind("context", COMMON)
 ARTIFACT = NodeKind("artifact", (*COMMON, "uri", "state"))
 EXECUTION = NodeKind("execution", (*COMMON, "state"))
-ORDER = "order_by has no effect: newest first."
 UNCHECKED = "Schemas are not checked."
 
 
@@ -61,9 +61,6 @@ class Experiments:
         "CreateArtifact": UNCHECKED,
         "CreateContext": UNCHECKED,
         "CreateExecution": UNCHECKED,
-        "ListArtifacts": ORDER,
-        "ListContexts": ORDER,
-        "ListExecutions": ORDER,
         "QueryArtifactLineageSubgraph": "max_hops of 0 is none given: the whole graph.",
     }
 
@@ -177,7 +174,8 @@ class Experiments:
                         "child_contexts", f"{child.name} has {MOST_PARENTS} parents, which is the most."
                     )
             for child in children:
-                with self._database.change(child.name) as kept:
+                # Google's SDK goes on with the child that it has read before.
+                with self._database.change(child.name, renews_etag=False) as kept:
                     if parent not in kept.parent_contexts:
                         kept.parent_contexts.append(parent)
         return v1.AddContextChildrenResponse()
@@ -223,7 +221,7 @@ class Experiments:
         if request.max_hops < 0:
             raise invalid_argument("max_hops", f"max_hops must not be negative: {request.max_hops}.")
         start = self._database.get(request.artifact).name
-        passes = self._compile_filter(request.filter)
+        passes = self._compile_filter(ARTIFACT, request.filter)
         found, edges, border, hops = {start}, dict[bytes, Any](), {start}, 0
         while border and (hops < request.max_hops or not request.max_hops):
             hops += 1
@@ -246,7 +244,6 @@ class Experiments:
         _validate_node(node, kind)
         node.create_time.GetCurrentTime()
         node.update_time.CopyFrom(node.create_time)
-        node.etag = _next_etag("0")
         self._database.add(node)
         return node
 
@@ -263,16 +260,10 @@ class Experiments:
                 parent, _, wanted = name.rpartition(f"/{kind.collection}/")
                 return self._create_node(kind, parent, given, wanted)
             with self._database.change(name) as node:
-                if given.etag and given.etag != node.etag:
-                    noun = kind.noun.capitalize()
-                    raise ApiError(
-                        "ABORTED",
-                        f"Specified {noun} `etag`: `{given.etag}` does not match server `etag`: `{node.etag}`",
-                    )
+                validation.check_etag(given, node)
                 for field in fields:
                     models.copy_field_value(node, given, field)
                 _validate_node(node, kind)
-                node.etag = _next_etag(node.etag)
         return self._database.get(name)
 
     def _delete_node(self, request: Any) -> Any:
@@ -288,7 +279,7 @@ class Experiments:
         self._database.get(request.parent)
         if not request.filter:
             raise invalid_argument("filter", "Required field is not set: filter.")
-        passes = self._compile_filter(request.filter)
+        passes = self._compile_filter(kind, request.filter)
 
         def purge() -> Any:
             with self._database.lock:
@@ -306,11 +297,11 @@ class Experiments:
 
     def _list_page(self, kind: NodeKind, request: Any) -> tuple[list[Any], str]:
         self._database.get(request.parent)
-        plain = type(request)(page_size=request.page_size, page_token=request.page_token)
-        passes = self._compile_filter(request.filter)
+        plain = type(request)(page_size=request.page_size, page_token=request.page_token, order_by=request.order_by)
+        passes = self._compile_filter(kind, request.filter)
         return self._database.list_page(f"{request.parent}/{kind.collection}", plain, keep=passes)
 
-    def _compile_filter(self, text: str) -> Callable[[Any], bool]:
+    def _compile_filter(self, kind: NodeKind, text: str) -> Callable[[Any], bool]:
         """Whether a node passes a filter. Clauses about other nodes are answered first: each is a set of names."""
         sets: list[set[str]] = []
 
@@ -324,13 +315,14 @@ class Experiments:
                 sets.append(set.intersection(*(self._find_relatives(clause["relation"], name) for name in contexts)))
             else:
                 return clause[0]
-            return f"among.s{len(sets) - 1}=yes"
+            return f"{AMONG}.s{len(sets) - 1}=yes"
 
-        test = filters.parse_filter(CLAUSE.sub(plain, text))
+        fields = {**(listing.LISTS[f"{kind.collection.capitalize()}"].fields or {}), AMONG: listing.MEMBERSHIP}
+        message = message_class(f"google.cloud.aiplatform.v1.{kind.noun.capitalize()}").DESCRIPTOR
+        test = listing.compile_filter(CLAUSE.sub(plain, text), message, fields, self._database.resolve_name)
 
         def passes(node: Any) -> bool:
-            among = {f"s{number}": "yes" for number, names in enumerate(sets) if node.name in names}
-            return test(as_dict(node) | {"among": among})
+            return test(node, {AMONG: {f"s{number}": "yes" for number, names in enumerate(sets) if node.name in names}})
 
         return passes
 
@@ -355,7 +347,7 @@ class Experiments:
 
     def _detach_children(self, parent: str, children: Iterable[Any]) -> None:
         for child in children:
-            with self._database.change(child.name) as kept:
+            with self._database.change(child.name, renews_etag=False) as kept:
                 if parent in kept.parent_contexts:
                     kept.parent_contexts.remove(parent)
 
@@ -396,11 +388,6 @@ def _check_or_create_id(wanted: str, at: str) -> str:
     if wanted and not ID.fullmatch(wanted):
         raise invalid_argument(at, f'"{wanted}" is no id: 4 to 128 of a-z, 0-9 and - are.')
     return wanted or str(uuid.uuid4())
-
-
-def _next_etag(before: str) -> str:
-    """A later one; clients compare them as texts, which is right while they have as many digits."""
-    return str(max(time.time_ns() // 1000, int(before) + 1))
 
 
 def _validate_node(node: Any, kind: NodeKind) -> None:

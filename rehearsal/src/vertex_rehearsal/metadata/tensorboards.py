@@ -23,7 +23,6 @@ MOST_READ = 10_000
 READ = {"SCALAR": 1000, "TENSOR": 100, "BLOB_SEQUENCE": 100}
 """So many points are read of a time series at most, unless more are asked for."""
 VALUES = {"SCALAR": "scalar", "TENSOR": "tensor", "BLOB_SEQUENCE": "blobs"}
-ORDER = "order_by and read_mask have no effect: newest first, and all fields."
 ORDERS = ("", "step", "step desc")
 
 
@@ -34,14 +33,6 @@ class Tensorboards:
     LIMITS = {  # noqa: RUF012
         "CreateTensorboard": "Encryption has no effect, and there is no bucket for blobs.",
         "ExportTensorboardTimeSeriesData": "order_by: step or step desc, and by step where it is not given.",
-        "ListTensorboards": ORDER,
-        "ListTensorboardExperiments": ORDER,
-        "ListTensorboardRuns": ORDER,
-        "ListTensorboardTimeSeries": ORDER,
-        "UpdateTensorboard": "etag has no effect.",
-        "UpdateTensorboardExperiment": "etag has no effect.",
-        "UpdateTensorboardRun": "etag has no effect.",
-        "UpdateTensorboardTimeSeries": "etag has no effect.",
     }
 
     def __init__(self, context: "Context") -> None:
@@ -238,6 +229,7 @@ class Tensorboards:
                 )
         name = self._context.resolve_name(given.name)
         with self._database.change(name) as kept:
+            validation.check_etag(given, kept)
             for field in fields:
                 models.copy_field_value(kept, given, field)
             if not kept.display_name and at != "tensorboard_experiment":

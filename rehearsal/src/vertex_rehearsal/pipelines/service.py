@@ -68,6 +68,7 @@ class PipelineJobs:
         job.display_name = job.display_name or spec["pipelineInfo"]["name"]
         validation.check_name_and_labels(job, AT)
         self._check_root(job)
+        validation.check_account(job.service_account, self._context.project.load_current(), f"{AT}.service_account")
         given = {key: as_dict(value) for key, value in job.runtime_config.parameter_values.items()}
         parameters = pipeline_specs.resolve_inputs(spec, given)
         number = request.pipeline_job_id or f"{_slugify_name(spec['pipelineInfo']['name'])}-{new_id()}"
@@ -84,14 +85,6 @@ class PipelineJobs:
             self._runs[job.name] = (run, thread)
         thread.start()
         return job
-
-    def list_pipeline_jobs(self, request: Any) -> Any:
-        """A page of pipelines, newest first, without their tasks."""
-        validation.check_parent(request.parent)
-        jobs, token = self._context.database.list_page(f"{request.parent}/pipelineJobs", request)
-        for job in jobs:
-            job.ClearField("job_detail")
-        return v1.ListPipelineJobsResponse(pipeline_jobs=jobs, next_page_token=token)
 
     def cancel_pipeline_job(self, request: Any) -> Any:
         """Begin to end a pipeline and its tasks; one that has ended stays as it is."""

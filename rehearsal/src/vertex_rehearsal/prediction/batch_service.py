@@ -72,7 +72,10 @@ class BatchPredictions:
         self._validate_job(job)
         job.name = f"{request.parent}/batchPredictionJobs/{new_id()}"
         BatchRun(job, self._context).check()
-        return self._queue.submit(job)
+        name = models.find_version(self._context, f"{job.model}@{job.model_version_id}").display_name
+        return self._queue.submit(
+            job, first=lambda kept: self._context.database.add_note(kept.name, "model_display_name", name)
+        )
 
     def cancel_batch_prediction_job(self, request: Any) -> Any:
         """Begin to end a job; what it has predicted stays."""
@@ -116,6 +119,7 @@ class BatchPredictions:
         bucket = "/".join(prefix.split("/")[:3])
         if not self._context.resolve_uri(bucket).is_dir():
             raise ApiError("NOT_FOUND", f"The bucket {bucket} was not found.", f"{at}.output_uri_prefix")
+        validation.check_account(job.service_account, self._context.project.load_current(), f"{AT}.service_account")
         resources = job.dedicated_resources
         if not job.HasField("dedicated_resources"):
             raise invalid_argument(f"{AT}.dedicated_resources", "Required field is not set: dedicated_resources.")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from vertex_rehearsal.api.errors import ApiError, invalid_argument
 from vertex_rehearsal.api.messages import protobuf, v1
+from vertex_rehearsal.listing import get_base_model_name
 from vertex_rehearsal.machines import find_misfit
 from vertex_rehearsal.operations import new_id
 from vertex_rehearsal.prediction import models
@@ -16,7 +17,7 @@ from vertex_rehearsal.training import validation
 if TYPE_CHECKING:
     from vertex_rehearsal.context import Context
 
-ID = re.compile(r"[a-z0-9][a-z0-9-]{0,61}[a-z0-9]|[a-z0-9]")
+ID = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?|[1-9][0-9]{0,8}")
 NAME = re.compile(r"projects/[^/]+/locations/[^/]+/endpoints/[^/]+")
 DEPLOYED_ID = re.compile(r"[0-9]{1,10}")
 THIS = "0"
@@ -25,6 +26,10 @@ SERVING_ONLY = frozenset(("n1-standard-2", "n1-highcpu-2", "n1-highcpu-4", "n1-h
 """Machine types that serve and do not train."""
 CHANGEABLE = ("display_name", "description", "labels", "traffic_split")
 MOST_REPLICAS = 100
+METRICS = "aiplatform.googleapis.com/prediction/online/"
+MOST_TARGETS = {"accelerator/duty_cycle": 100, "cpu/utilization": 100, "request_count": 2**31 - 1}
+"""Metrics by which replicas can become more or fewer: two in percent, and requests a minute."""
+DEFAULT_TARGET = 60
 
 
 def check_machine(machine: Any, at: str) -> None:
@@ -39,6 +44,24 @@ def check_machine(machine: Any, at: str) -> None:
         raise invalid_argument(f"{at}.{field}", wrong)
 
 
+def check_autoscaling(specs: Any, at: str) -> None:
+    """Each metric is one that Vertex AI scales by, is there once and has a target that it can reach."""
+    seen: set[str] = set()
+    for number, spec in enumerate(specs):
+        name = spec.metric_name.removeprefix(METRICS)
+        if name not in MOST_TARGETS or name == spec.metric_name:
+            known = ", ".join(f"{METRICS}{metric}" for metric in MOST_TARGETS)
+            text = f'"{spec.metric_name}" is no metric to scale by: {known}.'
+            raise invalid_argument(f"{at}[{number}].metric_name", text)
+        if name in seen:
+            raise invalid_argument(f"{at}[{number}].metric_name", f"The metric {spec.metric_name} is there twice.")
+        seen.add(name)
+        spec.target = spec.target or DEFAULT_TARGET
+        if not 1 <= spec.target <= MOST_TARGETS[name]:
+            text = f"The target of {spec.metric_name} must be from 1 to {MOST_TARGETS[name]}, not {spec.target}."
+            raise invalid_argument(f"{at}[{number}].target", text)
+
+
 class Endpoints:
     """The RPCs of google.cloud.aiplatform.v1.EndpointService."""
 
@@ -48,7 +71,6 @@ class Endpoints:
         "dedicated endpoint has its larger limit and no host name of its own.",
         "DeployModel": "Dedicated resources: min_replica_count replicas, which never become more; machines and service "
         "accounts have no effect. AIP_HTTP_PORT is a free port of this machine, whose network a server shares.",
-        "ListEndpoints": "order_by and read_mask have no effect: newest first, and all fields.",
         "UpdateEndpoint": "display_name, description, labels and traffic_split.",
     }
 
@@ -66,7 +88,8 @@ class Endpoints:
         endpoint.CopyFrom(request.endpoint)
         validation.check_name_and_labels(endpoint, "endpoint")
         if request.endpoint_id and not ID.fullmatch(request.endpoint_id):
-            text = f'"{request.endpoint_id}" is no endpoint id: at most 63 of a-z, 0-9 and -, no - first or last.'
+            form = "at most 63 of a-z, 0-9 and -, a letter first and no - last; or at most 9 digits, no 0 first"
+            text = f'"{request.endpoint_id}" is no endpoint id: {form}.'
             raise invalid_argument("endpoint_id", text)
         for field in ("deployed_models", "traffic_split", "create_time", "update_time", "etag"):
             endpoint.ClearField(field)
@@ -85,6 +108,7 @@ class Endpoints:
         name = "/".join(["projects", self._context.project_id(project), *rest])
         fields = models.check_mask(given, request.update_mask, "endpoint", CHANGEABLE)
         with self._lock, self._context.database.change(name) as endpoint:
+            validation.check_etag(given, endpoint)
             if "traffic_split" in fields and (given.traffic_split or endpoint.deployed_models):
                 ids = {deployed.id for deployed in endpoint.deployed_models}
                 _check_split(given.traffic_split, ids, "endpoint.traffic_split", may_be_empty=True)
@@ -135,6 +159,7 @@ class Endpoints:
                         for key, share in split.items():
                             kept.traffic_split[deployed.id if key == THIS else key] = share
                     kept.deployed_models.append(deployed)
+                    self._note_base_model(kept)
             except BaseException:
                 self._deployments.end(endpoint.name, deployed.id)
                 raise
@@ -170,6 +195,7 @@ class Endpoints:
             endpoint.traffic_split.update(split)
             del endpoint.deployed_models[:]
             endpoint.deployed_models.extend(left)
+            self._note_base_model(endpoint)
 
         def undeploy() -> Any:
             self._deployments.end(request.endpoint, wanted)
@@ -178,6 +204,12 @@ class Endpoints:
         operations = self._context.operations
         begun = operations.start_operation(request.endpoint, v1.UndeployModelOperationMetadata(), undeploy)
         return operations.wait_for(begun.name, models.QUICK_S)
+
+    def _note_base_model(self, endpoint: Any) -> None:
+        """What its models were made from: lists can be filtered by it."""
+        names = (f"{each.model}@{each.model_version_id}" for each in endpoint.deployed_models)
+        made_from = {get_base_model_name(models.find_version(self._context, name)) for name in names} - {""}
+        self._context.database.add_note(endpoint.name, "base_model_name", min(made_from, default=""))
 
     def _check_deployable(self, endpoint: Any, model: Any, deployed: Any) -> None:
         at = "deployed_model"
@@ -200,6 +232,10 @@ class Endpoints:
             text = f"max_replica_count ({most}) must not be below min_replica_count ({least})."
             raise invalid_argument(f"{at}.dedicated_resources.max_replica_count", text)
         resources.max_replica_count = most or least
+        check_autoscaling(resources.autoscaling_metric_specs, f"{at}.dedicated_resources.autoscaling_metric_specs")
+        validation.check_account(
+            deployed.service_account, self._context.project.load_current(), f"{at}.service_account"
+        )
 
 
 def _check_split(split: Mapping[str, int], ids: set[str], at: str, *, may_be_empty: bool = False) -> None:

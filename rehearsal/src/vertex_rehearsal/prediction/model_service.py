@@ -46,8 +46,6 @@ class Models:
     LIMITS = {  # noqa: RUF012
         "UploadModel": "Models of one's own containers; explanations, probes, gRPC ports and encryption have no "
         "effect, and service accounts neither.",
-        "ListModels": "order_by and read_mask have no effect: newest first, and all fields.",
-        "ListModelVersions": "order_by and read_mask have no effect: newest first, and all fields.",
     }
 
     def __init__(self, context: "Context", deployments: Deployments) -> None:
@@ -101,6 +99,7 @@ class Models:
         found = find_version(self._context, given.name, "model.name")
         fields = check_mask(given, request.update_mask, "model", CHANGEABLE)
         with self._context.database.lock:
+            validation.check_etag(given, self._context.database.get(found.name))
             for each in list_versions(self._context, get_model_name(found)):
                 with self._context.database.change(each.name) as kept:
                     for field in fields:
@@ -262,7 +261,6 @@ class Models:
         shown = v1.Model()
         shown.CopyFrom(model)
         shown.name = get_model_name(model)
-        shown.etag = f"{model.version_update_time.ToNanoseconds():x}"
         for endpoint, deployed in self._list_deployments(model):
             shown.deployed_models.add(endpoint=endpoint, deployed_model_id=deployed.id)
         return shown

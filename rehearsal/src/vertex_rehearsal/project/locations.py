@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from vertex_rehearsal.api.errors import not_found_error
+from vertex_rehearsal import listing
+from vertex_rehearsal.api.errors import invalid_argument, not_found_error
 from vertex_rehearsal.api.messages import location
 from vertex_rehearsal.machines import REGIONS
 
@@ -11,9 +12,17 @@ class Locations:
     """The RPCs of google.cloud.location.Locations."""
 
     def list_locations(self, request: Any) -> Any:
-        """Every region."""
-        locations = [_create_location(f"{request.name}/locations/{region}") for region in sorted(REGIONS)]
-        return location.ListLocationsResponse(locations=locations)
+        """A page of the regions, in the order of their names."""
+        if request.page_size < 0:
+            raise invalid_argument("page_size", f"page_size must not be negative: {request.page_size}")
+        if request.page_token and request.page_token not in REGIONS:
+            raise invalid_argument("page_token", "The page token is invalid.")
+        query = listing.compile_query(request, lambda name: name)
+        known = [_create_location(f"{request.name}/locations/{region}") for region in sorted(REGIONS)]
+        left = [one for one in known if one.location_id > request.page_token and query.passes(one, {})]
+        size = request.page_size or len(REGIONS)
+        token = left[size - 1].location_id if len(left) > size else ""
+        return location.ListLocationsResponse(locations=left[:size], next_page_token=token)
 
     def get_location(self, request: Any) -> Any:
         """One region."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from vertex_rehearsal import listing
 from vertex_rehearsal.access import TOKEN_FILE
 from vertex_rehearsal.api import v1beta1
 from vertex_rehearsal.api.errors import ApiError, unimplemented_error
@@ -11,6 +12,7 @@ from vertex_rehearsal.context import Context
 from vertex_rehearsal.project.authorization import Authorizer, Call
 from vertex_rehearsal.project.permissions import get_api, get_method_names, get_permission
 from vertex_rehearsal.protocol.registry import EmulatedMethod
+from vertex_rehearsal.training import validation
 
 THREADS = 512
 """Requests that are answered at once, by each protocol: a prediction holds its thread as long as the model takes."""
@@ -38,8 +40,17 @@ class Dispatcher:
         if found is None:
             raise unimplemented_error(method.path)
 
+        def answer(request: Any, *more: Any) -> Any:
+            if method.kind == "unary_unary":
+                listing.check_read_mask(request)
+                validation.check_encryption(request)
+            response = found(request, *more)
+            if method.kind == "unary_unary":
+                listing.apply_read_mask(request, response)
+            return response
+
         def call_handler(request: Any, *more: Any) -> Any:
-            return self._admission.perform(_build_call(method, request), lambda: found(request, *more))
+            return self._admission.perform(_build_call(method, request), lambda: answer(request, *more))
 
         return call_handler
 

@@ -94,7 +94,8 @@ class CustomJobs:
         validation.check_name_and_labels(job, "custom_job")
         validation.check_job(job.job_spec, "custom_job.job_spec")
         check_runnable(job.job_spec, self._context.settings, "custom_job.job_spec")
-        validation.check_account(job.job_spec.service_account, self._context.project.load_current())
+        at = "custom_job.job_spec.service_account"
+        validation.check_account(job.job_spec.service_account, self._context.project.load_current(), at)
         for field in ("state", "create_time", "start_time", "end_time", "update_time", "error", "name"):
             job.ClearField(field)
         return self._queue.submit(

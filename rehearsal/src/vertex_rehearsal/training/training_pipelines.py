@@ -95,6 +95,7 @@ class TrainingPipelines:
         spec = parse_message(_stringify_args(inputs), v1.CustomJobSpec(), at=at)
         validation.check_job(spec, at)
         check_runnable(spec, self._context.settings, at)
+        validation.check_account(spec.service_account, self._context.project.load_current(), f"{at}.service_account")
         if pipeline.HasField("model_to_upload") and not spec.base_output_directory.output_uri_prefix:
             raise invalid_argument(
                 f"{at}.base_output_directory", "A model needs base_output_directory, where it is made."

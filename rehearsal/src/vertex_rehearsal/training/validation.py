@@ -14,6 +14,11 @@ IMAGE = re.compile(
     (?:/[a-z0-9._:-]+)*/[a-z0-9._-]+(?::[\w.-]{1,128})?(?:@sha256:[0-9a-f]{64})?""",
     re.X,
 )
+ACCOUNT = re.compile(r"[a-z0-9][a-z0-9-]*@([a-z0-9.:-]+\.)?gserviceaccount\.com")
+"""One of the user's own or one of Google's, as NUMBER-compute@developer.gserviceaccount.com."""
+KEY = re.compile(r"projects/[^/]+/locations/([^/]+)/keyRings/[\w-]{1,63}/cryptoKeys/[\w-]{1,63}")
+DISKS = ("pd-ssd", "pd-standard", "hyperdisk-balanced")
+DISK_GB = (100, 64_000)
 MOST_POOLS = 4
 MOST_PACKAGES = 100
 MOST_VARIABLES = 100
@@ -55,11 +60,57 @@ def check_name_and_labels(resource: Any, at: str) -> None:
                 )
 
 
-def check_account(email: str, project: Project) -> None:
+def check_etag(given: Any, kept: Any) -> None:
+    """An update of what was read before is of what is kept now; without an etag it overwrites whatever that is."""
+    if given.etag and given.etag != kept.etag:
+        raise ApiError(
+            "ABORTED",
+            f"Specified {kept.DESCRIPTOR.name} `etag`: `{given.etag}` does not match server `etag`: `{kept.etag}`",
+        )
+
+
+def check_account(email: str, project: Project, at: str) -> None:
     """A service account that is there, and that whoever submits may act as; which of the two is wrong is not said."""
+    if email and not ACCOUNT.fullmatch(email):
+        text = f'"{email}" is no service account: NAME@PROJECT.iam.gserviceaccount.com is expected.'
+        raise invalid_argument(at, text)
     if email and not (project.has_permission("iam.serviceAccounts.actAs") and email not in project.missing_accounts):
         text = f"You do not have permission to act as service_account: {email}. (or it may not exist)."
         raise ApiError("INVALID_ARGUMENT", text)
+
+
+def check_encryption(request: Any) -> None:
+    """Keys of the resources that a request brings: named as Cloud KMS names them, and in the resource's region."""
+    region = PARENT.match(getattr(request, "parent", ""))
+    holders = [("", request)]
+    holders += [
+        (f"{field.name}.", value)
+        for field, value in request.ListFields()
+        if field.message_type is not None and not field.is_repeated
+    ]
+    for at, holder in holders:
+        if region is None or "encryption_spec" not in holder.DESCRIPTOR.fields_by_name:
+            continue
+        if not holder.HasField("encryption_spec"):
+            continue
+        name, field = holder.encryption_spec.kms_key_name, f"{at}encryption_spec.kms_key_name"
+        if not name:
+            raise invalid_argument(field, "Required field is not set: kms_key_name.")
+        if not (key := KEY.fullmatch(name)):
+            form = "projects/PROJECT/locations/REGION/keyRings/RING/cryptoKeys/KEY"
+            raise invalid_argument(field, f'"{name}" is no name of a key: {form} is expected.')
+        if key[1] != region[2]:
+            raise invalid_argument(field, f"The key is in {key[1]}, and must be in {region[2]}, where the resource is.")
+
+
+def _check_disk(disk: Any, at: str) -> None:
+    if disk.boot_disk_type and disk.boot_disk_type not in DISKS:
+        text = f'"{disk.boot_disk_type}" is no type of boot disk: {", ".join(DISKS)} are.'
+        raise invalid_argument(f"{at}.boot_disk_type", text)
+    least, most = DISK_GB
+    if disk.boot_disk_size_gb and not least <= disk.boot_disk_size_gb <= most:
+        text = f"boot_disk_size_gb must be from {least} to {most:,}, not {disk.boot_disk_size_gb}."
+        raise invalid_argument(f"{at}.boot_disk_size_gb", text)
 
 
 def check_output(uri: str, at: str) -> None:
@@ -120,6 +171,7 @@ def _check_pool(pool: Any, number: int, at: str) -> None:
     field, wrong = find_misfit(machine.machine_type, kind, machine.accelerator_count)
     if wrong:
         raise invalid_argument(f"{at}.machine_spec.{field}", wrong)
+    _check_disk(pool.disk_spec, f"{at}.disk_spec")
     if task == "container_spec":
         check_image(pool.container_spec.image_uri, f"{at}.container_spec.image_uri")
         check_arguments(pool.container_spec, f"{at}.container_spec")

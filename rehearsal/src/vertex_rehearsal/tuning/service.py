@@ -123,6 +123,8 @@ class TuningJobs:
         for field in ("trials", "state", "create_time", "start_time", "end_time", "update_time", "error"):
             job.ClearField(field)
         check_tuning_job(job, self._context.settings)
+        account, at = job.trial_job_spec.service_account, f"{AT}.trial_job_spec.service_account"
+        validation.check_account(account, self._context.project.load_current(), at)
         job.name = f"{request.parent}/hyperparameterTuningJobs/{new_id()}"
         job.state = v1.JobState.JOB_STATE_PENDING
         job.create_time.GetCurrentTime()

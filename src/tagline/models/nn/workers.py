@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tagline.errors import PlaceError, first_line
 from tagline.models.nn.devices import Device, Precision
+from tagline.system.processes import is_worker
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -127,7 +128,7 @@ def world() -> World:
 @cache
 def join_workers() -> World:
     """Find the other workers, if torchrun or its like says that there are some."""
-    size = int(os.environ.get("WORLD_SIZE", "1"))
+    size = int(os.environ.get("WORLD_SIZE", "1")) if is_worker(os.environ) else 1
     if size == 1:
         return World()
     import torch
