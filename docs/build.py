@@ -25,6 +25,7 @@ from tagline.jobs.plans import Plan, PlannedPrice, PlannedUpload
 from tagline.runs import events
 from tagline.spec import SECTIONS, toml_values
 from tagline.storage.file_models import FileModel
+from vertex_rehearsal.cloud_storage.methods import list_storage_methods
 from vertex_rehearsal.other_services import routes
 from vertex_rehearsal.protocol import registry as services
 
@@ -389,6 +390,12 @@ method's name. [How it is used](../how-to/rehearsal.md).
 """
 
 
+STORAGE_PREFACE = """## Cloud Storage
+
+The JSON API. The XML API has objects (read, write, copy, delete, resumable and multipart uploads), lists and buckets,
+with preconditions, ranges, checksums, predefined access control lists and customer-supplied keys; parts of a bucket or
+an object that are addressed by a parameter (`?acl`, `?lifecycle`) and uploads by HTML forms answer 501 by their name.
+"""
 NEIGHBOURS_PREFACE = """## Neighbours
 
 At `/-/SERVICE/PATH`, where SERVICE is the first part of the name below. What else these services have is not played.
@@ -417,9 +424,19 @@ def rehearsal_page() -> str:
             lines.append("")
         if left := sorted(known.method.name for known in methods if not known.part):
             lines += [f"Not played: {', '.join(left)}.", ""]
+    lines += storage_section()
     lines += [NEIGHBOURS_PREFACE, "| method | | what is missing |", "|---|---|---|"]
     lines += [f"| {method.id} | {method.extent} | {method.limit} |" for method in routes.methods()]
     return "\n".join([*lines, ""])
+
+
+def storage_section() -> list[str]:
+    """The methods of Cloud Storage's JSON API: played, partly, or not."""
+    methods = list(list_storage_methods())
+    lines = [STORAGE_PREFACE, "| method | | what is missing |", "|---|---|---|"]
+    lines += [f"| {method.id} | {method.extent} | {method.limit} |" for method in methods if method.is_played]
+    left = ", ".join(method.id for method in methods if not method.is_played)
+    return [*lines, "", f"Not played: {left}.", ""]
 
 
 if __name__ == "__main__":

@@ -170,9 +170,9 @@ def test_permissions_of_methods(method: str, permission: str) -> None:
         ("PUT", "/mine/a/b", "", "storage.objects.insert"),
         ("GET", "/mine/a/b", "", "storage.objects.get"),
         ("DELETE", "/mine/a", "uploadId=x", "storage.objects.insert"),
-        ("GET", "/storage/v1/projects/p/serviceAccount", "", "storage.other"),
+        ("GET", "/storage/v1/projects/p/serviceAccount", "", "storage.projects.serviceAccount.get"),
         ("PUT", "/storage/v1/b/mine/iam", "", "storage.buckets.setIamPolicy"),
-        ("POST", "/storage/v1/b/mine/lockRetentionPolicy", "", "storage.other"),
+        ("POST", "/storage/v1/b/mine/lockRetentionPolicy", "", "storage.buckets.lockRetentionPolicy"),
     ],
 )
 def test_methods_of_cloud_storage(verb: str, path: str, query: str, method: str) -> None:

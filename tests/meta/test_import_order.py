@@ -79,8 +79,9 @@ EMULATOR_ROOMS: dict[str, str] = {
     "database": "",
     "operations": "",
     "cloud_storage": """
-        __init__ errors messages checksums names preconditions mime records policies files media index resources
-        listing journal external_changes store uploads json_api xml_api application
+        __init__ methods errors messages checksums names preconditions mime records json_values policies retention
+        locations contexts object_settings bucket_settings access_controls customer_keys field_masks files media
+        index resources listing journal external_changes store uploads access_lists json_api xml_api application
     """,
     "project": "__init__ quotas faults permissions locations project project_file authorization storage_authorization",
     "logging": "__init__ store service",

@@ -37,6 +37,8 @@ def build_client_setup(
         ),
         "google-cloud-aiplatform, gRPC": over_grpc,
         "google-cloud-storage": f"STORAGE_EMULATOR_HOST={with_key}",
+        # It would ask over gRPC with TLS what kind of bucket it has before it, for a minute a look-up.
+        "gcsfs, pandas, fsspec": f"GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT=false STORAGE_EMULATOR_HOST={with_key}",
         "google-cloud-logging": (
             f'logging.Client(project="{PROJECT}", credentials={credentials}, {endpoint}, _use_grpc=False)'
         ),

@@ -160,28 +160,6 @@ def test_a_policy_is_kept_as_it_is_set(cloud: Cloud, bucket: storage.Bucket) -> 
     assert cloud.call("PUT", "/storage/v1/b/nobody-has-this/iam", json={"bindings": []}).status_code == 404
 
 
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        ("GET", "acl"),
-        ("GET", "notificationConfigs"),
-        ("POST", "lockRetentionPolicy"),
-        ("GET", "o/x/acl"),
-    ],
-)
-def test_what_is_not_played_says_so(cloud: Cloud, bucket: storage.Bucket, method: str, path: str) -> None:
-    answer = cloud.call(method, f"/storage/v1/b/{bucket.name}/{path}", json={})
-    assert answer.status_code == 501
-    assert "the rehearsal does not play" in answer.json()["error"]["message"]
-
-
-def test_a_setting_that_would_have_no_effect_is_refused(cloud: Cloud, bucket: storage.Bucket) -> None:
-    answer = cloud.call("PATCH", f"/storage/v1/b/{bucket.name}", json={"retentionPolicy": {"retentionPeriod": "10"}})
-    assert answer.status_code == 501
-    answer = cloud.call("PATCH", f"/storage/v1/b/{bucket.name}", json={"storageClass": "CHEAP"})
-    assert answer.status_code == 400
-
-
 def test_a_noncurrent_generation_is_kept_and_can_be_read_and_restored(bucket: storage.Bucket) -> None:
     bucket.versioning_enabled = True
     bucket.patch()

@@ -2,6 +2,8 @@
 
 import datetime
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from google.cloud import storage
 from google.cloud.storage import transfer_manager
 
 from cloud_storage_server import Cloud
+from vertex_rehearsal.client_setup import build_client_setup
 
 MEBIBYTE = 2**20
 
@@ -138,3 +141,15 @@ def test_parquet_by_pyarrow(arrow: pyarrow.fs.GcsFileSystem, bucket: storage.Buc
     table = pa.table({"text": [f"text {number}" for number in range(10_000)]})
     pyarrow.parquet.write_table(table, f"{bucket.name}/t.parquet", filesystem=arrow)
     assert pyarrow.parquet.read_table(f"{bucket.name}/t.parquet", filesystem=arrow).equals(table)
+
+
+def test_the_line_for_gcsfs_is_all_that_it_needs(cloud: Cloud, bucket: storage.Bucket) -> None:
+    bucket.blob("a/x").upload_from_string("hello")
+    line = build_client_setup(http_port=int(cloud.address.rpartition(":")[2]), grpc_port=1)["gcsfs, pandas, fsspec"]
+    script = f"import fsspec; print(fsspec.open('gs://{bucket.name}/a/x', 'rt').open().read())"
+    others = {name: value for name, value in os.environ.items() if not name.startswith("GCSFS_")}
+    variables = others | dict(word.split("=", 1) for word in line.split())
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=variables, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.stdout, "bucket type" in done.stderr) == ("hello\n", False), done.stderr

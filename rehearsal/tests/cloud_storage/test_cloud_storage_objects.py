@@ -547,9 +547,3 @@ def test_a_method_that_does_not_fit(cloud: Cloud, bucket: storage.Bucket) -> Non
 
 def test_an_address_that_is_not_utf_8(cloud: Cloud, bucket: storage.Bucket) -> None:
     assert cloud.call("GET", f"/storage/v1/b/{bucket.name}/o/%ff").status_code == 400
-
-
-def test_keys_of_ones_own_are_not_taken_and_forgotten(bucket: storage.Bucket) -> None:
-    with pytest.raises(exceptions.MethodNotImplemented, match="own keys"):
-        bucket.blob("x", encryption_key=b"k" * 32).upload_from_string("secret")
-    assert not bucket.blob("x").exists()

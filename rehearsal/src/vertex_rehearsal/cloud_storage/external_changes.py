@@ -14,6 +14,7 @@ from vertex_rehearsal.cloud_storage.files import Files, FileStatus
 from vertex_rehearsal.cloud_storage.index import Index, Session
 from vertex_rehearsal.cloud_storage.journal import Journal
 from vertex_rehearsal.cloud_storage.records import BucketRecord, ObjectRecord
+from vertex_rehearsal.cloud_storage.retention import complete_settings
 
 SETTLED_NS = 50_000_000
 """A file system's clock may stand still for some milliseconds: what changed so lately may change unseen."""
@@ -75,7 +76,7 @@ class ExternalChanges:
                 session.add_move("remove", before.place)
         now = session.next_timestamp()
         kind, encoding = guess_type(name)
-        settings = {"storageClass": holder.default_class} | ({"contentType": kind} if kind and not encoding else {})
+        settings = complete_settings(holder, {"contentType": kind} if kind and not encoding else {})
         bucket = holder.name
         session.put(
             ObjectRecord(

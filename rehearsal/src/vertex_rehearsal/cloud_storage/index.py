@@ -24,6 +24,19 @@ CREATE TABLE IF NOT EXISTS objects (
     components INTEGER, settings TEXT NOT NULL,
     PRIMARY KEY (bucket, name, generation)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS soft_deleted (
+    bucket TEXT NOT NULL, name BLOB NOT NULL, generation INTEGER NOT NULL, metageneration INTEGER NOT NULL,
+    size INTEGER NOT NULL, crc32c TEXT NOT NULL, md5 TEXT, place BLOB NOT NULL, folder BLOB,
+    modified_ns INTEGER NOT NULL, created INTEGER NOT NULL, updated INTEGER NOT NULL, noncurrent_since INTEGER,
+    components INTEGER, settings TEXT NOT NULL, soft_deleted INTEGER NOT NULL, hard_deleted INTEGER NOT NULL,
+    PRIMARY KEY (bucket, name, generation)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS hard_deleted ON soft_deleted (hard_deleted);
+CREATE TABLE IF NOT EXISTS soft_deleted_buckets (
+    name TEXT NOT NULL, project TEXT NOT NULL, created INTEGER NOT NULL, updated INTEGER NOT NULL,
+    metageneration INTEGER NOT NULL, settings TEXT NOT NULL, soft_deleted INTEGER NOT NULL,
+    hard_deleted INTEGER NOT NULL, PRIMARY KEY (name, created)
+) WITHOUT ROWID;
 CREATE UNIQUE INDEX IF NOT EXISTS live ON objects (bucket, name) WHERE noncurrent_since IS NULL;
 CREATE INDEX IF NOT EXISTS folders ON objects (bucket, folder, name) WHERE folder IS NOT NULL;
 CREATE TABLE IF NOT EXISTS moves (
@@ -43,6 +56,7 @@ _OBJECT = (
     "bucket, name, generation, metageneration, size, crc32c, md5, place, folder, modified_ns, created, updated, "
     "noncurrent_since, components, settings"
 )
+_SOFT_DELETED = f"{_OBJECT}, soft_deleted, hard_deleted"
 _LIVE = "noncurrent_since IS NULL"
 
 
@@ -119,11 +133,14 @@ class Session:
         row = self._db.execute("SELECT * FROM buckets WHERE name = ?", (name,)).fetchone()
         return _bucket_from_row(row) if row else None
 
-    def list_buckets(self, project: str | None, prefix: str, after: str, limit: int) -> list[BucketRecord]:
+    def list_buckets(
+        self, project: str | None, prefix: str, after: str, limit: int, *, soft_deleted: bool = False
+    ) -> list[BucketRecord]:
         """A project's buckets, or those of all projects, in the order of their names."""
+        table = "soft_deleted_buckets" if soft_deleted else "buckets"
         rows = self._db.execute(
-            "SELECT * FROM buckets WHERE project = coalesce(?, project) AND name > ? AND substr(name, 1, ?) = ? "
-            "ORDER BY name LIMIT ?",
+            f"SELECT * FROM {table} WHERE project = coalesce(?, project) AND name > ? "  # noqa: S608
+            "AND substr(name, 1, ?) = ? ORDER BY name LIMIT ?",
             (project, after, len(prefix), prefix, limit),
         )
         return [_bucket_from_row(row) for row in rows]
@@ -146,6 +163,50 @@ class Session:
         """Forget a bucket."""
         self._db.execute("DELETE FROM buckets WHERE name = ?", (name,))
 
+    def get_soft_deleted_bucket(self, name: str, generation: int) -> BucketRecord | None:
+        """A deleted bucket that can be restored."""
+        query = "SELECT * FROM soft_deleted_buckets WHERE name = ? AND created = ?"
+        row = self._db.execute(query, (name, min(generation, 2**63 - 1))).fetchone()
+        return _bucket_from_row(row) if row else None
+
+    def soft_delete_bucket(self, bucket: BucketRecord, now: int) -> None:
+        """Keep a deleted bucket, with its deleted objects, apart from a later one of its name."""
+        values = (bucket.name, bucket.project, bucket.created, bucket.updated, bucket.metageneration)
+        self._db.execute(
+            "INSERT INTO soft_deleted_buckets VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (*values, json.dumps(bucket.settings), now, now + bucket.soft_delete_us),
+        )
+        self._rename_soft_deleted(bucket.name, _deleted_name(bucket))
+
+    def restore_bucket(self, bucket: BucketRecord) -> None:
+        """Take a bucket out of the deleted ones, and its deleted objects with it."""
+        values = (bucket.name, bucket.created)
+        self._db.execute("DELETE FROM soft_deleted_buckets WHERE name = ? AND created = ?", values)
+        self._rename_soft_deleted(_deleted_name(bucket), bucket.name)
+
+    def _rename_soft_deleted(self, before: str, after: str) -> None:
+        self._db.execute("UPDATE soft_deleted SET bucket = ? WHERE bucket = ?", (after, before))
+
+    def soft_delete(self, found: ObjectRecord) -> None:
+        """Keep a deleted generation until it is deleted for good."""
+        marks = ",".join("?" * 17)
+        values = (*_object_to_row(found), found.soft_deleted, found.hard_deleted)
+        self._db.execute(f"INSERT OR REPLACE INTO soft_deleted ({_SOFT_DELETED}) VALUES ({marks})", values)  # noqa: S608
+
+    def get_soft_deleted(self, bucket: str, name: str, generation: int) -> ObjectRecord | None:
+        """A deleted generation that can be restored."""
+        query = f"SELECT {_SOFT_DELETED} FROM soft_deleted WHERE bucket = ? AND name = ? AND generation = ?"  # noqa: S608
+        row = self._db.execute(query, (bucket, name.encode(), min(generation, 2**63 - 1))).fetchone()
+        return _object_from_row(row) if row else None
+
+    def remove_expired(self, now: int) -> list[str]:
+        """Forget what was deleted so long ago that it is gone for good; the places of its bytes."""
+        rows = self._db.execute("SELECT place FROM soft_deleted WHERE hard_deleted <= ?", (now,)).fetchall()
+        if rows:
+            self._db.execute("DELETE FROM soft_deleted WHERE hard_deleted <= ?", (now,))
+        self._db.execute("DELETE FROM soft_deleted_buckets WHERE hard_deleted <= ?", (now,))
+        return [place.decode() for (place,) in rows]
+
     def has_objects(self, bucket: str) -> bool:
         """Whether there is any generation of any object."""
         return self._db.execute("SELECT 1 FROM objects WHERE bucket = ? LIMIT 1", (bucket,)).fetchone() is not None
@@ -165,7 +226,14 @@ class Session:
         return _object_from_row(row) if row else None
 
     def iter_range(
-        self, bucket: str, start: bytes, end: bytes | None, *, versions: bool, generation: int = 0
+        self,
+        bucket: str,
+        start: bytes,
+        end: bytes | None,
+        *,
+        versions: bool,
+        generation: int = 0,
+        soft_deleted: bool = False,
     ) -> Iterator[ObjectRecord]:
         """Objects whose names are not before `start` and before `end`, in the order of their names' bytes."""
         conditions = ["bucket = ?", "name >= ?" if not generation else "(name, generation) >= (?, ?)"]
@@ -173,9 +241,10 @@ class Session:
         if end is not None:
             conditions.append("name < ?")
             values.append(end)
-        if not versions:
+        if not versions and not soft_deleted:
             conditions.append(_LIVE)
-        query = f"SELECT {_OBJECT} FROM objects WHERE {' AND '.join(conditions)} ORDER BY name, generation"  # noqa: S608
+        columns, table = (_SOFT_DELETED, "soft_deleted") if soft_deleted else (_OBJECT, "objects")
+        query = f"SELECT {columns} FROM {table} WHERE {' AND '.join(conditions)} ORDER BY name, generation"  # noqa: S608
         for row in self._db.execute(query, values):
             yield _object_from_row(row)
 
@@ -195,23 +264,7 @@ class Session:
         """Keep this state of a generation."""
         self._db.execute(
             f"INSERT OR REPLACE INTO objects ({_OBJECT}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",  # noqa: S608
-            (
-                found.bucket,
-                found.name.encode(),
-                found.generation,
-                found.metageneration,
-                found.size,
-                found.crc32c,
-                found.md5,
-                found.place.encode(),
-                None if found.folder is None else found.folder.encode(),
-                found.modified_ns,
-                found.created,
-                found.updated,
-                found.noncurrent_since,
-                found.components,
-                json.dumps(found.settings),
-            ),
+            _object_to_row(found),
         )
 
     def remove(self, found: ObjectRecord) -> None:
@@ -290,13 +343,38 @@ class Session:
 
 
 def _bucket_from_row(row: tuple[Any, ...]) -> BucketRecord:
-    name, project, created, updated, metageneration, settings = row
-    return BucketRecord(name, project, created, updated, metageneration, json.loads(settings))
+    name, project, created, updated, metageneration, settings, *deleted = row
+    return BucketRecord(name, project, created, updated, metageneration, json.loads(settings), *deleted)
+
+
+def _deleted_name(bucket: BucketRecord) -> str:
+    """Under which the deleted objects of a deleted bucket are kept; no bucket can have such a name."""
+    return f"{bucket.name}#{bucket.created}"
+
+
+def _object_to_row(found: ObjectRecord) -> tuple[Any, ...]:
+    return (
+        found.bucket,
+        found.name.encode(),
+        found.generation,
+        found.metageneration,
+        found.size,
+        found.crc32c,
+        found.md5,
+        found.place.encode(),
+        None if found.folder is None else found.folder.encode(),
+        found.modified_ns,
+        found.created,
+        found.updated,
+        found.noncurrent_since,
+        found.components,
+        json.dumps(found.settings),
+    )
 
 
 def _object_from_row(row: tuple[Any, ...]) -> ObjectRecord:
     bucket, name, generation, metageneration, size, crc32c, md5, place, folder = row[:9]
-    modified_ns, created, updated, noncurrent_since, components, settings = row[9:]
+    modified_ns, created, updated, noncurrent_since, components, settings, *deleted = row[9:]
     return ObjectRecord(
         bucket,
         name.decode(),
@@ -313,6 +391,7 @@ def _object_from_row(row: tuple[Any, ...]) -> ObjectRecord:
         noncurrent_since,
         components,
         json.loads(settings),
+        *deleted,
     )
 
 

@@ -4,7 +4,22 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from vertex_rehearsal.cloud_storage import checksums, errors, media, mime, policies, resources
+from vertex_rehearsal.cloud_storage import (
+    access_controls,
+    bucket_settings,
+    checksums,
+    customer_keys,
+    errors,
+    media,
+    mime,
+    object_settings,
+    policies,
+    resources,
+    retention,
+)
+from vertex_rehearsal.cloud_storage.access_lists import AccessLists, is_full, read_bucket_acls
+from vertex_rehearsal.cloud_storage.field_masks import select_fields
+from vertex_rehearsal.cloud_storage.json_values import parse_body
 from vertex_rehearsal.cloud_storage.listing import MOST_RESULTS, Query
 from vertex_rehearsal.cloud_storage.messages import (
     StorageRequest,
@@ -13,18 +28,19 @@ from vertex_rehearsal.cloud_storage.messages import (
     build_json_response,
 )
 from vertex_rehearsal.cloud_storage.preconditions import ANY, Preconditions
-from vertex_rehearsal.cloud_storage.records import ObjectRecord, etag
+from vertex_rehearsal.cloud_storage.records import BucketRecord, ObjectRecord, etag
 from vertex_rehearsal.cloud_storage.store import SourceObject, Store
 from vertex_rehearsal.cloud_storage.uploads import Span, UploadProgress, Uploads
 
 MOST_CALLS = 100
 """In one batch."""
 
-NOT_PLAYED = (
-    "acl", "defaultObjectAcl", "iam", "notificationConfigs", "lockRetentionPolicy", "folders", "managedFolders",
-    "anywhereCaches", "relocate", "operations", "restore",
-)  # fmt: skip
+NOT_PLAYED = frozenset({
+    "iam", "notificationConfigs", "folders", "managedFolders", "anywhereCaches", "relocate", "operations",
+})  # fmt: skip
 """What buckets and objects have beside themselves, and not here."""
+NOT_PLAYED_PARAMETERS = ("kmsKeyName", "destinationKmsKeyName", "restoreToken")
+"""What a parameter asks for, and nobody here does."""
 
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+|\*)|\*)/(\d+|\*)")
 
@@ -35,11 +51,12 @@ class JsonApi:
     def __init__(self, store: Store, uploads: Uploads) -> None:
         self._store = store
         self._uploads = uploads
+        self._access_lists = AccessLists(store)
 
     def handle_request(self, request: StorageRequest) -> StorageResponse:
         """The answer to any request below one of the JSON API's addresses."""
         try:
-            check_encryption(request)
+            _refuse_parameters(request)
             return self._dispatch(request)
         except errors.StorageError as refused:
             if request.query.get("alt") == "media" and refused.status != 304:
@@ -58,7 +75,7 @@ class JsonApi:
             case ("storage", "v1", "b", *rest):
                 return self._dispatch_bucket(request, rest)
             case ("storage", "v1", "projects", _, "serviceAccount") if request.method == "GET":
-                email = f"service-{resources.PROJECT_NUMBER}@gs-project-accounts.iam.gserviceaccount.com"
+                email = f"service-{access_controls.PROJECT_NUMBER}@gs-project-accounts.iam.gserviceaccount.com"
                 return build_json_response({"kind": "storage#serviceAccount", "email_address": email})
             case ("storage", "v1", "projects", _, what, *_):
                 raise errors.unsupported_feature(what)
@@ -72,6 +89,8 @@ class JsonApi:
                 return self._handle_bucket(request, bucket)
             case [bucket, "o"]:
                 return self._list_objects(request, bucket)
+            case [bucket, "o", ("watch" | "bulkRestore") as what] if request.method == "POST":
+                raise errors.unsupported_feature(f"POST b/{bucket}/o/{what}")
             case [bucket, "o", name]:
                 return self._handle_object(request, bucket, name)
             case [bucket, "o", name, "compose"] if request.method == "POST":
@@ -79,7 +98,7 @@ class JsonApi:
             case [bucket, "o", name, ("copyTo" | "rewriteTo") as verb, "b", other, "o", new] if (
                 request.method == "POST"
             ):
-                return self._copy_object(request, verb, SourceObject(bucket, name), (other, new))
+                return self._copy_object(request, verb, (bucket, name), (other, new))
             case [bucket, "o", name, "moveTo", "o", new] if request.method == "POST":
                 source = SourceObject(bucket, name, None, Preconditions.of(request.query, prefix="ifSource"))
                 made = self._store.move(source, new, preconditions=Preconditions.of(request.query))
@@ -90,76 +109,115 @@ class JsonApi:
 
     def _handle_subresource(self, request: StorageRequest, bucket: str, rest: list[str]) -> StorageResponse:
         match request.method, rest:
-            case "GET", ["iam"]:
-                return build_json_response(policies.build_policy(self._store.bucket(bucket)))
-            case "PUT", ["iam"]:
-                policy = resources.parse_body(request.document())
-                unchanged = Preconditions(etags_match=(str(policy["etag"]),)) if policy.get("etag") else ANY
-                changed = self._store.change_bucket(bucket, policies.make_policy_change(policy), unchanged)
-                return build_json_response(policies.build_policy(changed))
-            case "GET", ["iam", "testPermissions"]:
+            case _, ["iam", *what]:
+                return self._handle_policy(request, bucket, what)
+            case "GET", ["storageLayout"]:
+                holder = resources.build_bucket_resource(self._store.bucket(bucket), request.base)
+                layout = {key: holder[key] for key in ("location", "locationType")}
+                layout |= {"kind": "storage#storageLayout", "bucket": bucket}
+                return build_json_response(layout | {"hierarchicalNamespace": {"enabled": False}})
+            case "POST", ["lockRetentionPolicy"]:
+                if "ifMetagenerationMatch" not in request.query:
+                    raise errors.missing_parameter("ifMetagenerationMatch")
+                found = self._store.change_bucket(bucket, retention.lock_policy, _read_preconditions(request))
+                return self._render_bucket(request, found)
+            case "POST", ["restore"]:
+                return self._render_bucket(request, self._store.restore_bucket(bucket, _require_generation(request)))
+            case "POST", ["o", name, "restore"]:
+                return self._restore_object(request, bucket, name)
+            case _, [("acl" | "defaultObjectAcl") as which, *entity] if len(entity) < 2:
+                return self._access_lists.handle_bucket(request, bucket, which, *entity)
+            case _, ["o", name, "acl", *entity] if len(entity) < 2:
+                return self._access_lists.handle_object(request, bucket, name, *entity)
+        if NOT_PLAYED.intersection((rest[0], *rest[2:3])):  # below a bucket, or below an object
+            raise errors.unsupported_feature(f"{request.method} b/{bucket}/{'/'.join(rest)}")
+        raise errors.StorageError(404, "notFound", "Not Found")
+
+    def _handle_policy(self, request: StorageRequest, bucket: str, what: list[str]) -> StorageResponse:
+        match request.method, what:
+            case "GET", []:
+                version = request.read_number("optionsRequestedPolicyVersion")
+                policy = policies.build_policy(self._store.bucket(bucket), version=version or 1)
+                return self._render_resource(request, policy, kind="policy")
+            case "PUT", []:
+                return self._set_policy(request, bucket)
+            case "GET", ["testPermissions"]:
                 self._store.bucket(bucket)
                 asked = [value for key, value in request.repeated if key == "permissions"]
                 if not asked:
                     raise errors.missing_parameter("permissions")
                 return build_json_response({"kind": "storage#testIamPermissionsResponse", "permissions": asked})
-            case "GET", ["storageLayout"]:
-                found = resources.build_bucket_resource(self._store.bucket(bucket), request.base)
-                layout = {key: found[key] for key in ("location", "locationType")}
-                layout |= {"kind": "storage#storageLayout", "bucket": bucket}
-                return build_json_response(layout | {"hierarchicalNamespace": {"enabled": False}})
-            case _, [what, *_] if what in NOT_PLAYED:
-                raise errors.unsupported_feature(f"{request.method} b/{bucket}/{what}")
-            case _, ["o", name, what, *_] if what in NOT_PLAYED:
-                raise errors.unsupported_feature(f"{request.method} b/{bucket}/o/{name}/{what}")
-        raise errors.StorageError(404, "notFound", "Not Found")
+        raise _method_error(request)
+
+    def _set_policy(self, request: StorageRequest, bucket: str) -> StorageResponse:
+        policy = parse_body(request.document())
+        unchanged = Preconditions(etags_match=(str(policy["etag"]),)) if policy.get("etag") else ANY
+        holder = self._store.bucket(bucket)
+        change = policies.make_policy_change(
+            policy, is_uniform=holder.has_uniform_access, prevents_public=holder.prevents_public_access
+        )
+        changed = self._store.change_bucket(bucket, change, unchanged)
+        shown = policies.build_policy(changed, version=policies.WITH_CONDITIONS)
+        return self._render_resource(request, shown, kind="policy")
 
     def _handle_buckets(self, request: StorageRequest) -> StorageResponse:
         project = request.query.get("project")
         if not project:
             raise errors.missing_parameter("project")
         if request.method == "POST":
-            resource = resources.parse_body(request.document())
-            name = resource.get("name")
-            if not isinstance(name, str) or not name:
-                raise errors.missing_parameter("name")
-            settings = resources.bucket_settings(resource)
-            made = self._store.create_bucket(name, project=project, settings=settings)
-            return self._render_resource(request, resources.build_bucket_resource(made, request.base))
+            return self._create_bucket(request, project)
         _require_method(request, "GET")
         limit = min(request.read_number("maxResults") or MOST_RESULTS, MOST_RESULTS)
         after = request.query.get("pageToken", "")
         prefix = request.query.get("prefix", "")
-        found = self._store.list_buckets(project, prefix=prefix, after=after, limit=limit + 1)
+        deleted = request.read_flag("softDeleted")
+        found = self._store.list_buckets(project, prefix=prefix, after=after, limit=limit + 1, soft_deleted=deleted)
         document: dict[str, Any] = {"kind": "storage#buckets"}
         if found:
-            document["items"] = [resources.build_bucket_resource(each, request.base) for each in found[:limit]]
+            full = is_full(request)
+            shown = [resources.build_bucket_resource(each, request.base, full=full) for each in found[:limit]]
+            document["items"] = shown
         if len(found) > limit:
             document["nextPageToken"] = found[limit - 1].name
-        return self._render_resource(request, document)
+        return self._render_resource(request, document, kind="buckets")
+
+    def _create_bucket(self, request: StorageRequest, project: str) -> StorageResponse:
+        resource = parse_body(request.document())
+        name = resource.get("name")
+        if not isinstance(name, str) or not name:
+            raise errors.missing_parameter("name")
+        retains = request.read_flag("enableObjectRetention")
+        settings = bucket_settings.read_bucket_settings(resource, has_object_retention=retains)
+        settings |= read_bucket_acls(request, resource)
+        made = self._store.create_bucket(name, project=project, settings=settings)
+        return self._render_bucket(request, made)
 
     def _handle_bucket(self, request: StorageRequest, bucket: str) -> StorageResponse:
         preconditions = _read_preconditions(request)
         match request.method:
+            case "GET" | "HEAD" if request.read_flag("softDeleted"):
+                found = self._store.soft_deleted_bucket(bucket, _require_generation(request))
             case "GET" | "HEAD":
                 found = self._store.bucket(bucket, preconditions)
-            case "PATCH":
-                change = resources.make_bucket_patch(resources.parse_body(request.document()))
-                found = self._store.change_bucket(bucket, change, preconditions)
-            case "PUT":
-                change = resources.make_bucket_update(resources.parse_body(request.document()))
-                found = self._store.change_bucket(bucket, change, preconditions)
+            case "PATCH" | "PUT":
+                resource = parse_body(request.document())
+                patches = request.method == "PATCH"
+                kind = bucket_settings.make_bucket_patch if patches else bucket_settings.make_bucket_update
+                change, entries = kind(resource), read_bucket_acls(request, resource)
+                if entries:
+                    access_controls.check_public(
+                        self._store.bucket(bucket), [one for acl in entries.values() for one in acl]
+                    )
+                found = self._store.change_bucket(bucket, lambda settings: change(settings) | entries, preconditions)
             case "DELETE":
                 self._store.delete_bucket(bucket, preconditions)
                 return StorageResponse(204)
             case _:
                 raise _method_error(request)
-        return self._render_resource(request, resources.build_bucket_resource(found, request.base))
+        return self._render_bucket(request, found)
 
     def _list_objects(self, request: StorageRequest, bucket: str) -> StorageResponse:
         _require_method(request, "GET")
-        if request.read_flag("softDeleted"):
-            raise errors.unsupported_feature("softDeleted")
         limit = request.read_number("maxResults")
         query = Query(
             bucket,
@@ -168,40 +226,78 @@ class JsonApi:
             start=request.query.get("startOffset", ""),
             end=request.query.get("endOffset", ""),
             glob=request.query.get("matchGlob", ""),
+            filter=request.query.get("filter", ""),
             versions=request.read_flag("versions"),
+            soft_deleted=request.read_flag("softDeleted"),
             include_trailing_delimiter=request.read_flag("includeTrailingDelimiter"),
             limit=limit or MOST_RESULTS,
             page_token=request.query.get("pageToken", ""),
         )
+        if query.soft_deleted and query.versions:
+            raise errors.invalid_request("softDeleted and versions exclude each other.", location="softDeleted")
         page = self._store.list_objects(query)
         document: dict[str, Any] = {"kind": "storage#objects"}
         if page.prefixes:
             document["prefixes"] = page.prefixes
         if page.items:
-            document["items"] = [resources.build_object_resource(found, request.base) for found in page.items]
+            holder, full = self._store.bucket(bucket), is_full(request)
+            document["items"] = [
+                resources.build_object_resource(found, holder, request.base, full=full, hashes=not _needs_key(found))
+                for found in page.items
+            ]
         if page.next_token:
             document["nextPageToken"] = page.next_token
-        return self._render_resource(request, document)
+        return self._render_resource(request, document, kind="objects")
 
     def _handle_object(self, request: StorageRequest, bucket: str, name: str) -> StorageResponse:
         generation, preconditions = request.read_number("generation"), _read_preconditions(request)
         match request.method:
             case "GET" | "HEAD" if request.query.get("alt") == "media":
                 return self._download_object(request, bucket, name)
+            case "GET" | "HEAD" if request.read_flag("softDeleted"):
+                found = self._store.soft_deleted(bucket, name, _require_generation(request))
             case "GET" | "HEAD":
                 found = self._store.get(bucket, name, generation=generation, preconditions=preconditions)
             case "PATCH" | "PUT":
-                resource = resources.parse_body(request.document())
-                kind = resources.make_object_patch if request.method == "PATCH" else resources.make_object_update
-                found = self._store.change(
-                    bucket, name, kind(resource), generation=generation, preconditions=preconditions
-                )
+                found = self._change_object(request, bucket, name, generation)
             case "DELETE":
                 self._store.delete(bucket, name, generation=generation, preconditions=preconditions)
                 return StorageResponse(204)
             case _:
                 raise _method_error(request)
         return self._render_object(request, found)
+
+    def _change_object(self, request: StorageRequest, bucket: str, name: str, generation: int | None) -> ObjectRecord:
+        resource = parse_body(request.document())
+        patches = request.method == "PATCH"
+        change = (object_settings.make_object_patch if patches else object_settings.make_object_update)(resource)
+        acl = self._read_object_acl(request, bucket, resource)
+        return self._store.change(
+            bucket,
+            name,
+            lambda settings: change(settings) | acl,
+            generation=generation,
+            preconditions=_read_preconditions(request),
+            overrides_retention=request.read_flag("overrideUnlockedRetention"),
+        )
+
+    def _restore_object(self, request: StorageRequest, bucket: str, name: str) -> StorageResponse:
+        copies = request.read_flag("copySourceAcl")
+        generation, preconditions = _require_generation(request), Preconditions.of(request.query)
+        made = self._store.restore(bucket, name, generation, copies_acl=copies, preconditions=preconditions)
+        return self._render_object(request, made)
+
+    def _read_object_acl(
+        self, request: StorageRequest, bucket: str, resource: Mapping[str, Any], parameter: str = "predefinedAcl"
+    ) -> dict[str, Any]:
+        """The access control list that a request sets of an object; nothing if it sets none."""
+        if request.query.get(parameter):
+            entries = access_controls.expand_object_acl(request.query[parameter], location=parameter)
+        elif resource.get("acl") is not None:
+            entries = access_controls.parse_entries(resource["acl"], access_controls.OBJECT_ROLES)
+        else:
+            return {}
+        return {object_settings.ACL: access_controls.check_public(self._store.bucket(bucket), entries)}
 
     def _download_object(self, request: StorageRequest, bucket: str, name: str) -> StorageResponse:
         if request.query.get("alt", "media") != "media":
@@ -214,29 +310,44 @@ class JsonApi:
         )
 
     def _compose_object(self, request: StorageRequest, bucket: str, name: str) -> StorageResponse:
-        document = resources.parse_body(request.document())
+        document = parse_body(request.document())
         sources = document.get("sourceObjects")
         if not isinstance(sources, list) or not all(isinstance(source, dict) for source in sources):
             raise errors.invalid_request("You must provide at least one source component.", location="sourceObjects")
-        settings = resources.object_settings(document.get("destination") or {})
+        destination = document.get("destination") or {}
+        key = customer_keys.read_customer_key(request.headers)
+        settings = object_settings.read_object_settings(destination) | customer_keys.build_encryption(key)
+        settings |= self._read_object_acl(request, bucket, destination, "destinationPredefinedAcl")
         preconditions = Preconditions.of(request.query)
-        chosen = [_parse_component(bucket, source) for source in sources]
+        chosen = [_parse_component(bucket, source, key) for source in sources]
         made = self._store.compose(bucket, name, chosen, settings=settings, preconditions=preconditions)
         return self._render_object(request, made)
 
     def _copy_object(
-        self, request: StorageRequest, verb: str, source: SourceObject, target: tuple[str, str]
+        self, request: StorageRequest, verb: str, source: tuple[str, str], target: tuple[str, str]
     ) -> StorageResponse:
-        source_preconditions = Preconditions.of(request.query, prefix="ifSource")
-        source = SourceObject(source.bucket, source.name, request.read_number("sourceGeneration"), source_preconditions)
-        change = resources.make_object_copy(resources.parse_body(request.document()))
-        made = self._store.copy(source, *target, change=change, preconditions=Preconditions.of(request.query))
-        resource = resources.build_object_resource(made, request.base)
+        chosen = SourceObject(
+            *source,
+            request.read_number("sourceGeneration"),
+            Preconditions.of(request.query, prefix="ifSource"),
+            customer_keys.read_customer_key(request.headers, customer_keys.SOURCE_PREFIX),
+        )
+        resource = parse_body(request.document())
+        drops = _read_dropped_contexts(request)
+        copied = object_settings.make_object_copy(resource, drops_contexts=drops)
+        added = customer_keys.build_encryption(customer_keys.read_customer_key(request.headers))
+        added |= self._read_object_acl(request, target[0], resource, "destinationPredefinedAcl")
+        preconditions = Preconditions.of(request.query)
+        made = self._store.copy(
+            chosen, *target, change=lambda settings: copied(settings) | added, preconditions=preconditions
+        )
         if verb == "copyTo":
-            return self._render_resource(request, resource)
+            return self._render_object(request, made)
         size = str(made.size)
         document = {"kind": "storage#rewriteResponse", "totalBytesRewritten": size, "objectSize": size, "done": True}
-        return self._render_resource(request, document | {"resource": resource})
+        return self._render_resource(
+            request, document | {"resource": self._build_object(request, made)}, kind="rewrite"
+        )
 
     def _handle_upload(self, request: StorageRequest, bucket: str) -> StorageResponse:
         if request.query.get("upload_id"):
@@ -257,21 +368,21 @@ class JsonApi:
                 raise errors.invalid_request(f"Invalid upload type: {other}", location="uploadType")
 
     def _upload_media(self, request: StorageRequest, bucket: str) -> StorageResponse:
-        resource = {"contentType": request.headers.get("content-type")}
+        resource: dict[str, Any] = {"contentType": request.headers.get("content-type")}
         resource["contentEncoding"] = request.headers.get("content-encoding")
         return self._insert_object(request, bucket, resource, request.chunks)
 
     def _upload_multipart(self, request: StorageRequest, bucket: str) -> StorageResponse:
         boundary = mime.parse_boundary(request.headers.get("content-type", ""))
         head, headers, content = mime.stream_parts(request.content(), boundary)
-        resource = resources.parse_body(head.content)
+        resource = parse_body(head.content)
         resource.setdefault("contentType", headers.get("content-type"))
         return self._insert_object(request, bucket, resource, content)
 
     def _insert_object(
         self, request: StorageRequest, bucket: str, resource: dict[str, Any], chunks: Iterable[bytes]
     ) -> StorageResponse:
-        name, settings = _read_name_and_settings(request, resource)
+        name, settings = self._read_name_and_settings(request, bucket, resource)
         preconditions = _read_preconditions(request)
         staged = self._store.files.stage_content(chunks)
         try:
@@ -282,9 +393,9 @@ class JsonApi:
         return self._render_object(request, made)
 
     def _begin_upload(self, request: StorageRequest, bucket: str) -> StorageResponse:
-        resource = resources.parse_body(request.document())
+        resource = parse_body(request.document())
         resource.setdefault("contentType", request.headers.get("x-upload-content-type"))
-        name, settings = _read_name_and_settings(request, resource)
+        name, settings = self._read_name_and_settings(request, bucket, resource)
         total = request.headers.get("x-upload-content-length", "")
         identifier = self._uploads.begin_resumable(
             bucket,
@@ -335,19 +446,72 @@ class JsonApi:
             return build_json_error(refused)
         return self.handle_request(call)
 
-    def _render_object(self, request: StorageRequest, found: ObjectRecord) -> StorageResponse:
-        return self._render_resource(request, resources.build_object_resource(found, request.base))
+    def _read_name_and_settings(
+        self, request: StorageRequest, bucket: str, resource: Mapping[str, Any]
+    ) -> tuple[str, dict[str, Any]]:
+        """The name of a new object, and its settings."""
+        name = request.query.get("name") or resource.get("name")
+        if not isinstance(name, str) or not name:
+            raise errors.missing_parameter("name")
+        given = dict(resource)
+        if given.get("kmsKeyName"):
+            raise errors.unsupported_feature("kmsKeyName")
+        if request.query.get("contentEncoding"):
+            given["contentEncoding"] = request.query["contentEncoding"]
+        settings = object_settings.read_object_settings(given) | self._read_object_acl(request, bucket, resource)
+        key = customer_keys.read_customer_key(request.headers)
+        return name, settings | customer_keys.build_encryption(key)
 
-    def _render_resource(self, request: StorageRequest, resource: dict[str, Any]) -> StorageResponse:
+    def _build_object(self, request: StorageRequest, found: ObjectRecord) -> dict[str, Any]:
+        key = customer_keys.read_customer_key(request.headers)
+        if key and request.method == "GET":
+            customer_keys.check_customer_key(found, key)
+        return resources.build_object_resource(
+            found,
+            self._store.bucket(found.bucket),
+            request.base,
+            full=is_full(request),
+            hashes=bool(key) or not _needs_key(found),
+        )
+
+    def _render_object(self, request: StorageRequest, found: ObjectRecord) -> StorageResponse:
+        return self._render_resource(request, self._build_object(request, found), kind="object")
+
+    def _render_bucket(self, request: StorageRequest, found: BucketRecord) -> StorageResponse:
+        resource = resources.build_bucket_resource(found, request.base, full=is_full(request))
+        return self._render_resource(request, resource, kind="bucket")
+
+    def _render_resource(self, request: StorageRequest, resource: dict[str, Any], *, kind: str) -> StorageResponse:
         """A resource, or the fields of it that were asked for."""
         headers = {"ETag": resource["etag"]} if "etag" in resource else {}
-        return build_json_response(resources.select_fields(resource, request.query.get("fields", "")), headers=headers)
+        return build_json_response(select_fields(resource, request.query.get("fields", ""), kind), headers=headers)
 
 
-def check_encryption(request: StorageRequest) -> None:
-    """Refuse keys of the user's own: nothing is encrypted here."""
-    if "kmsKeyName" in request.query or any(name.startswith("x-goog-encryption-") for name in request.headers):
-        raise errors.unsupported_feature("Encryption with your own keys")
+def _refuse_parameters(request: StorageRequest) -> None:
+    """Refuse by its name what a parameter asks for and is not played."""
+    for name in NOT_PLAYED_PARAMETERS:
+        if request.query.get(name):
+            raise errors.unsupported_feature(name)
+
+
+def _needs_key(found: ObjectRecord) -> bool:
+    return object_settings.ENCRYPTION in found.settings
+
+
+def _require_generation(request: StorageRequest) -> int:
+    generation = request.read_number("generation")
+    if generation is None:
+        raise errors.missing_parameter("generation")
+    return generation
+
+
+def _read_dropped_contexts(request: StorageRequest) -> bool:
+    """Whether a copy leaves its source's contexts behind; there is one group of them."""
+    groups = [value for key, value in request.repeated if key == "dropContextGroups"]
+    if set(groups) - {"custom"}:
+        message = f"Invalid value for 'dropContextGroups': '{groups[0]}'; it is custom."
+        raise errors.invalid_request(message, location="dropContextGroups")
+    return bool(groups)
 
 
 def parse_content_range(header: str) -> Span:
@@ -377,22 +541,17 @@ def _read_preconditions(request: StorageRequest) -> Preconditions:
     return Preconditions.of(request.query, headers=request.headers)
 
 
-def _read_name_and_settings(request: StorageRequest, resource: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The name of a new object, and its settings."""
-    name = request.query.get("name") or resource.get("name")
-    if not isinstance(name, str) or not name:
-        raise errors.missing_parameter("name")
-    settings = dict(resource)
-    if request.query.get("contentEncoding"):
-        settings["contentEncoding"] = request.query["contentEncoding"]
-    return name, resources.object_settings(settings)
-
-
 def _read_checksums(request: StorageRequest, resource: Mapping[str, Any]) -> dict[str, str]:
-    return checksums.parse_hash_header(request.headers.get("x-goog-hash", "")) | resources.expected_checksums(resource)
+    return checksums.parse_hash_header(request.headers.get("x-goog-hash", "")) | _expected_checksums(resource)
 
 
-def _parse_component(bucket: str, source: Mapping[str, Any]) -> SourceObject:
+def _expected_checksums(resource: Mapping[str, Any]) -> dict[str, str]:
+    """The checksums that a resource says its content has."""
+    found = {"crc32c": resource.get("crc32c"), "md5": resource.get("md5Hash")}
+    return {name: str(value) for name, value in found.items() if value}
+
+
+def _parse_component(bucket: str, source: Mapping[str, Any], key: str) -> SourceObject:
     name = source.get("name")
     if not isinstance(name, str) or not name:
         raise errors.missing_parameter("sourceObjects.name")
@@ -400,7 +559,7 @@ def _parse_component(bucket: str, source: Mapping[str, Any]) -> SourceObject:
     generation = source.get("generation")
     if generation is not None and not str(generation).isdigit():
         raise errors.invalid_request(f"Invalid value for 'generation': '{generation}' is not a valid integer.")
-    return SourceObject(bucket, name, None if generation is None else int(generation), Preconditions.of(numbers))
+    return SourceObject(bucket, name, None if generation is None else int(generation), Preconditions.of(numbers), key)
 
 
 def _parse_call(request: StorageRequest, part: mime.Part) -> StorageRequest:

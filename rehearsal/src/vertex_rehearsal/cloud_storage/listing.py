@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from vertex_rehearsal.cloud_storage import errors
+from vertex_rehearsal.cloud_storage.contexts import parse_filter
 from vertex_rehearsal.cloud_storage.index import Session
 from vertex_rehearsal.cloud_storage.records import ObjectRecord
 
@@ -25,7 +26,9 @@ class Query:
     end: str = ""
     """The first name that may no longer be listed; none if empty."""
     glob: str = ""
+    filter: str = ""
     versions: bool = False
+    soft_deleted: bool = False
     include_trailing_delimiter: bool = False
     limit: int = MOST_RESULTS
     page_token: str = ""
@@ -60,10 +63,18 @@ def _iter_results(session: Session, query: Query) -> Iterator[tuple[ObjectRecord
     """Objects, and the prefixes that stand for several; after a prefix all that it stands for is passed over."""
     start, generation, end = _compute_bounds(query)
     pattern = _compile_glob(query.glob) if query.glob else None
+    matches = parse_filter(query.filter) if query.filter else None
     while start is not None:
         following = None
-        for found in session.iter_range(query.bucket, start, end, versions=query.versions, generation=generation):
-            if pattern and not pattern.fullmatch(found.name):
+        for found in session.iter_range(
+            query.bucket,
+            start,
+            end,
+            versions=query.versions,
+            generation=generation,
+            soft_deleted=query.soft_deleted,
+        ):
+            if (pattern and not pattern.fullmatch(found.name)) or (matches and not matches(found.settings)):
                 continue
             group = _find_prefix(query, found.name)
             if not group:
@@ -151,10 +162,26 @@ def glob_to_regex(glob: str) -> str:
 
 
 def _compile_glob(glob: str) -> re.Pattern[str]:
+    rest = re.sub(r"\\.|\[.[^\]]*\]", "", glob, flags=re.DOTALL)  # without what is escaped, and without classes
+    if "[" in rest or "\\" in rest or not _is_balanced(rest):
+        raise _glob_error(glob, "a [, { or \\ without what belongs to it")
     try:
         return re.compile(glob_to_regex(glob), re.DOTALL)
     except re.error as error:
-        raise errors.invalid_request(f"Invalid glob pattern: {glob}", location="matchGlob") from error
+        raise _glob_error(glob, str(error)) from error
+
+
+def _is_balanced(glob: str) -> bool:
+    depth = 0
+    for character in glob:
+        depth += {"{": 1, "}": -1}.get(character, 0)
+        if depth < 0:
+            return False
+    return depth == 0
+
+
+def _glob_error(glob: str, why: str) -> errors.StorageError:
+    return errors.invalid_request(f"Invalid glob pattern: {glob} ({why})", location="matchGlob")
 
 
 def _character_class(content: str) -> str:

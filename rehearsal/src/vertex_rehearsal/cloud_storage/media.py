@@ -7,8 +7,10 @@ from email.utils import formatdate
 from typing import IO
 from urllib.parse import quote
 
-from vertex_rehearsal.cloud_storage import checksums
+from vertex_rehearsal.cloud_storage import checksums, errors
+from vertex_rehearsal.cloud_storage.customer_keys import check_customer_key, read_customer_key
 from vertex_rehearsal.cloud_storage.messages import StorageResponse
+from vertex_rehearsal.cloud_storage.object_settings import ENCRYPTION
 from vertex_rehearsal.cloud_storage.records import ObjectRecord
 
 HEADERS = {
@@ -26,6 +28,11 @@ _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 
 def build_download(found: ObjectRecord, file: IO[bytes], *, headers: Mapping[str, str], etag: str) -> StorageResponse:
     """The content, or the range of it that the request's headers ask for; the file is closed when it is sent."""
+    try:
+        check_customer_key(found, read_customer_key(headers))
+    except errors.StorageError:
+        file.close()
+        raise
     own = build_object_headers(found) | {"ETag": etag}
     if _needs_decompression(found, headers):
         own.pop("Content-Encoding")
@@ -63,6 +70,9 @@ def build_object_headers(found: ObjectRecord) -> dict[str, str]:
     own |= {f"x-goog-meta-{quote(key)}": _encode_header(value) for key, value in found.custom.items()}
     if found.components:
         own["x-goog-component-count"] = str(found.components)
+    if encryption := found.settings.get(ENCRYPTION):
+        own["x-goog-encryption-algorithm"] = encryption["encryptionAlgorithm"]
+        own["x-goog-encryption-key-sha256"] = encryption["keySha256"]
     return own
 
 

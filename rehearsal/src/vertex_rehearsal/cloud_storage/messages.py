@@ -3,7 +3,7 @@
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
@@ -11,6 +11,7 @@ from vertex_rehearsal.cloud_storage import errors
 
 MOST_DOCUMENT_BYTES = 10 * 2**20
 """Of a body that is a document and no content; more is refused."""
+GZIP = b"\x1f\x8b"
 
 
 @dataclass(frozen=True)
@@ -56,13 +57,12 @@ class StorageRequest:
 
     def document(self) -> bytes:
         """A body that is read whole."""
-        parts, size = [], 0
-        for chunk in self.content():
-            size += len(chunk)
-            if size > MOST_DOCUMENT_BYTES:
-                raise errors.StorageError(413, "uploadTooLarge", "The request is too large.")
-            parts.append(chunk)
-        return b"".join(parts)
+        return _read_whole(self.content())
+
+    def plain_document(self) -> bytes:
+        """A body that is read whole, and packed only if it looks it: some clients send the header of another one."""
+        first = _read_whole(self.chunks)
+        return _read_whole(replace(self, chunks=[first]).content()) if first.startswith(GZIP) else first
 
     def content(self) -> Iterator[bytes]:
         """The body, unpacked if it was packed for the way."""
@@ -102,6 +102,16 @@ class StorageResponse:
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes | Iterator[bytes] = b""
+
+
+def _read_whole(chunks: Iterable[bytes]) -> bytes:
+    parts, size = [], 0
+    for chunk in chunks:
+        size += len(chunk)
+        if size > MOST_DOCUMENT_BYTES:
+            raise errors.StorageError(413, "uploadTooLarge", "The request is too large.")
+        parts.append(chunk)
+    return b"".join(parts)
 
 
 def build_json_response(

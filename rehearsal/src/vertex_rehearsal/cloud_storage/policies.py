@@ -1,5 +1,8 @@
-"""The IAM policy of a bucket: kept as it is set, and answered. It keeps nobody out: here everybody may do all."""
+"""The IAM policy of a bucket: checked, kept and answered. It keeps nobody out: here everybody may do all."""
 
+import hashlib
+import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,28 +15,84 @@ UNSET = (
     {"role": "roles/storage.legacyBucketOwner", "members": ["projectOwner:rehearsal"]},
     {"role": "roles/storage.legacyBucketReader", "members": ["projectViewer:rehearsal"]},
 )
+WITH_CONDITIONS = 3
+"""The version of a policy that can have them."""
+PUBLIC = ("allUsers", "allAuthenticatedUsers")
+PUBLIC_ACCESS_PREVENTED = (
+    "The member bindings allUsers and allAuthenticatedUsers are not allowed since public access prevention is enforced."
+)
+
+_EMAIL = r"[^\s@:]+@[^\s@:]+\.[^\s@:]+"
+_MEMBER = re.compile(
+    rf"allUsers|allAuthenticatedUsers|(?:user|serviceAccount|group):{_EMAIL}|domain:[^\s@:]+\.[^\s@:]+"
+    r"|project(?:Owner|Editor|Viewer):\S+|principal(?:Set)?://\S+"
+    rf"|deleted:(?:user|serviceAccount|group):{_EMAIL}\?uid=\d+|serviceAccount:\S+\.svc\.id\.goog\[\S+/\S+\]"
+)
+_ROLE = re.compile(r"(?:(?:projects|organizations)/[^/\s]+/)?roles/[A-Za-z0-9_.]+")
 
 
-def build_policy(found: BucketRecord) -> dict[str, Any]:
-    """A bucket's policy as a resource."""
+def build_policy(found: BucketRecord, *, version: int = 1) -> dict[str, Any]:
+    """A bucket's policy as a resource; conditions only for those who ask for a version that has them."""
     kept = found.settings.get(KEY) or {"version": 1, "bindings": list(UNSET)}
+    if version < WITH_CONDITIONS and any(map(_has_condition, kept["bindings"])):
+        kept = {"version": 1, "bindings": [_hide_condition(binding) for binding in kept["bindings"]]}
     resource = f"projects/_/buckets/{found.name}"
     return {"kind": "storage#policy", "resourceId": resource, "etag": etag(0, found.metageneration), **kept}
 
 
-def make_policy_change(policy: Mapping[str, Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+def make_policy_change(
+    policy: Mapping[str, Any], *, is_uniform: bool, prevents_public: bool
+) -> Callable[[dict[str, Any]], dict[str, Any]]:
     """A change of settings: another policy in the place of the one that was there."""
     bindings = policy.get("bindings", [])
-    if not isinstance(bindings, list) or not all(map(_is_binding, bindings)):
-        raise errors.invalid_request("Invalid value for 'bindings': each has a role and members.", location="bindings")
+    if not isinstance(bindings, list):
+        raise errors.invalid_request("Invalid value for 'bindings': a list is wanted.", location="bindings")
+    for binding in bindings:
+        _check_binding(binding)
     version = policy.get("version") or 1
-    if version not in (1, 2, 3):
+    if version not in (1, WITH_CONDITIONS):
         raise errors.invalid_request(f"Invalid value for 'version': {version}.", location="version")
+    if any(map(_has_condition, bindings)):
+        if not is_uniform:
+            message = "To set IAM conditions on this bucket, please enable uniform bucket-level access on it first."
+            raise errors.StorageError(412, "conditionNotMet", message)
+        if version < WITH_CONDITIONS:
+            message = "The policy has conditional role bindings; its version must be at least 3."
+            raise errors.invalid_request(message, location="version")
+    if prevents_public and any(member in PUBLIC for binding in bindings for member in binding.get("members", [])):
+        raise errors.StorageError(412, "conditionNotMet", PUBLIC_ACCESS_PREVENTED)
     return lambda settings: settings | {KEY: {"version": version, "bindings": bindings}}
 
 
-def _is_binding(given: Any) -> bool:
-    if not isinstance(given, dict) or not isinstance(given.get("role"), str) or not given["role"]:
-        return False
+def _check_binding(given: Any) -> None:
+    if not isinstance(given, dict) or not isinstance(given.get("role"), str) or not _ROLE.fullmatch(given["role"]):
+        role = given.get("role") if isinstance(given, dict) else given
+        raise errors.invalid_request(f"Role {role} is not supported for this resource.", location="bindings.role")
     members = given.get("members", [])
-    return isinstance(members, list) and all(isinstance(member, str) for member in members)
+    if not isinstance(members, list):
+        raise errors.invalid_request("Invalid value for 'bindings.members': a list is wanted.", location="bindings")
+    for member in members:
+        if not isinstance(member, str) or not _MEMBER.fullmatch(member):
+            raise errors.invalid_request(f"Invalid IAM member: {member}", location="bindings.members")
+    condition = given.get("condition")
+    if condition is not None and not _is_condition(condition):
+        message = "Invalid value for 'bindings.condition': it has an expression and a title, each a string."
+        raise errors.invalid_request(message, location="bindings.condition")
+
+
+def _is_condition(given: Any) -> bool:
+    if not isinstance(given, dict) or set(given) - {"expression", "title", "description", "location"}:
+        return False
+    return all(isinstance(value, str) for value in given.values()) and bool(given.get("expression"))
+
+
+def _has_condition(binding: Mapping[str, Any]) -> bool:
+    return bool(binding.get("condition"))
+
+
+def _hide_condition(binding: Mapping[str, Any]) -> dict[str, Any]:
+    """As IAM shows a conditional binding to who cannot read it: its role carries a hash of the condition."""
+    if not _has_condition(binding):
+        return dict(binding)
+    digest = hashlib.sha256(json.dumps(binding["condition"], sort_keys=True).encode()).hexdigest()[:20]
+    return {"role": f"{binding['role']}_withcond_{digest}", "members": binding.get("members", [])}

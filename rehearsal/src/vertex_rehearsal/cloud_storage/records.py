@@ -19,6 +19,9 @@ class BucketRecord:
     updated: int
     metageneration: int = 1
     settings: dict[str, Any] = field(default_factory=dict)
+    soft_deleted: int | None = None
+    hard_deleted: int | None = None
+    """When a deleted bucket can no longer be restored."""
 
     @property
     def generation(self) -> int:
@@ -39,6 +42,28 @@ class BucketRecord:
     def is_versioned(self) -> bool:
         """Whether generations are kept that are overwritten or deleted."""
         return bool((self.settings.get("versioning") or {}).get("enabled"))
+
+    @property
+    def soft_delete_us(self) -> int:
+        """How long what is deleted can be restored; 0 if it cannot."""
+        return int((self.settings.get("softDeletePolicy") or {}).get("retentionDurationSeconds", 0)) * 1_000_000
+
+    @property
+    def has_autoclass(self) -> bool:
+        """Whether Cloud Storage itself chooses the classes of objects."""
+        return bool((self.settings.get("autoclass") or {}).get("enabled"))
+
+    @property
+    def has_uniform_access(self) -> bool:
+        """Whether access control lists are out of use."""
+        access = self.settings.get("iamConfiguration") or {}
+        return bool((access.get("uniformBucketLevelAccess") or {}).get("enabled"))
+
+    @property
+    def prevents_public_access(self) -> bool:
+        """Whether nothing of it may be made public."""
+        access = self.settings.get("iamConfiguration") or {}
+        return bool(access.get("publicAccessPrevention") == "enforced")
 
 
 @dataclass(frozen=True)
@@ -64,6 +89,9 @@ class ObjectRecord:
     noncurrent_since: int | None = None
     components: int | None = None
     settings: dict[str, Any] = field(default_factory=dict)
+    soft_deleted: int | None = None
+    hard_deleted: int | None = None
+    """When a deleted object can no longer be restored."""
 
     @property
     def etags(self) -> tuple[str, ...]:
@@ -98,5 +126,19 @@ def _encode_varint(number: int) -> bytes:
 
 def format_rfc3339(microseconds: int) -> str:
     """A time as Google's APIs write it."""
-    moment = datetime.fromtimestamp(microseconds / 1e6, UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+    return format_exact_time(microseconds // 1000 * 1000)
+
+
+def format_exact_time(microseconds: int) -> str:
+    """A time that a user gave, to the microsecond where it has any."""
+    seconds, rest = divmod(microseconds, 1_000_000)
+    fraction = f"{rest:06d}" if rest % 1000 else f"{rest // 1000:03d}"
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{fraction}Z"
+
+
+def parse_time(text: str) -> int:
+    """The microseconds of an RFC 3339 time; ValueError if it is none."""
+    moment = datetime.fromisoformat(text)
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86400 + since.seconds) * 1_000_000 + since.microseconds

@@ -6,12 +6,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from vertex_rehearsal.cloud_storage import checksums, errors, listing, names
+from vertex_rehearsal.cloud_storage import access_controls, checksums, errors, listing, names, retention
+from vertex_rehearsal.cloud_storage.customer_keys import check_customer_key
 from vertex_rehearsal.cloud_storage.external_changes import ExternalChanges, matches_file
 from vertex_rehearsal.cloud_storage.files import Files, StagedContent
 from vertex_rehearsal.cloud_storage.index import Index, Session
 from vertex_rehearsal.cloud_storage.journal import Journal
 from vertex_rehearsal.cloud_storage.listing import ObjectPage, Query
+from vertex_rehearsal.cloud_storage.object_settings import ACL, ENCRYPTION
 from vertex_rehearsal.cloud_storage.preconditions import ANY, Preconditions
 from vertex_rehearsal.cloud_storage.records import BucketRecord, ObjectRecord
 
@@ -34,6 +36,8 @@ class SourceObject:
     name: str
     generation: int | None = None
     preconditions: Preconditions = ANY
+    key: str = ""
+    """The SHA-256 of the key that it was written with."""
 
 
 class Store:
@@ -44,6 +48,7 @@ class Store:
         self.index = Index(self.files.state / "index.sqlite")
         self.journal = Journal(self.files, self.index)
         self._outside = ExternalChanges(self.files, self.index, self.journal)
+        self._forget_expired()
 
     def close(self) -> None:
         """Let go of the directory."""
@@ -57,12 +62,29 @@ class Store:
         preconditions.check(found, reading=True)
         return found
 
+    def soft_deleted_bucket(self, name: str, generation: int) -> BucketRecord:
+        """A deleted bucket that can be restored."""
+        self._forget_expired()
+        with self.index.read_session() as session:
+            found = session.get_soft_deleted_bucket(name, generation)
+        if not found:
+            raise errors.no_bucket()
+        return found
+
     def list_buckets(
-        self, project: str | None, *, prefix: str = "", after: str = "", limit: int = 1000
+        self,
+        project: str | None,
+        *,
+        prefix: str = "",
+        after: str = "",
+        limit: int = 1000,
+        soft_deleted: bool = False,
     ) -> list[BucketRecord]:
         """A project's buckets, or those of all projects, in the order of their names."""
+        if soft_deleted:
+            self._forget_expired()
         with self.index.read_session() as session:
-            return session.list_buckets(project, prefix, after, limit)
+            return session.list_buckets(project, prefix, after, limit, soft_deleted=soft_deleted)
 
     def create_bucket(self, name: str, *, project: str, settings: Mapping[str, Any]) -> BucketRecord:
         """A new bucket."""
@@ -84,9 +106,11 @@ class Store:
         with self.index.write_session() as session:
             found = _get_bucket(session, name)
             preconditions.check(found)
+            settings = change(found.settings)
+            retention.check_policy_change(name, found.settings, settings)
             changed = replace(
                 found,
-                settings=change(found.settings),
+                settings=settings,
                 updated=session.next_timestamp(),
                 metageneration=found.metageneration + 1,
             )
@@ -97,13 +121,32 @@ class Store:
         """Remove a bucket that holds nothing."""
         self.bucket(name)
         self._outside.scan_prefix(name, "")
-        with self.index.write_session() as session:
-            preconditions.check(_get_bucket(session, name))
+        with self.journal.begin_change() as session:
+            found = _get_bucket(session, name)
+            preconditions.check(found)
             if session.has_objects(name):
                 message = "The bucket you tried to delete is not empty."
                 raise errors.StorageError(409, "conflict", message, code="BucketNotEmpty")
             session.remove_bucket(name)
+            if found.soft_delete_us:
+                session.soft_delete_bucket(found, session.next_timestamp())
             self.files.remove_directory(name)
+
+    def restore_bucket(self, name: str, generation: int) -> BucketRecord:
+        """A deleted bucket as it was, with its deleted objects; each of those can be restored then."""
+        self._forget_expired()
+        with self.index.write_session() as session:
+            found = session.get_soft_deleted_bucket(name, generation)
+            if not found:
+                raise errors.no_bucket()
+            if session.bucket(name):
+                message = f"A bucket '{name}' exists; the deleted one cannot be restored beside it."
+                raise errors.StorageError(409, "conflict", message)
+            made = replace(found, soft_deleted=None, hard_deleted=None, updated=session.next_timestamp())
+            session.restore_bucket(found)
+            session.put_bucket(made)
+            self.files.bucket_directory(name).mkdir(exist_ok=True)
+        return made
 
     def get(
         self, bucket: str, name: str, *, generation: int | None = None, preconditions: Preconditions = ANY
@@ -118,6 +161,29 @@ class Store:
         found = self._retry_on_change(bucket, name, find)
         preconditions.check(found, reading=True)
         return found
+
+    def soft_deleted(self, bucket: str, name: str, generation: int) -> ObjectRecord:
+        """A deleted generation that can be restored."""
+        self._forget_expired()
+        with self.index.read_session() as session:
+            _get_bucket(session, bucket)
+            found = session.get_soft_deleted(bucket, name, generation)
+        if not found:
+            raise errors.no_object(bucket, name)
+        return found
+
+    def restore(
+        self, bucket: str, name: str, generation: int, *, copies_acl: bool = False, preconditions: Preconditions = ANY
+    ) -> ObjectRecord:
+        """A deleted generation once more, as a new one; the deleted one stays until it is deleted for good."""
+        found = self.soft_deleted(bucket, name, generation)
+        with self.files.path(found.place).open("rb") as file:
+            staged = self.files.stage_content(checksums.read_chunks(file))
+        own = (retention.RELEASED, *(() if copies_acl else (ACL,)))
+        settings = {key: value for key, value in found.settings.items() if key not in own}
+        return self.put(
+            bucket, name, staged, settings=settings, preconditions=preconditions, components=found.components
+        )
 
     def read(
         self, bucket: str, name: str, *, generation: int | None = None, preconditions: Preconditions = ANY
@@ -136,7 +202,9 @@ class Store:
     def list_objects(self, query: Query) -> ObjectPage:
         """Objects by their names."""
         self.bucket(query.bucket)
-        if not query.page_token:
+        if query.soft_deleted:
+            self._forget_expired()
+        elif not query.page_token:
             self._outside.scan_prefix(query.bucket, query.prefix)
         with self.index.read_session() as session:
             page = listing.list_page(session, query)
@@ -161,7 +229,8 @@ class Store:
                 holder = _get_bucket(session, bucket)
                 before = self._find_live(session, bucket, name, trust=trust)
                 preconditions.check(before)
-                _check_holds(before)
+                now = session.next_timestamp()
+                retention.check_removable(holder, before, now, is_kept=holder.is_versioned)
                 made = self._build_record(session, holder, name, staged, settings, components)
                 session.put(made)
                 if before:
@@ -186,18 +255,22 @@ class Store:
         *,
         generation: int | None = None,
         preconditions: Preconditions = ANY,
+        overrides_retention: bool = False,
     ) -> ObjectRecord:
         """An object with other settings."""
 
         def write(trust: bool) -> ObjectRecord:
             with self.index.write_session() as session:
-                _get_bucket(session, bucket)
+                holder = _get_bucket(session, bucket)
                 found = self._find_object(session, bucket, name, generation, trust=trust)
                 preconditions.check(found)
+                now = session.next_timestamp()
                 changed = replace(
                     found,
-                    settings=change(found.settings),
-                    updated=session.next_timestamp(),
+                    settings=retention.check_change(
+                        holder, found.settings, change(found.settings), now, overrides=overrides_retention
+                    ),
+                    updated=now,
                     metageneration=found.metageneration + 1,
                 )
                 session.put(changed)
@@ -215,12 +288,14 @@ class Store:
                 holder = _get_bucket(session, bucket)
                 found = self._find_object(session, bucket, name, generation, trust=trust)
                 preconditions.check(found)
-                _check_holds(found)
-                if found.noncurrent_since is None and generation is None:
+                archives = found.noncurrent_since is None and generation is None
+                retention.check_removable(
+                    holder, found, session.next_timestamp(), is_kept=archives and holder.is_versioned
+                )
+                if archives:
                     self._retire_generation(session, holder, found)
                 else:
-                    session.remove(found)
-                    session.add_move("remove", found.place)
+                    self._remove_generation(session, holder, found)
             if name.endswith("/"):
                 self.files.remove_folder(bucket, name)
 
@@ -259,8 +334,9 @@ class Store:
             now = session.get_live(source.bucket, source.name)
             if not now or now.generation != found.generation:
                 raise errors.unmet_precondition("ifSourceGenerationMatch")
-            _check_holds(now)
-            self._retire_generation(session, _get_bucket(session, made.bucket), now)
+            holder = _get_bucket(session, made.bucket)
+            retention.check_removable(holder, now, made.created, is_kept=holder.is_versioned)
+            self._retire_generation(session, holder, now)
 
         return self.put(
             source.bucket,
@@ -299,6 +375,11 @@ class Store:
         staged = self.files.stage_content(chunks())
         return self.put(bucket, name, staged, settings=settings, preconditions=preconditions, components=components)
 
+    def _forget_expired(self) -> None:
+        """Delete for good what was deleted long ago."""
+        with self.journal.begin_change() as session:
+            _remove_expired(session)
+
     def _open_generation(self, found: ObjectRecord) -> tuple[ObjectRecord, IO[bytes]] | None:
         """A generation and its file, in a moment in which no write of our own is half done; none if it is gone."""
         with self.index.exclusive_access():
@@ -328,6 +409,7 @@ class Store:
         found, file = self.read(source.bucket, source.name, generation=source.generation)
         try:
             source.preconditions.check(found)
+            check_customer_key(found, source.key)
         except errors.StorageError:
             file.close()
             raise
@@ -346,7 +428,9 @@ class Store:
         place, folder = self.files.place_for(holder.name, name)
         modified_ns = now * 1000 + 1  # no write by anybody else leaves exactly this time behind
         os.utime(staged.path, ns=(modified_ns, modified_ns))
-        kept = {"storageClass": holder.default_class} | dict(settings)
+        kept = access_controls.complete_acl(holder, retention.complete_settings(holder, settings))
+        _check_encryption(holder, kept)
+        kept = retention.check_change(holder, {}, kept, now, overrides=False)
         counted = staged.checksums
         return ObjectRecord(
             holder.name,
@@ -369,17 +453,30 @@ class Store:
         self, session: Session, holder: BucketRecord, found: ObjectRecord, *, replaced_by: str = ""
     ) -> None:
         """Take the live generation's place from it; its content is kept in a bucket that keeps generations."""
-        if holder.is_versioned:
-            kept = self.files.new_noncurrent_place()
-            session.put(replace(found, place=kept, folder=None, noncurrent_since=session.next_timestamp()))
-            if found.place == replaced_by:
-                session.add_move("link", found.place, kept)
-            else:
-                session.add_move("rename", found.place, kept)
+        if not holder.is_versioned:
+            self._remove_generation(session, holder, found, replaced_by=replaced_by)
             return
+        kept = self._keep_content(session, found, replaced_by)
+        session.put(replace(found, place=kept, folder=None, noncurrent_since=session.next_timestamp()))
+
+    def _remove_generation(
+        self, session: Session, holder: BucketRecord, found: ObjectRecord, *, replaced_by: str = ""
+    ) -> None:
+        """Delete a generation; where the bucket says so, it can be restored for a while."""
         session.remove(found)
-        if found.place != replaced_by:
+        _remove_expired(session)
+        if holder.soft_delete_us:
+            kept, now = self._keep_content(session, found, replaced_by), session.next_timestamp()
+            ends = now + holder.soft_delete_us
+            session.soft_delete(replace(found, place=kept, folder=None, soft_deleted=now, hard_deleted=ends))
+        elif found.place != replaced_by:
             session.add_move("remove", found.place)
+
+    def _keep_content(self, session: Session, found: ObjectRecord, replaced_by: str) -> str:
+        """Where a generation's bytes are kept when they are no longer the live ones."""
+        kept = self.files.new_noncurrent_place()
+        session.add_move("link" if found.place == replaced_by else "rename", found.place, kept)
+        return kept
 
     def _find_object(
         self, session: Session, bucket: str, name: str, generation: int | None, *, trust: bool
@@ -429,11 +526,16 @@ def _matches_record(found: ObjectRecord, file: IO[bytes]) -> bool:
     return os.fstat(file.fileno()).st_mtime_ns == found.modified_ns
 
 
-def _check_holds(found: ObjectRecord | None) -> None:
-    for key, word in (("temporaryHold", "Temporary"), ("eventBasedHold", "Event-Based")):
-        if found and found.settings.get(key):
-            message = (
-                f"Object '{found.bucket}/{found.name}' is under active {word} hold and cannot be deleted, "
-                "overwritten or archived until hold is removed."
-            )
-            raise errors.StorageError(403, "objectUnderActiveHold", message)
+def _remove_expired(session: Session) -> None:
+    """Delete for good what was deleted long ago."""
+    for place in session.remove_expired(session.next_timestamp()):
+        session.add_move("remove", place)
+
+
+def _check_encryption(holder: BucketRecord, settings: Mapping[str, Any]) -> None:
+    """Refuse a new object whose kind of encryption its bucket does not allow."""
+    who = "customerSupplied" if settings.get(ENCRYPTION) else "googleManaged"
+    rule = (holder.settings.get("encryption") or {}).get(f"{who}EncryptionEnforcementConfig") or {}
+    if rule.get("restrictionMode") == "FullyRestricted":
+        message = f"The bucket's encryption.{who}EncryptionEnforcementConfig does not allow objects of this encryption."
+        raise errors.StorageError(412, "conditionNotMet", message)

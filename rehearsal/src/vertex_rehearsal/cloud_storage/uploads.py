@@ -90,7 +90,7 @@ class Uploads:
                 total = self._resolve_total(upload, Span(persisted, total=persisted), persisted)
             if total is None or persisted < total:
                 return UploadProgress(persisted)
-            return UploadProgress(persisted, self._finish_upload(upload, path, upload["expected"] | expected))
+            return UploadProgress(persisted, self._finish_upload(upload, path, expected))
 
     def cancel(self, identifier: str) -> None:
         """Give a resumable upload up."""
@@ -277,7 +277,11 @@ class Uploads:
         counted = self._get_checksums(upload["id"], path).result()
         preconditions = Preconditions.from_dict(upload["preconditions"])
         try:
-            checksums.verify_checksums(counted, expected)
+            for given in (
+                upload["expected"],
+                expected,
+            ):  # at its beginning and at its end: one does not replace the other
+                checksums.verify_checksums(counted, given)
             made = self._store.put(
                 upload["bucket"],
                 upload["name"],

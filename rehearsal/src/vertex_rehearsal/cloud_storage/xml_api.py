@@ -6,10 +6,12 @@ from urllib.parse import unquote
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
-from vertex_rehearsal.cloud_storage import checksums, errors, media, resources
-from vertex_rehearsal.cloud_storage.json_api import JsonApi, build_incomplete_response, check_encryption
+from vertex_rehearsal.cloud_storage import access_controls, checksums, customer_keys, errors, media, resources
+from vertex_rehearsal.cloud_storage.bucket_settings import read_bucket_settings
+from vertex_rehearsal.cloud_storage.json_api import JsonApi, build_incomplete_response
 from vertex_rehearsal.cloud_storage.listing import MOST_RESULTS, Query
 from vertex_rehearsal.cloud_storage.messages import StorageRequest, StorageResponse
+from vertex_rehearsal.cloud_storage.object_settings import ACL, ENCRYPTION, make_object_copy, read_object_settings
 from vertex_rehearsal.cloud_storage.preconditions import Preconditions
 from vertex_rehearsal.cloud_storage.records import ObjectRecord, format_rfc3339
 from vertex_rehearsal.cloud_storage.store import SourceObject, Store
@@ -20,9 +22,15 @@ PART_NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
 """Google answers multipart uploads in this one, and its own client insists on it."""
 NOT_PLAYED = (
     "acl", "cors", "lifecycle", "logging", "versioning", "website", "tagging", "billing", "encryption", "compose",
-    "storageClass", "requestPayment", "policy", "retention",
+    "storageClass", "requestPayment", "policy", "retention", "object-lock", "defaultObjectAcl", "notification",
+    "delete", "autoclass", "softDelete", "publicAccessPrevention", "customplacementconfig", "rpo", "restore",
 )  # fmt: skip
 """Parts of a bucket or an object that the XML API addresses by a parameter; the JSON API answers some of them."""
+NOT_PLAYED_HEADERS = (
+    "x-goog-object-lock-", "x-goog-bucket-object-lock-", "x-goog-bypass-governance-retention", "x-goog-encryption-kms-",
+    "x-goog-temporary-hold", "x-goog-event-based-hold", "x-goog-contexts", "x-goog-object-contexts", "x-goog-grant-",
+)  # fmt: skip
+"""What headers ask for, and the XML API does not do here; the JSON API does some of it."""
 
 
 class XmlApi:
@@ -37,7 +45,7 @@ class XmlApi:
     def handle_request(self, request: StorageRequest) -> StorageResponse:
         """The answer to any request below a bucket's address."""
         try:
-            check_encryption(request)
+            _refuse_headers(request)
             return self._dispatch(request)
         except errors.StorageError as refused:
             return _build_error(refused)
@@ -73,11 +81,13 @@ class XmlApi:
                 return _build_document(root)
             case "GET":
                 return self._list_objects(request, bucket)
+            case "POST":
+                raise errors.unsupported_feature("Upload by an HTML form (POST b/BUCKET)")
             case "HEAD":
                 self._store.bucket(bucket)
                 return StorageResponse(200, {"Content-Type": "application/xml; charset=UTF-8"})
             case "PUT":
-                settings = resources.bucket_settings(_read_bucket_resource(request))
+                settings = read_bucket_settings(_read_bucket_resource(request)) | _read_bucket_acl(request)
                 project = request.headers.get("x-goog-project-id", self._project)
                 self._store.create_bucket(bucket, project=project, settings=settings)
                 return StorageResponse(200)
@@ -144,7 +154,7 @@ class XmlApi:
                 staged = self._store.files.stage_content(request.chunks)
                 try:
                     checksums.verify_checksums(staged.checksums, _read_checksums(request))
-                    settings = resources.object_settings(_read_resource(request))
+                    settings = self._read_settings(request, bucket)
                     made = self._store.put(bucket, name, staged, settings=settings, preconditions=preconditions)
                 finally:
                     staged.path.unlink(missing_ok=True)
@@ -165,10 +175,16 @@ class XmlApi:
         other, _, other_name = unquote(request.headers["x-goog-copy-source"]).removeprefix("/").partition("/")
         generation = request.headers.get("x-goog-copy-source-generation", "")
         conditions = _read_conditions(request, "x-goog-copy-source-if-")
-        source = SourceObject(other, other_name, int(generation) if generation.isdigit() else None, conditions)
+        key = customer_keys.read_customer_key(request.headers, customer_keys.SOURCE_PREFIX)
+        source = SourceObject(other, other_name, int(generation) if generation.isdigit() else None, conditions, key)
         replaced = request.headers.get("x-goog-metadata-directive", "COPY").upper() == "REPLACE"
-        given = resources.object_settings(_read_resource(request)) if replaced else {}
-        change = (lambda _: given) if replaced else resources.make_object_copy(_read_storage_class(request))
+        given = self._read_settings(request, bucket)
+        own = {key: given[key] for key in (ACL, ENCRYPTION) if key in given}
+        copied = make_object_copy(_read_storage_class(request))
+
+        def change(settings: dict[str, Any]) -> dict[str, Any]:
+            return given if replaced else copied(settings) | own
+
         made = self._store.copy(source, bucket, name, change=change, preconditions=preconditions)
         root = Element("CopyObjectResult", xmlns=NAMESPACE)
         _add_children(root, LastModified=format_rfc3339(made.updated), ETag=f'"{made.xml_etag}"')
@@ -178,7 +194,7 @@ class XmlApi:
         identifier = self._uploads.begin_resumable(
             bucket,
             name,
-            settings=resources.object_settings(_read_resource(request)),
+            settings=self._read_settings(request, bucket),
             preconditions=_read_preconditions(request),
             expected=_read_checksums(request),
             total=None,
@@ -198,7 +214,7 @@ class XmlApi:
         identifier = request.query.get("uploadId", "")
         match request.method:
             case "POST" if "uploads" in request.query:
-                settings = resources.object_settings(_read_resource(request))
+                settings = self._read_settings(request, bucket)
                 identifier = self._uploads.begin_parts(bucket, name, settings=settings)
                 root = Element("InitiateMultipartUploadResult", xmlns=PART_NAMESPACE)
                 return _build_document(_add_children(root, Bucket=bucket, Key=name, UploadId=identifier))
@@ -212,7 +228,7 @@ class XmlApi:
             case "GET":
                 return self._list_parts(request, bucket, name, identifier)
             case "POST":
-                chosen = _parse_chosen_parts(request.document())
+                chosen = _parse_chosen_parts(request.plain_document())
                 made = self._uploads.complete(identifier, bucket, name, chosen, _read_preconditions(request))
                 root = Element("CompleteMultipartUploadResult", xmlns=PART_NAMESPACE)
                 location = f"{request.base}/{bucket}/{name}"
@@ -222,6 +238,15 @@ class XmlApi:
                 self._uploads.abort(identifier, bucket, name)
                 return StorageResponse(204)
         raise _method_error()
+
+    def _read_settings(self, request: StorageRequest, bucket: str) -> dict[str, Any]:
+        """What a request's headers set of an object, with its key and who may do what."""
+        settings = read_object_settings(_read_resource(request))
+        settings |= customer_keys.build_encryption(customer_keys.read_customer_key(request.headers))
+        if predefined := _read_predefined_acl(request):
+            entries = access_controls.expand_object_acl(predefined, location="x-goog-acl")
+            settings[ACL] = access_controls.check_public(self._store.bucket(bucket), entries)
+        return settings
 
     def _list_parts(self, request: StorageRequest, bucket: str, name: str, identifier: str) -> StorageResponse:
         after, limit = request.read_number("part-number-marker") or 0, request.read_number("max-parts") or 1000
@@ -268,6 +293,24 @@ def _read_resource(request: StorageRequest) -> dict[str, Any]:
     return {key: request.headers.get(header) for key, header in named.items()} | {"metadata": custom or None}
 
 
+def _refuse_headers(request: StorageRequest) -> None:
+    """Refuse by its name what a header asks for and is not played."""
+    for name in request.headers:
+        if name.startswith(NOT_PLAYED_HEADERS):
+            raise errors.unsupported_feature(f"{name} in the XML API")
+
+
+def _read_predefined_acl(request: StorageRequest) -> str:
+    """The predefined list that a header names, as the JSON API writes it: public-read is publicRead."""
+    first, *rest = request.headers.get("x-goog-acl", "").split("-")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def _read_bucket_acl(request: StorageRequest) -> dict[str, Any]:
+    predefined = _read_predefined_acl(request)
+    return {ACL: access_controls.expand_bucket_acl(predefined, location="x-goog-acl")} if predefined else {}
+
+
 def _read_storage_class(request: StorageRequest) -> dict[str, Any]:
     return {"storageClass": request.headers.get("x-goog-storage-class")}
 
@@ -277,6 +320,8 @@ def _read_bucket_resource(request: StorageRequest) -> dict[str, Any]:
     body = request.document()
     root = _parse_xml(body) if body.strip() else Element("CreateBucketConfiguration")
     texts = {_local_name(element): element.text for element in root}
+    if unknown := sorted(set(texts) - {"LocationConstraint", "StorageClass"}):
+        raise errors.unsupported_feature(f"{unknown[0]} in the XML API")
     return {"location": texts.get("LocationConstraint"), "storageClass": texts.get("StorageClass")}
 
 

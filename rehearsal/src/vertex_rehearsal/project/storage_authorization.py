@@ -12,7 +12,11 @@ from vertex_rehearsal.connections import DropConnection
 from vertex_rehearsal.project.authorization import Authorizer, Call
 
 OBJECT_VERBS = {"GET": "get", "HEAD": "get", "PATCH": "patch", "PUT": "update", "DELETE": "delete"}
-NAMED_VERBS = {"compose": "compose", "copyTo": "copy", "rewriteTo": "rewrite", "moveTo": "move"}
+NAMED_VERBS = {
+    "compose": "compose", "copyTo": "copy", "rewriteTo": "rewrite", "moveTo": "move", "restore": "restore",
+}  # fmt: skip
+LIST_VERBS = {"GET": "list", "POST": "insert"}
+ACCESS_LISTS = {"acl": "bucketAccessControls", "defaultObjectAcl": "defaultObjectAccessControls"}
 PERMISSIONS = {
     "storage.objects.insert": "storage.objects.create", "storage.objects.get": "storage.objects.get",
     "storage.objects.list": "storage.objects.list", "storage.objects.delete": "storage.objects.delete",
@@ -24,7 +28,17 @@ PERMISSIONS = {
     "storage.buckets.patch": "storage.buckets.update", "storage.buckets.update": "storage.buckets.update",
     "storage.buckets.getIamPolicy": "storage.buckets.getIamPolicy",
     "storage.buckets.setIamPolicy": "storage.buckets.setIamPolicy", "storage.buckets.testIamPermissions": "",
-    "storage.buckets.getStorageLayout": "storage.objects.list", "storage.batch": "", "storage.other": "",
+    "storage.buckets.getStorageLayout": "storage.objects.list", "storage.buckets.restore": "storage.buckets.restore",
+    "storage.buckets.lockRetentionPolicy": "storage.buckets.update",
+    "storage.objects.restore": "storage.objects.restore",
+    "storage.projects.serviceAccount.get": "", "storage.batch": "", "storage.other": "",
+} | {
+    f"storage.{kind}.{verb}": f"storage.{owner}.{'getIamPolicy' if verb in ('get', 'list') else 'setIamPolicy'}"
+    for kind, owner in (
+        ("bucketAccessControls", "buckets"), ("defaultObjectAccessControls", "buckets"),
+        ("objectAccessControls", "objects"),
+    )
+    for verb in ("delete", "get", "insert", "list", "patch", "update")
 }  # fmt: skip
 """Every method that can be told apart, and what it asks for. What is inside a batch is not looked at."""
 REASONS = {
@@ -52,6 +66,8 @@ def _match_method(verb: str, words: list[str], query: str) -> tuple[str, str]:
             return "storage.objects.get", bucket
         case ["storage", "v1", "b", *rest]:
             return _match_json_method(verb, rest)
+        case ["storage", "v1", "projects", _, "serviceAccount"]:
+            return "storage.projects.serviceAccount.get", ""
         case ["storage", "v1", *_]:
             return "storage.other", ""
     return _match_xml_method(verb, words, query)
@@ -67,6 +83,12 @@ def _match_json_method(verb: str, rest: list[str]) -> tuple[str, str]:
             return "storage.objects.list", bucket
         case [bucket, "o", _]:
             return f"storage.objects.{OBJECT_VERBS.get(verb, 'get')}", bucket
+        case [bucket, "o", _, "acl", *entity]:
+            return f"storage.objectAccessControls.{_list_verb(verb, entity)}", bucket
+        case [bucket, ("acl" | "defaultObjectAcl") as which, *entity]:
+            return f"storage.{ACCESS_LISTS[which]}.{_list_verb(verb, entity)}", bucket
+        case [bucket, ("lockRetentionPolicy" | "restore") as what]:
+            return f"storage.buckets.{what}", bucket
         case [bucket, "o", _, what, *_] if what in NAMED_VERBS:
             return f"storage.objects.{NAMED_VERBS[what]}", bucket
         case [bucket, "iam"] if verb in ("GET", "PUT"):
@@ -76,6 +98,11 @@ def _match_json_method(verb: str, rest: list[str]) -> tuple[str, str]:
         case [bucket, "storageLayout"]:
             return "storage.buckets.getStorageLayout", bucket
     return "storage.other", rest[0]
+
+
+def _list_verb(verb: str, entity: list[str]) -> str:
+    """What is done to an access control list, or to one entry of it."""
+    return OBJECT_VERBS.get(verb, "get") if entity else LIST_VERBS.get(verb, "list")
 
 
 def _match_xml_method(verb: str, words: list[str], query: str) -> tuple[str, str]:

@@ -79,11 +79,13 @@ def build_method_table() -> Mapping[str, EmulatedMethod]:
 
 
 def list_methods(played: Mapping[str, EmulatedMethod] | None = None) -> list[tuple[str, str, str]]:
-    """Every method with how far it is played and what is missing, those of neighbours last."""
+    """Every method with how far it is played and what is missing, those of Cloud Storage and of neighbours last."""
+    from vertex_rehearsal.cloud_storage.methods import list_storage_methods
     from vertex_rehearsal.other_services import routes
 
     known = (build_method_table() if played is None else played).values()
     rows = [(one.method.path, one.extent, one.limit) for one in known]
+    rows += [(method.id, method.extent, method.limit) for method in list_storage_methods()]
     return rows + [(method.id, method.extent, method.limit) for method in routes.methods()]
 
 
