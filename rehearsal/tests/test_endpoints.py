@@ -421,7 +421,10 @@ def test_a_model_is_copied_with_its_files(rehearsal: Rehearsal, transport: str, 
     target = f"copied-{transport}"
     key = "projects/demo/locations/europe-west4/keyRings/r/cryptoKeys/k"
     asked = {"parent": elsewhere, "source_model": f"{source}@best", "model_id": target}
-    done = models.copy_model(request=asked | {"encryption_spec": {"kms_key_name": key}}).result(timeout=60)
+    begun = models.copy_model(request=asked | {"encryption_spec": {"kms_key_name": key}})
+    assert begun.operation.name.startswith(f"{elsewhere}/models/{target}/operations/")
+    assert rehearsal.http("GET", f"/v1/{begun.operation.name}")[0] == 200
+    done = begun.result(timeout=60)
     assert (done.model, done.model_version_id) == (f"{elsewhere}/models/{target}", "1")
     copied = models.get_model(name=done.model)
     assert copied.display_name == "source"
@@ -447,6 +450,16 @@ def test_a_model_is_copied_with_its_files(rehearsal: Rehearsal, transport: str, 
             models.copy_model(request=wrong)
     for name in (source, done.model):
         models.delete_model(name=name).result(timeout=60)
+
+
+def test_an_upload_hangs_below_the_model_that_it_makes(rehearsal: Rehearsal) -> None:
+    status, begun = rehearsal.http(
+        "POST", f"/v1/{PARENT}/models:upload", {"model": {"displayName": "named", "containerSpec": container()}}
+    )
+    assert status == 200
+    name, _, _ = begun["name"].partition("/operations/")
+    assert done(rehearsal, (status, begun))["model"] == name
+    assert rehearsal.http("DELETE", f"/v1/{name}")[0] == 200
 
 
 def test_evaluations_belong_to_a_version(rehearsal: Rehearsal, platform: Any) -> None:

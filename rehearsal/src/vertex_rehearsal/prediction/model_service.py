@@ -71,7 +71,7 @@ class Models:
             return v1.UploadModelResponse(model=kept.name, model_version_id=kept.version_id)
 
         operations = self._context.operations
-        begun = operations.start_operation(request.parent, v1.UploadModelOperationMetadata(), run_upload)
+        begun = operations.start_operation(self._choose_name(request), v1.UploadModelOperationMetadata(), run_upload)
         return operations.wait_for(begun.name, QUICK_S)
 
     def copy_model(self, request: Any) -> Any:
@@ -103,7 +103,7 @@ class Models:
             return v1.CopyModelResponse(model=kept.name, model_version_id=kept.version_id)
 
         operations = self._context.operations
-        begun = operations.start_operation(request.parent, v1.CopyModelOperationMetadata(), run_copy)
+        begun = operations.start_operation(self._choose_name(wanted), v1.CopyModelOperationMetadata(), run_copy)
         return operations.wait_for(begun.name, QUICK_S)
 
     def get_model(self, request: Any) -> Any:
@@ -198,6 +198,13 @@ class Models:
         metadata = v1.DeleteOperationMetadata()
         return self._context.operations.done(plain, metadata, protobuf.Empty)
 
+    def _choose_name(self, request: Any) -> str:
+        """The name of the model that a request makes, which its operation has before the model is there."""
+        if request.parent_model:
+            return parse_name(self._context, request.parent_model, "parent_model")[0]
+        request.model_id = request.model_id or new_id()
+        return f"{request.parent}/models/{request.model_id}"
+
     def _build_model(self, request: Any) -> Any:
         """A new version out of a request, which is refused where Vertex AI would refuse it."""
         validation.check_parent(request.parent)
@@ -251,10 +258,7 @@ class Models:
         `artifact_uri` is what it says of where its files are from, if that is not where they are copied from.
         """
         with self._lock:
-            if request.parent_model:
-                plain, _ = parse_name(self._context, request.parent_model, "parent_model")
-            else:
-                plain = f"{request.parent}/models/{request.model_id or new_id()}"
+            plain = self._choose_name(request)
             before = list_versions(self._context, plain)
             model.version_id = str(1 + max((int(each.version_id) for each in before), default=0))
             model.name = f"{plain}@{model.version_id}"
