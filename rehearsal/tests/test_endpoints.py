@@ -407,3 +407,84 @@ def test_what_was_read_before_somebody_else_changed_it_is_not_written(rehearsal:
     aliased = models.merge_version_aliases(name=name, version_aliases=["mine"])
     assert aliased.etag not in ("", second.etag)
     models.delete_model(name=name).result(timeout=60)
+
+
+@pytest.mark.parametrize("transport", ["rest", "grpc"])
+def test_a_model_is_copied_with_its_files(rehearsal: Rehearsal, transport: str, tmp_path: Path) -> None:
+    models = rehearsal.client("ModelServiceClient", transport)
+    files = rehearsal.directory / "buckets" / "files" / tmp_path.name
+    files.mkdir()
+    (files / "weights.txt").write_text("7")
+    source = upload(rehearsal, name="source", artifactUri=f"gs://files/{tmp_path.name}", versionAliases=["best"])
+    (files / "weights.txt").unlink()
+    elsewhere = PARENT.replace("us-central1", "europe-west4")
+    target = f"copied-{transport}"
+    key = "projects/demo/locations/europe-west4/keyRings/r/cryptoKeys/k"
+    asked = {"parent": elsewhere, "source_model": f"{source}@best", "model_id": target}
+    begun = models.copy_model(request=asked | {"encryption_spec": {"kms_key_name": key}})
+    assert begun.operation.name.startswith(f"{elsewhere}/models/{target}/operations/")
+    assert rehearsal.http("GET", f"/v1/{begun.operation.name}")[0] == 200
+    done = begun.result(timeout=60)
+    assert (done.model, done.model_version_id) == (f"{elsewhere}/models/{target}", "1")
+    copied = models.get_model(name=done.model)
+    assert copied.display_name == "source"
+    assert copied.version_aliases == ["default"]
+    assert copied.artifact_uri == f"gs://files/{tmp_path.name}"
+    assert copied.original_model_info.model == source
+    assert copied.model_source_info.copy
+    assert copied.encryption_spec.kms_key_name == key
+    weights = list((rehearsal.directory / "buckets").glob(f"rehearsal-models-*/{target}/1/weights.txt"))
+    assert [path.read_text() for path in weights] == ["7"]
+    again = models.copy_model(request={"parent": elsewhere, "source_model": source, "parent_model": done.model}).result(
+        timeout=60
+    )
+    assert (again.model, again.model_version_id) == (done.model, "2")
+    for wrong, words in (
+        (asked, "already exists"),
+        (asked | {"source_model": f"{PARENT}/models/nobody"}, "was not found"),
+        (asked | {"source_model": ""}, "source_model"),
+        (asked | {"model_id": "A"}, "no model id"),
+        (asked | {"parent": "projects/other/locations/us-central1"}, "another project"),
+    ):
+        with pytest.raises(Exception, match=words):
+            models.copy_model(request=wrong)
+    for name in (source, done.model):
+        models.delete_model(name=name).result(timeout=60)
+
+
+def test_an_upload_hangs_below_the_model_that_it_makes(rehearsal: Rehearsal) -> None:
+    status, begun = rehearsal.http(
+        "POST", f"/v1/{PARENT}/models:upload", {"model": {"displayName": "named", "containerSpec": container()}}
+    )
+    assert status == 200
+    name, _, _ = begun["name"].partition("/operations/")
+    assert done(rehearsal, (status, begun))["model"] == name
+    assert rehearsal.http("DELETE", f"/v1/{name}")[0] == 200
+
+
+def test_evaluations_belong_to_a_version(rehearsal: Rehearsal, platform: Any) -> None:
+    service = rehearsal.client("ModelServiceClient", "grpc")
+    name = upload(rehearsal, name="measured")
+    body = {"parentModel": name, "model": {"displayName": "measured", "containerSpec": container()}}
+    second = done(rehearsal, rehearsal.http("POST", f"/v1/{PARENT}/models:upload", body))
+    assert second["modelVersionId"] == "2"
+    metrics = {"displayName": "of the first", "metrics": {"auPrc": 0.9}, "metricsSchemaUri": "gs://schemas/text.yaml"}
+    status, first = rehearsal.http("POST", f"/v1/{name}/evaluations:import", {"modelEvaluation": metrics})
+    assert status == 200, first
+    assert first["metrics"] == {"auPrc": 0.9}
+    assert first["createTime"]
+    later = service.import_model_evaluation(parent=f"{name}@2", model_evaluation={"metrics": {"auPrc": 0.95}})
+    assert service.get_model_evaluation(name=first["name"]).display_name == "of the first"
+    for version, expected in (("", first["name"]), ("@1", first["name"]), ("@2", later.name)):
+        assert [one.name for one in service.list_model_evaluations(parent=name + version)] == [expected]
+    model = platform.Model(f"{name}@2")
+    assert [one.resource_name for one in model.list_model_evaluations()] == [later.name]
+    assert model.get_model_evaluation().metrics["auPrc"] == 0.95
+    named = {"parent": name, "filter": 'display_name="of the first"', "read_mask": {"paths": ["name"]}}
+    assert [one.name for one in service.list_model_evaluations(request=named)] == [first["name"]]
+    number = later.name.rpartition("/")[2]
+    for wrong in (f"{name}@1/evaluations/{number}", f"{name}/evaluations/1", f"{PARENT}/models/nobody/evaluations/1"):
+        assert rehearsal.http("GET", f"/v1/{wrong}")[0] == 404, wrong
+    assert rehearsal.http("POST", f"/v1/{name}/evaluations:import", {"modelEvaluation": {}})[0] == 400
+    service.delete_model(name=name).result(timeout=60)
+    assert rehearsal.http("GET", f"/v1/{later.name}")[0] == 404

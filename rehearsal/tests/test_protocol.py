@@ -111,6 +111,30 @@ def test_every_method_over_grpc_is_answered_or_says_its_name(rehearsal: Rehearsa
                 assert path in caught.value.details()
 
 
+def test_every_method_over_http_is_answered_or_says_its_name(rehearsal: Rehearsal) -> None:
+    """Each of its paths; where two methods share one, the name is either's."""
+    from vertex_rehearsal.api.transcoding import VARIABLE
+    from vertex_rehearsal.protocol.registry import build_method_table
+
+    paths: dict[tuple[str, str], set[str]] = {}
+    for path, known in build_method_table().items():
+        for rule in known.method.rules if known.extent == "not" else ():
+            filled = VARIABLE.sub(lambda found: (found[2] or "x").replace("**", "x").replace("*", "x"), rule.uri)
+            paths.setdefault((rule.verb, filled), set()).add(path)
+    assert len(paths) > 300
+    answered = 0
+    for (verb, path), names in paths.items():
+        status, body = rehearsal.http(verb, path, {} if verb in ("POST", "PATCH", "PUT") else None)
+        if status == 501:
+            error = body["error"]
+            assert error["status"] == "UNIMPLEMENTED"
+            assert any(name in error["message"] for name in names) or len(names) > 1, (verb, path, error)
+        else:
+            answered += 1
+            assert body["error"]["code"] == status, (verb, path, body)
+    assert answered <= 2, "paths that a method which is played has, too"
+
+
 def test_policies_of_resources_are_refused_by_name(rehearsal: Rehearsal) -> None:
     for kind in ("models", "endpoints", "customJobs", "pipelineJobs"):
         for verb in ("getIamPolicy", "setIamPolicy", "testIamPermissions"):

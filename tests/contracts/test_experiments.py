@@ -621,3 +621,24 @@ def test_a_name_that_cannot_be_used(
     monkeypatch.setenv("TAGLINE_EXPERIMENT", name)
     with pytest.raises(PlaceError, match=words):
         begun(run)
+
+
+def test_schemas_of_metadata(nodes: Any, called: str) -> None:
+    text = f"title: {called}\ntype: object\nproperties:\n  score:\n    type: number\n"
+    schema = {"schema": text, "schema_version": "0.0.1", "schema_type": "ARTIFACT_TYPE"}
+    made = nodes.create_metadata_schema(parent=STORE, metadata_schema=schema, metadata_schema_id=called)
+    assert made.name == f"{STORE}/metadataSchemas/{called}"
+    assert nodes.get_metadata_schema(name=made.name).schema == text
+    wanted = {"parent": STORE, "filter": f'name="{made.name}" AND schema_type=ARTIFACT_TYPE'}
+    assert [one.name for one in nodes.list_metadata_schemas(request=wanted)] == [made.name]
+    later = nodes.create_metadata_schema(parent=STORE, metadata_schema=schema | {"schema_version": "0.0.2"})
+    assert later.name != made.name
+    refused(lambda: nodes.create_metadata_schema(parent=STORE, metadata_schema=schema), "ALREADY_EXISTS", called)
+    for wrong, words in (
+        ({"schema": ""}, "not set"),
+        ({"schema": "a: ["}, "no YAML"),
+        ({"schema": "type: object"}, "title"),
+        ({"schema_version": "1"}, "no version"),
+    ):
+        ask = {"parent": STORE, "metadata_schema": schema | wrong}
+        refused(lambda: nodes.create_metadata_schema(request=ask), "INVALID_ARGUMENT", words)  # noqa: B023

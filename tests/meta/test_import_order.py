@@ -91,9 +91,10 @@ EMULATOR_ROOMS: dict[str, str] = {
     "tuning": "__init__ parameters metric_files studies runner service",
     "pipelines": "__init__ spec conditions placeholders task_values task_details task_jobs runner service",
     "prediction": """
-        __init__ batch_inputs models servers deployments service model_service endpoints batch_runner batch_service
+        __init__ batch_inputs models servers deployments service evaluations model_service endpoints
+        batch_runner batch_service
     """,
-    "metadata": "__init__ tensorboards service",
+    "metadata": "__init__ tensorboards service schemas",
     "other_services": """
         __init__ methods documents build_specs build_logs artifact_registry builds cloud_build resource_manager
         secret_manager service_accounts service_usage routes

@@ -27,6 +27,7 @@ from vertex_rehearsal.execution.processes import started
 from vertex_rehearsal.execution.queue import JobQueue
 from vertex_rehearsal.execution.workloads import end_leftovers
 from vertex_rehearsal.logging.service import LoggingService
+from vertex_rehearsal.metadata.schemas import MetadataSchemas
 from vertex_rehearsal.metadata.service import Experiments
 from vertex_rehearsal.metadata.tensorboards import Tensorboards
 from vertex_rehearsal.other_services.routes import OtherServices
@@ -34,6 +35,7 @@ from vertex_rehearsal.pipelines.service import PipelineJobs
 from vertex_rehearsal.prediction.batch_service import BatchPredictions
 from vertex_rehearsal.prediction.deployments import Deployments
 from vertex_rehearsal.prediction.endpoints import Endpoints
+from vertex_rehearsal.prediction.evaluations import ModelEvaluations
 from vertex_rehearsal.prediction.model_service import Models, import_model
 from vertex_rehearsal.prediction.service import PredictionService
 from vertex_rehearsal.project.authorization import Authorizer
@@ -69,11 +71,13 @@ def create_services(context: Context, queue: JobQueue[JobRunner], deployments: D
         TuningJobs(context, queue),
         BatchPredictions(context),
         models,
+        ModelEvaluations(context),
         Endpoints(context, deployments),
         PredictionService(context, deployments),
         TrainingPipelines(context, queue, partial(import_model, models)),
         PipelineJobs(context, queue),
         Experiments(context),
+        MetadataSchemas(context),
         Tensorboards(context),
         LoggingService(context.logs),
         context.operations,

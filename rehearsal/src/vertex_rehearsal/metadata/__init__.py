@@ -6,4 +6,5 @@ Files, in the order of their imports:
   those.
 - service.py: Vertex ML Metadata, which Vertex AI Experiments is made of: contexts, artifacts, executions and their
   lineage.
+- schemas.py: Schemas of metadata: kept by name and version, for contexts, artifacts and executions that name them.
 """

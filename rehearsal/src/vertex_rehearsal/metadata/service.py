@@ -73,7 +73,7 @@ class Experiments:
         validation.check_parent(request.parent)
         store = v1.MetadataStore(description=request.metadata_store.description)
         store.name = (
-            f"{request.parent}/metadataStores/{_check_or_create_id(request.metadata_store_id, 'metadata_store_id')}"
+            f"{request.parent}/metadataStores/{check_or_create_id(request.metadata_store_id, 'metadata_store_id')}"
         )
         store.create_time.GetCurrentTime()
         store.update_time.CopyFrom(store.create_time)
@@ -238,7 +238,7 @@ class Experiments:
         self._database.get(parent)
         node = type(given)()
         node.CopyFrom(given)
-        node.name = f"{parent}/{kind.collection}/{_check_or_create_id(wanted, f'{kind.noun}_id')}"
+        node.name = f"{parent}/{kind.collection}/{check_or_create_id(wanted, f'{kind.noun}_id')}"
         if kind is CONTEXT:
             node.ClearField("parent_contexts")
         _validate_node(node, kind)
@@ -384,7 +384,8 @@ def _read_noun(name: str) -> str:
     return name.split("/")[-2].removesuffix("s")
 
 
-def _check_or_create_id(wanted: str, at: str) -> str:
+def check_or_create_id(wanted: str, at: str) -> str:
+    """An id that was asked for, if it is one; else a new one."""
     if wanted and not ID.fullmatch(wanted):
         raise invalid_argument(at, f'"{wanted}" is no id: 4 to 128 of a-z, 0-9 and - are.')
     return wanted or str(uuid.uuid4())

@@ -9,6 +9,8 @@ Files, in the order of their imports:
 - deployments.py: The servers of every deployed model: started with it, started again after a restart, and ended.
 - service.py: Predictions: a request handed to one of an endpoint's models, as its traffic split says, and the
   answer back.
+- evaluations.py: Model evaluations: measured elsewhere, imported, and kept with the version of the model that they
+  are about.
 - model_service.py: The service of models: uploaded, versioned, copied, changed and deleted.
 - endpoints.py: Endpoints: made, changed, and given models, whose servers start with them and share the traffic.
 - batch_runner.py: One batch prediction from its first server to its last file.

@@ -14,6 +14,7 @@ from vertex_rehearsal.api.errors import ApiError, invalid_argument, not_found_er
 from vertex_rehearsal.api.messages import protobuf, v1
 from vertex_rehearsal.operations import new_id
 from vertex_rehearsal.prediction.deployments import Deployments
+from vertex_rehearsal.prediction.evaluations import delete_evaluations
 from vertex_rehearsal.prediction.models import (
     DEFAULT,
     INPUTS,
@@ -70,7 +71,39 @@ class Models:
             return v1.UploadModelResponse(model=kept.name, model_version_id=kept.version_id)
 
         operations = self._context.operations
-        begun = operations.start_operation(request.parent, v1.UploadModelOperationMetadata(), run_upload)
+        begun = operations.start_operation(self._choose_name(request), v1.UploadModelOperationMetadata(), run_upload)
+        return operations.wait_for(begun.name, QUICK_S)
+
+    def copy_model(self, request: Any) -> Any:
+        """Copy a version with its files into a region, as a new model or as a version of another one."""
+        if not request.source_model:
+            raise invalid_argument("source_model", "Required field is not set: source_model.")
+        source = find_version(self._context, request.source_model, "source_model")
+        project, _ = validation.check_parent(request.parent)
+        if source.name.split("/")[1] != project:
+            text = f"The model {source.name} is in another project than {request.parent}."
+            raise invalid_argument("source_model", text)
+        validation.check_account(
+            request.custom_service_account, self._context.project.load_current(), "custom_service_account"
+        )
+        wanted = v1.UploadModelRequest(
+            parent=request.parent, model_id=request.model_id, parent_model=request.parent_model, model=source
+        )
+        wanted.model.ClearField("version_aliases")
+        wanted.model.ClearField("encryption_spec")
+        if request.HasField("encryption_spec"):
+            wanted.model.encryption_spec.CopyFrom(request.encryption_spec)
+        wanted.model.original_model_info.model = get_model_name(source)
+        wanted.model.model_source_info.copy = True
+        wanted.model.artifact_uri = get_storage_uri(self._context, source)  # the original files may be gone
+        model = self._build_model(wanted)
+
+        def run_copy() -> Any:
+            kept = self._store_version(wanted, model, artifact_uri=source.artifact_uri)
+            return v1.CopyModelResponse(model=kept.name, model_version_id=kept.version_id)
+
+        operations = self._context.operations
+        begun = operations.start_operation(self._choose_name(wanted), v1.CopyModelOperationMetadata(), run_copy)
         return operations.wait_for(begun.name, QUICK_S)
 
     def get_model(self, request: Any) -> Any:
@@ -165,6 +198,13 @@ class Models:
         metadata = v1.DeleteOperationMetadata()
         return self._context.operations.done(plain, metadata, protobuf.Empty)
 
+    def _choose_name(self, request: Any) -> str:
+        """The name of the model that a request makes, which its operation has before the model is there."""
+        if request.parent_model:
+            return parse_name(self._context, request.parent_model, "parent_model")[0]
+        request.model_id = request.model_id or new_id()
+        return f"{request.parent}/models/{request.model_id}"
+
     def _build_model(self, request: Any) -> Any:
         """A new version out of a request, which is refused where Vertex AI would refuse it."""
         validation.check_parent(request.parent)
@@ -212,17 +252,18 @@ class Models:
                     at, f"The model directory {model.artifact_uri} is expected to exist and has no files."
                 )
 
-    def _store_version(self, request: Any, model: Any) -> Any:
-        """Copy a model's files and keep it as a new version; returns it as clients see it."""
+    def _store_version(self, request: Any, model: Any, *, artifact_uri: str = "") -> Any:
+        """Copy a model's files and keep it as a new version; returns it as clients see it.
+
+        `artifact_uri` is what it says of where its files are from, if that is not where they are copied from.
+        """
         with self._lock:
-            if request.parent_model:
-                plain, _ = parse_name(self._context, request.parent_model, "parent_model")
-            else:
-                plain = f"{request.parent}/models/{request.model_id or new_id()}"
+            plain = self._choose_name(request)
             before = list_versions(self._context, plain)
             model.version_id = str(1 + max((int(each.version_id) for each in before), default=0))
             model.name = f"{plain}@{model.version_id}"
             self._copy_files(model)
+            model.artifact_uri = artifact_uri or model.artifact_uri
             model.version_create_time.GetCurrentTime()
             model.version_update_time.CopyFrom(model.version_create_time)
             model.update_time.CopyFrom(model.version_create_time)
@@ -286,6 +327,7 @@ class Models:
 
     def _delete_version(self, model: Any) -> None:
         self._context.database.remove(model.name)
+        delete_evaluations(self._context, model)
         files = self._get_directory(model)
         if files is not None:
             shutil.rmtree(files, ignore_errors=True)
