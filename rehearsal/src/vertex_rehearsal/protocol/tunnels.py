@@ -78,7 +78,7 @@ class TunnelEnd:
 async def _join_host(client: Any, target: tuple[str, int], rest: bytes) -> None:
     loop = asyncio.get_running_loop()
     try:
-        host, _ = await loop.create_connection(lambda: TunnelEnd(client), *target)  # type: ignore[arg-type,return-value]
+        host, _ = await loop.create_connection(lambda: TunnelEnd(client), *target)  # type: ignore[type-var]
     except (OSError, OverflowError) as error:
         client.write(f"HTTP/1.1 502 Bad Gateway\r\n\r\n{error}".encode())
         client.close()
