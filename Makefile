@@ -5,7 +5,7 @@ TRAINING := .venv/.installed-train
 INSTALLED := .venv/.installed
 
 # `make demo` needs $(TRAINING) alone, all else what $(INSTALLED) adds.
-.PHONY: help setup lock sbom browser demo test kills hostile fuzz torchserve image training-image node check lint types promises names bench docs clean
+.PHONY: help setup lock sbom browser demo test kills hostile fuzz torchserve image training-image node suites check lint types promises names bench docs clean
 
 help:
 	@echo "make demo    set up, then train, measure and use a classifier on the sample data"
@@ -15,6 +15,7 @@ help:
 	@echo "make image   build a serving image with podman on BASE=IMAGE, and ask a container of it"
 	@echo "make training-image   build a training image on BASE=IMAGE, and run a job of it as a container in a rehearsal"
 	@echo "make node    install Google's packages for Node with npm, and ask the rehearsal with them"
+	@echo "make suites  run public test suites against the emulator, from the checkouts in SUITES=DIRECTORY"
 	@echo "make hostile ten times what a server can do for two minutes, and 10,000 bad requests"
 	@echo "make fuzz    fuzz connections, bodies, manifests, CSV, JSON lines and encodings (FUZZ_S=60 seconds each)"
 	@echo "make lock    write requirements/ anew from constraints.txt"
@@ -108,6 +109,12 @@ training-image: setup
 # Node and npm are Debian's, or anybody's.
 node: setup
 	OMP_NUM_THREADS=1 TAGLINE_NODE=1 $(BIN)/pytest rehearsal/tests/test_node.py
+
+# Fetches nothing: SUITES has checkouts of googleapis/python-storage and fsspec/gcsfs, SUITES_PYTHON the packages that they import.
+SUITES_PYTHON ?= $(BIN)/python
+suites: setup
+	@test -n "$(SUITES)" || { echo "make suites SUITES=DIRECTORY, with checkouts of python-storage and gcsfs" >&2; exit 2; }
+	$(BIN)/python rehearsal/suites/run.py $(SUITES) --python $(SUITES_PYTHON) --note "$(SUITES_NOTE)" --output docs/reference/suites.md
 
 hostile: setup
 	OMP_NUM_THREADS=1 TAGLINE_HOSTILE_S=120 $(BIN)/pytest tests/flow/test_hostile_clients.py tests/flow/test_full_disks.py

@@ -99,7 +99,7 @@ EMULATOR_ROOMS: dict[str, str] = {
         __init__ methods documents build_specs build_logs artifact_registry builds cloud_build resource_manager
         secret_manager service_accounts service_usage routes
     """,
-    "protocol": "__init__ certificates metadata_server lookups registry dispatch http grpc",
+    "protocol": "__init__ certificates tunnels metadata_server lookups registry dispatch http grpc projects_grpc",
     "console": "__init__ api page",
     "discovery": "",
     "app": "",

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -18,7 +19,6 @@ from starlette.routing import Route
 from vertex_rehearsal.access import keep_token, write_private
 from vertex_rehearsal.api.errors import ApiError
 from vertex_rehearsal.cloud_storage.application import create_storage_app
-from vertex_rehearsal.connections import TransportProtocol
 from vertex_rehearsal.console.page import ConsolePage
 from vertex_rehearsal.context import Context
 from vertex_rehearsal.discovery import FACTS, RehearsalInfo, lock_directory
@@ -43,9 +43,11 @@ from vertex_rehearsal.project.faults import Fault, Faults
 from vertex_rehearsal.project.locations import Locations
 from vertex_rehearsal.project.storage_authorization import AuthorizedStorage
 from vertex_rehearsal.protocol import grpc, http, registry
-from vertex_rehearsal.protocol.certificates import ensure_certificates
+from vertex_rehearsal.protocol.certificates import ROOTS, ensure_certificates, write_trusted_roots
 from vertex_rehearsal.protocol.dispatch import Dispatcher
 from vertex_rehearsal.protocol.metadata_server import MetadataServer
+from vertex_rehearsal.protocol.projects_grpc import ProjectsHandler
+from vertex_rehearsal.protocol.tunnels import PLAYED, TunnelProtocol
 from vertex_rehearsal.settings import Settings
 from vertex_rehearsal.training import service as training
 from vertex_rehearsal.training.runner import JobRunner
@@ -95,6 +97,7 @@ class App:
         self.socket = closing.enter_context(_bind_socket(settings.port))
         self.ca, certificate = self._load_certificates()
         self.grpc, grpc_port = grpc.create_server(port=settings.grpc_port, certificate=certificate)
+        self.tls_port = grpc.add_tls_port(self.grpc, self._load_google_certificate())
         self.context = context = Context.create(settings, http_port=self.socket.getsockname()[1], grpc_port=grpc_port)
         closing.callback(context.close)
         self.ended = end_leftovers(context)
@@ -106,7 +109,8 @@ class App:
         admission = Authorizer(context.project, self.faults, context.project_number)
         neighbours = OtherServices(context, admission)
         dispatcher = Dispatcher(context, methods, registry.bind_handlers(methods, services, context), admission)
-        self.grpc.add_generic_rpc_handlers((grpc.GrpcHandler(dispatcher),))
+        projects = ProjectsHandler(neighbours, settings.token)
+        self.grpc.add_generic_rpc_handlers((grpc.GrpcHandler(dispatcher), projects))
         closing.callback(lambda: self.grpc.stop(grace=1).wait())
         self.parts = [self.queue, deployments, *services.values(), *neighbours.parts()]
         for part in reversed(self.parts):
@@ -126,6 +130,14 @@ class App:
         authority, certificate, key = ensure_certificates(self.settings.directory / "certificates")
         return str(authority), (key.read_bytes(), certificate.read_bytes())
 
+    def _load_google_certificate(self) -> tuple[bytes, bytes]:
+        """The key and certificate of Google's hosts that are played here, which clients trust by a file of roots."""
+        directory = self.settings.directory / "certificates" / "google"
+        authority, certificate, key = ensure_certificates(directory, sorted(PLAYED))
+        trusted = [authority, *([Path(self.ca)] if self.ca else [])]
+        write_trusted_roots(directory.parent / ROOTS, trusted)
+        return key.read_bytes(), certificate.read_bytes()
+
     def build_facts(self) -> RehearsalInfo:
         """Where it is found."""
         pid = os.getpid()
@@ -143,7 +155,7 @@ class App:
         """Serve until told to stop."""
         config = uvicorn.Config(
             self.app,
-            http=TransportProtocol,
+            http=partial(TunnelProtocol, tls_port=self.tls_port),  # type: ignore[arg-type]
             log_level="warning",
             access_log=False,
             lifespan="off",

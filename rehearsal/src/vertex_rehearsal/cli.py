@@ -296,6 +296,7 @@ def _describe_clients(facts: "RehearsalInfo") -> Mapping[str, str]:
         token=facts.token,
         ca=facts.ca,
         token_file=str(Path(facts.directory) / TOKEN_FILE) if facts.token else "",
+        roots=str(Path(facts.directory) / "certificates" / "roots.pem"),
     )
 
 

@@ -10,7 +10,7 @@ PROJECT, REGION = "demo", "us-central1"
 
 
 def build_client_setup(
-    *, http_port: int, grpc_port: int, token: str = "", token_file: str = "", ca: str = ""
+    *, http_port: int, grpc_port: int, token: str = "", token_file: str = "", ca: str = "", roots: str = ""
 ) -> Mapping[str, str]:
     """For each client, what to write."""
     address, grpc_address = f"http://localhost:{http_port}", f"localhost:{grpc_port}"
@@ -32,6 +32,10 @@ def build_client_setup(
         "a browser": f"{address}/{f'#token?value={quote(token)}' if token else ''}",
         "default credentials, for any client": metadata,
         "google-cloud-aiplatform": f'{init}"{address}", api_transport="rest")',
+        # Else it asks Google itself, for a minute, before a pipeline is submitted and for the id of a project.
+        "google-cloud-aiplatform, PipelineJob.submit and projects": (
+            f"grpc_proxy={address} no_grpc_proxy=localhost,127.0.0.1 GRPC_DEFAULT_SSL_ROOTS_FILE_PATH={roots}"
+        ),
         "google-cloud-aiplatform, aiplatform_v1": (
             f'JobServiceClient(credentials={credentials}, transport="rest", {endpoint})'
         ),

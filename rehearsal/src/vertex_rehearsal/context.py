@@ -2,12 +2,12 @@
 
 import sys
 import traceback
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
 from vertex_rehearsal.access import build_keyed_address
 from vertex_rehearsal.api.errors import invalid_argument
+from vertex_rehearsal.cloud_storage.records import get_project_number
 from vertex_rehearsal.cloud_storage.store import Store
 from vertex_rehearsal.database import Database
 from vertex_rehearsal.logging.store import Logs
@@ -60,6 +60,11 @@ class Context:
         """Each bucket is a directory in here, each object a file: what /gcs is on Vertex AI's machines."""
         return self.settings.directory / "buckets"
 
+    @property
+    def trusted_roots(self) -> Path:
+        """The file of authorities by which a gRPC client trusts Google's hosts that are played here."""
+        return self.settings.directory / "certificates" / "roots.pem"
+
     def resolve_uri(self, uri: str, at: str = "") -> Path:
         """The file of a gs:// address, whether it is there or not."""
         bucket, _, name = uri.removeprefix("gs://").partition("/")
@@ -76,7 +81,7 @@ class Context:
         """The number of a project, which is the same for the same id everywhere."""
         if project.isdigit():
             return project
-        number = str(100_000_000_000 + zlib.crc32(project.encode()))
+        number = get_project_number(project)
         self.database.run("INSERT OR IGNORE INTO projects (number, id) VALUES (?, ?)", (number, project))
         return number
 

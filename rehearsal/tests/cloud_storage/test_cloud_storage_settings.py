@@ -78,6 +78,14 @@ def test_a_setting_that_is_not_played_is_refused_by_its_name(
     assert cloud.client.lookup_bucket(bucket_name) is None
 
 
+def test_a_setting_that_is_not_played_may_be_off(cloud: Cloud, bucket_name: str) -> None:
+    body = {"name": bucket_name, "hierarchicalNamespace": {"enabled": False}}
+    made = cloud.call("POST", "/storage/v1/b?project=test", json=body).json()
+    assert made["hierarchicalNamespace"] == {"enabled": False}
+    found = cloud.call("PUT", f"/storage/v1/b/{bucket_name}", json={}).json()
+    assert found["hierarchicalNamespace"] == {"enabled": False}
+
+
 @pytest.mark.parametrize("path", ["notificationConfigs", "folders", "managedFolders", "anywhereCaches", "o/x/iam"])
 def test_a_method_that_is_not_played_says_so(cloud: Cloud, bucket: storage.Bucket, path: str) -> None:
     answer = cloud.call("GET", f"/storage/v1/b/{bucket.name}/{path}")

@@ -9,17 +9,16 @@ from vertex_rehearsal.cloud_storage import errors, policies
 from vertex_rehearsal.cloud_storage.bucket_settings import DEFAULT_ACL
 from vertex_rehearsal.cloud_storage.json_values import require_choice
 from vertex_rehearsal.cloud_storage.object_settings import ACL
-from vertex_rehearsal.cloud_storage.records import BucketRecord
+from vertex_rehearsal.cloud_storage.records import BucketRecord, get_project_number
 
-PROJECT_NUMBER = "123456789012"
-ACCOUNT = f"{PROJECT_NUMBER}-compute@developer.gserviceaccount.com"
-"""Whoever asks: nobody is told apart here."""
+ACCOUNT = "{number}-compute@developer.gserviceaccount.com"
+"""Whoever asks, by the number of the bucket's project: nobody is told apart here."""
 BUCKET_ROLES = ("OWNER", "WRITER", "READER")
 OBJECT_ROLES = ("OWNER", "READER")
 
 Entry = dict[str, str]
 
-_OWNERS, _EDITORS, _VIEWERS = (f"project-{team}-{PROJECT_NUMBER}" for team in ("owners", "editors", "viewers"))
+_OWNERS, _EDITORS, _VIEWERS = (f"project-{team}-{{number}}" for team in ("owners", "editors", "viewers"))
 _PRIVATE = ((_OWNERS, "OWNER"), (_EDITORS, "OWNER"), (_VIEWERS, "READER"))
 _SELF = (f"user-{ACCOUNT}", "OWNER")
 _OF_BUCKETS = {
@@ -43,43 +42,50 @@ _ENTITY = re.compile(
 )
 
 
-def expand_bucket_acl(predefined: str, *, location: str = "predefinedAcl") -> list[Entry]:
+def expand_bucket_acl(predefined: str, project: str, *, location: str = "predefinedAcl") -> list[Entry]:
     """The entries that a predefined list of a bucket stands for."""
-    return _expand(predefined, _OF_BUCKETS, location)
+    return _expand(predefined, _OF_BUCKETS, project, location)
 
 
-def expand_object_acl(predefined: str, *, location: str = "predefinedAcl") -> list[Entry]:
+def expand_object_acl(predefined: str, project: str, *, location: str = "predefinedAcl") -> list[Entry]:
     """The entries that a predefined list of an object stands for."""
-    return _expand(predefined, _OF_OBJECTS, location)
+    return _expand(predefined, _OF_OBJECTS, project, location)
 
 
-def expand_default_acl(predefined: str, *, location: str = "predefinedDefaultObjectAcl") -> list[Entry]:
+def expand_default_acl(predefined: str, project: str, *, location: str = "predefinedDefaultObjectAcl") -> list[Entry]:
     """The entries that a predefined list of a bucket's new objects stands for."""
-    entries = _expand(predefined, _OF_OBJECTS, location)
-    return [entry for entry in entries if entry["entity"] != _SELF[0]]  # who makes an object is added to it then
+    entries = _expand(predefined, _OF_OBJECTS, project, location)
+    return [
+        entry for entry in entries if entry["entity"] != get_account(project)
+    ]  # who makes an object is added to it then
 
 
 def get_bucket_acl(holder: BucketRecord) -> list[Entry]:
     """Who has which role in a bucket."""
-    return holder.settings.get(ACL) or _expand("projectPrivate", _OF_BUCKETS, "")
+    return holder.settings.get(ACL) or _expand("projectPrivate", _OF_BUCKETS, holder.project)
 
 
 def get_default_acl(holder: BucketRecord) -> list[Entry]:
     """Who has which role in new objects of a bucket, beside the one who makes them."""
     found = holder.settings.get(DEFAULT_ACL)
-    return [_make_entry(*pair) for pair in _PRIVATE] if found is None else found
+    return expand_default_acl("projectPrivate", holder.project) if found is None else found
 
 
-def get_object_acl(settings: Mapping[str, Any]) -> list[Entry]:
+def get_object_acl(holder: BucketRecord, settings: Mapping[str, Any]) -> list[Entry]:
     """Who has which role in an object."""
-    return settings.get(ACL) or _expand("projectPrivate", _OF_OBJECTS, "")
+    return settings.get(ACL) or _expand("projectPrivate", _OF_OBJECTS, holder.project)
+
+
+def get_account(project: str) -> str:
+    """Whoever asks, as an entity."""
+    return f"user-{ACCOUNT.format(number=get_project_number(project))}"
 
 
 def complete_acl(holder: BucketRecord, settings: dict[str, Any]) -> dict[str, Any]:
     """A new object's settings, with the entries that its bucket has for new objects."""
     if ACL in settings or DEFAULT_ACL not in holder.settings:
         return settings
-    return settings | {ACL: [*get_default_acl(holder), _make_entry(*_SELF)]}
+    return settings | {ACL: [*get_default_acl(holder), _make_entry(get_account(holder.project), "OWNER")]}
 
 
 def parse_entries(given: Any, roles: Sequence[str]) -> list[Entry]:
@@ -143,9 +149,12 @@ def build_entry(entry: Entry, *, kind: str, path: str, base: str, owned: Mapping
     return resource
 
 
-def _expand(predefined: str, known: Mapping[str, Sequence[tuple[str, str]]], location: str) -> list[Entry]:
+def _expand(
+    predefined: str, known: Mapping[str, Sequence[tuple[str, str]]], project: str, location: str = ""
+) -> list[Entry]:
     require_choice(location, predefined, tuple(known))
-    return [_make_entry(*pair) for pair in known[predefined]]
+    number = get_project_number(project)
+    return [_make_entry(entity.format(number=number), role) for entity, role in known[predefined]]
 
 
 def _make_entry(entity: str, role: str) -> Entry:

@@ -49,7 +49,7 @@ class AccessLists:
         if edit := _read_edit(request, entity, access_controls.OBJECT_ROLES):
 
             def change(settings: dict[str, Any]) -> dict[str, Any]:
-                entries = edit(access_controls.get_object_acl(settings))
+                entries = edit(access_controls.get_object_acl(holder, settings))
                 return settings | {ACL: access_controls.check_public(holder, entries)}
 
             found = self._store.change(
@@ -57,7 +57,7 @@ class AccessLists:
             )
         else:
             found = self._store.get(bucket, name, generation=generation)
-        entries = access_controls.get_object_acl(found.settings)
+        entries = access_controls.get_object_acl(holder, found.settings)
         return _answer(
             request,
             entries,
@@ -76,7 +76,7 @@ def is_full(request: StorageRequest) -> bool:
     return projection == "full"
 
 
-def read_bucket_acls(request: StorageRequest, resource: Mapping[str, Any]) -> dict[str, list[Entry]]:
+def read_bucket_acls(request: StorageRequest, resource: Mapping[str, Any], project: str) -> dict[str, list[Entry]]:
     """The access control lists that a request sets of a bucket."""
     found: dict[str, list[Entry]] = {}
     if resource.get(ACL) is not None:
@@ -84,9 +84,10 @@ def read_bucket_acls(request: StorageRequest, resource: Mapping[str, Any]) -> di
     if resource.get(DEFAULT_ACL) is not None:
         found[DEFAULT_ACL] = access_controls.parse_entries(resource[DEFAULT_ACL], access_controls.OBJECT_ROLES)
     if request.query.get("predefinedAcl"):
-        found[ACL] = access_controls.expand_bucket_acl(request.query["predefinedAcl"])
+        found[ACL] = access_controls.expand_bucket_acl(request.query["predefinedAcl"], project)
     if request.query.get("predefinedDefaultObjectAcl"):
-        found[DEFAULT_ACL] = access_controls.expand_default_acl(request.query["predefinedDefaultObjectAcl"])
+        predefined = request.query["predefinedDefaultObjectAcl"]
+        found[DEFAULT_ACL] = access_controls.expand_default_acl(predefined, project)
     return found
 
 

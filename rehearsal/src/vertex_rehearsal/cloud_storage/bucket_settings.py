@@ -24,7 +24,16 @@ SETTABLE = (
     "iamConfiguration", "billing", "autoclass", "rpo", "encryption", "storageClass", "retentionPolicy", "ipFilter",
 )  # fmt: skip
 """What may be set of a bucket, at any time; `location` and `customPlacementConfig` when it is made."""
-LASTING = ("location", "customPlacementConfig", "storageClass", "objectRetention", ACL, DEFAULT_ACL, policies.KEY)
+LASTING = (
+    "hierarchicalNamespace",
+    "location",
+    "customPlacementConfig",
+    "storageClass",
+    "objectRetention",
+    ACL,
+    DEFAULT_ACL,
+    policies.KEY,
+)
 """What an update leaves as it is where it does not name it."""
 INTERNAL = (ACL, DEFAULT_ACL, policies.KEY)
 NOT_PLAYED = ("hierarchicalNamespace",)
@@ -54,6 +63,8 @@ def read_bucket_settings(resource: Mapping[str, Any], *, has_object_retention: b
         chosen |= {"location": around, "customPlacementConfig": {"dataLocations": regions}}
     elif resource.get("location") is not None:
         chosen["location"] = locations.parse_location(resource["location"])
+    if resource.get("hierarchicalNamespace"):  # it is not enabled, or it would have been refused
+        chosen["hierarchicalNamespace"] = {"enabled": False}
     if has_object_retention:
         chosen["objectRetention"] = {"mode": "Enabled"}
     return _complete_settings({}, chosen)

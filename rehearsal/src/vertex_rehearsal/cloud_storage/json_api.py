@@ -28,7 +28,7 @@ from vertex_rehearsal.cloud_storage.messages import (
     build_json_response,
 )
 from vertex_rehearsal.cloud_storage.preconditions import ANY, Preconditions
-from vertex_rehearsal.cloud_storage.records import BucketRecord, ObjectRecord, etag
+from vertex_rehearsal.cloud_storage.records import BucketRecord, ObjectRecord, etag, get_project_number
 from vertex_rehearsal.cloud_storage.store import SourceObject, Store
 from vertex_rehearsal.cloud_storage.uploads import Span, UploadProgress, Uploads
 
@@ -74,8 +74,8 @@ class JsonApi:
                 return self._download_object(request, bucket, name)
             case ("storage", "v1", "b", *rest):
                 return self._dispatch_bucket(request, rest)
-            case ("storage", "v1", "projects", _, "serviceAccount") if request.method == "GET":
-                email = f"service-{access_controls.PROJECT_NUMBER}@gs-project-accounts.iam.gserviceaccount.com"
+            case ("storage", "v1", "projects", project, "serviceAccount") if request.method == "GET":
+                email = f"service-{get_project_number(project)}@gs-project-accounts.iam.gserviceaccount.com"
                 return build_json_response({"kind": "storage#serviceAccount", "email_address": email})
             case ("storage", "v1", "projects", _, what, *_):
                 raise errors.unsupported_feature(what)
@@ -188,7 +188,7 @@ class JsonApi:
             raise errors.missing_parameter("name")
         retains = request.read_flag("enableObjectRetention")
         settings = bucket_settings.read_bucket_settings(resource, has_object_retention=retains)
-        settings |= read_bucket_acls(request, resource)
+        settings |= read_bucket_acls(request, resource, project)
         made = self._store.create_bucket(name, project=project, settings=settings)
         return self._render_bucket(request, made)
 
@@ -203,7 +203,10 @@ class JsonApi:
                 resource = parse_body(request.document())
                 patches = request.method == "PATCH"
                 kind = bucket_settings.make_bucket_patch if patches else bucket_settings.make_bucket_update
-                change, entries = kind(resource), read_bucket_acls(request, resource)
+                change, entries = (
+                    kind(resource),
+                    read_bucket_acls(request, resource, self._store.bucket(bucket).project),
+                )
                 if entries:
                     access_controls.check_public(
                         self._store.bucket(bucket), [one for acl in entries.values() for one in acl]
@@ -292,7 +295,8 @@ class JsonApi:
     ) -> dict[str, Any]:
         """The access control list that a request sets of an object; nothing if it sets none."""
         if request.query.get(parameter):
-            entries = access_controls.expand_object_acl(request.query[parameter], location=parameter)
+            project = self._store.bucket(bucket).project
+            entries = access_controls.expand_object_acl(request.query[parameter], project, location=parameter)
         elif resource.get("acl") is not None:
             entries = access_controls.parse_entries(resource["acl"], access_controls.OBJECT_ROLES)
         else:

@@ -1,6 +1,7 @@
 """What is known of a bucket and of an object, as values."""
 
 import base64
+import zlib
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -142,3 +143,8 @@ def parse_time(text: str) -> int:
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     since = moment - datetime(1970, 1, 1, tzinfo=UTC)
     return (since.days * 86400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def get_project_number(project: str) -> str:
+    """The number of a project, which is the same for the same id everywhere."""
+    return project if project.isdigit() else str(100_000_000_000 + zlib.crc32(project.encode()))

@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 from vertex_rehearsal.cloud_storage import access_controls, bucket_settings, locations, object_settings, retention
 from vertex_rehearsal.cloud_storage.access_controls import Entry
-from vertex_rehearsal.cloud_storage.records import BucketRecord, ObjectRecord, etag, format_rfc3339
+from vertex_rehearsal.cloud_storage.records import BucketRecord, ObjectRecord, etag, format_rfc3339, get_project_number
 
 
 def build_object_resource(
@@ -43,9 +43,9 @@ def build_object_resource(
     }
     resource |= {key: format_rfc3339(value) for key, value in times.items() if value is not None}
     if full and not holder.has_uniform_access:
-        entries = access_controls.get_object_acl(found.settings)
+        entries = access_controls.get_object_acl(holder, found.settings)
         resource["acl"] = build_object_acl(found, entries, base)
-        resource["owner"] = {"entity": f"user-{access_controls.ACCOUNT}"}
+        resource["owner"] = {"entity": access_controls.get_account(holder.project)}
     return resource
 
 
@@ -67,7 +67,7 @@ def build_bucket_resource(found: BucketRecord, base: str, *, full: bool = False)
         "id": found.name,
         "selfLink": f"{base}/storage/v1/b/{found.name}",
         "name": found.name,
-        "projectNumber": access_controls.PROJECT_NUMBER,
+        "projectNumber": get_project_number(found.project),
         "generation": str(found.generation),
         "metageneration": str(found.metageneration),
         "etag": etag(0, found.metageneration),
@@ -84,7 +84,7 @@ def build_bucket_resource(found: BucketRecord, base: str, *, full: bool = False)
     if full and not found.has_uniform_access:
         resource["acl"] = build_bucket_acl(found, access_controls.get_bucket_acl(found), base)
         resource["defaultObjectAcl"] = build_default_acl(found, access_controls.get_default_acl(found), base)
-        resource["owner"] = {"entity": f"project-owners-{access_controls.PROJECT_NUMBER}"}
+        resource["owner"] = {"entity": f"project-owners-{get_project_number(found.project)}"}
     return resource
 
 

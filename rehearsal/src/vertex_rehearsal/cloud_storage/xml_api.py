@@ -87,8 +87,8 @@ class XmlApi:
                 self._store.bucket(bucket)
                 return StorageResponse(200, {"Content-Type": "application/xml; charset=UTF-8"})
             case "PUT":
-                settings = read_bucket_settings(_read_bucket_resource(request)) | _read_bucket_acl(request)
                 project = request.headers.get("x-goog-project-id", self._project)
+                settings = read_bucket_settings(_read_bucket_resource(request)) | _read_bucket_acl(request, project)
                 self._store.create_bucket(bucket, project=project, settings=settings)
                 return StorageResponse(200)
             case "DELETE":
@@ -244,8 +244,9 @@ class XmlApi:
         settings = read_object_settings(_read_resource(request))
         settings |= customer_keys.build_encryption(customer_keys.read_customer_key(request.headers))
         if predefined := _read_predefined_acl(request):
-            entries = access_controls.expand_object_acl(predefined, location="x-goog-acl")
-            settings[ACL] = access_controls.check_public(self._store.bucket(bucket), entries)
+            holder = self._store.bucket(bucket)
+            entries = access_controls.expand_object_acl(predefined, holder.project, location="x-goog-acl")
+            settings[ACL] = access_controls.check_public(holder, entries)
         return settings
 
     def _list_parts(self, request: StorageRequest, bucket: str, name: str, identifier: str) -> StorageResponse:
@@ -306,9 +307,9 @@ def _read_predefined_acl(request: StorageRequest) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
-def _read_bucket_acl(request: StorageRequest) -> dict[str, Any]:
+def _read_bucket_acl(request: StorageRequest, project: str) -> dict[str, Any]:
     predefined = _read_predefined_acl(request)
-    return {ACL: access_controls.expand_bucket_acl(predefined, location="x-goog-acl")} if predefined else {}
+    return {ACL: access_controls.expand_bucket_acl(predefined, project, location="x-goog-acl")} if predefined else {}
 
 
 def _read_storage_class(request: StorageRequest) -> dict[str, Any]:

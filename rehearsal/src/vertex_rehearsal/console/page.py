@@ -140,6 +140,7 @@ class ConsolePage:
             token=token,
             ca=self._ca,
             token_file=str(context.settings.directory / TOKEN_FILE) if token else "",
+            roots=str(context.trusted_roots),
         )
 
     def _list_methods(self, _: Asked) -> Any:

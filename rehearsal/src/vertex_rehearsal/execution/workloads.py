@@ -142,6 +142,10 @@ def build_variables(context: Context, project: str, home: Path) -> dict[str, str
         "GCE_METADATA_HOST": context.keyed_address.removeprefix("http://"),
         "GCE_METADATA_IP": f"127.0.0.1:{context.http_port}",
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM": f"{context.address}/",
+        # Vertex AI's SDK asks Google's Resource Manager over gRPC, at its own name: a tunnel leads here.
+        "grpc_proxy": context.address,
+        "no_grpc_proxy": "localhost,127.0.0.0/8",
+        "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(context.trusted_roots),
         "REHEARSAL_ADDRESS": context.address,
         "REHEARSAL_GCS": str(context.buckets),
     }
@@ -151,6 +155,8 @@ def filter_for_container(environment: Mapping[str, str]) -> dict[str, str]:
     """A program's variables without those that are about this machine, which an image has of its own."""
     about_here = environments.inherit_variables()
     kept = {name: value for name, value in environment.items() if about_here.get(name) != value}
+    for name in ("grpc_proxy", "no_grpc_proxy", "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"):
+        kept.pop(name, None)  # no file of this machine is seen there
     for name in ("HOME", "TMPDIR"):
         if kept.get(name) == environment["HOME"]:
             del kept[name]

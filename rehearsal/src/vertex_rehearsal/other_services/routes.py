@@ -1,7 +1,7 @@
 """The door to the neighbours: which of them is asked, what it answers, and what is not played."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote
@@ -75,17 +75,29 @@ class OtherServices:
 
     def _call_method(self, request: Request, body: bytes) -> Any:
         service = request.path_params["service"]
+        path = request.scope["raw_path"].decode("latin-1").partition("?")[0].removeprefix(f"/-/{service}/")
+        query = parse_qs(request.url.query, keep_blank_values=True)
+        return self.perform(service, request.method, path, query=query, body=_parse_body(body))
+
+    def perform(
+        self,
+        service: str,
+        verb: str,
+        path: str,
+        *,
+        query: Mapping[str, Sequence[str]] | None = None,
+        body: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """The answer of a method, if it may be called."""
         if service not in self._parts:
             known = ", ".join(self._parts)
             raise ApiError("UNIMPLEMENTED", f"{service}.googleapis.com is not played by this rehearsal; {known} are.")
-        path = request.scope["raw_path"].decode("latin-1").partition("?")[0].removeprefix(f"/-/{service}/")
-        method, named = self._match_method(service, request.method, path)
-        query = parse_qs(request.url.query, keep_blank_values=True)
+        method, named = self._match_method(service, verb, path)
         resource = path.partition("/")[2]  # without the version
         if ":" in method.path:
             resource = resource.rpartition(":")[0]
         call = Call(service, (method.id, service), method.permission, resource)
-        asked = ServiceRequest(named, query, _parse_body(body))
+        asked = ServiceRequest(named, query or {}, body or {})
         return self._admission.perform(call, lambda: getattr(self._parts[service], method.answer)(asked))
 
     def _match_method(self, service: str, verb: str, path: str) -> tuple[RestMethod, Mapping[str, str]]:

@@ -2,7 +2,10 @@
 
 Files, in the order of their imports:
 
-- certificates.py: A certificate authority of the rehearsal's own, and a certificate for localhost.
+- certificates.py: Certificate authorities of the rehearsal's own, and certificates for localhost and for Google's
+  hosts played here.
+- tunnels.py: Tunnels to Google's own host names: gRPC clients that are given a proxy reach what is played here at
+  those names.
 - metadata_server.py: The metadata server that every machine of Google's cloud has: by it, default credentials work
   inside jobs.
 - lookups.py: Get and List methods that only look resources up: one handler each for all kinds of resources.
@@ -10,4 +13,6 @@ Files, in the order of their imports:
 - dispatch.py: What HTTP and gRPC share: which handler answers a method, who may call it, and what is refused.
 - http.py: HTTP/JSON, by the rules of the methods.
 - grpc.py: gRPC, by the methods' paths.
+- projects_grpc.py: Cloud Resource Manager over gRPC: Vertex AI's SDK asks it for a project, at Google's own host
+  name.
 """

@@ -1,22 +1,34 @@
-"""A certificate authority of the rehearsal's own, and a certificate for localhost."""
+"""Certificate authorities of the rehearsal's own, and certificates for localhost and for Google's hosts played here."""
 
 import datetime
 import ipaddress
+import os
+from collections.abc import Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 DAYS = 365
+ROOTS = "roots.pem"
+"""Beside the certificates: what a gRPC client trusts that is to reach Google's hosts here."""
 
 
-def ensure_certificates(directory: Path) -> tuple[Path, Path, Path]:
-    """The authority's certificate, localhost's, and its key; made where there are none that are still good."""
+def ensure_certificates(directory: Path, hosts: Sequence[str] = ("localhost",)) -> tuple[Path, Path, Path]:
+    """The authority's certificate, that of the hosts, and its key; made where there are none that are still good."""
     authority, certificate, key = (directory / name for name in ("ca.pem", "localhost.pem", "localhost.key"))
     if not (authority.exists() and certificate.exists() and key.exists() and _is_valid(certificate)):
         directory.mkdir(parents=True, exist_ok=True)
-        for path, content in zip((authority, certificate, key), _generate_certificates(), strict=True):
+        for path, content in zip((authority, certificate, key), _generate_certificates(hosts), strict=True):
             path.touch(mode=0o600)
             path.write_bytes(content)
     return authority, certificate, key
+
+
+def write_trusted_roots(path: Path, authorities: Sequence[Path]) -> None:
+    """What gRPC trusts on this machine, and these authorities."""
+    known = os.environ.get("GRPC_DEFAULT_SSL_ROOTS_FILE_PATH")
+    usual = Path(known) if known else files("grpc") / "_cython" / "_credentials" / "roots.pem"
+    path.write_bytes(b"\n".join([usual.read_bytes(), *(authority.read_bytes() for authority in authorities)]))
 
 
 def _is_valid(path: Path) -> bool:
@@ -30,7 +42,7 @@ def _utc_now() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC)
 
 
-def _generate_certificates() -> tuple[bytes, bytes, bytes]:
+def _generate_certificates(names: Sequence[str]) -> tuple[bytes, bytes, bytes]:
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -46,10 +58,12 @@ def _generate_certificates() -> tuple[bytes, bytes, bytes]:
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(authority_key.public_key()), critical=False)
         .sign(authority_key, hashes.SHA256())
     )
-    hosts = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+    hosts: list[x509.GeneralName] = [x509.DNSName(name) for name in names]
+    if "localhost" in names:
+        hosts.append(x509.IPAddress(ipaddress.ip_address("127.0.0.1")))
     issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
     certificate = (
-        _create_builder(_build_name("localhost"), authority_name, key)
+        _create_builder(_build_name(names[0]), authority_name, key)
         .add_extension(x509.SubjectAlternativeName(hosts), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)

@@ -34,7 +34,7 @@ class GrpcHandler(grpc.GenericRpcHandler):  # type: ignore[misc]
         may_ask = not token or has_token(given, token)
 
         def answer_unary(request: Any, context: Any) -> Any:
-            with _GrpcErrorContext(context):
+            with GrpcErrorContext(context):
                 if not may_ask:
                     raise unauthenticated()
                 handler = self._dispatcher.find_handler(method)
@@ -48,7 +48,7 @@ class GrpcHandler(grpc.GenericRpcHandler):  # type: ignore[misc]
                 )
 
         def answer_stream(request: Any, context: Any) -> Iterator[Any]:
-            with _GrpcErrorContext(context):
+            with GrpcErrorContext(context):
                 if not may_ask:
                     raise unauthenticated()
                 handler = self._dispatcher.find_handler(method)
@@ -60,7 +60,7 @@ class GrpcHandler(grpc.GenericRpcHandler):  # type: ignore[misc]
         return make(answer, message_class(method.request).FromString, lambda message: message.SerializeToString())
 
 
-class _GrpcErrorContext:
+class GrpcErrorContext:
     """Problems as gRPC says them, with their details."""
 
     def __init__(self, context: Any) -> None:
@@ -80,6 +80,12 @@ class _GrpcErrorContext:
         if error.field or error.cause:
             self._context.set_trailing_metadata((("grpc-status-details-bin", error.status().SerializeToString()),))
         self._context.abort(getattr(grpc.StatusCode, error.code), error.message)
+
+
+def add_tls_port(server: Any, certificate: tuple[bytes, bytes]) -> int:
+    """One more port of a server, which tunnels to Google's host names lead to; a key and its chain are shown there."""
+    port: int = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([certificate]))
+    return port
 
 
 def create_server(*, port: int, certificate: tuple[bytes, bytes] | None) -> tuple[Any, int]:
