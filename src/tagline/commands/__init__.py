@@ -2,7 +2,7 @@
 
 Files, in the order of their imports:
 
-- bundles.py: A bundle by its path, its address, or the run that made it, as commands take it.
+- bundles.py: Bundles as commands take them: by path, by address, or by the run that made them.
 - init.py: A spec for a data file, written to a file of its own.
 - check.py: Everything that is wrong with a spec, its data and its place, and the price.
 - train.py: A training, here or as a job elsewhere, as events; tagline.train is the same to its end, tagline.plan
@@ -11,7 +11,7 @@ Files, in the order of their imports:
 - compare.py: Runs side by side, and whether the difference is real.
 - predict.py: Answers of a bundle for texts, or for the rows of a file.
 - export.py: A bundle in another runtime, added to it or packed beside it, checked on the test rows of its run.
-- serve.py: A bundle behind an HTTP server, until it is told to stop.
+- serve.py: Serving a bundle over HTTP.
 - signatures.py: Bundles signed, and signatures verified, by the name of a bundle or of its run.
 - lm.py: A language model of texts without labels, to be shared.
 - runs.py: The runs that are here: listed, shown, reported and deleted; the functions of `tagline.runs`.

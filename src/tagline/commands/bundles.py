@@ -1,4 +1,4 @@
-"""A bundle by its path, its address, or the run that made it, as commands take it."""
+"""Bundles as commands take them: by path, by address, or by the run that made them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,17 +11,17 @@ Say = Callable[[str], None]
 
 
 def locate_bundle(name: str | Path, runs: str | Path, *, say: Say = lambda _: None) -> str | Path:
-    """Where a bundle is: its directory, or its address in Cloud Storage."""
+    """Return a bundle's directory or its address in Cloud Storage."""
     return lookup.locate_bundle(_resolve_last(str(name), runs, say), runs)
 
 
 def fetch_bundle(name: str | Path, runs: str | Path, *, say: Say = lambda _: None) -> Path:
-    """A bundle's directory on this machine, copied here if it is in Cloud Storage."""
+    """Return a bundle's directory on this machine, downloading it if it is in Cloud Storage."""
     return lookup.find_bundle(_resolve_last(str(name), runs, say), runs)
 
 
 def _resolve_last(name: str, runs: str | Path, say: Say) -> str:
-    """For `last` the newest run that has a bundle; newer ones that have none are named."""
+    """Resolve `last` to the newest run that has a bundle, naming newer ones without."""
     if name != "last":
         return name
     run, without = lookup.find_last_with_bundle(runs)

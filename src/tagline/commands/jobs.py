@@ -29,7 +29,7 @@ class JobView:
     page: str
     failure: Failure | None
     home: Run | None
-    """The run, once the job has ended and it was brought here."""
+    """The run, once the job has ended and it was downloaded."""
     description: JobDescription | None
     cost: dict[str, Any] | None
     usage: dict[str, Any]
@@ -59,11 +59,11 @@ class JobView:
 
 @dataclass(frozen=True)
 class JobCancelled:
-    """A job that was told to stop."""
+    """The result of cancelling a job."""
 
     handle: str
     was_running: bool
-    """False if it had been cancelled before."""
+    """False if it had been cancelled already."""
 
 
 def list_(
@@ -124,7 +124,7 @@ def cancel(name: str, *, runs: str | Path = "runs") -> JobCancelled:
 
 @contextmanager
 def enter_job(name: str, runs: str) -> Iterator[tuple[Record, Run | None]]:
-    """A job by the name of its run, which is given too, or by its own; its place is entered."""
+    """Enter the place of a job, found by the name of its run or its own, and return both."""
     if "/customJobs/" in name:
         yield Record(gcp.find_place(), name, "", "", gcp.find_rehearsal()), None
         return
@@ -137,7 +137,7 @@ def enter_job(name: str, runs: str) -> Iterator[tuple[Record, Run | None]]:
 
 
 def _find_last_job(runs: str) -> Run:
-    """The newest run that is a job: runs that were trained in the meantime, by a command that stayed, are none."""
+    """Return the newest run that is a job, passing over runs trained by a foreground command."""
     for run in reversed(list_runs(runs)):
         with suppress(RunError):  # one whose files are damaged is not the one that is meant
             if run.read_json(JOB) is not None:
@@ -146,7 +146,7 @@ def _find_last_job(runs: str) -> Run:
 
 
 def _list_from_here(runs: str) -> list[dict[str, Any]]:
-    """The jobs of the runs that are listed here, each asked where it stands."""
+    """Return the jobs of the runs listed here, each with its current state."""
     found = []
     for run in list_runs(runs):
         if (record := load_record(run)) is None:
@@ -162,7 +162,7 @@ def _list_from_here(runs: str) -> list[dict[str, Any]]:
 
 
 def _summarize_usage(record: Record, home: Run | None, run: Run | None) -> dict[str, Any]:
-    """What the job's training has used of its machine so far, from the events that are in its run."""
+    """Return the resource usage so far of a job's training, from its run's events."""
     with suppress(TaglineError):  # a bucket may be gone, and a run not have begun
         found = home or (Run.open(record.run) if record.run else run)
         return resource_usage.summarize_usage(found.events()) if found else {}

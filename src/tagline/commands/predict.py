@@ -97,7 +97,7 @@ def open_bundle(
     runs: str | Path,
     say: Say = lambda _: None,
 ) -> Bundle:
-    """The bundle to ask, once what is asked of it makes sense."""
+    """Load the bundle, after checking the arguments."""
     if source and has_texts:
         raise SpecError("predict takes texts or --input, not both")
     if (output or text) and not source:

@@ -59,7 +59,7 @@ def report(run: str | Path = "last", *, output: str | Path | None = None, runs: 
 
 
 def save_report(run: str | Path, output: str | Path | None, *, runs: str | Path) -> tuple[Report, str]:
-    """A run's report, and the file that it is in: `output`, or the page that comes with the run."""
+    """A run's report, and the file that holds it: `output`, or the run's own page."""
     from tagline.reports import html
 
     found = find_run(str(run), runs)
@@ -86,7 +86,7 @@ def delete(*names: str | Path, runs: str | Path = "runs") -> list[str]:
 
 
 def _describe_run(run: Run) -> dict[str, Any]:
-    """A run's line in a list; one whose files are damaged has failed, and the others are listed all the same."""
+    """Describe a run for a list; a damaged one is listed as failed."""
     family, figures = "", dict[str, float]()
     try:
         state, found = run.state(), run.report()

@@ -1,4 +1,4 @@
-"""A bundle behind an HTTP server, until it is told to stop."""
+"""Serving a bundle over HTTP."""
 
 import os
 from collections.abc import Sequence

@@ -34,18 +34,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class TrainingWarned:
-    """Something about this machine or its workers that whoever waits should know."""
+    """A warning about this machine or its workers."""
 
     message: str
 
 
 @dataclass(frozen=True)
 class TrainingBegun:
-    """The training begins in this process: its own events follow."""
+    """Training begins in this process; its own events follow."""
 
 
 TrainingEvent = LaunchEvent | TrainingWarned | TrainingBegun | Event
-"""What a training yields: its own events are those of `events.jsonl`."""
+"""What a training yields, with the run's own events as in `events.jsonl`."""
 
 
 @dataclass(frozen=True)
@@ -55,28 +55,28 @@ class TrainingRequest:
     source: SpecSource | None = None
     overrides: tuple[str, ...] = ()
     resume: str | None = None
-    """The run to go on with, in place of a source."""
+    """The run to resume, in place of a source."""
     learning_curve: bool = False
     name: str = ""
     workers: int | None = None
-    """Processes on this machine; None: one a GPU."""
+    """Number of processes on this machine; None: one a GPU."""
     on: str = places.LOCAL
     detach: bool = False
     runs: str = "runs"
     command: str = "tagline.train"
-    """What the run remembers as the command that made it."""
+    """The command recorded in the run."""
     arguments: tuple[str, ...] = ()
-    """Of the command line that each of several workers runs; without one, this process trains alone."""
+    """Command line arguments for each of several workers; without them this process trains alone."""
     job: str = ""
-    """The job that this process belongs to: started again, it goes on with the run that it has begun."""
+    """The job that this process belongs to; restarted, it resumes the run it had begun."""
 
     @property
     def is_here(self) -> bool:
-        """Whether this process stays with the training, on this machine."""
+        """Whether the training runs in the foreground on this machine."""
         return self.on == places.LOCAL and not self.detach
 
     def check(self) -> None:
-        """Refuse what contradicts itself."""
+        """Refuse contradictory arguments."""
         if (self.source is None) == (self.resume is None):
             hint = "tagline train DATA, tagline train SPEC, or tagline train --resume RUN"
             raise SpecError("train takes a spec, a data file, or a run to resume: one of them", hint=hint)
@@ -87,19 +87,19 @@ class TrainingRequest:
         places.check_place(self.on)
 
     def check_elsewhere(self) -> None:
-        """Refuse what is about this process alone."""
+        """Refuse arguments that apply to a foreground training alone."""
         if self.workers is not None or self.learning_curve:
             hint = "vertex.workers says how many machines; a learning curve is made here, without --detach"
             raise SpecError("--workers and --learning-curve are about this machine and this process", hint=hint)
 
     def find(self) -> ResolvedSpec | Run:
-        """The run to go on with, or the spec of a new one."""
+        """Return the run to resume, or the spec of a new one."""
         if self.resume is not None:
             return find_run(self.resume, self.runs)
         return self.resolve()
 
     def resolve(self) -> ResolvedSpec:
-        """The spec of a new run."""
+        """Return the spec of a new run."""
         assert self.source is not None
         return resolve_source(self.source, self.overrides)
 
@@ -154,14 +154,14 @@ def plan(
     on: str = places.VERTEX,
     runs: str | Path = "runs",
 ) -> Plan:
-    """What `train` with the same arguments would submit elsewhere, and its price; no service is asked."""
+    """Return what `train` with the same arguments would submit, and its price, without any network request."""
     resumed = None if resume is None else str(resume)
     request = TrainingRequest(source, overrides, resume=resumed, name=name, on=on, runs=str(runs))
     return _exhaust(make_plan(request))
 
 
 def make_plan(request: TrainingRequest) -> Generator[LaunchEvent, None, Plan]:
-    """What a request would submit, after what was guessed for it."""
+    """Plan a request: yield what was guessed for it, and return the plan."""
     request.check()
     request.check_elsewhere()
     if request.on == places.LOCAL:
@@ -257,7 +257,7 @@ def _train_in_process(
 
 
 def _train_with_workers(request: TrainingRequest) -> Run:
-    """Train in several workers, which are given the request as a command line."""
+    """Train in several workers, each started with the request as a command line."""
     with _as_file(request.source) as source:
         if request.resume is not None:
             name, words = request.resume, ["--resume", request.resume]
@@ -273,7 +273,7 @@ def _train_with_workers(request: TrainingRequest) -> Run:
 
 @contextmanager
 def _as_file(source: SpecSource | None) -> Iterator[str]:
-    """A source as a path, which another process can read."""
+    """Provide a source as a path that another process can read."""
     if source is None or isinstance(source, str | Path):
         yield str(source)
         return
@@ -284,14 +284,14 @@ def _as_file(source: SpecSource | None) -> Iterator[str]:
 
 
 def _refuse_curve(is_asked: bool) -> None:
-    """A learning curve is made of trainings one after the other, each in one process."""
+    """Refuse a learning curve with several workers: its trainings run in one process."""
     if is_asked:
         hint = "train with the workers first, then: tagline train --resume last --learning-curve"
         raise SpecError("--learning-curve takes one process", hint=hint)
 
 
 def _exhaust(events: Generator[object, None, T]) -> T:
-    """Run a generator to its end; returns what it returns."""
+    """Exhaust a generator and return its return value."""
     while True:
         try:
             next(events)

@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 REQUEST_ID = re.compile(r"[\w.:-]{1,128}")
 RETRY_AFTER_S = 1
 STUCK_S = 2.0
-"""What takes longer than a request may, and than this, is taken to never end; nobody waits for it any more."""
+"""A computation that takes longer than this and than a request's time-out is taken to hang."""
 LAST_ANSWERS_S = 1.0
-"""In which a process that cannot answer any more says so to those who are connected, before it ends."""
+"""How long a process that cannot answer any more keeps answering 503 before it exits."""
 STOP_S = 5.0
-"""Beside the time that a request may take: what a process has to end in once it is told to."""
+"""Grace period of a shutdown, beyond the time-out of a request."""
 ROUTES = ("/explain", "/info", "/metrics", "/openapi.json", "/docs", "/")
-"""Beside those whose names can be set."""
+"""Fixed routes, beside those that can be configured."""
 REFUSALS = {
     400: "a bad request, and what is wrong with it", 401: "the token is missing or wrong",
     403: "the header Host names another server than this one",
@@ -61,7 +61,7 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """How a bundle is served; nothing here changes an answer."""
+    """How a bundle is served; no setting changes an answer."""
 
     host: str = "127.0.0.1"
     port: int = 8080
@@ -69,25 +69,25 @@ class ServerSettings:
     health_route: str = "/health"
     token: str = ""
     workers: int = 0
-    """Processes; 0: one a core, or fewer where several cores work on one text."""
+    """Number of processes; 0: one a core, or fewer where several cores compute one text."""
     batch: int = 32
     most_waiting: int = 2000
-    """Texts; more are refused with 429."""
+    """Texts that may wait; more are refused with 429."""
     timeout_s: float = 30.0
     allowed_hosts: tuple[str, ...] = ()
-    """Names in the header Host that are this server's too, such as that of a proxy in front of it."""
+    """Further names accepted in the Host header, such as that of a reverse proxy."""
     limits: Limits = Limits()  # noqa: RUF009 - frozen
     signed_by: tuple[str, ...] = ()
-    """Files of public keys: a bundle that none of them has signed is not served. Read again at each reload."""
+    """Files of public keys, one of which must have signed the bundle; read again at each reload."""
 
     def __post_init__(self) -> None:
-        """Refuse an address that would be every address."""
+        """Refuse an empty host, which would bind every address."""
         if not self.host.strip():
             hint = "--host 127.0.0.1 is this machine alone, --host 0.0.0.0 every network it is in; is a variable unset?"
             raise SpecError("the host to listen on is empty", hint=hint)
 
     def is_own_host(self, header: str) -> bool:
-        """Whether the header Host may name this server: a page elsewhere could bind its own name to 127.0.0.1.
+        """Return whether a Host header is accepted, against DNS rebinding: a page could bind its name to 127.0.0.1.
 
         Where other machines can connect, or a token is asked for, that gains nothing, and any name will do.
         """
@@ -99,7 +99,7 @@ class ServerSettings:
 
     @classmethod
     def of(cls, environment: "os._Environ[str] | dict[str, str]", **given: Any) -> "ServerSettings":
-        """What Vertex AI's environment says, unless it is given."""
+        """Return settings from Vertex AI's environment variables, unless they are given."""
         port = environment.get("AIP_HTTP_PORT", "")
         if port and not (port.isdecimal() and 0 < int(port) < 65536):
             raise SpecError(f'AIP_HTTP_PORT is "{port}", which is no port')
@@ -119,7 +119,7 @@ class ServerSettings:
 
 
 class LoadedBundle:
-    """A bundle, loaded and ready to answer; so many `threads` work for it in each process."""
+    """A bundle that is loaded and ready to answer, with its number of threads in each process."""
 
     def __init__(self, bundle: Bundle, *, threads: int) -> None:
         self.manifest = bundle.manifest
@@ -128,17 +128,17 @@ class LoadedBundle:
         self.probe()  # the first answer takes longest: it is nobody's
 
     def probe(self) -> None:
-        """Answer a text that every model can answer."""
+        """Predict a text that every model can answer."""
         text = ("a first text", "a second text") if self.predictor.pair else "a text"
         self.predictor.predict([text])
 
     def predict(self, texts: "Sequence[Text]", sets: float | None) -> list[Prediction]:
-        """The answers, as every other door gives them."""
+        """Return the predictions, the same as those of every other interface."""
         return self.predictor.predict(texts, sets=sets)
 
 
 class ServerMetrics:
-    """What Prometheus is told."""
+    """The server's Prometheus metrics."""
 
     def __init__(self, manifest: Manifest, settings: ServerSettings, *, processes: int) -> None:
         paths = dict.fromkeys((settings.predict_route, settings.health_route, *ROUTES))
@@ -154,18 +154,18 @@ class ServerMetrics:
         self.dropped_lines = Counter("tagline_log_lines_dropped_total", "lines that the log has no room for", reasons)
         self._figures = (self.requests, self.answers, self.seconds, self.batches, self.waiting, self.dropped_lines)
         self.slots = allocate_slots(self._figures, processes=processes + 1)
-        self.slots.own = processes  # of the process that looks after the others, and writes the log
+        self.slots.own = processes  # of the parent, which supervises the others and writes the log
         self._about = {"family": manifest.family, "fingerprint": manifest.fingerprint[:16], "version": __version__}
 
     def render_text(self) -> str:
-        """All of it, of all processes."""
+        """Render the metrics of all processes together."""
         lines = [line for each in self._figures for line in each.format_lines()]
         lines += format_info("tagline_info", "what is served", self._about)
         return "\n".join(lines) + "\n"
 
 
 class ServerRoutes:
-    """What is answered at each address."""
+    """The handlers of all routes."""
 
     def __init__(
         self, served: LoadedBundle, settings: ServerSettings, metrics: ServerMetrics, *, write_log: Callable[..., None]
@@ -176,7 +176,7 @@ class ServerRoutes:
         self._write_log = write_log
         self.clients = HttpServer(self.answer, body_bytes=settings.limits.body_bytes)
         self._is_given_up = False
-        """Whether nobody is answered any more."""
+        """Whether this process has stopped answering."""
         self._is_own_host = lru_cache(maxsize=64)(settings.is_own_host)
         self._tokens = _encode_token(settings.token)
         self.batcher = Batcher(
@@ -190,7 +190,7 @@ class ServerRoutes:
             probe=served.probe,
             stuck_after_s=max(settings.timeout_s, STUCK_S),
         )
-        # Routes whose names are set come last: they take the place of those of the same name.
+        # Configured routes come last: they replace fixed ones of the same path.
         got = {
             "/": self.playground,
             "/docs": self.docs,
@@ -205,12 +205,12 @@ class ServerRoutes:
             self._routes["GET", path] = self._routes["HEAD", path] = handler
 
     async def serve(self, on: socket.socket, ready: prefork.Ready) -> None:
-        """Answer whoever connects, until told to stop."""
+        """Serve until told to stop."""
         await self.clients.serve(on, ready, timeout_s=self.settings.timeout_s, can_answer=self._check_batcher)
         await self.batcher.close()
 
     def _check_batcher(self) -> bool:
-        """Whether texts can be answered; if not, nobody waits for an answer any longer."""
+        """Return whether the model can still answer; if not, fail the requests that are waiting."""
         problem = self.batcher.problem
         if problem and not self._is_given_up:
             self._is_given_up = True
@@ -221,12 +221,12 @@ class ServerRoutes:
         return not problem
 
     def _drop_clients(self) -> None:
-        """Wait no longer for clients that send or read slowly: another process cannot start before this one ends."""
+        """Drop connections that are still open: the replacement starts only when this process has exited."""
         for connection in list(self.clients.connections):
             connection.abort()
 
     async def answer(self, request: HttpRequest) -> HttpResponse:
-        """What a request is answered. Errors are answers; all is counted, timed, named and written down."""
+        """Answer a request, errors included, and record it in metrics and log with its request id."""
         handler = self._routes.get((request.method, request.path))
         if handler is None:
             return self._refuse_route(request)
@@ -266,7 +266,7 @@ class ServerRoutes:
         return response
 
     def _refuse_route(self, request: HttpRequest) -> HttpResponse:
-        """Where to ask instead."""
+        """Redirect to the route with or without a trailing slash, or refuse the method or path."""
         other = request.path[:-1] if request.path.endswith("/") else f"{request.path}/"
         if (request.method, other) in self._routes:
             return HttpResponse(b"", status=307, headers={"location": other})
@@ -279,7 +279,7 @@ class ServerRoutes:
         return response
 
     async def predict(self, request: HttpRequest) -> HttpResponse:
-        """Answers for texts."""
+        """Handle POST /predict."""
         asked = protocol.parse_request(
             self._read_body(request), pair=self.served.predictor.pair, limits=self.settings.limits
         )
@@ -298,7 +298,7 @@ class ServerRoutes:
         )
 
     async def _await_result(self, computing: Awaitable[Found], *, full: str, late: str) -> Found:
-        """What the batcher computes, or the refusal that says why it does not."""
+        """Return what the batcher computes, or raise the refusal that says why not."""
         try:
             return await computing
         except QueueFull as error:
@@ -309,7 +309,7 @@ class ServerRoutes:
             raise RefusedRequest(503, "this process cannot answer any more and is being replaced; try again") from error
 
     async def explain(self, request: HttpRequest) -> HttpResponse:
-        """The words that push a text towards a label: for the page."""
+        """Handle POST /explain: the attribution of each word of a text to a label."""
         body = self._read_body(request)
         asked = protocol.parse_request(body, pair=self.served.predictor.pair, limits=self.settings.limits)
         label = json.loads(body).get("label")
@@ -325,7 +325,7 @@ class ServerRoutes:
         return _json_response({"pushes": [[push.start, push.end, round(push.weight, 4), push.side] for push in pushes]})
 
     async def health(self, _: HttpRequest) -> HttpResponse:
-        """200 once it can answer, and 503 when it cannot any more."""
+        """Handle GET /health: 200 once the model can answer, 503 when it cannot any more."""
         problem = self.batcher.problem
         return _error_response(503, problem) if problem else _json_response({"status": "ready"})
 
@@ -334,15 +334,15 @@ class ServerRoutes:
         raise RefusedRequest(403, f'this server is not "{host}"; --allow-host makes it so, or a token in TAGLINE_TOKEN')
 
     async def info(self, _: HttpRequest) -> HttpResponse:
-        """What is served."""
+        """Handle GET /info: what is served."""
         return _json_response(_describe_bundle(self.served))
 
     async def export_metrics(self, _: HttpRequest) -> HttpResponse:
-        """For Prometheus."""
+        """Handle GET /metrics, for Prometheus."""
         return HttpResponse(self.metrics.render_text().encode(), "text/plain; version=0.0.4; charset=utf-8")
 
     async def playground(self, _: HttpRequest) -> HttpResponse:
-        """A page to try it on."""
+        """Handle GET /: the playground."""
         columns = self.served.manifest.spec["data"]["text"]
         return _html_response(
             html.render_playground_page(
@@ -354,15 +354,15 @@ class ServerRoutes:
         )
 
     async def openapi(self, _: HttpRequest) -> HttpResponse:
-        """These routes, for programs."""
+        """Handle GET /openapi.json."""
         return _json_response(_build_openapi(self.served, self.settings))
 
     async def docs(self, _: HttpRequest) -> HttpResponse:
-        """These routes, for people."""
+        """Handle GET /docs: the routes as a page."""
         return _html_response(html.render_api_page(_build_openapi(self.served, self.settings)))
 
     def _read_body(self, request: HttpRequest) -> bytes:
-        """The whole body of one who may ask."""
+        """Return the body of a request that is authorised and complete."""
         if self.settings.token and not self._has_token(request.headers.get(b"authorization", b"")):
             raise RefusedRequest(401, "give the header: Authorization: Bearer TOKEN")
         if request.problem is not None:
@@ -370,14 +370,14 @@ class ServerRoutes:
         return request.body
 
     def _has_token(self, header: bytes) -> bool:
-        """Whether a header gives the token; compared in a time that tells nothing about it."""
+        """Return whether a header holds the token, by a comparison in constant time."""
         scheme, _, given = header.partition(b" ")
         matches = [hmac.compare_digest(given.strip(), token) for token in self._tokens]
         return scheme.lower() == b"bearer" and any(matches)
 
 
 def _encode_token(token: str) -> list[bytes]:
-    """A token as clients send it: in UTF-8, and those that know of Latin-1 only in that."""
+    """Encode a token as clients send it: in UTF-8 or, by some libraries, in Latin-1."""
     encoded = [token.encode("utf-8", "surrogateescape")]
     try:
         return [*encoded, token.encode("latin-1")]
@@ -427,7 +427,7 @@ def _describe_bundle(served: LoadedBundle) -> dict[str, Any]:
 
 
 def _build_openapi(served: LoadedBundle, settings: ServerSettings) -> dict[str, Any]:
-    """The routes as an OpenAPI document."""
+    """Return the routes as an OpenAPI document."""
     problem = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
     refused = {
         str(status): {"description": why, "content": _json_content({"schema": problem})}
@@ -506,7 +506,7 @@ def _json_content(content: Any) -> dict[str, Any]:
 
 
 def open_bundle(bundle: str | Path, settings: ServerSettings) -> Bundle:
-    """The bundle as it is now, signed if it has to be."""
+    """Open the bundle, verifying its signature where one is required."""
     return signatures.verify(bundle, key=settings.signed_by) if settings.signed_by else Bundle.load(bundle)
 
 

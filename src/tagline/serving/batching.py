@@ -1,4 +1,4 @@
-"""Requests gathered into batches: a lone one never waits for company, and what is too much is refused at once."""
+"""Dynamic batching without a delay: a lone request never waits for others, and a full queue refuses at once."""
 
 import asyncio
 import threading
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from tagline.models import Prediction
 
 QUICK_CHARACTERS = 1000
-"""Of a text that takes a small network a few milliseconds."""
+"""Length of a text up to which a small network takes a few milliseconds."""
 QUICK_TEXTS = 8
-"""Computed while the event loop waits."""
+"""How many of them are computed in the event loop at a time."""
 Predict = Callable[[Sequence["Text"], float | None], "list[Prediction]"]
 Found = TypeVar("Found")
 
 CLOSE_S = 1.0
-"""In which what has been taken is finished at the end."""
+"""How long `close` waits for batches that are being computed."""
 
 
 class QueueFull(Exception):
-    """More texts wait than may."""
+    """More texts are waiting than allowed."""
 
 
 class ModelUnavailable(Exception):
@@ -36,7 +36,7 @@ class ModelUnavailable(Exception):
 
 
 class ComputeError(Exception):
-    """Predicting has failed in a way that is no Exception, such as a panic in native code."""
+    """Predicting has raised something that is no Exception, such as a panic in native code."""
 
 
 @dataclass(eq=False)
@@ -47,16 +47,16 @@ class _PredictJob:
 
 
 class Batcher:
-    """Jobs in a queue, taken by a few threads: each takes what waits when it is free, up to a batch of texts.
+    """A queue of jobs and a few threads: a thread that is free takes what is waiting, up to a batch of texts.
 
-    With batches of one there is no company to wait for: a job is handed over before a thread is free for it. Where
-    answers are `quick`, a short text is not handed over at all, to a thread and back takes as long as a third of the
-    answer: what has been asked for since the event loop last turned is computed right there.
+    With batches of one, a job is handed over before a thread is free for it. Where answers are `quick`, short texts are
+    computed in the event loop, since a thread switch costs a third of the answer: those that came since its last
+    iteration form a batch.
 
-    A failure is answered to the request that caused it, and the others of its batch are computed again. After one that
-    the model should not have, `probe` (predicting a text that is known to work) tells whether the model still answers.
-    `problem` says why nothing can be computed any more: the probe failed, or a batch, or what is computed beside the
-    batches, has taken longer than `stuck_after_s`, after which nobody waits for it.
+    A failure is reported to the request that caused it, and the rest of its batch is computed again. After a failure
+    that the model should not have, `probe` (predicting a text that is known to work) tests whether it still answers.
+    `problem` says why nothing can be computed any more: the probe failed, or a computation has taken longer than
+    `stuck_after_s`, after which its callers have timed out.
     """
 
     def __init__(
@@ -77,9 +77,9 @@ class Batcher:
         self._stuck_after_s = stuck_after_s
         self._failure = ""
         self._computing: dict[int, float] = {}
-        """Since when each thread has been computing."""
+        """When each busy thread began."""
         self._taken: set[_PredictJob] = set()
-        """Jobs that are being computed, or lie ready."""
+        """Jobs that were taken from the queue and have no answer yet."""
         self._observe_batch, self._observe_waiting = observe_batch, observe_waiting
         self._most_waiting = most_waiting
         self._batch = batch
@@ -95,19 +95,19 @@ class Batcher:
 
     @property
     def waiting(self) -> int:
-        """Texts that nobody has taken yet."""
+        """Texts in the queue."""
         return self._waiting + len(self._at_once)
 
     @property
     def problem(self) -> str:
-        """Why nothing can be computed in this process any more; empty as long as it can."""
+        """Why nothing can be computed in this process any more; empty while it can."""
         begun = min(self._computing.copy().values(), default=float("inf"))
         if time.monotonic() - begun > self._stuck_after_s:
             return f"the model has not finished computing within {self._stuck_after_s:g} seconds"
         return self._failure
 
     def abandon(self) -> None:
-        """Fail everything that waits: nothing will be computed any more."""
+        """Fail all jobs: nothing will be computed any more."""
         self._failure = self.problem
         waiting = [*self._at_once, *self._jobs, *self._taken]
         self._at_once, self._jobs, self._waiting = [], deque(), 0
@@ -117,10 +117,10 @@ class Batcher:
     async def ask(
         self, texts: "list[Text]", *, sets: float | None, timeout_s: float, beside: int = 0
     ) -> "list[Prediction]":
-        """The answers, when they are there; a TimeoutError, when they are not in time.
+        """Return the predictions, or raise TimeoutError.
 
-        A caller that goes away, or has waited too long, takes its texts with it, if nobody has taken them yet.
-        `beside` are others who have not been answered: where answers are quick, whoever is about to ask waits too.
+        When a caller is cancelled or times out, its texts leave the queue unless a thread has taken them already.
+        `beside` is the number of other requests without an answer, which count as waiting where answers are quick.
         """
         if problem := self.problem:
             raise ModelUnavailable(problem)
@@ -142,7 +142,7 @@ class Batcher:
         return found
 
     async def compute_beside(self, compute: Callable[[], Found], *, timeout_s: float) -> Found:
-        """What is no prediction, computed in a thread of its own: one at a time, and watched as batches are."""
+        """Run another computation in a thread of its own, one at a time, supervised as batches are."""
         if problem := self.problem:
             raise ModelUnavailable(problem)
         if self._is_busy_beside:
@@ -158,19 +158,19 @@ class Batcher:
         self._observe_waiting(self.waiting)
 
     def _start_jobs(self) -> None:
-        """Give what waits to threads that are free."""
+        """Hand waiting jobs to free threads."""
         while self._idle and (some := self._take_batch()):
             self._idle -= 1
             self._spawn_task(self._run_batch(some))
 
     def _spawn_task(self, work: Coroutine[Any, Any, None]) -> None:
-        """Have something done that nobody else refers to."""
+        """Start a task and keep a reference to it, which the event loop does not."""
         task = asyncio.get_running_loop().create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
     def _compute_quick(self) -> None:
-        """Answer short texts in the event loop; what has come meanwhile is read before the next few."""
+        """Answer short texts in the event loop, which handles other events between batches of them."""
         some, self._at_once = self._at_once[:QUICK_TEXTS], self._at_once[QUICK_TEXTS:]
         self._observe_waiting(self.waiting)
         if self._at_once:
@@ -183,7 +183,7 @@ class Batcher:
             self._answer_jobs(jobs)
 
     def _answer_jobs(self, jobs: list[_PredictJob]) -> None:
-        """Compute jobs of a text each together; if that fails, one by one."""
+        """Compute jobs of one text each as a batch; if that fails, one by one."""
         try:
             texts = [job.texts[0] for job in jobs]
             _deliver_results(jobs, self._run_compute(partial(self.predict, texts, jobs[0].sets)))
@@ -195,7 +195,7 @@ class Batcher:
                     self._answer_jobs([job])
 
     def _take_batch(self) -> list[_PredictJob]:
-        """The next jobs that ask for the same, up to a batch of texts; a job is never split."""
+        """Take the next jobs with the same parameters, up to a batch of texts; a job is never split."""
         taken: list[_PredictJob] = []
         size = 0
         while self._jobs:
@@ -220,7 +220,7 @@ class Batcher:
             self._start_jobs()
 
     async def _answer_by_thread(self, jobs: list[_PredictJob]) -> None:
-        """Have a thread compute jobs together; if that fails, one by one."""
+        """Compute jobs as a batch in a thread; if that fails, one by one."""
         texts = [text for job in jobs for text in job.texts]
         try:
             predict = partial(self.predict, texts, jobs[0].sets)
@@ -249,7 +249,7 @@ class Batcher:
             self._is_busy_beside = False
 
     def _run_compute(self, compute: Callable[[], Found]) -> Found:
-        """Compute; a failure that is not the request's own shows whether the model still works."""
+        """Compute, and after a failure that is not the request's own fault test whether the model still works."""
         thread = threading.get_ident()
         self._computing[thread] = time.monotonic()
         try:
@@ -264,14 +264,14 @@ class Batcher:
             del self._computing[thread]
 
     def _check_model(self) -> None:
-        """Find out whether the model still answers anything."""
+        """Probe the model, and record a failure."""
         try:
             self._probe()
         except BaseException as failure:
             self._failure = f"the model answers nothing any more: {type(failure).__name__}: {failure}"
 
     async def close(self) -> None:
-        """Finish what was taken, if that takes no longer than CLOSE_S and was not abandoned."""
+        """Wait up to CLOSE_S for running batches, unless they were abandoned, and release the threads."""
         if self._running and not self._failure:
             await asyncio.wait(self._running, timeout=CLOSE_S)
         for pool in (self._pool, self._pool_beside):
@@ -279,7 +279,7 @@ class Batcher:
 
 
 async def _await_job(job: _PredictJob, timeout_s: float) -> Any:
-    """What a job finds; a TimeoutError, when that is not there in time."""
+    """Return the result of a job, or raise TimeoutError."""
     too_late = asyncio.get_running_loop().call_later(timeout_s, _fail_jobs, [job], TimeoutError())
     try:
         return await job.done

@@ -1,4 +1,4 @@
-"""The server's log: lines of JSON on standard error that never hold up or fail a request."""
+"""The server's log: JSON lines on standard error, written without blocking or failing a request."""
 
 import fcntl
 import json
@@ -14,23 +14,23 @@ from functools import lru_cache
 from typing import Any
 
 LINE_BYTES = 4096
-"""A line of at most so many bytes goes into a pipe whole or not at all (PIPE_BUF)."""
+"""Limit of a line: a write of up to so many bytes into a pipe is atomic (PIPE_BUF)."""
 LONGEST_VALUE = 300
-"""Characters kept of each text in a line that would be longer than that."""
+"""Characters kept of each value in a line that would be longer."""
 QUEUE_BYTES = 2**18
-"""Of lines that wait to be written, where the system allows a pipe of that size."""
+"""Capacity of the queue, where the system allows a pipe of that size."""
 PAUSE_S = 0.01
-"""Between two writes, so that many lines are written at once."""
+"""Delay between writes, so that many lines are written at once."""
 FLUSH_S = 1.0
-"""In which lines that still wait at the end are written, or given up."""
+"""Time-out for writing the queued lines at shutdown."""
 FULL, FAILED = DROP_REASONS = ("queue_full", "write_failed")
 
 CountDropped = Callable[[str], None]
-"""Told for each line that is not written, with one of DROP_REASONS."""
+"""Called for each line that is dropped, with one of DROP_REASONS."""
 
 
 class ServerLog:
-    """A pipe as a bounded queue: any process puts lines in without waiting, and a thread of the first one writes them.
+    """A pipe as a bounded queue: any process adds lines without blocking, and a thread of the first one writes them.
 
     Until it is closed it stands in the place of standard error, so that what native code prints there cannot block
     either. The processes that are forked meanwhile share the pipe and need no thread of their own; a line waits in the
@@ -56,19 +56,19 @@ class ServerLog:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def write(self, event: str, **facts: Any) -> None:
-        """Queue a line as Cloud Logging reads it; where there is no room it is dropped and counted."""
+        """Queue a line in Cloud Logging's format; when the queue is full it is dropped and counted."""
         try:
             os.write(self._writing, _format_line(event, facts))
         except OSError:
             self.count_dropped(FULL)
 
     def detach(self) -> None:
-        """Give up, in a forked process, what only the first one needs."""
+        """Close, in a forked process, what only the first process needs."""
         os.close(self._reading)
         os.close(self._target)
 
     def close(self) -> None:
-        """Give standard error back, after the lines that wait are written or FLUSH_S are over."""
+        """Restore standard error after the queued lines are written, or after FLUSH_S."""
         if sys.stderr is not None:
             os.dup2(self._target, 2)
         os.close(self._writing)
@@ -76,7 +76,7 @@ class ServerLog:
         self._thread.join(FLUSH_S)
 
     def _write_waiting(self) -> None:
-        """Write what is queued until every end of the pipe is closed."""
+        """Write queued lines until all write ends of the pipe are closed."""
         while waiting := os.read(self._reading, QUEUE_BYTES):
             while waiting:
                 try:
@@ -91,7 +91,7 @@ class ServerLog:
 
 
 def _copy_stderr() -> int:
-    """Another descriptor of standard error; of nothing, where that is closed."""
+    """Duplicate standard error, or open the null device where it is closed."""
     with suppress(OSError):
         if sys.stderr is not None:
             return os.dup(2)

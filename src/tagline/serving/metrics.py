@@ -13,7 +13,7 @@ Labels = Mapping[str, str]
 
 
 class Slots:
-    """Numbers in memory that processes keep in common when they fork: each writes a row, and all rows are summed."""
+    """Numbers in memory shared by forked processes: each writes its own row, and readers sum the rows."""
 
     def __init__(self, count: int, *, processes: int) -> None:
         memory = mmap.mmap(-1, 8 * count * processes)
@@ -24,21 +24,21 @@ class Slots:
         """The row of this process."""
 
     def add(self, slot: int, amount: float) -> None:
-        """In this process's row."""
+        """Add to a number in this process's row."""
         self._cells[self.own * self._count + slot] += amount
 
     def set(self, slot: int, value: float) -> None:
-        """In this process's row."""
+        """Set a number in this process's row."""
         self._cells[self.own * self._count + slot] = value
 
     def totals(self, first: int, count: int) -> list[float]:
-        """Over all processes."""
+        """Sum numbers over all processes."""
         found: list[float] = self._rows[:, first : first + count].sum(axis=0).tolist()
         return found
 
 
 class Counter:
-    """How often something has happened, by labels; which there are is known from the start."""
+    """A Prometheus counter by labels, whose values are known from the start."""
 
     def __init__(self, name: str, about: str, kinds: Sequence[Labels]) -> None:
         self.name, self.about = name, about
@@ -47,15 +47,15 @@ class Counter:
         self._place = {tuple(kind.values()): number for number, kind in enumerate(kinds)}
 
     def bind_slots(self, slots: Slots, first: int) -> None:
-        """Keep the numbers there."""
+        """Allocate the numbers in shared memory."""
         self._slots, self._first = slots, first
 
     def add(self, *values: str) -> None:
-        """It has happened again, with these labels' values."""
+        """Increment the counter of these label values."""
         self._slots.add(self._first + self._place[values], 1)
 
     def format_lines(self) -> Iterator[str]:
-        """As Prometheus reads it; what has not happened is left out."""
+        """Render in Prometheus' text format; zeros are left out."""
         yield from _format_head(self.name, self.about, "counter")
         for shown, count in zip(self._shown, self._slots.totals(self._first, self.size), strict=True):
             if count:
@@ -63,7 +63,7 @@ class Counter:
 
 
 class Histogram:
-    """How large something has been: counts by upper bound, the sum and the number of all."""
+    """A Prometheus histogram: counts by upper bound, the sum and the count."""
 
     def __init__(self, name: str, about: str, bounds: Sequence[float]) -> None:
         self.name, self.about = name, about
@@ -71,16 +71,16 @@ class Histogram:
         self._bounds = bounds
 
     def bind_slots(self, slots: Slots, first: int) -> None:
-        """Keep the numbers there."""
+        """Allocate the numbers in shared memory."""
         self._slots, self._first = slots, first
 
     def observe(self, value: float) -> None:
-        """One more."""
+        """Record an observation."""
         self._slots.add(self._first + bisect_left(self._bounds, value), 1)
         self._slots.add(self._first + self.size - 1, value)
 
     def format_lines(self) -> Iterator[str]:
-        """As Prometheus reads it."""
+        """Render in Prometheus' text format."""
         yield from _format_head(self.name, self.about, "histogram")
         *counts, whole = self._slots.totals(self._first, self.size)
         total = 0.0
@@ -92,27 +92,27 @@ class Histogram:
 
 
 class Gauge:
-    """How much of something there is now, in all processes together."""
+    """A Prometheus gauge, summed over all processes."""
 
     def __init__(self, name: str, about: str) -> None:
         self.name, self.about, self.size = name, about, 1
 
     def bind_slots(self, slots: Slots, first: int) -> None:
-        """Keep the number there."""
+        """Allocate the number in shared memory."""
         self._slots, self._first = slots, first
 
     def set(self, value: float) -> None:
-        """As it is in this process."""
+        """Set the value of this process."""
         self._slots.set(self._first, value)
 
     def format_lines(self) -> Iterator[str]:
-        """As Prometheus reads it."""
+        """Render in Prometheus' text format."""
         yield from _format_head(self.name, self.about, "gauge")
         yield f"{self.name} {self._slots.totals(self._first, 1)[0]:g}"
 
 
 def allocate_slots(figures: Sequence[Counter | Histogram | Gauge], *, processes: int) -> Slots:
-    """The memory that these figures are kept in, by so many processes."""
+    """Allocate shared memory for these metrics and this number of processes."""
     slots = Slots(sum(figure.size for figure in figures), processes=processes)
     first = 0
     for figure in figures:
@@ -122,7 +122,7 @@ def allocate_slots(figures: Sequence[Counter | Histogram | Gauge], *, processes:
 
 
 def format_info(name: str, about: str, labels: Labels) -> Iterator[str]:
-    """Something that is so, told by its labels."""
+    """Render a metric of constant value 1 that carries information in its labels."""
     yield from _format_head(name, about, "gauge")
     yield f"{name}{_format_labels(labels)} 1"
 

@@ -19,36 +19,36 @@ from tagline.system.processes import end_with_parent
 ENDS = (signal.SIGTERM, signal.SIGINT)
 SIGNALS = (*ENDS, signal.SIGHUP, signal.SIGCHLD, signal.SIGALRM)
 LEAVE = signal.SIGUSR1
-"""To a process that others have taken the place of: take no new connection, end those that are open, then yourself."""
+"""Sent to a process that has been replaced: accept no new connection, finish the open ones, then exit."""
 BACKLOG = 2048
 FAILED = 70
 REPORTED = 71
-"""The exit code of a process that has said in the log why it ended."""
+"""Exit code of a process that has logged why it failed."""
 BEAT_S = 0.5
-"""Between two signs of life of a process that serves."""
+"""Heartbeat interval of a worker process."""
 FROZEN_S = 10.0
-"""A process that gives no sign of life for so long is killed and replaced."""
+"""A process without a heartbeat for so long is killed and replaced."""
 STOPPED_S = 1.0
-"""And one that is stopped (SIGSTOP) for so long."""
+"""So is one that has been stopped (SIGSTOP) for so long."""
 TICK_S, QUICK_TICK_S = 0.25, 0.02
-"""Between two looks at the processes, and while some of them are starting."""
+"""Polling interval of the parent, normally and while processes are starting."""
 HELD_UP_S = 2.0
-"""Whoever looks after the processes and has not for so long was stopped itself: silence meanwhile means nothing."""
+"""A parent that has not polled for so long was stopped itself: heartbeats missed meanwhile do not count."""
 WINDOW_S = 10.0
-"""In which the deaths of a process and its replacements are counted."""
+"""Window in which crashes of a process and its replacements are counted."""
 FIRST_DELAY_S, LONGEST_DELAY_S = 0.1, 2.0
-"""Before a process that has died again within the window is replaced: twice as long each time."""
+"""Exponential back-off before a process that crashed again within the window is replaced."""
 MOST_FAILED_STARTS = 20
-"""So many in a row that end before they can serve: the next will not either."""
+"""Consecutive failures to start after which the server gives up."""
 RELOAD_S = 600.0
-"""In which a new bundle must be loaded and its processes be ready."""
+"""Time-out of a reload: loading the new bundle, and its processes becoming ready."""
 LAST_S = 5.0
-"""In which a process ends that has been killed."""
+"""How long to wait for a process that was killed."""
 
 Ready = Callable[[], None]
-"""Says that a process is ready, and then every BEAT_S that it still is."""
+"""Reports that a process is ready; called again every BEAT_S as its heartbeat."""
 Work = Callable[[socket.socket, int, Ready], None]
-"""Serve on a socket as the process of this number, until SIGTERM or LEAVE; gives signs of life when it is ready."""
+"""Serves on a socket as the process of this number until SIGTERM or LEAVE, with heartbeats once it is ready."""
 Say = Callable[..., None]
 
 
@@ -57,33 +57,33 @@ class _Process:
     pid: int
     number: int
     beats: int
-    """The end of a pipe, with a byte for each sign of life."""
-    heard: float
-    """When the last one came."""
+    """The read end of a pipe that gets a byte for each heartbeat."""
+    last_beat: float
+    """When the last heartbeat came."""
     is_ready: bool = False
     stopped: float = math.inf
-    """Since when it has been stopped."""
+    """When it was stopped (SIGSTOP)."""
     deadline: float = math.inf
-    """When it is killed if it has not ended."""
+    """When it is killed unless it has exited."""
 
-    def listen(self, now: float) -> None:
-        """Take note of its signs of life."""
+    def read_heartbeats(self, now: float) -> None:
+        """Record the heartbeats that have come."""
         with suppress(BlockingIOError):
             if os.read(self.beats, 4096):
-                self.heard, self.is_ready = now, True
+                self.last_beat, self.is_ready = now, True
 
     def is_lost(self, now: float) -> bool:
-        """Whether nothing but killing it helps."""
-        is_frozen = self.is_ready and now - self.heard > FROZEN_S
+        """Whether it must be killed: frozen, stopped, or past its deadline."""
+        is_frozen = self.is_ready and now - self.last_beat > FROZEN_S
         return is_frozen or now - self.stopped > STOPPED_S or now > self.deadline
 
 
 class WorkerPool:
-    """So many processes that serve, and their parent, which only looks after them.
+    """Worker processes that serve, and the parent that supervises them.
 
-    `prepare` is called in the parent, again at each reload: what it loads is in every process's memory and only once in
-    the machine's. A new crew takes over before the old one is told to stop; the sockets stay, so nobody is refused.
-    A process has `grace_s` to end once it is told to.
+    `prepare` is called in the parent, and again at each reload: what it loads is shared by all, copy-on-write. At a
+    reload the new processes take over before the old ones are told to stop; the sockets stay open, so no
+    connection is refused. A process has `grace_s` to exit once it is told to.
     """
 
     def __init__(
@@ -96,22 +96,22 @@ class WorkerPool:
         self._processes: list[_Process] = []
         self._leaving: list[_Process] = []
         self._due: dict[int, float] = {}
-        """When the process of a number is replaced."""
+        """When the process of each number is to be replaced."""
         self._deaths: defaultdict[int, deque[float]] = defaultdict(deque)
         self._failed_starts = 0
         self._has_started = False
-        self._looked = time.monotonic()
+        self._last_poll = time.monotonic()
         self._is_reload_due = False
         self._trial: list[_Process] = []
-        """One that tries whether the bundle can be loaded: what crashes or hangs there does so alone."""
+        """A process that loads the new bundle on trial, so that a crash or a hang stays there."""
         self._fresh: tuple[Work, list[_Process]] | None = None
-        """Who takes over once all are ready."""
+        """The processes of a reload, which take over once all are ready."""
 
     def run(self, *, started: Callable[[], None]) -> None:
-        """Serve until told to stop: SIGTERM and Ctrl-C end it in order, SIGHUP loads anew.
+        """Serve until SIGTERM or SIGINT, which shut down gracefully; SIGHUP reloads the bundle.
 
-        `started` is called once all processes are ready. Nothing but the end of this process may follow: being told
-        once more to stop, as by who stops a whole group of processes, is passed over from then on.
+        `started` is called once all processes are ready. This process must exit afterwards: further signals to stop, as
+        sent to a whole process group, are ignored from then on.
         """
         self._work = self._prepare()
         with _block_signals():
@@ -119,8 +119,8 @@ class WorkerPool:
                 each.listen(BACKLOG)
             try:
                 self._processes = self._start_processes(self._work)
-                while (told := self._next_signal()) not in ENDS:
-                    self._is_reload_due |= told == signal.SIGHUP
+                while (received := self._next_signal()) not in ENDS:
+                    self._is_reload_due |= received == signal.SIGHUP
                     self._supervise()
                     if not self._has_started and all(process.is_ready for process in self._processes):
                         self._has_started = True
@@ -136,13 +136,13 @@ class WorkerPool:
         return [*self._processes, *(self._fresh[1] if self._fresh else ()), *self._trial, *self._leaving]
 
     def _next_signal(self) -> int:
-        """Wait for a signal, or for the next time to look."""
+        """Wait for a signal, or until the next poll."""
         is_waiting = self._due or not all(process.is_ready for process in self._all_processes)
         signal.setitimer(signal.ITIMER_REAL, QUICK_TICK_S if is_waiting else TICK_S)
         return signal.sigwait(SIGNALS)
 
     def _supervise(self) -> None:
-        """Replace processes that have ended, kill those that are lost, and take a reload one step further."""
+        """Replace processes that have exited, kill those that hang, and advance a reload by one step."""
         now = time.monotonic()
         for process, code in self._poll_processes(now):
             if process in self._processes:
@@ -164,32 +164,32 @@ class WorkerPool:
         self._replace_processes(now)
 
     def _poll_processes(self, now: float) -> list[tuple[_Process, int]]:
-        """Take note of signs of life, kill who is lost; those that have ended, with their exit codes."""
-        everybody = {process.pid: process for process in self._all_processes}
-        was_held_up, self._looked = now - self._looked > HELD_UP_S, now
+        """Record heartbeats, kill processes that hang, and return those that have exited with their exit codes."""
+        by_pid = {process.pid: process for process in self._all_processes}
+        was_held_up, self._last_poll = now - self._last_poll > HELD_UP_S, now
         ended = []
         for pid, status in _reap_children():
-            process = everybody.get(pid)
+            process = by_pid.get(pid)
             if process is None:
                 continue
             if os.WIFSTOPPED(status):
                 process.stopped = now
             elif os.WIFCONTINUED(status):
-                process.stopped, process.heard = math.inf, now
+                process.stopped, process.last_beat = math.inf, now
             else:
                 os.close(process.beats)
-                del everybody[pid]
+                del by_pid[pid]
                 ended.append((process, os.waitstatus_to_exitcode(status)))
-        for process in everybody.values():
-            process.listen(now)
+        for process in by_pid.values():
+            process.read_heartbeats(now)
             if was_held_up:
-                process.heard, process.stopped = now, max(process.stopped, now)
+                process.last_beat, process.stopped = now, max(process.stopped, now)
             if process.is_lost(now):
                 os.kill(process.pid, signal.SIGKILL)
         return ended
 
     def _schedule_replacement(self, process: _Process, code: int, now: float) -> None:
-        """Decide when a process that has ended by itself is replaced."""
+        """Decide when a process that has exited by itself is replaced."""
         if not self._has_started:
             raise PlaceError("a server process ended before it could serve", hint="the log above says why")
         self._failed_starts = 0 if process.is_ready else self._failed_starts + 1
@@ -204,32 +204,32 @@ class WorkerPool:
         self._say("a process ended", process=process.number, code=code, replaced_in_s=delay_s, status=500)
 
     def _replace_processes(self, now: float) -> None:
-        """Put another process in the place of each whose time has come."""
+        """Start the replacements that are due."""
         for number in [number for number, due in self._due.items() if now >= due]:
             try:
                 self._processes.append(self._fork_process(self._work, number))
                 del self._due[number]
-            except OSError as error:  # no memory, no file descriptors, too many processes: later perhaps
+            except OSError as error:  # no memory, no file descriptors, too many processes: try again later
                 self._say("a process cannot be started", process=number, problem=str(error), status=500)
                 self._due[number] = now + LONGEST_DELAY_S
 
     def _start_processes(self, work: Work) -> list[_Process]:
-        """A process for each socket."""
-        started: list[_Process] = []
+        """Start a process for each socket."""
+        processes: list[_Process] = []
         try:
-            started.extend(self._fork_process(work, number) for number in range(len(self._sockets)))
+            processes.extend(self._fork_process(work, number) for number in range(len(self._sockets)))
         except OSError as error:
-            self._signal_end(started, signal.SIGTERM)
+            self._signal_end(processes, signal.SIGTERM)
             raise PlaceError(f"a server process cannot be started: {error.strerror}") from error
-        return started
+        return processes
 
     def _try_reload(self) -> None:
-        """Have a process of its own try to load the bundle."""
+        """Load the new bundle in a process of its own first."""
 
         def load(*_: object) -> None:
             try:
                 self._prepare()
-            except BaseException as error:  # whatever it is, the log says it
+            except BaseException as error:  # of any kind: it is logged
                 self._say("reload failed", problem=_describe_error(error), status=500)
                 os._exit(REPORTED)
 
@@ -241,7 +241,7 @@ class WorkerPool:
             self._trial[0].deadline = time.monotonic() + RELOAD_S
 
     def _start_new_bundle(self, code: int) -> None:
-        """Load what could be loaded by the process that tried, and start those that serve it."""
+        """Load the new bundle, once the trial process could, and start the processes that serve it."""
         if code:
             if code != REPORTED:
                 self._give_up_reload(f"the process that loads the bundle ended with code {code}")
@@ -249,7 +249,7 @@ class WorkerPool:
         try:
             work = self._prepare()
             self._fresh = (work, self._start_processes(work))
-        except BaseException as error:  # signals wait, so that this is none: the old processes go on whatever it is
+        except BaseException as error:  # signals are blocked, so it is none of those: the old processes go on
             self._give_up_reload(_describe_error(error))
         else:
             for process in self._fresh[1]:
@@ -262,7 +262,7 @@ class WorkerPool:
             self._fresh = None
 
     def _take_over(self, work: Work, processes: list[_Process]) -> None:
-        """Let the new processes serve and the old ones go."""
+        """Hand over from the old processes to the new ones."""
         self._signal_end(self._processes, LEAVE)
         self._work, self._processes, self._fresh = work, processes, None
         for process in processes:
@@ -270,10 +270,10 @@ class WorkerPool:
         self._due.clear()
         self._say("reloaded")
 
-    def _signal_end(self, processes: Sequence[_Process], told: signal.Signals) -> None:
-        """Tell processes to end within their grace."""
+    def _signal_end(self, processes: Sequence[_Process], number: signal.Signals) -> None:
+        """Send processes a signal to exit within the grace period."""
         for process in processes:
-            os.kill(process.pid, told)
+            os.kill(process.pid, number)
             process.deadline = min(process.deadline, time.monotonic() + self._grace_s)
         self._leaving += processes
 
@@ -296,7 +296,7 @@ class WorkerPool:
         return _Process(pid, number, beats, time.monotonic())
 
     def _run_process(self, work: Work, number: int, beat: int, *, parent: int) -> NoReturn:
-        """The life of a process, from the fork to its end; nothing of the parent's runs in it afterwards."""
+        """Run a forked process to its exit; it never returns into the parent's code."""
 
         def ready() -> None:
             with suppress(OSError):
@@ -311,7 +311,7 @@ class WorkerPool:
         except TaglineError as error:
             self._say("a process failed", process=number, problem=error.message, status=500)
             code = error.exit_code
-        except BaseException as error:  # whatever it is, it must not unwind into the parent's code
+        except BaseException as error:  # of any kind: it must not unwind into the parent's code
             self._say("a process failed", process=number, problem=_describe_error(error), status=500)
             with suppress(OSError):
                 traceback.print_exc()
@@ -321,11 +321,11 @@ class WorkerPool:
             os._exit(code)
 
     def _stop_processes(self) -> None:
-        """Tell all processes to stop, and wait until they have; who does not within its grace is killed."""
-        told, self._processes, self._fresh = self._all_processes, [], None
+        """Stop all processes; those still running after the grace period are killed."""
+        stopping, self._processes, self._fresh = self._all_processes, [], None
         self._trial, self._leaving = [], []
         self._due.clear()
-        self._signal_end(told, signal.SIGTERM)
+        self._signal_end(stopping, signal.SIGTERM)
         ends = time.monotonic() + self._grace_s + LAST_S
         while self._leaving and time.monotonic() < ends:
             signal.setitimer(signal.ITIMER_REAL, QUICK_TICK_S)
@@ -335,30 +335,30 @@ class WorkerPool:
 
 
 def bind_sockets(host: str, port: int, *, count: int) -> list[socket.socket]:
-    """So many sockets of one address, among which the system deals the connections; nobody is let in yet."""
+    """Bind sockets to one address, among which the kernel distributes connections; none listens yet."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found: list[socket.socket] = []
+    sockets: list[socket.socket] = []
     try:
-        with socket.socket(family) as only:  # sockets that may share an address would share it with a stranger's
+        with socket.socket(family) as only:  # SO_REUSEPORT alone would share the port with another program's
             only.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             only.bind((host, port))
             only.listen(1)
             port = only.getsockname()[1]
         for _ in range(count):
-            found.append(socket.socket(family))
-            found[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            found[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            found[-1].bind((host, port))
+            sockets.append(socket.socket(family))
+            sockets[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sockets[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            sockets[-1].bind((host, port))
     except OSError as error:
-        for each in found:
+        for each in sockets:
             each.close()
         hint = "is something else listening there? --port takes another"
         raise PlaceError(f"cannot serve on {host}:{port}: {error.strerror or error}", hint=hint) from error
-    return found
+    return sockets
 
 
 def _reap_children() -> Iterator[tuple[int, int]]:
-    """The processes that have ended, were stopped or went on, with their status; many may have sent a single signal."""
+    """Yield the children that have exited, stopped or continued, with their status: one SIGCHLD may stand for many."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
@@ -375,7 +375,7 @@ def _describe_error(error: BaseException) -> str:
 
 @contextmanager
 def _block_signals() -> Iterator[None]:
-    """Signals wait until they are asked for."""
+    """Block signals, which `sigwait` then takes one by one."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         yield

@@ -1,4 +1,4 @@
-"""The HTTP bodies: what a request may ask, and the forms in which it is answered."""
+"""Request and response bodies in the forms that are understood: Vertex AI's, Hugging Face's and AutoML's."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ FORMATS = ("tagline", "automl")
 
 @dataclass(frozen=True)
 class Limits:
-    """What a request may hold at most."""
+    """Limits of a request."""
 
     body_bytes: int = 2 * 2**20
     instances: int = 1000
@@ -26,7 +26,7 @@ class Limits:
 
 
 class RefusedRequest(Exception):
-    """A request that is not answered: an HTTP status and one sentence."""
+    """A request is refused, with an HTTP status and one sentence."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -36,17 +36,17 @@ class RefusedRequest(Exception):
 
 @dataclass(frozen=True)
 class PredictRequest:
-    """What a body asks for."""
+    """A parsed request."""
 
     texts: "list[Text]"
     form: Form = "tagline"
     sets: float | None = None
     top_k: int | None = None
-    """Form `inputs`: how many labels to name."""
+    """Number of labels to return, in the form `inputs`."""
 
 
 def parse_json(body: bytes | str) -> dict[str, Any]:
-    """A body as JSON."""
+    """Parse a body as JSON."""
     try:
         found = json.loads(body)
     except UnicodeDecodeError as error:
@@ -59,12 +59,12 @@ def parse_json(body: bytes | str) -> dict[str, Any]:
 
 
 def parse_request(body: bytes, *, pair: bool, limits: Limits) -> PredictRequest:
-    """What is asked, or why it cannot be answered."""
+    """Parse and check a body; raises RefusedRequest."""
     return read_request(parse_json(body), pair=pair, limits=limits)
 
 
 def read_request(document: Mapping[str, Any], *, pair: bool, limits: Limits) -> PredictRequest:
-    """What is asked by a body that is JSON."""
+    """Parse a body that is JSON."""
     if "instances" in document:
         key, given = "instances", document["instances"]
         if not isinstance(given, list):
@@ -84,7 +84,7 @@ def read_request(document: Mapping[str, Any], *, pair: bool, limits: Limits) -> 
 
 
 def format_answer(asked: PredictRequest, predictions: Sequence[Prediction]) -> Any:
-    """The body of the answer, in the form that was asked for."""
+    """Format the response body in the form of the request."""
     match asked.form:
         case "inputs":
             return [_rank_labels(prediction)[: asked.top_k] for prediction in predictions]
@@ -129,7 +129,7 @@ def _read_top_k(parameters: Mapping[str, Any]) -> int | None:
 
 
 def _read_text(instance: Any, where: str, *, pair: bool, limits: Limits) -> "Text":
-    """A string, two strings, or an object with `text` (or AutoML's `content`) and `text_pair`."""
+    """Parse a string, a list of two strings, or an object with `text` (or AutoML's `content`) and `text_pair`."""
     given: list[Any]
     if isinstance(instance, dict):
         second = instance.get("text_pair")
@@ -151,13 +151,13 @@ def _read_text(instance: Any, where: str, *, pair: bool, limits: Limits) -> "Tex
 
 
 def _rank_labels(prediction: Prediction) -> list[dict[str, Any]]:
-    """As Hugging Face's servers answer: every label with its score, the likeliest first."""
+    """Format as Hugging Face's servers do: every label with its score, the likeliest first."""
     ranked = sorted(prediction.scores.items(), key=lambda item: -item[1])
     return [{"label": label, "score": score} for label, score in ranked]
 
 
 def _format_automl(prediction: Prediction) -> dict[str, Any]:
-    """As AutoML Text answered: labels and confidences side by side, each label's place as its id."""
+    """Format as AutoML Text did: labels and confidences side by side, a label's index as its id."""
     places = {label: str(number) for number, label in enumerate(prediction.scores)}
     ranked = _rank_labels(prediction)
     return {
@@ -168,7 +168,7 @@ def _format_automl(prediction: Prediction) -> dict[str, Any]:
 
 
 def text_schema(*, pair: bool) -> dict[str, Any]:
-    """An instance as OpenAPI describes it."""
+    """Return the OpenAPI schema of an instance."""
     string = {"type": "string"}
     second = string if pair else {"type": "null"}
     listed = {"type": "array", "items": string, "minItems": 1 + pair, "maxItems": 1 + pair}
@@ -181,7 +181,7 @@ def text_schema(*, pair: bool) -> dict[str, Any]:
 
 
 def request_schema(limits: Limits, *, pair: bool) -> dict[str, Any]:
-    """The request as OpenAPI describes it."""
+    """Return the OpenAPI schema of a request."""
     text = text_schema(pair=pair)
     most = f"at most {limits.instances:,}, each of at most {limits.characters:,} characters"
     texts = {"type": "array", "items": text, "description": most}
@@ -223,7 +223,7 @@ def request_schema(limits: Limits, *, pair: bool) -> dict[str, Any]:
 
 
 def answer_schema(labels: Sequence[str], *, task: str) -> dict[str, Any]:
-    """The answer to `instances` as OpenAPI describes it."""
+    """Return the OpenAPI schema of the response to `instances`."""
     scores = {"type": "object", "additionalProperties": {"type": "number"}}
     label = {"type": "string", "enum": list(labels)}
     answer = (

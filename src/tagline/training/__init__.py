@@ -2,19 +2,17 @@
 
 Files, in the order of their imports:
 
-- spec_sources.py: A complete spec from whatever a caller has: a Spec, its tables, a spec file or a data file.
+- spec_sources.py: A complete spec from any form it may be given in: a Spec, its tables, a spec file or a data file.
 - language_models.py: A language model of texts without labels, for family `ulmfit` to start from and for others to
   share.
-- cluster.py: Cluster: the machines of one training, and how workers are started on this one, watched and spoken
-  for.
-- trials.py: A trial of somebody's own HyperparameterTuningJob: its figures, in the file that Vertex AI reads.
-- preflight.py: What is wrong with a spec, its data and its model, found before a training begins: for check, train
-  and launch.
+- cluster.py: Cluster: the machines of one training, and how workers are started and supervised on this one.
+- trials.py: A training as a trial of a HyperparameterTuningJob: its figures in the metric file that Vertex AI
+  reads.
+- preflight.py: Checks of a spec, its data and its model before a training begins: for check, train and launch.
 - cross_validation.py: Scores of every row by models that did not learn from it, and the labels that they make look
   wrong.
 - context.py: AttemptContext: what one attempt at a run works with, from its first step to its report.
-- refit.py: Learning the winning model once more with the validation rows too, and whether what comes of it may be
-  kept.
+- refit.py: Refitting the best model on training and validation rows together, and whether the refit may be kept.
 - finish.py: The end of a run: the best model's decision layer, bundle, predictions and report, measured as it was
   saved.
 - attempt.py: Attempt: consumes a model's steps, keeps the best, and stops for patience, a budget or a signal.
@@ -47,7 +45,7 @@ from tagline.training.preflight import new_model
 
 
 def start_run(spec: Spec, *, runs: str | Path, command: str, job: str = "", name: str = "") -> Iterator[Event]:
-    """A new run, as its events; the first names it. A job that was started again goes on with the run it has begun."""
+    """Start a run and yield its events; the first names it. A job that was restarted resumes the run it had begun."""
     here = join_workers()
     if begun := here.share(_find_begun_run(runs, job, spec) if job and here.is_main else ""):
         yield from resume_run(lookup.find_run(begun, runs) if here.is_main else Run(begun), job=job)
@@ -81,7 +79,7 @@ def start_run(spec: Spec, *, runs: str | Path, command: str, job: str = "", name
 
 
 def resume_run(run: Run, *, job: str = "") -> Iterator[Event]:
-    """The rest of a run that was stopped, as if it never had been; all of one that was only planned so far.
+    """Resume a run, bit-exactly, and yield its events; a run that was only planned is started.
 
     For a job that was started again after its run was complete there is nothing left to do.
     """
@@ -115,7 +113,7 @@ def resume_run(run: Run, *, job: str = "") -> Iterator[Event]:
 
 
 def _prepare(spec: Spec) -> tuple[Dataset, Sequence[Finding], list[Classifier]]:
-    """What a run begins with, once nothing is wrong with it: the data, what checks say of it, and a new model."""
+    """Load and check the data, and return it with the findings and a new model."""
     found = preflight.examine(spec, looks_at_model=False)
     found.insist_on_data()
     return found.data, found.of_data, [new_model(spec, found.data, spec.model)]
@@ -123,7 +121,7 @@ def _prepare(spec: Spec) -> tuple[Dataset, Sequence[Finding], list[Classifier]]:
 
 @contextmanager
 def _record_failure(run: Run) -> Iterator[None]:
-    """Leave a run that cannot begin in a state that tells why: whoever planned it may be elsewhere."""
+    """Set a run that cannot begin to failed, with the reason: its launcher may be on another machine."""
     try:
         yield
     except Exception as error:
@@ -133,7 +131,7 @@ def _record_failure(run: Run) -> Iterator[None]:
 
 
 def _reload_data(run: Run, spec: Spec, lock: Mapping[str, Any]) -> Dataset:
-    """The data that a run was started with."""
+    """Load the data again, refusing data that has changed since the run was started."""
     try:
         data = dataset.load(spec.data)
     except DataError as error:
@@ -150,7 +148,7 @@ def _reload_data(run: Run, spec: Spec, lock: Mapping[str, Any]) -> Dataset:
 
 
 def _find_begun_run(runs: str | Path, job: str, spec: Spec) -> str:
-    """The address of the run of this spec that a job has begun before it was started again."""
+    """Return the address of the run that a restarted job had begun from this spec, or an empty string."""
     for run in reversed(lookup.list_runs(runs)):
         with suppress(RunError):  # a damaged run is none of ours
             lock = run.lock()
@@ -160,7 +158,7 @@ def _find_begun_run(runs: str | Path, job: str, spec: Spec) -> str:
 
 
 def _load_unchanged_run(run: Run, job: str) -> tuple[Spec, dict[str, Any], bool]:
-    """The spec and the lock of a run that can be gone on with, or that this very job has completed."""
+    """Return spec, lock and completeness of a run that can be resumed, or that this very job has completed."""
     spec, lock = run.spec(), run.lock()
     is_complete = run.state().name == "succeeded"
     if is_complete and not (job and lock.get("job") == job):
@@ -180,6 +178,6 @@ def _check_same_data(data: Dataset, lock: Mapping[str, Any]) -> None:
 
 @contextmanager
 def _create_scratch_run(spec: Spec, lock: dict[str, Any]) -> Iterator[Run]:
-    """The record of a worker that is not the main one: nobody reads it."""
+    """Create a temporary run for a worker other than the main one, whose record is discarded."""
     with tempfile.TemporaryDirectory(prefix=atomic.SCRATCH_PREFIX) as directory:
         yield Run.create(Path(directory), spec, lock)

@@ -40,7 +40,7 @@ from tagline.training.finish import finish_run
 from tagline.training.preflight import new_model
 
 CHECKPOINT_EVERY_S = 300.0
-"""Where evaluations are further apart, so that a machine taken away costs minutes and not an epoch."""
+"""Longest time between checkpoints, so that a preempted machine costs minutes and not an epoch."""
 REPEATED_NOTES = ("fraction", "split-words")
 """Notes of the checks that a training repeats as warnings: what is learned from follows from them."""
 
@@ -51,7 +51,7 @@ def run_attempt(
     *,
     lock: dict[str, Any] | None = None,
 ) -> Generator[Event, None, None]:
-    """Learn, keep the best, measure, and leave the run in a state that tells what happened; `lock` is a new one."""
+    """Run an attempt to its end and record in the run's state how it ended; `lock` is written if given."""
     run = context.run
     again = _resume_command(run)
     with run.held(), Stop(hint=again if world().is_main else "") as stop:
@@ -75,13 +75,13 @@ def run_attempt(
 
 
 def _resume_command(run: Run) -> str:
-    """What goes on with a run: in the place where this process is a job, or right here."""
+    """Return the command that resumes a run, in the place where this process is a job or on this machine."""
     place = f" --on {gcp.find_place()}" if gcp.JOB_ID in os.environ and addresses.is_remote(run.address) else ""
     return f"tagline train --resume {run.address}{place}"
 
 
 def _try_set_state(run: Run, name: StateName, reason: str) -> None:
-    """Write down how an attempt ended; where that cannot be done, what ended it says more."""
+    """Record how an attempt ended; a failure to do so is not raised, since the original error says more."""
     with suppress(TaglineError):
         run.set_state(name, reason=reason)
 
@@ -109,7 +109,7 @@ class Attempt:
         self.model = given.pop() if given else self._load_model()
 
     def events(self) -> Iterator[Event]:
-        """Everything that happens, each event written down before it is shown."""
+        """Yield all events, each recorded before it is yielded."""
         sizes: dict[str, int] = {name: len(split) for name, split in self.data.splits.items()}
         computing: dict[str, Any] = dict(locks.describe_device(self.spec))
         if self.progress.last:
@@ -143,7 +143,7 @@ class Attempt:
             yield from finish_run(self.context, self.progress)
 
     def _load_model(self) -> Classifier:
-        """The model of the last checkpoint; a worker that has none is given its weights by the main one."""
+        """Load the last checkpoint's model; workers other than the main one get its weights broadcast."""
         if self.progress.last and self.world.is_main:
             return load_classifier(self.context.family, self.run.checkpoint(self.progress.last))
         return new_model(self.spec, self.data, self.spec.model)
@@ -160,7 +160,7 @@ class Attempt:
         ]
 
     def _fit_model(self) -> Iterator[Event]:
-        """Consume the model's steps until they end, the budget is spent, patience runs out, or a signal says stop."""
+        """Consume the model's steps until they end, the budget is spent, patience runs out, or a signal arrives."""
         if self.progress.stopped:
             return
         settings = self.spec.training
@@ -201,7 +201,7 @@ class Attempt:
         self.stop.waits = False
 
     def _score_texts(self, texts: Sequence[Text]) -> Scores:
-        """The model's scores, every worker having made its share of them."""
+        """Score texts, each worker its share of them."""
         here, labels = self.world, len(self.data.labels)
         if here.size == 1:
             return score_texts(self.model, texts, labels=labels)
@@ -219,7 +219,7 @@ class Attempt:
         return ""
 
     def _evaluate(self, step: Step) -> Event:
-        """Measure the model as it is on validation; the best so far will be kept.
+        """Evaluate the model on validation and keep it if it is the best so far.
 
         Of two that these rows cannot tell apart it is the later one, which has learned more and at lower rates. What is
         no gain counts against patience all the same.
@@ -257,7 +257,7 @@ class Attempt:
         return self.context.record(event)
 
     def _write_checkpoint(self, step: Step, clock: Clock, *, stopped: str) -> None:
-        """Write a checkpoint and make it count."""
+        """Write a checkpoint and record it as the last."""
         name = f"{step.number:06d}"
         directory = self.run.checkpoint(name)
         atomic.remove_directory(directory)

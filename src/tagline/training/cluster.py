@@ -1,4 +1,4 @@
-"""Cluster: the machines of one training, and how workers are started on this one, watched and spoken for."""
+"""Cluster: the machines of one training, and how workers are started and supervised on this one."""
 
 import ctypes
 import json
@@ -25,18 +25,18 @@ from tagline.system.processes import is_worker
 
 RESTARTS = 3
 WORDS = "TAGLINE_WORDS"
-"""Names the directory where a worker that ends with an error leaves word of it: the launcher speaks for all of them."""
+"""Names the directory where failing workers write their errors, which the launcher reports for all of them."""
 JOB = "TAGLINE_JOB"
-"""Names the job that workers belong to, however often they are started."""
+"""Names the job that workers belong to, the same after every restart."""
 ACCELERATORS = "TAGLINE_ACCELERATORS"
-"""How many GPUs were asked for on this machine of a job, and are paid for."""
+"""Names how many GPUs were requested for this machine of a job."""
 TAKEN_OVER = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 QUIET = {"TORCH_CPP_LOG_LEVEL": "ERROR"}
-"""torch, read when it is imported: without warnings such as that an address has no name."""
-NEVER_S = 365 * 24 * 3600
-"""Between two beats of a heart that nobody hears: a year."""
+"""Read by torch when it is imported: hides warnings such as a missing host name."""
+KEEP_ALIVE_S = 365 * 24 * 3600
+"""Keep-alive interval; effectively disables torch's rendezvous heartbeat."""
 SAVING = timedelta(minutes=5)
-"""How long a worker that is told to stop may take to save."""
+"""Time-out for workers to save a checkpoint after a signal."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,12 @@ class Cluster:
     machines: int = 1
     number: int = 0
     main: str = ""
-    """Where the first of them is, and the port where the others find it."""
+    """Address and port of the first machine, where the others find it."""
     own_name: str = ""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "Cluster":
-        """As Vertex AI says it in CLUSTER_SPEC; where that is not set, this machine alone."""
+        """Read Vertex AI's CLUSTER_SPEC; where it is not set, the cluster is this machine alone."""
         if not environment.get("CLUSTER_SPEC"):
             return cls()
         try:
@@ -78,7 +78,7 @@ def _split_address(address: str) -> tuple[str, int]:
 
 
 def count_workers(count: int | None, cluster: Cluster, *, can_share: bool) -> int:
-    """How many workers to start on this machine: as many as asked for, else one a GPU; 0 if this process is enough."""
+    """Return how many workers to start here: as requested, else one a GPU; 0 if this process is enough."""
     if is_worker(os.environ):
         return 0  # it has been started as a worker
     gpus = gpu_count() if can_share else 0
@@ -90,7 +90,7 @@ def count_workers(count: int | None, cluster: Cluster, *, can_share: bool) -> in
 
 
 def check_accelerators(environment: Mapping[str, str], *, uses_device: bool) -> str:
-    """Refuse to compute on a processor what a job has asked for a GPU for; returns a warning, or "".
+    """Refuse to train on the CPU in a job that requested a GPU; returns a warning, or "".
 
     A rehearsal has the GPUs that this machine has, and goes on without.
     """
@@ -108,7 +108,7 @@ def check_accelerators(environment: Mapping[str, str], *, uses_device: bool) -> 
 
 
 def job() -> str:
-    """The name of the job this process belongs to, the same after every restart; empty if it belongs to none."""
+    """Return the name of this process's job, the same after every restart; empty if there is none."""
     if found := os.environ.get(JOB) or os.environ.get(gcp.JOB_ID):
         trial = os.environ.get("CLOUD_ML_TRIAL_ID", "")  # the trials of a tuning job have its id in common
         return f"{found} trial {trial}" if trial else found
@@ -117,10 +117,10 @@ def job() -> str:
 
 
 def launch_workers(arguments: Sequence[str], *, count: int, cluster: Cluster) -> Iterator[str]:
-    """Run `python -m tagline` with these arguments in so many workers here, to the end; yields what should be said.
+    """Run `python -m tagline` with these arguments in several workers, to the end; yields lines for the user.
 
-    When a worker dies, the others cannot go on: all of them are started again, from the last checkpoint. What a worker
-    has left word of would only happen again: it is raised here, once for all of them.
+    When a worker dies, the others cannot continue: all are restarted from the last checkpoint. An error that a worker
+    has recorded would only happen again: it is raised here, once for all of them.
     """
     with _preserve_process_state(QUIET):
         from torch.distributed.elastic.multiprocessing import SignalException
@@ -156,7 +156,7 @@ def launch_workers(arguments: Sequence[str], *, count: int, cluster: Cluster) ->
 
 
 def _worker_variables(words: Path, job_name: str, count: int, cluster: Cluster) -> dict[str, str]:
-    """What workers are told beside what torchrun tells them; what somebody has set stays as it is."""
+    """Return environment variables for workers, in addition to torchrun's; those already set are kept."""
     ours = QUIET | {
         WORDS: str(words),
         JOB: job_name,
@@ -170,8 +170,8 @@ def _worker_variables(words: Path, job_name: str, count: int, cluster: Cluster) 
 
 @contextmanager
 def _preserve_process_state(variables: Mapping[str, str]) -> Iterator[None]:
-    """Let torchrun have this process for as long as it takes: it hands on the environment, takes over signals, and
-    would log what is said better afterwards."""
+    """Prepare this process for torchrun, which passes on the environment, takes over signals, and
+    logs errors that are reported more clearly afterwards."""
     environment, silenced = dict(os.environ), logging.root.manager.disable
     handlers = {number: signal.getsignal(number) for number in TAKEN_OVER}
     os.environ |= variables
@@ -187,7 +187,7 @@ def _preserve_process_state(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def _run_agent(arguments: Sequence[str], *, count: int, cluster: Cluster, attempt: int) -> None:
-    """Start the workers of this machine once, and wait for their end."""
+    """Start the workers of this machine once, and wait until they have exited."""
     from torch.distributed import DistError
     from torch.distributed.elastic.rendezvous import RendezvousError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
@@ -198,7 +198,7 @@ def _run_agent(arguments: Sequence[str], *, count: int, cluster: Cluster, attemp
         "rdzv_backend": "c10d",
         "rdzv_endpoint": "localhost:0",
         "local_addr": "localhost",
-        "rdzv_configs": {"keep_alive_interval": NEVER_S},
+        "rdzv_configs": {"keep_alive_interval": KEEP_ALIVE_S},
     }
     if cluster.machines > 1:
         meeting = {
@@ -225,13 +225,13 @@ def _run_agent(arguments: Sequence[str], *, count: int, cluster: Cluster, attemp
 
 
 def follow_launcher() -> None:
-    """Let this worker be told to stop when its launcher is gone, however that ended; on Linux only."""
+    """Have the kernel send SIGTERM to this worker when its launcher dies; on Linux only."""
     if WORDS in os.environ and is_worker(os.environ) and sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
 def report_to_launcher(error: BaseException) -> bool:
-    """Tell the launcher how this worker ended, and workers elsewhere why; False if there is no launcher to say it."""
+    """Report this worker's error to the launcher and to other machines; returns False without a launcher."""
     path = os.environ.get(WORDS)
     if not path or not is_worker(os.environ):
         return False
@@ -249,7 +249,7 @@ def report_to_launcher(error: BaseException) -> bool:
 
 
 def explain_worker_loss(error: BaseException) -> BaseException:
-    """The same error, unless it only means that another worker is gone: then one that says so."""
+    """Return the error, or one that says that another worker has gone where that caused it."""
     if not _is_worker_loss(error):
         return error
     return PlaceError(f"another worker is gone: {first_line(error)}", hint="what it said itself tells more")
@@ -263,12 +263,12 @@ def _serialize_error(error: BaseException, rank: int) -> dict[str, Any]:
 
 
 def _is_worker_loss(error: BaseException) -> bool:
-    """Whether an error means that another worker is gone."""
+    """Return whether an error means that another worker has gone."""
     return isinstance(error, RuntimeError) and ("gloo" in str(error).lower() or type(error).__name__.startswith("Dist"))
 
 
 def _read_remote_error() -> str:
-    """The word that the worker which is gone has left, maybe on another machine."""
+    """Return the error recorded by the worker that has gone, maybe on another machine."""
     with suppress(RuntimeError):
         if shared_store().check(["word"]):
             return shared_store().get("word").decode()
@@ -276,7 +276,7 @@ def _read_remote_error() -> str:
 
 
 def _read_worker_errors(directory: Path) -> Iterator[Exception]:
-    """The errors that workers have left word of, the main one's first."""
+    """Return the errors that workers have recorded, the main worker's first."""
     for path in sorted(directory.iterdir()):
         with suppress(ValueError):  # cut off
             word = json.loads(path.read_text("utf-8"))
@@ -290,7 +290,7 @@ def _read_worker_errors(directory: Path) -> Iterator[Exception]:
 
 
 def _find_interface(cluster: Cluster) -> str:
-    """The network interface that leads to the other machines: gloo would take the one of the machine's own name."""
+    """Return the network interface that routes to the other machines: gloo would take that of the host name."""
     import fcntl
 
     host, port = _split_address(cluster.main)

@@ -17,7 +17,7 @@ from tagline.spec import Spec
 
 @dataclass(frozen=True)
 class AttemptContext:
-    """A run, its spec and its data, and the ways in which every part of an attempt uses them."""
+    """A run with its spec, data and findings."""
 
     run: Run
     spec: Spec
@@ -31,13 +31,13 @@ class AttemptContext:
         return self.spec.model.family
 
     def record(self, event: Event) -> Event:
-        """Write an event down, with the time."""
+        """Append an event to the run, with the time."""
         written = event.model_copy(update={"time": datetime.now(UTC).isoformat()})
         self.run.append_event(written)
         return written
 
     def tune_decisions(self, scores: Scores, split: Split, *, is_quick: bool = False) -> TunedDecisions:
-        """The decision layer that these scores of a split's rows come to."""
+        """Tune a decision layer on the scores of a split."""
         return tune(
             self.spec.decisions,
             task=self.data.task,
@@ -51,7 +51,7 @@ class AttemptContext:
 
 @dataclass
 class Clock:
-    """Seconds spent on learning, those of earlier attempts included, and the budget of them."""
+    """Training time, that of earlier attempts included, against its budget."""
 
     before: float
     budget_s: float

@@ -22,23 +22,23 @@ from tagline.spec import Spec
 
 FOLDS = 5
 MOST_COMPARED = 50_000
-"""Texts that are compared with each other: ten seconds' work, where they are short."""
+"""Limit of texts that are compared with each other: about ten seconds' work for short ones."""
 
 
 @dataclass(frozen=True)
 class HeldOutPart:
-    """Some rows with their scores by models that learned from all others, and what was said of those meanwhile."""
+    """Out-of-fold scores of some rows, and the scores before each update of the rows learned from."""
 
     rows: Ints
     opinions: tuple[Scores, ...]
-    """The scores by the spec's family, and by family linear."""
+    """Out-of-fold scores by the spec's family and by family linear."""
     learned: Ints
     said: Scores
-    """Of each row that the spec's family learned from: the mean of its log-odds, each taken just before."""
+    """For each row learned from, the mean of its log-odds just before each update."""
 
 
 def score_folds(spec: Spec, data: Dataset) -> Iterator[HeldOutPart]:
-    """Every row once, part by part; texts that are nearly equal stay together.
+    """Score every row out of fold, fold by fold; near duplicates stay in one fold.
 
     The parts share the minutes that a training may take.
     """
@@ -52,7 +52,7 @@ def score_folds(spec: Spec, data: Dataset) -> Iterator[HeldOutPart]:
 
 
 def _score_fold(spec: Spec, data: Dataset, inside: Ints, others: Ints, *, end: float) -> HeldOutPart:
-    """Models that learn from some rows and score the others.
+    """Train models on some rows and score the others.
 
     Family linear errs on other rows than a network does and learns in seconds: it is asked too, and first.
     """
@@ -69,7 +69,7 @@ def _score_fold(spec: Spec, data: Dataset, inside: Ints, others: Ints, *, end: f
 def _fit_and_score(
     spec: Spec, data: Dataset, options: Any, inside: Ints, others: Ints, *, end: float
 ) -> tuple[Scores, Scores]:
-    """The scores of some rows by a model that learned from others, and what it said of those: no number if nothing."""
+    """Score some rows by a model trained on others; with the log-odds of those before updates, NaN where unknown."""
     model = create_classifier(spec, options, task=data.task, labels=data.labels, pair=data.pair)
     learned = Split(data.texts(others), data.targets[others], others)
     sums, times = np.zeros((len(others), len(data.labels)), np.float32), np.zeros((len(others), 1), np.float32)
@@ -85,7 +85,7 @@ def _fit_and_score(
 
 
 def combine_scores(data: Dataset, found: Sequence[HeldOutPart]) -> tuple[Ints, calibration.Floats]:
-    """All rows, and their scores: what the models say together, weighed so that the labels given are likeliest."""
+    """Return all rows with the models' combined scores, weighted to make the given labels likeliest."""
     rows = np.concatenate([part.rows for part in found])
     truth = data.targets[rows]
     by_family = zip(*(part.opinions for part in found), strict=True)
@@ -100,7 +100,7 @@ def combine_scores(data: Dataset, found: Sequence[HeldOutPart]) -> tuple[Ints, c
 def _add_training_scores(
     unseen: calibration.Floats, data: Dataset, rows: Ints, found: Sequence[HeldOutPart]
 ) -> calibration.Floats:
-    """The mean log-odds of each row by all models of the spec's family: one never learned from it, four were about to.
+    """Average the log-odds of each row over all models of the family: one out of fold, four before their updates.
 
     A row whose label is wrong is doubted for most of a training (Pleiss et al., 2020). A model that learns from a row
     leans towards its label all the same, and that much, on average, is taken away.
@@ -122,7 +122,7 @@ def _add_training_scores(
 
 
 def find_label_errors(data: Dataset, found: Sequence[HeldOutPart]) -> list[dict[str, Any]]:
-    """Rows whose label these scores make look wrong, the most doubtful first."""
+    """Return rows whose labels look wrong by these scores, the most doubtful first."""
     rows, calibrated = combine_scores(data, found)
     split = Split(data.texts(rows), data.targets[rows], rows)
     halves = (0.5,) * len(data.labels) if data.task == "multi" else ()
@@ -131,7 +131,7 @@ def find_label_errors(data: Dataset, found: Sequence[HeldOutPart]) -> list[dict[
 
 
 def _assign_folds(data: Dataset, rows: Ints, *, seed: int) -> Ints:
-    """A part for each row, the same for texts that are equal or nearly so.
+    """Assign a fold to each row, the same for equal and nearly equal texts.
 
     A wrong label that a copy of its text has too is learned from the copy, and looks right.
     """

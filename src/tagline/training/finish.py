@@ -27,7 +27,7 @@ from tagline.training.refit import Candidate, describe_decline, find_refit_probl
 
 
 def finish_run(context: AttemptContext, progress: Progress) -> Iterator[Event]:
-    """Bundle the best model, and measure what was saved rather than what was in memory."""
+    """Bundle the best model, and evaluate it as loaded from disk."""
     if damage := context.run.checkpoint_damage(progress, progress.best):
         hint = f"go on from an earlier checkpoint: tagline train --resume {context.run.address}"
         raise RunError(damage, hint=hint)
@@ -57,7 +57,7 @@ def finish_run(context: AttemptContext, progress: Progress) -> Iterator[Event]:
 def _choose_candidate(
     context: AttemptContext, best: Classifier, progress: Progress, clock: Clock
 ) -> Generator[Event, None, tuple[Candidate, list[str]]]:
-    """The best model or the one that was refitted, with why the latter was not taken where it was not."""
+    """Return the best model or its refit, and why the refit was rejected if it was."""
     validation = context.data.splits["validation"]
     raw = score_texts(best, validation.texts, labels=len(context.data.labels))
     tuned = context.tune_decisions(raw, validation)
@@ -74,7 +74,7 @@ def _choose_candidate(
 
 @dataclass
 class _BundleMeasurement:
-    """What was measured of a bundle as it was saved, and what is to be said of it."""
+    """Report, predictions and warnings of a bundle, evaluated as it was saved."""
 
     report: Report = field(init=False)
     predictions: Sequence[str] = ()
@@ -90,7 +90,7 @@ def _write_bundle(
     baselines: Mapping[str, Figures],
     history: TrainingHistory,
 ) -> _BundleMeasurement:
-    """Save a model as the run's bundle, and measure it as it was saved."""
+    """Save a model as the run's bundle, and evaluate it as loaded from disk."""
     test, validation = context.data.splits["test"], context.data.splits["validation"]
     layer, measured = kept.tuned.layer, _BundleMeasurement()
 
@@ -136,7 +136,7 @@ def _write_bundle(
 
 
 def _find_unmet_targets(context: AttemptContext, candidate: Candidate) -> Iterator[str]:
-    """What the spec asks of the decision layer and the rows that it was tuned on do not allow."""
+    """Yield targets of the spec that the decision layer did not reach on the rows it was tuned on."""
     decisions = context.spec.decisions
     figures = report.measure_split(context.data, candidate.tuned_on, candidate.tuned.answers)
     if target := decisions.target_precision:
@@ -157,7 +157,7 @@ def _find_unmet_targets(context: AttemptContext, candidate: Candidate) -> Iterat
 
 
 def _compare_baselines(context: AttemptContext, others: dict[str, baselines.Figures]) -> Iterator[Event]:
-    """Add what other families reach; one that cannot learn from this data is no reason for the run to fail."""
+    """Measure other families for comparison; one that cannot learn from this data is a warning, no failure."""
     learned = (
         {} if context.family == baselines.FAMILY else {baselines.FAMILY: (baselines.measure_linear, "to compare with")}
     )
@@ -175,7 +175,7 @@ def _compare_baselines(context: AttemptContext, others: dict[str, baselines.Figu
 def _select_runtime(
     context: AttemptContext, directory: Path, layer: DecisionLayer, warnings: list[str], fallbacks: list[str]
 ) -> tuple[Scorer, Scores, ExportedForms]:
-    """What was saved, in the form that will predict, and its scores of the test rows.
+    """Return the saved model in the form that will predict, and its scores of the test rows.
 
     Other forms are checked on those rows; where there are none, on the validation rows.
     """
@@ -211,7 +211,7 @@ def _select_runtime(
 def _drop_worse_runtimes(
     context: AttemptContext, own: Classifier, forms: ExportedForms, layer: DecisionLayer, fallbacks: list[str]
 ) -> ExportedForms:
-    """The forms, none of them predicting that does worse on validation than the model's own."""
+    """Drop exported forms that do significantly worse on validation than the model itself."""
     texts, labels = context.data.splits["validation"].texts, len(layer.labels)
     tried = [name for name in (forms.runtime, "float32") if forms.runtime and name in forms.scorers]
     if not tried or not len(texts):

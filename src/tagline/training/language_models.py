@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from tagline.models.ulmfit import Ulmfit
 
 USED = ("model", "training")
-"""Sections of the spec; there is no data with labels, and nothing is decided."""
+"""Sections of the spec that apply: there are no labels and no decisions."""
 READ = frozenset({"batch_size", "learning_rate", "weight_decay", "seed", "log_every"})
-"""Of `[training]`; the epochs are those of model.lm_epochs."""
+"""Keys of `[training]` that apply; the epochs are those of model.lm_epochs."""
 KEPT_EVERY_S = 300.0
 LAST = "config.json"
-"""The file that is sent to Cloud Storage after all others: where it is, all is."""
+"""Uploaded after all other files, so that its presence marks a complete model."""
 
 
 def train_language_model(
     files: Sequence[str], *overrides: str, output: str | Path, column: str = ""
 ) -> Iterator[Event]:
-    """Learn a language model of the texts in these files into a directory, as events; what was begun is gone on with.
+    """Train a language model on the texts of these files into a directory, resuming one that was begun.
 
     Every few minutes all that is needed to go on is kept beside `output`, until that is there; of one in Cloud Storage,
     beside the place where it is staged.
@@ -88,12 +88,12 @@ def train_language_model(
 
 
 def reads_backward(overrides: Sequence[str]) -> bool:
-    """Whether these settings make a model that reads backward."""
+    """Return whether these settings make a backward model."""
     return bool(_parse_settings(overrides)[0].direction == "backward")
 
 
 def _find_partial(place: Path) -> Path:
-    """Where what is needed to go on is kept; a process that was killed while it replaced that has left the next."""
+    """Return the directory of the last checkpoint, completing a replacement that was interrupted by a kill."""
     partial = place.with_name(f"{place.name}.partial")
     if not partial.exists() and _replacement_path(partial).exists():
         _replacement_path(partial).rename(partial)
@@ -112,7 +112,7 @@ def _load_partial(partial: Path) -> "Ulmfit":
 
 
 def _save_partial(model: "Ulmfit", partial: Path) -> None:
-    """All that is needed to go on, in the place of what was kept before."""
+    """Replace the checkpoint."""
     atomic.remove_directory(_replacement_path(partial))
     with atomic.writing_directory(_replacement_path(partial)) as scratch:
         model.save(scratch, resumable=True)
@@ -120,7 +120,7 @@ def _save_partial(model: "Ulmfit", partial: Path) -> None:
 
 
 def _parse_settings(overrides: Sequence[str]) -> tuple[Any, Training]:
-    """The options of `ulmfit` and the training settings; no data is named here, so no whole spec is needed."""
+    """Return the options of `ulmfit` and the training settings; without labelled data there is no whole spec."""
     raw: Mapping[str, Any] = specs.apply_overrides({"model": {"family": "ulmfit"}}, overrides)
     problems = [f"{section}: only model and training are used here" for section in raw if section not in USED]
     training = specs.check_section("training", raw, problems)

@@ -21,11 +21,11 @@ FIGURE = "macro_f1"
 DIRECTORY = "curve"
 DRAWS = 2000
 SLOPES = np.linspace(0.1, 1.5, 29)
-"""Exponents of the power law that are tried."""
+"""Exponents of the power law to try."""
 NOT_WORTH = 0.005
-"""A gain below this is none."""
+"""A gain below this counts as none."""
 TINY = 1e-300
-"""In place of nothing, below a fraction line."""
+"""Avoids a division by zero."""
 
 Floats = NDArray[np.float64]
 
@@ -58,7 +58,7 @@ def _measure_parts(run: Run) -> Iterator[Event]:
 
 
 def fit_curve(points: Sequence[CurvePoint]) -> LearningCurve:
-    """A curve with what twice as many rows would bring: error falling as a power of the rows, down to a floor.
+    """Extrapolate a curve to twice as many rows: error falls as a power of the rows, down to a floor.
 
     Of simulated curves 96 % had their true value at twice the rows between the ends (decision 12).
     """
@@ -81,7 +81,7 @@ def fit_curve(points: Sequence[CurvePoint]) -> LearningCurve:
 
 
 def _simulate_curves(rows: Floats, values: Floats, *, widths: Floats, residual: float) -> tuple[Floats, Floats]:
-    """Values at twice the rows, and gains over the rows there are, of curves through points that chance moved.
+    """Return values and gains at twice the rows, of curves through resampled points.
 
     Chance is that of the test rows (a point's width) and of the training (how far points lie from their curve). That
     test rows are the same for all points is left out: with few of them the ends are a little too far apart.
@@ -94,7 +94,7 @@ def _simulate_curves(rows: Floats, values: Floats, *, widths: Floats, residual: 
 
 
 def _estimate_residual(values: Floats, nearest: Floats) -> float:
-    """How far points lie from their curve, as a standard deviation; the curve has three numbers to choose."""
+    """Return the residual standard deviation of a curve, which has three parameters."""
     return math.sqrt(float(((values - nearest) ** 2).sum()) / max(1, len(values) - 3))
 
 
@@ -104,7 +104,7 @@ def _compute_interval(drawn: Floats, *, around: float) -> list[float]:
 
 
 def _format_forecast(at: CurvePoint, gained: Sequence[float], *, now: float) -> str:
-    """More rows help where the curve surely rises, and leads to more than this run has already."""
+    """Return whether more rows help: the curve rises significantly, and beyond this run's figure."""
     low, high = at.interval
     forecast = f"{FIGURE} {at.value:.3f} with {at.rows:,} rows, {low:.3f} to {high:.3f}, against {now:.3f} now"
     span = f"{forecast}; along the curve {gained[0]:.3f} to {gained[1]:.3f} more"
@@ -116,7 +116,7 @@ def _format_forecast(at: CurvePoint, gained: Sequence[float], *, now: float) -> 
 
 
 def _predict_values(rows: Floats, values: Floats, at: Floats) -> Floats:
-    """For each curve the nearest power law, at other numbers of rows: 1 - value = floor + scale * rows ** -slope.
+    """Fit a power law to each curve and evaluate it at other sizes: 1 - value = floor + scale * rows ** -slope.
 
     Where it would fall with more rows it is flat: that is noise.
     """
@@ -133,7 +133,7 @@ def _predict_values(rows: Floats, values: Floats, at: Floats) -> Floats:
 
 
 def _fit_line(powers: Floats, errors: Floats) -> tuple[Floats, Floats]:
-    """Floor and scale of the least squares for each curve, neither of them below zero."""
+    """Fit floor and scale of each curve by non-negative least squares."""
     centred = powers - powers.mean()
     means = errors.mean(axis=1, keepdims=True)
     scales = np.maximum(0.0, (errors @ centred)[:, None] / max(float(centred @ centred), TINY))
@@ -153,7 +153,7 @@ def _reduce_spec(spec: Spec, fraction: float) -> Spec:
 
 
 def _train_part(run: Run, part: Spec) -> Iterator[Event]:
-    """The events of a part's training, none where it is complete."""
+    """Yield the events of a part's training; none if it is complete."""
     known = _find_part(run, part)
     if known is None:
         yield from start_run(part, runs=run.directory / DIRECTORY, command=f"learning curve of {run.name}")
@@ -162,7 +162,7 @@ def _train_part(run: Run, part: Spec) -> Iterator[Event]:
 
 
 def _finish_part(run: Run, part: Spec) -> Run:
-    """The run of a part that has been trained, without what is heavy: its figures are all that is needed."""
+    """Return the run of a trained part after removing its large files: only its figures are needed."""
     finished = _find_part(run, part)
     assert finished is not None
     for heavy in (finished.bundle, finished.directory / "checkpoints"):
@@ -171,7 +171,7 @@ def _finish_part(run: Run, part: Spec) -> Run:
 
 
 def _find_part(run: Run, part: Spec) -> Run | None:
-    """The run of a part, if it was begun."""
+    """Return the run of a part, if it was begun."""
     runs = list_runs(run.directory / DIRECTORY)
     return next((known for known in runs if known.lock()["spec_fingerprint"] == part.fingerprint()), None)
 

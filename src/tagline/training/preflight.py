@@ -1,4 +1,4 @@
-"""What is wrong with a spec, its data and its model, found before a training begins: for check, train and launch."""
+"""Checks of a spec, its data and its model before a training begins: for check, train and launch."""
 
 from dataclasses import dataclass
 from itertools import islice
@@ -18,9 +18,9 @@ from tagline.storage import inputs
 from tagline.training import trials
 
 USES = frozenset({"monitor", "patience", "max_minutes", "log_every", "seed", "baseline", "export"})
-"""What is read of `[training]` whatever the family."""
+"""Keys of `[training]` that every family uses."""
 LOOKED_AT = 500
-"""Training texts for which a model may be doubtful."""
+"""Number of training texts whose fit to the model is checked."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def examine(
 
 
 def examine_readable_rows(data: Data) -> list[Finding]:
-    """What else is wrong with data that has bad rows."""
+    """Return what else is wrong with data that has bad rows."""
     try:
         readable = dataset.load(data.model_copy(update={"bad_rows": "skip"}))
     except DataError:
@@ -84,12 +84,12 @@ def examine_readable_rows(data: Data) -> list[Finding]:
 
 
 def new_model(spec: Spec, data: Dataset, options: ModelOptions) -> Classifier:
-    """A model of the spec's family that has learned nothing yet."""
+    """Create an untrained model of the spec's family."""
     return create_classifier(spec, options, task=data.task, labels=data.labels, pair=data.pair)
 
 
 def examine_model(spec: Spec, data: Dataset, *, is_here: bool) -> list[Finding]:
-    """What a training would refuse of `[model]`, such as a file that is not there or not what it should be; and what is
+    """Find what a training would refuse of `[model]`, such as a missing or wrong file, and what is
     doubtful about it.
 
     A family as it comes needs no look: that would take as long as torch takes to be imported. Of a training elsewhere,
@@ -107,7 +107,7 @@ def examine_model(spec: Spec, data: Dataset, *, is_here: bool) -> list[Finding]:
 
 
 def find_doubts(spec: Spec, data: Dataset) -> list[Finding]:
-    """What is doubtful about the model for these texts."""
+    """Return doubts about the model's fit to these texts."""
     family = registry.find("models", spec.model.family)
     if not isinstance(family, ValidatesTexts):
         return []
@@ -115,7 +115,7 @@ def find_doubts(spec: Spec, data: Dataset) -> list[Finding]:
 
 
 def find_unused(spec: Spec, task: Task) -> list[str]:
-    """Settings that were changed and have no effect on a training of this task."""
+    """List changed settings that have no effect on this family and task."""
     family = spec.model.family
     return [
         *unused_settings(spec.training, family),
@@ -125,31 +125,31 @@ def find_unused(spec: Spec, task: Task) -> list[str]:
 
 
 def unused_settings(training: Training, family: str) -> list[str]:
-    """Settings of `[training]` that were changed and that this family does not read."""
+    """List changed settings of `[training]` that this family does not use."""
     uses = registry.find("models", family).uses | USES
     return [f"training.{key} has no effect on family {family}" for key in changed_settings(training) if key not in uses]
 
 
 def unused_decisions(decisions: Decisions, task: Task) -> list[str]:
-    """Settings of `[decisions]` that were changed and that this task does not read."""
+    """List changed settings of `[decisions]` that this task does not use."""
     if task == "multi" or decisions.thresholds == "tuned":
         return []
     return ["decisions.thresholds has no effect on task single: the likeliest label is the answer"]
 
 
 def unused_tuning(tuning: Tuning) -> list[str]:
-    """Settings of `[tuning]` that were changed and that nothing reads: a trial of a tuning job reports its metric."""
+    """List changed settings of `[tuning]` without effect; a trial of a tuning job uses its metric alone."""
     changed = [key for key in changed_settings(tuning) if key != "metric" or not trials.is_trial()]
     return [f"tuning.{key} has no effect: this version trains once and tunes nothing" for key in changed]
 
 
 def can_share(spec: Spec) -> bool:
-    """Whether several workers can learn this spec's family together."""
+    """Return whether this spec's family supports distributed training."""
     return "sharding" in registry.find("models", spec.model.family).uses
 
 
 def check_sharing(spec: Spec) -> None:
-    """Refuse to share the work of a family that cannot share it, or data that can be read only once."""
+    """Refuse distributed training of a family without it, or of data that can be read only once."""
     if not can_share(spec):
         family = spec.model.family
         raise SpecError(f"family {family} learns in one process", hint="leave out --workers")

@@ -1,4 +1,4 @@
-"""Learning the winning model once more with the validation rows too, and whether what comes of it may be kept."""
+"""Refitting the best model on training and validation rows together, and whether the refit may be kept."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ from tagline.training.context import AttemptContext, Clock
 from tagline.training.preflight import new_model
 
 MOST_REFITTED = 20_000
-"""Rows of train and validation up to which a family that refits does so: of more, a tenth is hardly missed."""
+"""Rows up to which a family that refits does so: with more, the validation rows hardly matter."""
 MOST_REFITTED_BY_NETWORK = 2_000
-"""The same for a family that computes on a device: what others learn in seconds takes it minutes."""
+"""The same for a family that trains on a device, where a refit takes minutes."""
 
 
 @dataclass(frozen=True)
@@ -29,21 +29,21 @@ class Candidate:
     model: Classifier
     tuned: TunedDecisions
     tuned_on: Split
-    """The rows that the layer was tuned on, by scores of models that had not learned from them."""
+    """The rows that the layer was tuned on, by out-of-fold scores."""
     raw: Scores
-    """Such scores of the validation rows, before the layer."""
+    """Out-of-fold scores of the validation rows, before the layer."""
     answers: Answers
-    """And what the layer makes of them."""
+    """The layer's answers for those scores."""
 
 
 def is_worth_refitting(context: AttemptContext, model: Classifier) -> bool:
-    """Whether the validation rows would be missed by what learned without them, and there is time to learn more."""
+    """Return whether there are few enough rows for a refit to matter and to be affordable."""
     rows = len(context.data.splits["train"]) + len(context.data.splits["validation"])
     return rows <= (MOST_REFITTED_BY_NETWORK if model.uses_device else MOST_REFITTED)
 
 
 def refit(context: AttemptContext, clock: Clock, *, settings: Mapping[str, Any]) -> Candidate | None:
-    """The model that won, learned again with the validation rows too; none where that takes too long.
+    """Train the best model again on training and validation rows; returns None if that takes too long.
 
     Its decision layer is tuned on scores of models that have learned nearly as much: those of a model without the
     validation rows are lower for labels that stand in few others, and one such label was answered for every text.
@@ -64,7 +64,7 @@ def refit(context: AttemptContext, clock: Clock, *, settings: Mapping[str, Any])
 
 
 def find_refit_problem(context: AttemptContext, refitted: Candidate, *, before: Candidate) -> str:
-    """Why a refitted model must not take the place of the one before it; nothing where it may."""
+    """Return why a refit must not replace the model before it, or an empty string."""
     layer, validation = refitted.tuned.layer, context.data.splits["validation"]
     own = layer.answers(score_texts(refitted.model, validation.texts, labels=len(layer.labels)))
     stays = "the model that learned without the validation rows is kept"
@@ -81,7 +81,7 @@ def find_refit_problem(context: AttemptContext, refitted: Candidate, *, before: 
 
 
 def describe_decline(context: AttemptContext, answers: Answers, *, before: Answers) -> str:
-    """By how much answers to the validation rows are worse than others, where that is no chance."""
+    """Describe by how much answers to the validation rows are significantly worse than others."""
     figure = "accuracy" if context.data.task == "single" else "micro_f1"
     truth = context.data.splits["validation"].targets
     if not len(truth):

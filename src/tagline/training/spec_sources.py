@@ -1,4 +1,4 @@
-"""A complete spec from whatever a caller has: a Spec, its tables, a spec file or a data file."""
+"""A complete spec from any form it may be given in: a Spec, its tables, a spec file or a data file."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,12 +12,12 @@ SpecSource = Spec | Mapping[str, Any] | str | Path
 
 
 def resolve_spec(source: SpecSource, overrides: Sequence[str] = ()) -> Spec:
-    """A complete spec, from whatever form it was given in."""
+    """Return a complete spec, from any form of source."""
     return resolve_source(source, overrides).spec
 
 
 def resolve_source(source: SpecSource, overrides: Sequence[str] = ()) -> ResolvedSpec:
-    """A complete spec and what was guessed for it, from a spec, its tables, a spec file or a data file."""
+    """Return a complete spec and what was guessed for it, from any form of source."""
     if isinstance(source, Spec) and not overrides:
         return ResolvedSpec(source)
     if isinstance(source, Spec | Mapping):

@@ -1,4 +1,4 @@
-"""A trial of somebody's own HyperparameterTuningJob: its figures, in the file that Vertex AI reads."""
+"""A training as a trial of a HyperparameterTuningJob: its figures in the metric file that Vertex AI reads."""
 
 import json
 import os
@@ -14,12 +14,12 @@ from tagline.spec import Spec
 TRIAL, METRIC_FILE = "CLOUD_ML_TRIAL_ID", "CLOUD_ML_HP_METRIC_FILE"
 USUAL_FILE = "/tmp/hypertune/output.metrics"  # noqa: S108 - Vertex AI's own
 MOST_LINES = 100
-"""As cloudml-hypertune keeps them."""
+"""The number of lines that cloudml-hypertune keeps."""
 
 
 @dataclass
 class MetricWriter:
-    """Writes the metric file, whole at each report, in the form of cloudml-hypertune."""
+    """Writes the metric file in cloudml-hypertune's format, rewritten at each report."""
 
     path: Path
     trial: str
@@ -48,7 +48,7 @@ def is_trial(environment: Mapping[str, str] = os.environ) -> bool:
 def report_evaluations(
     events: Generator[Event, None, None], *, spec: Spec, environment: Mapping[str, str] = os.environ
 ) -> Generator[Event, None, None]:
-    """The same events; in a trial each evaluation is reported on its way, and in the end the one that was kept."""
+    """Pass events through; in a trial, report each evaluation, and at the end the one that was kept."""
     with closing(events):
         if not is_trial(environment):
             yield from events
@@ -72,7 +72,7 @@ def report_evaluations(
 
 
 def _write_metrics(writer: MetricWriter, metrics: Mapping[str, float], step: int) -> Generator[Event, None, None]:
-    """Report, or warn: a run is worth having all the same."""
+    """Report a metric; a failure to do so is a warning."""
     try:
         writer.report(metrics, step=step)
     except OSError as error:
