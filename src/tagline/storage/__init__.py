@@ -1,4 +1,4 @@
-"""A path or a gs:// address: read, written, listed and copied, so that a file is there whole or not at all.
+"""Storage at local paths and gs:// addresses: atomic writes, copies, hashes, inputs and models of JSON files.
 
 Files, in the order of their imports:
 
