@@ -1,4 +1,4 @@
-"""Labelled text: files read as rows, columns found, rows split into train, validation and test, and checked.
+"""Labelled text: reading files, choosing columns, splitting rows into train, validation and test, and checks.
 
 Files, in the order of their imports:
 
