@@ -90,7 +90,7 @@ def _join_delimited(
 
 
 class _LineFeedWriter:
-    """A file for `csv` whose rows end in a line feed; as its own line terminator, `csv` would leave a lone CR unquoted."""
+    """A file for `csv` whose rows end in a line feed; told to end them so itself, `csv` leaves a lone CR unquoted."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
