@@ -367,7 +367,9 @@ def check_unlabelled_values(dataset: Dataset) -> Iterator[Finding]:
 
 def check_split_words(dataset: Dataset) -> Iterator[Finding]:
     """Find values of the split column other than train, validation and test, and how they were interpreted."""
-    interpretations = {value: interpretation for value, interpretation in dataset.split_words.items() if value.lower() not in SPLITS}
+    interpretations = {
+        value: interpretation for value, interpretation in dataset.split_words.items() if value.lower() not in SPLITS
+    }
     assigned = [
         f'"{value}" as {word} ({_format_row_count(rows.count)})'
         for value, (word, rows) in interpretations.items()

@@ -301,7 +301,9 @@ class _DatasetBuilder:
         wrong_labels = self.label_set.find_problems([batch.columns[name] for name in self.data.label_columns])
         wrong = wrong_split | wrong_labels
         for index in sorted(wrong):
-            if self.data.bad_rows == "skip" or index not in wrong_split:  # otherwise reported once for each value, at the end
+            if (
+                self.data.bad_rows == "skip" or index not in wrong_split
+            ):  # otherwise reported once for each value, at the end
                 self.bad.add(source.name, batch.lines[index], wrong[index])
         excluded = {*wrong, *np.flatnonzero(given == LEFT_OUT).tolist(), *self._find_rows_to_leave_out(source, batch)}
         kept = [i for i in range(len(batch.lines)) if i not in excluded] if excluded else None

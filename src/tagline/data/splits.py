@@ -33,7 +33,7 @@ def stratified_split(
     order = np.lexsort((random.random(len(first_rows)), kinds, strata))
     ordered = strata[order]
     blocks = np.split(order, np.flatnonzero(ordered[1:] != ordered[:-1]) + 1)
-    # The rarest label first, as in iterative stratification (Sechidis et al. 2011): a frequent label has rows remaining to
+    # The rarest label first, as in iterative stratification (Sechidis et al. 2011): a frequent label has rows left to
     # compensate for what rarer labels in the same rows took too much or too little of.
     for block in sorted(blocks, key=lambda block: int(counts[strata[block[0]]])):
         if len(block) == 1 and group_targets.ndim == 1:

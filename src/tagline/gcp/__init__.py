@@ -2,10 +2,8 @@
 
 Files, in the order of their imports:
 
-- machines.py: Machine types, accelerators, regions and prices of Vertex AI: facts, as they were documented on their
-  dates.
-- cloud_storage.py: Cloud Storage: buckets, and the objects in them, each read and written as the very generation
-  that was seen.
+- machines.py: Machine types, accelerators, regions and prices of Vertex AI, each as documented on its date.
+- cloud_storage.py: Cloud Storage: buckets, and objects that are read and written with generation preconditions.
 """
 
 import base64

@@ -133,7 +133,7 @@ class Data(Section):
         return self
 
     def _check_label_names(self) -> Iterator[str]:
-        """What can be said against `label_names` before any data is read."""
+        """Yield the problems with `label_names` that can be found without reading any data."""
         names = list(self.label_names.values() if isinstance(self.label_names, dict) else self.label_names)
         twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
         if twice:

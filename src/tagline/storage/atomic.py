@@ -142,7 +142,7 @@ def lock_directory(directory: Path) -> Iterator[None]:
             file.seek(0)
             holder = file.read().strip()
             raise RunError(f"{directory} is in use by process {holder}", hint="wait for it, or stop it") from error
-        # The pid serves only the error above: on a full disk the lock works without it, so that the directory can be deleted.
+        # The pid is only for the error above: on a full disk the lock works without it, so that runs can be deleted.
         with suppress(OSError):
             os.ftruncate(file.fileno(), 0)
             os.write(file.fileno(), str(os.getpid()).encode())
