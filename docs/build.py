@@ -276,7 +276,8 @@ and written into the report.
 
 def checks_page() -> str:
     """What `tagline check` looks for."""
-    return "\n".join([CHECKS_PREFACE, *(f"- {first_line(check)}" for check in checks.CHECKS), ""])
+    sought = [first_line(check).removeprefix("Find ") for check in checks.CHECKS]
+    return "\n".join([CHECKS_PREFACE, *(f"- {text[0].upper()}{text[1:]}" for text in sought), ""])
 
 
 REPORT_PREFACE = """# report.json

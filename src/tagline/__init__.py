@@ -70,5 +70,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The names that are there, those not yet imported among them."""
+    """List the module's names, public names not yet imported included."""
     return sorted({*globals(), *_PUBLIC})

@@ -1,4 +1,4 @@
-"""python -m tagline: what every place runs."""
+"""Entry point of `python -m tagline`, which every place to run uses."""
 
 from tagline.cli import main
 

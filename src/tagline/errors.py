@@ -1,17 +1,17 @@
 """Every error a user can meet, with its exit code.
 
-TaglineError              exit 1    base: `message` says what and where, `hint` the next thing to do
+TaglineError              exit 1    base: `message` says what is wrong and where, `hint` what to do next
 ├── CheckFailed           exit 1    a check or a gate did not pass; everything was saved
 ├── SpecError             exit 2    the spec or the command is wrong; `problems` lists all of it
 ├── DataError             exit 3    the labelled text is wrong
 ├── BundleError           exit 4    a bundle is missing, damaged or too new
 ├── RunError              exit 4    a run is missing, in use, or cannot go on
-│   ├── Conflict          exit 4    somebody else has written what was to be written
-│   └── NameTaken         exit 4    there is a run of this name already
+│   ├── Conflict          exit 4    another process has written to the same place
+│   └── NameTaken         exit 4    a run of this name exists already
 ├── PlaceError            exit 5    the place to run (this machine, Vertex AI) lacks something or refused
-└── Interrupted           exit 130 or 143    told to stop, after saving what can be resumed
+└── Interrupted           exit 130 or 143    stopped by a signal, after saving what can be resumed
 
-Anything else that reaches the user is a bug of ours: exit 70.
+Any other exception that reaches the user is a bug in Tagline: exit 70.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ BUG_EXIT_CODE = 70
 
 
 class TaglineError(Exception):
-    """An error with a sentence for the user; never raised as such."""
+    """Base of all errors that carry a message for the user; never raised itself."""
 
     exit_code: ClassVar[int] = 1
 
@@ -48,7 +48,7 @@ class SpecError(TaglineError):
 
     @classmethod
     def from_problems(cls, where: str, problems: Sequence[str]) -> "SpecError":
-        """One error that names every problem found in `where`."""
+        """Build one error that names every problem found in `where`."""
         count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
         lines = "\n".join(f"  {problem}" for problem in problems)
         return cls(f"{where} has {count}:\n{lines}", problems=problems)
@@ -67,27 +67,27 @@ class BundleError(TaglineError):
 
 
 class RunError(TaglineError):
-    """A run is missing, in use by another process, or cannot go on."""
+    """A run is missing, in use by another process, or cannot be continued."""
 
     exit_code = 4
 
 
 class Conflict(RunError):
-    """Somebody else has written, replaced or removed it since it was seen: nothing was written."""
+    """Another process changed or removed the target after it was read; nothing was written."""
 
 
 class NameTaken(RunError):
-    """There is a run of this name already: none was made."""
+    """A run of this name exists already; none was created."""
 
 
 class PlaceError(TaglineError):
-    """The place to run lacks something or refused."""
+    """The place to run lacks something, or refused a request."""
 
     exit_code = 5
 
 
 class Interrupted(TaglineError):
-    """Told to stop by a signal: 130 after Ctrl-C, 143 after SIGTERM."""
+    """Stopped by a signal: 130 after Ctrl-C, 143 after SIGTERM."""
 
     def __init__(self, message: str, *, signal_number: int, hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -95,10 +95,10 @@ class Interrupted(TaglineError):
 
     @property
     def exit_code(self) -> int:  # type: ignore[override]
-        """128 + the signal's number, as shells count."""
+        """128 plus the signal's number, as in shells."""
         return 128 + self.signal_number
 
 
 def first_line(error: BaseException) -> str:
-    """What a foreign error says first; its name, if it says nothing."""
+    """Return the first line of a foreign error's message, or its class name if the message is empty."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -1,4 +1,4 @@
-"""Name -> implementation: a built-in table plus entry points, imported when asked for."""
+"""Implementations by name: a built-in table plus entry points, each imported on first use."""
 
 from difflib import get_close_matches
 from functools import cache
@@ -53,22 +53,22 @@ PACKAGED = {
         },
     ),
 }
-"""Pretrained encoders that come as Python packages: the module, and the SHA-256 of every file of the encoder."""
+"""Pretrained encoders distributed as Python packages: the module, and the SHA-256 of each of the encoder's files."""
 EXTRA = {"models": "train", "trackers": "track", "exports": "train", "launchers": "vertex"}
-"""What to install for a built-in implementation that cannot be imported, where the error names no package."""
+"""The extra to install for a built-in implementation that cannot be imported, if the error names no package."""
 FAMILY_EXTRA = {"ulmfit": "ulmfit"}
-"""Families that need more to be trained than others do."""
+"""Model families whose training needs another extra than the other families."""
 SINGULAR = {"models": "family", "trackers": "tracker", "exports": "export", "launchers": "place"}
 
 
 @cache
 def list_implementations(kind: str) -> dict[str, str]:
-    """Every name of this kind and where it lives; a plug-in adds names and never replaces ours."""
+    """Return every name of this kind with its location; a plug-in can add names, not replace built-in ones."""
     return {point.name: point.value for point in entry_points(group=f"tagline.{kind}")} | BUILT_IN[kind]
 
 
 def list_names(kind: str) -> list[str]:
-    """Every name of this kind, sorted."""
+    """Return every name of this kind, sorted."""
     return sorted(list_implementations(kind))
 
 
@@ -86,7 +86,7 @@ def find(kind: str, name: str) -> Any:
 
 
 def suggest_fix(kind: str, name: str, error: Exception) -> str:
-    """What to do where an implementation lacks something that it imports."""
+    """Return what to do if an implementation fails to import one of its dependencies."""
     if name not in BUILT_IN[kind]:
         return "update or remove the package that brings it"
     explained = extras.explain_import_error(error) if isinstance(error, ModuleNotFoundError) else None
@@ -94,16 +94,16 @@ def suggest_fix(kind: str, name: str, error: Exception) -> str:
 
 
 def missing_for_training(family: str) -> tuple[list[str], str]:
-    """The packages that a family of ours lacks here to be trained, and the command that installs them."""
+    """Return the packages missing to train a built-in family, and the command that installs them."""
     extra = FAMILY_EXTRA.get(family, EXTRA["models"])
     missing = extras.missing_requirements(extra) if family in BUILT_IN["models"] else []
     return missing, extras.install_command(extra) if missing else ""
 
 
 def explain_unknown(kind: str, name: str) -> str:
-    """The sentence for a name that nobody brought."""
+    """Return the error message for an unknown name."""
     close = get_close_matches(name, list_names(kind), n=1)
     if close:
         return f'no {SINGULAR[kind]} "{name}"; did you mean {close[0]}?'
-    there_are = ", ".join(list_names(kind)) or "none yet"
-    return f'no {SINGULAR[kind]} "{name}"; there are: {there_are}'
+    known = ", ".join(list_names(kind)) or "none yet"
+    return f'no {SINGULAR[kind]} "{name}"; there are: {known}'

@@ -307,14 +307,14 @@ def test_advice_to_resume_names_the_place_where_this_process_is_a_job(
 def test_a_process_named_by_a_file_is_known_again(tmp_path: Path) -> None:
     import os
 
-    from tagline.system.processes import alive_in, read_start_time
+    from tagline.system.processes import find_live_process, read_start_time
 
     path = tmp_path / "process.json"
-    assert alive_in(path) == 0
+    assert find_live_process(path) == 0
     for text in ("", "[]", '{"pid": 1}', '{"pid": "x", "started": "1"}'):
         path.write_text(text)
-        assert alive_in(path) == 0
+        assert find_live_process(path) == 0
     path.write_text(json.dumps({"pid": os.getpid(), "started": read_start_time(os.getpid()), "more": 1}))
-    assert alive_in(path) == os.getpid()
+    assert find_live_process(path) == os.getpid()
     path.write_text(json.dumps({"pid": os.getpid(), "started": "earlier"}))
-    assert alive_in(path) == 0
+    assert find_live_process(path) == 0

@@ -1,4 +1,4 @@
-"""What is wrong with this data, before anyone trains on it."""
+"""Checks of a dataset before training: duplicates, data leakage, label problems, encodings and more."""
 
 import html
 import re
@@ -19,23 +19,23 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 
 SHOWN_ROWS = 5
 FEW_ROWS = 10
-"""With fewer rows than this a label's figures say little."""
+"""With fewer rows a label's metrics say little."""
 FEWEST_FOR_SPLIT = 3
-"""With fewer a label cannot stand in train, validation and test."""
+"""With fewer rows a label cannot be in train, validation and test."""
 FEW_SHOTS = 64
-"""Training rows a label up to which family `fewshot` may be the better choice."""
+"""Training rows per label up to which family `fewshot` may be the better choice."""
 LONG_CHARACTERS = 10_000
 IMBALANCE = 10
-"""Rows of the most frequent label for one of the rarest."""
+"""The ratio of the most frequent label's rows to the rarest label's from which labels count as imbalanced."""
 OFTEN = 0.01
-"""Share of the texts from which on what is odd about them is worth a warning."""
+"""The share of texts with a problem above which it is a warning."""
 MOST_NUMBERED = 20
-"""Labels 0, 1, 2, ... up to which names are proposed for them."""
+"""The most labels 0, 1, 2, ... for which names are suggested."""
 NEAR_TRAIN_ROWS = 100_000
 NEAR_TEST_ROWS = 20_000
-"""Rows among which near-duplicates are looked for: half a minute's work at most."""
+"""Rows searched for near duplicates: half a minute's work at most."""
 NEAR_SHARE = 0.01
-# What UTF-8 looks like when it was read as Latin-1 or cp1252, the replacement character, and control characters.
+# UTF-8 that was decoded as Latin-1 or cp1252, the replacement character, and control characters.
 MOJIBAKE = re.compile(r"Ã[\x80-\xbf©¨¤¶¼ª«¢®´±ŸŠ€‰]|â€[™œ\x9d“”¦˜]|ï»¿|\ufffd|[\x00-\x08\x0e-\x1f\x80-\x9f]")
 MISSING = frozenset(("null", "nan", "n/a", "#n/a", "na", "nil", "<na>", "\\n"))
 ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]{1,30});")
@@ -45,7 +45,7 @@ FORMULA = re.compile(r"[=@]|[-+]\D")
 
 @dataclass(frozen=True)
 class Finding:
-    """Something to know about the data: what, how bad, which rows, and what to do."""
+    """A finding about the data: what it is, its severity, the rows, and what to do."""
 
     code: str
     severity: Severity
@@ -55,13 +55,13 @@ class Finding:
 
 
 def examine(dataset: Dataset) -> list[Finding]:
-    """Every finding, the worst first."""
-    found = [finding for check in CHECKS for finding in check(dataset)]
-    return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
+    """Return every finding, the most severe first."""
+    findings = [finding for check in CHECKS for finding in check(dataset)]
+    return sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
 
 
 def check_empty_texts(dataset: Dataset) -> Iterator[Finding]:
-    """Texts with nothing in them."""
+    """Find empty texts."""
     yield from _report_texts(
         dataset,
         lambda text: not text.strip(),
@@ -73,7 +73,7 @@ def check_empty_texts(dataset: Dataset) -> Iterator[Finding]:
 
 
 def check_long_texts(dataset: Dataset) -> Iterator[Finding]:
-    """Texts far longer than a model reads."""
+    """Find texts far longer than a model reads."""
     yield from _report_texts(
         dataset,
         lambda text: len(text) > LONG_CHARACTERS,
@@ -85,7 +85,7 @@ def check_long_texts(dataset: Dataset) -> Iterator[Finding]:
 
 
 def check_odd_characters(dataset: Dataset) -> Iterator[Finding]:
-    """Texts that were once read in the wrong encoding, or hold control characters."""
+    """Find texts that were decoded with the wrong encoding, or that contain control characters."""
     yield from _report_texts(
         dataset,
         lambda text: MOJIBAKE.search(text) is not None,
@@ -97,7 +97,7 @@ def check_odd_characters(dataset: Dataset) -> Iterator[Finding]:
 
 
 def check_escaped_texts(dataset: Dataset) -> Iterator[Finding]:
-    """Texts with HTML entities (`&amp;`) or escapes (`\\u2019`) where a reader of the page saw characters."""
+    """Find texts with HTML entities (`&amp;`) or escapes (`\\u2019`) in place of the characters themselves."""
     entities, escapes = [], []
     for row, text in enumerate(dataset.texts(np.arange(len(dataset)))):
         if _any_side(text, _has_entity):
@@ -131,7 +131,7 @@ def _has_escape(text: str) -> bool:
 
 
 def check_uncertain_encodings(dataset: Dataset) -> Iterator[Finding]:
-    """Files whose bytes do not tell their encoding for sure, with the likeliest readings of a row."""
+    """Find files whose encoding cannot be told for sure, and show a row in the likeliest encodings."""
     doubtful = [source for source in dataset.sources if source.encoding.readings]
     if doubtful:
         source = doubtful[0]
@@ -145,7 +145,7 @@ def check_uncertain_encodings(dataset: Dataset) -> Iterator[Finding]:
 
 
 def check_constant_text(dataset: Dataset) -> Iterator[Finding]:
-    """A text column that holds the same everywhere."""
+    """Find a text column that is constant."""
     if len(dataset) > 1 and int(dataset.groups.max()) == 0:
         yield Finding(
             "one-text",
@@ -157,7 +157,7 @@ def check_constant_text(dataset: Dataset) -> Iterator[Finding]:
 
 
 def check_duplicates(dataset: Dataset) -> Iterator[Finding]:
-    """Texts that stand more than once with the same labels."""
+    """Find duplicates: texts that occur more than once with the same labels."""
     again = _find_repeats(dataset) & ~_find_contradictions(dataset)
     if again.any():
         where = np.flatnonzero(again)
@@ -171,7 +171,7 @@ def check_duplicates(dataset: Dataset) -> Iterator[Finding]:
 
 
 def check_contradictions(dataset: Dataset) -> Iterator[Finding]:
-    """The same text with different labels."""
+    """Find contradictions: the same text with different labels."""
     where = np.flatnonzero(_find_contradictions(dataset))
     if len(where):
         texts = len(np.unique(dataset.groups[where]))
@@ -187,7 +187,7 @@ def check_contradictions(dataset: Dataset) -> Iterator[Finding]:
 
 
 def check_leaks(dataset: Dataset) -> Iterator[Finding]:
-    """Texts that the given splits share; they were left out of the earlier split."""
+    """Find data leakage: texts shared by the given splits, which were left out of the earlier split."""
     if len(dataset.leaked):
         yield Finding(
             "leaks",
@@ -200,30 +200,30 @@ def check_leaks(dataset: Dataset) -> Iterator[Finding]:
 
 
 def check_near_duplicates(dataset: Dataset) -> Iterator[Finding]:
-    """Texts of validation or test that are nearly the same as a training text."""
+    """Find near duplicates: texts of validation or test that are nearly the same as a training text."""
     train = _sample_rows(dataset.splits["train"].rows, NEAR_TRAIN_ROWS)
     held_out = _sample_rows(dataset.select("validation", "test").rows, NEAR_TEST_ROWS)
-    found = near.find_pairs(dataset.texts(held_out), dataset.texts(train))
-    if found:
-        rows = [row for mine, other, _ in found for row in (held_out[mine], train[other])]
-        looked_at = len(dataset.splits["validation"]) + len(dataset.splits["test"])
-        of = f" (looked at {len(held_out):,} of {looked_at:,})" if len(held_out) < looked_at else ""
+    pairs = near.find_pairs(dataset.texts(held_out), dataset.texts(train))
+    if pairs:
+        rows = [row for mine, other, _ in pairs for row in (held_out[mine], train[other])]
+        held_out_rows = len(dataset.splits["validation"]) + len(dataset.splits["test"])
+        searched = f" (looked at {len(held_out):,} of {held_out_rows:,})" if len(held_out) < held_out_rows else ""
         yield Finding(
             "near-duplicates",
-            "warning" if len(found) > NEAR_SHARE * len(held_out) else "note",
-            f"{_format_row_count(len(found))} of validation and test nearly the same as a training text{of}",
+            "warning" if len(pairs) > NEAR_SHARE * len(held_out) else "note",
+            f"{_format_row_count(len(pairs))} of validation and test nearly the same as a training text{searched}",
             "figures may be too good: keep variants of a text in one split, or remove them",
             _collect_examples(dataset, *rows),
         )
 
 
 def _sample_rows(rows: Ints, most: int) -> Ints:
-    """At most so many rows, drawn with a fixed seed."""
+    """Return at most this many rows, drawn with a fixed seed."""
     return rows if len(rows) <= most else np.sort(np.random.default_rng(0).choice(rows, most, replace=False))
 
 
 def check_label_count(dataset: Dataset) -> Iterator[Finding]:
-    """One label only, or nearly as many as rows."""
+    """Find a single label, or nearly as many labels as rows."""
     counts = _count_all_labels(dataset)
     used = int((counts > 0).sum())
     if dataset.task == "single" and used < 2:
@@ -253,7 +253,7 @@ def check_label_count(dataset: Dataset) -> Iterator[Finding]:
 
 
 def check_unlabelled_rows(dataset: Dataset) -> Iterator[Finding]:
-    """Rows of task `multi` without any label: they may mean none of them, or not looked at."""
+    """Find rows of task `multi` without any label: none may apply, or they may not have been annotated."""
     if dataset.task == "multi" and dataset.targets.any():
         where = np.flatnonzero(~dataset.targets.any(axis=1))
         if len(where):
@@ -267,7 +267,7 @@ def check_unlabelled_rows(dataset: Dataset) -> Iterator[Finding]:
 
 
 def check_contradicted_rows(dataset: Dataset) -> Iterator[Finding]:
-    """Rows that are given `none_label` together with another label."""
+    """Find rows that have `none_label` together with another label."""
     if len(dataset.contradicted):
         count, name = _format_row_count(len(dataset.contradicted)), dataset.none_label
         yield Finding(
@@ -280,10 +280,10 @@ def check_contradicted_rows(dataset: Dataset) -> Iterator[Finding]:
 
 
 def check_rare_labels(dataset: Dataset) -> Iterator[Finding]:
-    """Labels with too few rows to split, or to measure."""
+    """Find labels with too few rows to split, or to measure."""
     counts = _count_all_labels(dataset)
     if (counts > 0).sum() > max(20, len(dataset) // 3):
-        return  # said once, as labels that look like text
+        return  # reported already, as labels that look like text
     fewest = [(name, int(n)) for name, n in zip(dataset.labels, counts, strict=True) if n < FEWEST_FOR_SPLIT]
     few = [(name, int(n)) for name, n in zip(dataset.labels, counts, strict=True) if FEWEST_FOR_SPLIT <= n < FEW_ROWS]
     for code, what, names in (
@@ -298,7 +298,7 @@ def check_rare_labels(dataset: Dataset) -> Iterator[Finding]:
 
 
 def check_untrained_labels(dataset: Dataset) -> Iterator[Finding]:
-    """Labels that only validation or test have: nothing can learn them; a split with no other label is an error."""
+    """Find labels that occur only in validation or test, which cannot be learned; an error if a split has no others."""
     train = dataset.splits["train"]
     if not len(train):
         return
@@ -332,29 +332,29 @@ def check_untrained_labels(dataset: Dataset) -> Iterator[Finding]:
 
 
 def rows_of_unknown_labels(dataset: Dataset) -> dict[SplitName, Ints]:
-    """The rows of validation and test that have a label without a training row: no answer to them can be all right."""
+    """Return the rows of validation and test whose label has no training row, so that no prediction can be right."""
     is_unknown = _count_labels(dataset.splits["train"].targets, labels=len(dataset.labels)) == 0
-    found: dict[SplitName, Ints] = {}
+    rows: dict[SplitName, Ints] = {}
     for name in SPLITS[1:]:
         split = dataset.splits[name]
         has_one = is_unknown[split.targets] if split.targets.ndim == 1 else split.targets[:, is_unknown].any(axis=1)
-        found[name] = split.rows[has_one]
-    return found
+        rows[name] = split.rows[has_one]
+    return rows
 
 
 def _format_names(names: Sequence[str]) -> str:
-    """A few names, and how many more there are."""
+    """Return the first few names, and how many more there are."""
     more = f" and {len(names) - SHOWN_ROWS:,} more" if len(names) > SHOWN_ROWS else ""
     return ", ".join(names[:SHOWN_ROWS]) + more
 
 
 def _list_files(dataset: Dataset, rows: Ints) -> str:
-    """The files in which rows stand; rows are in file order."""
+    """Return the names of the first and the last file of these rows, which are in file order."""
     return ", ".join(dict.fromkeys(dataset.place(int(row))[0] for row in (*rows[:1], *rows[-1:])))
 
 
 def check_unlabelled_values(dataset: Dataset) -> Iterator[Finding]:
-    """Rows left out because their label says that there is none, as "-" does in files made like MNLI's."""
+    """Find rows left out because their label means "no label", as "-" does in files in the format of MNLI."""
     if dataset.unlabelled:
         count = sum(rows.count for rows in dataset.unlabelled.values())
         values = " or ".join(f'"{value}"' for value in dataset.unlabelled)
@@ -366,24 +366,26 @@ def check_unlabelled_values(dataset: Dataset) -> Iterator[Finding]:
 
 
 def check_split_words(dataset: Dataset) -> Iterator[Finding]:
-    """What was made of other words than train, validation and test in the column of splits."""
-    words = {value: found for value, found in dataset.split_words.items() if value.lower() not in SPLITS}
-    read = [
+    """Find values of the split column other than train, validation and test, and how they were interpreted."""
+    interpretations = {
+        value: interpretation for value, interpretation in dataset.split_words.items() if value.lower() not in SPLITS
+    }
+    assigned = [
         f'"{value}" as {word} ({_format_row_count(rows.count)})'
-        for value, (word, rows) in words.items()
+        for value, (word, rows) in interpretations.items()
         if word in SPLITS
     ]
-    if read:
+    if assigned:
         advice = "data.split_values says otherwise where that is wrong"
-        yield Finding("split-words", "note", f"in the column of splits, read {', '.join(read)}", advice)
-    out = [f'"{value}" ({rows})' for value, (word, rows) in words.items() if word not in SPLITS]
-    if out:
+        yield Finding("split-words", "note", f"in the column of splits, read {', '.join(assigned)}", advice)
+    left_out = [f'"{value}" ({rows})' for value, (word, rows) in interpretations.items() if word not in SPLITS]
+    if left_out:
         advice = "data.split_values says which split they belong to"
-        yield Finding("split-left-out", "warning", f"left out by their split: {', '.join(out)}", advice)
+        yield Finding("split-left-out", "warning", f"left out by their split: {', '.join(left_out)}", advice)
 
 
 def check_fractions(dataset: Dataset) -> Iterator[Finding]:
-    """Splits of which only a fraction is used: figures of a quick try."""
+    """Find splits of which only a fraction is used, so that metrics are those of a quick try."""
     parts = [
         f"{len(dataset.splits[name]):,} of {total:,} {name} rows"
         for name, total in dataset.split_totals.items()
@@ -395,7 +397,7 @@ def check_fractions(dataset: Dataset) -> Iterator[Finding]:
 
 
 def check_numbered_labels(dataset: Dataset) -> Iterator[Finding]:
-    """Labels 0, 1, 2, which say nothing to whoever reads an answer."""
+    """Find labels that are the numbers 0, 1, 2, ... rather than names."""
     count = len(dataset.labels)
     if dataset.task == "single" and 2 <= count <= MOST_NUMBERED and dataset.labels == tuple(map(str, range(count))):
         names = ", ".join(f'"NAME {number}"' for number in range(count))
@@ -408,7 +410,7 @@ def check_numbered_labels(dataset: Dataset) -> Iterator[Finding]:
 
 
 def check_few_shots(dataset: Dataset) -> Iterator[Finding]:
-    """So few training rows a label that fine-tuning has little to go by."""
+    """Find data with so few training rows per label that fine-tuning may not do well."""
     if has_few_shots(dataset):
         yield Finding(
             "few-shots",
@@ -419,7 +421,7 @@ def check_few_shots(dataset: Dataset) -> Iterator[Finding]:
 
 
 def has_few_shots(dataset: Dataset) -> bool:
-    """Whether labels have so few training rows that family `fewshot` may be the better choice."""
+    """Return whether labels have so few training rows that family `fewshot` may be the better choice."""
     return 2 <= _usual_rows(dataset) <= FEW_SHOTS
 
 
@@ -429,7 +431,7 @@ def _usual_rows(dataset: Dataset) -> float:
 
 
 def check_imbalance(dataset: Dataset) -> Iterator[Finding]:
-    """A label far more frequent than another."""
+    """Find class imbalance: a label far more frequent than another."""
     counts = _count_all_labels(dataset)
     used = counts[counts > 0]
     if len(used) > 1 and used.max() >= IMBALANCE * used.min():
@@ -447,7 +449,7 @@ def check_imbalance(dataset: Dataset) -> Iterator[Finding]:
 
 
 def check_missing_values(dataset: Dataset) -> Iterator[Finding]:
-    """Labels and texts that say that there is none: NULL, nan, n/a."""
+    """Find labels and texts that look like missing values: NULL, nan, n/a."""
     names = [name for name in dataset.labels if name.casefold() in MISSING]
     if names:
         rows = [row for name in names for row in _find_rows_with(dataset, dataset.labels.index(name))]
@@ -465,7 +467,7 @@ def check_missing_values(dataset: Dataset) -> Iterator[Finding]:
 
 
 def check_alike_labels(dataset: Dataset) -> Iterator[Finding]:
-    """Labels that differ only in case, or in what stands between their words."""
+    """Find labels that differ only in case, or in the separators between their words."""
     by_key: dict[str, list[str]] = {}
     for name in dataset.labels:
         by_key.setdefault(re.sub(r"(?<=\w)[\s_-]+(?=\w)", " ", normalise_text(name)), []).append(name)
@@ -476,7 +478,7 @@ def check_alike_labels(dataset: Dataset) -> Iterator[Finding]:
 
 
 def check_formula_labels(dataset: Dataset) -> Iterator[Finding]:
-    """Labels that a spreadsheet would run."""
+    """Find labels that a spreadsheet would run as a formula."""
     names = [name for name in dataset.labels if FORMULA.match(name)]
     if names:
         listed = ", ".join(names[:SHOWN_ROWS])
@@ -487,7 +489,7 @@ def check_formula_labels(dataset: Dataset) -> Iterator[Finding]:
 
 
 def check_split_sizes(dataset: Dataset) -> Iterator[Finding]:
-    """Splits with nothing, or next to nothing, in them."""
+    """Find splits that are empty."""
     sizes = {name: len(dataset.splits[name]) for name in SPLITS}
     if not sizes["train"]:
         shared = "every training text is given for validation or test too: name other files"
@@ -502,7 +504,7 @@ def check_split_sizes(dataset: Dataset) -> Iterator[Finding]:
 
 
 def check_skipped_rows(dataset: Dataset) -> Iterator[Finding]:
-    """Bad rows that were passed over because the spec says so."""
+    """Find bad rows that were skipped because the spec says so."""
     if dataset.bad_rows:
         shown = "; ".join(map(str, dataset.bad_rows[:SHOWN_ROWS]))
         yield Finding(
@@ -544,17 +546,17 @@ CHECKS: tuple[Callable[[Dataset], Iterator[Finding]], ...] = (
 
 
 def _report_texts(
-    dataset: Dataset, is_so: Callable[[str], bool], *, code: str, severity: Severity, message: str, advice: str
+    dataset: Dataset, condition: Callable[[str], bool], *, code: str, severity: Severity, message: str, advice: str
 ) -> Iterator[Finding]:
-    """One finding for all texts for which something is so."""
-    where = [row for row, text in enumerate(dataset.texts(np.arange(len(dataset)))) if _any_side(text, is_so)]
+    """Yield one finding for all texts that meet a condition."""
+    where = [row for row, text in enumerate(dataset.texts(np.arange(len(dataset)))) if _any_side(text, condition)]
     if where:
         message = message.format(count=_format_row_count(len(where)))
         yield Finding(code, severity, message, advice, _collect_examples(dataset, *where))
 
 
-def _any_side(text: Text, is_so: Callable[[str], bool]) -> bool:
-    return is_so(text) if isinstance(text, str) else is_so(text[0]) or is_so(text[1])
+def _any_side(text: Text, condition: Callable[[str], bool]) -> bool:
+    return condition(text) if isinstance(text, str) else condition(text[0]) or condition(text[1])
 
 
 def _collect_examples(dataset: Dataset, *rows: int) -> tuple[Example, ...]:
@@ -575,21 +577,21 @@ def _count_all_labels(dataset: Dataset) -> NDArray[np.int64]:
 
 
 def _count_labels(targets: NDArray[Any], *, labels: int) -> NDArray[np.int64]:
-    """Rows of each label."""
+    """Return the number of rows of each label."""
     if targets.ndim == 2:
         return np.asarray(targets.sum(axis=0), dtype=np.int64)
     return np.bincount(targets, minlength=labels)
 
 
 def _find_repeats(dataset: Dataset) -> NDArray[np.bool_]:
-    """Rows whose text stands in another row too, the first of them not counted."""
+    """Return a mask of rows whose text occurs in an earlier row."""
     first = np.zeros(len(dataset), dtype=bool)
     first[np.unique(dataset.groups, return_index=True)[1]] = True
     return ~first
 
 
 def _find_contradictions(dataset: Dataset) -> NDArray[np.bool_]:
-    """Rows whose text stands elsewhere with other labels."""
+    """Return a mask of rows whose text occurs elsewhere with other labels."""
     targets = dataset.targets
     codes = targets if targets.ndim == 1 else np.unique(np.packbits(targets, axis=1), axis=0, return_inverse=True)[1]
     codes = np.asarray(codes).reshape(-1).astype(np.int64)
@@ -602,6 +604,6 @@ def _find_contradictions(dataset: Dataset) -> NDArray[np.bool_]:
 
 
 def _sort_by_text(dataset: Dataset, chosen: NDArray[np.bool_]) -> Ints:
-    """The chosen rows, equal texts next to each other."""
+    """Return the chosen rows with equal texts next to each other."""
     rows = np.flatnonzero(chosen)
     return rows[np.argsort(dataset.groups[rows], kind="stable")]

@@ -1,4 +1,4 @@
-"""What the name and the sampled values of a column say about it: language, labels, an id, a date or a measure."""
+"""Profiles of columns, from their names and sampled values: language, labels, ids, dates and measures."""
 
 import ast
 import math
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 ONE_HOT = {"0": False, "1": True, "false": False, "true": True}
-"""How a column of one label is written."""
+"""The values of a one-hot label column."""
 LONGEST_LABEL = 60
 LABEL_SEPARATORS = ("|", ";", ",", "/")
 LIST_SEPARATOR = "list"
-"""In place of a separator: each cell is written as a list, such as ['Drama', 'Comedy']."""
+"""In place of a separator: each cell is a list, such as ['Drama', 'Comedy']."""
 LONGEST_LIST = 10_000
-"""Characters of a cell that is read as a list."""
+"""The longest cell, in characters, that is parsed as a list."""
 NEARLY_CONSTANT = 0.98
 FLAG_WORDS = frozenset(("is", "has"))
 TEXT_WORDS = frozenset((
@@ -25,34 +25,34 @@ TEXT_WORDS = frozenset((
     "phrase", "transcript", "email", "complaint", "note", "feedback", "prompt", "premise", "hypothesis", "paragraph",
 ))  # fmt: skip
 HEADINGS = frozenset(("title", "headline", "subject", "summary", "heading", "name"))
-"""What stands above a text: it may be classified, but seldom where the text itself is there."""
+"""Names of headings: they may be classified, but seldom if the text itself is in another column."""
 LABEL_WORDS = frozenset((
     "label", "labels", "category", "categories", "class", "classes", "target", "targets", "topic", "topics",
     "sentiment", "intent", "intents", "emotion", "emotions", "tag", "tags", "verdict", "rating", "stars", "score",
     "polarity", "judgment", "judgement", "stance",
 ))  # fmt: skip
 DECIDED_WORDS = frozenset(("gold", "final", "majority", "consensus"))
-"""What the label that was agreed upon is called, beside those of single annotators."""
+"""Words for the agreed label, as opposed to those of single annotators."""
 MEASURE_WORDS = frozenset((
     "id", "ids", "uuid", "guid", "index", "idx", "number", "count", "num", "date", "time", "datetime", "timestamp",
     "created", "updated", "received", "year", "month", "day", "url", "link", "price", "amount", "length", "votes",
 ))  # fmt: skip
 LABEL_NUMBER_WORDS = frozenset(("id", "ids", "index", "idx", "number", "num"))
-"""Those that may number the labels: label_id, class index."""
+"""Measure words that may number the labels: label_id, class index."""
 METADATA_WORDS = frozenset((
     "user", "username", "author", "authors", "speaker", "name", "location", "place", "country", "city", "state",
     "region", "zip", "zone", "timezone", "source", "file", "filename", "page", "version", "device", "age", "gender",
     "template", "publisher", "confidence", "probability", "annotator", "annotators", "worker", "rater", "judge",
     "judges", "company", "license", "error", "parse", "html", "verified", "platform",
 ))  # fmt: skip
-"""Who, where, when and how: what is known about a row, rather than what is to be found out."""
+"""Words for who, where, when and how: known facts about a row, rather than a label to predict."""
 SHARING_WORDS = frozenset(
     ("retweet", "retweeted", "reply", "quote", "quoted", "edited", "deleted", "pinned", "truncated")
 )
 NOTED_WORDS = METADATA_WORDS | SHARING_WORDS | {"language", "lang", "locale"}
-"""The same for short values: a column called quote or reply may well be the text."""
+"""Metadata words for short values: a column called quote or reply may well be the text."""
 COLUMN_WORDS = TEXT_WORDS | HEADINGS | LABEL_WORDS | MEASURE_WORDS | METADATA_WORDS
-"""Words that columns are called by."""
+"""Common words in column names."""
 
 NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 DECIMAL = re.compile(r"[-+]?\d*\.\d*[1-9]\d*|[-+]?\d+(\.\d+)?[eE]-\d+")
@@ -72,7 +72,7 @@ LIST_ITEM = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|-?\d+""", re.DOTA
 LIST = re.compile(
     rf"\[\s*(?:(?:{LIST_ITEM.pattern})(?:(?:\s*,\s*|\s+)(?:{LIST_ITEM.pattern}))*\s*(?:,\s*)?)?\]", re.DOTALL
 )
-"""A list as Python, JSON and numpy write it; numpy puts no commas, and Python would join what it leaves apart."""
+"""A list as Python, JSON and numpy write it; numpy omits commas, and Python would concatenate adjacent strings."""
 STRUCTURE = re.compile(r"\[.*\]|\{.*\}|\(.*\)|(<[^<>]+>)+", re.DOTALL)
 STRUCTURE_SIGN = re.compile(r"""['",:]|><""")
 CODE = re.compile(r"(?=\S*\d)(?=\S*[^\W\d_])\S+")
@@ -81,18 +81,18 @@ CODE = re.compile(r"(?=\S*\d)(?=\S*[^\W\d_])\S+")
 
 @dataclass(frozen=True)
 class ColumnProfile:
-    """A column's name, and its cells in rows from all over the file; a list's items count one by one."""
+    """A column's name, and its cells in rows sampled from the whole file; the items of a list count one by one."""
 
     name: str
     values: tuple[str, ...]
     rows: int
     filled_rows: int
     is_named: bool = True
-    """Whether the file itself gave the name."""
+    """Whether the name comes from the file."""
 
     @cached_property
     def distinct(self) -> frozenset[str]:
-        """Its different values."""
+        """Its distinct values."""
         return frozenset(self.values)
 
     @cached_property
@@ -102,7 +102,7 @@ class ColumnProfile:
 
     @property
     def head(self) -> str:
-        """The word that says what it is: the last one that is not a number or a short mark."""
+        """The head word of its name: the last one that is not a number or a single letter."""
         return next((word for word in reversed(self.words) if not word.isdigit() and len(word) > 1), "")
 
     @property
@@ -112,12 +112,12 @@ class ColumnProfile:
 
     @property
     def variety(self) -> float:
-        """Different values to all values: 1 where none comes back."""
+        """The ratio of distinct values to all values: 1 if none repeats."""
         return len(self.distinct) / max(1, len(self.values))
 
     @cached_property
     def is_numeric(self) -> bool:
-        """Whether it holds nothing but numbers."""
+        """Whether it holds only numbers."""
         return all(NUMBER.fullmatch(value.strip()) for value in self.distinct)
 
     @cached_property
@@ -127,7 +127,7 @@ class ColumnProfile:
 
     @cached_property
     def has_half_steps(self) -> bool:
-        """Whether it holds whole numbers and halves from 0 to 10, as ratings do."""
+        """Whether it holds whole and half numbers from 0 to 10, as ratings do."""
         if not self.has_decimals:
             return False
         steps = {2 * float(value) for value in self.distinct}
@@ -135,7 +135,7 @@ class ColumnProfile:
 
     @property
     def is_continuous(self) -> bool:
-        """Whether its numbers are measured on no scale that has steps, so that they are no classes."""
+        """Whether its numbers are continuous, so that they are no classes."""
         return self.has_decimals and not self.has_half_steps
 
     @cached_property
@@ -145,29 +145,29 @@ class ColumnProfile:
 
     @property
     def is_tool_metadata(self) -> bool:
-        """Whether its name begins as those do that a tool adds for itself: _unit_id, _golden."""
+        """Whether its name starts with an underscore, as in metadata added by tools: _unit_id, _golden."""
         return self.is_named and self.name.startswith("_")
 
     @cached_property
     def is_one_hot(self) -> bool:
-        """Whether it holds nothing but 0/1 or true/false."""
+        """Whether it holds only 0/1 or true/false."""
         return bool(self.values) and self.truth_words <= ONE_HOT.keys()
 
     @property
     def is_flag(self) -> bool:
-        """Whether it says yes or no of a row, by its name: is_retweet, hasLogo."""
+        """Whether its name says that it is a flag: is_retweet, hasLogo."""
         return bool(FLAG_WORDS & set(self.words)) and len(self.distinct) <= 2
 
     @cached_property
     def is_scale(self) -> bool:
-        """Whether it holds the numbers from 1 to 3, 5 or 10, as stars do; counts begin with 0."""
+        """Whether it holds the numbers from 1 to n, n from 3 to 10, as star ratings do; counts begin with 0."""
         if not self.is_numeric or not 3 <= len(self.distinct) <= 10:
             return False
         return sorted(float(value) for value in self.distinct) == list(range(1, len(self.distinct) + 1))
 
     @cached_property
     def truth_words(self) -> frozenset[str]:
-        """Its values as truth values are compared."""
+        """Its distinct values in the form in which truth values are compared."""
         return frozenset(value.strip().lower() for value in self.distinct)
 
     @cached_property
@@ -178,91 +178,91 @@ class ColumnProfile:
     @cached_property
     def holds_dates(self) -> bool:
         """Whether its values are dates, times or addresses."""
-        found = sum(bool(DATE.fullmatch(v.strip()) or WEB.fullmatch(v.strip())) for v in self.distinct)
-        return bool(self.values) and found >= 0.9 * len(self.distinct)
+        matching = sum(bool(DATE.fullmatch(v.strip()) or WEB.fullmatch(v.strip())) for v in self.distinct)
+        return bool(self.values) and matching >= 0.9 * len(self.distinct)
 
     @cached_property
     def lists(self) -> tuple[tuple[str, ...], ...]:
-        """Its different cells as lists; none where more than a few are no lists, or where all are empty."""
+        """Its distinct cells parsed as lists; none if more than a few are not lists, or if all are empty."""
         parsed = [parse_list(value) for value in self.distinct]
-        lists = tuple(each for each in parsed if each is not None)
+        lists = tuple(items for items in parsed if items is not None)
         return lists if any(lists) and len(lists) >= 0.9 * len(parsed) else ()
 
     @cached_property
     def is_structured(self) -> bool:
-        """Whether its cells are tags, objects or lists that are not read as labels: <a><b>, [{"id": 1}], (1, 2)."""
+        """Whether its cells are tags, objects or lists that are not labels: <a><b>, [{"id": 1}], (1, 2)."""
         if self.label_separator == LIST_SEPARATOR:
             return False
-        is_written_so = all(STRUCTURE.fullmatch(value.strip()) for value in self.distinct)
-        return is_written_so and any(STRUCTURE_SIGN.search(value) for value in self.distinct)
+        has_brackets = all(STRUCTURE.fullmatch(value.strip()) for value in self.distinct)
+        return has_brackets and any(STRUCTURE_SIGN.search(value) for value in self.distinct)
 
     @cached_property
     def is_code(self) -> bool:
-        """Whether most values are one word of letters and digits, as the names of files and sources are."""
+        """Whether most values are one word of letters and digits, as file names and identifiers are."""
         return sum(CODE.fullmatch(value.strip()) is not None for value in self.distinct) > len(self.distinct) / 2
 
     @cached_property
     def words_a_value(self) -> float:
-        """Words of a language in a value, on average; two characters of a script without spaces are one."""
+        """Mean number of natural-language words per value; two characters of a script without spaces count as one."""
         return sum(map(_count_words, self.distinct)) / max(1, len(self.distinct))
 
     @cached_property
     def language(self) -> float:
-        """How much natural language it carries: words a value, how many values differ, how much of them is words."""
+        """A score for how much natural language it holds: words per value, variety of values, and share of words."""
         if not self.values or self.is_numeric:
             return 0.0
         is_language = sum(map(_is_language, self.distinct)) / len(self.distinct)
-        # The root: a premise that stands with three hypotheses is a text, a template that stands with forty is none.
+        # The root: a premise repeated with three hypotheses is a text, a template repeated forty times is none.
         return (
             math.log2(1 + self.words_a_value) * math.sqrt(self.variety) * is_language * min(1.0, 2 * self.filled_share)
         )
 
     @property
     def mean_length(self) -> float:
-        """Characters, on average."""
+        """Mean number of characters per value."""
         return sum(map(len, self.values)) / max(1, len(self.values))
 
     @cached_property
     def label_separator(self) -> str:
-        """The separator that turns many combinations into few labels, of which some cells have more than others."""
-        if self.lists:  # the tags of a text's tokens repeat, the labels of a text do not
-            repeating = sum(len(set(each)) < len(each) for each in self.lists)
+        """The separator that reduces many combinations to few labels, if cells differ in their number of labels."""
+        if self.lists:  # token tags repeat within a text, labels do not
+            repeating = sum(len(set(items)) < len(items) for items in self.lists)
             return LIST_SEPARATOR if repeating <= 0.1 * len(self.lists) else ""
         if not self.distinct or max(map(len, self.distinct)) > 4 * LONGEST_LABEL:
             return ""
         for separator in LABEL_SEPARATORS:
             joined = sum(separator in value for value in self.values)
             parts = {part.strip() for value in self.distinct for part in value.split(separator)}
-            # Cells that all have as many parts are names in levels, such as billing/refund.
+            # Cells that all have the same number of parts are hierarchical names, such as billing/refund.
             uneven = len({value.count(separator) for value in self.distinct}) > 1
             if joined >= 0.05 * len(self.values) and len(parts) < len(self.distinct) and uneven:
                 return separator
         return ""
 
     def label_names(self, separator: str) -> frozenset[str]:
-        """Its different labels, with this separator between several in a cell."""
+        """Return its distinct labels, with this separator between several in a cell."""
         if not separator:
             return self.distinct
         if separator == LIST_SEPARATOR:
-            return frozenset(name for each in self.lists for name in each)
+            return frozenset(name for items in self.lists for name in items)
         return frozenset(part.strip() for value in self.distinct for part in value.split(separator))
 
     @cached_property
     def repeats(self) -> bool:
-        """Whether its values are short and come back, as labels do and ids and texts do not."""
+        """Whether its values are short and repeat, as those of labels do, unlike ids and texts."""
         names = self.label_names(self.label_separator)
         few = 1 <= len(names) <= max(2, len(self.values) // 2)
         return few and max(map(len, names)) <= LONGEST_LABEL
 
     @cached_property
     def is_too_varied(self) -> bool:
-        """Whether it has too many or too long values for labels; a handful of rows says nothing."""
+        """Whether its values are too many or too long for labels; False for at most 10 values."""
         names = len(self.label_names(self.label_separator))
         return len(self.values) > 10 and (not self.repeats or (names > 10 and names > len(self.values) / 3))
 
 
 def parse_list(cell: str) -> tuple[str, ...] | None:
-    """The strings and whole numbers of a list as Python, JSON or numpy write it; None where a cell is no such list."""
+    """Parse a list of strings and whole numbers as Python, JSON or numpy write it; return None for any other cell."""
     cell = cell.strip()
     if not cell.startswith("[") or len(cell) > LONGEST_LIST or not LIST.fullmatch(cell):
         return None
@@ -273,26 +273,26 @@ def parse_list(cell: str) -> tuple[str, ...] | None:
 
 
 def _read_list_item(item: str) -> str:
-    """A number or a string between quotes, without them; an error where its escapes make no text."""
+    """Return a number, or a string without its quotes; raise an error if its escapes are invalid."""
     if item[0] not in "'\"":
         return item
     if "\\" not in item:
         return item[1:-1].strip()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # an unknown escape stands for itself
+        warnings.simplefilter("ignore")  # unknown escapes are kept as they are
         text = str(ast.literal_eval(item.replace("\\/", "/")))
     # JSON writes characters beyond the first plane as two escapes.
     return text.encode("utf-16", "surrogatepass").decode("utf-16").strip()
 
 
 def split_name(name: str) -> tuple[str, ...]:
-    """`predictedCategory2`, `predicted_category 2` and `#2 Predicted Category` as words and numbers."""
+    """Split `predictedCategory2`, `predicted_category 2` or `#2 Predicted Category` into words and numbers."""
     spaced = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[a-zA-Z])(?=\d)|(?<=\d)(?=[a-zA-Z])", " ", name)
     return tuple(word for word in re.split(r"[\W_]+", spaced.lower()) if word)
 
 
 def are_equivalent(first: Sequence[object], second: Sequence[object]) -> bool:
-    """Whether two columns say the same in other words, row by row: spam and ham, 1 and 0."""
+    """Return whether two columns correspond one to one, row by row: spam and ham, 1 and 0."""
     pairs = set(zip(first, second, strict=True))
     return len(pairs) == len(set(first)) == len(set(second)) and len(pairs) > 1
 
@@ -303,7 +303,7 @@ def _count_words(value: str) -> float:
 
 
 def _is_language(value: str) -> bool:
-    """Whether a value is words, rather than an address, a code, a date or a parse tree."""
+    """Return whether a value is words, rather than an address, a code, a date or a parse tree."""
     value = value.strip()
     if not value or WEB.fullmatch(value) or DATE.fullmatch(value) or CODE.fullmatch(value):
         return False

@@ -1,4 +1,4 @@
-"""From what the user typed to a complete spec: which columns hold the text and the labels, guessed with reasons."""
+"""Completing a spec from what the user typed: guesses, with reasons, which columns hold the text and the labels."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -36,21 +36,21 @@ COUNTERPARTS = frozenset((
     ("query", "passage"), ("query", "document"), ("claim", "evidence"), ("context", "response"),
     ("context", "hypothesis"), ("passage", "hypothesis"), ("text", "hypothesis"),
 ))  # fmt: skip
-"""Words by which the names of the two texts of a pair differ."""
+"""Words that distinguish the column names of the two texts of a pair."""
 CLEANED_WORDS = ("clean", "cleaned", "processed", "normalized", "normalised")
-"""What the better of two versions of one text is called."""
+"""Words for the preferred one of two versions of a text."""
 LEAST_LANGUAGE = 0.3
-"""Below this a column is no text: one word in two cells."""
+"""The least language score of a text column: one word in two cells."""
 PAIR_SHARE = 0.25
-"""How much language the lesser text of a pair has at least, compared with the best column."""
+"""The least language score of the second text of a pair, relative to the best column's."""
 CLOSE_TEXTS = 0.75
 MENTIONED_TEXTS = 0.45
-"""Beside the best text: as good, so that it is asked for; good enough to be named."""
+"""Scores relative to the best text column's: close enough to ask the user; good enough to mention."""
 CLEAR_LEAD = 1.0
 MENTIONED_LEAD = 3.0
-"""Points between the best and the next labels: fewer are a question; with fewer than these the next is named."""
+"""Points between the best and the next label column: with a lesser lead the user is asked; the next is mentioned."""
 JUDGED_WORDS = ("confidence", "gold")
-"""What stands beside a column that people were asked to fill: gender and gender:confidence."""
+"""Suffixes of columns beside one that annotators filled: gender and gender:confidence."""
 MANY_NUMBERS = 30
 MOST_SPLIT_WORDS = 10
 
@@ -65,7 +65,7 @@ class ResolvedSpec:
 
 @dataclass(frozen=True)
 class LabelCandidate:
-    """A column, or several of 0 and 1, that may hold the labels, with the points for it."""
+    """A column, or several 0/1 columns, that may hold the labels, with its score in points."""
 
     columns: tuple[ColumnProfile, ...]
     points: float
@@ -73,25 +73,25 @@ class LabelCandidate:
 
     @property
     def value(self) -> str | tuple[str, ...]:
-        """What `data.labels` would be."""
+        """The value of `data.labels` that chooses this candidate."""
         return self.columns[0].name if len(self.columns) == 1 else tuple(column.name for column in self.columns)
 
     @property
     def display_name(self) -> str:
-        """What it is called in a sentence."""
+        """The name to show in a sentence."""
         first, last = self.columns[0].name, self.columns[-1].name
         return first if len(self.columns) == 1 else f"{first} ... {last} ({len(self.columns)} columns)"
 
 
 def resolve(source: str, overrides: Sequence[str] = ()) -> ResolvedSpec:
-    """The spec in a TOML file, or one for a data file; every problem of either at once."""
+    """Return the spec in a TOML file, or one for a data file; every problem of either is reported at once."""
     if source.endswith(".toml") or Path(source).name == "tagline.toml":
         return complete_spec(specs.read(fetch_copy(source), overrides), where=source)
     return complete_spec(specs.apply_overrides({"data": {"train": source}}, overrides), where=f"the spec for {source}")
 
 
 def complete_spec(raw: Mapping[str, Any], *, where: str) -> ResolvedSpec:
-    """Check raw tables together with the columns of the data they name, guessing columns that are not named."""
+    """Validate raw tables together with the columns of their data, guessing columns that are not named."""
     spec, problems = specs.try_parse(raw)
     data = spec.data if spec else specs.check_section("data", raw, [])
     guesses: list[str] = []
@@ -110,7 +110,7 @@ def complete_spec(raw: Mapping[str, Any], *, where: str) -> ResolvedSpec:
 
 
 def missing_columns(data: Data) -> list[str]:
-    """Columns that the spec names and a file lacks."""
+    """Return a problem for each column that the spec names and a file lacks."""
     return [
         problem
         for split in SPLITS
@@ -120,7 +120,7 @@ def missing_columns(data: Data) -> list[str]:
 
 
 def guess_columns(data: Data) -> tuple[dict[str, Any], list[str]]:
-    """The settings of `[data]` that the user left open, and why each was guessed so."""
+    """Return the settings of `[data]` that the user left open, and the reason for each guess."""
     if data.text and data.labels:
         return {}, []
     source = inspect(expand_globs(data.list_addresses("train"))[0], layout_of(data))
@@ -148,20 +148,23 @@ def guess_columns(data: Data) -> tuple[dict[str, Any], list[str]]:
     if not split and not data.split:
         chosen = guessed.get("labels", data.labels)
         reasons += [
-            _format_guess("split", "", why) for column in free if column.name != chosen for why in _unread_split(column)
+            _format_guess("split", "", why)
+            for column in free
+            if column.name != chosen
+            for why in _explain_unread_split(column)
         ]
     return guessed, reasons
 
 
-def _unread_split(column: ColumnProfile) -> Iterator[str]:
-    """Why a column that is called like a split is not taken for one."""
+def _explain_unread_split(column: ColumnProfile) -> Iterator[str]:
+    """Yield why a column with the name of a split column is not used as one."""
     if column.name.lower() in SPLIT_NAMES and len(column.distinct) <= MOST_SPLIT_WORDS:
         words = ", ".join(sorted(column.distinct))
         yield f'the column "{column.name}" says {words}; data.split and data.split_values make splits of them'
 
 
 def sample_rows(source: Source) -> Batch:
-    """Rows from all over a file; an error where it has none."""
+    """Return rows sampled from the whole file; raise an error if it has none."""
     batch = sample_source(source)
     if not batch.lines:
         raise _no_rows_error(source)
@@ -169,7 +172,7 @@ def sample_rows(source: Source) -> Batch:
 
 
 def profile_columns(source: Source, batch: Batch) -> list[ColumnProfile]:
-    """Each column with its values in these rows; a list's items count one by one."""
+    """Return a profile of each column in these rows; the items of a list count one by one."""
     is_named = source.format not in ("csv", "tsv") or source.header
     profiles = []
     for name in source.columns:
@@ -182,7 +185,7 @@ def profile_columns(source: Source, batch: Batch) -> list[ColumnProfile]:
 
 
 def _no_rows_error(source: Source) -> DataError:
-    """Why there is nothing to look at: every row is bad, or there is none."""
+    """Return the error for a file without usable rows: every row is bad, or there is none."""
     bad = BadRows()
     for _ in read_batches(source, bad=bad):
         pass
@@ -195,7 +198,7 @@ def _list_values(cell: Cell) -> tuple[str, ...]:
 
 
 def choose_text_column(source: Source) -> str:
-    """The column of a file without labels that holds its texts."""
+    """Return the text column of a file without labels."""
     guessed, _ = _guess_text(source, profile_columns(source, sample_rows(source)), taken=())
     return guessed if isinstance(guessed, str) else guessed[0]
 
@@ -213,8 +216,8 @@ def _guess_text(
     best = ranked[0]
     if pair := _find_pair(ranked):
         first, second = pair
-        undo = f"a pair, by their names; for one text: data.text={first.name}"
-        return (first.name, second.name), undo
+        why = f"a pair, by their names; for one text: data.text={first.name}"
+        return (first.name, second.name), why
     others = [column for column in ranked[1:] if _text_weight(column) >= MENTIONED_TEXTS * _text_weight(best)]
     others = [column for column in others if not column.repeats]
     close = [column for column in others if _text_weight(column) >= CLOSE_TEXTS * _text_weight(best)]
@@ -229,7 +232,7 @@ def _guess_text(
 
 
 def _text_weight(column: ColumnProfile) -> float:
-    """The language in a column, more where its name says that it is text, less where it says that it is not."""
+    """Return a column's language score, higher if its name suggests text, lower if it suggests otherwise."""
     if column.name.lower() in TEXT_WORDS:
         return (3.0 if column.name.lower() == "text" else 2.0) * column.language
     if column.head in TEXT_WORDS:
@@ -247,7 +250,7 @@ def _is_text_name(column: ColumnProfile) -> bool:
 
 
 def _are_versions(first: ColumnProfile, second: ColumnProfile) -> bool:
-    """Whether two columns hold mostly the same texts, as before and after cleaning."""
+    """Return whether two columns hold mostly the same texts, such as before and after cleaning."""
     if len(first.values) != len(second.values):
         return False
     same = sum(one.split() == other.split() for one, other in zip(first.values, second.values, strict=True))
@@ -255,7 +258,7 @@ def _are_versions(first: ColumnProfile, second: ColumnProfile) -> bool:
 
 
 def _find_pair(ranked: Sequence[ColumnProfile]) -> tuple[ColumnProfile, ColumnProfile] | None:
-    """Two columns of language whose names are counterparts, such as question1 and question2."""
+    """Return two columns of language whose names are counterparts, such as question1 and question2."""
     least = max(LEAST_LANGUAGE, PAIR_SHARE * _text_weight(ranked[0]))
     texts = [column for column in ranked if _text_weight(column) >= least]
     for one, other in combinations(texts, 2):
@@ -266,17 +269,17 @@ def _find_pair(ranked: Sequence[ColumnProfile]) -> tuple[ColumnProfile, ColumnPr
 
 
 def _is_series(first: ColumnProfile, second: ColumnProfile, texts: Sequence[ColumnProfile]) -> bool:
-    """Whether there is a third such text: choice1, choice2 and choice3 are no pair."""
-    at = next((i for i, word in enumerate(first.words[: len(second.words)]) if word != second.words[i]), -1)
-    if at < 0 or first.words[at] not in ("0", "1", "a", "first"):
+    """Return whether there is a third such text: choice1, choice2 and choice3 are no pair."""
+    position = next((i for i, word in enumerate(first.words[: len(second.words)]) if word != second.words[i]), -1)
+    if position < 0 or first.words[position] not in ("0", "1", "a", "first"):
         return False
-    rest = (*first.words[:at], *first.words[at + 1 :])
-    alike = [column for column in texts if (*column.words[:at], *column.words[at + 1 :]) == rest]
-    return any(len(column.words) == len(first.words) for column in alike if column not in (first, second))
+    rest = (*first.words[:position], *first.words[position + 1 :])
+    siblings = [column for column in texts if (*column.words[:position], *column.words[position + 1 :]) == rest]
+    return any(len(column.words) == len(first.words) for column in siblings if column not in (first, second))
 
 
 def _are_counterparts(first: Sequence[str], second: Sequence[str]) -> bool:
-    """Whether two names differ in one word, and by what tells the texts of a pair apart."""
+    """Return whether two names differ in one word, and that by counterparts that distinguish the texts of a pair."""
     if (*first, "pair") == tuple(second):
         return True
     differing = [words for words in zip(first, second, strict=False) if words[0] != words[1]]
@@ -292,39 +295,43 @@ def _guess_labels(
     *,
     texts: Sequence[str],
 ) -> dict[str, Any]:
-    """The labels among the columns that are neither text nor split, and with them a separator."""
+    """Guess the labels, and their separator, among the columns that are neither text nor split."""
     candidates = _rank_labels(source, batch, columns, texts=texts)
     best = candidates[0] if candidates else None
     if len(source.columns) == 2 and columns and columns[0].is_continuous:
-        raise _no_classes(source, columns[0])
+        raise _no_classes_error(source, columns[0])
     if best is None or best.points < 0 or _why_no_labels(best):
         raise _ambiguity_error("labels", source, candidates)
-    # Where only the name speaks for a column, one whose values look like labels is a rival.
+    # If a column is chosen by its name alone, one whose values look like labels is a rival.
     lead = MENTIONED_LEAD if any(column.is_too_varied for column in best.columns) else CLEAR_LEAD
-    rivals = [each for each in candidates[1:] if each.points > best.points - lead]
+    rivals = [candidate for candidate in candidates[1:] if candidate.points > best.points - lead]
     if rivals:
         raise _ambiguity_error("labels", source, [best, *rivals])
-    others = [each for each in candidates[1:] if each.points >= best.points - MENTIONED_LEAD or _is_continuous(each)]
-    mention = _mention_others([each.display_name for each in others], "labels")
+    others = [
+        candidate
+        for candidate in candidates[1:]
+        if candidate.points >= best.points - MENTIONED_LEAD or _is_continuous(candidate)
+    ]
+    mention = _mention_others([candidate.display_name for candidate in others], "labels")
     if len(best.columns) > 1:
         reasons.append(_format_guess("labels", best.value, best.why + mention))
         return {"labels": best.value}
     chosen = best.columns[0]
     separator = "" if data.label_separator or source.format == "automl" else chosen.label_separator
     count = len(chosen.label_names(data.label_separator or separator))
-    found = f"{count} label{'s' * (count != 1)} in {chosen.rows:,} row{'s' * (chosen.rows != 1)}"
-    reasons.append(_format_guess("labels", chosen.name, f"{best.why}; {found}{mention}"))
+    summary = f"{count} label{'s' * (count != 1)} in {chosen.rows:,} row{'s' * (chosen.rows != 1)}"
+    reasons.append(_format_guess("labels", chosen.name, f"{best.why}; {summary}{mention}"))
     if not separator:
         return {"labels": chosen.name}
-    written = "a list in each cell" if separator == LIST_SEPARATOR else "several labels in one cell"
-    reasons.append(_format_guess("label_separator", separator, f"{written}: task multi"))
+    form = "a list in each cell" if separator == LIST_SEPARATOR else "several labels in one cell"
+    reasons.append(_format_guess("label_separator", separator, f"{form}: task multi"))
     return {"labels": chosen.name, "label_separator": separator}
 
 
 def _rank_labels(
     source: Source, batch: Batch, columns: list[ColumnProfile], *, texts: Sequence[str]
 ) -> list[LabelCandidate]:
-    """Every column and group of columns that may hold the labels, the likeliest first."""
+    """Return every column and group of columns that may hold the labels, the most likely first."""
     group = _find_label_group(source, columns)
     single = [column for column in columns if column not in group]
     judged = [column for column in columns if _is_judged(column, columns)]
@@ -335,35 +342,38 @@ def _rank_labels(
         for column in single
         if _may_be_label(column) and column.words not in beside
     ]
-    if len(flags) > 1:  # what is noted of each row, rather than what is to be found out
-        candidates = [replace(each, points=each.points - 3.0 * (each.columns[0] in flags)) for each in candidates]
-    # A constant column is no label; where there is nothing else, the checks say what is wrong with it.
-    candidates = [each for each in candidates if len(each.columns[0].distinct) > 1] or candidates
+    if len(flags) > 1:  # known facts about each row, rather than labels to predict
+        candidates = [
+            replace(candidate, points=candidate.points - 3.0 * (candidate.columns[0] in flags))
+            for candidate in candidates
+        ]
+    # A constant column is no label; if it is the only candidate, the checks report what is wrong with it.
+    candidates = [candidate for candidate in candidates if len(candidate.columns[0].distinct) > 1] or candidates
     if group:
         named = any(LABEL_WORDS & set(column.words) for column in group)
         points = (2.0 if len(group) == 2 else 4.0) + 2.0 * named
-        points -= 3.0 * any(column.is_flag for column in group)  # what a row is, not what it says
+        points -= 3.0 * any(column.is_flag for column in group)  # metadata of a row rather than its meaning
         why = f"{len(group)} columns of 0 and 1: task multi"
         candidates.append(LabelCandidate(group, points, why))
-    elif len(source.columns) == 2 and not any(each.points >= 0 for each in candidates):
-        # One is the text, so this is the label if it can be one at all.
-        left = [column for column in single if not column.is_measure and not column.is_structured]
-        fitting = [column for column in left if 1 < len(column.distinct) < len(column.values)]
+    elif len(source.columns) == 2 and not any(candidate.points >= 0 for candidate in candidates):
+        # The other column is the text, so this is the label if it can be one.
+        eligible = [column for column in single if not column.is_measure and not column.is_structured]
+        fitting = [column for column in eligible if 1 < len(column.distinct) < len(column.values)]
         fitting = [column for column in fitting if not column.is_continuous]
         candidates = [LabelCandidate((column,), 1.0, "the only other column") for column in fitting] or candidates
-    ranked = sorted(candidates, key=lambda each: each.points, reverse=True)
+    ranked = sorted(candidates, key=lambda candidate: candidate.points, reverse=True)
     return _drop_equivalents(batch, ranked)
 
 
 def _find_label_group(source: Source, columns: list[ColumnProfile]) -> tuple[ColumnProfile, ...]:
-    """The longest run of neighbouring columns of 0 and 1 (or true and false), at least two."""
+    """Return the longest run of adjacent one-hot columns (0/1 or true/false), at least two."""
     by_name = {column.name: column for column in columns}
     runs: list[list[ColumnProfile]] = [[]]
     for name in source.columns:
         column = by_name.get(name)
         if column is None or not _may_be_grouped(column):
             runs.append([])
-        elif runs[-1] and _is_binary(column) != _is_binary(runs[-1][-1]):  # a flag of another hand
+        elif runs[-1] and _is_binary(column) != _is_binary(runs[-1][-1]):  # written by another tool
             runs.append([column])
         else:
             runs[-1].append(column)
@@ -372,7 +382,7 @@ def _find_label_group(source: Source, columns: list[ColumnProfile]) -> tuple[Col
 
 
 def _may_be_grouped(column: ColumnProfile) -> bool:
-    """Whether a column of 0 and 1 may be one label of several, rather than the label, a measure or a tool's own."""
+    """Return whether a one-hot column may be one label of several: not the label itself, a measure or tool metadata."""
     is_other = column.is_measure or column.is_tool_metadata or column.name.lower() in LABEL_WORDS
     return column.is_one_hot and not is_other
 
@@ -382,7 +392,7 @@ def _is_binary(column: ColumnProfile) -> bool:
 
 
 def _is_judged(column: ColumnProfile, columns: Sequence[ColumnProfile]) -> bool:
-    """Whether a confidence, or a few true answers, stand beside a column, as where people filled it."""
+    """Return whether the data has a confidence or a few gold answers for a column, as crowdsourced labels have."""
     beside = {each.words[-1]: each for each in columns if each.words and each.words[:-1] == column.words}
     if not column.words or ("gold" in beside and beside["gold"].filled_share >= 0.5):
         return False
@@ -390,7 +400,7 @@ def _is_judged(column: ColumnProfile, columns: Sequence[ColumnProfile]) -> bool:
 
 
 def _may_be_label(column: ColumnProfile) -> bool:
-    """Whether a column is worth points: named so, or with short values that come back and no id, date or measure."""
+    """Return whether a column is a candidate: named so, or with short repeating values and no id, date or measure."""
     words = set(column.words)
     if column.holds_dates:
         return False
@@ -404,7 +414,7 @@ def _may_be_label(column: ColumnProfile) -> bool:
 
 
 def _score_label(column: ColumnProfile, *, texts: Sequence[str], is_judged: bool) -> tuple[float, str]:
-    """The points for a column as labels, by its name and by its values, and the better reason of the two."""
+    """Return the points of a column as labels, by its name and by its values, and the stronger reason of the two."""
     by_name, by_values = _score_name(column, is_judged=is_judged), _score_values(column)
     if len(column.words) > 1 and any(column.words[:1] == split_name(text)[:1] for text in texts):
         by_name += 0.5  # review_text and review_score, rather than product_category
@@ -423,7 +433,7 @@ def _score_name(column: ColumnProfile, *, is_judged: bool) -> float:
         points = 5.0 if column.name.lower() in ("label", "labels") else 4.0
     elif words & LABEL_WORDS:
         points = 3.0 if column.head in LABEL_WORDS else 2.5
-        points -= 1.0 * any(word.isdigit() for word in words)  # label1 ... label5 are the annotators'
+        points -= 1.0 * any(word.isdigit() for word in words)  # label1 ... label5 are single annotators' labels
         points += 1.0 * bool(words & DECIDED_WORDS)
     else:
         points = 0.5 * bool(words & DECIDED_WORDS)
@@ -436,7 +446,7 @@ def _score_name(column: ColumnProfile, *, is_judged: bool) -> float:
 
 def _score_values(column: ColumnProfile) -> float:
     points = 1.0 if column.is_one_hot or column.is_scale or not column.is_numeric else 0.0
-    points -= 0.5 * column.is_flag  # words before flags
+    points -= 0.5 * column.is_flag  # prefer words to flags
     points -= 1.5 * (column.is_code and not column.is_numeric)
     points -= 6.0 * column.is_structured
     if column.is_numeric and not column.has_decimals and len(column.distinct) > MANY_NUMBERS:
@@ -452,18 +462,18 @@ def _score_values(column: ColumnProfile) -> float:
 
 
 def _drop_equivalents(batch: Batch, ranked: list[LabelCandidate]) -> list[LabelCandidate]:
-    """Without columns that say what a better one says: of label and label_num, the words."""
+    """Drop columns equivalent to a better candidate: of label and label_num, the words are kept."""
     kept: list[LabelCandidate] = []
-    for each in ranked:
-        cells = [batch.columns[column.name] for column in each.columns]
-        twins = [other for other in kept if len(other.columns) == len(each.columns) == 1]
+    for candidate in ranked:
+        cells = [batch.columns[column.name] for column in candidate.columns]
+        twins = [other for other in kept if len(other.columns) == len(candidate.columns) == 1]
         if not any(are_equivalent(batch.columns[other.columns[0].name], cells[0]) for other in twins):
-            kept.append(each)
+            kept.append(candidate)
     return kept
 
 
 def _is_split(column: ColumnProfile, data: Data) -> bool:
-    """Whether a column says which split a row belongs to; words that nobody knows are asked about when it is read."""
+    """Return whether a column says which split a row belongs to; unknown words in it are reported when it is read."""
     if column.name.lower() not in SPLIT_NAMES:
         return False
     splits = {split_of(value.strip(), data.split_values) for value in column.distinct}
@@ -471,7 +481,7 @@ def _is_split(column: ColumnProfile, data: Data) -> bool:
 
 
 def _mention_others(names: Sequence[str], key: str) -> str:
-    """The columns that were not chosen, with the override that chooses one."""
+    """Return a clause that names the columns not chosen, with the override that chooses one."""
     if not names:
         return ""
     shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
@@ -491,15 +501,15 @@ def _ambiguity_error(key: str, source: Source, candidates: Sequence[LabelCandida
     return SpecError(f"cannot tell which column of {source.name} holds the {key}; {could}", hint=hint)
 
 
-def _no_classes(source: Source, column: ColumnProfile) -> SpecError:
-    """What to do where the only column beside the text is measured."""
+def _no_classes_error(source: Source, column: ColumnProfile) -> SpecError:
+    """Return the error for data whose only column beside the text is continuous."""
     what = f"{source.name}: {column.name} holds numbers with decimals, which are no classes"
     hint = "make a column of classes from them first, such as low, middle and high, and name it: data.labels=COLUMN"
     return SpecError(f"{what} ({len(column.distinct):,} different ones in {column.rows:,} rows)", hint=hint)
 
 
 def _why_no_labels(candidate: LabelCandidate | ColumnProfile) -> str:
-    """What a column holds that cannot be labels, whatever its name; empty where it can."""
+    """Return what a column holds that cannot be labels, whatever its name; "" if it can be labels."""
     if _is_continuous(candidate):
         return "numbers with decimals, which are no classes"
     columns = (candidate,) if isinstance(candidate, ColumnProfile) else candidate.columns

@@ -34,20 +34,20 @@ SPLIT_WORDS: dict[str, SplitName] = {
     "test": "test", "testing": "test",
 }  # fmt: skip
 LEFT_OUT = -1
-"""The split of a row that stands in none."""
+"""The split of a row that is in none."""
 NO_SPLIT = "none"
 """In `data.split_values`: rows to leave out."""
 NO_AGREEMENT, HIDDEN = "-", "-1"
-"""What stands for no label in files made like MNLI's and SNLI's: annotators did not agree, or the label is hidden."""
+"""Values for no label in files in the format of MNLI and SNLI: annotators did not agree, or it is hidden."""
 SHOWN_PLACES = 5
 SHOWN_CHARACTERS = 60
 MOST_MULTI_CELLS = 2_000_000_000
-"""Rows times labels, one byte each."""
+"""The most rows times labels, at one byte each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One labelled text and where it stands."""
+    """One labelled text, with its file and line."""
 
     text: Text
     labels: tuple[str, ...]
@@ -57,12 +57,12 @@ class Example:
 
 @dataclass(frozen=True)
 class Split:
-    """The rows of one split. `targets` is a label's number a row, or for task `multi` a row of booleans."""
+    """The rows of one split. `targets` has a label's number per row, or for task `multi` a row of booleans."""
 
     texts: Texts
     targets: NDArray[Any]
     rows: Ints
-    """Each row's number in the dataset."""
+    """The number of each row in the dataset."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -70,7 +70,7 @@ class Split:
 
 @dataclass(frozen=True)
 class ColumnValues:
-    """A column that is no text and no label: its different values, and the number of each row's."""
+    """A column other than text and labels: its distinct values, and for each row the number of its value."""
 
     values: tuple[str, ...]
     numbers: Ints
@@ -78,13 +78,13 @@ class ColumnValues:
 
 @dataclass
 class ValueRows:
-    """The rows in which a column has one value: how many, and where the first of them stand."""
+    """The rows in which a column has one value: their count, and the places of the first of them."""
 
     count: int = 0
     places: list[tuple[str, int]] = field(default_factory=list)
 
     def add(self, file: str, line: int) -> None:
-        """Count one more."""
+        """Count one more row."""
         self.count += 1
         if len(self.places) < SHOWN_PLACES:
             self.places.append((file, line))
@@ -106,21 +106,21 @@ class Dataset:
     sources: tuple[Source, ...]
     bad_rows: tuple[BadRow, ...] = ()
     leaked: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    """Rows left out because a given later split holds the same text."""
+    """Rows left out because of data leakage: a later given split has the same text."""
     none_label: str = ""
-    """Task `multi`: the label of rows that have no other; empty where such rows simply have none."""
+    """Task `multi`: the label of rows that have no other; empty if such rows have no label."""
     contradicted: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    """Rows that the files give `none_label` beside another label: the other ones count."""
+    """Rows to which the files give `none_label` beside another label: the other ones count."""
     columns: Mapping[str, "ColumnValues"] = field(default_factory=dict, repr=False)
-    """What the columns of `data.slices` say, row by row."""
+    """The values of the columns in `data.slices`, row by row."""
     unlabelled: Mapping[str, ValueRows] = field(default_factory=dict)
     """Rows left out because their label means that there is none, by that label."""
     split_words: Mapping[str, tuple[str, ValueRows]] = field(default_factory=dict)
-    """Each value of the column of splits with the split that it was taken for ("none": left out; "": unknown)."""
+    """Each value of the split column with the split it stands for ("none": left out; "": unknown)."""
     names_without_rows: tuple[str, ...] = ()
     """Values in `data.label_names` that no row has."""
     split_totals: Mapping[SplitName, int] = field(default_factory=dict)
-    """Rows of each split before `data.fraction` was taken of them."""
+    """Rows of each split before `data.fraction` was applied."""
     _store: "_RowStore" = field(repr=False, kw_only=True)
 
     def __len__(self) -> int:
@@ -128,7 +128,7 @@ class Dataset:
 
     @property
     def groups(self) -> Ints:
-        """For each row the number of its text, equal for texts that are the same once normalised."""
+        """The group number of each row's text, equal for texts that are the same after normalisation."""
         return self._store.groups
 
     @property
@@ -138,7 +138,7 @@ class Dataset:
 
     @property
     def split_fingerprint(self) -> str:
-        """Changes when a row stands in another split."""
+        """A hash that changes if a row moves to another split."""
         total = hashlib.sha256()
         for name in SPLITS:
             rows = self.splits[name].rows
@@ -146,25 +146,25 @@ class Dataset:
         return total.hexdigest()
 
     def texts(self, rows: Ints) -> Texts:
-        """The texts of any rows."""
+        """Return the texts of these rows."""
         return Texts(self._store.columns, rows)
 
     def select(self, *names: SplitName) -> Split:
-        """The rows of several splits as one, in file order; of none, no row."""
+        """Return the rows of several splits as one, in file order; an empty split if none are named."""
         rows = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *(self.splits[name].rows for name in names)]))
         return Split(self.texts(rows), self.targets[rows], rows)
 
     def place(self, row: int) -> tuple[str, int]:
-        """The file and the line of one row."""
+        """Return the file and the line of one row."""
         source = int(np.searchsorted(self._store.source_ends, row, side="right"))
         return self.sources[source].name, int(self._store.lines[row])
 
     def example(self, row: int) -> Example:
-        """One row with its labels and where it stands."""
+        """Return one row with its labels, file and line."""
         return Example(self.texts(np.array([row]))[0], self.label_names(row), *self.place(row))
 
     def label_names(self, row: int) -> tuple[str, ...]:
-        """The labels of one row."""
+        """Return the labels of one row."""
         target = self._store.targets[row]
         if self.task == "single":
             return (self.labels[int(target)],)
@@ -183,16 +183,16 @@ class _RowStore:
 
 
 def normalise_text(text: str) -> str:
-    """What is left of a text when case, width of characters and white space do not count."""
+    """Return a text with case, character width and white space normalised."""
     if text.isascii() and text.isprintable() and "  " not in text and text == text.strip(" "):
-        return text.lower()  # the same, and three times faster: most texts are like this
+        return text.lower()  # a shortcut, three times faster, for most texts
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)
     return " ".join(text.casefold().split())
 
 
 def layout_of(data: Data) -> Layout:
-    """What the spec says about how files are read; columns named otherwise than we would have a header."""
+    """Return the spec's settings for reading files; a column name other than column_N implies a header."""
     named = [name for name in (*data.text_columns, *data.label_columns, data.split) if name]
     has_names = any(not re.fullmatch(r"column_\d+", name) for name in named)
     header = True if data.header == "auto" and has_names else data.header
@@ -200,12 +200,12 @@ def layout_of(data: Data) -> Layout:
 
 
 def sources_of(data: Data, split: SplitName) -> list[Source]:
-    """The files given for a split, looked at."""
+    """Inspect the files given for a split."""
     return [inspect(address, layout_of(data)) for address in inputs.expand_globs(data.list_addresses(split))]
 
 
 def missing_columns(data: Data, source: Source, split: SplitName) -> list[str]:
-    """A line for each column that the spec names and this file lacks."""
+    """Return a problem for each column that the spec names and this file lacks."""
     named = {"text": data.text_columns, "labels": data.label_columns, "slices": data.slices}
     if data.split and split == "train":
         named["split"] = (data.split,)
@@ -218,44 +218,45 @@ def missing_columns(data: Data, source: Source, split: SplitName) -> list[str]:
 
 
 def load(data: Data, *, every_label_named: bool = True) -> Dataset:
-    """Read, check and split the data of a spec; where it has `label_names`, a label without one is refused."""
-    reading = _read_sources(data, () if data.unlabelled == "auto" else data.unlabelled)
+    """Read, check and split the data of a spec; `every_label_named` refuses labels missing from its `label_names`."""
+    builder = _read_sources(data, () if data.unlabelled == "auto" else data.unlabelled)
     is_plain = isinstance(data.labels, str) and not data.label_separator
-    # Whether "-" is a label can be told only from all others; few files have it, and are read once more then.
-    if data.unlabelled == "auto" and is_plain and (found := unlabelled_among(reading.label_values)):
-        reading = _read_sources(data, found)
+    # Whether "-" is a label can be told only from all other labels; the few files that have it are read a second time.
+    if data.unlabelled == "auto" and is_plain and (unlabelled := unlabelled_among(builder.label_values)):
+        builder = _read_sources(data, unlabelled)
     if every_label_named:
-        reading.insist_on_label_names()
-    return reading.build_dataset()
+        builder.require_label_names()
+    return builder.build_dataset()
 
 
 def _read_sources(data: Data, unlabelled: Sequence[str]) -> "_DatasetBuilder":
-    reading = _DatasetBuilder(data, unlabelled)
+    builder = _DatasetBuilder(data, unlabelled)
     with _pause_garbage_collection():
         for split in SPLITS:
             for source in sources_of(data, split):
-                reading.read(source, split)
-    return reading
+                builder.read(source, split)
+    return builder
 
 
 def unlabelled_among(labels: Iterable[str]) -> tuple[str, ...]:
-    """Which of these labels stand for no label: "-" among words, -1 beside 0, 1, 2 and so on.
+    """Return which of these labels mean "no label": "-" among words, -1 beside 0, 1, 2 and so on.
 
-    Beside "+", or with one other label only, "-" is a label; so is -1 beside 0 and 1, as sentiment is written.
+    Beside "+", or with one other label only, "-" is a label; so is -1 beside 0 and 1, as in sentiment data.
+
     """
-    found = set(labels)
-    others = found - {NO_AGREEMENT, HIDDEN}
+    distinct = set(labels)
+    others = distinct - {NO_AGREEMENT, HIDDEN}
     unlabelled = []
-    if NO_AGREEMENT in found and len(others) >= 2 and "+" not in others:
+    if NO_AGREEMENT in distinct and len(others) >= 2 and "+" not in others:
         unlabelled.append(NO_AGREEMENT)
-    if HIDDEN in found and len(others) >= 3 and others == set(map(str, range(len(others)))):
+    if HIDDEN in distinct and len(others) >= 3 and others == set(map(str, range(len(others)))):
         unlabelled.append(HIDDEN)
     return tuple(unlabelled)
 
 
 @contextmanager
 def _pause_garbage_collection() -> Iterator[None]:
-    """Rows come and go by the million and hold no cycles: looking for some among them takes a quarter of the time."""
+    """Disable garbage collection: rows have no reference cycles, and looking for some takes a quarter of the time."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -266,7 +267,7 @@ def _pause_garbage_collection() -> Iterator[None]:
 
 
 class _DatasetBuilder:
-    """The columns of a dataset while its files are read, batch by batch."""
+    """Builds the columns of a dataset while its files are read, batch by batch."""
 
     def __init__(self, data: Data, unlabelled: Sequence[str] = ()) -> None:
         self.data = data
@@ -287,7 +288,7 @@ class _DatasetBuilder:
         self.fingerprint = _Fingerprint(len(data.text_columns))
 
     def read(self, source: Source, split: SplitName) -> None:
-        """Take in one file."""
+        """Read one file."""
         if problems := missing_columns(self.data, source, split):
             raise DataError("\n".join(problems))
         for batch in read_batches(source, bad=self.bad):
@@ -300,18 +301,20 @@ class _DatasetBuilder:
         wrong_labels = self.label_set.find_problems([batch.columns[name] for name in self.data.label_columns])
         wrong = wrong_split | wrong_labels
         for index in sorted(wrong):
-            if self.data.bad_rows == "skip" or index not in wrong_split:  # else said once for each value, at the end
+            if (
+                self.data.bad_rows == "skip" or index not in wrong_split
+            ):  # otherwise reported once for each value, at the end
                 self.bad.add(source.name, batch.lines[index], wrong[index])
-        out = {*wrong, *np.flatnonzero(given == LEFT_OUT).tolist(), *self._find_rows_to_leave_out(source, batch)}
-        kept = [i for i in range(len(batch.lines)) if i not in out] if out else None
+        excluded = {*wrong, *np.flatnonzero(given == LEFT_OUT).tolist(), *self._find_rows_to_leave_out(source, batch)}
+        kept = [i for i in range(len(batch.lines)) if i not in excluded] if excluded else None
         lines = np.array(_take_cells(batch.lines, kept), dtype=np.int32)
         if not len(lines):
             return
         texts = [_join_cells(_take_cells(batch.columns[name], kept)) for name in self.data.text_columns]
         self.label_set.add([_take_cells(batch.columns[name], kept) for name in self.data.label_columns])
-        for name, seen in self.slices.items():
+        for name, numbers in self.slices.items():
             cells = _join_cells(_take_cells(batch.columns[name], kept))
-            self.slice_numbers[name].append(np.array([seen.setdefault(cell, len(seen)) for cell in cells]))
+            self.slice_numbers[name].append(np.array([numbers.setdefault(cell, len(numbers)) for cell in cells]))
         arrays = [pa.array(column, pa.large_string()) for column in texts]
         for column, array in zip(self.texts, arrays, strict=True):
             column.append(array)
@@ -324,11 +327,11 @@ class _DatasetBuilder:
 
     @property
     def label_values(self) -> tuple[str, ...]:
-        """The labels that the column of labels has, as they are written."""
+        """The labels as the label column has them."""
         return self.label_set.values()
 
     def _find_rows_to_leave_out(self, source: Source, batch: Batch) -> Iterator[int]:
-        """The rows whose label says that there is none."""
+        """Yield the rows whose label means that there is none."""
         if not self.unlabelled or len(self.data.label_columns) != 1:
             return
         for index, cell in enumerate(batch.columns[self.data.label_columns[0]]):
@@ -340,7 +343,7 @@ class _DatasetBuilder:
     def _find_given_splits(
         self, source: Source, batch: Batch, split: SplitName
     ) -> tuple[NDArray[np.int8], dict[int, str]]:
-        """Each row's given split, `LEFT_OUT` where the spec says so, and the rows that name none that we know."""
+        """Return each row's given split, `LEFT_OUT` if the spec says so, and the rows whose split is unknown."""
         column = self.data.split or (source.split_column if split == "train" else "")
         given = np.full(len(batch.lines), SPLITS.index(split), dtype=np.int8)
         wrong: dict[int, str] = {}
@@ -356,8 +359,8 @@ class _DatasetBuilder:
                 given[index] = SPLITS.index(word) if word in SPLITS else LEFT_OUT
         return given, wrong
 
-    def _insist_on_known_splits(self) -> None:
-        """Stop where the column of splits says something that nobody knows the meaning of."""
+    def _require_known_splits(self) -> None:
+        """Raise DataError if the split column has values of unknown meaning."""
         unknown = {value: rows for value, (word, rows) in self.split_words.items() if not word}
         if not unknown or self.data.bad_rows == "skip":
             return
@@ -372,9 +375,9 @@ class _DatasetBuilder:
         )
 
     def build_dataset(self) -> Dataset:
-        """Everything read, split and frozen."""
+        """Return the dataset, with its rows assigned to splits."""
         self.bad.raise_if_bad()
-        self._insist_on_known_splits()
+        self._require_known_splits()
         names = ", ".join(source.name for source in self.sources)
         if not self.rows:
             raise DataError(f"{names}: no usable row")
@@ -390,7 +393,7 @@ class _DatasetBuilder:
             source_ends=np.array(self.source_ends),
         )
         given = np.concatenate(self.given)
-        self._insist_on_given_splits(given)
+        self._require_given_rows(given)
         split_rows, leaked, totals = _split_rows(self.data, given, groups, targets)
         splits = {name: Split(Texts(store.columns, rows), targets[rows], rows) for name, rows in split_rows.items()}
         return Dataset(
@@ -415,8 +418,8 @@ class _DatasetBuilder:
             },
         )
 
-    def _insist_on_given_splits(self, given: NDArray[np.int8]) -> None:
-        """Stop where a file is named for a split and has no row: a share of train in its place would go unnoticed."""
+    def _require_given_rows(self, given: NDArray[np.int8]) -> None:
+        """Raise DataError if a split's files have no row: a share of train would take their place unnoticed."""
         for name in SPLITS[1:]:
             addresses = self.data.list_addresses(name)
             if addresses and not (given == SPLITS.index(name)).any():
@@ -426,14 +429,14 @@ class _DatasetBuilder:
                 raise DataError(f"data.{name}: {', '.join(addresses)} has no row{why}", hint=hint)
 
     def _find_names_without_rows(self) -> tuple[str, ...]:
-        """Values that have a name and no row, neither by the value nor by the name."""
+        """Return the values in `label_names` that no row has, neither as the value nor as its name."""
         values = set(self.label_values)
         return tuple(
             value for value, name in self.data.names_by_value.items() if value not in values and name not in values
         )
 
-    def insist_on_label_names(self) -> None:
-        """Stop where some labels have names and others none."""
+    def require_label_names(self) -> None:
+        """Raise SpecError if some labels have names and others have none."""
         names = self.data.names_by_value
         if not names or not isinstance(self.data.labels, str):
             return
@@ -449,40 +452,39 @@ class _DatasetBuilder:
 
 
 def split_of(value: str, meanings: Mapping[str, str]) -> str:
-    """The split that a word stands for, as the spec or else everybody has it; "" where nobody knows."""
+    """Return the split that a word stands for, by the spec or else by convention; "" if it is unknown."""
     word = value.lower()
-    found: str = meanings.get(value, meanings.get(word, SPLIT_WORDS.get(word, "")))
-    return found
+    split: str = meanings.get(value, meanings.get(word, SPLIT_WORDS.get(word, "")))
+    return split
 
 
 def _take_cells(cells: Sequence[Any], kept: list[int] | None) -> Sequence[Any]:
-    """The cells at these places; None means all."""
+    """Return the cells at these positions; None means all."""
     return cells if kept is None else [cells[i] for i in kept]
 
 
 def _join_cells(cells: Sequence[Cell]) -> list[str]:
-    """A text column's cells; a list of texts is one text, a missing one an empty one."""
+    """Return the texts of a column; a list of texts is joined, a missing one is empty."""
     return [cell if isinstance(cell, str) else " ".join(cell or ()) for cell in cells]
 
 
 def _split_rows(
     data: Data, given: NDArray[np.int8], groups: Ints, targets: NDArray[Any]
 ) -> tuple[dict[SplitName, Ints], Ints, dict[SplitName, int]]:
-    """The rows of each split, in file order; the rows left out because a later given split has their text; and how
-    many each split had before a fraction was taken.
-    """
+    """Return the rows of each split, in file order; the rows left out for data leakage; and each split's size before
+    a fraction was taken."""
     validation, test = (given == SPLITS.index(name) for name in ("validation", "test"))
-    later = ~test & np.isin(groups, groups[test])
-    later |= ~(validation | test) & np.isin(groups, groups[validation])
-    split = np.where(later, LEFT_OUT, given)
+    leaked = ~test & np.isin(groups, groups[test])
+    leaked |= ~(validation | test) & np.isin(groups, groups[validation])
+    split = np.where(leaked, LEFT_OUT, given)
     random = np.random.default_rng(data.seed)
     shares = (0 if validation.any() else data.validation_share, 0 if test.any() else data.test_share)
     pool = np.flatnonzero(split == SPLITS.index("train"))
-    if any(shares) and targets.ndim == 2 and not targets.shape[1]:  # to be measured on, such rows are good enough
+    if any(shares) and targets.ndim == 2 and not targets.shape[1]:  # enough for evaluation, not for training
         raise DataError("no row has a label; there is nothing to learn", hint="is data.labels the right column?")
     split[pool] = stratified_split(groups[pool], targets[pool], shares=shares, random=random)
     totals = {name: int((split == number).sum()) for number, name in enumerate(SPLITS)}
-    # Training rows are drawn first, so that they are the same whatever else is thinned out.
+    # Training rows are drawn first, so that the choice does not depend on the other splits.
     for fraction, names in ((data.fraction, SPLITS), (data.learning_fraction, SPLITS[:2])):
         for name in names if fraction < 1 else ():
             pool = np.flatnonzero(split == SPLITS.index(name))
@@ -491,18 +493,18 @@ def _split_rows(
             )
             split[pool[dropped]] = LEFT_OUT
     rows = {name: np.flatnonzero(split == number) for number, name in enumerate(SPLITS)}
-    return rows, np.flatnonzero(later), totals
+    return rows, np.flatnonzero(leaked), totals
 
 
 class _Fingerprint:
-    """A hash of all content, fed batch by batch and the same however the batches are cut."""
+    """A hash of all content, updated batch by batch and independent of how the batches are cut."""
 
     def __init__(self, columns: int) -> None:
         self._texts = [(hashlib.sha256(), hashlib.sha256()) for _ in range(columns)]
         self._given = hashlib.sha256()
 
     def add(self, texts: Sequence[pa.Array], given: NDArray[np.int8]) -> None:
-        """Take in some rows: the bytes of their texts, where each ends, and their given splits."""
+        """Add rows: the bytes of their texts, the length of each, and their given splits."""
         self._given.update(given.tobytes())
         for (content_hash, length_hash), array in zip(self._texts, texts, strict=True):
             _, offsets, content = array.buffers()
@@ -510,7 +512,7 @@ class _Fingerprint:
             length_hash.update(np.diff(np.frombuffer(offsets, dtype=np.int64)).tobytes())
 
     def finish(self, task: Task, labels: Sequence[str], targets: NDArray[Any]) -> str:
-        """The fingerprint of the whole."""
+        """Return the fingerprint of the dataset."""
         total = hashlib.sha256(repr((task, *labels)).encode())
         for part in (self._given, *(part for pair in self._texts for part in pair)):
             total.update(part.digest())
@@ -519,7 +521,7 @@ class _Fingerprint:
 
 
 class _LabelSet(Protocol):
-    """Labels while rows are read: which cells are wrong, which labels there are, and in the end the targets."""
+    """Labels while rows are read: problems in cells, the labels seen, and finally the targets."""
 
     def find_problems(self, columns: Sequence[Sequence[Cell]]) -> dict[int, str]: ...
     def add(self, columns: Sequence[Sequence[Cell]]) -> None: ...
@@ -528,7 +530,7 @@ class _LabelSet(Protocol):
 
 
 class _OneHotLabels:
-    """A 0/1 column a label."""
+    """Labels with one 0/1 column each."""
 
     def __init__(self, names: tuple[str, ...], none_label: str, new_names: Mapping[str, str]) -> None:
         self._names = names
@@ -537,32 +539,32 @@ class _OneHotLabels:
         self._parts: list[NDArray[np.bool_]] = []
 
     def find_problems(self, columns: Sequence[Sequence[Cell]]) -> dict[int, str]:
-        """Cells that are neither 0, 1, true nor false."""
-        found: dict[int, str] = {}
+        """Return the rows with cells other than 0, 1, true or false."""
+        problems: dict[int, str] = {}
         for name, column in zip(self._names, columns, strict=True):
             if not set(column) <= ONE_HOT.keys():
                 for index, cell in enumerate(column):
                     if _one_hot_key(cell) not in ONE_HOT:
-                        found.setdefault(index, f'{name} is "{cell or ""}"; it may be 0, 1, true or false')
-        return found
+                        problems.setdefault(index, f'{name} is "{cell or ""}"; it may be 0, 1, true or false')
+        return problems
 
     def add(self, columns: Sequence[Sequence[Cell]]) -> None:
-        """Take in rows without problems."""
+        """Add rows without problems."""
         hot = [[ONE_HOT[_one_hot_key(cell)] for cell in column] for column in columns]
         self._parts.append(np.array(hot, dtype=bool).T)
 
     def values(self) -> tuple[str, ...]:
-        """The columns."""
+        """Return the columns."""
         return self._names
 
     def finish(self) -> tuple[Task, tuple[str, ...], NDArray[Any]]:
-        """The columns in the order given, and after them the label for none."""
+        """Return the task, the columns in the order given, followed by the label for none, and the targets."""
         names = tuple(self._new_names.get(name, name) for name in self._names)
         return "multi", *_with_none_label(names, np.concatenate(self._parts), self._none_label)
 
 
 class _NamedLabels:
-    """A column of label names: one a row, or several between separators, in a list or in one that is written out."""
+    """Labels in one column: one per row, or several as a list or between separators."""
 
     def __init__(self, separator: str, none_label: str, new_names: Mapping[str, str]) -> None:
         self._separator = separator
@@ -573,12 +575,12 @@ class _NamedLabels:
         self._counts: list[NDArray[np.int32]] = []
 
     def find_problems(self, columns: Sequence[Sequence[Cell]]) -> dict[int, str]:
-        """Rows without a label, where a row needs one, and cells that are lists or not against what the spec says."""
+        """Return the rows that lack a required label, or whose cells are lists or not, contrary to the spec."""
         wrong = {cell: problem for cell in set(columns[0]) if (problem := self._check_cell(cell))}
         return {index: wrong[cell] for index, cell in enumerate(columns[0]) if cell in wrong} if wrong else {}
 
     def _check_cell(self, cell: Cell) -> str:
-        """What is wrong with one cell; empty where nothing is."""
+        """Return the problem with one cell; "" if there is none."""
         if cell is None or (isinstance(cell, str) and not cell.strip()):
             return "" if self._separator or self._none_label else "no label"
         if not isinstance(cell, str):
@@ -591,7 +593,7 @@ class _NamedLabels:
         return ""
 
     def add(self, columns: Sequence[Sequence[Cell]]) -> None:
-        """Take in rows without problems; labels are numbered as they appear."""
+        """Add rows without problems; labels are numbered as they appear."""
         numbers = {cell: self._number_labels(cell) for cell in dict.fromkeys(columns[0])}
         rows = [numbers[cell] for cell in columns[0]]
         self._flat.append(np.fromiter(chain.from_iterable(rows), np.int32))
@@ -608,11 +610,11 @@ class _NamedLabels:
         return tuple(dict.fromkeys(name for part in cell or () if (name := part.strip())))
 
     def values(self) -> tuple[str, ...]:
-        """The labels as they are written."""
+        """Return the labels as the column has them."""
         return tuple(self._codes)
 
     def finish(self) -> tuple[Task, tuple[str, ...], NDArray[Any]]:
-        """The names, in the natural order of what the data says, and the targets in its terms."""
+        """Return the task, the label names in the natural order of the column's values, and the targets."""
         values = sorted(self._codes, key=_natural_key)
         numbers: dict[str, int] = {}
         position = np.empty(len(values), dtype=np.int32)
@@ -647,18 +649,18 @@ def _one_hot_key(cell: Cell) -> str:
 def _with_none_label(
     names: tuple[str, ...], hot: NDArray[np.bool_], none_label: str
 ) -> tuple[tuple[str, ...], NDArray[np.bool_]]:
-    """A label of its own for the rows that have none, if there is a name for it."""
+    """Add a label for the rows that have none, if there is a name for it."""
     if not none_label:
         return names, hot
-    nothing = ~hot.any(axis=1)
+    is_unlabelled = ~hot.any(axis=1)
     if none_label in names:
-        hot[:, names.index(none_label)] |= nothing
+        hot[:, names.index(none_label)] |= is_unlabelled
         return names, hot
-    return (*names, none_label), np.column_stack([hot, nothing])
+    return (*names, none_label), np.column_stack([hot, is_unlabelled])
 
 
 def _remove_contradictions(targets: NDArray[Any], labels: tuple[str, ...], none_label: str) -> Ints:
-    """Take the label for none away from rows that have another one too; returns those rows."""
+    """Remove the label for none from rows that have another one too, and return those rows."""
     if not none_label:
         return np.zeros(0, dtype=np.int64)
     none = labels.index(none_label)
@@ -668,7 +670,7 @@ def _remove_contradictions(targets: NDArray[Any], labels: tuple[str, ...], none_
 
 
 def _natural_key(name: str) -> tuple[int, float, str]:
-    """Numbers by size and before words, words by letter."""
+    """Return a sort key: numbers by size and before words, words alphabetically."""
     try:
         number = float(name)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Texts that are nearly the same: found by MinHash among any number of them, then compared word by word."""
+"""Near duplicates: candidates by MinHash, verified by the Jaccard similarity of their shingles."""
 
 import re
 import zlib
@@ -15,18 +15,18 @@ WORD = re.compile(r"\w+")
 SHINGLE = 3
 FEWEST_WORDS = 8
 FEWEST_LETTERS = 24
-"""That a text must have, in words or, without spaces, in letters: of short ones many are alike by nature."""
+"""Minimum length of a text, in words or, without spaces, in letters: short texts are often alike by chance."""
 BANDS, ROWS = 12, 3
-"""Texts that share 8 in 10 of their shingles meet in one of the bands 999 times in 1,000; 3 in 10: 28 in 100."""
+"""Texts that share 8 in 10 of their shingles share a band's bucket 999 times in 1,000; 3 in 10: 28 in 100."""
 ALIKE = 0.8
 MOST_IN_BUCKET = 50
-"""Of texts that all look alike the first few are compared: a form letter is one finding, not a million."""
+"""Of many texts in a bucket the first few are compared: a form letter should be one finding, not a million."""
 
 Shingles = NDArray[np.uint64]
 
 
 def find_pairs(first: Iterable["Text"], second: Iterable["Text"]) -> list[tuple[int, int, float]]:
-    """Texts of the first list with the text of the second that they are most like, and how alike they are."""
+    """Return for texts of the first list the most similar text of the second list, and their similarity."""
     ours, theirs = _hash_long_texts(first), _hash_long_texts(second)
     if not ours or not theirs:
         return []
@@ -41,35 +41,35 @@ def find_pairs(first: Iterable["Text"], second: Iterable["Text"]) -> list[tuple[
 
 
 def cluster_texts(texts: Iterable["Text"]) -> NDArray[np.int64]:
-    """A number for each text, the same for those that are nearly the same, if only by way of others."""
-    every = list(texts)
-    found = np.arange(len(every))
-    known = _hash_long_texts(every)
-    if not known:
-        return found
-    numbers, signatures = list(known), _compute_signatures(list(known.values()))
+    """Return a cluster number for each text, the same for near duplicates, if only by way of other texts."""
+    all_texts = list(texts)
+    parents = np.arange(len(all_texts))
+    shingles = _hash_long_texts(all_texts)
+    if not shingles:
+        return parents
+    numbers, signatures = list(shingles), _compute_signatures(list(shingles.values()))
     for i, j in _find_candidates(signatures, signatures):
-        first, second = (_find_root(found, numbers[each]) for each in (i, j))
-        if first != second and _jaccard_similarity(known[numbers[i]], known[numbers[j]]) >= ALIKE:
-            found[max(first, second)] = min(first, second)
-    return np.array([_find_root(found, number) for number in range(len(every))], np.int64)
+        first, second = (_find_root(parents, numbers[each]) for each in (i, j))
+        if first != second and _jaccard_similarity(shingles[numbers[i]], shingles[numbers[j]]) >= ALIKE:
+            parents[max(first, second)] = min(first, second)
+    return np.array([_find_root(parents, number) for number in range(len(all_texts))], np.int64)
 
 
-def _find_root(found: NDArray[np.int64], number: int) -> int:
-    """The first text of a cluster, to which each of its texts leads."""
-    while found[number] != number:
-        number = int(found[number])
+def _find_root(parents: NDArray[np.int64], number: int) -> int:
+    """Return the first text of a cluster, which all of its texts lead to."""
+    while parents[number] != number:
+        number = int(parents[number])
     return number
 
 
 def _hash_long_texts(texts: Iterable["Text"]) -> dict[int, Shingles]:
-    """The shingles of those texts that are long enough for being alike to mean something."""
-    found = ((number, hash_shingles(text)) for number, text in enumerate(texts))
-    return {number: each for number, each in found if len(each)}
+    """Return the shingles of the texts that are long enough for similarity to be meaningful."""
+    hashed = ((number, hash_shingles(text)) for number, text in enumerate(texts))
+    return {number: shingles for number, shingles in hashed if len(shingles)}
 
 
 def hash_shingles(text: "Text") -> Shingles:
-    """Every three words in a row, as numbers; four letters in a row where few words are long; none of a short text."""
+    """Return hashes of all three-word shingles; of four-letter ones if words are few and long; none of a short text."""
     joined = text if isinstance(text, str) else "\n".join(text)
     words = WORD.findall(joined.casefold())
     run = "".join(words)
@@ -83,20 +83,20 @@ def hash_shingles(text: "Text") -> Shingles:
 
 
 def _compute_signatures(sets: list[Shingles]) -> NDArray[np.uint64]:
-    """A few numbers a text, of which two texts share as large a part as of their shingles."""
+    """Return MinHash signatures: two texts share the same part of their signatures as of their shingles."""
     flat = np.concatenate(sets)
-    starts = np.concatenate([[0], np.cumsum([len(each) for each in sets])[:-1]])
+    starts = np.concatenate([[0], np.cumsum([len(shingles) for shingles in sets])[:-1]])
     random = np.random.default_rng(0)
-    found = np.empty((len(sets), BANDS * ROWS), dtype=np.uint64)
+    signatures = np.empty((len(sets), BANDS * ROWS), dtype=np.uint64)
     for column in range(BANDS * ROWS):
         factor = random.integers(2**64, dtype=np.uint64) | np.uint64(1)
-        # The product's upper half: in whole numbers of 64 bits it wraps around, which is what orders shingles anew.
-        found[:, column] = np.minimum.reduceat((flat * factor) >> np.uint64(32), starts)
-    return found
+        # The upper half of the product, which wraps around at 64 bits: this permutes the shingles.
+        signatures[:, column] = np.minimum.reduceat((flat * factor) >> np.uint64(32), starts)
+    return signatures
 
 
 def _find_candidates(ours: NDArray[np.uint64], theirs: NDArray[np.uint64]) -> Iterator[tuple[int, int]]:
-    """Pairs whose signatures agree on a whole band, each once."""
+    """Yield the pairs whose signatures agree on a whole band, each once."""
     seen: set[tuple[int, int]] = set()
     for band in range(BANDS):
         columns = slice(band * ROWS, (band + 1) * ROWS)

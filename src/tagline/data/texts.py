@@ -1,4 +1,4 @@
-"""Texts, single or in pairs, kept in files without a name and read by the chunk: memory does not grow with them."""
+"""Texts, single or in pairs, stored in unnamed temporary files and read by the chunk: memory use is constant."""
 
 import os
 import tempfile
@@ -19,58 +19,58 @@ Text = str | tuple[str, str]
 
 
 class ColumnFile:
-    """Texts in a file without a name, added and read back by the chunk: memory does not grow with them."""
+    """A column of texts in an unnamed temporary file, appended and read by the chunk: memory use is constant."""
 
     def __init__(self) -> None:
         directory = Path(tempfile.gettempdir())
         with atomic.disk_errors(directory):
             self._file = tempfile.TemporaryFile(prefix=atomic.SCRATCH_PREFIX, dir=directory)  # noqa: SIM115
         weakref.finalize(self, _close_file, self._file)
-        self._places: list[tuple[int, int]] = []
-        """Where each chunk stands in the file, and where its texts do after the list of their ends."""
+        self._offsets: list[tuple[int, int]] = []
+        """The offset of each chunk in the file, and that of its texts, which follow the table of their ends."""
         self.starts = [0]
-        """The first row of each chunk, and after them the number of rows."""
+        """The first row of each chunk, followed by the number of rows."""
         self._last: tuple[int, pa.Array] | None = None
 
     def append(self, array: pa.Array) -> None:
-        """Add a chunk."""
+        """Append a chunk."""
         _, offsets, content = array.buffers()
         with atomic.disk_errors(Path(tempfile.gettempdir())):
-            place = self._file.tell()
+            offset = self._file.tell()
             self._file.write(memoryview(offsets)[: 8 * (len(array) + 1)])
-            self._places.append((place, self._file.tell()))
+            self._offsets.append((offset, self._file.tell()))
             self._file.write(content or b"")
             self._file.flush()
         self.starts.append(self.starts[-1] + len(array))
 
     def __getitem__(self, number: int) -> pa.Array:
-        """One chunk; the one read last is kept."""
+        """Return one chunk; the last one read is cached."""
         if self._last is None or self._last[0] != number:
             rows = self.starts[number + 1] - self.starts[number]
-            place, content_place = self._places[number]
-            offsets = self._read_bytes(place, content_place - place)
-            content = self._read_bytes(content_place, int(np.frombuffer(offsets, np.int64)[-1]))
+            start, content_start = self._offsets[number]
+            offsets = self._read_bytes(start, content_start - start)
+            content = self._read_bytes(content_start, int(np.frombuffer(offsets, np.int64)[-1]))
             buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content)]
             self._last = number, pa.Array.from_buffers(pa.large_string(), rows, buffers)
         return self._last[1]
 
-    def _read_bytes(self, place: int, size: int) -> bytes:
-        """Bytes of the file; a system call may give fewer than asked for."""
+    def _read_bytes(self, offset: int, size: int) -> bytes:
+        """Read bytes of the file, with repeated calls, since one call may return fewer than requested."""
         parts: list[bytes] = []
-        while size and (part := os.pread(self._file.fileno(), size, place)):
+        while size and (part := os.pread(self._file.fileno(), size, offset)):
             parts.append(part)
-            place, size = place + len(part), size - len(part)
+            offset, size = offset + len(part), size - len(part)
         return b"".join(parts)
 
 
 def _close_file(file: IO[bytes]) -> None:
-    """Close a file that nobody will read; what could not be written then is no loss."""
+    """Close a file that will not be read again, ignoring write errors."""
     with suppress(OSError):
         file.close()
 
 
 class Texts(Sequence[Text]):
-    """Texts read as Python strings only when asked for: a view of some rows."""
+    """A view of some rows as Python strings, which are created on access."""
 
     def __init__(self, columns: Sequence[ColumnFile], rows: Ints) -> None:
         self._columns = columns
@@ -93,7 +93,7 @@ class Texts(Sequence[Text]):
         return cells[0] if len(cells) == 1 else (cells[0], cells[1])
 
     def __iter__(self) -> Iterator[Text]:
-        """Each text in order; rows that follow each other in a chunk are read together."""
+        """Yield each text in order; consecutive rows of a chunk are read together."""
         chunk_of = np.searchsorted(self._starts, self._rows, side="right") - 1
         breaks = np.flatnonzero(np.diff(chunk_of)) + 1
         for part in np.split(np.arange(len(self._rows)), breaks) if len(self._rows) else ():

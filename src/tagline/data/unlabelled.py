@@ -1,4 +1,4 @@
-"""Texts without labels, from any file the readers know, or from one with a text on each line."""
+"""Texts without labels, from any file that the readers support, or from a plain text file with one text per line."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -11,12 +11,12 @@ from tagline.storage import inputs
 
 LINES = Layout(format="lines")
 LINE = "text"
-"""The one column of such a file."""
+"""The only column of a plain text file."""
 HINT = "mend them, or take them out of the file"
 
 
-def texts_in(addresses: Iterable[str], *, column: str = "") -> Iterator[str]:
-    """Every text of these files that is not blank; in a table those of this column, or of the one that holds texts."""
+def read_texts(addresses: Iterable[str], *, column: str = "") -> Iterator[str]:
+    """Yield every text of these files that is not blank; of a table, those of this column, or of its text column."""
     for address in inputs.expand_globs(tuple(addresses)):
         count = 0
         for text in _read_cells(address, column):
@@ -28,13 +28,13 @@ def texts_in(addresses: Iterable[str], *, column: str = "") -> Iterator[str]:
 
 
 def check_readable(addresses: Iterable[str]) -> None:
-    """Refuse files that cannot be read, before anyone waits for their texts."""
+    """Raise an error if a file cannot be read, before the work that needs its texts starts."""
     for address in inputs.expand_globs(tuple(addresses)):
-        _column_of(_inspect_file(address), "")
+        _resolve_column(_inspect_file(address), "")
 
 
 def _inspect_file(address: str) -> Source:
-    """Of plain text every line is one, whatever may look like a label at its end."""
+    """Inspect a file; in plain text each line is a text, whatever looks like a label at its end."""
     if PurePath(address.removesuffix(".gz")).suffix != ".txt":
         return inspect(address)
     return replace(inspect(address, LINES), separator="", columns=(LINE,))
@@ -42,7 +42,7 @@ def _inspect_file(address: str) -> Source:
 
 def _read_cells(address: str, column: str) -> Iterator[str]:
     source = _inspect_file(address)
-    name = _column_of(source, column)
+    name = _resolve_column(source, column)
     bad = BadRows(hint=HINT)
     for batch in read_batches(source, bad=bad):
         for cell in batch.columns[name]:
@@ -50,8 +50,8 @@ def _read_cells(address: str, column: str) -> Iterator[str]:
     bad.raise_if_bad()
 
 
-def _column_of(source: Source, column: str) -> str:
-    """The column that holds the texts; whole lines have no other."""
+def _resolve_column(source: Source, column: str) -> str:
+    """Return the column that holds the texts; plain text files have only one."""
     if source.format == "lines" and source.columns == (LINE,):
         return LINE
     name = column or choose_text_column(source)

@@ -1,4 +1,4 @@
-"""Rows in files: jsonl, csv, tsv and Parquet, written part by part and joined."""
+"""Writing rows to files: jsonl, csv, tsv and Parquet, in parts that are joined."""
 
 import csv
 import json
@@ -16,18 +16,18 @@ from tagline.errors import PlaceError
 Row = dict[str, Any]
 
 OURS = ("label", "labels", "score", "scores", "abstained", "set")
-"""Keys of an answer; an input column of the same name is kept as `input_...`."""
+"""Keys of a prediction; an input column of the same name is kept as `input_...`."""
 EscapeFormulas = Literal["ours", "all", "none"]
-"""Which cells of a CSV or TSV are kept from being run by a spreadsheet: those of our own columns, or the user's too."""
+"""Which cells of a CSV or TSV are escaped against formula injection: those of our own columns, all, or none."""
 ESCAPE_FORMULAS: tuple[EscapeFormulas, ...] = get_args(EscapeFormulas)
 FORMULA = re.compile(r"'*(?:[=@\t\r\n＝＋－＠]|[-+](?!(?:\d[\d.,]*(?:[eE][-+]?\d+)?)?\Z))")
-"""How a cell begins that a spreadsheet may run (OWASP, CSV injection), or that was escaped before; -1 is a number."""
+"""The start of a cell that a spreadsheet may run (OWASP, CSV injection), or that is escaped already; -1 is a number."""
 Columns = Mapping[str, str]
-"""The names of columns, each with Arrow's name of its type in Parquet; "" for text."""
+"""The names of columns, each with its Arrow type in Parquet; "" for text."""
 
 
 def answer_columns(task: str) -> dict[str, str]:
-    """What of an answer stands in a table."""
+    """Return the columns of a prediction in a table."""
     return (
         {"labels": "", "abstained": "bool"}
         if task == "multi"
@@ -37,7 +37,7 @@ def answer_columns(task: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Table:
-    """A format. A part is written by itself, and may not be a whole file of the format; parts joined are one."""
+    """A table format. Parts are written separately and need not be valid files by themselves; joined, they are one."""
 
     write: Callable[[Iterable[Row], Columns, IO[bytes]], None]
     join: Callable[[Sequence[Path], Columns, IO[bytes]], None]
@@ -50,22 +50,22 @@ def _write_jsonl(rows: Iterable[Row], _: Columns, file: IO[bytes]) -> None:
 
 def _join_jsonl(parts: Sequence[Path], _: Columns, file: IO[bytes]) -> None:
     for part in parts:
-        with part.open("rb") as some:
-            shutil.copyfileobj(some, file)
+        with part.open("rb") as source:
+            shutil.copyfileobj(source, file)
 
 
 def escape_formula(cell: Any) -> Any:
-    """A cell that no spreadsheet runs: a quote before what looks like a formula; `unescape_formula` takes it away."""
+    """Return a cell with a quote before what looks like a formula; `unescape_formula` reverses it."""
     return f"'{cell}" if isinstance(cell, str) and FORMULA.match(cell) else cell
 
 
 def unescape_formula(cell: str) -> str:
-    """The cell as it was before `escape_formula`."""
+    """Return the cell as it was before `escape_formula`."""
     return cell[1:] if cell.startswith("'") and FORMULA.match(cell) else cell
 
 
 def _escape_row(row: Row, which: EscapeFormulas) -> Row:
-    """A row with the formulas in our own columns escaped, or those in all, and then in the names of columns too."""
+    """Return a row with formulas escaped in our own columns, or in all columns and their names."""
     if which == "none":
         return row
     if which == "ours":
@@ -90,7 +90,7 @@ def _join_delimited(
 
 
 class _LineFeedWriter:
-    """Where a CSV writer writes: rows end in a line feed. (A writer told so itself leaves a lone CR unquoted.)"""
+    """A file for `csv` whose rows end in a line feed; told to end them so itself, `csv` leaves a lone CR unquoted."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -116,18 +116,18 @@ def _join_parquet(parts: Sequence[Path], _: Columns, file: IO[bytes]) -> None:
 
 
 def _flatten_row(row: Row, typed: Columns) -> Row:
-    """A row for a table: as text what has no type, several labels between bars, without the scores of all labels."""
+    """Return a row for a table: untyped values as text, several labels joined by bars, without all labels' scores."""
     flat = {name: value if typed.get(name) else _as_text(value) for name, value in row.items() if name != "scores"}
     return flat | {"abstained": row.get("abstained", False)}
 
 
 def _as_text(value: Any) -> str | None:
-    found = cell(value)
-    return "|".join(found) if isinstance(found, tuple) else found
+    converted = cell(value)
+    return "|".join(converted) if isinstance(converted, tuple) else converted
 
 
 def check_parquet() -> None:
-    """Refuse to write Parquet where nothing is installed that can."""
+    """Raise PlaceError if pyarrow, which writes Parquet, is not installed."""
     try:
         import pyarrow.parquet  # noqa: F401 - whether it is there
     except ImportError as error:
@@ -137,11 +137,11 @@ def check_parquet() -> None:
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 SUFFIXES = (".jsonl", *DELIMITERS, ".parquet")
-"""Of the files that can be written."""
+"""The suffixes of the formats that can be written."""
 
 
 def table_for(suffix: str, *, escape_formulas: EscapeFormulas = "ours") -> Table:
-    """The format of a file by the end of its name."""
+    """Return the format of a file by its suffix."""
     if suffix in DELIMITERS:
         options: dict[str, Any] = {"delimiter": DELIMITERS[suffix], "escape": escape_formulas}
         return Table(partial(_write_delimited, **options), partial(_join_delimited, **options))

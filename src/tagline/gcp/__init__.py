@@ -1,11 +1,9 @@
-"""The one door to Google Cloud: where it is, its clients, credentials, and its errors as ours.
+"""Access to Google Cloud: its address, clients and credentials, and its errors as Tagline's.
 
 Files, in the order of their imports:
 
-- machines.py: Machine types, accelerators, regions and prices of Vertex AI: facts, as they were documented on their
-  dates.
-- cloud_storage.py: Cloud Storage: buckets, and the objects in them, each read and written as the very generation
-  that was seen.
+- machines.py: Machine types, accelerators, regions and prices of Vertex AI, each as documented on its date.
+- cloud_storage.py: Cloud Storage: buckets, and objects that are read and written with generation preconditions.
 """
 
 import base64
@@ -24,9 +22,9 @@ from tagline.errors import DataError, PlaceError, SpecError, first_line
 
 SCHEME = "gs://"
 SECRETS = "TAGLINE_SECRETS"
-"""Names, in JSON, the versions of secrets that become variables of a job when it starts."""
+"""The environment variable that holds, in JSON, the secret versions to set as variables when a job starts."""
 REHEARSAL, TOKEN = "REHEARSAL_ADDRESS", "REHEARSAL_TOKEN"
-"""Where a rehearsal answers, and what it demands of its clients: set inside its jobs, and by `use_rehearsal`."""
+"""The environment variables with the emulator's address and token: set in its jobs, and by `use_rehearsal`."""
 REHEARSED_PROJECT = "rehearsal"
 JOB_ID = "CLOUD_ML_JOB_ID"
 """Set in every process of a job."""
@@ -44,23 +42,23 @@ ROLES = {
     "secretmanager.": "roles/secretmanager.secretAccessor",
     "serviceusage.": "roles/serviceusage.serviceUsageConsumer",
 }
-"""The role that brings whoever submits a job the permissions that begin so."""
+"""The role that grants a submitter of jobs the permissions with this prefix."""
 Answer = TypeVar("Answer")
 LOG_IN = "log in: gcloud auth application-default login; or set GOOGLE_APPLICATION_CREDENTIALS"
 
 
 def find_rehearsal() -> str:
-    """The address of the rehearsal that stands for Google here; "" where Google itself is meant."""
+    """Return the address of the emulator in use in place of Google Cloud; "" for Google Cloud itself."""
     return os.environ.get(REHEARSAL, "").rstrip("/")
 
 
 def find_place() -> str:
-    """The name of the place that Google is here, as `--on` takes it."""
+    """Return the name of the place in use, as `--on` takes it."""
     return "rehearsal" if find_rehearsal() else "vertex"
 
 
 def rehearsal_facts() -> str:
-    """The file that tells where the rehearsal is, as long as it runs; "" of one that does not name it."""
+    """Return the path of the file that describes the running emulator; "" if the emulator does not name one."""
     if not find_rehearsal():
         return ""
     with translate_errors("the rehearsal"):
@@ -69,10 +67,10 @@ def rehearsal_facts() -> str:
 
 @contextmanager
 def use_rehearsal(address: str, token: str = "") -> Iterator[None]:
-    """Let a rehearsal stand for Google, as it does inside its own jobs."""
-    ours = {REHEARSAL: address, TOKEN: token, "STORAGE_EMULATOR_HOST": address}
-    before = {name: os.environ.get(name) for name in ours}
-    os.environ |= ours
+    """Use an emulator in place of Google Cloud, as its own jobs do."""
+    variables = {REHEARSAL: address, TOKEN: token, "STORAGE_EMULATOR_HOST": address}
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ |= variables
     _clear_clients()
     try:
         yield
@@ -85,64 +83,63 @@ def use_rehearsal(address: str, token: str = "") -> Iterator[None]:
 
 
 def find_project(given: str = "") -> str:
-    """The project to work in: the one that is given, of the environment, of gcloud, or of the credentials."""
-    if found := project_without_asking(given):
-        return found
+    """Return the project to work in: this one, or that of the environment, of gcloud, or of the credentials."""
+    if project := find_configured_project(given):
+        return project
     with suppress(PlaceError):
-        if found := _load_credentials()[1]:
-            return found
+        if project := _load_credentials()[1]:
+            return project
     raise SpecError(
         "no Google Cloud project is named", hint="set vertex.project, or: gcloud config set project PROJECT"
     )
 
 
-def project_without_asking(given: str = "") -> str:
-    """The same as far as it is known without credentials and network; "" where it is not."""
-    if found := given or os.environ.get("GOOGLE_CLOUD_PROJECT") or os.environ.get("CLOUDSDK_CORE_PROJECT", ""):
-        return found
+def find_configured_project(given: str = "") -> str:
+    """Return the project as far as it is known without credentials and network; "" if it is not."""
+    if project := given or os.environ.get("GOOGLE_CLOUD_PROJECT") or os.environ.get("CLOUDSDK_CORE_PROJECT", ""):
+        return project
     return REHEARSED_PROJECT if find_rehearsal() else _gcloud_property("core", "project")
 
 
 def sign_in() -> None:
-    """Insist on credentials that Google takes now; a rehearsal takes any."""
-    held = _load_credentials()[0]
-    if not find_rehearsal() and not held.valid:
+    """Check that there are valid credentials, refreshing them if needed; an emulator accepts any."""
+    credentials = _load_credentials()[0]
+    if not find_rehearsal() and not credentials.valid:
         with translate_errors("Google Cloud"):
             from google.auth.transport.requests import Request
 
-            held.refresh(Request())
+            credentials.refresh(Request())
 
 
 def vertex_client(client: str, region: str) -> Any:
-    """A client of `google.cloud.aiplatform_v1`, such as JobServiceClient, for a region."""
+    """Return a client of `google.cloud.aiplatform_v1`, such as JobServiceClient, for a region."""
     with translate_errors(f"Vertex AI in {region}"):
         return _create_vertex_client(client, region)
 
 
 def require_clients(what: str) -> None:
-    """Refuse what needs Google's clients where they are not installed."""
-    there = None
-    with suppress(ModuleNotFoundError):  # of a package above it
-        there = find_spec("google.cloud.aiplatform_v1")
-    if there is None:
+    """Raise PlaceError if Google's client libraries are not installed."""
+    module = None
+    with suppress(ModuleNotFoundError):  # of a parent package
+        module = find_spec("google.cloud.aiplatform_v1")
+    if module is None:
         raise PlaceError(f"{what} needs google-cloud-aiplatform, which is not installed", hint=INSTALL)
 
 
-def with_retries(what: str, ask: Callable[[], Answer]) -> Answer:
-    """What is answered; asked again for a while where the network or Google fails, or where somebody else has changed
-    what was to be changed."""
+def with_retries(what: str, call: Callable[[], Answer]) -> Answer:
+    """Call a function, retrying for a while on transient errors and on concurrent modification."""
     with translate_errors(what):
         from google.api_core.retry import Retry, if_transient_error
 
-        again = Retry(
+        retry = Retry(
             predicate=lambda error: if_transient_error(error) or _read_status(error) == "ABORTED", timeout=PATIENCE_S
         )
-        answer: Answer = again(ask)()
+        answer: Answer = retry(call)()
         return answer
 
 
 def get_or_none(what: str, get: Callable[[], Answer]) -> Answer | None:
-    """What there is; None where there is no such thing."""
+    """Get a resource, or None if it does not exist."""
     try:
         return with_retries(what, get)
     except PlaceError as error:
@@ -151,12 +148,12 @@ def get_or_none(what: str, get: Callable[[], Answer]) -> Answer | None:
         raise
 
 
-def get_or_create(what: str, get: Callable[[], Answer], make: Callable[[], Answer]) -> Answer:
-    """What there is; made where there is no such thing, and found where somebody else has just made it."""
-    if (there := get_or_none(what, get)) is not None:
-        return there
+def get_or_create(what: str, get: Callable[[], Answer], create: Callable[[], Answer]) -> Answer:
+    """Get a resource, or create it; if another process creates it at the same time, get that one."""
+    if (resource := get_or_none(what, get)) is not None:
+        return resource
     try:
-        return with_retries(what, make)
+        return with_retries(what, create)
     except PlaceError as error:
         if _read_status(error.__cause__) == "ALREADY_EXISTS":
             return with_retries(what, get)
@@ -164,7 +161,7 @@ def get_or_create(what: str, get: Callable[[], Answer], make: Callable[[], Answe
 
 
 def _read_status(error: BaseException | None) -> str:
-    """The canonical code of one of Google's errors; REST has one exception for some that gRPC tells apart."""
+    """Return the canonical code of a Google error; REST raises one exception for codes that gRPC tells apart."""
     if code := getattr(error, "grpc_status_code", None):
         return str(code.name)
     with suppress(AttributeError, ValueError, KeyError, TypeError):
@@ -173,18 +170,18 @@ def _read_status(error: BaseException | None) -> str:
 
 
 def build_message(kind: str, value: Mapping[str, Any]) -> Any:
-    """A message of `google.cloud.aiplatform_v1` from what its REST API takes; unknown fields are refused."""
+    """Build a message of `google.cloud.aiplatform_v1` from its REST form; unknown fields are refused."""
     with translate_errors("Vertex AI"):
         from google.cloud import aiplatform_v1
         from google.protobuf.json_format import ParseDict
 
-        made = getattr(aiplatform_v1, kind)()
-        ParseDict(value, type(made).pb(made))
-        return made
+        message = getattr(aiplatform_v1, kind)()
+        ParseDict(value, type(message).pb(message))
+        return message
 
 
 def is_transient(error: PlaceError) -> bool:
-    """Whether a request may have got through, or may do so next time: the service or the network was away."""
+    """Return whether the service or the network failed, so that the request may have succeeded or may on a retry."""
     from google.api_core import exceptions
     from requests import RequestException
 
@@ -192,14 +189,14 @@ def is_transient(error: PlaceError) -> bool:
 
 
 def is_exhausted(error: PlaceError) -> bool:
-    """Whether there was no room or no quota."""
+    """Return whether an error means that capacity or quota is exhausted."""
     from google.api_core import exceptions
 
     return isinstance(error.__cause__, exceptions.TooManyRequests)
 
 
 def reveal_secrets(environment: MutableMapping[str, str]) -> None:
-    """Give a job the secrets that it is told the names of, as variables; one that is set stays as it is."""
+    """Set the secrets named for a job as environment variables; variables already set stay as they are."""
     if not environment.get(SECRETS):
         return
     for name, version in json.loads(environment[SECRETS]).items():
@@ -216,25 +213,25 @@ def call_rest(
     *,
     params: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """What another service of Google's, such as `serviceusage`, answers at a path."""
-    at = f"{find_rehearsal()}/-/{service}" if find_rehearsal() else f"https://{service}.googleapis.com"
+    """Return the response of another Google service, such as `serviceusage`, host a path."""
+    host = f"{find_rehearsal()}/-/{service}" if find_rehearsal() else f"https://{service}.googleapis.com"
     with translate_errors(service):
-        return _send_request(method, f"{at}/{path}", body, params)
+        return _send_request(method, f"{host}/{path}", body, params)
 
 
 def log_entries(project_id: str, query: str, *, size: int = 1000) -> Iterator[dict[str, Any]]:
-    """The entries of Cloud Logging that match, oldest first, as its REST API has them."""
+    """Yield the Cloud Logging entries that match a query, oldest first, as its REST API returns them."""
     token = ""
     while True:
-        asked = {
+        request = {
             "resourceNames": [f"projects/{project_id}"],
             "filter": query,
             "orderBy": "timestamp asc",
             "pageSize": size,
             **({"pageToken": token} if token else {}),
         }
-        at = find_rehearsal() or "https://logging.googleapis.com"
-        page = with_retries("Cloud Logging", partial(_send_request, "POST", f"{at}/v2/entries:list", asked))
+        host = find_rehearsal() or "https://logging.googleapis.com"
+        page = with_retries("Cloud Logging", partial(_send_request, "POST", f"{host}/v2/entries:list", request))
         yield from page.get("entries", ())
         token = page.get("nextPageToken", "")
         if not token:
@@ -244,7 +241,7 @@ def log_entries(project_id: str, query: str, *, size: int = 1000) -> Iterator[di
 def _send_request(
     method: str, address: str, body: Mapping[str, Any] | None, params: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """A JSON answer; Google's errors are its own."""
+    """Send a request and return the JSON response; Google's errors are raised as they are."""
     from google.api_core.exceptions import from_http_response
 
     response = _create_session().request(method, address, json=body, params=params, timeout=PATIENCE_S)
@@ -255,20 +252,20 @@ def _send_request(
 
 
 def fetch_token() -> str:
-    """An access token, for those of Google's services that take one as a password: its registries of images."""
+    """Return an access token, for Google services that take one as a password: its image registries."""
     with translate_errors("Google Cloud"):
         from google.auth.transport.requests import Request
 
-        held = _load_credentials()[0]
-        if not held.valid:
-            held.refresh(Request())
-        return str(held.token)
+        credentials = _load_credentials()[0]
+        if not credentials.valid:
+            credentials.refresh(Request())
+        return str(credentials.token)
 
 
 def _gcloud_property(section: str, name: str) -> str:
-    """A property of gcloud's active configuration, without gcloud."""
-    if found := os.environ.get(f"CLOUDSDK_{section}_{name}".upper()):
-        return found
+    """Return a property of gcloud's active configuration, without running gcloud."""
+    if value := os.environ.get(f"CLOUDSDK_{section}_{name}".upper()):
+        return value
     directory = Path(os.environ.get("CLOUDSDK_CONFIG") or Path.home() / ".config" / "gcloud")
     active = os.environ.get("CLOUDSDK_ACTIVE_CONFIG_NAME", "")
     if not active:
@@ -282,34 +279,36 @@ def _gcloud_property(section: str, name: str) -> str:
 
 @cache
 def _load_credentials() -> tuple[Any, str]:
-    """Credentials, and the project they belong to: a rehearsal's, or the default ones, as whom they may act for."""
+    """Return credentials and their project: the emulator's, or the default ones, with impersonation if configured."""
     with translate_errors("Google Cloud"):
         import google.auth
         from google.auth import impersonated_credentials
         from google.auth.credentials import AnonymousCredentials
         from google.oauth2.credentials import Credentials
 
-        if find_rehearsal() and not os.environ.get("GCE_METADATA_HOST"):  # its jobs have default credentials
+        if find_rehearsal() and not os.environ.get("GCE_METADATA_HOST"):  # the emulator's jobs have default credentials
             token = os.environ.get(TOKEN)
             return Credentials(token) if token else AnonymousCredentials(), REHEARSED_PROJECT  # type: ignore[no-untyped-call]
-        held: Any
-        held, owner = google.auth.default(scopes=SCOPES)
+        credentials: Any
+        credentials, project = google.auth.default(scopes=SCOPES)
         if account := _gcloud_property("auth", "impersonate_service_account"):
-            held = impersonated_credentials.Credentials(held, target_principal=account, target_scopes=list(SCOPES))  # type: ignore[no-untyped-call]
-        return held, owner or ""
+            credentials = impersonated_credentials.Credentials(
+                credentials, target_principal=account, target_scopes=list(SCOPES)
+            )  # type: ignore[no-untyped-call]
+        return credentials, project or ""
 
 
 @cache
 def _create_vertex_client(client: str, region: str) -> Any:
     from google.cloud import aiplatform_v1
 
-    made = getattr(aiplatform_v1, client)
+    client_class = getattr(aiplatform_v1, client)
     if find_rehearsal():
-        return made(
+        return client_class(
             credentials=_load_credentials()[0], transport="rest", client_options={"api_endpoint": find_rehearsal()}
         )
-    at = {"api_endpoint": f"{region}-aiplatform.googleapis.com"}
-    return made(credentials=_load_credentials()[0], client_options=at)
+    options = {"api_endpoint": f"{region}-aiplatform.googleapis.com"}
+    return client_class(credentials=_load_credentials()[0], client_options=options)
 
 
 @cache
@@ -321,7 +320,7 @@ def _create_session() -> Any:
 
 @cache
 def storage_client() -> Any:
-    """Of Cloud Storage; an emulator that is not the rehearsal wants no credentials."""
+    """Return a Cloud Storage client; another emulator than ours is used without credentials."""
     from google.auth.credentials import AnonymousCredentials
     from google.cloud import storage
 
@@ -331,14 +330,14 @@ def storage_client() -> Any:
 
 
 def _clear_clients() -> None:
-    """Clients belong to the place they were made for."""
-    for made in (_load_credentials, _create_vertex_client, _create_session, storage_client):
-        made.cache_clear()
+    """Drop cached clients and credentials, which belong to the place they were created for."""
+    for cached in (_load_credentials, _create_vertex_client, _create_session, storage_client):
+        cached.cache_clear()
 
 
 @contextmanager
 def translate_errors(what: str) -> Iterator[None]:
-    """Google's errors as ours, each with what to do about it; `what` is an address, or what was asked."""
+    """Translate Google's errors to Tagline's, each with a hint; `what` is an address, or the operation."""
     try:
         from google.api_core import exceptions
         from google.auth.exceptions import GoogleAuthError
@@ -367,11 +366,11 @@ def translate_errors(what: str) -> Iterator[None]:
         raise PlaceError(f"{what}: {first_line(error)}", hint="try again; is the network there?") from error
 
 
-def _suggest_permission(what: str, said: str) -> str:
-    """What whoever runs this lacks: an API, or a role for the permission that is named."""
-    if found := re.search(r"(?:Enable it by visiting|enable.*?)\s*(https://\S*apis/api/([\w.]+))", said):
-        return f"gcloud services enable {found[2]}"
+def _suggest_permission(what: str, message: str) -> str:
+    """Return what the caller lacks: an API to enable, or a role for the permission that the error names."""
+    if match := re.search(r"(?:Enable it by visiting|enable.*?)\s*(https://\S*apis/api/([\w.]+))", message):
+        return f"gcloud services enable {match[2]}"
     for prefix, role in ROLES.items():
-        if re.search(rf"\b{re.escape(prefix)}", said):
+        if re.search(rf"\b{re.escape(prefix)}", message):
             return f"whoever runs this needs {role}"
     return f"whoever runs this needs {ROLES['storage.']} on the bucket" if what.startswith(SCHEME) else LOG_IN

@@ -1,4 +1,4 @@
-"""Cloud Storage: buckets, and the objects in them, each read and written as the very generation that was seen."""
+"""Cloud Storage: buckets, and objects that are read and written with generation preconditions."""
 
 import base64
 import uuid
@@ -12,20 +12,20 @@ from tagline import gcp
 from tagline.errors import Conflict, DataError, PlaceError
 
 LARGE, CHUNK, STREAMS = 64 * 2**20, 16 * 2**20, 8
-"""From how many bytes on a file goes in parts, how large these are, and how many go at a time."""
+"""Size in bytes from which a file is transferred in parts; size of a part; number of concurrent transfers."""
 RETRIED_S = 120.0
-"""How long a request is tried again while the network or the service is away."""
+"""How long a request is retried while the network or the service is unavailable."""
 WRITER, UNFINISHED = "tagline-writer", ".tagline-part-"
-"""What each upload is known by; and how the objects are named that a large one is put together from."""
+"""The metadata key that identifies an upload; and the name infix of the temporary objects of large uploads."""
 
 
 @dataclass(frozen=True)
 class RemoteObject:
-    """An object in Cloud Storage, as it is now."""
+    """An object in Cloud Storage at one generation."""
 
     address: str
     name: str
-    """Without the bucket's."""
+    """The object's name, without the bucket's."""
     generation: int
     size: int = 0
     crc32c: str = ""
@@ -35,85 +35,86 @@ class RemoteObject:
 
 @dataclass(frozen=True)
 class BucketInfo:
-    """What is known of a bucket."""
+    """The name and the location of a bucket."""
 
     name: str
     location: str
-    """A region such as us-central1, or an area such as us."""
+    """A region such as us-central1, or a multi-region such as us."""
 
 
 def find_bucket(name: str) -> BucketInfo | None:
-    """A bucket; None where there is none of this name."""
+    """Return a bucket, or None if no bucket has this name."""
     with gcp.translate_errors(f"{gcp.SCHEME}{name}"):
-        found = gcp.storage_client().lookup_bucket(name)
-    return BucketInfo(name, found.location.lower()) if found else None
+        bucket = gcp.storage_client().lookup_bucket(name)
+    return BucketInfo(name, bucket.location.lower()) if bucket else None
 
 
 def make_bucket(name: str, *, project: str, region: str) -> None:
-    """Make a bucket, unless there is one of this name."""
+    """Create a bucket, unless one of this name exists."""
     if find_bucket(name) is None:
         with gcp.translate_errors(f"{gcp.SCHEME}{name}"):
             gcp.storage_client().create_bucket(name, project=project, location=region)
 
 
 def missing_permissions(name: str, permissions: Sequence[str]) -> list[str]:
-    """Which of these permissions on a bucket whoever runs this lacks."""
+    """Return which of these permissions on a bucket the caller lacks."""
     with gcp.translate_errors(f"{gcp.SCHEME}{name}"):
-        held = gcp.storage_client().bucket(name).test_iam_permissions(list(permissions))
-    return [each for each in permissions if each not in held]
+        granted = gcp.storage_client().bucket(name).test_iam_permissions(list(permissions))
+    return [permission for permission in permissions if permission not in granted]
 
 
 def list_objects(address: str, *, unfinished: bool = False) -> list[RemoteObject]:
-    """The object at an address, or else those below it; a pattern is matched. Sorted by name; none: an empty list.
+    """List the object at an address, or else those below it, or those that match a pattern; sorted by name.
 
-    What killed uploads have left is among them only where `unfinished` asks for it.
+    Parts left by interrupted uploads are included only with `unfinished`.
+
     """
     bucket, name = _split_address(address)
     with gcp.translate_errors(address):
         if any(mark in name for mark in "*?["):
-            found = list(gcp.storage_client().list_blobs(bucket, match_glob=name))
+            blobs = list(gcp.storage_client().list_blobs(bucket, match_glob=name))
         elif name and not name.endswith("/"):
-            found = [blob] if (blob := gcp.storage_client().bucket(bucket).get_blob(name)) else []
-            found = found or list(gcp.storage_client().list_blobs(bucket, prefix=f"{name}/"))
+            blobs = [blob] if (blob := gcp.storage_client().bucket(bucket).get_blob(name)) else []
+            blobs = blobs or list(gcp.storage_client().list_blobs(bucket, prefix=f"{name}/"))
         else:
-            found = list(gcp.storage_client().list_blobs(bucket, prefix=name))
-    found = [blob for blob in found if not blob.name.endswith("/")]  # consoles make folders of such names
-    return [_describe_blob(blob) for blob in found if unfinished or UNFINISHED not in blob.name]
+            blobs = list(gcp.storage_client().list_blobs(bucket, prefix=name))
+    blobs = [blob for blob in blobs if not blob.name.endswith("/")]  # folder placeholders made by consoles
+    return [_describe_blob(blob) for blob in blobs if unfinished or UNFINISHED not in blob.name]
 
 
 def object_at(address: str) -> RemoteObject | None:
-    """The object of this very name; None where there is none."""
+    """Return the object of exactly this name, or None if there is none."""
     bucket, name = _split_address(address)
     with gcp.translate_errors(address):
         blob = gcp.storage_client().bucket(bucket).get_blob(name)
     return _describe_blob(blob) if blob else None
 
 
-def read_bytes(found: RemoteObject) -> bytes:
-    """What is in an object, in the very form that was seen."""
+def read_bytes(remote: RemoteObject) -> bytes:
+    """Return the content of an object at exactly the generation that was listed."""
     with (
-        gcp.translate_errors(found.address),
-        _translate_transfer_errors(found.address),
-        _detect_replacement(found.address),
+        gcp.translate_errors(remote.address),
+        _translate_transfer_errors(remote.address),
+        _detect_replacement(remote.address),
     ):
-        content: bytes = _generation_blob(found).download_as_bytes(checksum="auto", raw_download=True)
+        content: bytes = _generation_blob(remote).download_as_bytes(checksum="auto", raw_download=True)
     return content
 
 
-def download(found: RemoteObject, path: Path) -> None:
-    """An object into a file, in the very form that was seen; its checksum is checked on the way."""
+def download(remote: RemoteObject, path: Path) -> None:
+    """Download an object to a file, at exactly the generation that was listed, and verify its checksum."""
     with (
-        gcp.translate_errors(found.address),
-        _translate_transfer_errors(found.address),
-        _detect_replacement(found.address),
+        gcp.translate_errors(remote.address),
+        _translate_transfer_errors(remote.address),
+        _detect_replacement(remote.address),
     ):
-        if found.size < LARGE:
-            _generation_blob(found).download_to_filename(path, checksum="auto", raw_download=True)
+        if remote.size < LARGE:
+            _generation_blob(remote).download_to_filename(path, checksum="auto", raw_download=True)
             return
         from google.cloud.storage import transfer_manager
 
         transfer_manager.download_chunks_concurrently(
-            _generation_blob(found),
+            _generation_blob(remote),
             path,
             chunk_size=CHUNK,
             worker_type=transfer_manager.THREAD,
@@ -125,9 +126,10 @@ def download(found: RemoteObject, path: Path) -> None:
 def upload(
     path: Path, address: str, *, if_generation: int | None = None, patience_s: float = RETRIED_S
 ) -> RemoteObject:
-    """A file to an object, whole or not at all.
+    """Upload a file to an object, atomically.
 
-    With `if_generation` only in the place of that generation, 0 for none: else it is a `Conflict`.
+    `if_generation` is a precondition: the generation to replace, 0 for none; if it fails, `Conflict` is raised.
+
     """
     bucket, name = _split_address(address)
     with gcp.translate_errors(address):
@@ -137,47 +139,47 @@ def upload(
         target = gcp.storage_client().bucket(bucket).blob(name)
         mark = uuid.uuid4().hex
         target.metadata = {WRITER: mark}
-        sent = {"if_generation_match": if_generation, "retry": DEFAULT_RETRY.with_timeout(patience_s)}
+        options = {"if_generation_match": if_generation, "retry": DEFAULT_RETRY.with_timeout(patience_s)}
         try:
             with _translate_transfer_errors(address):
                 if path.stat().st_size < LARGE:
-                    target.upload_from_filename(path, checksum="crc32c", **sent)
+                    target.upload_from_filename(path, checksum="crc32c", **options)
                 else:
-                    _upload_parts(path, target, mark, sent)
+                    _upload_parts(path, target, mark, options)
         except PreconditionFailed as error:
-            # It may be this very call's: written, but the answer was lost, and the client has tried again.
-            found = target.bucket.get_blob(name)
-            if found is None or (found.metadata or {}).get(WRITER) != mark:
+            # The client may have retried after a lost response: the object may be this very upload's.
+            existing = target.bucket.get_blob(name)
+            if existing is None or (existing.metadata or {}).get(WRITER) != mark:
                 raise Conflict(f"{address} was written by somebody else meanwhile", hint="try again") from error
-            target = found
+            target = existing
         except NotFound as error:
             raise PlaceError(f"there is no bucket {bucket}", hint="was it removed, or is its name wrong?") from error
         return _describe_blob(target)
 
 
-def delete(found: RemoteObject) -> None:
-    """Remove an object, unless another generation of it has come since; one that is gone already is gone."""
-    with gcp.translate_errors(found.address):
+def delete(remote: RemoteObject) -> None:
+    """Delete an object, unless a newer generation has replaced it; deleting an object that is gone is no error."""
+    with gcp.translate_errors(remote.address):
         from google.api_core.exceptions import NotFound, PreconditionFailed
 
-        bucket, name = _split_address(found.address)
+        bucket, name = _split_address(remote.address)
         with suppress(NotFound, PreconditionFailed):
-            gcp.storage_client().bucket(bucket).blob(name).delete(if_generation_match=found.generation)
+            gcp.storage_client().bucket(bucket).blob(name).delete(if_generation_match=remote.generation)
 
 
 def compute_checksum(path: Path) -> str:
-    """The CRC32C of a file, as Cloud Storage writes it."""
+    """Return the CRC32C of a file in the form that Cloud Storage uses."""
     import google_crc32c
 
-    found: Any = google_crc32c.Checksum()  # type: ignore[no-untyped-call]
+    checksum: Any = google_crc32c.Checksum()  # type: ignore[no-untyped-call]
     with path.open("rb") as file:
         for part in iter(lambda: file.read(CHUNK), b""):
-            found.update(part)
-    return base64.b64encode(found.digest()).decode()
+            checksum.update(part)
+    return base64.b64encode(checksum.digest()).decode()
 
 
-def _upload_parts(path: Path, target: Any, mark: str, sent: Mapping[str, Any]) -> None:
-    """A large file in parts, several at a time, under a name of their own; the whole then takes its place at once."""
+def _upload_parts(path: Path, target: Any, mark: str, options: Mapping[str, Any]) -> None:
+    """Upload a large file in concurrent parts to a temporary object, then copy that to the target atomically."""
     from google.cloud.storage import transfer_manager
 
     parts = target.bucket.blob(f"{target.name}{UNFINISHED}{mark}")
@@ -190,21 +192,21 @@ def _upload_parts(path: Path, target: Any, mark: str, sent: Mapping[str, Any]) -
             worker_type=transfer_manager.THREAD,
             max_workers=STREAMS,
             checksum="crc32c",
-            retry=sent["retry"],
+            retry=options["retry"],
         )
-        parts.reload(retry=sent["retry"])
+        parts.reload(retry=options["retry"])
         if parts.crc32c != compute_checksum(path):
             raise _damage_error(f"{gcp.SCHEME}{target.bucket.name}/{target.name}")
-        token, _, _ = target.rewrite(parts, **sent)
+        token, _, _ = target.rewrite(parts, **options)
         while token:
-            token, _, _ = target.rewrite(parts, token=token, **sent)
+            token, _, _ = target.rewrite(parts, token=token, **options)
     finally:
-        target.bucket.delete_blobs([parts], on_error=lambda _: None, retry=sent["retry"])
+        target.bucket.delete_blobs([parts], on_error=lambda _: None, retry=options["retry"])
 
 
-def _generation_blob(found: RemoteObject) -> Any:
-    bucket, name = _split_address(found.address)
-    return gcp.storage_client().bucket(bucket).blob(name, generation=found.generation)
+def _generation_blob(remote: RemoteObject) -> Any:
+    bucket, name = _split_address(remote.address)
+    return gcp.storage_client().bucket(bucket).blob(name, generation=remote.generation)
 
 
 def _describe_blob(blob: Any) -> RemoteObject:
@@ -215,7 +217,7 @@ def _describe_blob(blob: Any) -> RemoteObject:
 
 @contextmanager
 def _translate_transfer_errors(address: str) -> Iterator[None]:
-    """What Google's package says of a transfer in other words than of everything else."""
+    """Translate the errors that Google's package raises only in transfers."""
     from google.api_core.exceptions import from_http_response
     from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
 
@@ -233,7 +235,7 @@ def _damage_error(address: str) -> PlaceError:
 
 @contextmanager
 def _detect_replacement(address: str) -> Iterator[None]:
-    """An object that was seen a moment ago and is not there any more in that form."""
+    """Raise Conflict if an object that was listed is gone at that generation."""
     from google.api_core.exceptions import NotFound
 
     try:

@@ -1,4 +1,4 @@
-"""Machine types, accelerators, regions and prices of Vertex AI: facts, as they were documented on their dates."""
+"""Machine types, accelerators, regions and prices of Vertex AI, each as documented on its date."""
 
 import re
 
@@ -21,7 +21,7 @@ _V100 = ("NVIDIA_TESLA_V100",)
 
 
 def _list_n1_machines() -> dict[str, dict[str, tuple[int, ...]]]:
-    """N1 machines take accelerators of one's choice, in numbers that depend on their size."""
+    """Return the N1 machine types with the accelerators that can be attached, in counts that depend on the size."""
     numbers = {
         "2": ((1, 2, 4), (1, 2, 4, 8)),
         "4": ((1, 2, 4), (1, 2, 4, 8)),
@@ -43,7 +43,7 @@ def _list_n1_machines() -> dict[str, dict[str, tuple[int, ...]]]:
 
 
 WITH_CHOICE = _list_n1_machines()
-"""Machine types, each with the accelerators that may be added to it and the numbers of them."""
+"""Machine types to which accelerators can be attached: each with the accelerators and their possible counts."""
 WITH_THEIR_OWN = {
     **{f"g2-standard-{size}": ("NVIDIA_L4", count) for count, sizes in (
         (1, (4, 8, 12, 16, 32)), (2, (24,)), (4, (48,)), (8, (96,)),
@@ -56,7 +56,7 @@ WITH_THEIR_OWN = {
     "a3-ultragpu-8g": ("NVIDIA_H200_141GB", 8),
     "a4-highgpu-8g": ("NVIDIA_B200", 8),
 }  # fmt: skip
-"""Machine types that come with accelerators: which, and how many."""
+"""Machine types that include accelerators: which, and how many."""
 WITHOUT = frozenset(
     [
         *_expand_sizes("e2", "standard highmem", "2 4 8 16"),
@@ -78,11 +78,11 @@ WITHOUT = frozenset(
 )
 """Machine types that take no GPU."""
 GONE = frozenset(("NVIDIA_TESLA_K80", "NVIDIA_TESLA_P100"))
-"""Accelerators that the API still names and no longer has."""
+"""Accelerators that the API still lists but no longer offers."""
 
 
 def find_misfit(machine: str, accelerator: str, count: int) -> tuple[str, str]:
-    """What is wrong with a machine and its accelerators: the field and a sentence; two empty texts if nothing is."""
+    """Return what is wrong with a machine and its accelerators: the field and a sentence, both empty if nothing is."""
     has_accelerator = accelerator not in ("", "ACCELERATOR_TYPE_UNSPECIFIED")
     if machine not in WITH_CHOICE and machine not in WITH_THEIR_OWN and machine not in WITHOUT:
         return "machine_type", f'Machine type "{machine}" is not supported.'
@@ -114,39 +114,40 @@ def find_misfit(machine: str, accelerator: str, count: int) -> tuple[str, str]:
 
 
 PRICES_OF = "2026-08-21"
-"""The date of the prices below, which are US dollars an hour in us-central1."""
+"""The date of the prices below, which are in US dollars per hour in us-central1."""
 PRICED_REGION = "us-central1"
 SURCHARGE = 1.15
-"""What training on Vertex AI costs over the same machine of Compute Engine."""
+"""The price factor of training on Vertex AI over the same machine on Compute Engine."""
 BY_SIZE = {"n1": (0.031611, 0.004237), "n2": (0.031611, 0.004237), "e2": (0.021811, 0.002923)}
-"""Compute Engine, by series: a virtual processor, and a GiB of memory."""
+"""Compute Engine prices by machine series: one vCPU, and one GiB of memory."""
 MEMORY_GIB = {
     "n1": {"standard": 3.75, "highmem": 6.5, "highcpu": 0.9}, "n2": {"standard": 4.0, "highmem": 8.0, "highcpu": 1.0},
     "e2": {"standard": 4.0, "highmem": 8.0, "highcpu": 1.0},
 }  # fmt: skip
-"""GiB a virtual processor."""
+"""GiB of memory per vCPU."""
 ACCELERATORS = {
     "NVIDIA_TESLA_T4": 0.4025, "NVIDIA_TESLA_V100": 2.852, "NVIDIA_L4": 0.644, "NVIDIA_TESLA_A100": 3.374,
     "NVIDIA_A100_80GB": 4.517, "NVIDIA_H100_80GB": 11.266,
 }  # fmt: skip
 G2_PROCESSOR = 0.04225
-"""A virtual processor of a G2 machine, its memory included, without its L4s."""
+"""The price of one vCPU of a G2 machine, including its memory, without its L4 GPUs."""
 WHOLE = {
     **{f"a2-highgpu-{count}g": 4.224 * count for count in (1, 2, 4, 8)},
     **{f"a2-ultragpu-{count}g": 5.782 * count for count in (1, 2, 4, 8)},
 }
-"""Machines with all that is in them."""
+"""Prices of whole machines, accelerators included."""
 SPOT_PROCESSOR = 0.089 / 4
-"""A virtual processor of an n1-standard machine that may be taken away; Compute Engine."""
+"""The spot price of one vCPU of an n1-standard machine, on Compute Engine."""
 SPOT_ACCELERATORS = {"NVIDIA_TESLA_T4": 0.1905, "NVIDIA_L4": 0.336, "NVIDIA_TESLA_A100": 1.694}
-"""Compute Engine."""
+"""Spot prices on Compute Engine."""
 
 
 def hourly_price(machine: str, accelerator: str, count: int, *, spot: bool = False) -> float | None:
-    """US dollars an hour for a machine with its accelerators; None where the table does not say.
+    """Return the US dollars per hour for a machine with its accelerators; None if the table has no price.
 
-    A spot machine whose processors have no spot price in the table counts them at their full price, which is more than
+    A spot machine whose vCPUs have no spot price in the table counts them at their full price, which is more than
     they cost: `spot_remark` says so.
+
     """
     if spot:
         return _spot_price(machine, accelerator, count)
@@ -159,28 +160,28 @@ def hourly_price(machine: str, accelerator: str, count: int, *, spot: bool = Fal
 
 
 def _bare_price(machine: str) -> float | None:
-    """The machine alone, without accelerators."""
-    if found := re.fullmatch(r"a2-highgpu-(\d+)g", machine):
-        return WHOLE[machine] - int(found[1]) * ACCELERATORS["NVIDIA_TESLA_A100"] if machine in WHOLE else None
-    if found := re.fullmatch(r"g2-standard-(\d+)", machine):
-        return int(found[1]) * G2_PROCESSOR
-    found = re.fullmatch(r"(n1|n2|e2)-(standard|highmem|highcpu)-(\d+)", machine)
-    if not found:
+    """Return the price of the machine alone, without accelerators."""
+    if match := re.fullmatch(r"a2-highgpu-(\d+)g", machine):
+        return WHOLE[machine] - int(match[1]) * ACCELERATORS["NVIDIA_TESLA_A100"] if machine in WHOLE else None
+    if match := re.fullmatch(r"g2-standard-(\d+)", machine):
+        return int(match[1]) * G2_PROCESSOR
+    match = re.fullmatch(r"(n1|n2|e2)-(standard|highmem|highcpu)-(\d+)", machine)
+    if not match:
         return None
-    processor, gib = BY_SIZE[found[1]]
-    return SURCHARGE * int(found[3]) * (processor + gib * MEMORY_GIB[found[1]][found[2]])
+    processor, gib = BY_SIZE[match[1]]
+    return SURCHARGE * int(match[3]) * (processor + gib * MEMORY_GIB[match[1]][match[2]])
 
 
 def _spot_price(machine: str, accelerator: str, count: int) -> float | None:
     if count and accelerator not in SPOT_ACCELERATORS:
         return None
-    found = re.fullmatch(r"n1-standard-(\d+)", machine)
-    bare = SURCHARGE * int(found[1]) * SPOT_PROCESSOR if found else _bare_price(machine)
+    match = re.fullmatch(r"n1-standard-(\d+)", machine)
+    bare = SURCHARGE * int(match[1]) * SPOT_PROCESSOR if match else _bare_price(machine)
     return None if bare is None else bare + (SURCHARGE * SPOT_ACCELERATORS[accelerator] * count if count else 0.0)
 
 
 def spot_remark(machine: str, accelerator: str, count: int) -> str:
-    """What the price of a spot machine leaves open, in a sentence; "" where it is known to the end."""
+    """Return a sentence on what the price of a spot machine leaves open; "" if it is fully known."""
     if count and accelerator not in SPOT_ACCELERATORS:
         return f"the spot price of {accelerator} is not known here"
     if machine.startswith("n1-standard-"):
@@ -191,17 +192,17 @@ def spot_remark(machine: str, accelerator: str, count: int) -> str:
 
 
 def count_processors(machine: str) -> int:
-    """Virtual processors of a machine type, as its name tells; 0 where it does not."""
-    found = re.search(r"-(\d+)$", machine)
-    return int(found[1]) if found else 0
+    """Return the vCPUs of a machine type according to its name; 0 if the name does not tell."""
+    match = re.search(r"-(\d+)$", machine)
+    return int(match[1]) if match else 0
 
 
 QUOTA_KINDS = {"NVIDIA_H100_80GB": "h100", "NVIDIA_H100_MEGA_80GB": "h100_mega", "NVIDIA_H200_141GB": "h200"}
-"""Accelerators that quotas call by another name than the rest of theirs."""
+"""Accelerators whose name in quotas differs from the usual form."""
 
 
 def quota_metric(accelerator: str, *, spot: bool = False) -> str:
-    """The quota that a training job's accelerators count against; "" where there is none."""
+    """Return the quota metric that a training job's accelerators count against; "" if there is none."""
     kind = QUOTA_KINDS.get(accelerator) or accelerator.lower().removeprefix("nvidia_").removeprefix("tesla_")
     if not kind:
         return ""

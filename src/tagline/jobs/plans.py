@@ -93,7 +93,7 @@ def make_job(
     if not bucket:
         raise SpecError("vertex.bucket: needed on vertex, for data and run", hint="vertex.bucket=NAME")
     given = spec.vertex.project
-    project = gcp.find_project(given) if is_for_real else gcp.project_without_asking(given) or NO_PROJECT
+    project = gcp.find_project(given) if is_for_real else gcp.find_configured_project(given) or NO_PROJECT
     place = spec.vertex.model_copy(update={"bucket": bucket.strip("/"), "project": project})
     there, needed = uploads.stage_uploads(spec.model_copy(update={"vertex": place}), place.bucket)
     return Job(

@@ -26,7 +26,7 @@ from tagline.runs.stores.bucket import BucketStore
 from tagline.runs.stores.local import LocalStore
 from tagline.spec import Spec
 from tagline.storage import addresses
-from tagline.system.processes import alive_in
+from tagline.system.processes import find_live_process
 
 
 @final
@@ -188,7 +188,7 @@ class Run:
     def _has_lost_rehearsal(self, job: dict[str, Any]) -> bool:
         """Whether the rehearsal that should do this run does not run any more; one that keeps the run has answered."""
         facts = str(job.get("rehearsal_facts") or "")
-        return bool(facts) and not addresses.is_remote(self.address) and not alive_in(Path(facts))
+        return bool(facts) and not addresses.is_remote(self.address) and not find_live_process(Path(facts))
 
     def set_state(self, name: StateName, reason: str = "") -> None:
         """Write down where the run stands now."""

@@ -1,11 +1,11 @@
-"""Spec: all that can change the result of a run, as one strict TOML file.
+"""The spec: every setting that can change the result of a run, in one strict TOML file.
 
 Files, in the order of their imports:
 
 - secret_detection.py: Whether an environment variable looks like a secret, by its name or by its value.
-- toml_values.py: Values as TOML writes them.
+- toml_values.py: Formatting of values as TOML.
 - sections.py: The sections of a spec as strict models: every key with its type, limits and meaning.
-- problems.py: A spec checked: every problem at once, each with its key and what was meant.
+- problems.py: Validation of specs: every problem at once, each with its key and a suggestion.
 - files.py: Spec files: read with overrides, and written with comments.
 """
 

@@ -20,17 +20,17 @@ from tagline.spec.toml_values import format_value
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> Spec:
-    """Read a spec file, apply `section.key=value` overrides, and name every problem at once."""
+    """Read a spec file, apply `section.key=value` overrides, and report every problem at once."""
     return parse(read(path, overrides), where=str(path))
 
 
 def loads(text: str, *, where: str) -> Spec:
-    """The spec in a text, as `to_toml` writes it."""
+    """Parse a spec from a string, as `to_toml` writes it."""
     return parse(tomllib.loads(text), where=where)
 
 
 def load_recorded(path: Path) -> Spec:
-    """Read the spec of an existing run, which may hold what a new spec may not any more."""
+    """Read the spec of an existing run, which may have settings that a new spec may not have."""
     spec, problems = try_parse(read(path), is_recorded=True)
     if spec is None:
         raise SpecError.from_problems(str(path), problems)
@@ -38,7 +38,7 @@ def load_recorded(path: Path) -> Spec:
 
 
 def read(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """The raw tables of a spec file with the overrides in place, not yet checked."""
+    """Return the raw tables of a spec file with the overrides applied, not yet validated."""
     try:
         raw = tomllib.loads(path.read_text("utf-8-sig"))
     except FileNotFoundError as error:
@@ -53,9 +53,10 @@ def read(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def apply_overrides(raw: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """A copy of the raw tables with `section.key=value` put in; a value that is no TOML is a text.
+    """Return a copy of the raw tables with `section.key=value` applied; a value that is not TOML is a string.
 
-    Another family than the one that is written down comes with options of its own, in place of that one's.
+    Changing the family drops the options of the family in the file.
+
     """
     tables = {name: dict(table) if isinstance(table, Mapping) else table for name, table in raw.items()}
     families = [text.partition("=")[2].strip(" \"'") for text in overrides if re.match(r"\s*model\.family\s*=", text)]
@@ -63,7 +64,7 @@ def apply_overrides(raw: dict[str, Any], overrides: Sequence[str]) -> dict[str, 
     if families and isinstance(model, dict) and model.get("family", families[-1]) != families[-1]:
         tables["model"] = {}
     for text in overrides:
-        # A label may hold an equals sign; the number that a gate asks for does not.
+        # A label may contain an equals sign; the value of a gate, a number, does not.
         key, equals, value = text.rpartition("=") if text.startswith("gates.per_label_") else text.partition("=")
         section, dot, leaf = key.strip().partition(".")
         if not (equals and dot and section and leaf):
@@ -84,23 +85,23 @@ def apply_overrides(raw: dict[str, Any], overrides: Sequence[str]) -> dict[str, 
 
 
 def _strip_quotes(text: str) -> str:
-    """A name without the quotes around it, if it has a pair of them."""
+    """Return a name without a pair of quotes around it."""
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
 
 
 def defaults(data: Mapping[str, Any]) -> Spec:
-    """A spec for this `[data]` with every other setting at its default."""
+    """Return a spec for this `[data]` with every other setting at its default."""
     return parse({"data": data}, where="the spec")
 
 
 def to_toml(spec: Spec, *, comments: bool = False, with_place: bool = True) -> str:
-    """The spec as TOML, every default written out; with the meaning of each key beside it if asked."""
+    """Return the spec as TOML with every default written out, and if requested with each key's meaning in a comment."""
     sections = [name for name in type(spec).model_fields if with_place or name != "vertex"]
     return "\n".join(_format_section(name, getattr(spec, name), comments=comments) for name in sections)
 
 
 def iter_keys(spec: Spec) -> Iterator[tuple[str, Any]]:
-    """Every `section.key` of a spec with its value."""
+    """Yield every `section.key` of a spec with its value."""
     for section in type(spec).model_fields:
         part = getattr(spec, section)
         for key in type(part).model_fields:
@@ -108,7 +109,7 @@ def iter_keys(spec: Spec) -> Iterator[tuple[str, Any]]:
 
 
 def json_schema() -> dict[str, Any]:
-    """A JSON schema of the TOML file, for editors."""
+    """Return a JSON schema of the TOML file, for editors."""
     families = [options_of(name) for name in registry.list_names("models")]
     parts, definitions = models_json_schema([(part, "validation") for part in (*SECTIONS.values(), *families)])
     sections: dict[str, Any] = {name: parts[section, "validation"] for name, section in SECTIONS.items()}
@@ -125,23 +126,23 @@ def json_schema() -> dict[str, Any]:
 
 
 def _override_hint(key: str, value: str) -> str:
-    """What the user probably meant: the section of a bare key, or simply the form."""
+    """Return a suggestion for a malformed override: the section of a bare key, or else the correct form."""
     parts = {**SECTIONS, "model": options_of(DEFAULT_FAMILY)}
     known = [(section, name) for section, part in parts.items() for name in part.model_fields]
     close = get_close_matches(key, [name for _, name in known], n=1) if "." not in key else []
-    meant = [f"{section}.{name}={value}" for section, name in known if name in close]
-    if meant:
-        return f"did you mean {' or '.join(meant)}?"
+    suggestions = [f"{section}.{name}={value}" for section, name in known if name in close]
+    if suggestions:
+        return f"did you mean {' or '.join(suggestions)}?"
     return "a setting is changed as section.key=value, for example training.epochs=5"
 
 
 def _parse_value(text: str) -> Any:
-    """A value as typed on the command line; a lone space or tab is a text too, as separators are."""
+    """Parse a value typed on the command line; a lone space or tab is a string, since it may be a separator."""
     try:
-        found = tomllib.loads(f"value = {text}")
+        parsed = tomllib.loads(f"value = {text}")
     except (ValueError, RecursionError):
-        found = {}
-    return found["value"] if len(found) == 1 else text.strip() or text
+        parsed = {}
+    return parsed["value"] if len(parsed) == 1 else text.strip() or text
 
 
 def _format_section(name: str, part: BaseModel, *, comments: bool) -> str:

@@ -1,4 +1,4 @@
-"""A spec checked: every problem at once, each with its key and what was meant."""
+"""Validation of specs: every problem at once, each with its key and a suggestion."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -29,7 +29,7 @@ from tagline.spec.toml_values import format_value
 
 
 def parse(raw: Mapping[str, Any], *, where: str) -> Spec:
-    """Check raw tables and return the spec, or raise one error that lists every problem."""
+    """Validate raw tables and return the spec, or raise one SpecError that lists every problem."""
     spec, problems = try_parse(raw)
     if spec is None:
         raise SpecError.from_problems(where, problems)
@@ -37,7 +37,7 @@ def parse(raw: Mapping[str, Any], *, where: str) -> Spec:
 
 
 def try_parse(raw: Mapping[str, Any], *, is_recorded: bool = False) -> tuple[Spec | None, list[str]]:
-    """The spec, or None and everything that is wrong with it; `is_recorded`: it is that of an existing run."""
+    """Return the spec, or None and every problem; `is_recorded` says that it is the spec of an existing run."""
     problems = [
         f"{name}: {_suggest_names(name, [*SECTIONS, 'model'], what='section')}"
         for name in raw
@@ -52,7 +52,7 @@ def try_parse(raw: Mapping[str, Any], *, is_recorded: bool = False) -> tuple[Spe
 
 
 def check_section(name: str, raw: Mapping[str, Any], problems: list[str], *, is_recorded: bool = False) -> Any:
-    """One section checked by itself; its problems are added to the list, and None returned where there are any."""
+    """Validate one section by itself; its problems are added to the list, and None is returned if there are any."""
     return _validate_section(
         SECTIONS[name], raw.get(name, {}), name, problems, context=RECORDED if is_recorded else None
     )
@@ -68,7 +68,7 @@ def _check_model(raw: Any, problems: list[str]) -> BaseModel | None:
 
 
 def check_options(options: type[BaseModel], raw: Any, problems: list[str]) -> Any:
-    """A family's `[model]` checked by itself, as `check_section` does."""
+    """Validate a family's `[model]` by itself, as `check_section` does."""
     return _validate_section(options, raw, "model", problems)
 
 
@@ -82,7 +82,7 @@ def _validate_section(
 
 
 def _convert_lists(raw: Any) -> Any:
-    """TOML's lists as tuples, so that a strict and frozen spec takes them."""
+    """Convert TOML's lists to tuples, which a strict and frozen spec accepts."""
     if isinstance(raw, Mapping):
         return {key: _convert_lists(value) for key, value in raw.items()}
     return tuple(map(_convert_lists, raw)) if isinstance(raw, list | tuple) else raw
@@ -98,8 +98,8 @@ EXPECTED = {
 
 
 def _explain_errors(errors: list[ErrorDetails], section: type[BaseModel], name: str) -> Iterator[str]:
-    """One line a key, whatever pydantic made of a union."""
-    wanted: dict[str, list[str]] = {}
+    """Yield one line for each key, merging the errors that pydantic reports for each member of a union."""
+    expected_by_key: dict[str, list[str]] = {}
     values: dict[str, Any] = {}
     for error in errors:
         path, known = _locate_error(error["loc"], section)
@@ -112,14 +112,14 @@ def _explain_errors(errors: list[ErrorDetails], section: type[BaseModel], name: 
             yield f"{key}: {error['ctx']['error']}"
         else:
             expected = EXPECTED.get(error["type"], "").format(**error.get("ctx", {})).replace("'", '"')
-            wanted.setdefault(key, []).append(expected or error["msg"].removeprefix("Input should be "))
+            expected_by_key.setdefault(key, []).append(expected or error["msg"].removeprefix("Input should be "))
             values[key] = error["input"]
-    for key, phrases in wanted.items():
+    for key, phrases in expected_by_key.items():
         yield f"{key}: must be {' or '.join(dict.fromkeys(phrases))}, not {format_value(values[key])}"
 
 
 def _locate_error(loc: tuple[int | str, ...], section: type[BaseModel]) -> tuple[list[str], list[str]]:
-    """The part of an error's place that the user typed, and the keys that there are in that place."""
+    """Return the part of an error's location that the user typed, and the keys that are valid there."""
     if section is Tuning and loc[:1] == ("search",) and len(loc) > 1:
         kind, inside = (Choices if "choices" in loc[2:] else Range), [str(part) for part in loc[3:4]]
         return ["search", json.dumps(str(loc[1])), *inside], list(kind.model_fields)
@@ -134,7 +134,11 @@ def _suggest_names(name: str, known: list[str], *, what: str = "setting") -> str
 
 
 def _check_search(tuning: Any, model: BaseModel | None) -> Iterator[str]:
-    """A study may only vary what the spec has; looked at in the raw table, whatever else is wrong with it."""
+    """Yield a problem for each searched key that the spec does not have.
+
+    It reads the raw table, so that other problems of the section do not hide these.
+
+    """
     search = tuning.get("search") if isinstance(tuning, Mapping) else None
     if not isinstance(search, Mapping):
         return

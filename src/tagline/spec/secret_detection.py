@@ -7,25 +7,25 @@ SECRET_WORDS = frozenset((
     "PASSWORD", "PASSWORDS", "PASSWD", "PASSPHRASE", "PASSCODE", "SECRET", "SECRETS", "BEARER", "JWT", "APIKEY",
     "CREDENTIAL", "CREDENTIALS", "CREDS",
 ))  # fmt: skip
-"""Words that make a name a secret's wherever they stand in it."""
+"""Words that mark a name as a secret's wherever they occur in it."""
 SECRET_LAST_WORDS = frozenset(("KEY", "KEYS", "TOKEN", "PASS", "PWD", "AUTH", "AUTHORIZATION", "COOKIE", "PAT"))
-"""Words that make a name a secret's at its end only: KEY_COLUMN and TOKEN_LIMIT are none."""
+"""Words that mark a name as a secret's only at its end: KEY_COLUMN and TOKEN_LIMIT are no secrets."""
 SECRET_ENDINGS = re.compile(r".+(PASSWORD|PASSWD|PASSPHRASE|APIKEY|ACCESSKEY|PRIVATEKEY|SECRETKEY|SECRET|TOKEN|PASS)")
-"""Ends of words that are written as one, such as PGPASSWORD and SSHPASS."""
+"""Secret words at the end of a compound written as one word, such as PGPASSWORD and SSHPASS."""
 ABOUT_WORDS = frozenset((
     "FILE", "PATH", "DIR", "COLUMN", "COLUMNS", "FIELD", "LENGTH", "LIMIT", "COUNT", "TTL", "TYPE", "NAME", "URL",
     "POLICY", "ENABLED", "REQUIRED", "PREFIX", "HEADER", "MODE", "METHOD", "BACKEND", "TIMEOUT",
 ))  # fmt: skip
-"""Last words of names that tell something about a secret, and not the secret: PASSWORD_FILE, AUTH_TYPE."""
+"""Last words of names that describe a secret without containing it: PASSWORD_FILE, AUTH_TYPE."""
 STAGE_WORDS = frozenset(("PROD", "PRODUCTION", "DEV", "STAGING", "STAGE", "TEST", "LIVE", "OLD", "NEW"))
-"""Last words that are looked past: DB_KEY_PROD is a key."""
+"""Last words that are ignored: DB_KEY_PROD is a key."""
 HARMLESS_NAMES = frozenset(("PWD", "OLDPWD", "BYPASS", "COMPASS"))
 HARMLESS_PAIRS = frozenset(
     [f"{word}_KEY" for word in ("PRIMARY", "FOREIGN", "SORT", "PARTITION", "GROUP", "JOIN", "PUBLIC", "LABEL", "TEXT")]
     + [f"{word}_TOKEN" for word in ("PAD", "EOS", "BOS", "UNK", "SEP", "CLS", "MASK")]
     + [f"{word}_PASS" for word in ("SINGLE", "TWO", "FIRST", "SECOND", "LOW", "HIGH", "FORWARD", "BACKWARD")]
 )
-"""Endings that only sound like a secret's: keys of tables, special tokens of tokenizers, passes over data."""
+"""Endings that only look like a secret's: keys of tables, special tokens of tokenizers, passes over data."""
 HARMLESS_VALUES = frozenset(("", "0", "1", "true", "false", "yes", "no", "on", "off", "none", "auto"))
 
 _NAMED = (
@@ -45,16 +45,16 @@ SECRET_VALUES = (
     ),
     re.compile(r"\beyJ[\w-]{8,}\.eyJ[\w-]{8,}\."),  # a JSON web token
 )
-"""Forms of values that are secrets under any name."""
+"""Patterns of values that are secrets under any name."""
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Whether a variable looks like a secret."""
+    """Return whether a variable looks like a secret."""
     return has_secret_value(value) or (has_secret_name(name) and value.strip().lower() not in HARMLESS_VALUES)
 
 
 def has_secret_name(name: str) -> bool:
-    """Whether a variable's name says that its value is a secret."""
+    """Return whether a variable's name says that its value is a secret."""
     if name.upper() in HARMLESS_NAMES:
         return False
     words = [word.upper() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)]
@@ -70,12 +70,12 @@ def has_secret_name(name: str) -> bool:
 
 
 def has_secret_value(value: str) -> bool:
-    """Whether a value has the form of a secret, or holds one as a URL may hold a password."""
+    """Return whether a value has the form of a secret, or contains one, such as a password in a URL."""
     return any(form.search(value) for form in SECRET_VALUES)
 
 
 def mask_environment(command: str) -> str:
-    """A command without the values that it gives to variables of a job, for pages that others read."""
+    """Return a command with the values of the job's environment variables masked, for pages that others read."""
     if "vertex.environment" not in command:
         return command
     try:

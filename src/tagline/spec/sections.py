@@ -27,12 +27,12 @@ from tagline.spec.toml_values import format_value
 
 DEFAULT_FAMILY = "encoder"
 RECORDED = {"recorded": True}
-"""The validation context of a spec that an existing run was made with: later rules do not make it unreadable."""
+"""The validation context for the spec of an existing run: rules added since do not make it unreadable."""
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 Gate = Annotated[float, Field(ge=0, le=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
-"""What every random generator in use takes."""
+"""The range that every random generator in use accepts."""
 Monitor = Literal[
     "accuracy", "macro_f1", "micro_f1", "weighted_f1", "balanced_accuracy", "mcc", "log_loss", "auroc",
     "subset_accuracy", "jaccard", "average_precision", "brier", "ece",
@@ -93,26 +93,26 @@ class Data(Section):
 
     @property
     def text_columns(self) -> tuple[str, ...]:
-        """One column, or the two of a pair."""
+        """The text column, or the two columns of a pair."""
         return (self.text,) if isinstance(self.text, str) else self.text
 
     @property
     def label_columns(self) -> tuple[str, ...]:
-        """One column, or the 0/1 columns."""
+        """The label column, or the 0/1 columns."""
         return (self.labels,) if isinstance(self.labels, str) else self.labels
 
     @property
     def names_by_value(self) -> dict[str, str]:
-        """`label_names` as a mapping from what the data says."""
+        """`label_names` as a mapping from the values in the data to names."""
         if isinstance(self.label_names, dict):
             return self.label_names
         values = map(str, range(len(self.label_names))) if isinstance(self.labels, str) else self.labels
         return dict(zip(values, self.label_names, strict=False))
 
     def list_addresses(self, split: Literal["train", "validation", "test"]) -> tuple[str, ...]:
-        """What was given for this split, as a list."""
-        given: str | tuple[str, ...] = getattr(self, split)
-        return ((given,) if given else ()) if isinstance(given, str) else given
+        """Return the files named for this split."""
+        value: str | tuple[str, ...] = getattr(self, split)
+        return ((value,) if value else ()) if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _check_consistency(self) -> Self:
@@ -133,7 +133,7 @@ class Data(Section):
         return self
 
     def _check_label_names(self) -> Iterator[str]:
-        """What can be said against `label_names` before any data is read."""
+        """Yield the problems with `label_names` that can be found without reading any data."""
         names = list(self.label_names.values() if isinstance(self.label_names, dict) else self.label_names)
         twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
         if twice:
@@ -158,14 +158,18 @@ class Training(Section):
     batch_size: int = Field(32, ge=1, description="rows a step, over all workers")
     learning_rate: Annotated[float, Field(gt=0)] | Literal["auto"] = Field("auto", description="or a number")
     weight_decay: float = Field(0.01, ge=0, description="pull of the weights towards zero")
-    warmup_share: float = Field(0.1, ge=0, le=1, description="of the steps, while the learning rate rises")
+    warmup_share: float = Field(
+        0.1, ge=0, le=1, description="share of the steps for warm-up, while the learning rate rises"
+    )
     monitor: Monitor = Field("macro_f1", description="the validation figure that decides which model is kept")
     patience: int = Field(0, ge=0, description="evaluations without a gain before it stops; 0: never")
     class_weights: Literal["none", "balanced"] = Field("none", description='or "balanced": rare labels count more')
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] | Literal["auto"] = Field(
         "auto", description="share of the truth given to the other labels; auto: 0.1 for task single, else 0"
     )
-    averaging: bool = Field(True, description="keep a mean of the weights along the way, which errs less than the last")
+    averaging: bool = Field(
+        True, description="weight averaging: use a mean of the weights, which errs less than the last ones"
+    )
     precision: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         "auto", description="what the device does best"
     )
@@ -179,12 +183,12 @@ class Training(Section):
 
 
 def changed_settings(section: Section) -> list[str]:
-    """The keys of a section that are not at their defaults."""
+    """Return the keys of a section that are not at their defaults."""
     return [key for key, field in type(section).model_fields.items() if getattr(section, key) != field.default]
 
 
 class Goal(Section):
-    """What a threshold is set for, instead of F1: as many answers as this precision or this recall allows."""
+    """The precision or recall that a threshold must reach, with as many answers as that allows, instead of F1."""
 
     precision: Share = 0.0
     recall: Share = 0.0
@@ -223,7 +227,7 @@ class Decisions(Section):
 
 
 class Gates(Section):
-    """Figures of the test split that must be reached, else the command ends with exit code 1; 0: no gate."""
+    """Quality gates on the test split: if a figure misses its limit, the command ends with exit code 1; 0: no gate."""
 
     accuracy: Gate = Field(0.0, description="at least")
     macro_f1: Gate = Field(0.0, description="at least")
@@ -246,7 +250,7 @@ class Gates(Section):
 
 
 class Range(Section):
-    """Numbers between two ends."""
+    """Numbers between two bounds."""
 
     low: float
     high: float
@@ -262,7 +266,7 @@ class Range(Section):
 
 
 class Choices(Section):
-    """One of these values."""
+    """A set of values to choose from."""
 
     choices: tuple[str | int | float | bool, ...] = Field(min_length=1)
 
@@ -271,7 +275,7 @@ def _kind_of_search(value: Any) -> str:
     return "choices" if isinstance(value, Choices) or (isinstance(value, Mapping) and "choices" in value) else "range"
 
 
-# The tags keep the problems of one kind from being mixed with those of the other.
+# The tags keep pydantic from mixing the problems of one kind with those of the other.
 Search = Annotated[
     Annotated[Range, Tag("range")] | Annotated[Choices, Tag("choices")], Discriminator(_kind_of_search)
 ]  # fmt: skip
@@ -304,7 +308,7 @@ class Tracking(Section):
 
 
 class Fallback(Section):
-    """Another place for a job to go where the first has no room; what is not named stays as it is."""
+    """An alternative place for a job if the first has no capacity; settings not given stay as they are."""
 
     region: str = Field("", description="another region")
     machine: str = Field("", description="another machine type")
@@ -313,24 +317,22 @@ class Fallback(Section):
 
 
 class Vertex(Section):
-    """Where and how a job runs on Vertex AI: no part of the fingerprint."""
+    """Where and how a job runs on Vertex AI; not part of the fingerprint."""
 
     project: str = Field("", description="else the one gcloud is set to")
     region: str = Field("us-central1", description="where the job, its bucket and its quota are")
     bucket: str = Field("", description="for data, runs and bundles")
     machine: str = Field("n1-standard-8", description="machine type")
     accelerator: str = Field("NVIDIA_TESLA_T4", description="as the API names it")
-    accelerators: int = Field(1, ge=0, description="a machine")
+    accelerators: int = Field(1, ge=0, description="of them in each machine")
     workers: int = Field(1, ge=1, description="machines")
-    reduction_servers: int = Field(0, ge=0, description="machines that add up gradients")
+    reduction_servers: int = Field(0, ge=0, description="machines that reduce (add up) gradients")
     image: str = Field("", description="else built from this project")
     builder: Literal["auto", "cloud-build", "docker", "podman", "buildah"] = Field(
-        "auto", description='who builds it: "cloud-build", or what is here'
+        "auto", description='what builds it: "cloud-build", or a tool on this machine'
     )
-    packages: tuple[str, ...] = Field(
-        (), description='more for the job to install: "pandas>=2", or a wheel.whl of here'
-    )
-    spot: bool = Field(False, description="cheaper, may be taken away; the run goes on by itself")
+    packages: tuple[str, ...] = Field((), description='more for the job to install: "pandas>=2", or a local wheel.whl')
+    spot: bool = Field(False, description="spot VMs: cheaper, may be preempted; the run resumes by itself")
     flex_start: bool = Field(False, description="wait for a machine rather than fail")
     max_wait_hours: float = Field(24, gt=0, description="for a machine, with flex_start")
     max_hours: float = Field(24, gt=0, description="then the job is stopped")
@@ -347,7 +349,9 @@ class Vertex(Section):
     @classmethod
     def _check_references(cls, secrets: dict[str, str]) -> dict[str, str]:
         for name, value in secrets.items():
-            if not re.fullmatch(r"projects/[^/]+/secrets/[^/]+/versions/[^/]+", value):  # the value may be the secret
+            if not re.fullmatch(
+                r"projects/[^/]+/secrets/[^/]+/versions/[^/]+", value
+            ):  # unquoted: the value may be the secret
                 raise ValueError(f"{name} must be projects/PROJECT/secrets/NAME/versions/VERSION")
         return secrets
 
@@ -371,7 +375,7 @@ class Vertex(Section):
         from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
         for package in packages:
-            if secret_detection.has_secret_value(package):  # and is not repeated
+            if secret_detection.has_secret_value(package):  # not quoted in the message
                 raise ValueError("a package's address holds a password: give a wheel, or an index that asks for none")
             try:
                 if package.endswith(".whl"):
@@ -393,16 +397,16 @@ class Vertex(Section):
 
 
 class ModelOptions(Section):
-    """What `[model]` may hold: each family has its own, which name it and say what else there is."""
+    """The base of the `[model]` section: each family adds its own options."""
 
     family: str
 
 
 class Spec(Section):
-    """A complete spec. `model` is the family's own `Options`."""
+    """A complete spec. `model` is the `Options` of the family."""
 
     data: Data
-    model: SerializeAsAny[SkipValidation[ModelOptions]]  # a family from elsewhere may have any strict Section
+    model: SerializeAsAny[SkipValidation[ModelOptions]]  # a plug-in's options may be any strict Section
     training: Training
     decisions: Decisions
     gates: Gates
@@ -411,18 +415,18 @@ class Spec(Section):
     vertex: Vertex
 
     def settings(self) -> dict[str, Any]:
-        """Every `section.key` that can change the result, with its value as JSON has it."""
+        """Return every `section.key` that can change the result, with its JSON value."""
         parts = self.model_dump(mode="json", include={"data", "model", "training", "decisions"})
         return {f"{section}.{key}": value for section, part in parts.items() for key, value in part.items()}
 
     def without_defaults(self) -> dict[str, Any]:
-        """The tables that `parse` makes the same spec of, as JSON has them: only what was set, and the family."""
+        """Return the JSON tables from which `parse` makes the same spec: the family, and what is set."""
         parts: dict[str, Any] = self.model_dump(mode="json", exclude_defaults=True)
         family = self.model.family
         return {name: part for name, part in (parts | {"model": {"family": family} | parts["model"]}).items() if part}
 
     def fingerprint(self) -> str:
-        """Changes with every setting that can change the result, and with no other."""
+        """Return a hash of every setting that can change the result, and of no other."""
         return hashlib.sha256(json.dumps(self.settings(), sort_keys=True).encode()).hexdigest()
 
 
@@ -433,7 +437,7 @@ SECTIONS: dict[str, type[Section]] = {
 
 
 def options_of(family: str) -> type[BaseModel]:
-    """The `Options` of a family: what `[model]` may hold besides its name."""
+    """Return the `Options` of a family: the model of its `[model]` section."""
     options: type[BaseModel] = registry.find("models", family).Options
     if not issubclass(options, Section):
         raise PlaceError(f"family {family} cannot be used: its Options are no tagline.spec.Section, so not strict")

@@ -1,4 +1,4 @@
-"""Values as TOML writes them."""
+"""Formatting of values as TOML."""
 
 import json
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 
 def format_value(value: Any) -> str:
-    """A value as TOML writes it."""
+    """Return a value as TOML."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Paths and gs:// addresses: told apart, fetched into copies, delivered, copied and removed."""
+"""Local paths and gs:// addresses: cached downloads, uploads, copies and removal."""
 
 import hashlib
 import os
@@ -19,12 +19,12 @@ OLD_S = 86_400.0
 
 
 def is_remote(address: str | Path) -> bool:
-    """Whether an address is in Cloud Storage."""
+    """Return whether an address is in Cloud Storage."""
     return str(address).startswith(gcp.SCHEME)
 
 
 def require_local(address: str | Path) -> Path:
-    """The path behind an address that has to be on this machine."""
+    """Return the path of an address that must be on this machine."""
     text = str(address)
     if is_remote(text):
         hint = f"name a path here; to take it there then: gcloud storage cp --recursive PATH {text}"
@@ -37,34 +37,37 @@ def require_local(address: str | Path) -> Path:
 
 
 def fetch_copy(address: str | Path) -> Path:
-    """The path behind an address that is read: of a file or directory in Cloud Storage, a copy of it as it is now.
+    """Return a local path for reading an address: for one in Cloud Storage, a copy of its current state.
 
-    Copies are kept by generation, so that nothing is fetched twice.
+    Copies are cached by generation, so that nothing is downloaded twice.
+
     """
     text = str(address)
     if not is_remote(text):
         return require_local(address)
-    found = cloud_storage.list_objects(text)
-    if not found:
+    objects = cloud_storage.list_objects(text)
+    if not objects:
         raise DataError(f"there is nothing at {text}", hint="gcloud storage ls shows what there is")
-    is_file = found[0].address == text
-    seen = hashlib.sha256("".join(f"{each.address}#{each.generation}\n" for each in found).encode()).hexdigest()
-    place = cache_directory() / "gs" / seen
-    if not place.is_dir():
-        atomic.sweep_scratch(place.parent, older_than_s=OLD_S)
+    is_file = objects[0].address == text
+    version = hashlib.sha256(
+        "".join(f"{remote.address}#{remote.generation}\n" for remote in objects).encode()
+    ).hexdigest()
+    copy = cache_directory() / "gs" / version
+    if not copy.is_dir():
+        atomic.sweep_scratch(copy.parent, older_than_s=OLD_S)
         try:
-            with atomic.writing_directory(place) as scratch:
-                copy_down(found, scratch, below=text.rpartition("/")[0] if is_file else text)
+            with atomic.writing_directory(copy) as scratch:
+                copy_down(objects, scratch, below=text.rpartition("/")[0] if is_file else text)
         except Conflict as error:
             raise file_changed_error(text) from error
         except PlaceError:
-            if not place.is_dir():  # else another process was faster
+            if not copy.is_dir():  # otherwise another process has finished it first
                 raise
-    return place / Path(found[0].name).name if is_file else place
+    return copy / Path(objects[0].name).name if is_file else copy
 
 
 def choose_staging_path(address: str | Path) -> Path:
-    """Where to write a file or a directory that is for this address; `deliver` then takes it there."""
+    """Return the local path at which to write a file or directory before `deliver` moves it to this address."""
     text = str(address)
     if not is_remote(text):
         return require_local(address)
@@ -74,7 +77,7 @@ def choose_staging_path(address: str | Path) -> Path:
 
 
 def deliver(path: Path, address: str | Path, *, last: str = "") -> None:
-    """Take a file or a directory that was staged to its address; of a directory, the file `last` after all others."""
+    """Move a staged file or directory to its address; of a directory, the file `last` is uploaded after all others."""
     if not is_remote(address):
         return
     if path.is_dir():
@@ -86,36 +89,37 @@ def deliver(path: Path, address: str | Path, *, last: str = "") -> None:
 
 
 def write_bytes(content: bytes, address: str) -> None:
-    """An object of Cloud Storage, whole, from what is in memory."""
+    """Write bytes to an object in Cloud Storage atomically."""
     with tempfile.NamedTemporaryFile(prefix=atomic.SCRATCH_PREFIX) as file:
         file.write(content)
         file.flush()
         cloud_storage.upload(Path(file.name), address)
 
 
-def copy_down(found: Sequence[cloud_storage.RemoteObject], directory: Path, *, below: str) -> None:
-    """Objects into a directory, several at a time, each by its name below an address."""
+def copy_down(objects: Sequence[cloud_storage.RemoteObject], directory: Path, *, below: str) -> None:
+    """Download objects concurrently into a directory, remote to its path relative to the address `below`."""
 
-    def copy(each: cloud_storage.RemoteObject) -> None:
-        target = directory / _check_object_name(each.address.removeprefix(below).lstrip("/"))
+    def copy(remote: cloud_storage.RemoteObject) -> None:
+        target = directory / _check_object_name(remote.address.removeprefix(below).lstrip("/"))
         target.parent.mkdir(parents=True, exist_ok=True)
-        cloud_storage.download(each, target)
+        cloud_storage.download(remote, target)
 
     with atomic.disk_errors(directory):
-        run_concurrently(copy, found, size=lambda each: each.size)
+        run_concurrently(copy, objects, size=lambda remote: remote.size)
 
 
 def copy_up(directory: Path, address: str, *, last: str = "") -> None:
-    """A directory into Cloud Storage, several files at a time, the file `last` after all others: where it is, all is.
+    """Upload a directory concurrently, with the file `last` after all others: where it exists, the copy is complete.
 
-    What is there already, byte for byte, is not sent again.
+    Objects that have the same content already are not uploaded again.
+
     """
     top = address.rstrip("/")
-    there = {each.address: each for each in cloud_storage.list_objects(f"{top}/")}
+    existing = {remote.address: remote for remote in cloud_storage.list_objects(f"{top}/")}
 
     def copy(path: Path) -> None:
         target = f"{top}/{path.relative_to(directory).as_posix()}"
-        known = there.get(target)
+        known = existing.get(target)
         if known is None or known.size != path.stat().st_size or known.crc32c != cloud_storage.compute_checksum(path):
             cloud_storage.upload(path, target)
 
@@ -125,45 +129,46 @@ def copy_up(directory: Path, address: str, *, last: str = "") -> None:
 
 
 def remove_remote(address: str) -> None:
-    """Remove everything below an address in Cloud Storage, unfinished uploads too."""
+    """Remove every object below an address in Cloud Storage, including parts of unfinished uploads."""
     run_concurrently(cloud_storage.delete, cloud_storage.list_objects(f"{address.rstrip('/')}/", unfinished=True))
 
 
 def run_concurrently(work: Callable[[T], R], items: Sequence[T], *, size: Callable[[T], int] = lambda _: 0) -> list[R]:
-    """What comes of each item, several at a time; large ones by themselves, for they go in parts of their own.
+    """Return the result for each item, computed concurrently; large items, which are split into parts, run one by one.
 
-    The first problem is raised once all that were begun have ended.
+    The first error is raised after all tasks that had started have ended.
+
     """
-    done: dict[int, R] = {}
+    results: dict[int, R] = {}
     with ThreadPoolExecutor(cloud_storage.STREAMS) as pool:
-        begun = {
+        futures = {
             number: pool.submit(work, item) for number, item in enumerate(items) if size(item) < cloud_storage.LARGE
         }
         try:
-            done |= {number: future.result() for number, future in begun.items()}
+            results |= {number: future.result() for number, future in futures.items()}
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-    return [done[number] if number in done else work(item) for number, item in enumerate(items)]
+    return [results[number] if number in results else work(item) for number, item in enumerate(items)]
 
 
 def _check_object_name(name: str) -> str:
-    """An object's name as a path below a directory; one that would lead out of it is refused."""
+    """Return an object's name as a relative path; raise DataError if it would lead out of its directory."""
     if any(part in ("", ".", "..") for part in name.split("/")):
         raise DataError(f'the object "{name}" has a name that no file can have', hint="rename it")
     return name
 
 
 def cache_directory() -> Path:
-    """Where copies are kept that can be made again."""
+    """Return the directory of cached copies, which can be deleted at any time."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tagline"
 
 
 def is_copy(path: Path) -> bool:
-    """Whether a path is in the copy of something in Cloud Storage, which is read and never changed."""
+    """Return whether a path is in a cached copy from Cloud Storage, which is never changed."""
     return cache_directory() / "gs" in path.parents
 
 
 def file_changed_error(address: str) -> DataError:
-    """The error for a file that was written to while it was read."""
+    """Return the error for a file that was written to while it was read."""
     return DataError(f"{address} changed while it was being read", hint="try again when nothing writes to it")

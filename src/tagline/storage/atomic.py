@@ -1,4 +1,4 @@
-"""Files and directories of this machine: written whole or not at all, locked, replaced and removed."""
+"""Atomic writes, locks, replacement and removal of local files and directories."""
 
 import errno
 import fcntl
@@ -16,18 +16,19 @@ from typing import IO
 from tagline.errors import PlaceError, RunError
 
 LOCK = ".lock"
-"""The file by which a process holds a directory."""
+"""The lock file of a directory."""
 SCRATCH_PREFIX = ".tagline-"
-"""What is being written starts with this; readers pass over it, `sweep_scratch` removes what a killed process left."""
+"""The name prefix of temporary files; readers ignore them, `sweep_scratch` removes those left by killed processes."""
 PRIVATE_FILE, PRIVATE_DIRECTORY = 0o600, 0o700
-"""Permissions of what holds data: runs, bundles, copies of what is in Cloud Storage."""
+"""Permissions of files and directories that hold data: runs, bundles, copies of objects in Cloud Storage."""
 
 
 @contextmanager
 def open_for_writing(path: Path, *, is_private: bool = True) -> Iterator[IO[bytes]]:
-    """Open `path` for writing; it takes the place of the old file only when the block ends well.
+    """Open `path` for an atomic write: it replaces the old file only if the block succeeds.
 
-    A private file is its owner's alone, unless the one that it replaces was not; others are as the umask says.
+    A private file is accessible to its owner alone, unless the file it replaces was not; others follow the umask.
+
     """
     with disk_errors(path):
         make_directory(path.parent, is_private=is_private)
@@ -47,30 +48,31 @@ def open_for_writing(path: Path, *, is_private: bool = True) -> Iterator[IO[byte
 
 
 def write_text(path: Path, text: str, *, is_private: bool = True) -> None:
-    """Write a whole text file, as UTF-8, in one go."""
+    """Write a text file atomically, as UTF-8."""
     with open_for_writing(path, is_private=is_private) as file:
         file.write(text.encode())
 
 
 @contextmanager
 def writing_directory(path: Path, *, is_private: bool = True) -> Iterator[Path]:
-    """A scratch directory that becomes `path` when the block ends well; `path` must not be there yet.
+    """Yield a scratch directory that becomes `path` if the block succeeds; `path` must not exist yet.
 
-    A private one, with all that is in it, is its owner's alone; others are as the umask says.
+    A private one is accessible to its owner alone, with all its content; others follow the umask.
+
     """
     with disk_errors(path):
         make_directory(path.parent, is_private=is_private)
         scratch = _create_scratch_directory(path.parent, mode=PRIVATE_DIRECTORY if is_private else 0o777)
     try:
         with disk_errors(path):
-            mode = stat.S_IMODE(scratch.stat().st_mode)  # as the system made it, which knows the umask
+            mode = stat.S_IMODE(scratch.stat().st_mode)  # the requested mode with the umask applied
             yield scratch
-            for each in sorted(scratch.rglob("*")):
-                if each.is_symlink():
+            for entry in sorted(scratch.rglob("*")):
+                if entry.is_symlink():
                     continue
-                each.chmod(mode if each.is_dir() else mode & 0o666)  # libraries write as they like
-                if each.is_file():
-                    _fsync(each)
+                entry.chmod(mode if entry.is_dir() else mode & 0o666)  # libraries set modes of their own
+                if entry.is_file():
+                    _fsync(entry)
             scratch.rename(path)
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -78,12 +80,12 @@ def writing_directory(path: Path, *, is_private: bool = True) -> Iterator[Path]:
 
 
 def make_directory(path: Path, *, is_private: bool = True) -> None:
-    """Make a directory, unless it is there: then its permissions stay as they are."""
+    """Create a directory; one that exists keeps its permissions."""
     path.mkdir(mode=PRIVATE_DIRECTORY if is_private else 0o777, parents=True, exist_ok=True)
 
 
 def _create_scratch_file(directory: Path, *, mode: int) -> tuple[int, Path]:
-    """A new file under a name that nobody else uses, open for writing; the umask takes from its mode."""
+    """Create a file under a unique name, open for writing; the umask is applied to its mode."""
     while True:
         path = directory / f"{SCRATCH_PREFIX}{secrets.token_hex(8)}"
         with suppress(FileExistsError):
@@ -91,7 +93,7 @@ def _create_scratch_file(directory: Path, *, mode: int) -> tuple[int, Path]:
 
 
 def _create_scratch_directory(directory: Path, *, mode: int) -> Path:
-    """A new directory under a name that nobody else uses; the umask takes from its mode."""
+    """Create a directory under a unique name; the umask is applied to its mode."""
     while True:
         path = directory / f"{SCRATCH_PREFIX}{secrets.token_hex(8)}"
         with suppress(FileExistsError):
@@ -100,7 +102,7 @@ def _create_scratch_directory(directory: Path, *, mode: int) -> Path:
 
 
 def _mode_of(path: Path) -> int:
-    """The permissions of a file; 0 where there is none."""
+    """Return the permissions of a file; 0 if there is none."""
     try:
         return stat.S_IMODE(path.stat().st_mode) & 0o666
     except OSError:
@@ -108,28 +110,28 @@ def _mode_of(path: Path) -> int:
 
 
 def remove_directory(path: Path) -> None:
-    """Remove a directory so that no moment shows half of it under its name."""
+    """Remove a directory atomically: it is renamed first, so that it is never half there under its name."""
     if not path.exists():
         return
     with disk_errors(path):
-        doomed = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=path.parent)) / path.name
-        path.rename(doomed)
-        shutil.rmtree(doomed.parent)
+        discarded = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=path.parent)) / path.name
+        path.rename(discarded)
+        shutil.rmtree(discarded.parent)
 
 
 def replace_directory(path: Path, *, by: Path) -> None:
-    """Put a directory in the place of one beside it, which is removed only then; there may be none yet."""
+    """Replace a directory, if there is one, by its sibling `by`; the old one is removed last."""
     with disk_errors(path):
-        doomed = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=path.parent))
+        discarded = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=path.parent))
         if path.exists():
-            path.rename(doomed / path.name)
+            path.rename(discarded / path.name)
         by.rename(path)
-        shutil.rmtree(doomed)
+        shutil.rmtree(discarded)
 
 
 @contextmanager
 def lock_directory(directory: Path) -> Iterator[None]:
-    """Keep every other process from writing in a directory; ends with the process, however that ends."""
+    """Hold a directory's lock against other processes; it is released when this process ends for any reason."""
     path = directory / LOCK
     with disk_errors(path):
         lock = path.open("a+")
@@ -140,7 +142,7 @@ def lock_directory(directory: Path) -> Iterator[None]:
             file.seek(0)
             holder = file.read().strip()
             raise RunError(f"{directory} is in use by process {holder}", hint="wait for it, or stop it") from error
-        # Who holds it is for the error above alone: on a full disk it is held all the same, so that it can be deleted.
+        # The pid is only for the error above: on a full disk the lock works without it, so that runs can be deleted.
         with suppress(OSError):
             os.ftruncate(file.fileno(), 0)
             os.write(file.fileno(), str(os.getpid()).encode())
@@ -148,14 +150,14 @@ def lock_directory(directory: Path) -> Iterator[None]:
 
 
 def sweep_scratch(directory: Path, *, older_than_s: float = 0) -> None:
-    """Remove what killed processes left half-written here; where others may be writing, only what is old."""
-    for left in directory.glob(f"{SCRATCH_PREFIX}*"):
-        if older_than_s and time.time() - left.lstat().st_mtime < older_than_s:
+    """Remove temporary files leftover by killed processes; where others may be writing, only old ones."""
+    for leftover in directory.glob(f"{SCRATCH_PREFIX}*"):
+        if older_than_s and time.time() - leftover.lstat().st_mtime < older_than_s:
             continue
-        if left.is_dir() and not left.is_symlink():
-            shutil.rmtree(left, ignore_errors=True)
+        if leftover.is_dir() and not leftover.is_symlink():
+            shutil.rmtree(leftover, ignore_errors=True)
         else:
-            left.unlink(missing_ok=True)
+            leftover.unlink(missing_ok=True)
 
 
 def _fsync(path: Path) -> None:
@@ -168,7 +170,7 @@ def _fsync(path: Path) -> None:
 
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Say which path could not be written, and what to do."""
+    """Translate an OSError to a PlaceError that names the path and what to do."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Files that are read: named by globs, unzipped, standard input and pipes kept on disk, and watched for changes."""
+"""Input files: globs, decompression, spooling of standard input and pipes, and detection of changes."""
 
 import glob
 import gzip
@@ -23,7 +23,7 @@ STANDARD_INPUT = "-"
 
 
 def is_utf8(text: str) -> bool:
-    """Whether a text, or a name from the command line, can be written: halves of characters and odd bytes cannot."""
+    """Return whether a string can be encoded as UTF-8: lone surrogates, also those of undecodable bytes, cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -32,23 +32,23 @@ def is_utf8(text: str) -> bool:
 
 
 def expand_globs(patterns: Sequence[str]) -> list[str]:
-    """Globs replaced by the files they match, sorted; everything else as it stands."""
-    found: list[str] = []
+    """Replace globs by the files they match, sorted; other addresses stay as they are."""
+    expanded: list[str] = []
     for address in patterns:
         if addresses.is_remote(address) and glob.has_magic(address):
-            matches = [each.address for each in cloud_storage.list_objects(address)]
+            matches = [remote.address for remote in cloud_storage.list_objects(address)]
             if not matches:
                 raise DataError(f"no object matches {address}", hint="gcloud storage ls shows what there is")
-            found.extend(matches)
+            expanded.extend(matches)
             continue
         if address == STANDARD_INPUT or "://" in address or not glob.has_magic(address) or _path_exists(address):
-            found.append(address)
+            expanded.append(address)
             continue
         matches = sorted(path for path in glob.glob(address, recursive=True) if Path(path).is_file())  # noqa: PTH207
         if not matches:
             raise DataError(f"no file matches {address}", hint=f"relative paths start at {Path.cwd()}")
-        found.extend(matches)
-    return found
+        expanded.extend(matches)
+    return expanded
 
 
 def _path_exists(address: str) -> bool:
@@ -58,7 +58,7 @@ def _path_exists(address: str) -> bool:
 
 @contextmanager
 def open_for_reading(address: str) -> Iterator[IO[bytes]]:
-    """Open data for reading, from any position: unzipped, standard input and pipes kept on disk, never changing."""
+    """Open an input for reading from any position: decompressed, spooled if it is a stream, and checked for changes."""
     path = _copy_to_disk(address)
     with _reading_errors(address), path.open("rb") as file, _detect_change(file, address):
         zipped = file.read(2) == b"\x1f\x8b"
@@ -72,7 +72,7 @@ def open_for_reading(address: str) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def _detect_change(file: IO[bytes], address: str) -> Iterator[None]:
-    """Say that a file was written to while it was read, whatever else went wrong because of it."""
+    """Raise an error if a file was written to while it was read, in place of other errors that this caused."""
     before = _stamp_file(file)
     try:
         yield
@@ -85,7 +85,7 @@ def _detect_change(file: IO[bytes], address: str) -> Iterator[None]:
 
 
 def read_stamp(address: str) -> tuple[int, ...]:
-    """Changes when the file does."""
+    """Return a value that changes when the file does."""
     with _reading_errors(address), _copy_to_disk(address).open("rb") as file:
         return _stamp_file(file)
 
@@ -96,7 +96,7 @@ def _stamp_file(file: IO[bytes]) -> tuple[int, ...]:
 
 
 def _copy_to_disk(address: str) -> Path:
-    """The path of an address; what can be read only once is copied to disk first."""
+    """Return the path of an address; streams are spooled to disk first."""
     if address == STANDARD_INPUT:
         return _spool_input(address)
     path = addresses.fetch_copy(address)
@@ -119,7 +119,7 @@ def _copy_to_disk(address: str) -> Path:
 @cache
 def _spool_input(address: str) -> Path:
     spool = tempfile.NamedTemporaryFile(prefix=atomic.SCRATCH_PREFIX)  # noqa: SIM115
-    _kept.append(spool)
+    _spools.append(spool)
     if address == STANDARD_INPUT:
         if sys.stdin is None or sys.stdin.isatty():
             raise DataError("nothing comes in on standard input", hint="pipe the data in: cat data.csv | tagline ...")
@@ -131,13 +131,13 @@ def _spool_input(address: str) -> Path:
     return Path(spool.name)
 
 
-_kept: list[IO[bytes]] = []
-"""Copies of standard input and pipes, which are gone when the process is."""
+_spools: list[IO[bytes]] = []
+"""Spooled standard input and pipes, which are deleted when the process ends."""
 
 
 @contextmanager
 def _reading_errors(address: str) -> Iterator[None]:
-    """Say which file could not be read, and what to do."""
+    """Translate an error in reading to a DataError that names the file and what to do."""
     try:
         yield
     except FileNotFoundError as error:
@@ -152,6 +152,6 @@ def _reading_errors(address: str) -> Iterator[None]:
 def _suggest_similar(path: Path) -> str:
     if path.is_symlink():
         return f"it is a link to {path.readlink()}, which is not there"
-    beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
-    close = get_close_matches(path.name, beside, n=1)
+    siblings = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+    close = get_close_matches(path.name, siblings, n=1)
     return f"did you mean {path.parent / close[0]}?" if close else f"relative paths start at {Path.cwd()}"

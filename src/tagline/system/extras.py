@@ -1,4 +1,4 @@
-"""Optional packages: which extra of Tagline brings each of them, and what to say where one is not installed."""
+"""Optional packages: which extra of Tagline brings each of them, and the error if one is not installed."""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from tagline.errors import PlaceError
 
 COLLECTIONS = frozenset({"all", "dev"})
-"""Extras that gather others: never the shortest way to a package."""
+"""Extras that combine other extras: never the smallest one that brings a package."""
 PROVIDERS = {
     "google": "google-cloud-aiplatform",
     "google_crc32c": "google-cloud-storage",
@@ -18,12 +18,12 @@ PROVIDERS = {
     "requests": "google-cloud-storage",
     "sklearn": "scikit-learn",
 }
-"""Modules that are not called as the requirement that brings them."""
+"""Modules whose name differs from the requirement that provides them."""
 
 
 @contextmanager
 def explain_missing_packages() -> Iterator[None]:
-    """Raise a PlaceError with the command that helps where an optional package is not installed."""
+    """Turn a failed import of an optional package into a PlaceError with the command that installs it."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -33,7 +33,7 @@ def explain_missing_packages() -> Iterator[None]:
 
 
 def explain_import_error(error: ModuleNotFoundError) -> PlaceError | None:
-    """The error for a module of a package that Tagline names in its requirements; None for any other module."""
+    """Return the error for a missing module of one of Tagline's requirements; None for any other module."""
     requirement = find_requirement(error.name or "")
     if not requirement:
         return None
@@ -41,36 +41,36 @@ def explain_import_error(error: ModuleNotFoundError) -> PlaceError | None:
 
 
 def find_requirement(module: str) -> str:
-    """The requirement of Tagline that brings a missing module; empty if none does."""
+    """Return the requirement of Tagline that provides a missing module; "" if none does."""
     parts = module.split(".")
     for end in range(len(parts), 0, -1):
         prefix = ".".join(parts[:end])
         requirement = PROVIDERS.get(prefix) or normalize_name(prefix)
         if requirement in _extras_by_requirement():
-            # A part that is missing from a package that is there is a matter of its version, and a bug of ours.
+            # A submodule missing from an installed package means an incompatible version, which is a bug in Tagline.
             is_part = end < len(parts) and parts[0] != "google"
             return "" if is_part and _can_import(prefix) else requirement
     return ""
 
 
 def hint_for(requirement: str) -> str:
-    """The command that installs a requirement of Tagline: its extra, or Tagline itself."""
+    """Return the command that installs a requirement of Tagline: its extra, or Tagline itself."""
     extra = _extras_by_requirement().get(normalize_name(requirement), "")
     return install_command(extra)
 
 
 def install_command(extra: str) -> str:
-    """The command that installs an extra; for none, what Tagline always needs."""
+    """Return the command that installs an extra, or Tagline itself if the extra is empty."""
     return f'pip install "tagline[{extra}]"' if extra else "pip install tagline"
 
 
 def missing_requirements(extra: str) -> list[str]:
-    """The requirements of an extra that are not installed."""
+    """Return the requirements of an extra that are not installed."""
     return [name for name in _requirements_by_extra().get(extra, []) if not _is_installed(name)]
 
 
 def normalize_name(name: str) -> str:
-    """A package's name as package indexes compare it."""
+    """Return a package's name in the normalised form that package indexes compare."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -85,35 +85,34 @@ def _is_installed(requirement: str) -> bool:
 def _can_import(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except ImportError:  # of the package above it
+    except ImportError:  # of a parent package
         return False
 
 
 @cache
 def _extras_by_requirement() -> dict[str, str]:
-    """Each requirement and the smallest extra that has it; empty for what is always installed."""
+    """Map each requirement to the smallest extra that has it, "" for those always installed."""
     by_size = sorted(_requirements_by_extra().items(), key=lambda item: (item[0] != "", len(item[1])))
     return {name: extra for extra, names in reversed(by_size) for name in names}
 
 
 @cache
 def _requirements_by_extra() -> dict[str, list[str]]:
-    """The requirements of each extra, and under the empty name those that have none, as the installed metadata has
-    them."""
+    """Map each extra to its requirements by the installed metadata; those of no extra are under the empty name."""
     from packaging.requirements import Requirement
 
     try:
-        about = metadata.metadata("tagline")
-    except metadata.PackageNotFoundError:  # run from its sources, and never installed
+        package = metadata.metadata("tagline")
+    except metadata.PackageNotFoundError:  # run from source without being installed
         return {}
-    found: dict[str, list[str]] = {"": []}
-    found |= {extra: [] for extra in about.get_all("Provides-Extra") or [] if extra not in COLLECTIONS}
-    for line in about.get_all("Requires-Dist") or []:
+    requirements: dict[str, list[str]] = {"": []}
+    requirements |= {extra: [] for extra in package.get_all("Provides-Extra") or [] if extra not in COLLECTIONS}
+    for line in package.get_all("Requires-Dist") or []:
         requirement = Requirement(line)
         marker = requirement.marker
         is_always_needed = marker is None or marker.evaluate({"extra": ""})
-        for extra, names in found.items():
+        for extra, names in requirements.items():
             is_needed = is_always_needed if extra == "" else marker and marker.evaluate({"extra": extra})
             if is_needed and not (extra and is_always_needed):
                 names.append(normalize_name(requirement.name))
-    return found
+    return requirements

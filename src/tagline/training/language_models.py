@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tagline import registry
 from tagline import spec as specs
-from tagline.data.unlabelled import texts_in
+from tagline.data.unlabelled import read_texts
 from tagline.errors import BundleError, RunError, SpecError
 from tagline.gcp import cloud_storage
 from tagline.prediction.bundle import load_classifier
@@ -62,7 +62,7 @@ def train_language_model(
             yield WarningEvent(message=f"training.{key} has no effect on a language model")
     kept = time.monotonic()
     with Stop(hint="run the same command again: it goes on from what was kept, if anything was") as stop:
-        for step in model.fit_language_model(lambda: texts_in(files, column=column), seed=training.seed):
+        for step in model.fit_language_model(lambda: read_texts(files, column=column), seed=training.seed):
             stop.waits = True
             step.insist_on_loss()
             facts: dict[str, Any] = {

@@ -1,14 +1,14 @@
-"""Files of labelled text read as rows that remember their file and line.
+"""Readers of labelled text: CSV, JSON lines, Parquet and other formats as rows with their file and line.
 
 Files, in the order of their imports:
 
-- encoding.py: Which encoding a file's bytes are in, from the bytes alone.
+- encoding.py: Detection of a file's encoding from its bytes.
 - delimited.py: CSV and TSV: fields between separators, line breaks inside quotes, with or without a header.
-- jsonlines.py: JSON lines: one object a line.
-- lines.py: Plain lines, `text<separator>label` split at the last separator, or one text a line.
+- jsonlines.py: JSON lines: one object per line.
+- lines.py: Plain lines: `text<separator>label` split at the last separator, or one text per line.
 - automl.py: Google AutoML Text's import files: CSV rows `[ml_use,]text,label...` and JSON lines with `textContent`.
-- parquet.py: Parquet; a row's line is its number.
-- hub.py: Datasets of the Hugging Face hub, `hf://glue/mnli`, through the `datasets` package where it is installed.
+- parquet.py: Parquet; the line of a row is its number.
+- hub.py: Datasets of the Hugging Face hub, `hf://glue/mnli`, through the `datasets` package if it is installed.
 """
 
 import codecs
@@ -35,7 +35,7 @@ UTF_8 = Encoding("utf-8")
 CONTROL = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f-\x9f\ufffd]")
 FEW_CONTROLS = 20
 WHOLE = 2**53
-"""Up to here a float that looks whole is."""
+"""Below this a float that looks whole is exact."""
 Block = tuple[list[int], Sequence[Sequence[Cell]]]
 """Some rows: the line that each starts on, and its cells in the order of the source's columns."""
 
@@ -44,20 +44,20 @@ SHOWN_BAD_ROWS = 20
 LONGEST_REASON = 300
 SAMPLE_CHARACTERS = 1 << 16
 EXCERPTED = ("csv", "tsv", "jsonl", "lines")
-"""Formats of lines, which can be read from the middle of a file."""
+"""Line-based formats, which can be read from the middle of a file."""
 EXCERPTS = 32
 EXCERPT_BYTES = 1 << 15
 WHOLLY_SAMPLED_BYTES = EXCERPTS * EXCERPT_BYTES
-"""A sample is this much of a file: all of a small one, excerpts of a large one."""
+"""The size of a sample: all of a smaller file, excerpts of a larger one."""
 FEWEST_SAMPLED = 50
-"""With fewer whole rows in all excerpts, because rows are very long, the first rows are the sample."""
+"""With fewer whole rows in all excerpts, because rows are very long, the first rows are the sample instead."""
 MOST_SAMPLED = 20_000
 BLOCK_CHARACTERS = 1 << 19
-"""Read at once from a file of text."""
+"""Characters read at once from a text file."""
 LONGEST_RECORD = 1 << 24
-"""Characters of a row in all. Texts to classify are far shorter, and a few kilobytes of gzip can hold a longer one."""
+"""The most characters in a row. Texts to classify are far shorter, and a few kilobytes of gzip can hold longer ones."""
 BATCH_CHARACTERS = 2 * LONGEST_RECORD
-"""Of the rows that are handed on at once."""
+"""The most characters in a block of rows."""
 FORMATS = {
     "csv": "tagline.data.readers.delimited",
     "tsv": "tagline.data.readers.delimited",
@@ -81,12 +81,12 @@ FOREIGN = {
     b"\x28\xb5\x2f\xfd": ("a zstd file", UNPACK), b"<!doctype html": ("a web page", FETCH),
     b"version https://git-lfs": ("a Git LFS pointer", "git lfs pull, or fetch the file itself"),
 }  # fmt: skip
-"""How files that are no labelled text begin (words in lower case), what they are, and what to do with them."""
+"""First bytes of files that are not labelled text (words in lower case), what they are, and what to do."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What the user said about the files; `auto` and empty mean: look."""
+    """The user's settings for reading files; `auto` and empty ones are detected."""
 
     format: str = "auto"
     separator: str = ""
@@ -96,7 +96,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Source:
-    """One file, looked at: how it is to be read and what it holds."""
+    """An inspected file: how to read it, and its columns."""
 
     name: str
     format: str
@@ -108,19 +108,19 @@ class Source:
     """The column in which the format itself says train, validation or test."""
     stamp: tuple[int, ...] = ()
     types: tuple[str, ...] = ()
-    """Of a format that has them: Arrow's name for the numbers or truth values of each column, "" for all else."""
+    """Of a typed format: the Arrow type of each numeric or boolean column, "" for other columns."""
     keeps_types: bool = False
-    """Whether numbers, truth values and lists are read as such, to be written again, rather than as text."""
+    """Whether numbers, booleans and lists are kept as such, to be written again, rather than read as text."""
 
     @property
     def as_read(self) -> Callable[[Any], Any]:
-        """What becomes of a value of a typed format."""
+        """The function that converts a value of a typed format."""
         return as_json if self.keeps_types else cell
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Some rows of one source, by column. `lines[i]` is where row i starts."""
+    """Some rows of one source, by column. `lines[i]` is the line on which row i starts."""
 
     lines: list[int]
     columns: Mapping[str, Sequence[Cell]]
@@ -141,22 +141,22 @@ class BadRow:
 
 @dataclass
 class BadRows:
-    """The bad rows of a reading: they stop it, or are passed over and named."""
+    """The bad rows met in reading: they stop it, or are skipped and reported."""
 
     mode: Literal["stop", "skip"] = "stop"
     rows: list[BadRow] = field(default_factory=list)
     hint: str = "mend them, or go on without them: data.bad_rows=skip"
     unread: set[str] = field(default_factory=set)
-    """Columns of later rows that the first ones did not have, by which a file is known: they are left out."""
+    """Keys that occur only in later rows than those from which the columns were inferred; they are ignored."""
 
     def add(self, file: str, line: int, reason: str) -> None:
-        """Note a bad row; where bad rows stop, enough of them stop at once."""
+        """Record a bad row; if bad rows stop the reading, enough of them stop it at once."""
         self.rows.append(BadRow(file, line, reason))
         if self.mode == "stop" and len(self.rows) >= SHOWN_BAD_ROWS:
             self.raise_if_bad()
 
     def raise_if_bad(self) -> None:
-        """Raise for what was found, unless bad rows are to be skipped."""
+        """Raise DataError if there are bad rows, unless they are to be skipped."""
         if self.mode == "skip" or not self.rows:
             return
         at_least = "at least " if len(self.rows) >= SHOWN_BAD_ROWS else ""
@@ -168,26 +168,26 @@ class BadRows:
 
 
 class Format(Protocol):
-    """What a file of this package offers: to know its own, to look at a source, and to read its rows."""
+    """The contract of a file format's module: recognise a file, inspect it, and read its rows."""
 
     def recognises(self, sample: str, *, name: str) -> bool:
-        """Whether these first lines of a file are surely of this format."""
+        """Return whether these first lines of a file are certainly in this format."""
 
     def inspect(self, name: str, layout: Layout, sample: str) -> dict[str, Any]:
-        """The fields of `Source` that this format sets."""
+        """Return the fields of `Source` that this format sets."""
 
     def blocks(self, source: Source, bad: BadRows) -> Iterator[Block]:
-        """The good rows, in order; the others are added to the bad."""
+        """Yield the good rows in order; bad ones are added to `bad`."""
 
 
 def format_of(name: str) -> Format:
-    """The implementation of a format."""
+    """Return the implementation of a format."""
     module: Any = import_module(FORMATS[name])
     return module  # type: ignore[no-any-return]
 
 
 def inspect(address: str, layout: Layout = Layout()) -> Source:  # noqa: B008 - frozen
-    """Look at a file: format, encoding, columns."""
+    """Inspect a file: its format, encoding and columns."""
     if address.startswith("hf://"):
         return Source(name=address, format="hub", **format_of("hub").inspect(address, layout, ""))
     return _inspect_file(address, layout, inputs.read_stamp(address))
@@ -216,7 +216,7 @@ def _inspect_file(address: str, layout: Layout, stamp: tuple[int, ...]) -> Sourc
 
 
 def read_batches(source: Source, *, bad: BadRows) -> Iterator[Batch]:
-    """Every good row of a source, in order and in memory that does not grow with the file."""
+    """Read the good rows of a source batch by batch, in order and in constant memory."""
     if source.format != "hub" and inputs.read_stamp(source.name) != source.stamp:
         raise addresses.file_changed_error(source.name)
     for lines, rows in format_of(source.format).blocks(source, bad):
@@ -225,19 +225,19 @@ def read_batches(source: Source, *, bad: BadRows) -> Iterator[Batch]:
 
 
 def estimate_rows(source: Source) -> int | None:
-    """About how many rows a source has, for a forecast: its lines, or what it says itself; of the hub nobody knows."""
+    """Estimate the rows of a source: by its lines, or by its metadata; None for datasets of the hub."""
     if source.format == "hub":
         return None
     if source.format == "parquet":
         parquet: Any = format_of("parquet")
-        return int(parquet.rows_in(source.name))
+        return int(parquet.count_rows(source.name))
     with inputs.open_for_reading(source.name) as file:
         lines = sum(block.count(b"\n") for block in iter(lambda: file.read(2**20), b""))
     return max(lines - source.header, 1)
 
 
 def group_into_blocks(rows: Iterable[tuple[int, Sequence[Cell]]]) -> Iterator[Block]:
-    """Rows one by one as blocks of them."""
+    """Group rows into blocks."""
     lines: list[int] = []
     block: list[Sequence[Cell]] = []
     characters = 0
@@ -254,7 +254,7 @@ def group_into_blocks(rows: Iterable[tuple[int, Sequence[Cell]]]) -> Iterator[Bl
 
 
 class LineReader:
-    """The lines of a text, line breaks untouched, none of them longer than a record may be."""
+    """Reads the lines of a text with their line breaks unchanged, and refuses overlong ones."""
 
     def __init__(self, text: io.TextIOWrapper, name: str) -> None:
         self._text, self._name = text, name
@@ -273,7 +273,7 @@ class LineReader:
         return line
 
     def readlines(self) -> list[str]:
-        """The lines that are left of a block, or those of the next one; none at the end."""
+        """Return the rest of the current block's lines, or the next block's; none at the end."""
         return list(self._block) or self._next_block()
 
     def _next_block(self) -> list[str]:
@@ -287,14 +287,14 @@ class LineReader:
 
 
 def row_too_long_error(name: str, line: int) -> DataError:
-    """The error for a row that is longer than any text to classify."""
+    """Return the error for a row that is longer than any text to classify."""
     hint = "take it out of the file; is it labelled text, and is no quote left open?"
     return DataError(f"{name}:{line}: a row of more than {LONGEST_RECORD:,} characters", hint=hint)
 
 
 @contextmanager
 def open_text(source: Source) -> Iterator[LineReader]:
-    """A source's content as lines of text, in memory that does not grow with them."""
+    """Open a source as lines of text, read in constant memory."""
     with inputs.open_for_reading(source.name) as file:
         text = io.TextIOWrapper(file, source.encoding.name, source.encoding.errors, newline="")
         try:
@@ -304,9 +304,10 @@ def open_text(source: Source) -> Iterator[LineReader]:
 
 
 def sample_source(source: Source) -> Batch:
-    """Rows from all over a source, at a cost that its size does not change; `lines` of a large one only count them.
+    """Sample rows from the whole source, at a cost independent of its size; `lines` of a large one are mere counts.
 
-    Bad rows are passed over here and named when the source is read.
+    Bad rows are skipped here, and reported when the source is read.
+
     """
     rows: Sequence[Sequence[Cell]] = []
     if source.format == "parquet":
@@ -317,19 +318,19 @@ def sample_source(source: Source) -> Batch:
         rows = [row for lines in excerpts for row in reader.parse_excerpt(source, lines)]
     if len(rows) >= FEWEST_SAMPLED:
         return Batch(list(range(1, len(rows) + 1)), dict(zip(source.columns, zip(*rows, strict=True), strict=True)))
-    first: list[Batch] = []
+    batches: list[Batch] = []
     for batch in read_batches(source, bad=BadRows("skip")):
-        first.append(batch)
-        if sum(len(each.lines) for each in first) >= MOST_SAMPLED:
+        batches.append(batch)
+        if sum(len(batch.lines) for batch in batches) >= MOST_SAMPLED:
             break
     return Batch(
-        [line for batch in first for line in batch.lines],
-        {name: [cell for batch in first for cell in batch.columns[name]] for name in source.columns},
+        [line for batch in batches for line in batch.lines],
+        {name: [cell for batch in batches for cell in batch.columns[name]] for name in source.columns},
     )
 
 
 def _read_excerpts(source: Source) -> list[list[str]]:
-    """Lines from evenly spread places of a large file, each excerpt from the start of a line; none of a small file."""
+    """Return whole lines from evenly spaced excerpts of a large file; none of a small file."""
     with inputs.open_for_reading(source.name) as file:
         is_zipped = not isinstance(file, io.BufferedReader)
         chunks = _stream_chunks(file) if is_zipped else _seek_chunks(file)
@@ -343,13 +344,13 @@ def _seek_chunks(file: IO[bytes]) -> list[bytes]:
         return []
     chunks = []
     for number in range(EXCERPTS):
-        file.seek(size * number // EXCERPTS // 4 * 4)  # a multiple of every code unit
+        file.seek(size * number // EXCERPTS // 4 * 4)  # aligned to every code unit size
         chunks.append(file.read(EXCERPT_BYTES))
     return chunks
 
 
 def _stream_chunks(file: IO[bytes]) -> list[bytes]:
-    """The same of a file that can only be read from its start: every block, then every second, every fourth."""
+    """Return evenly spaced chunks of a stream: every block, then every second one, every fourth, as it gets longer."""
     chunks: list[bytes] = []
     size, stride, number = 0, 1, 0
     while block := file.read(EXCERPT_BYTES):
@@ -362,7 +363,7 @@ def _stream_chunks(file: IO[bytes]) -> list[bytes]:
 
 
 def _without_mark(encoding: str, start: bytes) -> str:
-    """The name under which the middle of a file is decoded, where its mark is not seen."""
+    """Return the codec for decoding the middle of a file, which has no byte-order mark."""
     if encoding == "utf-8-sig":
         return "utf-8"
     if encoding not in ("utf-16", "utf-32"):
@@ -371,8 +372,10 @@ def _without_mark(encoding: str, start: bytes) -> str:
 
 
 def _whole_lines(chunk: bytes, encoding: str, *, is_first: bool) -> list[str]:
-    """The lines that lie in a chunk with both of their ends."""
-    if not is_first and not encoding.startswith(("utf-16", "utf-32")):  # elsewhere no character holds this byte
+    """Return the lines that are complete within a chunk."""
+    if not is_first and not encoding.startswith(
+        ("utf-16", "utf-32")
+    ):  # in other encodings no character contains this byte
         chunk = chunk[chunk.find(b"\n") + 1 :]
         is_first = True
     lines = list(split_lines(chunk.decode(encoding, "replace").removeprefix("\ufeff")))
@@ -380,7 +383,7 @@ def _whole_lines(chunk: bytes, encoding: str, *, is_first: bool) -> list[str]:
 
 
 def find_undecodable(cells: Sequence[Cell], encoding: Encoding) -> str:
-    """Why a row of a damaged file is bad: the first bytes that do not fit, or nothing."""
+    """Return why a row of a damaged file is bad, by its first undecodable byte; "" if it has none."""
     for cell in cells:
         for text in cell if isinstance(cell, tuple) else (cell or "",):
             odd = next((character for character in text if "\udc00" <= character <= "\udcff"), "")
@@ -403,7 +406,7 @@ def _refuse_foreign(address: str, start: bytes) -> None:
 
 
 def _read_sample(file: Any, encoding: Encoding, name: str) -> str:
-    """The first lines, the last of them whole."""
+    """Return the first lines, the last of them complete."""
     wrapper = io.TextIOWrapper(file, encoding.name, "replace", newline="")
     sample, rest = wrapper.read(SAMPLE_CHARACTERS), wrapper.readline(LONGEST_RECORD)
     wrapper.detach()
@@ -413,7 +416,7 @@ def _read_sample(file: Any, encoding: Encoding, name: str) -> str:
 
 
 def _format_by_content(name: str, sample: str, *, auto: bool) -> str:
-    """The format, from the first lines where the name does not say; AutoML's files are told by their lines alone."""
+    """Return the format: by the first lines if the name does not say, and for AutoML's files by the lines alone."""
     if not auto:
         return name
     if name in ("", "csv", "jsonl") and format_of("automl").recognises(sample, name="automl"):
@@ -423,24 +426,24 @@ def _format_by_content(name: str, sample: str, *, auto: bool) -> str:
 
 
 def split_lines(sample: str) -> Iterator[str]:
-    """The lines of a sample, ended by what ends a line of a file (`str.splitlines` knows eight ends more)."""
+    """Yield the lines of a sample, split as lines of a file are (`str.splitlines` splits at eight more characters)."""
     return iter(io.StringIO(sample, newline=""))
 
 
 def name_columns(names: Sequence[str], *, of: str, hint: str = "rename one of them in the file") -> tuple[str, ...]:
-    """Column names without spaces around them and none empty; two that are the same are refused."""
-    found: dict[str, int] = {}
-    for position, given in enumerate(names, start=1):
-        name = given.strip() or f"column_{position}"
-        if name in found:
-            message = f'{of} has two columns called "{name}": column {found[name]} and column {position}'
+    """Return column names stripped, with empty ones replaced; raise DataError if two are the same."""
+    positions: dict[str, int] = {}
+    for position, raw_name in enumerate(names, start=1):
+        name = raw_name.strip() or f"column_{position}"
+        if name in positions:
+            message = f'{of} has two columns called "{name}": column {positions[name]} and column {position}'
             raise DataError(message, hint=hint)
-        found[name] = position
-    return tuple(found)
+        positions[name] = position
+    return tuple(positions)
 
 
 def cell(value: Any) -> Cell:
-    """A value of a typed format as a cell: scalars as text, a list of scalars as several labels, the rest as JSON."""
+    """Return a value of a typed format as a cell: scalars as text, lists of scalars as labels, others as JSON."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -451,13 +454,13 @@ def cell(value: Any) -> Cell:
         return value.decode("utf-8", "replace")
     if isinstance(value, list | tuple) and not any(isinstance(item, list | tuple | dict) for item in value):
         return tuple(scalar for item in value if isinstance(scalar := cell(item), str))
-    if isinstance(value, list | tuple | dict):  # a column nobody asked for, as a rule: no reason to refuse the row
+    if isinstance(value, list | tuple | dict):  # usually in an unused column: no reason to refuse the row
         return json.dumps(value, ensure_ascii=False, default=str)
     return str(value)
 
 
 def as_json(value: Any) -> Any:
-    """A value as JSON can hold it, and as text where it cannot."""
+    """Return a value as JSON can represent it, or else as text."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, list | tuple):
@@ -468,7 +471,7 @@ def as_json(value: Any) -> Any:
 
 
 def _format_number(value: float) -> str | None:
-    """A number as people write it; no number is no value."""
+    """Return a number in its usual notation, None for NaN."""
     if math.isnan(value):
         return None
     return str(int(value)) if abs(value) < WHOLE and value == int(value) else str(value)

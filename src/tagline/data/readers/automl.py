@@ -16,7 +16,7 @@ JSON_KEYS = {"textContent", "textGcsUri"}
 
 
 def recognises(sample: str, *, name: str) -> bool:  # noqa: ARG001 - the contract's signature
-    """Whether these lines are an AutoML import file: its JSON keys, or an ml_use before every text."""
+    """Return whether these lines are an AutoML import file: by its JSON keys, or an ml_use before every text."""
     first = next((line for line in split_lines(sample) if line.strip()), "")
     if first.lstrip().startswith("{"):
         row, _ = parse_line(first)
@@ -26,23 +26,23 @@ def recognises(sample: str, *, name: str) -> bool:  # noqa: ARG001 - the contrac
 
 
 def _begins_with_use(row: Sequence[str]) -> bool:
-    """An ml_use, which may be left empty, then at least a text and for an empty one a label."""
+    """Return whether a CSV row begins with an ml_use and a text; after an empty ml_use a label is required too."""
     return (len(row) > 1 and row[0].lower() in ML_USES) or (len(row) > 2 and row[0] == "")
 
 
 def inspect(name: str, layout: Layout, sample: str) -> dict[str, Any]:  # noqa: ARG001 - the contract's signature
-    """The same three columns for both kinds; ml_use gives the split."""
+    """Return the three columns that both forms have; ml_use is the split column."""
     is_json = sample.lstrip().startswith("{")
     return {"columns": COLUMNS, "separator": "" if is_json else ",", "split_column": "ml_use"}
 
 
 def blocks(source: Source, bad: BadRows) -> Iterator[Block]:
-    """The rows of a file, many at once."""
+    """Yield the rows of a file in blocks."""
     return group_into_blocks(_read_rows(source, bad))
 
 
 def _read_rows(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cell]]]:
-    """Each item: its use, its text and its labels."""
+    """Yield each item: its ml_use, its text and its labels."""
     yield from _csv_rows(source, bad) if source.separator else _json_rows(source, bad)
 
 
@@ -80,9 +80,9 @@ def _json_rows(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cel
 
 
 def _read_labels(item: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """The labels of an item, from the singular key, the plural one, or none; None where they have no names."""
-    given = item.get("classificationAnnotations") or item.get("classificationAnnotation") or []
-    annotations = given if isinstance(given, list) else [given]
+    """Return the labels of an item, from the singular or the plural key; None if an annotation has no name."""
+    value = item.get("classificationAnnotations") or item.get("classificationAnnotation") or []
+    annotations = value if isinstance(value, list) else [value]
     names = [a["displayName"] for a in annotations if isinstance(a, Mapping) and isinstance(a.get("displayName"), str)]
     return tuple(name.strip() for name in names if name.strip()) if len(names) == len(annotations) else None
 

@@ -26,7 +26,7 @@ from tagline.data.readers import (
 )
 from tagline.errors import DataError, SpecError
 
-csv.field_size_limit(sys.maxsize)  # how long a row may be is LONGEST_RECORD, whatever its fields
+csv.field_size_limit(sys.maxsize)  # the limit is LONGEST_RECORD, on whole rows
 
 SEPARATORS = (",", ";", "\t", "|")
 SAMPLE_ROWS = 200
@@ -38,7 +38,7 @@ LEFT_OPEN = "it runs to line {}: is a quote left open?"
 
 
 def inspect(name: str, layout: Layout, sample: str) -> dict[str, Any]:
-    """Separator, quoting, header and columns, from the user's word or the first rows."""
+    """Return separator, header and columns, as set by the user or guessed from the first rows."""
     separator = layout.separator or ("\t" if layout.format == "tsv" else _guess_separator(sample, name))
     if len(separator) != 1 or separator in '"\r\n':
         hint = 'it must be one character; for "text<separator>label" lines use data.format = "lines"'
@@ -53,11 +53,11 @@ def inspect(name: str, layout: Layout, sample: str) -> dict[str, Any]:
 
 
 Record = tuple[int, int, list[str], str]
-"""First line, last line, cells, and what is wrong with its quotes."""
+"""First line, last line, cells, and a problem with its quotes."""
 
 
 def blocks(source: Source, bad: BadRows) -> Iterator[Block]:
-    """The rows after the header, many at once where all is well and one by one where something is wrong."""
+    """Yield the rows after the header, in fast batches until a row has a problem, then checked one by one."""
     quoted = source.separator != "\t" or _quotes_are_quotes(source)
     with open_text(source) as text:
         first, header = 1, source.header
@@ -67,20 +67,20 @@ def blocks(source: Source, bad: BadRows) -> Iterator[Block]:
                 starts, rows = parsed
                 yield [first + start for start in starts[header:]], rows[header:]
             else:
-                found = _parse_records(chain(lines, text), source, first=first, quoted=quoted)
-                yield from group_into_blocks(_check_records(islice(found, int(header), None), source, bad))
+                records = _parse_records(chain(lines, text), source, first=first, quoted=quoted)
+                yield from group_into_blocks(_check_records(islice(records, int(header), None), source, bad))
                 return
             first, header = first + len(lines), False
 
 
 def read_records(source: Source, *, quoted: bool) -> Iterator[Record]:
-    """Each record of a file, blank lines left out."""
+    """Yield each record of a file, without blank lines."""
     with open_text(source) as text:
         yield from _parse_records(text, source, first=1, quoted=quoted)
 
 
 def _whole_records(text: LineReader, *, quoted: bool) -> list[str]:
-    """The next lines, no record of them cut in two unless its quotes are odd for very long."""
+    """Return the next lines, ending at the end of a record unless a quote stays open for very long."""
     lines = text.readlines()
     if quoted and sum(line.count('"') for line in lines) % 2:
         characters = 0
@@ -93,7 +93,7 @@ def _whole_records(text: LineReader, *, quoted: bool) -> list[str]:
 
 
 def _parse_rows(lines: list[str], source: Source, *, quoted: bool) -> tuple[list[int], list[list[str]]] | None:
-    """Where each row starts among the lines, and its cells; None where a row needs a closer look."""
+    """Return the line on which each row starts, and its cells; None if a row has a problem."""
     reader = csv.reader(lines, delimiter=source.separator, quoting=_choose_quoting(quoted), strict=True)
     try:
         rows, ends = [], [0]
@@ -111,12 +111,12 @@ def _parse_rows(lines: list[str], source: Source, *, quoted: bool) -> tuple[list
     return None
 
 
-def _check_records(found: Iterable[Record], source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cell]]]:
-    """The records that are rows, with the line each starts on; the others are bad."""
-    wanted, damaged = len(source.columns), source.encoding.damaged
-    for line, last, cells, fault in found:
-        if len(cells) != wanted:
-            bad.add(source.name, line, _explain_field_count(len(cells), wanted, line, last, fault))
+def _check_records(records: Iterable[Record], source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cell]]]:
+    """Yield the records that are good rows, with the line each starts on; the others are added to the bad rows."""
+    expected, damaged = len(source.columns), source.encoding.damaged
+    for line, last, cells, fault in records:
+        if len(cells) != expected:
+            bad.add(source.name, line, _explain_field_count(len(cells), expected, line, last, fault))
         elif fault:
             bad.add(source.name, line, fault)
         elif damaged and (why := find_undecodable(cells, source.encoding)):
@@ -126,7 +126,7 @@ def _check_records(found: Iterable[Record], source: Source, bad: BadRows) -> Ite
 
 
 def _parse_records(text: Iterable[str], source: Source, *, first: int, quoted: bool) -> Iterator[Record]:
-    """Each record of some lines, the first of which has this number."""
+    """Yield each record of some lines; `first` is the number of the first line."""
     separator = source.separator
     pending: list[str] = []
     exhausted: list[bool] = []
@@ -134,13 +134,13 @@ def _parse_records(text: Iterable[str], source: Source, *, first: int, quoted: b
 
     def lines() -> Iterator[str]:
         characters = 0
-        for each in text:  # not `yield from`, which would close the file behind our back
+        for each in text:  # not `yield from`, which would close the file too
             characters = characters + len(each) if pending else len(each)
             if characters > LONGEST_RECORD:
                 raise row_too_long_error(source.name, line)
             pending.append(each)
             yield each
-        exhausted.append(True)  # the reader wants more than there is: it is inside a quote, or done
+        exhausted.append(True)  # the reader asked for more lines: a quote is open, or it is done
 
     reader = csv.reader(lines(), delimiter=separator, quoting=_choose_quoting(quoted))
     for cells in reader:
@@ -155,7 +155,7 @@ def _parse_records(text: Iterable[str], source: Source, *, first: int, quoted: b
 
 
 def _is_strict(lines: Iterable[str], separator: str) -> bool:
-    """Whether every quote that opens a field closes it just before the next separator."""
+    """Return whether every quote that opens a field closes it just before the next separator."""
     try:
         return all(True for _ in csv.reader(lines, delimiter=separator, strict=True))
     except csv.Error:
@@ -163,7 +163,7 @@ def _is_strict(lines: Iterable[str], separator: str) -> bool:
 
 
 def recognises(sample: str, *, name: str) -> bool:
-    """Whether a separator cuts nearly all sample rows into the same number of fields, at least two."""
+    """Return whether a separator splits nearly all sample rows into the same number of fields, at least two."""
     for separator in ("\t",) if name == "tsv" else (",", ";"):
         rows = _sample_rows(sample, separator)
         if _measure_evenness(rows) > 0.95 and len(rows[0]) > 1:
@@ -172,9 +172,10 @@ def recognises(sample: str, *, name: str) -> bool:
 
 
 def looks_like_header(first: Sequence[str], rest: Sequence[Sequence[str]]) -> bool:
-    """Whether the first row names the columns rather than being a row like the others.
+    """Return whether the first row names the columns rather than being data.
 
-    Each column is a witness: one name may well occur as a value, as spam does below spam.
+    Each column votes: a single name may occur as a value too, such as spam above spam.
+
     """
     if any(_is_number(cell) or len(cell) > 60 or len(cell.split()) > 6 for cell in first):
         return False
@@ -185,7 +186,7 @@ def looks_like_header(first: Sequence[str], rest: Sequence[Sequence[str]]) -> bo
 
 
 def _judge_header_cell(cell: str, below: Sequence[str]) -> int:
-    """Whether a cell of the first row stands out from those below it (more than 0) or is one of them (less)."""
+    """Return a vote on a first-row cell: positive if it differs from the cells below, negative if it is like them."""
     values = [value for value in below if value]
     if not cell or not values:
         return 0
@@ -197,23 +198,23 @@ def _judge_header_cell(cell: str, below: Sequence[str]) -> int:
     ):
         return -2  # an id among ids
     if sum(len(value.split()) for value in values) >= 4 * len(values):  # texts
-        is_usual = split_name(cell)[-1:] and split_name(cell)[-1] in COLUMN_WORDS and len(cell.split()) <= 3
+        is_column_word = split_name(cell)[-1:] and split_name(cell)[-1] in COLUMN_WORDS and len(cell.split()) <= 3
         is_word = IDENTIFIER.fullmatch(cell) is not None
-        return 3 if is_usual and is_word else 2 if is_usual or is_word else 0
+        return 3 if is_column_word and is_word else 2 if is_column_word or is_word else 0
     count = values.count(cell)
-    if count == 0:  # where nearly every value is new, one more says nothing
+    if count == 0:  # if nearly all values are distinct, one more is no evidence
         return 1 if len(set(values)) <= len(values) / 2 else 0
-    # One value of few that come back is a value; one that is there once or twice may be a coincidence.
+    # A cell that repeats often below is a value; one that occurs once or twice may be a coincidence.
     return -2 if count >= 0.1 * len(values) else -1 if count > 1 else 0
 
 
 def _reduce_to_shape(value: str) -> str:
-    """A value with its digits and its letters made equal: T-123 and T-9 are of one shape."""
+    """Return a value with its digits and letters made equal: T-123 and T-9 have one shape."""
     return re.sub(r"[^\W\d_]+", "a", re.sub(r"\d+", "0", value))
 
 
 def parse_excerpt(source: Source, lines: Sequence[str]) -> list[list[str]]:
-    """The rows in some lines from the middle of a file, which may begin or end inside a quoted field."""
+    """Return the rows in some lines from the middle of a file, which may begin or end inside a quoted field."""
     readings = [_read_excerpt(source, lines, quoted=True), _read_excerpt(source, ['"', *lines], quoted=True)[1:]]
     if source.separator == "\t":
         readings.append(_read_excerpt(source, lines, quoted=False))
@@ -223,13 +224,13 @@ def parse_excerpt(source: Source, lines: Sequence[str]) -> list[list[str]]:
 
 
 def _read_excerpt(source: Source, lines: Sequence[str], *, quoted: bool) -> list[list[str]]:
-    """The rows but for the last, which may be cut off."""
+    """Return the rows except the last, which may be cut off."""
     reader = csv.reader(lines, delimiter=source.separator, quoting=_choose_quoting(quoted))
     return [row for row in reader if row][:-1]
 
 
 def _is_whole(row: Sequence[str], source: Source) -> bool:
-    """Whether a row has its fields; an odd quote in one is the end of a text that began before the excerpt."""
+    """Return whether a row is complete; an odd quote in a cell is the end of a text that began before the excerpt."""
     return len(row) == len(source.columns) and not any(cell.count('"') % 2 for cell in row)
 
 
@@ -239,31 +240,31 @@ def _choose_quoting(quoted: bool) -> Any:
 
 @cache
 def _quotes_are_quotes(source: Source) -> bool:
-    """Whether quotes in this TSV enclose fields. Many TSVs have none: there, a quote is only a character."""
+    """Return whether quotes in this TSV enclose fields; in many TSVs a quote is an ordinary character."""
     with open_text(source) as text:
         if not any('"' in line for line in text):
             return False
-    wanted = len(source.columns)
-    plain, uneven = _count_records(read_records(source, quoted=False), wanted)
-    enclosed, uneven_enclosed = _count_records(read_records(source, quoted=True), wanted)
-    if uneven:  # a line break or a tab inside quotes, or rows that are bad either way
+    expected = len(source.columns)
+    plain, uneven = _count_records(read_records(source, quoted=False), expected)
+    enclosed, uneven_enclosed = _count_records(read_records(source, quoted=True), expected)
+    if uneven:  # line breaks or tabs inside quotes, or rows that are bad in both readings
         return uneven_enclosed < uneven
-    # Every line is a row by itself: quotes may be taken off, but must not join lines.
+    # Every line is a row by itself: quotes may be removed, but must not join lines.
     with open_text(source) as text:
         return enclosed == plain and not uneven_enclosed and _is_strict(text, source.separator)
 
 
-def _count_records(found: Iterator[Record], wanted: int) -> tuple[int, int]:
-    """How many records there are, and how many of them have not the fields that they should."""
+def _count_records(records: Iterator[Record], expected: int) -> tuple[int, int]:
+    """Return the number of records, and of those with a wrong number of fields or a problem with quotes."""
     total = uneven = 0
-    for _, _, cells, fault in found:
+    for _, _, cells, fault in records:
         total += 1
-        uneven += len(cells) != wanted or bool(fault)
+        uneven += len(cells) != expected or bool(fault)
     return total, uneven
 
 
 def _guess_separator(sample: str, name: str) -> str:
-    """The separator that cuts the sample most evenly; by its name a .tsv has tabs."""
+    """Return the separator that splits the sample most evenly; a tab if the file name ends in .tsv."""
     if name.removesuffix(".gz").endswith((".tsv", ".tab")):
         return "\t"
     best, best_score = ",", (0.0, 1)
@@ -276,7 +277,7 @@ def _guess_separator(sample: str, name: str) -> str:
 
 
 def _sample_rows(sample: str, separator: str) -> list[list[str]]:
-    """The sample's first rows; in a TSV a quote is only a character where rows are more even so."""
+    """Return the sample's first rows; in a TSV quotes are ordinary characters if that makes rows more even."""
     enclosed = _read_sample(sample, separator, quoted=True)
     if separator != "\t" or '"' not in sample:
         return enclosed
@@ -303,7 +304,7 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def _explain_field_count(found: int, wanted: int, line: int, last: int, fault: str) -> str:
-    reason = f"{found} field{'s' * (found != 1)} where {wanted} {'are' if wanted != 1 else 'is'} expected"
+def _explain_field_count(count: int, expected: int, line: int, last: int, fault: str) -> str:
+    reason = f"{count} field{'s' * (count != 1)} where {expected} {'are' if expected != 1 else 'is'} expected"
     fault = fault or (LEFT_OPEN.format(last) if last > line else "")
     return f"{reason}; {fault}" if fault else reason

@@ -1,4 +1,4 @@
-"""Datasets of the Hugging Face hub, `hf://glue/mnli`, through the `datasets` package where it is installed."""
+"""Datasets of the Hugging Face hub, `hf://glue/mnli`, through the `datasets` package if it is installed."""
 
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -12,20 +12,20 @@ SPLIT_COLUMN = "split"
 
 
 def inspect(name: str, layout: Layout, sample: str) -> dict[str, Any]:  # noqa: ARG001 - the contract's signature
-    """The dataset's columns, and one for its splits."""
-    given = _load_splits(name)[0][1].column_names
-    split_column = SPLIT_COLUMN if SPLIT_COLUMN not in given else f"{SPLIT_COLUMN}_{len(given) + 1}"
-    columns = name_columns([*given, split_column], of=name)
+    """Return the dataset's columns, and one for its splits."""
+    names = _load_splits(name)[0][1].column_names
+    split_column = SPLIT_COLUMN if SPLIT_COLUMN not in names else f"{SPLIT_COLUMN}_{len(names) + 1}"
+    columns = name_columns([*names, split_column], of=name)
     return {"columns": columns, "split_column": columns[-1]}
 
 
 def blocks(source: Source, bad: BadRows) -> Iterator[Block]:  # noqa: ARG001 - as above
-    """The rows of a source, many at once."""
+    """Yield the rows of a source in blocks."""
     return group_into_blocks(_read_rows(source))
 
 
 def _read_rows(source: Source) -> Iterator[tuple[int, Sequence[Cell]]]:
-    """Each row of each labelled split; numbers of a class label become its name."""
+    """Yield each row of each labelled split; class labels are replaced by their names."""
     number = 0
     columns = _load_splits(source.name)[0][1].column_names
     for split, dataset in _load_splits(source.name):
@@ -36,12 +36,12 @@ def _read_rows(source: Source) -> Iterator[tuple[int, Sequence[Cell]]]:
 
 
 def _find_label_namer(feature: Any) -> Any:
-    """What turns a class label's number into its name, also in a list of them; None for other features."""
+    """Return the function that maps a class label's number to its name, also for lists; None for other features."""
     return getattr(feature, "int2str", None) or getattr(getattr(feature, "feature", None), "int2str", None)
 
 
 def _name_label(value: Any, name_of: Any) -> Any:
-    """A class label by its name, a hidden one (-1) as nothing; other values as they are."""
+    """Return a class label's name, None for a hidden one (-1), and other values unchanged."""
     if name_of is None:
         return value
     if isinstance(value, list):
@@ -51,7 +51,7 @@ def _name_label(value: Any, name_of: Any) -> Any:
 
 @cache
 def _load_splits(name: str) -> list[tuple[str, Any]]:
-    """The labelled splits, each with our name for it; one whose labels are all hidden (-1) is left out."""
+    """Return the labelled splits with Tagline's names for them; splits with only hidden labels (-1) are left out."""
     try:
         from datasets import load_dataset
     except ImportError as error:
@@ -72,7 +72,11 @@ def _load_splits(name: str) -> list[tuple[str, Any]]:
 
 
 def _path_and_config(name: str) -> tuple[str, str | None]:
-    """`glue/mnli` is a config of glue; `owner/name` a dataset; `owner/name/config` both; `/path` a directory."""
+    """Split a name into dataset and config.
+
+    `glue/mnli` is a config of glue; `owner/name` a dataset; `owner/name/config` both; `/path` a directory.
+
+    """
     if name.startswith(("/", ".")):
         return name, None
     parts = name.split("/")
@@ -84,8 +88,8 @@ def _path_and_config(name: str) -> tuple[str, str | None]:
 
 
 def _split_name(name: str) -> str:
-    """`validation_matched` is a validation split."""
-    return next((ours for theirs, ours in SPLITS.items() if name.lower().startswith(theirs)), "train")
+    """Return Tagline's name for a split: `validation_matched` is a validation split."""
+    return next((split for prefix, split in SPLITS.items() if name.lower().startswith(prefix)), "train")
 
 
 def _is_hidden(dataset: Any) -> bool:

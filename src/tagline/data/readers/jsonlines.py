@@ -1,4 +1,4 @@
-"""JSON lines: one object a line."""
+"""JSON lines: one object per line."""
 
 import json
 import re
@@ -26,12 +26,12 @@ ALIKE = 'one object a line; to turn a JSON array into that: jq -c ".[]" in.json 
 
 
 def recognises(sample: str, *, name: str) -> bool:  # noqa: ARG001 - the contract's signature
-    """Whether the first line is a JSON object."""
+    """Return whether the first line is a JSON object."""
     return parse_line(next(split_lines(sample.lstrip()), ""))[0] is not None
 
 
 def inspect(name: str, layout: Layout, sample: str) -> dict[str, Any]:  # noqa: ARG001 - the contract's signature
-    """The keys of the first objects, in the order in which they appear."""
+    """Return the keys of the sampled objects as columns, in order of appearance."""
     if sample.lstrip().startswith("["):
         raise DataError(f"{name} is a JSON array, not JSON lines", hint=ALIKE)
     columns: dict[str, None] = {}
@@ -46,12 +46,12 @@ def inspect(name: str, layout: Layout, sample: str) -> dict[str, Any]:  # noqa: 
 
 
 def blocks(source: Source, bad: BadRows) -> Iterator[Block]:
-    """The rows of a file, many at once."""
+    """Yield the rows of a file in blocks."""
     return group_into_blocks(_read_rows(source, bad))
 
 
 def _read_rows(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cell]]]:
-    """Each object's values as cells; a key it lacks is an empty cell."""
+    """Yield each object's values as cells; the cell of a missing key is empty."""
     known = frozenset(source.columns)
     for number, row in read_objects(source, bad):
         values = flatten_object(row)
@@ -65,13 +65,13 @@ def _read_rows(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[Cel
 
 
 def parse_excerpt(source: Source, lines: Sequence[str]) -> list[list[Cell]]:
-    """The rows in some lines from the middle of a file."""
+    """Return the rows in some lines from the middle of a file."""
     rows = (flatten_object(row) for line in lines if (row := parse_line(line)[0]) is not None)
     return [[cell(row.get(column)) for column in source.columns] for row in rows]
 
 
 def read_objects(source: Source, bad: BadRows) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Each line's object."""
+    """Yield the object on each line, with the line's number."""
     with open_text(source) as text:
         for number, line in enumerate(text, start=1):
             if not line.strip():
@@ -86,26 +86,26 @@ def read_objects(source: Source, bad: BadRows) -> Iterator[tuple[int, dict[str, 
 
 
 def flatten_object(row: Mapping[str, Any], *, prefix: str = "", levels: int = 8) -> dict[str, Any]:
-    """An object's values by key; those of an object inside it as `outer.inner`."""
-    found: dict[str, Any] = {}
+    """Return an object's values by key, with those of nested objects as `outer.inner`."""
+    flat: dict[str, Any] = {}
     for key, value in row.items():
         if isinstance(value, dict) and value and levels:
-            found |= flatten_object(value, prefix=f"{prefix}{key}.", levels=levels - 1)
+            flat |= flatten_object(value, prefix=f"{prefix}{key}.", levels=levels - 1)
         else:
-            found[prefix + key] = value
-    return found
+            flat[prefix + key] = value
+    return flat
 
 
 def parse_line(line: str) -> tuple[dict[str, Any] | None, str]:
-    """The object on a line, or None and why it is none."""
+    """Return the object on a line, or None and why it is none."""
     try:
         row = json.loads(line)
-        if LONE_SURROGATE.search(line):  # half a character, as left by tools that cut texts: no file can hold it
-            halves = json.dumps(row, ensure_ascii=False).encode("utf-16", "surrogatepass")
-            row = json.loads(halves.decode("utf-16", "replace"))
+        if LONE_SURROGATE.search(line):  # left by tools that truncate texts: UTF-8 cannot encode it
+            utf_16 = json.dumps(row, ensure_ascii=False).encode("utf-16", "surrogatepass")
+            row = json.loads(utf_16.decode("utf-16", "replace"))
     except json.JSONDecodeError as error:
         return None, f"not JSON: {error.msg} at character {error.pos + 1}"
-    except ValueError:  # more digits than Python converts
+    except ValueError:  # more digits than Python's limit
         return None, f"a number of more than {sys.get_int_max_str_digits():,} digits"
     except RecursionError:
         return None, TOO_DEEP

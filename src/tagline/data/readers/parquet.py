@@ -1,4 +1,4 @@
-"""Parquet; a row's line is its number."""
+"""Parquet; the line of a row is its number."""
 
 import gzip
 import math
@@ -27,31 +27,31 @@ from tagline.storage import inputs
 SAMPLED_GROUPS = 32
 SAMPLED_ROWS = 4000
 BYTES_A_CHARACTER = 4
-"""At most, in UTF-8."""
+"""The most bytes of a character in UTF-8."""
 
 
 def inspect(name: str, layout: Layout, sample: str) -> dict[str, Any]:  # noqa: ARG001 - the contract's signature
-    """The columns that the file itself names."""
+    """Return the columns and types in the file's schema."""
     with _open_file(name) as file:
         schema = file.schema_arrow
         return {"columns": name_columns(schema.names, of=name), "types": tuple(map(_type_of, schema.types))}
 
 
 def sample_rows(source: Source) -> list[list[Cell]]:
-    """Rows from evenly spread places: a few of each batch, of a few row groups where there are many."""
+    """Return rows from evenly spaced places: a few of each batch, from some row groups if there are many."""
     with _open_file(source.name) as file:
         groups = range(0, file.num_row_groups, max(1, file.num_row_groups // SAMPLED_GROUPS))
         total = sum(file.metadata.row_group(group).num_rows for group in groups)
         share = min(1.0, SAMPLED_ROWS / max(1, total))
         rows: list[list[Cell]] = []
         for batch in file.iter_batches(batch_size=BATCH_ROWS, row_groups=list(groups)):
-            some = batch.slice(0, math.ceil(share * batch.num_rows))
-            rows += [list(map(cell, values)) for values in zip(*map(_convert_column, some.columns), strict=True)]
+            selection = batch.slice(0, math.ceil(share * batch.num_rows))
+            rows += [list(map(cell, values)) for values in zip(*map(_convert_column, selection.columns), strict=True)]
         return rows
 
 
-def rows_in(name: str) -> int:
-    """How many rows a file says that it has."""
+def count_rows(name: str) -> int:
+    """Return the number of rows in a file's metadata."""
     with _open_file(name) as file:
         return int(file.metadata.num_rows)
 
@@ -64,12 +64,12 @@ def _type_of(kind: Any) -> str:
 
 
 def blocks(source: Source, bad: BadRows) -> Iterator[Block]:  # noqa: ARG001 - as above
-    """The rows of a source, many at once."""
+    """Yield the rows of a source in blocks."""
     return group_into_blocks(_read_rows(source))
 
 
 def _read_rows(source: Source) -> Iterator[tuple[int, Sequence[Cell]]]:
-    """Each row, numbered from 1."""
+    """Yield each row, numbered from 1."""
     with _open_file(source.name) as file:
         number = 0
         for group in range(file.num_row_groups):
@@ -82,7 +82,7 @@ def _read_rows(source: Source) -> Iterator[tuple[int, Sequence[Cell]]]:
 
 
 def _batch_rows(group: Any, name: str, *, first: int) -> int:
-    """How many rows of a group to read at once, by what the file says of their size; too long ones are refused."""
+    """Return how many rows of a group to read at once, by their size in the metadata; overlong ones are refused."""
     sizes = [group.column(number).total_uncompressed_size for number in range(group.num_columns)]
     mean = sum(sizes) / max(group.num_rows, 1)
     if mean > LONGEST_RECORD * BYTES_A_CHARACTER:
@@ -91,7 +91,7 @@ def _batch_rows(group: Any, name: str, *, first: int) -> int:
 
 
 def _refuse_long(batch: Any, name: str, *, first: int) -> None:
-    """Stop at a cell that is longer than a row may be."""
+    """Raise DataError at a cell that is longer than a row may be."""
     from pyarrow import compute, types
 
     for column in batch.columns:
@@ -103,12 +103,12 @@ def _refuse_long(batch: Any, name: str, *, first: int) -> None:
 
 
 def _convert_column(column: Any) -> list[Any]:
-    """A column as Python values, or as bytes or text where Python has no such value."""
+    """Return a column as Python values, or as bytes or text if Python has no such value."""
     try:
         values: list[Any] = column.to_pylist()
-    except UnicodeDecodeError:  # a writer that did not check its strings
+    except UnicodeDecodeError:  # strings that the writer did not validate
         values = column.cast("binary").to_pylist()
-    except (ValueError, OverflowError):  # times finer or further than datetime's
+    except (ValueError, OverflowError):  # times beyond datetime's resolution or range
         values = column.cast("string").to_pylist()
     return values
 

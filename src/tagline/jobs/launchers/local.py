@@ -17,7 +17,7 @@ from tagline.jobs.diagnosis.log import Line
 from tagline.jobs.launchers import Job, JobState
 from tagline.runs import lock
 from tagline.runs.run import Run
-from tagline.system.processes import alive_in, read_start_time
+from tagline.system.processes import find_live_process, read_start_time
 
 LOG, PROCESS = "log.txt", "process.json"
 POLL_S = 0.2
@@ -104,4 +104,4 @@ def _read_log_lines(handle: str) -> list[str]:
 
 def _find_pid(handle: str) -> int:
     """The process that works on a run; 0 if it has ended."""
-    return alive_in(Path(handle) / PROCESS)
+    return find_live_process(Path(handle) / PROCESS)

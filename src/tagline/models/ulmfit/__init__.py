@@ -178,12 +178,12 @@ class Ulmfit:
 
     def fit(self, train: "Split", validation: "Split", *, seed: int) -> Iterator[Step]:  # noqa: ARG002 - nobody looks
         """Fine-tune the language model on the texts, then the classifier on their labels."""
-        from tagline.data.unlabelled import texts_in
+        from tagline.data.unlabelled import read_texts
         from tagline.models.ulmfit.stages import count_windows, steps_an_epoch
 
         if len(train) < 2:
             raise DataError("family ulmfit needs two training rows at least")
-        every = self._read_texts(lambda: chain(train.texts, texts_in(self.options.unlabelled)))
+        every = self._read_texts(lambda: chain(train.texts, read_texts(self.options.unlabelled)))
         labelled, batch_size = every.first(len(train)), self.training.batch_size
         steps = {
             LANGUAGE_MODEL: count_windows(every, rows=batch_size),
