@@ -131,7 +131,7 @@ def _has_escape(text: str) -> bool:
 
 
 def check_uncertain_encodings(dataset: Dataset) -> Iterator[Finding]:
-    """Find files whose encoding cannot be told for sure, and show a row in the likeliest encodings."""
+    """Find files of uncertain encoding, with a row as the likeliest encodings read it."""
     doubtful = [source for source in dataset.sources if source.encoding.readings]
     if doubtful:
         source = doubtful[0]
