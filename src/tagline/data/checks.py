@@ -131,7 +131,7 @@ def _has_escape(text: str) -> bool:
 
 
 def check_uncertain_encodings(dataset: Dataset) -> Iterator[Finding]:
-    """Find files whose encoding cannot be told for sure, and show a row in the likeliest encodings."""
+    """Find files of uncertain encoding, with a row as the likeliest encodings read it."""
     doubtful = [source for source in dataset.sources if source.encoding.readings]
     if doubtful:
         source = doubtful[0]
@@ -205,7 +205,7 @@ def check_near_duplicates(dataset: Dataset) -> Iterator[Finding]:
     held_out = _sample_rows(dataset.select("validation", "test").rows, NEAR_TEST_ROWS)
     pairs = near.find_pairs(dataset.texts(held_out), dataset.texts(train))
     if pairs:
-        rows = [row for mine, other, _ in pairs for row in (held_out[mine], train[other])]
+        rows = [row for number, other, _ in pairs for row in (held_out[number], train[other])]
         held_out_rows = len(dataset.splits["validation"]) + len(dataset.splits["test"])
         searched = f" (looked at {len(held_out):,} of {held_out_rows:,})" if len(held_out) < held_out_rows else ""
         yield Finding(
@@ -308,9 +308,9 @@ def check_untrained_labels(dataset: Dataset) -> Iterator[Finding]:
         split = dataset.splits[name]
         counts = _count_labels(split.targets, labels=len(dataset.labels))
         if counts.any() and not (counts > 0)[is_known].any():
-            theirs = _format_names([label for label, n in zip(dataset.labels, counts, strict=True) if n])
+            split_labels = _format_names([label for label, n in zip(dataset.labels, counts, strict=True) if n])
             message = f"no label of the {name} rows ({_list_files(dataset, split.rows)}) has a training row"
-            message += f": they have {theirs}; training has {trained}"
+            message += f": they have {split_labels}; training has {trained}"
             advice = "is data.labels the right column? data.label_names gives values of both files the same names"
             yield Finding(
                 f"no-known-label-in-{name}", "error", message, advice, _collect_examples(dataset, *split.rows)

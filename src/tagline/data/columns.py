@@ -335,12 +335,12 @@ def _rank_labels(
     group = _find_label_group(source, columns)
     single = [column for column in columns if column not in group]
     judged = [column for column in columns if _is_judged(column, columns)]
-    beside = {(*column.words, word) for column in judged for word in JUDGED_WORDS}
+    judgement_columns = {(*column.words, word) for column in judged for word in JUDGED_WORDS}
     flags = [column for column in columns if column.is_flag]
     candidates = [
         LabelCandidate((column,), *_score_label(column, texts=texts, is_judged=column in judged))
         for column in single
-        if _may_be_label(column) and column.words not in beside
+        if _may_be_label(column) and column.words not in judgement_columns
     ]
     if len(flags) > 1:  # known facts about each row, rather than labels to predict
         candidates = [
@@ -393,10 +393,10 @@ def _is_binary(column: ColumnProfile) -> bool:
 
 def _is_judged(column: ColumnProfile, columns: Sequence[ColumnProfile]) -> bool:
     """Return whether the data has a confidence or a few gold answers for a column, as crowdsourced labels have."""
-    beside = {each.words[-1]: each for each in columns if each.words and each.words[:-1] == column.words}
-    if not column.words or ("gold" in beside and beside["gold"].filled_share >= 0.5):
+    by_suffix = {other.words[-1]: other for other in columns if other.words and other.words[:-1] == column.words}
+    if not column.words or ("gold" in by_suffix and by_suffix["gold"].filled_share >= 0.5):
         return False
-    return any(word in beside for word in JUDGED_WORDS)
+    return any(word in by_suffix for word in JUDGED_WORDS)
 
 
 def _may_be_label(column: ColumnProfile) -> bool:

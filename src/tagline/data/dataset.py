@@ -281,7 +281,7 @@ class _DatasetBuilder:
         self.texts = tuple(ColumnFile() for _ in data.text_columns)
         self.hashes: list[Ints] = []
         self.lines: list[NDArray[np.int32]] = []
-        self.given: list[NDArray[np.int8]] = []
+        self.given_splits: list[NDArray[np.int8]] = []
         self.slices: dict[str, dict[str, int]] = {name: {} for name in data.slices}
         self.slice_numbers: dict[str, list[Ints]] = {name: [] for name in data.slices}
         self.rows = 0
@@ -297,7 +297,7 @@ class _DatasetBuilder:
         self.source_ends.append(self.rows)
 
     def _add_batch(self, source: Source, batch: Batch, split: SplitName) -> None:
-        given, wrong_split = self._find_given_splits(source, batch, split)
+        given_splits, wrong_split = self._find_given_splits(source, batch, split)
         wrong_labels = self.label_set.find_problems([batch.columns[name] for name in self.data.label_columns])
         wrong = wrong_split | wrong_labels
         for index in sorted(wrong):
@@ -305,7 +305,11 @@ class _DatasetBuilder:
                 self.data.bad_rows == "skip" or index not in wrong_split
             ):  # otherwise reported once for each value, at the end
                 self.bad.add(source.name, batch.lines[index], wrong[index])
-        excluded = {*wrong, *np.flatnonzero(given == LEFT_OUT).tolist(), *self._find_rows_to_leave_out(source, batch)}
+        excluded = {
+            *wrong,
+            *np.flatnonzero(given_splits == LEFT_OUT).tolist(),
+            *self._find_rows_to_leave_out(source, batch),
+        }
         kept = [i for i in range(len(batch.lines)) if i not in excluded] if excluded else None
         lines = np.array(_take_cells(batch.lines, kept), dtype=np.int32)
         if not len(lines):
@@ -321,9 +325,9 @@ class _DatasetBuilder:
         keys = zip(*(map(normalise_text, column) for column in texts), strict=True)
         self.hashes.append(np.fromiter(map(hash, keys), np.int64, len(lines)))
         self.lines.append(lines)
-        self.given.append(given if kept is None else given[kept])
+        self.given_splits.append(given_splits if kept is None else given_splits[kept])
         self.rows += len(lines)
-        self.fingerprint.add(arrays, self.given[-1])
+        self.fingerprint.add(arrays, self.given_splits[-1])
 
     @property
     def label_values(self) -> tuple[str, ...]:
@@ -345,7 +349,7 @@ class _DatasetBuilder:
     ) -> tuple[NDArray[np.int8], dict[int, str]]:
         """Return each row's given split, `LEFT_OUT` if the spec says so, and the rows whose split is unknown."""
         column = self.data.split or (source.split_column if split == "train" else "")
-        given = np.full(len(batch.lines), SPLITS.index(split), dtype=np.int8)
+        given_splits = np.full(len(batch.lines), SPLITS.index(split), dtype=np.int8)
         wrong: dict[int, str] = {}
         if column and split == "train":
             for index, cell in enumerate(batch.columns[column]):
@@ -356,8 +360,8 @@ class _DatasetBuilder:
                 rows.add(source.name, batch.lines[index])
                 if not word:
                     wrong[index] = f'{column} is "{value}"; it may be train, validation or test'
-                given[index] = SPLITS.index(word) if word in SPLITS else LEFT_OUT
-        return given, wrong
+                given_splits[index] = SPLITS.index(word) if word in SPLITS else LEFT_OUT
+        return given_splits, wrong
 
     def _require_known_splits(self) -> None:
         """Raise DataError if the split column has values of unknown meaning."""
@@ -392,9 +396,9 @@ class _DatasetBuilder:
             lines=np.concatenate(self.lines),
             source_ends=np.array(self.source_ends),
         )
-        given = np.concatenate(self.given)
-        self._require_given_rows(given)
-        split_rows, leaked, totals = _split_rows(self.data, given, groups, targets)
+        given_splits = np.concatenate(self.given_splits)
+        self._require_given_rows(given_splits)
+        split_rows, leaked, totals = _split_rows(self.data, given_splits, groups, targets)
         splits = {name: Split(Texts(store.columns, rows), targets[rows], rows) for name, rows in split_rows.items()}
         return Dataset(
             task=task,
@@ -418,11 +422,11 @@ class _DatasetBuilder:
             },
         )
 
-    def _require_given_rows(self, given: NDArray[np.int8]) -> None:
+    def _require_given_rows(self, given_splits: NDArray[np.int8]) -> None:
         """Raise DataError if a split's files have no row: a share of train would take their place unnoticed."""
         for name in SPLITS[1:]:
             addresses = self.data.list_addresses(name)
-            if addresses and not (given == SPLITS.index(name)).any():
+            if addresses and not (given_splits == SPLITS.index(name)).any():
                 hidden = [value for value, rows in self.unlabelled.items() if rows.count]
                 why = f' with a label other than "{hidden[0]}", which means none' if hidden else ""
                 hint = f"give it rows{' with labels' if hidden else ''}, or leave out data.{name}"

@@ -27,17 +27,19 @@ Shingles = NDArray[np.uint64]
 
 def find_pairs(first: Iterable["Text"], second: Iterable["Text"]) -> list[tuple[int, int, float]]:
     """Return for texts of the first list the most similar text of the second list, and their similarity."""
-    ours, theirs = _hash_long_texts(first), _hash_long_texts(second)
-    if not ours or not theirs:
+    first_shingles, second_shingles = _hash_long_texts(first), _hash_long_texts(second)
+    if not first_shingles or not second_shingles:
         return []
-    my_numbers, their_numbers = list(ours), list(theirs)
+    first_numbers, second_numbers = list(first_shingles), list(second_shingles)
     best: dict[int, tuple[float, int]] = {}
-    for i, j in _find_candidates(_compute_signatures(list(ours.values())), _compute_signatures(list(theirs.values()))):
-        mine, other = my_numbers[i], their_numbers[j]
-        alike = _jaccard_similarity(ours[mine], theirs[other])
-        if alike >= ALIKE and (alike, -other) > best.get(mine, (0.0, 0)):
-            best[mine] = alike, -other
-    return [(mine, -other, alike) for mine, (alike, other) in sorted(best.items())]
+    for i, j in _find_candidates(
+        _compute_signatures(list(first_shingles.values())), _compute_signatures(list(second_shingles.values()))
+    ):
+        number, other = first_numbers[i], second_numbers[j]
+        similarity = _jaccard_similarity(first_shingles[number], second_shingles[other])
+        if similarity >= ALIKE and (similarity, -other) > best.get(number, (0.0, 0)):
+            best[number] = similarity, -other
+    return [(number, -other, similarity) for number, (similarity, other) in sorted(best.items())]
 
 
 def cluster_texts(texts: Iterable["Text"]) -> NDArray[np.int64]:
@@ -95,21 +97,21 @@ def _compute_signatures(sets: list[Shingles]) -> NDArray[np.uint64]:
     return signatures
 
 
-def _find_candidates(ours: NDArray[np.uint64], theirs: NDArray[np.uint64]) -> Iterator[tuple[int, int]]:
+def _find_candidates(first: NDArray[np.uint64], second: NDArray[np.uint64]) -> Iterator[tuple[int, int]]:
     """Yield the pairs whose signatures agree on a whole band, each once."""
     seen: set[tuple[int, int]] = set()
     for band in range(BANDS):
         columns = slice(band * ROWS, (band + 1) * ROWS)
         buckets: dict[bytes, list[int]] = {}
-        for number, key in enumerate(_band_keys(theirs[:, columns])):
+        for number, key in enumerate(_band_keys(second[:, columns])):
             bucket = buckets.setdefault(key, [])
             if len(bucket) < MOST_IN_BUCKET:
                 bucket.append(number)
-        for mine, key in enumerate(_band_keys(ours[:, columns])):
+        for number, key in enumerate(_band_keys(first[:, columns])):
             for other in buckets.get(key, ()):
-                if (mine, other) not in seen:
-                    seen.add((mine, other))
-                    yield mine, other
+                if (number, other) not in seen:
+                    seen.add((number, other))
+                    yield number, other
 
 
 def _band_keys(values: NDArray[np.uint64]) -> list[bytes]:

@@ -324,7 +324,7 @@ class Vertex(Section):
     bucket: str = Field("", description="for data, runs and bundles")
     machine: str = Field("n1-standard-8", description="machine type")
     accelerator: str = Field("NVIDIA_TESLA_T4", description="as the API names it")
-    accelerators: int = Field(1, ge=0, description="of them in each machine")
+    accelerators: int = Field(1, ge=0, description="number of accelerators in each machine")
     workers: int = Field(1, ge=1, description="machines")
     reduction_servers: int = Field(0, ge=0, description="machines that reduce (add up) gradients")
     image: str = Field("", description="else built from this project")
