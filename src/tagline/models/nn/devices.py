@@ -42,7 +42,7 @@ if LIMIT:
 
 @dataclass(frozen=True)
 class Device:
-    """A device that torch capabilities use."""
+    """A device that torch can use."""
 
     kind: Kind
     name: str
@@ -129,14 +129,14 @@ def _read_lines(path: Path) -> list[str]:
 
 
 def gpu_count() -> int:
-    """Return the number of GPUs that torch capabilities use; torch is imported only where there is a driver."""
+    """Return the number of GPUs that torch can use; torch is imported only where there is a driver."""
     if not any(Path("/dev").glob("nvidia[0-9]*")):
         return 0
     return sum(device.kind == "cuda" for device in find_devices())
 
 
 def find_devices() -> list[Device]:
-    """Return every device of this machine that torch capabilities use."""
+    """Return every device of this machine that torch can use."""
     import torch
 
     devices = []

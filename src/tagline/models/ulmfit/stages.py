@@ -100,7 +100,7 @@ class TrainingObjective(Protocol):
         """Return the loss to report, and the loss to minimise."""
 
     def rows(self, step: int) -> int:
-        """Return the rows seen after this step; 0 where a step is not epoch_batches of rows."""
+        """Return the rows seen after this step; 0 where a step is not made of rows."""
 
 
 class NextTokenObjective:
@@ -134,7 +134,7 @@ class NextTokenObjective:
         return loss, loss + activation_penalty(raw, dropped)
 
     def rows(self, step: int) -> int:  # noqa: ARG002 - part of the contract
-        """Return 0: a step is epoch_batches of windows."""
+        """Return 0: a step is made of windows."""
         return 0
 
     def _read_stream(self, start: int, stop: int) -> Ints:
