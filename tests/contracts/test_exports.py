@@ -122,7 +122,7 @@ def test_of_a_long_text_the_same_tokens_count_as_where_it_learned(tmp_path: Path
     torch.manual_seed(0)
     model = Ulmfit(options, training=Training(), task="single", labels=3, pair=False)
     model.lexicon = Lexicon.learn(texts, SpacyTokenizer.from_spacy())
-    model.classifiers["forward"] = model._new_classifier()
+    model.classifiers["forward"] = model._create_classifier()
     for parameter in model.classifiers["forward"].parameters():
         parameter.data.mul_(3)
     model.save(tmp_path)

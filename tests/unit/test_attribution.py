@@ -104,7 +104,7 @@ def test_what_a_run_of_characters_adds_goes_to_its_own_characters() -> None:
     model = Linear(options, task="multi", labels=1, pair=False, class_weights="none")
     model.features = Features([("characters", [" 房", "还可以"])], np.ones(2, np.float32), options.feature_scope())
     model.weights = np.array([[1.0], [3.0], [0.0]])
-    [added] = model.added("x 房间还可以", 0)
+    [added] = model.attribute_characters("x 房间还可以", 0)
     assert added * 2**0.5 == pytest.approx([0, 0, 1, 0, 1, 1, 1])
 
 

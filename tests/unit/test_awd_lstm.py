@@ -13,7 +13,7 @@ FOLLOWING = torch.arange(60).reshape(3, 20) % 50
 
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> LanguageModel:
-    monkeypatch.setattr(awd_lstm, "OTHERS", 40)
+    monkeypatch.setattr(awd_lstm, "NEGATIVE_SAMPLES", 40)
     torch.manual_seed(0)
     return LanguageModel(Shape(emb_sz=8, n_hid=12, n_layers=2), tokens=TOKENS).train()
 
@@ -45,7 +45,7 @@ def test_where_nothing_is_learned_all_tokens_count(model: LanguageModel) -> None
 
 
 def test_where_there_are_few_tokens_all_count(model: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(awd_lstm, "OTHERS", TOKENS - 50)
+    monkeypatch.setattr(awd_lstm, "NEGATIVE_SAMPLES", TOKENS - 50)
     assert torch.equal(model.loss(new_outputs(), FOLLOWING), whole_loss(model, new_outputs()))
 
 

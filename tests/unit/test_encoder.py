@@ -313,12 +313,12 @@ def test_saving_a_checkpoint_changes_nothing_about_what_follows(bert: Path, sing
 
 def test_of_a_text_in_windows_the_mean_of_their_scores_counts(bert: Path, single: Dataset) -> None:
     model = new(bert, single, long_texts="windows", max_tokens=16)
-    [sequences] = model.learner.intake.reader.read([LONG])
+    [sequences] = model.learner.preprocessor.reader.read([LONG])
     assert len(sequences) > 5
     with torch.inference_mode():
         logits = [
             model.network(
-                **model.learner.seat.to_tensors(
+                **model.learner.context.to_tensors(
                     {
                         "input_ids": np.array([ids]),
                         "attention_mask": np.ones((1, len(ids)), np.int64),

@@ -157,7 +157,7 @@ def test_the_bundle_holds_what_predicting_needs_and_no_more(bert: Path, single: 
 
 def test_embeddings_have_length_1_and_the_head_sees_nothing_else(bert: Path, single: Dataset) -> None:
     model = learned(bert, single)
-    [(ids, _)] = next(iter(model.learner.intake.reader.read(["where is my refund"])))
+    [(ids, _)] = next(iter(model.learner.preprocessor.reader.read(["where is my refund"])))
     inputs = {"input_ids": torch.tensor([ids]), "attention_mask": torch.ones(1, len(ids), dtype=torch.long)}
     with torch.inference_mode():
         embedding = model.embedder(**inputs)

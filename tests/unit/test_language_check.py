@@ -61,11 +61,11 @@ def test_english_looks_english_alone_and_in_pairs(messages: list[str]) -> None:
 def test_a_packaged_encoder_is_doubted_for_other_languages_alone(messages: list[str]) -> None:
     for family, options in ((Encoder, EncoderOptions), (FewShot, FewShotOptions)):
         assert isinstance(family, ValidatesTexts)
-        [found] = family.doubts(options(), KOREAN * 60)
+        [found] = family.check_texts(options(), KOREAN * 60)
         assert found.message == "minilm has read English, and these texts do not look English"
         assert "model.pretrained=" in found.advice
-        assert list(family.doubts(options(), messages)) == []
-        assert list(family.doubts(options(pretrained="xlm-roberta-base"), KOREAN * 60)) == []
+        assert list(family.check_texts(options(), messages)) == []
+        assert list(family.check_texts(options(pretrained="xlm-roberta-base"), KOREAN * 60)) == []
     assert not isinstance(Linear, ValidatesTexts)
     assert list(check_language("minilm", [])) == []
 
@@ -74,11 +74,11 @@ def test_a_language_model_is_doubted_where_it_knows_few_of_the_tokens(
     fastai: Callable[[str], Path], messages: list[str]
 ) -> None:
     english, japanese = (UlmfitOptions(pretrained=str(fastai(name))) for name in ("en_forward", "ja_forward"))
-    assert list(Ulmfit.doubts(UlmfitOptions(), KOREAN)) == []
-    assert list(Ulmfit.doubts(english, messages)) == []
+    assert list(Ulmfit.check_texts(UlmfitOptions(), KOREAN)) == []
+    assert list(Ulmfit.check_texts(english, messages)) == []
     for options in (english, japanese):
-        [found] = Ulmfit.doubts(options, KOREAN)
+        [found] = Ulmfit.check_texts(options, KOREAN)
         assert found.message.startswith("model.pretrained knows ")
     backward = UlmfitOptions(direction="backward", pretrained_backward=str(fastai("en_backward")))
-    [found] = Ulmfit.doubts(backward, KOREAN)
+    [found] = Ulmfit.check_texts(backward, KOREAN)
     assert found.message.startswith("model.pretrained_backward knows ")

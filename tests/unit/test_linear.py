@@ -78,7 +78,7 @@ def test_a_bundle_that_knows_padding_answers_as_it_was_measured(tmp_path: Path) 
     with_padding_as_a_feature().save(tmp_path)
     model = Linear.load(tmp_path)
     assert model.scores(["🦄"])[0, 0] == pytest.approx(1 / (1 + np.exp(-2)))
-    [added] = model.added("a 🦄", 0)
+    [added] = model.attribute_characters("a 🦄", 0)
     [[score, other]] = model.scores(["a 🦄"]).astype(np.float64)
     assert added.sum() == pytest.approx(np.log(score / other), abs=1e-5)
 

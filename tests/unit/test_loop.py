@@ -52,7 +52,7 @@ def new_loop(
     examples = Examples(sequences, torch.from_numpy(targets), torch.ones(ROWS) if weights is None else weights, pad=0)
     groups = [ParameterGroup(["embedding"], scale, decays=True), ParameterGroup(["head"], 1.0, decays=False)]
     settings = Training(**{"batch_size": 8, **training})
-    seat = ComputeContext(Device("cpu", "CPU"), precision, World(), most_tokens)
+    context = ComputeContext(Device("cpu", "CPU"), precision, World(), most_tokens)
     return TrainingLoop(
         Bag(),
         groups,
@@ -62,7 +62,7 @@ def new_loop(
         epochs=epochs,
         training=settings,
         seed=seed,
-        seat=seat,
+        context=context,
     )
 
 

@@ -271,7 +271,7 @@ def test_known_words_start_from_the_vectors_of_others(single: Dataset, tmp_path:
         path.write_text(TEXT_FILES[form])
     model = new(single, vectors=str(path), vocabulary=kind)
     train = single.splits["train"]
-    learner = model._new_learner(train.texts)
+    learner = model._create_learner(train.texts)
     table, numbers = learner.network.get_parameter("embedding.weight"), learner.tokenizer.get_vocab()
     start = vocabulary.WORD_START if kind == "subwords" else ""
     assert table.shape[1] == 3
@@ -308,7 +308,7 @@ def test_a_malformed_file_of_vectors_is_named_with_its_line(
     path = tmp_path / "x.vec"
     path.write_text(content)
     with pytest.raises(SpecError, match=complaint):
-        new(single, vectors=str(path))._new_learner(single.splits["train"].texts)
+        new(single, vectors=str(path))._create_learner(single.splits["train"].texts)
 
 
 def test_a_missing_or_unfit_array_of_vectors_is_said(single: Dataset, tmp_path: Path) -> None:
@@ -334,7 +334,7 @@ def test_a_missing_or_unfit_array_of_vectors_is_said(single: Dataset, tmp_path: 
         if beside is not None:
             path.with_suffix(".txt").write_text(beside)
         with pytest.raises(SpecError, match=complaint):
-            model._new_learner(single.splits["train"].texts)
+            model._create_learner(single.splits["train"].texts)
     with pytest.raises(SpecError, match=r"cannot read .*no\.vec: No such file"):
         new(single, vectors=str(tmp_path / "no.vec"))
 
@@ -346,7 +346,7 @@ def test_vectors_are_fetched_from_a_bucket_with_their_words(
     (tmp_path / "x.txt").write_text("refund\n")
     monkeypatch.setattr(addresses, "fetch_copy", lambda address: tmp_path / str(address).removeprefix("gs://bucket/"))
     model = new(single, vectors="gs://bucket/x.npy")
-    learner = model._new_learner(single.splits["train"].texts)
+    learner = model._create_learner(single.splits["train"].texts)
     number = learner.tokenizer.token_to_id(f"{vocabulary.WORD_START}refund")
     assert learner.network.get_parameter("embedding.weight")[number].tolist() == [1, 1, 1]
 

@@ -82,5 +82,5 @@ def test_a_run_has_its_use_in_events_page_and_commands_but_not_in_what_must_be_t
     assert run_command(["runs", "show", str(run.directory), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["usage"]["samples"] == 1
     assert console._format_event(event) == ""  # at a terminal there are other means
-    monkeypatch.setenv(console.IN_A_JOB, "7")
+    monkeypatch.setenv(console.JOB_ID_VARIABLE, "7")
     assert console._format_event(event).startswith("use: ")

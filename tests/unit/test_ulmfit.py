@@ -103,7 +103,7 @@ def test_stopped_in_any_stage_it_ends_with_the_same_bits(
 def test_backward_really_turns_the_texts_round(data: Dataset) -> None:
     model = new(data, direction="backward")
     sequences = model._read_texts(lambda: iter(data.splits["train"].texts))
-    network: Any = model._new_language_model()
+    network: Any = model._create_language_model()
     ahead, back = (NextTokenObjective(network, sequences, backwards=turned, rows=1, seed=0) for turned in (False, True))
     for work in (ahead, back):
         work.loss(0)

@@ -46,7 +46,7 @@ def test_fastai_makes_the_same_ids(fastai: Fixture, name: str) -> None:
     for text in json.loads((directory / "expected.json").read_text("utf-8"))["texts"]:
         line = mark_text(text["raw"])
         assert line == text["after_rules"][-1][1]
-        assert lexicon.cutter(line) == text["tokens"]
+        assert lexicon.tokenizer(line) == text["tokens"]
         assert lexicon.ids(text["raw"]) == text["ids"]
 
 
@@ -179,7 +179,7 @@ def test_pieces_are_learned_of_texts_of_any_length() -> None:
 
 def test_of_very_many_texts_pieces_are_learned_of_some_that_lie_all_over(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [f"{number} cats and {number} dogs went out" for number in range(400)]
-    monkeypatch.setattr(fastai_text, "LEARNED_FROM", 1 + sum(map(len, texts)) // 4)
+    monkeypatch.setattr(fastai_text, "TRAINING_CHARACTERS", 1 + sum(map(len, texts)) // 4)
     some = SentencePieceTokenizer.learn(lambda: texts, european=True)
     monkeypatch.undo()
     assert some.content == SentencePieceTokenizer.learn(lambda: texts[::4], european=True).content

@@ -6,7 +6,7 @@ import pytest
 
 from tagline import registry, spec
 from tagline.cli import run
-from tagline.cli.unknown_options import ELSEWHERE_CALLED, find_settings
+from tagline.cli.unknown_options import OTHER_TRAINERS_NAMES, find_settings
 
 
 @pytest.mark.parametrize(
@@ -52,5 +52,5 @@ def test_every_setting_is_found_by_its_name_and_what_others_call_it_exists() -> 
     for section, kind in sections.items():
         for key in kind.model_fields:
             assert f"{section if section in spec.SECTIONS else 'model'}.{key}" in find_settings(key)
-    for setting in ELSEWHERE_CALLED.values():
+    for setting in OTHER_TRAINERS_NAMES.values():
         assert setting in find_settings(setting.partition(".")[2])

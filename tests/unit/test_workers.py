@@ -21,7 +21,7 @@ def test_a_world_of_one_agrees_with_itself() -> None:
     alone = World()
     assert alone.is_main
     assert alone.any(True, False) == (True, False)
-    assert (alone.sum(2.5), alone.most(2.5), alone.share("x")) == (2.5, 2.5, "x")
+    assert (alone.sum(2.5), alone.max(2.5), alone.share("x")) == (2.5, 2.5, "x")
     assert alone.interleave_rows(np.ones(3), total=3).tolist() == [1, 1, 1]
 
 

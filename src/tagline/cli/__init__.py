@@ -1,25 +1,25 @@
-"""The command line: one file a command group, one place where errors end.
+"""The command line: one file per command group, and one place that handles errors.
 
 Files, in the order of their imports:
 
-- console.py: What a person sees: tables, progress, how an error is shown. The only place that prints.
-- options.py: Arguments and options that several commands take.
-- notifying.py: `--notify`: a word when a command that takes long has ended, however it ended.
-- views.py: What a person sees of a training: its progress, its job, and the run that comes of it.
-- unknown_options.py: What was meant by an option that a command does not have: most often a setting of the spec.
-- init.py: `tagline init`: a spec for a data file.
-- check.py: `tagline check`: everything that is wrong with a spec and its data.
-- train.py: `tagline train`: a run.
-- evaluate.py: `tagline evaluate`: a bundle measured on other data.
-- compare.py: `tagline compare`: runs side by side, and whether the difference is real.
-- predict.py: `tagline predict`: answers for texts.
-- export.py: `tagline export`: a bundle in another runtime, checked to give the same answers.
-- serve.py: `tagline serve`: the HTTP server and its playground.
-- sign.py: `tagline sign` and `tagline verify`: who made a bundle.
-- lm.py: `tagline lm`: a language model to be shared.
-- info.py: `tagline info`: versions and devices, for a bug report.
-- runs.py: `tagline runs`: what has run here.
-- jobs.py: `tagline jobs`: what runs in a place.
+- console.py: Terminal output: tables, progress and errors. The only module that prints.
+- options.py: Arguments and options shared by several commands.
+- notifying.py: `--notify`: a notification when a long command has ended, in success or failure.
+- views.py: Live display of a training: its progress, its job, and the finished run.
+- unknown_options.py: Suggestions for an unknown option: most often it is a setting of the spec.
+- init.py: `tagline init`: write a spec for a data file.
+- check.py: `tagline check`: find the problems of a spec and its data.
+- train.py: `tagline train`: train a classifier, here or in a job.
+- evaluate.py: `tagline evaluate`: evaluate a bundle on a file.
+- compare.py: `tagline compare`: compare runs, with tests of significance.
+- predict.py: `tagline predict`: predict the labels of texts.
+- export.py: `tagline export`: export a bundle to another runtime, and compare its predictions.
+- serve.py: `tagline serve`: run the HTTP server and its playground.
+- sign.py: `tagline sign` and `tagline verify`: sign bundles and verify signatures.
+- lm.py: `tagline lm`: train a language model to be shared.
+- info.py: `tagline info`: print versions and devices, for a bug report.
+- runs.py: `tagline runs`: list, show, report and delete runs.
+- jobs.py: `tagline jobs`: list, show, follow and cancel jobs.
 - rehearsal.py: `tagline rehearsal`: the commands of the emulator, where it is installed.
 """
 
@@ -104,28 +104,28 @@ def main() -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run a command line; returns its exit code."""
     arguments = arguments or ["--help"]
-    ours = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    as_json, debug = "--json" in ours, "--debug" in ours
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    as_json, debug = "--json" in options, "--debug" in options
     signal.signal(signal.SIGTERM, _handle_sigterm)
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a text that this terminal cannot show is no reason to stop
+    if isinstance(sys.stdout, io.TextIOWrapper):  # do not fail on a text that this terminal cannot show
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = app(args=understand_settings(arguments), prog_name="tagline", standalone_mode=False)
-        if sys.stdout is not None:  # closed by whoever called us
+        if sys.stdout is not None:  # closed by the parent process
             sys.stdout.flush()
-    except (BrokenPipeError, SystemExit):  # the reader of our output has seen enough; typer makes an exit of it
+    except (BrokenPipeError, SystemExit):  # the reader closed the pipe; typer turns that into an exit
         _discard_output()
         return 128 + signal.SIGPIPE
-    except typer.Exit as done:
-        return done.exit_code
-    except typer.Abort:  # answered no
+    except typer.Exit as end:
+        return end.exit_code
+    except typer.Abort:  # a prompt was declined
         return 1
     except BaseException as error:
         from tagline.cli import console
 
-        if hasattr(error, "format_message"):  # wrong usage, as typer puts it
-            meant = unknown_options.explain_option(error, ours) if hasattr(error, "option_name") else None
-            error = meant or SpecError(error.format_message(), hint="tagline --help, or --help after any command")
+        if hasattr(error, "format_message"):  # a usage error of typer's
+            explained = unknown_options.explain_option(error, options) if hasattr(error, "option_name") else None
+            error = explained or SpecError(error.format_message(), hint="tagline --help, or --help after any command")
         elif isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EIO, errno.EBADF):
             _discard_output()
             hint = "free some space, or send it elsewhere"
@@ -134,17 +134,17 @@ def run(arguments: Sequence[str]) -> int:
             error = translated
         elif isinstance(error, ModuleNotFoundError):
             error = extras.explain_import_error(error) or error
-        is_after_result = isinstance(error, CheckFailed)  # standard output holds one document, and it is there
+        is_after_result = isinstance(error, CheckFailed)  # standard output has its one JSON document already
         return console.show_error(error, as_json=as_json and not is_after_result, debug=debug)
     return code if isinstance(code, int) else 0
 
 
 def _discard_output() -> None:
-    """Let nothing more be written to where writing failed, not even at the end of the process."""
+    """Redirect standard output to the null device, so that nothing is flushed to it at exit after a write failed."""
     if sys.stdout is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _handle_sigterm(number: int, _frame: FrameType | None) -> None:
-    """SIGTERM outside of learning: nothing to save, so stop at once and in order."""
+    """Raise Interrupted on SIGTERM: outside of training there is nothing to save before a graceful shutdown."""
     raise Interrupted("told to stop", signal_number=number)

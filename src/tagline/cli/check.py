@@ -1,4 +1,4 @@
-"""`tagline check`: everything that is wrong with a spec and its data."""
+"""`tagline check`: find the problems of a spec and its data."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -47,7 +47,7 @@ def check(
 
 
 def _show(result: "CheckResult") -> None:
-    """What was found, what the data is, and what it would cost."""
+    """Show the findings, a summary of the data, and the price."""
     from tagline.cli import console
 
     data = result.data
@@ -56,8 +56,8 @@ def _show(result: "CheckResult") -> None:
         console.show_suspects(result.label_errors)
     for source_file in data.sources:
         console.out(f"{source_file.name}: {source_file.format}, {source_file.encoding.name}")
-    shown = ", ".join(f"{rows:,} {name}" for name, rows in result.rows.items())
-    console.out(f"{len(data):,} rows, task {data.task}, {len(data.labels)} labels; {shown}")
+    sizes = ", ".join(f"{rows:,} {name}" for name, rows in result.rows.items())
+    console.out(f"{len(data):,} rows, task {data.task}, {len(data.labels)} labels; {sizes}")
     if result.price:
         console.out(f"price: {result.price.sentence()}")
     console.out("ready to train" if result.is_ready else "this cannot be trained on")

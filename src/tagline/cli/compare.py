@@ -1,4 +1,4 @@
-"""`tagline compare`: runs side by side, and whether the difference is real."""
+"""`tagline compare`: compare runs, with tests of significance."""
 
 from typing import Annotated
 
@@ -18,10 +18,10 @@ def compare(
     from tagline.cli import console
     from tagline.commands.compare import compare as compare_runs
 
-    found = compare_runs(*names, html=html, runs=runs)
+    comparison = compare_runs(*names, html=html, runs=runs)
     if json:
-        console.out_json(found)
+        console.out_json(comparison)
         return
-    console.show_comparison(found)
+    console.show_comparison(comparison)
     if html:
         console.out(f"page     {html}")

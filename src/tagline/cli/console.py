@@ -1,4 +1,4 @@
-"""What a person sees: tables, progress, how an error is shown. The only place that prints."""
+"""Terminal output: tables, progress and errors. The only module that prints."""
 
 import json
 import os
@@ -24,45 +24,45 @@ if TYPE_CHECKING:
     from tagline.runs.events import Event, ResumedEvent, StartedEvent, TickEvent
 
 RED, YELLOW, BOLD, DIM = "31", "33", "1", "2"
-# Characters that a terminal obeys rather than shows: controls, directions of writing, and halves of characters.
+# Characters that a terminal interprets instead of showing: controls, text direction marks, and surrogates.
 UNSAFE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-IN_A_JOB = "CLOUD_ML_JOB_ID"
-SAID_EVERY_S = 10.0
-"""Where there is no bar, so that a log is not flooded."""
+JOB_ID_VARIABLE = "CLOUD_ML_JOB_ID"
+PROGRESS_EVERY_S = 10.0
+"""Interval of progress lines where there is no progress bar, so that a log is not flooded."""
 LINES_EVERY_S, MOST_LINES = 1.0, 100
-"""Of each replica of a job that are shown in such a time."""
+"""Rate limit of a job's log: the lines of each replica that are shown in one interval."""
 SEVERE = ("ERROR", "CRITICAL", "ALERT", "EMERGENCY")
 MARKS = {"error": ("✗", RED), "warning": ("!", YELLOW), "note": ("·", DIM)}
 
 
 def out(text: str = "") -> None:
-    """A line of the command's result."""
+    """Print a line of the command's result."""
     print(_sanitize_text(text))
 
 
 def out_sentence(text: str, *, lead: str = "", between: str = " ") -> None:
-    """A sentence of the result; on a terminal, lines are broken where `between` stands and not inside words."""
+    """Print a sentence of the result; on a terminal it is wrapped at `between`, not inside words."""
     print("\n".join(_wrap_parts(_sanitize_text(text).split(between), lead=lead, between=between, stream=sys.stdout)))
 
 
 def say(text: str = "", *, lead: str = "", colour: str = "", is_error: bool = False) -> None:
-    """A line about what is going on, after a coloured word; never mixed with the result.
+    """Print a status line after a coloured word; to standard error, so that it is not mixed with the result.
 
-    A job of Vertex AI has no result on standard output, and what it writes to standard error is an error there.
+    In a job of Vertex AI status lines go to standard output, because standard error is logged with severity ERROR.
     """
     stream = sys.stdout if is_in_a_job() and not is_error and colour != RED else sys.stderr
     print((_add_colour(lead, colour, stream) + " " if lead else "") + _sanitize_text(text), file=stream)
 
 
 def out_json(value: Any, *, indent: int | None = 2) -> None:
-    """The command's result, or a line of it, as JSON."""
+    """Print the command's result, or a line of it, as JSON."""
     can_show_all = (sys.stdout.encoding or "").lower().startswith("utf")
     text = json.dumps(value, ensure_ascii=not can_show_all, indent=indent)
-    print(UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+    print(UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
 
 
 def show_error(error: BaseException, *, as_json: bool, debug: bool) -> int:
-    """Tell the user what happened and what to do next; returns the exit code."""
+    """Print an error and its hint; returns the exit code."""
     if debug:
         traceback.print_exception(error)
     if isinstance(error, TaglineError):
@@ -83,7 +83,7 @@ def show_error(error: BaseException, *, as_json: bool, debug: bool) -> int:
 
 
 def out_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[int] = ()) -> None:
-    """Rows under a header, aligned; columns in `right` to the right. Wide characters count as two."""
+    """Print an aligned table; columns in `right` are right-aligned. Wide characters count as two columns."""
     cells = [list(map(one_line, row)) for row in (header, *rows)]
     widths = [max(_measure_width(row[i]) for row in cells) for i in range(len(header))]
     for number, row in enumerate(cells):
@@ -98,7 +98,7 @@ def out_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Se
 
 
 def shorten_text(text: str, width: int) -> str:
-    """A text on one line of at most this many columns."""
+    """Return a text on one line, cut to at most `width` columns."""
     text = one_line(text)
     if _measure_width(text) <= width:
         return text
@@ -111,17 +111,17 @@ def shorten_text(text: str, width: int) -> str:
 
 
 def get_terminal_width() -> int:
-    """How wide the terminal is; 100 where there is none."""
+    """Return the width of the terminal; 100 without one."""
     return shutil.get_terminal_size((100, 24)).columns
 
 
 def is_in_a_job() -> bool:
-    """Whether this process is one of a job of Vertex AI, where a person reads along in a log or not at all."""
-    return IN_A_JOB in os.environ
+    """Return whether this process runs in a job of Vertex AI, where the output is a log."""
+    return JOB_ID_VARIABLE in os.environ
 
 
 def show_figures(report: "Report") -> None:
-    """The main figures of a report, on one line."""
+    """Print the main figures of a report on one line."""
     test = report.test
     if not test.rows:
         out("nothing was measured: there is no test row")
@@ -138,7 +138,7 @@ def show_figures(report: "Report") -> None:
 
 
 def show_label_figures(report: "Report") -> None:
-    """The figures of each label, a line each, for a log that is read or searched line by line."""
+    """Print one line of figures per label, for a log that is read or searched by line."""
     per_label = report.test.per_label
     for name, figures in list(per_label.items())[:MOST_LABEL_LINES]:
         parts = ", ".join(f"{key} {figures[key]:.3f}" for key in ("precision", "recall", "f1"))
@@ -148,7 +148,7 @@ def show_label_figures(report: "Report") -> None:
 
 
 def show_report(report: "Report") -> None:
-    """The figures of a report, as a person reads them first."""
+    """Print the figures of a report: the main ones, the verdict, and a table of labels."""
     show_figures(report)
     test = report.test
     if not test.rows:
@@ -161,31 +161,31 @@ def show_report(report: "Report") -> None:
         out("answers none of the texts: it abstains on all")
     out()
     per_label = sorted(test.per_label.items(), key=lambda item: -item[1].support)
-    shown = [
+    rows = [
         (shorten_text(name, 40), f"{f.precision:.2f}", f"{f.recall:.2f}", f"{f.f1:.2f}", f"{f.support:,}")
         for name, f in per_label[:30]
     ]
-    out_table(("label", "precision", "recall", "f1", "rows"), shown, right=(1, 2, 3, 4))
+    out_table(("label", "precision", "recall", "f1", "rows"), rows, right=(1, 2, 3, 4))
     if len(per_label) > 30:
         out(f"... and {len(per_label) - 30} labels more, in the report")
 
 
-def show_comparison(found: Mapping[str, Any]) -> None:
-    """Runs side by side, and whether the best is really better."""
+def show_comparison(comparison: Mapping[str, Any]) -> None:
+    """Print a table of runs, and whether the best one is significantly better."""
     from tagline.evaluation.metrics import select_table_figures
 
-    names = select_table_figures(found["runs"][0]["main"])
+    names = select_table_figures(comparison["runs"][0]["main"])
     rows = [
         (
             run["name"],
             run["family"],
             *(f"{run['figures'][name] or 0:.3f}{_format_interval(run['intervals'], name)}" for name in names),
         )
-        for run in found["runs"]
+        for run in comparison["runs"]
     ]
     out_table(("run", "family", *names), rows, right=range(2, 2 + len(names)))
     out()
-    for difference in found["differences"]:
+    for difference in comparison["differences"]:
         out_sentence(difference["sentence"])
 
 
@@ -195,7 +195,7 @@ def _format_interval(intervals: Mapping[str, Sequence[float]], name: str) -> str
 
 
 def show_findings(findings: "Sequence[Finding]", *, with_rows: bool) -> None:
-    """What the checks found, each with rows to look at and what to do."""
+    """Print findings, with their advice and, if wanted, example rows."""
     for finding in findings:
         mark, colour = MARKS[finding.severity]
         say(finding.message, lead=f"{mark} {finding.severity} ", colour=colour)
@@ -211,8 +211,8 @@ def show_findings(findings: "Sequence[Finding]", *, with_rows: bool) -> None:
             say(f"   {finding.advice}", lead=" ")
 
 
-def show_export(found: Mapping[str, Any]) -> None:
-    """The forms of a bundle, how they compare with what was measured, and which one is used."""
+def show_export(result: Mapping[str, Any]) -> None:
+    """Print a table of a bundle's exports, each compared with the trained model, and which one is used."""
     rows = [
         (
             name,
@@ -220,26 +220,26 @@ def show_export(found: Mapping[str, Any]) -> None:
             f"{check['accuracy']:+.4f}",
             f"{check['macro_f1']:+.4f}",
             f"{check['largest_difference']:.4f}",
-            "used" if name == found["runtime"] else "",
+            "used" if name == result["runtime"] else "",
         )
-        for name, check in found["exports"].items()
+        for name, check in result["exports"].items()
     ]
     out_table(("form", "equal answers", "accuracy", "macro_f1", "largest difference", ""), rows, right=(1, 2, 3, 4))
-    out(f"bundle   {found['bundle']}")
+    out(f"bundle   {result['bundle']}")
 
 
-def show_package(found: Mapping[str, Any]) -> None:
-    """What a bundle was packed into, and what to do with it."""
-    size = sum(found["files"].values()) / 2**20
-    out(f"output   {found['output']}  ({size:.1f} MiB)")
-    if image := found.get("image"):
-        built = f"built by {found['built_by']}" if found["built_by"] else "not built"
+def show_package(result: Mapping[str, Any]) -> None:
+    """Print the package that was made of a bundle, and the next step."""
+    size = sum(result["files"].values()) / 2**20
+    out(f"output   {result['output']}  ({size:.1f} MiB)")
+    if image := result.get("image"):
+        built = f"built by {result['built_by']}" if result["built_by"] else "not built"
         out(f"image    {image}  ({built})")
-    out(f"next     {found['next']}")
+    out(f"next     {result['next']}")
 
 
 def show_suspects(suspects: Sequence[Mapping[str, Any]]) -> None:
-    """Rows whose label looks wrong, the most doubtful first."""
+    """Print a table of suspected label errors, the most doubtful first."""
     if not suspects:
         out("no label looks wrong")
         return
@@ -259,12 +259,12 @@ def show_suspects(suspects: Sequence[Mapping[str, Any]]) -> None:
 
 
 class RowProgress:
-    """How many rows of a file are answered: a bar on a terminal, a line now and then elsewhere."""
+    """Progress of predicting a file: a progress bar on a terminal, a line every few seconds elsewhere."""
 
     def __init__(self) -> None:
         self._bar: RichProgress | None = None
         self._task: Any = None
-        self._begun = self._last_said = time.monotonic()
+        self._started = self._last_shown = time.monotonic()
 
     def __enter__(self) -> Self:
         if sys.stderr.isatty():
@@ -287,23 +287,23 @@ class RowProgress:
             self._bar.stop()
 
     def show(self, event: Mapping[str, Any]) -> None:
-        """One event."""
+        """Show one event."""
         if event["event"] == "started" and event["done_before"]:
             say(f"going on with what was answered before ({event['done_before']:,} parts)")
         if event["event"] != "part":
             return
         now = time.monotonic()
         rows, before, total = event["rows"], event["rows_before"], event["total"]
-        note = _format_row_progress(rows, before, total, seconds=now - self._begun)
+        note = _format_row_progress(rows, before, total, seconds=now - self._started)
         if self._bar is not None:
             self._bar.update(self._task, completed=rows + before, total=total, note=note)
-        elif now - self._last_said > SAID_EVERY_S:
-            self._last_said = now
+        elif now - self._last_shown > PROGRESS_EVERY_S:
+            self._last_shown = now
             say(f"answered {note}")
 
 
 def _format_row_progress(rows: int, before: int, total: int | None, *, seconds: float) -> str:
-    """How many rows, those of earlier attempts included, how fast now, and how long still."""
+    """Return the rows done, earlier attempts included, the rate of this attempt, and the time left."""
     rate = rows / max(seconds, 1e-9)
     done = f"{rows + before:,} of about {total:,} rows" if total else f"{rows + before:,} rows"
     note = f"{done}, {rate:,.0f} rows/s"
@@ -312,16 +312,16 @@ def _format_row_progress(rows: int, before: int, total: int | None, *, seconds: 
 
 
 MOST_LABEL_LINES = 200
-"""Labels whose figures stand in a log."""
+"""Labels whose figures are printed to a log."""
 
 
 class ProgressDisplay:
-    """A run's events as they happen: a bar on a terminal, plain lines elsewhere."""
+    """Live display of a run's events: a progress bar on a terminal, plain lines elsewhere."""
 
     def __init__(self) -> None:
         self._bar: RichProgress | None = None
         self._task: Any = None
-        self._pace = _StepRate()
+        self._rate = _StepRate()
 
     def __enter__(self) -> Self:
         if sys.stderr.isatty():
@@ -354,10 +354,10 @@ class ProgressDisplay:
             self._bar.stop()
 
     def show(self, event: "Event") -> None:
-        """One event."""
+        """Show one event."""
         from tagline.runs.events import PhaseEvent, TickEvent
 
-        pace = self._pace.format_rate(event) if isinstance(event, TickEvent) else ""
+        pace = self._rate.format_rate(event) if isinstance(event, TickEvent) else ""
         if isinstance(event, TickEvent) and self._bar is not None:
             self._bar.update(
                 self._task,
@@ -378,10 +378,10 @@ class ProgressDisplay:
 
 
 class JobLog:
-    """What a job says: lines of every replica, no more than a person can follow, and the job's state as it changes."""
+    """Live display of a job: rate-limited log lines of every replica, and changes of the job's state."""
 
     def __init__(self) -> None:
-        self._said: dict[str, int] = {}
+        self._line_counts: dict[str, int] = {}
         self._left_out: dict[str, int] = {}
         self._since = time.monotonic()
 
@@ -392,44 +392,44 @@ class JobLog:
         self.flush()
 
     def show(self, event: "Line | JobState") -> None:
-        """A line, or a state."""
+        """Show a log line or a state."""
         from tagline.jobs.diagnosis.log import Line
 
         if not isinstance(event, Line):
-            told = f": {event.message}" if event.message else ""
-            say(f"{event.detail.lower() or event.name}{told}", lead="job", colour=BOLD)
+            message = f": {event.message}" if event.message else ""
+            say(f"{event.detail.lower() or event.name}{message}", lead="job", colour=BOLD)
             return
         if time.monotonic() - self._since > LINES_EVERY_S:
             self.flush()
-        said = self._said[event.replica] = self._said.get(event.replica, 0) + 1
-        if said > MOST_LINES:
-            self._left_out[event.replica] = said - MOST_LINES
+        count = self._line_counts[event.replica] = self._line_counts.get(event.replica, 0) + 1
+        if count > MOST_LINES:
+            self._left_out[event.replica] = count - MOST_LINES
             return
         colour = RED if event.severity in SEVERE else YELLOW if event.severity == "WARNING" else DIM
         say(event.text, lead=event.replica.removeprefix("workerpool") or "service", colour=colour)
 
     def flush(self) -> None:
-        """Say how many lines were left out, and begin to count anew."""
+        """Show how many lines were left out, and reset the counts."""
         for replica, count in self._left_out.items():
             say(f"{count:,} lines of {replica or 'the service'} left out; the log has them", lead="...", colour=DIM)
-        self._said, self._left_out, self._since = {}, {}, time.monotonic()
+        self._line_counts, self._left_out, self._since = {}, {}, time.monotonic()
 
 
 class _StepRate:
-    """How fast steps go by, seen from where they are shown."""
+    """The rate of training steps, measured where they are displayed."""
 
     def __init__(self) -> None:
         self._first: tuple[float, int, int] | None = None
         self._stage = ""
 
     def format_rate(self, event: "TickEvent") -> str:
-        """Rows a second and the time left, once there are two steps to tell them from."""
+        """Return rows per second and the time left; empty before the second step of a stage."""
         now, step, rows = time.monotonic(), event.step, event.rows
         if self._first is None or event.stage != self._stage:
             self._first, self._stage = (now, step, rows), event.stage
             return ""
-        begun, first_step, first_rows = self._first
-        seconds, steps = now - begun, step - first_step
+        started, first_step, first_rows = self._first
+        seconds, steps = now - started, step - first_step
         if seconds <= 0 or steps <= 0:
             return ""
         rate = f"  {(rows - first_rows) / seconds:,.0f} rows/s" if rows else ""
@@ -459,8 +459,8 @@ def _format_event(event: "Event") -> str:
             return f"step {event.step}/{event.total}{stage}  loss {event.loss:.4f}{settings}"
         case events.EvaluationEvent() if event.value is not None:
             kept = "  (kept)" if event.gain else "  (kept: as good within chance, and later)"
-            said = f"validation {event.monitor} {event.value:.4f} at step {event.step}"
-            return said + (kept if event.best else "")
+            line = f"validation {event.monitor} {event.value:.4f} at step {event.step}"
+            return line + (kept if event.best else "")
         case events.WarningEvent():
             return f"warning: {event.message}"
         case events.UsageEvent() if is_in_a_job():
@@ -473,7 +473,7 @@ def _format_event(event: "Event") -> str:
 
 
 def _format_device(event: "StartedEvent | ResumedEvent") -> str:
-    """The device and precision that an event names."""
+    """Return the device and precision of an event."""
     if not event.device:
         return ""
     precision = f", precision {event.precision}" if event.precision else ""
@@ -481,7 +481,7 @@ def _format_device(event: "StartedEvent | ResumedEvent") -> str:
 
 
 def _wrap_parts(parts: Sequence[str], *, lead: str, between: str, stream: Any) -> list[str]:
-    """Parts on lines that a terminal does not cut; elsewhere on one line, for programs to read."""
+    """Join parts into lines that fit the terminal; without one into a single line, for programs to read."""
     lines = [lead]
     for number, part in enumerate(parts):
         longer = f"{lines[-1]}{between if number else ''}{part}"
@@ -497,12 +497,12 @@ def _add_colour(text: str, colour: str, stream: Any) -> str:
 
 
 def _sanitize_text(text: str) -> str:
-    """A text from outside as the terminal may see it: it cannot move the cursor, nor hide or turn what follows."""
+    """Replace characters by which untrusted text could move the cursor, or hide or reverse what follows."""
     return UNSAFE.sub("�", text.replace("\t", " "))
 
 
 def one_line(text: str) -> str:
-    """A text without line breaks, as the terminal may see it."""
+    """Return a sanitised text without line breaks."""
     return _sanitize_text(text.replace("\r", "").replace("\n", "⏎"))
 
 

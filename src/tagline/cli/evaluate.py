@@ -1,4 +1,4 @@
-"""`tagline evaluate`: a bundle measured on other data."""
+"""`tagline evaluate`: evaluate a bundle on a file."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""`tagline export`: a bundle in another runtime, checked to give the same answers."""
+"""`tagline export`: export a bundle to another runtime, and compare its predictions."""
 
 from typing import Annotated
 
@@ -42,10 +42,10 @@ def export(
     from tagline.commands.export import export as export_bundle
     from tagline.exports import pack
 
-    found = export_bundle(bundle, to=to, output=output, base=base, build=build, runs=runs, say=console.say)
+    result = export_bundle(bundle, to=to, output=output, base=base, build=build, runs=runs, say=console.say)
     if json:
-        console.out_json(found)
+        console.out_json(result)
     elif pack.is_package(to):
-        console.show_package(found)
+        console.show_package(result)
     else:
-        console.show_export(found)
+        console.show_export(result)

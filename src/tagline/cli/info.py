@@ -1,4 +1,4 @@
-"""`tagline info`: versions and devices, for a bug report."""
+"""`tagline info`: print versions and devices, for a bug report."""
 
 from tagline.cli.options import Debug, Json
 

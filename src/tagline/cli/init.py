@@ -1,4 +1,4 @@
-"""`tagline init`: a spec for a data file."""
+"""`tagline init`: write a spec for a data file."""
 
 from shlex import quote
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`tagline jobs`: what runs in a place."""
+"""`tagline jobs`: list, show, follow and cancel jobs."""
 
 import shlex
 from dataclasses import asdict
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tagline.cli.notifying import Notify, notifying
+from tagline.cli.notifying import Notify, notify_at_end
 from tagline.cli.options import Debug, Json, Runs
 
 app = typer.Typer(help="What runs in a place.", no_args_is_help=True, rich_markup_mode=None)
@@ -27,13 +27,13 @@ def list_(
     from tagline.cli import console
     from tagline.commands import jobs
 
-    found = jobs.list_(on=on, project=project, region=region, runs=runs)
+    listed = jobs.list_(on=on, project=project, region=region, runs=runs)
     if json:
-        console.out_json(found)
-    elif not found:
+        console.out_json(listed)
+    elif not listed:
         console.out("no job; tagline train SPEC --on rehearsal makes one")
     else:
-        rows = [(each["run"], each["state"], each["place"], each["message"] or each["job"]) for each in found]
+        rows = [(each["run"], each["state"], each["place"], each["message"] or each["job"]) for each in listed]
         console.out_table(("run", "state", "place", "job"), rows)
 
 
@@ -45,24 +45,24 @@ def show(name: JobName = "last", runs: Runs = "runs", json: Json = False, debug:
     from tagline.jobs import records
     from tagline.runs import resource_usage
 
-    found = jobs.show(name, runs=runs)
-    facts = found.to_dict()
+    details = jobs.show(name, runs=runs)
+    facts = details.to_dict()
     if json:
         console.out_json(facts)
         return
     for key in ("job", "page", "run", "state", "started", "ended", "directory"):
         if facts[key]:
             console.out(f"{key:<9} {facts[key]}")
-    if found.description and found.cost:
-        console.out(f"machines  {', '.join(found.description.machines)}")
-        console.out(f"arguments {shlex.join(found.description.arguments)}")
-        console.out(f"cost      {records.format_cost(found.cost, is_rehearsed=bool(found.record.rehearsal))}")
-    if found.usage:
-        console.out(f"use       {resource_usage.describe_summary(found.usage)}")
-    if found.failure:
-        console.out(f"why       {found.failure.sentence}")
-        console.out(f"next      {found.failure.command}")
-        for line in found.failure.traceback:
+    if details.description and details.cost:
+        console.out(f"machines  {', '.join(details.description.machines)}")
+        console.out(f"arguments {shlex.join(details.description.arguments)}")
+        console.out(f"cost      {records.format_cost(details.cost, is_rehearsed=bool(details.record.rehearsal))}")
+    if details.usage:
+        console.out(f"use       {resource_usage.describe_summary(details.usage)}")
+    if details.failure:
+        console.out(f"why       {details.failure.sentence}")
+        console.out(f"next      {details.failure.command}")
+        for line in details.failure.traceback:
             console.out(f"  {line}")
 
 
@@ -84,7 +84,7 @@ def logs(
     if notify and (json or not follow):
         raise SpecError("--notify is for a command that stays to the end", hint="add --follow")
     if follow and not json:
-        with jobs.enter_job(name, runs) as (record, run), notifying(notify, stays=True, what="the job") as outcome:
+        with jobs.enter_job(name, runs) as (record, run), notify_at_end(notify, stays=True, what="the job") as outcome:
             outcome.run = views.watch(launch.follow(record, run, runs=runs), as_json=False)
         return
     for line in jobs.logs(name, runs=runs):
@@ -100,8 +100,8 @@ def cancel(name: JobName, runs: Runs = "runs", json: Json = False, debug: Debug 
     from tagline.cli import console
     from tagline.commands import jobs
 
-    found = jobs.cancel(name, runs=runs)
+    cancelled = jobs.cancel(name, runs=runs)
     if json:
-        console.out_json({"cancelled": found.handle})
+        console.out_json({"cancelled": cancelled.handle})
     else:
-        console.out(f"{'told to stop' if found.was_running else 'cancelled already'}: {found.handle}")
+        console.out(f"{'told to stop' if cancelled.was_running else 'cancelled already'}: {cancelled.handle}")

@@ -1,4 +1,4 @@
-"""`tagline lm`: a language model to be shared."""
+"""`tagline lm`: train a language model to be shared."""
 
 from pathlib import Path
 from typing import Annotated
@@ -22,7 +22,7 @@ def lm(
     from tagline.errors import SpecError
     from tagline.training import language_models
 
-    files, settings = [[text for text in texts if _is_setting(text) == wanted] for wanted in (False, True)]
+    files, settings = [[text for text in texts if _is_setting(text) == is_setting] for is_setting in (False, True)]
     if not files:
         raise SpecError("there is no file to learn from", hint="tagline lm TEXTS --output DIR")
     with console.ProgressDisplay() as progress:
@@ -39,6 +39,6 @@ def lm(
 
 
 def _is_setting(text: str) -> bool:
-    """Whether it is `section.key=value` rather than a file, which may have `=` in its name or above it."""
+    """Return whether it is `section.key=value` rather than a file, whose path may have `=` in it."""
     key, equals, _ = text.partition("=")
     return bool(equals) and not set("/*?[") & set(key) and not Path(text).exists()

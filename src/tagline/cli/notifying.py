@@ -1,4 +1,4 @@
-"""`--notify`: a word when a command that takes long has ended, however it ended."""
+"""`--notify`: a notification when a long command has ended, in success or failure."""
 
 import os
 import time
@@ -21,19 +21,19 @@ Notify = Annotated[
 
 @dataclass
 class CommandOutcome:
-    """What a command has come to, for those who are told."""
+    """The outcome of a command, for its notification."""
 
     run: "Run | None" = None
 
 
 @contextmanager
-def notifying(targets: Sequence[str] | None, *, stays: bool, what: str) -> Iterator[CommandOutcome]:
-    """Tell the targets when what is done inside has ended; `stays` says whether the command stays to the end."""
+def notify_at_end(targets: Sequence[str] | None, *, stays: bool, what: str) -> Iterator[CommandOutcome]:
+    """Notify the targets when the context ends; raise SpecError unless the command `stays` to the end of its work."""
     from tagline.errors import SpecError
     from tagline.system.processes import is_worker
 
     outcome = CommandOutcome()
-    if not targets or is_worker(os.environ):  # of several workers their launcher speaks
+    if not targets or is_worker(os.environ):  # with several workers, their launcher notifies
         yield outcome
         return
     from tagline.runs import notifications
@@ -42,15 +42,15 @@ def notifying(targets: Sequence[str] | None, *, stays: bool, what: str) -> Itera
         hint = "leave it out; later: tagline jobs logs NAME --follow --notify TARGET"
         raise SpecError("--notify is for a command that stays to the end", hint=hint)
     notifications.check_targets(targets, os.environ)
-    begun = time.monotonic()
+    started = time.monotonic()
     try:
         yield outcome
-    except (SpecError, typer.Abort):  # nothing was begun
+    except (SpecError, typer.Abort):  # nothing was started
         raise
     except BaseException as error:
-        _send_notice(targets, _describe_failure(error, what, time.monotonic() - begun))
+        _send_notice(targets, _describe_failure(error, what, time.monotonic() - started))
         raise
-    _send_notice(targets, _describe_success(outcome, what, time.monotonic() - begun))
+    _send_notice(targets, _describe_success(outcome, what, time.monotonic() - started))
 
 
 def _send_notice(targets: Sequence[str], notice: "Notice") -> None:
@@ -79,10 +79,10 @@ def _describe_failure(error: BaseException, what: str, seconds: float) -> "Notic
     from tagline.errors import Interrupted, TaglineError
     from tagline.runs.notifications import Notice
 
-    is_asked = isinstance(error, Interrupted | KeyboardInterrupt)
-    state: Literal["failed", "cancelled"] = "cancelled" if is_asked else "failed"
+    is_cancelled = isinstance(error, Interrupted | KeyboardInterrupt)
+    state: Literal["failed", "cancelled"] = "cancelled" if is_cancelled else "failed"
     reason = error.message if isinstance(error, TaglineError) else f"{type(error).__name__}: {error}"
-    how = "was stopped" if is_asked else "has failed"
+    how = "was stopped" if is_cancelled else "has failed"
     text = f"Tagline: {what} {how} after {_format_duration(seconds)}: {reason.splitlines()[0]}"
     hint = error.hint if isinstance(error, TaglineError) else ""
     return Notice(state, text, reason="\n".join(filter(None, [reason, hint])), seconds=round(seconds, 1))

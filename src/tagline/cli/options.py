@@ -1,4 +1,4 @@
-"""Arguments and options that several commands take."""
+"""Arguments and options shared by several commands."""
 
 import re
 from collections.abc import Sequence
@@ -20,22 +20,22 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document inst
 Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
 
 WITH_OVERRIDES = ("train", "check")
-"""Commands that take settings."""
+"""Commands that take settings as arguments."""
 SETTING = re.compile(r"--([a-z_]+\.[^=\s]+)(?:=(.*))?", re.S)
 WHOLE_FLOAT = re.compile(r"(-?\d+)\.0+")
-"""How tuning jobs may write a whole number, which is the same setting."""
+"""A whole number as tuning jobs may write it, with decimals."""
 
 
 def understand_settings(arguments: Sequence[str]) -> list[str]:
-    """Arguments in which `--section.key value` and `--section.key=value` are overrides, as tuning jobs append them."""
+    """Turn `--section.key value` and `--section.key=value`, as tuning jobs append them, into overrides."""
     from tagline.errors import SpecError
 
-    found: list[str] = []
+    understood: list[str] = []
     words = iter(arguments)
     for word in words:
-        setting = SETTING.fullmatch(word) if found and found[0] in WITH_OVERRIDES else None
+        setting = SETTING.fullmatch(word) if understood and understood[0] in WITH_OVERRIDES else None
         if setting is None:
-            found.append(word)
+            understood.append(word)
             if word == "--":
                 break
             continue
@@ -43,5 +43,5 @@ def understand_settings(arguments: Sequence[str]) -> list[str]:
         if value is None:
             raise SpecError(f"{word} has no value", hint=f"{setting[1]}=VALUE")
         whole = WHOLE_FLOAT.fullmatch(value)
-        found.append(f"{setting[1]}={whole[1] if whole else value}")
-    return [*found, *words]
+        understood.append(f"{setting[1]}={whole[1] if whole else value}")
+    return [*understood, *words]

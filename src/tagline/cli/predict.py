@@ -1,4 +1,4 @@
-"""`tagline predict`: answers for texts."""
+"""`tagline predict`: predict the labels of texts."""
 
 import sys
 from collections.abc import Iterator
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tagline.prediction.bundle import Bundle
 
 SHOWN_KEYS = 5
+"""Names of ignored columns that are listed."""
 
 
 def predict(
@@ -78,7 +79,7 @@ def predict(
 
 
 def _answer_file(bundle: "Bundle", source: str, output: str, *, as_json: bool, **options: Any) -> None:
-    """Answer the rows of a file into another, saying how far it has come."""
+    """Predict the rows of a file into another, with a progress display."""
     from tagline.cli import console
     from tagline.prediction import files
 
@@ -90,52 +91,52 @@ def _answer_file(bundle: "Bundle", source: str, output: str, *, as_json: bool, *
         console.out_json({key: value for key, value in event.items() if key != "event"})
         return
     console.say(f"wrote {output}: {event['rows']:,} rows")
-    if doubt := event.get("encoding"):
-        console.say(f"{source} {doubt}; if that is so, save it as UTF-8 and predict again")
+    if warning := event.get("encoding"):
+        console.say(f"{source} {warning}; if that is so, save it as UTF-8 and predict again")
     if event["bad_rows"]:
         rows = "1 row" if event["bad_rows"] == 1 else f"{event['bad_rows']:,} rows"
         console.say(f"{rows} could not be read: {event['bad_rows_in']} says where and why")
-    if unread := event.get("left_out"):
-        more = f" and {len(unread) - SHOWN_KEYS:,} more" if len(unread) > SHOWN_KEYS else ""
-        console.say(f"left out, since the first rows do not have them: {', '.join(unread[:SHOWN_KEYS])}{more}")
+    if ignored := event.get("left_out"):
+        more = f" and {len(ignored) - SHOWN_KEYS:,} more" if len(ignored) > SHOWN_KEYS else ""
+        console.say(f"left out, since the first rows do not have them: {', '.join(ignored[:SHOWN_KEYS])}{more}")
 
 
 def _answer_texts(bundle: "Bundle", texts: list[str] | None, *, sets: float | None, as_json: bool) -> None:
-    """Answer each text as soon as it is known."""
+    """Predict each text as soon as it is read."""
     from tagline.cli import console
     from tagline.prediction.predictor import Predictor
 
     predictor = Predictor.of(bundle)
-    shown, asked = tee(_read_texts(texts, pair=predictor.pair))
+    shown, predicted = tee(_read_texts(texts, pair=predictor.pair))
     if as_json:
-        console.out_json([prediction.to_dict() for prediction in predictor.stream(asked, sets=sets)])
+        console.out_json([prediction.to_dict() for prediction in predictor.stream(predicted, sets=sets)])
         return
-    for text, prediction in zip(shown, predictor.stream(asked, sets=sets), strict=True):
+    for text, prediction in zip(shown, predictor.stream(predicted, sets=sets), strict=True):
         console.out(_format_prediction(text, prediction))
 
 
 def _read_texts(texts: list[str] | None, *, pair: bool) -> Iterator[Any]:
-    """The texts to answer, from the arguments or else from the lines of standard input; pairs two by two."""
+    """Yield the texts to predict, from the arguments or else the lines of standard input; pairs two by two."""
     from tagline.errors import SpecError
 
     if not texts and (sys.stdin is None or sys.stdin.isatty()):
         raise SpecError("no text to answer", hint='tagline predict BUNDLE "a text", or pipe lines of text in')
-    given = map(_as_utf8, texts) if texts else _read_lines()
+    lines = map(_as_utf8, texts) if texts else _read_lines()
     if not pair:
-        yield from given
+        yield from lines
         return
-    alone = SpecError("this bundle reads pairs, and the last text has no second", hint="give them two by two")
+    unpaired = SpecError("this bundle reads pairs, and the last text has no second", hint="give them two by two")
     if texts and len(texts) % 2:
-        raise alone
-    for first in given:
-        second = next(given, None)
+        raise unpaired
+    for first in lines:
+        second = next(lines, None)
         if second is None:
-            raise alone
+            raise unpaired
         yield first, second
 
 
 def _as_utf8(text: str) -> str:
-    """An argument, whose bytes may be anything, as a line of standard input would be read."""
+    """Decode an argument of arbitrary bytes as a line of standard input is decoded."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
@@ -161,7 +162,7 @@ def _format_prediction(text: Any, prediction: "Prediction") -> str:
         answer = f"{prediction.label}  {prediction.score:.2f}"
     if prediction.set is not None:
         answer += f"  {{{', '.join(prediction.set)}}}"
-    answer = console.one_line(answer)  # a line of output is a text that was asked
+    answer = console.one_line(answer)  # one line of output per text
     abstained = "  (would rather not say)" if prediction.abstained else ""
     return (
         f"{answer}{abstained}  {console.shorten_text(shown, max(20, console.get_terminal_width() - len(answer) - 4))}"

@@ -6,19 +6,19 @@ import typer
 
 from tagline.jobs import emulator
 
-TOKEN, THEIR_TOKEN = "TAGLINE_REHEARSAL_TOKEN", "VERTEX_REHEARSAL_TOKEN"
+TOKEN, EMULATOR_TOKEN = "TAGLINE_REHEARSAL_TOKEN", "VERTEX_REHEARSAL_TOKEN"
 HELP = "A local emulator of Vertex AI, Cloud Storage and Cloud Logging, for any client."
 DEFAULTS = {
     "start": {"process_image": emulator.PROCESS_IMAGES, "process_image_args": emulator.PROCESS_IMAGE_ARGS},
 }
-"""Of the emulator's options, by command: as a `default_map` of click."""
+"""Defaults of the emulator's options, by command, as click's `default_map`."""
 
 
 def mount(app: typer.Typer) -> None:
-    """Add the emulator's commands to an app, or one that says how to install them."""
+    """Add the emulator's commands to an app; if it is not installed, a command that says how to install it."""
     if not emulator.is_installed():
-        anything = {"allow_extra_args": True, "ignore_unknown_options": True}
-        app.command("rehearsal", help=HELP, context_settings=anything)(emulator.check_installed)
+        any_arguments = {"allow_extra_args": True, "ignore_unknown_options": True}
+        app.command("rehearsal", help=HELP, context_settings=any_arguments)(emulator.check_installed)
         return
     from vertex_rehearsal.cli import app as commands
 
@@ -29,4 +29,4 @@ def mount(app: typer.Typer) -> None:
 
 def _pass_token() -> None:
     if token := os.environ.get(TOKEN):
-        os.environ.setdefault(THEIR_TOKEN, token)
+        os.environ.setdefault(EMULATOR_TOKEN, token)

@@ -1,4 +1,4 @@
-"""`tagline runs`: what has run here."""
+"""`tagline runs`: list, show, report and delete runs."""
 
 import os
 import sys
@@ -18,15 +18,15 @@ def list_(runs: Runs = "runs", json: Json = False, debug: Debug = False) -> None
     from tagline.cli import console
     from tagline.commands import runs as commands
 
-    found = commands.list_(runs=runs)
+    listed = commands.list_(runs=runs)
     if json:
-        console.out_json(found)
+        console.out_json(listed)
         return
-    if not found:
+    if not listed:
         console.out(f"no run in {runs}; tagline train DATA makes one")
         return
     rows = []
-    for run in found:
+    for run in listed:
         shown = "  ".join(f"{name} {value:.3f}" for name, value in list(run["figures"].items())[:2])
         rows.append((run["name"], run["state"], run["family"] or "", shown or run["reason"]))
     console.out_table(("run", "state", "family", "test"), rows)
@@ -39,24 +39,24 @@ def show(run: RunName = "last", runs: Runs = "runs", json: Json = False, debug: 
     from tagline.commands import runs as commands
     from tagline.runs import resource_usage
 
-    found = commands.show(run, runs=runs)
+    details = commands.show(run, runs=runs)
     if json:
-        console.out_json(found.to_dict())
+        console.out_json(details.to_dict())
         return
-    state = found.state
-    console.out(f"{found.run.name}: {state.name}" + (f" ({state.reason})" if state.reason else ""))
+    state = details.state
+    console.out(f"{details.run.name}: {state.name}" + (f" ({state.reason})" if state.reason else ""))
     console.out(f"started {state.started or 'not yet'}, ended {state.ended or 'not yet'}")
-    if found.restarts:
-        times = "once" if found.restarts == 1 else f"{found.restarts} times"
-        console.out(f"started again {times}; {found.lost_minutes:.1f} minutes of work had to be done again")
-    if found.usage:
-        console.out(f"used {resource_usage.describe_summary(found.usage)}")
-    for entry in found.run.entries():
+    if details.restarts:
+        times = "once" if details.restarts == 1 else f"{details.restarts} times"
+        console.out(f"started again {times}; {details.lost_minutes:.1f} minutes of work had to be done again")
+    if details.usage:
+        console.out(f"used {resource_usage.describe_summary(details.usage)}")
+    for entry in details.run.entries():
         console.out(f"  {entry}")
-    if found.report:
+    if details.report:
         console.out()
-        with found.run.reading("report.json"):
-            console.show_report(found.report)
+        with details.run.reading("report.json"):
+            console.show_report(details.report)
 
 
 @app.command()
@@ -98,14 +98,14 @@ def delete(
     from tagline.errors import SpecError
     from tagline.runs.lookup import find_run
 
-    found = [find_run(name, runs) for name in names]
-    listed = ", ".join(run.name for run in found)
+    selected = [find_run(name, runs) for name in names]
+    names_shown = ", ".join(run.name for run in selected)
     if not yes:
         if not sys.stdin.isatty():
-            raise SpecError(f"would delete {listed}", hint="add --yes")
-        typer.confirm(f"Delete {listed}?", abort=True, err=True)
-    deleted = commands.delete(*(run.address for run in found), runs=runs)  # those that were asked about
+            raise SpecError(f"would delete {names_shown}", hint="add --yes")
+        typer.confirm(f"Delete {names_shown}?", abort=True, err=True)
+    deleted = commands.delete(*(run.address for run in selected), runs=runs)  # exactly the confirmed ones
     if json:
         console.out_json({"deleted": deleted})
     else:
-        console.out(f"deleted {listed}")
+        console.out(f"deleted {names_shown}")

@@ -1,4 +1,4 @@
-"""`tagline serve`: the HTTP server and its playground."""
+"""`tagline serve`: run the HTTP server and its playground."""
 
 from typing import Annotated
 

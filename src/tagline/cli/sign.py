@@ -1,4 +1,4 @@
-"""`tagline sign` and `tagline verify`: who made a bundle."""
+"""`tagline sign` and `tagline verify`: sign bundles and verify signatures."""
 
 from typing import Annotated
 

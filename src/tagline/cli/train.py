@@ -1,4 +1,4 @@
-"""`tagline train`: a run."""
+"""`tagline train`: train a classifier, here or in a job."""
 
 import os
 import shlex
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tagline.cli.notifying import Notify, notifying
+from tagline.cli.notifying import Notify, notify_at_end
 from tagline.cli.options import Debug, Json, On, Overrides, Runs
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def train(
     debug: Debug = False,
 ) -> None:
     """Train a classifier, measure it, and bundle it. A data file needs no spec: its columns are guessed."""
-    with notifying(notify, stays=not (detach or plan), what="the training") as outcome:
+    with notify_at_end(notify, stays=not (detach or plan), what="the training") as outcome:
         from tagline.commands.train import TrainingRequest
         from tagline.runs.notifications import remove_targets
         from tagline.training import cluster
@@ -67,7 +67,7 @@ def train(
 
 
 def _train(request: "TrainingRequest", *, yes: bool, as_json: bool, debug: bool) -> "Run | None":
-    """The run that was trained, where this process stays to its end and trains it by itself."""
+    """Train and return the run; None where this process did not stay to its end or left it to workers."""
     from tagline import gcp
     from tagline.cli import console, views
     from tagline.commands.train import run_training
@@ -82,7 +82,7 @@ def _train(request: "TrainingRequest", *, yes: bool, as_json: bool, debug: bool)
     cluster.follow_launcher()
     gcp.reveal_secrets(os.environ)
     try:
-        with extras.explain_missing_packages():  # also to whoever started this process as a worker
+        with extras.explain_missing_packages():  # also in what a worker reports to its launcher
             return views.watch(events, as_json=as_json)
     except BaseException as error:
         if not cluster.report_to_launcher(error):
@@ -93,7 +93,7 @@ def _train(request: "TrainingRequest", *, yes: bool, as_json: bool, debug: bool)
 
 
 def _confirm() -> bool:
-    """Ask whether to spend money; without a terminal that is an error."""
+    """Ask for confirmation to spend money; raise SpecError without a terminal."""
     from tagline.errors import SpecError
 
     if not sys.stdin.isatty():
@@ -102,7 +102,7 @@ def _confirm() -> bool:
 
 
 def _plan(request: "TrainingRequest", *, as_json: bool) -> None:
-    """Print what would be submitted."""
+    """Print the job that would be submitted, and its price."""
     from tagline.cli import console, views
     from tagline.commands.train import make_plan
     from tagline.jobs.launch import JobPriced

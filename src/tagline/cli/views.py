@@ -1,4 +1,4 @@
-"""What a person sees of a training: its progress, its job, and the run that comes of it."""
+"""Live display of a training: its progress, its job, and the finished run."""
 
 import shlex
 from collections.abc import Generator
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def watch(events: "Generator[TrainingEvent, None, Run | None]", *, as_json: bool) -> "Run | None":
-    """Show a training to its end, here or elsewhere; returns its run. A gate that was not passed is an error."""
+    """Show a training to its end, here or in a job, and return its run; raise an error if a gate was not passed."""
     from tagline.commands.train import TrainingBegun
     from tagline.jobs.diagnosis.log import Line
     from tagline.jobs.launchers import JobState
@@ -41,8 +41,8 @@ def watch(events: "Generator[TrainingEvent, None, Run | None]", *, as_json: bool
                 else:
                     log.flush()
                     show_event(event, as_json=as_json)
-            except KeyboardInterrupt as asked:  # whoever works on it knows what becomes of it
-                events.throw(asked)
+            except KeyboardInterrupt as interrupt:  # the generator decides how to stop
+                events.throw(interrupt)
     if progress is not None and run is not None:
         show_run(run, as_json=as_json, is_brief=console.is_in_a_job())
         _check_gates(run, run.address)
@@ -50,7 +50,7 @@ def watch(events: "Generator[TrainingEvent, None, Run | None]", *, as_json: bool
 
 
 def show_event(event: "LaunchEvent | TrainingEvent", *, as_json: bool) -> None:
-    """One event of a launch; what its job says is shown by a JobLog."""
+    """Show one event of a launch; lines and states of its job are shown by a JobLog."""
     from tagline.commands.train import TrainingWarned
     from tagline.jobs import launch
 
@@ -89,7 +89,7 @@ def _check_gates(run: "Run", address: str) -> None:
 
 
 def show_detached(record: "Record", run: "Run", *, as_json: bool) -> None:
-    """A job that was left to itself: where it is, and how to come back to it."""
+    """Show a detached job: where it is, and how to follow or stop it."""
     from tagline.jobs import records
 
     if as_json:
@@ -103,8 +103,8 @@ def show_detached(record: "Record", run: "Run", *, as_json: bool) -> None:
 
 
 def show_run(run: "Run", *, as_json: bool, is_brief: bool = False) -> None:
-    """A finished run: its figures, where it is, and what to do with it; in a job's log only the first of that, because
-    the rest is shown where the run comes home."""
+    """Show a finished run: its figures, advice, address and an example; `is_brief`, in a job's log, shows the figures
+    and the report, because the rest is shown where the run is downloaded."""
     report = run.report()
     if as_json:
         console.out_json(

@@ -38,15 +38,15 @@ class Onnx:
             raise SpecError(f"family {family} has no ONNX form")
         place = directory / DIRECTORY
         place.mkdir(exist_ok=True)
-        intake = registry.find("models", family).intake(directory)
-        examples = [(text, text) for text in EXAMPLES] if intake.pair else EXAMPLES
-        inputs = intake.read(examples).arrays(np.arange(2))
+        preprocessor = registry.find("models", family).load_preprocessor(directory)
+        examples = [(text, text) for text in EXAMPLES] if preprocessor.pair else EXAMPLES
+        inputs = preprocessor.read(examples).arrays(np.arange(2))
         with _silence_exporters():
             try:
                 network = classifier.graph()
                 expected = _trace_network(network, inputs, place / FILES["float32"])
                 _fuse_operations(place / FILES["float32"], inputs, expected, **_read_attention_sizes(network))
-                alone = _sample_inputs(intake, samples if len(samples) else examples)
+                alone = _sample_inputs(preprocessor, samples if len(samples) else examples)
                 int8.write_int8(place / FILES["float32"], place / FILES["int8"], alone)
             except ImportError as error:
                 hint = 'pip install "tagline[train]"'
@@ -131,10 +131,10 @@ def _fuse_operations(
         fused.unlink(missing_ok=True)
 
 
-def _sample_inputs(intake: Preprocessor, texts: "Sequence[Text]") -> list[dict[str, NDArray[Any]]]:
+def _sample_inputs(preprocessor: Preprocessor, texts: "Sequence[Text]") -> list[dict[str, NDArray[Any]]]:
     """Sequences of texts from all over these, each by itself."""
     some = {int(number) for number in np.linspace(0, len(texts) - 1, SAMPLES)}
-    read = intake.read([texts[number] for number in sorted(some)])
+    read = preprocessor.read([texts[number] for number in sorted(some)])
     return [read.arrays(np.array([number])) for number in range(len(read.lengths))]
 
 

@@ -1,17 +1,17 @@
-"""The contract of a model family: a classifier that yields steps while it learns, and its predictions.
+"""The contract of a model family: a classifier that yields steps while it trains, and its predictions.
 
 Files, in the order of their imports:
 
-- model_files.py: The files of a saved model, read so that whatever they hold is an error that names the file.
-- nn/: What the torch families share: devices, tokens, batches, networks, the training loop.
+- model_files.py: Reading the files of a saved model; damaged content is an error that names the file.
+- nn/: Shared parts of the torch families: devices, tokens, batches, networks, the training loop.
 - linear/: TF-IDF of words and characters with logistic regression: the baseline, trained in seconds, predicting
   with numpy.
-- lstm.py: An LSTM that reads both ways, learned from scratch: its vocabulary from the training texts, or vectors of
-  others.
+- lstm.py: A bidirectional LSTM, trained from scratch, with a vocabulary of the training texts or pretrained word
+  vectors.
 - encoder.py: A pretrained transformer encoder, fine-tuned: BERT, RoBERTa, DeBERTa, ModernBERT and their kin.
-- fewshot/: A pretrained encoder for few examples a label: tuned by contrast, then a linear head on its sentence
+- fewshot/: A pretrained encoder for few examples per label: contrastive fine-tuning, then a linear head on its
   embeddings.
-- ulmfit/: ULMFiT: a language model of AWD-LSTM layers is fine-tuned on the texts, and becomes a classifier.
+- ulmfit/: ULMFiT: an AWD-LSTM language model is fine-tuned on the texts, then turned into a classifier.
 """
 
 import math
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from tagline.spec import Training
 
 Scores = NDArray[np.float32]
-"""A row a text, a column a label, each between 0 and 1; for task `single` a row adds up to 1."""
+"""One row per text and one column per label, each between 0 and 1; for task `single` a row sums to 1."""
 
 
 def scores_of(logits: Scores, *, task: "Task") -> Scores:
-    """What a model computes as numbers between 0 and 1: each label by itself, or for task `single` all together."""
+    """Return the scores of logits: the softmax for task `single`, the sigmoid of each label for task `multi`."""
     if task == "multi":
         with np.errstate(over="ignore"):  # a very small logit is a score of 0
             return np.asarray(1 / (1 + np.exp(-logits)), np.float32)
@@ -49,31 +49,31 @@ def scores_of(logits: Scores, *, task: "Task") -> Scores:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of learning. `evaluate` says that the model as it is now is worth measuring."""
+    """One training step. `evaluate` marks a step after which the model is to be evaluated on validation."""
 
     number: int
     total: int
     loss: float
     evaluate: bool = False
     settings: Mapping[str, float] = field(default_factory=dict)
-    """What varies from step to step, such as the learning rate; of a family that refits, options of its own."""
+    """Values that vary from step to step, such as the learning rate; for a family that refits, its own options."""
     rows: int = 0
-    """Training rows seen so far, each epoch anew; 0 where a step is not made of rows."""
+    """Training rows seen so far, counted again in each epoch; 0 where a step is not made of rows."""
     stage: str = ""
-    """What is learned now, of a family that learns several things one after the other."""
+    """The current stage, for a family that is trained in several stages."""
     scores_before_update: tuple[NDArray[np.int64], Scores] | None = field(default=None, compare=False, repr=False)
-    """Of a family that learns from rows: those of this step, by their place in the split, and the scores that the model
-    gave them just before it learned from them; with several workers, this one's."""
+    """For a family that learns from rows: the rows of this step, as indices into the split, and the scores that the
+    model gave them just before the update; with several workers, those of this worker."""
 
     def insist_on_loss(self) -> None:
-        """Refuse to go on from a loss that is no number."""
+        """Raise RunError if the loss is not finite."""
         if not math.isfinite(self.loss):
             raise RunError(f"the loss is {self.loss} at step {self.number}", hint="lower training.learning_rate")
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """An answer: for task `single` a label and its score, for task `multi` the labels; all scores either way."""
+    """A prediction: for task `single` a label and its score, for task `multi` the labels; all scores either way."""
 
     scores: Mapping[str, float]
     label: str | None = None
@@ -81,10 +81,10 @@ class Prediction:
     labels: tuple[str, ...] | None = None
     abstained: bool = False
     set: tuple[str, ...] | None = None
-    """Where asked for: the labels that together hold the truth with the stated probability, the likeliest first."""
+    """The conformal prediction set, if requested: labels that hold the truth with that probability, likeliest first."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it, on the command line, in files and on the wire."""
+        """Return the JSON form that the command line, prediction files and the server use."""
         answer: dict[str, Any] = (
             {"labels": list(self.labels)}
             if self.labels is not None
@@ -100,110 +100,110 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class Attribution:
-    """A piece of a text and how far it moves the answer towards a label, in log-odds."""
+    """A span of a text and how far it moves the prediction towards a label, in log-odds."""
 
     start: int
     end: int
     weight: float
     side: int = 0
-    """Of a pair: which text."""
+    """The text of a pair: 0 for the first, 1 for the second."""
 
 
 class Scorer(Protocol):
-    """What can score texts, in whatever form."""
+    """Anything that scores texts."""
 
     def scores(self, texts: Sequence["Text"]) -> Scores:
-        """The score of every label for every text."""
+        """Return the score of every label for every text."""
 
 
 class Classifier(Protocol):
-    """A family. It touches no run, screen or cloud while it learns; its caller logs, keeps and stops."""
+    """A model family. It touches no run, terminal or cloud; the caller logs, saves checkpoints and stops early."""
 
     Options: ClassVar[type["BaseModel"]]
-    """What `[model]` may hold for this family."""
+    """The options that `[model]` accepts for this family."""
 
     uses: ClassVar[frozenset[str]]
-    """The keys of `[training]` that this family reads; others have no effect on it, and the user is told so."""
+    """The keys of `[training]` that this family reads; the user is warned that others have no effect."""
 
     refits: ClassVar[bool]
-    """Whether the best model is learned once more, from train and validation together, with the settings that won."""
+    """Whether the best model is refitted on train and validation together, with the best settings."""
 
     uses_device: ClassVar[bool]
-    """Whether it computes on the best device that torch finds; else on the CPU."""
+    """Whether it computes on the best device that torch finds, rather than on the CPU."""
 
     @classmethod
     def create(cls, options: Any, *, training: "Training", task: "Task", labels: Sequence[str], pair: bool) -> Self:
-        """A model that has learned nothing yet."""
+        """Create an untrained model."""
 
     def fit(self, train: "Split", validation: "Split", *, seed: int) -> Iterator[Step]:
-        """Learn, step by step; a model loaded from a checkpoint goes on where that was written."""
+        """Train, yielding every step; a model loaded from a checkpoint resumes where the checkpoint was written."""
 
     def scores(self, texts: Sequence["Text"]) -> Scores:
-        """The score of every label for every text."""
+        """Return the score of every label for every text."""
 
     def save(self, directory: Path, *, resumable: bool = False) -> None:
-        """Write what `load` needs to predict; `resumable` adds what `fit` needs to go on. No pickle."""
+        """Write the files that `load` needs to predict; `resumable` adds what `fit` needs to resume. No pickle."""
 
     @classmethod
     def load(cls, directory: Path) -> Self:
-        """Read what `save` wrote, without anything that only learning needs."""
+        """Load the files that `save` wrote, without anything that only training needs."""
 
 
 @runtime_checkable
 class ValidatesTexts(Protocol):
-    """A family whose options may name what others have made, which suits some texts and not others."""
+    """A family whose options may name a pretrained model, which suits some texts and not others."""
 
     @classmethod
-    def doubts(cls, options: Any, texts: Iterable["Text"]) -> Iterator["Finding"]:
-        """What is doubtful about these options for such texts; what cannot be read at all is refused by `create`."""
+    def check_texts(cls, options: Any, texts: Iterable["Text"]) -> Iterator["Finding"]:
+        """Yield findings where the options do not suit these texts; `create` raises if a model cannot be read."""
 
 
 class Inputs(Protocol):
-    """Texts as numbers, of which any part can be computed at once; a text is one sequence, or several."""
+    """Preprocessed texts, of which any subset can be one batch; a text is one sequence or several."""
 
     @property
     def lengths(self) -> NDArray[np.int32]:
-        """How long each sequence is."""
+        """The length of each sequence."""
 
     def arrays(self, numbers: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-        """What a graph takes for these sequences, by name; the first axis is the sequences, the second their length."""
+        """Return the graph's inputs for these sequences, by name, with axes sequence and position."""
 
     def pooled(self, scores: Scores, *, texts: int) -> Scores:
-        """The scores of the texts that the sequences are from."""
+        """Return the scores of the texts, pooled from the scores of their sequences."""
 
 
 class Preprocessor(Protocol):
-    """What makes a graph's inputs of texts. It needs no torch."""
+    """Turns texts into a graph's inputs. It needs no torch."""
 
     task: "Task"
     labels: int
     pair: bool
 
     def read(self, texts: Sequence["Text"]) -> Inputs:
-        """Some texts, in memory."""
+        """Preprocess some texts, in memory."""
 
 
 @runtime_checkable
 class Exportable(Protocol):
-    """A classifier that can be written down as a graph, and computed without what it was learned with."""
+    """A classifier that can be exported as a graph, which runs without the libraries that trained it."""
 
     def graph(self) -> "nn.Module":
-        """A network to be traced: it takes the intake's arrays by name, and returns logits (labels last).
+        """Return a network to trace: it takes the preprocessor's arrays by name and returns logits (labels last).
 
-        Where there are several answers to be averaged, they stand along an axis before the others.
+        Logits of several models, whose scores are to be averaged, are stacked along a leading axis.
         """
 
     @classmethod
-    def intake(cls, directory: Path) -> Preprocessor:
-        """What reads texts for the graph, from the files that `save` wrote."""
+    def load_preprocessor(cls, directory: Path) -> Preprocessor:
+        """Load the graph's preprocessor from the files that `save` wrote."""
 
 
 @runtime_checkable
 class Explainable(Protocol):
-    """A classifier that knows what a text's characters add to an answer; of others it is tried out (`words`)."""
+    """A classifier that computes attributions exactly; for others they are estimated by leaving out words."""
 
-    def added(self, text: "Text", label: int) -> list[NDArray[np.float64]]:
-        """What each character that is read adds to the log-odds of a label; with its constant they are all of it.
+    def attribute_characters(self, text: "Text", label: int) -> list[NDArray[np.float64]]:
+        """Return what each character that is read adds to a label's log-odds; with the bias, they sum to them.
 
-        An array for the text, or one for each text of a pair.
+        The result is one array for the text, or one for each text of a pair.
         """

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from tagline.models.nn.pretrained import Pooling
 
 SMALLEST = 10_600_000
-"""Parameters of MiniLM without its embeddings; one that is smaller still learns at the same rate."""
+"""Parameters of MiniLM without its embeddings; smaller encoders get the same learning rate."""
 LORA_SCALE = 10.0
-"""Low-rank updates start from nothing, as a head does, so they learn faster than what is pretrained."""
+"""The learning rate of LoRA updates, relative to pretrained layers: like a head they start from nothing."""
 
 
 class EncoderOptions(ModelOptions):
-    """What `[model]` may hold for family `encoder`."""
+    """The options of `[model]` for family `encoder`."""
 
     family: Literal["encoder"] = Field("encoder", description="a pretrained transformer, fine-tuned")
     pretrained: str = Field(
@@ -63,7 +63,7 @@ class EncoderOptions(ModelOptions):
 
 
 class Encoder:
-    """Family `encoder`."""
+    """The family `encoder`."""
 
     Options: ClassVar = EncoderOptions
     uses: ClassVar[frozenset[str]] = USES
@@ -79,22 +79,22 @@ class Encoder:
     def create(
         cls, options: EncoderOptions, *, training: Training, task: "Task", labels: Sequence[str], pair: bool
     ) -> Self:
-        """The pretrained encoder with a head that has learned nothing yet."""
+        """Create the pretrained encoder with an untrained head."""
         from tagline.models.nn import pretrained
         from tagline.models.nn.networks import Network, with_lora
 
         if pair and options.long_texts != "start":
             raise SpecError(f'model.long_texts: "{options.long_texts}" is for single texts; leave it at "start"')
-        found = pretrained.load(options.pretrained, dropout=options.dropout, max_tokens=options.max_tokens)
-        if options.gradient_checkpointing and not found.encoder.supports_gradient_checkpointing:
-            problem = f"model.gradient_checkpointing: {type(found.encoder).__name__} does not support it"
+        loaded = pretrained.load(options.pretrained, dropout=options.dropout, max_tokens=options.max_tokens)
+        if options.gradient_checkpointing and not loaded.encoder.supports_gradient_checkpointing:
+            problem = f"model.gradient_checkpointing: {type(loaded.encoder).__name__} does not support it"
             raise SpecError(problem, hint="a lower model.max_batch_tokens takes less memory too")
-        pooling = found.pooling if options.pooling == "auto" else options.pooling
-        encoder = with_lora(found.encoder, rank=options.lora, seed=training.seed) if options.lora else found.encoder
+        pooling = loaded.pooling if options.pooling == "auto" else options.pooling
+        encoder = with_lora(loaded.encoder, rank=options.lora, seed=training.seed) if options.lora else loaded.encoder
         network = Network(encoder, head=options.head, labels=len(labels), pooling=pooling, seed=training.seed)
-        types = pair and found.has_types
-        reading = Reading(task, len(labels), pair, options.max_tokens, options.long_texts, found.pad, types)
-        learner = Learner(network, found.tokenizer, reading, training=training, most_tokens=options.max_batch_tokens)
+        types = pair and loaded.has_types
+        reading = Reading(task, len(labels), pair, options.max_tokens, options.long_texts, loaded.pad, types)
+        learner = Learner(network, loaded.tokenizer, reading, training=training, most_tokens=options.max_batch_tokens)
         return cls(options, learner, pooling=pooling)
 
     @property
@@ -103,14 +103,14 @@ class Encoder:
         return cast("Network", self.learner.network)
 
     @classmethod
-    def doubts(cls, options: EncoderOptions, texts: Iterable["Text"]) -> "Iterator[Finding]":
-        """Whether the encoder has read the language of the texts, where that is known."""
+    def check_texts(cls, options: EncoderOptions, texts: Iterable["Text"]) -> "Iterator[Finding]":
+        """Yield a finding if the encoder is known not to have been pretrained on the language of the texts."""
         from tagline.data import language_check
 
         return language_check.check_language(options.pretrained, texts)
 
-    def fit(self, train: "Split", validation: "Split", *, seed: int) -> Iterator[Step]:  # noqa: ARG002 - nobody looks
-        """Learn from batches of similar length, epoch by epoch."""
+    def fit(self, train: "Split", validation: "Split", *, seed: int) -> Iterator[Step]:  # noqa: ARG002 - part of the contract
+        """Train on batches of similar length, epoch by epoch."""
         from tagline.models.nn.networks import group_parameters
 
         options, training = self.options, self.learner.training
@@ -129,10 +129,10 @@ class Encoder:
             )
 
     def _last_frozen_layer(self) -> int:
-        """The last layer that stays as it is: 0 for the embeddings, -1 for nothing.
+        """Return the last frozen layer: 0 for the embeddings, -1 for none.
 
-        With the first third frozen it did better and was a third faster. An encoder of single texts has to learn from
-        the bottom how the two of a pair belong together.
+        With the first third frozen it did better and was a third faster. For pairs only the embeddings are frozen: an
+        encoder pretrained on single texts has to learn in its lowest layers how the two texts relate.
         """
         from tagline.models.nn.networks import layer_count
 
@@ -149,28 +149,28 @@ class Encoder:
         return rate * LORA_SCALE if self.options.lora else rate
 
     def scores(self, texts: Sequence["Text"]) -> Scores:
-        """The score of every label for every text."""
+        """Return the score of every label for every text."""
         return self.learner.scores(texts)
 
     def graph(self) -> "nn.Module":
-        """The encoder with its head, for those who compute it without torch."""
+        """Return a copy of the encoder with its head, to be exported."""
         from tagline.models.nn.networks import make_traceable
 
         return make_traceable(self.network)
 
     @classmethod
-    def intake(cls, directory: Path) -> TokenPreprocessor:
-        """What reads texts for the graph."""
+    def load_preprocessor(cls, directory: Path) -> TokenPreprocessor:
+        """Load the graph's preprocessor from the files that `save` wrote."""
         return TokenPreprocessor.load(directory, "encoder.json")
 
     def save(self, directory: Path, *, resumable: bool = False) -> None:
-        """Weights as safetensors under the names that transformers gives them, the tokenizer, and the rest as JSON."""
+        """Write the weights as safetensors under transformers' names, the tokenizer, and the rest as JSON."""
         from tagline.models.nn.networks import as_transformers, merge_lora
         from tagline.models.nn.pretrained import write_config
 
         network, weights = self.network, self.learner.weights()
-        kept = self.learner.save_state(directory) if resumable else {}
-        if not self.learner.seat.world.is_main:
+        state = self.learner.save_state(directory) if resumable else {}
+        if not self.learner.context.world.is_main:
             return
         if not resumable and any(".lora_" in name for name in weights):
             network = merge_lora(network, weights)
@@ -181,7 +181,7 @@ class Encoder:
             "pooling": self.pooling,
         }
         if resumable:
-            facts |= {"training": self.learner.training.model_dump(), **kept}
+            facts |= {"training": self.learner.training.model_dump(), **state}
         write_tensors(as_transformers(weights), directory / "model.safetensors")
         write_config(network.encoder, directory)
         (directory / "tokenizer.json").write_text(self.learner.tokenizer.to_str(pretty=True), "utf-8")
@@ -189,7 +189,7 @@ class Encoder:
 
     @classmethod
     def load(cls, directory: Path) -> Self:
-        """Read what `save` wrote."""
+        """Load the files that `save` wrote."""
         from safetensors.torch import load_file
         from tokenizers import Tokenizer
 
@@ -219,7 +219,7 @@ class Encoder:
 
 @contextmanager
 def _translate_compile_errors() -> Iterator[None]:
-    """What torch.compile cannot do here, for want of a C++ compiler as a rule, is an error of the place."""
+    """Translate errors of torch.compile into a PlaceError; as a rule there is no C++ compiler."""
     from torch._dynamo.exc import TorchDynamoException
 
     try:
@@ -231,9 +231,9 @@ def _translate_compile_errors() -> Iterator[None]:
 
 
 def auto_rate(parameters: int) -> float:
-    """The learning rate for an encoder of this size, embeddings not counted: the larger, the smaller.
+    """Return the learning rate for an encoder with so many parameters, embeddings not counted.
 
-    2e-4 did better than 1e-4 for MiniLM. The slope is not measured: it leads to what is usual, 4.7e-5 for a base-size
+    2e-4 did better than 1e-4 for MiniLM. The slope is not measured: it gives the usual values, 4.7e-5 for a base-size
     encoder and 1.9e-5 for a large one.
     """
     return float(f"{2e-4 * (SMALLEST / max(parameters, SMALLEST)) ** 0.7:.2g}")

@@ -1,4 +1,4 @@
-"""An LSTM that reads both ways, learned from scratch: its vocabulary from the training texts, or vectors of others."""
+"""A bidirectional LSTM, trained from scratch, with a vocabulary of the training texts or pretrained word vectors."""
 
 import copy
 import json
@@ -30,14 +30,14 @@ STEPS, FEWEST_EPOCHS, MOST_EPOCHS = 1200, 5, 40
 LEARNING_RATE = 2e-3
 EMBEDDING = 128
 SPREAD = 0.1
-"""Of the numbers that a word starts with."""
+"""The standard deviation of the initial embeddings."""
 SIZES = {"subwords": 8_000, "words": 30_000}
 MIN_COUNTS = {"subwords": 10, "words": 2}
-"""A rare piece is better read in smaller ones: on validation 10 did better than 2 on three sets of four."""
+"""Rare pieces are better split into smaller ones: on validation 10 did better than 2 on three sets of four."""
 
 
 class LstmOptions(ModelOptions):
-    """What `[model]` may hold for family `lstm`."""
+    """The options of `[model]` for family `lstm`."""
 
     family: Literal["lstm"] = Field("lstm", description="a bidirectional LSTM, learned from scratch")
     vocabulary: vocabularies.Kind = Field(
@@ -66,7 +66,7 @@ class LstmOptions(ModelOptions):
 
 
 class Lstm:
-    """Family `lstm`."""
+    """The family `lstm`."""
 
     Options: ClassVar = LstmOptions
     uses: ClassVar[frozenset[str]] = USES
@@ -79,13 +79,13 @@ class Lstm:
         self.training = training
         self.embedding = embedding
         self.learner: Learner | None = None
-        """There is none before it has seen training texts, whose words it is made for."""
+        """None until `fit` has seen the training texts, from which its vocabulary is made."""
 
     @classmethod
     def create(
         cls, options: LstmOptions, *, training: Training, task: "Task", labels: Sequence[str], pair: bool
     ) -> Self:
-        """A model that has learned nothing yet, not even its words."""
+        """Create an untrained model, which has no vocabulary yet."""
         if pair and options.long_texts != "start":
             raise SpecError(f'model.long_texts: "{options.long_texts}" is for single texts; leave it at "start"')
         width = word_vectors.read_width(options.vectors) if options.vectors else EMBEDDING
@@ -96,10 +96,10 @@ class Lstm:
         reading = Reading(task, len(labels), pair, options.max_tokens, options.long_texts, pad=0, types=pair)
         return cls(options, reading, training=training, embedding=embedding)
 
-    def fit(self, train: "Split", validation: "Split", *, seed: int) -> Iterator[Step]:  # noqa: ARG002 - nobody looks
-        """Learn the words of the training texts, then from batches of similar length, epoch by epoch."""
+    def fit(self, train: "Split", validation: "Split", *, seed: int) -> Iterator[Step]:  # noqa: ARG002 - part of the contract
+        """Train the tokenizer on the training texts, then the network on batches of similar length."""
         if self.learner is None:
-            self.learner = self._new_learner(train.texts)
+            self.learner = self._create_learner(train.texts)
         training, network = self.training, cast("TokenNetwork", self.learner.network)
         yield from self.learner.learn(
             train,
@@ -111,18 +111,18 @@ class Lstm:
             smoothing=smoothing_of(training, task=self.reading.task),
         )
 
-    def _new_learner(self, texts: "Sequence[Text]") -> Learner:
-        """A network for the words of these texts; every worker makes the same one."""
+    def _create_learner(self, texts: "Sequence[Text]") -> Learner:
+        """Create the tokenizer and the network for these texts; the same ones in every worker."""
         options = self.options
         size = SIZES[options.vocabulary] if options.vocabulary_size == "auto" else options.vocabulary_size
         least = MIN_COUNTS[options.vocabulary] if options.min_count == "auto" else options.min_count
         tokenizer = vocabularies.train_tokenizer(texts, options.vocabulary, size=size, min_count=least)
-        learner = self._learner_of(tokenizer)
+        learner = self._build_learner(tokenizer)
         if options.vectors:
-            _start_from(options.vectors, learner)
+            _load_word_vectors(options.vectors, learner)
         return learner
 
-    def _learner_of(self, tokenizer: "Tokenizer") -> Learner:
+    def _build_learner(self, tokenizer: "Tokenizer") -> Learner:
         from tagline.models.nn.recurrent import TokenNetwork, seed_layers
 
         options, reading = self.options, self.reading
@@ -142,27 +142,27 @@ class Lstm:
         return Learner(network, tokenizer, reading, training=self.training, most_tokens=options.max_batch_tokens)
 
     def scores(self, texts: Sequence["Text"]) -> Scores:
-        """The score of every label for every text."""
+        """Return the score of every label for every text."""
         if self.learner is None:
             raise RuntimeError("scores of a model that has learned nothing")
         return self.learner.scores(texts)
 
     def graph(self) -> "nn.Module":
-        """A copy of the network, for those who compute it without torch."""
+        """Return a copy of the network, to be exported."""
         if self.learner is None:
             raise RuntimeError("the graph of a model that has learned nothing")
         return copy.deepcopy(self.learner.network).cpu()
 
     @classmethod
-    def intake(cls, directory: Path) -> TokenPreprocessor:
-        """What reads texts for the graph."""
+    def load_preprocessor(cls, directory: Path) -> TokenPreprocessor:
+        """Load the graph's preprocessor from the files that `save` wrote."""
         return TokenPreprocessor.load(directory, "lstm.json")
 
     def save(self, directory: Path, *, resumable: bool = False) -> None:
-        """Weights as safetensors, the words as the tokenizers library has them, and the rest as JSON."""
+        """Write the weights as safetensors, the tokenizer as `tokenizer.json`, and the rest as JSON."""
         weights = self.learner.weights() if self.learner else {}
-        kept = self.learner.save_state(directory) if self.learner and resumable else {}
-        if self.learner and not self.learner.seat.world.is_main:
+        state = self.learner.save_state(directory) if self.learner and resumable else {}
+        if self.learner and not self.learner.context.world.is_main:
             return
         facts: dict[str, Any] = {
             "options": self.options.model_dump(),
@@ -170,7 +170,7 @@ class Lstm:
             "embedding": self.embedding,
         }
         if resumable:
-            facts |= {"training": self.training.model_dump(), **kept}
+            facts |= {"training": self.training.model_dump(), **state}
         if self.learner:
             write_tensors(weights, directory / "model.safetensors")
             (directory / "tokenizer.json").write_text(self.learner.tokenizer.to_str(pretty=True), "utf-8")
@@ -178,7 +178,7 @@ class Lstm:
 
     @classmethod
     def load(cls, directory: Path) -> Self:
-        """Read what `save` wrote."""
+        """Load the files that `save` wrote."""
         from safetensors.torch import load_file
         from tokenizers import Tokenizer
 
@@ -190,9 +190,9 @@ class Lstm:
                 embedding=facts["embedding"],
                 training=Training(**facts.get("training", {})),
             )
-        if any((directory / name).exists() for name in ("tokenizer.json", "model.safetensors")):  # then both have to be
+        if any((directory / name).exists() for name in ("tokenizer.json", "model.safetensors")):  # then both must exist
             with model_files.translate_errors(directory / "tokenizer.json"):
-                model.learner = model._learner_of(Tokenizer.from_file(str(directory / "tokenizer.json")))
+                model.learner = model._build_learner(Tokenizer.from_file(str(directory / "tokenizer.json")))
             with model_files.translate_errors(directory / "model.safetensors"):
                 model.learner.network.load_state_dict(load_file(directory / "model.safetensors"))
             model.learner.restore_state(directory, facts)
@@ -200,12 +200,12 @@ class Lstm:
 
 
 def usual_epochs(rows: int, *, batch_size: int) -> int:
-    """What `training.epochs = "auto"` is: as many as make enough steps, for what starts from nothing needs many."""
+    """Return the epochs for `training.epochs = "auto"`: as many as make enough steps to train from scratch."""
     return min(max(round(STEPS * batch_size / rows), FEWEST_EPOCHS), MOST_EPOCHS)
 
 
 def _group_parameters(network: "nn.Module") -> "list[ParameterGroup]":
-    """All learn at the same rate; what is added rather than multiplied is not pulled towards zero."""
+    """Return two groups with the same learning rate: weights with weight decay, biases without."""
     from tagline.models.nn.loop import ParameterGroup
 
     named = list(network.named_parameters())
@@ -215,19 +215,19 @@ def _group_parameters(network: "nn.Module") -> "list[ParameterGroup]":
     ]
 
 
-def _start_from(path: str, learner: Learner) -> None:
-    """Give words the vectors that others have learned for them; the rest are as far apart as those."""
+def _load_word_vectors(path: str, learner: Learner) -> None:
+    """Set the embeddings of known words to their pretrained vectors, and scale the others to the same spread."""
     import torch
 
     numbers: dict[str, list[int]] = {}
     for token, number in learner.tokenizer.get_vocab().items():
         numbers.setdefault(token.removeprefix(vocabularies.WORD_START), []).append(number)
-    found = word_vectors.read(path, numbers)
-    if not found:
+    vectors = word_vectors.read(path, numbers)
+    if not vectors:
         raise SpecError(f"model.vectors: {path} has none of the words of the training texts")
     weight = learner.network.get_parameter("embedding.weight")
     with torch.no_grad():
-        known = torch.stack([torch.from_numpy(values) for values in found.values()])
+        known = torch.stack([torch.from_numpy(values) for values in vectors.values()])
         weight.mul_(known.std(correction=0) / SPREAD)
-        for word, values in found.items():
+        for word, values in vectors.items():
             weight[numbers[word]] = torch.from_numpy(values).to(weight.device)

@@ -1,4 +1,4 @@
-"""The files of a saved model, read so that whatever they hold is an error that names the file."""
+"""Reading the files of a saved model; damaged content is an error that names the file."""
 
 import json
 from collections.abc import Iterator
@@ -8,26 +8,26 @@ from typing import Any
 
 from tagline.errors import BundleError, PlaceError, TaglineError, first_line
 
-OF_THE_MACHINE = ("MemoryError", "OutOfMemoryError", "AcceleratorError")
-"""Errors of Python and torch, by their names, which say nothing about the files that were loaded."""
+MACHINE_ERRORS = ("MemoryError", "OutOfMemoryError", "AcceleratorError")
+"""Names of Python and torch errors whose cause is the machine and not the files being loaded."""
 PANIC = "PanicException"
-"""How a panic of a library written in Rust arrives; below `BaseException` alone."""
+"""The type name of a panic in a Rust library, which derives from `BaseException` only."""
 
 
 @contextmanager
 def translate_errors(path: Path) -> Iterator[None]:
-    """Translate whatever is raised while a file, or a directory of them, is read: it may hold anything.
+    """Translate errors raised while reading a file or a directory, whatever its content.
 
-    A package that is not installed is for the caller to name.
+    An ImportError passes through: the caller names the missing package.
     """
     try:
         yield
     except (TaglineError, ImportError):
         raise
-    except BaseException as error:  # tokenizers raises a bare Exception, and a panic of Rust is not even that
+    except BaseException as error:  # tokenizers raises a bare Exception; a Rust panic is not even that
         if not isinstance(error, Exception) and type(error).__name__ != PANIC:
             raise
-        if type(error).__name__ in OF_THE_MACHINE:
+        if type(error).__name__ in MACHINE_ERRORS:
             hint = "free some memory of it; CUDA_VISIBLE_DEVICES= computes without a GPU"
             raise PlaceError(f"cannot load {path} here: {first_line(error)}", hint=hint) from error
         problem = f"{path} is damaged: {type(error).__name__}: {first_line(error)}"
@@ -35,6 +35,6 @@ def translate_errors(path: Path) -> Iterator[None]:
 
 
 def read_json(path: Path) -> Any:
-    """What a JSON file holds."""
+    """Return the content of a JSON file; raise BundleError if it is damaged."""
     with translate_errors(path):
         return json.loads(path.read_text("utf-8"))

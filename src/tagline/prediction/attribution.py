@@ -25,7 +25,7 @@ def compute_attributions(classifier: Scorer, text: "Text", label: int) -> list[A
     if isinstance(classifier, Explainable):
         return [
             Attribution(*match.span(), float(added[slice(*match.span())].sum()), side)
-            for side, added in enumerate(classifier.added(text, label))
+            for side, added in enumerate(classifier.attribute_characters(text, label))
             for match in PIECE.finditer(sides[side], 0, len(added))
         ]
     pieces = [(side, start, end) for side, part in enumerate(sides) for start, end in _split_pieces(part, len(sides))]

@@ -56,7 +56,7 @@ class OnnxScorer:
         from onnxruntime import InferenceSession, SessionOptions
 
         path = directory / DIRECTORY / FILES[precision]
-        self.intake: Preprocessor = registry.find("models", family).intake(directory)
+        self.preprocessor: Preprocessor = registry.find("models", family).load_preprocessor(directory)
         self._precision = precision
         threads = threads or devices.core_count()
         on_a_text = choose_thread_count(directory, precision, cores=threads)
@@ -85,7 +85,7 @@ class OnnxScorer:
 
     def scores(self, texts: Sequence["Text"]) -> Scores:
         """The score of every label for every text; of a text in windows, their mean."""
-        inputs = self.intake.read(texts)
+        inputs = self.preprocessor.read(texts)
         parts = self._split_batches(inputs)
         if self._beside == 1 or len(parts) == 1:
             found = [self._score_batch(inputs, part) for part in parts]
@@ -93,7 +93,7 @@ class OnnxScorer:
             found = list(self._pool.map(lambda part: self._score_batch(inputs, part), parts))
         if len(texts) == len(parts) == 1 == len(parts[0]):
             return found[0]  # nothing to put in order, and a text alone is what a server is asked for most
-        scores = np.zeros((len(inputs.lengths), self.intake.labels), np.float32)
+        scores = np.zeros((len(inputs.lengths), self.preprocessor.labels), np.float32)
         for part, some in zip(parts, found, strict=True):
             scores[part] = some
         return inputs.pooled(scores, texts=len(texts))
@@ -111,5 +111,5 @@ class OnnxScorer:
         arrays: dict[str, Any] = inputs.arrays(part)
         logits: NDArray[np.float32] = self._session.run(self._outputs, arrays)[0]
         if logits.ndim == 2:
-            return scores_of(logits, task=self.intake.task)
-        return np.asarray(np.mean([scores_of(one, task=self.intake.task) for one in logits], axis=0))
+            return scores_of(logits, task=self.preprocessor.task)
+        return np.asarray(np.mean([scores_of(one, task=self.preprocessor.task) for one in logits], axis=0))

@@ -10,7 +10,7 @@ import numpy as np
 
 from tagline.errors import DataError, RunError, TaglineError, first_line
 from tagline.models import Attribution, Prediction, Scorer, Scores
-from tagline.models.model_files import OF_THE_MACHINE
+from tagline.models.model_files import MACHINE_ERRORS
 from tagline.models.nn import devices
 from tagline.prediction import attribution, onnx_runtime
 from tagline.prediction.bundle import Bundle
@@ -110,7 +110,7 @@ class Predictor:
         except (TaglineError, MemoryError):
             raise
         except Exception as error:
-            if self._place is None or type(error).__name__ in OF_THE_MACHINE:
+            if self._place is None or type(error).__name__ in MACHINE_ERRORS:
                 raise
             problem = f"the model cannot score texts: {type(error).__name__}: {first_line(error)}"
             hint = f"make {self._place} again, or restore it; if it is as it was made, this is a bug in Tagline"

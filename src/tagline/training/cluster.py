@@ -20,7 +20,7 @@ from typing import Any
 from tagline import errors, gcp
 from tagline.errors import Interrupted, PlaceError, RunError, SpecError, TaglineError, first_line
 from tagline.models.nn.devices import core_count, gpu_count
-from tagline.models.nn.workers import JOINING, shared_store
+from tagline.models.nn.workers import JOIN_TIMEOUT, shared_store
 from tagline.system.processes import is_worker
 
 RESTARTS = 3
@@ -212,7 +212,7 @@ def _run_agent(arguments: Sequence[str], *, count: int, cluster: Cluster, attemp
         max_nodes=cluster.machines,
         nproc_per_node=count,
         run_id=f"tagline-{attempt}",
-        rdzv_timeout=int(JOINING.total_seconds()),
+        rdzv_timeout=int(JOIN_TIMEOUT.total_seconds()),
         max_restarts=0,
         monitor_interval=0.2,
         **meeting,

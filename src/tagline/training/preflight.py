@@ -111,7 +111,7 @@ def find_doubts(spec: Spec, data: Dataset) -> list[Finding]:
     family = registry.find("models", spec.model.family)
     if not isinstance(family, ValidatesTexts):
         return []
-    return list(family.doubts(spec.model, islice(data.splits["train"].texts, LOOKED_AT)))
+    return list(family.check_texts(spec.model, islice(data.splits["train"].texts, LOOKED_AT)))
 
 
 def find_unused(spec: Spec, task: Task) -> list[str]:

@@ -1,9 +1,8 @@
-"""A pretrained encoder for few examples a label: tuned by contrast, then a linear head on its sentence embeddings.
+"""A pretrained encoder for few examples per label: contrastive fine-tuning, then a linear head on its embeddings.
 
 Files, in the order of their imports:
 
-- contrastive.py: Sentence embeddings: an encoder tuned until texts of one label lie close together, and a linear
-  head on them.
+- contrastive.py: Contrastive fine-tuning of sentence embeddings, as in SetFit, and a linear head on them.
 """
 
 import json
@@ -30,20 +29,20 @@ if TYPE_CHECKING:
     from tagline.data.dataset import Split, Task
     from tagline.data.texts import Text
     from tagline.models.fewshot.contrastive import ContrastiveTuning, FewShotExamples
-    from tagline.models.nn.loop import Kept
+    from tagline.models.nn.loop import LoopState
     from tagline.models.nn.networks import Network
     from tagline.models.nn.pretrained import Pooling
 
 LEARNING_RATE = 1e-4
-"""Of the contrastive steps; tried with MiniLM alone, where 2e-4 did no better."""
+"""The learning rate of the contrastive steps; tried with MiniLM alone, where 2e-4 did no better."""
 PASSES, FEWEST_STEPS, MOST_STEPS = 4, 20, 300
-"""Contrastive steps see every row about so often. With 16 and 40 rows of SST, 40 steps did no better than 20."""
+"""Passes over the rows in the contrastive steps. With 16 and 40 rows of SST, 40 steps did no better than 20."""
 MANY_ROWS = 64
-"""With more rows a label (the median) the encoder stays as it is: beyond what the family is for, and not measured."""
+"""With more rows per label (the median) the encoder is not tuned: not what the family is for, and not measured."""
 
 
 class FewShotOptions(ModelOptions):
-    """What `[model]` may hold for family `fewshot`."""
+    """The options of `[model]` for family `fewshot`."""
 
     family: Literal["fewshot"] = Field("fewshot", description="a pretrained encoder for 8 to 64 examples a label")
     pretrained: str = Field(
@@ -65,14 +64,14 @@ class FewShotOptions(ModelOptions):
 
 
 class FewShot:
-    """Family `fewshot`."""
+    """The family `fewshot`."""
 
     Options: ClassVar = FewShotOptions
     uses: ClassVar[frozenset[str]] = frozenset({
         "batch_size", "learning_rate", "weight_decay", "warmup_share", "class_weights",
     })  # fmt: skip
     uses_device: ClassVar[bool] = True
-    refits: ClassVar[bool] = True  # with eight rows a label, one held out is an eighth of all there is to learn
+    refits: ClassVar[bool] = True  # with eight rows per label, one held out is an eighth of the data
 
     def __init__(self, options: FewShotOptions, embedder: "Network", learner: Learner, *, pooling: "Pooling") -> None:
         self.options = options
@@ -81,28 +80,28 @@ class FewShot:
         self.learner = learner
         self.done = 0
         self.has_head = False
-        """Whether the head is that of the encoder as it is now."""
-        self._shots: FewShotExamples | None = None
+        """Whether the head was fitted to the encoder's current weights."""
+        self._examples: FewShotExamples | None = None
         self._tuning: ContrastiveTuning | None = None
-        self._kept: Kept | None = None
+        self._restored: LoopState | None = None
 
     @classmethod
     def create(
         cls, options: FewShotOptions, *, training: Training, task: "Task", labels: Sequence[str], pair: bool
     ) -> Self:
-        """The pretrained encoder with a head that has learned nothing yet."""
+        """Create the pretrained encoder with an untrained head."""
         from tagline.models.nn import pretrained
         from tagline.models.nn.networks import layer_count
 
-        found = pretrained.load(options.pretrained, dropout=0.0, max_tokens=options.max_tokens)
-        layers = layer_count(found.encoder)
+        loaded = pretrained.load(options.pretrained, dropout=0.0, max_tokens=options.max_tokens)
+        layers = layer_count(loaded.encoder)
         if isinstance(options.freeze, int) and options.freeze >= layers and options.tuning_steps != 0:
             problem = f"model.freeze: the encoder has {layers} layers, and with all of them frozen none is tuned"
             raise SpecError(problem, hint="lower it; or, to leave the encoder as it is, model.tuning_steps=0")
-        types = pair and found.has_types
-        reading = Reading(task, len(labels), pair, options.max_tokens, "start", found.pad, types)
-        pooling = found.pooling if options.pooling == "auto" else options.pooling
-        return cls._from_parts(options, found.encoder, found.tokenizer, reading, training=training, pooling=pooling)
+        types = pair and loaded.has_types
+        reading = Reading(task, len(labels), pair, options.max_tokens, "start", loaded.pad, types)
+        pooling = loaded.pooling if options.pooling == "auto" else options.pooling
+        return cls._from_parts(options, loaded.encoder, loaded.tokenizer, reading, training=training, pooling=pooling)
 
     @classmethod
     def _from_parts(
@@ -122,17 +121,17 @@ class FewShot:
         return cls(options, embedder, learner, pooling=pooling)
 
     @classmethod
-    def doubts(cls, options: FewShotOptions, texts: Iterable["Text"]) -> "Iterator[Finding]":
-        """Whether the encoder has read the language of the texts, where that is known."""
+    def check_texts(cls, options: FewShotOptions, texts: Iterable["Text"]) -> "Iterator[Finding]":
+        """Yield a finding if the encoder is known not to have been pretrained on the language of the texts."""
         from tagline.data import language_check
 
         return language_check.check_language(options.pretrained, texts)
 
     def fit(self, train: "Split", validation: "Split", *, seed: int) -> Iterator[Step]:
-        """Bring texts of one label together, step by step, and end with a head.
+        """Fine-tune the encoder contrastively, then fit the head.
 
-        Where it is left to the family whether to tune, a head on the encoder as it is comes first: the validation rows
-        say which of the two is kept.
+        With `tuning_steps = "auto"` a head is first fitted on the untuned encoder: the validation rows decide which of
+        the two is kept.
         """
         steps = self._count_steps(train)
         tries_both = self.options.tuning_steps == "auto" and steps > 0 and len(validation) > 0
@@ -140,24 +139,24 @@ class FewShot:
         if self.done == total:
             return
         hint = "start anew with a lower training.batch_size or model.max_tokens"
-        with compute_repeatably(self.learner.seat.device, hint=hint):
-            self._shots = self._read_examples(train)
+        with compute_repeatably(self.learner.context.device, hint=hint):
+            self._examples = self._read_examples(train)
             if tries_both and not self.done:
-                yield self._head_step(self._shots, number=1, total=total, tuned=0)
+                yield self._head_step(self._examples, number=1, total=total, tuned=0)
             if steps:
-                self._tuning = self._tuning_of(self._shots, steps=steps, seed=seed)
+                self._tuning = self._create_tuning(self._examples, steps=steps, seed=seed)
                 for loss in self._tuning.losses():
                     self.done, self.has_head = tries_both + self._tuning.done, False
                     yield Step(self.done, total, loss, stage="contrast")
-            yield self._head_step(self._shots, number=total, total=total, tuned=steps)
+            yield self._head_step(self._examples, number=total, total=total, tuned=steps)
 
-    def _head_step(self, shots: "FewShotExamples", *, number: int, total: int, tuned: int) -> Step:
-        loss = self._fit_head(shots)
+    def _head_step(self, examples: "FewShotExamples", *, number: int, total: int, tuned: int) -> Step:
+        loss = self._fit_head(examples)
         self.done = number
         return Step(number, total, loss, evaluate=True, settings={"tuning_steps": tuned}, stage="head")
 
     def _count_steps(self, train: "Split") -> int:
-        """Contrastive steps for so many rows; none where no two rows can be brought together, or kept apart."""
+        """Return the number of contrastive steps; 0 where no two rows share a label, or all have the same one."""
         setting, task = self.options.tuning_steps, self.learner.reading.task
         if setting != "auto":
             return setting
@@ -167,13 +166,13 @@ class FewShot:
         return min(max(FEWEST_STEPS, math.ceil(PASSES * len(train) / self.learner.training.batch_size)), MOST_STEPS)
 
     def _read_examples(self, train: "Split") -> "FewShotExamples":
-        """The training texts as tokens on disk, with what they are to be told apart by."""
+        """Return the training texts as tokens on disk, with their targets."""
         from tagline.models.fewshot.contrastive import FewShotExamples
         from tagline.models.nn.loop import Loss
 
         reading, learner = self.learner.reading, self.learner
         sequences = tokens.on_disk(
-            learner.intake.reader.read(train.texts),
+            learner.preprocessor.reader.read(train.texts),
             with_types=reading.types,
             vocabulary=learner.tokenizer.get_vocab_size(),
         )
@@ -186,8 +185,8 @@ class FewShot:
         )
         return FewShotExamples(sequences, train.targets, loss, reading.pad)
 
-    def _tuning_of(self, shots: "FewShotExamples", *, steps: int, seed: int) -> "ContrastiveTuning":
-        """The contrastive steps, from where they stood if the model was loaded."""
+    def _create_tuning(self, examples: "FewShotExamples", *, steps: int, seed: int) -> "ContrastiveTuning":
+        """Create the contrastive fine-tuning, or resume it if a checkpoint was loaded."""
         from tagline.models.fewshot.contrastive import ContrastiveTuning
         from tagline.models.nn.networks import group_parameters
 
@@ -197,25 +196,25 @@ class FewShot:
         tuning = ContrastiveTuning(
             self.embedder,
             group_parameters(self.embedder, frozen=frozen, layer_decay=1.0),
-            shots,
-            seat=self.learner.seat,
+            examples,
+            context=self.learner.context,
             steps=steps,
             learning_rate=rate,
             temperature=self.options.temperature,
             training=training,
             seed=seed,
         )
-        if self._kept:
-            tuning.restore(self._kept)
-            self._kept = None
+        if self._restored:
+            tuning.restore(self._restored)
+            self._restored = None
         return tuning
 
-    def _fit_head(self, shots: "FewShotExamples") -> float:
-        """Fit the head to the embeddings of all rows; returns its loss."""
+    def _fit_head(self, examples: "FewShotExamples") -> float:
+        """Fit the head on the embeddings of all rows; returns its loss."""
         from tagline.models.fewshot.contrastive import fit_head, set_head
 
-        embeddings = shots.embed_rows(self.embedder, self.learner.seat)
-        weights, constants, loss = fit_head(embeddings, shots, strength=self.options.strength)
+        embeddings = examples.embed_rows(self.embedder, self.learner.context)
+        weights, constants, loss = fit_head(embeddings, examples, strength=self.options.strength)
         set_head(self.network, weights, constants)
         self.has_head = True
         return loss
@@ -226,31 +225,31 @@ class FewShot:
         return cast("Network", self.learner.network)
 
     def scores(self, texts: Sequence["Text"]) -> Scores:
-        """The score of every label for every text; between two contrastive steps a head is fitted for it."""
+        """Return the score of every label for every text; between contrastive steps a head is fitted for it."""
         self._ensure_head()
         return self.learner.scores(texts)
 
     def _ensure_head(self) -> None:
         if self.has_head:
             return
-        if self._shots is None:
+        if self._examples is None:
             raise RuntimeError("scores of a model whose head was not fitted")
-        self._fit_head(self._shots)
+        self._fit_head(self._examples)
 
     def graph(self) -> "nn.Module":
-        """The encoder with its head, for those who compute it without torch."""
+        """Return a copy of the encoder with its head, to be exported."""
         from tagline.models.nn.networks import make_traceable
 
         self._ensure_head()
         return make_traceable(self.network)
 
     @classmethod
-    def intake(cls, directory: Path) -> TokenPreprocessor:
-        """What reads texts for the graph."""
+    def load_preprocessor(cls, directory: Path) -> TokenPreprocessor:
+        """Load the graph's preprocessor from the files that `save` wrote."""
         return TokenPreprocessor.load(directory, "fewshot.json")
 
     def save(self, directory: Path, *, resumable: bool = False) -> None:
-        """Weights as safetensors under the names that transformers gives them, the tokenizer, and the rest as JSON."""
+        """Write the weights as safetensors under transformers' names, the tokenizer, and the rest as JSON."""
         from tagline.models.nn.networks import as_transformers
         from tagline.models.nn.pretrained import write_config
 
@@ -259,7 +258,8 @@ class FewShot:
             "reading": asdict(self.learner.reading),
             "pooling": self.pooling,
         }
-        if self._shots is not None or not resumable:  # a checkpoint may be all that there will be, if time is over
+        # At the time limit, a checkpoint becomes the final model.
+        if self._examples is not None or not resumable:
             self._ensure_head()
         if resumable:
             facts |= {"training": self.learner.training.model_dump(), "done": self.done, "has_head": self.has_head}
@@ -274,7 +274,7 @@ class FewShot:
 
     @classmethod
     def load(cls, directory: Path) -> Self:
-        """Read what `save` wrote."""
+        """Load the files that `save` wrote."""
         from safetensors.torch import load_file
         from tokenizers import Tokenizer
 
@@ -295,5 +295,5 @@ class FewShot:
         model.done, model.has_head = facts.get("done", 0), facts.get("has_head", True)
         if "tuning" in facts:
             with model_files.translate_errors(directory / "optimizer.safetensors"):
-                model._kept = load_file(directory / "optimizer.safetensors"), facts["tuning"]
+                model._restored = load_file(directory / "optimizer.safetensors"), facts["tuning"]
         return model

@@ -2,10 +2,8 @@
 
 Files, in the order of their imports:
 
-- tfidf.py: What family `linear` sees of a text: runs of words and of characters, each by how rare it is. Needs
-  numpy alone.
-- regression.py: Logistic regression on sparse features: the loss of some weights, and its way down by L-BFGS. Needs
-  scipy.
+- tfidf.py: TF-IDF features of family `linear`: n-grams of words and of characters. Needs numpy alone.
+- regression.py: Logistic regression on sparse features, fitted by L-BFGS. Needs scipy.
 """
 
 import json
@@ -32,14 +30,14 @@ if TYPE_CHECKING:
     from tagline.data.texts import Text
 
 MOST_STEPS = 8
-"""For each strength: 200 iterations, where 30 to 80 are usual."""
+"""Steps for each strength: 200 iterations, where 30 to 80 are usual."""
 STRENGTHS = (1.0, 4.0, 16.0)
 PRODUCTS_AT_ONCE = 1 << 22
-"""Of values and weights, held in memory before they are summed: 16 MB."""
+"""Products of values and weights held in memory before they are summed: 16 MB."""
 
 
 class LinearOptions(ModelOptions):
-    """What `[model]` may hold for family `linear`."""
+    """The options of `[model]` for family `linear`."""
 
     family: Literal["linear"] = Field("linear", description="TF-IDF and logistic regression")
     words: int = Field(3, ge=0, le=5, description="longest run of words that is a feature; 0: none")
@@ -58,12 +56,12 @@ class LinearOptions(ModelOptions):
         return self
 
     def feature_scope(self) -> FeatureScope:
-        """How much of a text is looked at, and in runs of what length."""
+        """Return the longest n-grams and the number of characters that are read."""
         return FeatureScope(self.words, self.characters, self.max_characters)
 
 
 class Linear:
-    """Family `linear`."""
+    """The family `linear`."""
 
     Options: ClassVar = LinearOptions
     uses: ClassVar[frozenset[str]] = frozenset({"class_weights"})
@@ -78,19 +76,19 @@ class Linear:
         self.class_weights = class_weights
         self.features: Features | None = None
         self.weights: Floats | None = None
-        """A row a feature and one for the constant, a column a label; of a bundle, in single precision."""
+        """One row per feature and one for the bias, one column per label; in a bundle, in float32."""
         self.progress = FitProgress()
 
     @classmethod
     def create(
         cls, options: LinearOptions, *, training: Training, task: "Task", labels: Sequence[str], pair: bool
     ) -> Self:
-        """A model that has learned nothing yet."""
+        """Create an untrained model."""
         return cls(options, task=task, labels=len(labels), pair=pair, class_weights=training.class_weights)
 
     def fit(self, train: "Split", validation: "Split", *, seed: int) -> Iterator[Step]:  # noqa: ARG002 - nothing random
-        """Learn the features, then one set of weights a strength, each starting from the one before."""
-        if self.features is None:  # else learning goes on, with weights of these features
+        """Learn the features, then the weights for each strength, each starting from those of the one before."""
+        if self.features is None:  # else training resumes, with weights for these features
             self.features = Features.learn(
                 train.texts,
                 self.options.feature_scope(),
@@ -108,7 +106,7 @@ class Linear:
         )
         if self.weights is None:
             self.weights = problem.start()
-        strengths = STRENGTHS if self.options.strength == "auto" and len(validation) else (self._one_strength(),)
+        strengths = STRENGTHS if self.options.strength == "auto" and len(validation) else (self._fixed_strength(),)
         total = len(strengths) * MOST_STEPS
         while self.progress.strength < len(strengths):
             strength = strengths[self.progress.strength]
@@ -118,11 +116,11 @@ class Linear:
                 self.progress.number, total, loss, evaluate=self.progress.step == 0, settings={"strength": strength}
             )
 
-    def _one_strength(self) -> float:
+    def _fixed_strength(self) -> float:
         return 4.0 if self.options.strength == "auto" else self.options.strength
 
     def scores(self, texts: Sequence["Text"]) -> Scores:
-        """The score of every label for every text."""
+        """Return the score of every label for every text."""
         if self.features is None or self.weights is None:
             raise RuntimeError("scores of a model that has learned nothing")
         weights = self.weights.astype(np.float32, copy=False)
@@ -143,10 +141,10 @@ class Linear:
             done = until
         return scores_of(logits, task=self.task)
 
-    def added(self, text: "Text", label: int) -> list[Floats]:
-        """What each character adds to a label's log-odds: its features' values times their weights, taken apart.
+    def attribute_characters(self, text: "Text", label: int) -> list[Floats]:
+        """Return what each character adds to a label's log-odds: its share of the weighted features.
 
-        Task `single`: against the mean of the other labels.
+        For task `single`, the weights are those relative to the mean of the other labels.
         """
         if self.features is None or self.weights is None:
             raise RuntimeError("what is added by a model that has learned nothing")
@@ -156,7 +154,7 @@ class Linear:
         return self.features.share_by_character(text, weights)
 
     def graph(self) -> "nn.Module":
-        """The weighted sum of a text's features."""
+        """Return the weighted sum of a text's features as a network, to be exported."""
         import torch
 
         if self.weights is None:
@@ -165,7 +163,7 @@ class Linear:
         empty = torch.zeros(1, weights.shape[1])
 
         class WeightedSum(torch.nn.Module):
-            """Features by number, the last one standing for none, and how much of each."""
+            """The weighted sum of features, given by number; the last number stands for no feature."""
 
             def __init__(self) -> None:
                 super().__init__()
@@ -173,18 +171,18 @@ class Linear:
                 self.constant = torch.nn.Parameter(weights[-1])
 
             def forward(self, features: torch.Tensor, amounts: torch.Tensor) -> Any:
-                """The logits of a batch."""
+                """Return the logits of a batch."""
                 return (self.table[features] * amounts.unsqueeze(-1)).sum(dim=1) + self.constant
 
         return WeightedSum()
 
     @classmethod
-    def intake(cls, directory: Path) -> "FeaturePreprocessor":
-        """What reads texts for the graph."""
+    def load_preprocessor(cls, directory: Path) -> "FeaturePreprocessor":
+        """Load the graph's preprocessor from the files that `save` wrote."""
         return FeaturePreprocessor(cls.load(directory))
 
     def save(self, directory: Path, *, resumable: bool = False) -> None:
-        """Weights as safetensors, the vocabulary and the rest as JSON."""
+        """Write the weights as safetensors, the vocabulary and the rest as JSON."""
         config: dict[str, Any] = {
             "options": self.options.model_dump(),
             "task": self.task,
@@ -202,11 +200,11 @@ class Linear:
             }
             _write_json(directory / "vocabulary.json", [[b.name, b.terms] for b in self.features.blocks])
         _write_json(directory / "config.json", config)
-        (directory / "model.safetensors").write_bytes(save(tensors))  # save_file hides why a disk refuses
+        (directory / "model.safetensors").write_bytes(save(tensors))  # save_file hides the cause of a disk error
 
     @classmethod
     def load(cls, directory: Path) -> Self:
-        """Read what `save` wrote."""
+        """Load the files that `save` wrote."""
         with translate_errors(directory / "config.json"):
             config = _Config.model_validate(read_json(directory / "config.json"))
         options = config.options
@@ -228,7 +226,7 @@ class Linear:
 
 
 def _check_shapes(weights: NDArray[Any], rarity: NDArray[Any], *, labels: int) -> None:
-    """Refuse arrays that are not those of one model."""
+    """Raise ValueError if the arrays do not belong to one model."""
     is_float = all(each.dtype.kind == "f" for each in (weights, rarity))
     if not is_float or rarity.ndim != 1 or weights.shape != (len(rarity) + 1, labels):
         raise ValueError(f"weights {weights.shape} and rarity {rarity.shape} are not those of {labels} labels")
@@ -240,25 +238,25 @@ def _write_json(path: Path, value: Any) -> None:
 
 @dataclass(frozen=True)
 class FitProgress:
-    """How far learning has come: strengths done, and steps on the current one."""
+    """The progress of training: strengths done, and steps on the current one."""
 
     strength: int = 0
     step: int = 0
 
     @property
     def number(self) -> int:
-        """Steps done of all that there can be."""
+        """The steps done, of the most that there can be."""
         return self.strength * MOST_STEPS + self.step
 
     def advance_step(self, *, finished: bool) -> "FitProgress":
-        """One step further; the last step a strength is given finishes it."""
+        """Return the progress one step further; a strength is finished by its last step at the latest."""
         if finished or self.step + 1 == MOST_STEPS:
             return FitProgress(self.strength + 1, 0)
         return FitProgress(self.strength, self.step + 1)
 
 
 class _Config(BaseModel):
-    """What `config.json` holds."""
+    """The content of `config.json`."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -271,11 +269,11 @@ class _Config(BaseModel):
 
 
 _VOCABULARY = TypeAdapter(list[tuple[str, list[str]]])
-"""What `vocabulary.json` holds: the kinds of features, each with its terms."""
+"""The content of `vocabulary.json`: the kinds of features, each with its terms."""
 
 
 class FeaturePreprocessor:
-    """Reads texts for the graph of a `linear` bundle."""
+    """The preprocessor of a `linear` bundle's graph."""
 
     def __init__(self, model: Linear) -> None:
         self.task, self.labels, self.pair = model.task, model.labels, model.pair
@@ -284,6 +282,6 @@ class FeaturePreprocessor:
         self._features = model.features
 
     def read(self, texts: Sequence["Text"]) -> FeatureRows:
-        """The features of some texts."""
+        """Compute the features of some texts."""
         starts, columns, values = self._features.transform_texts(texts)
         return FeatureRows(np.asarray(starts), columns, values, none=len(self._features))

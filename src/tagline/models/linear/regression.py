@@ -1,4 +1,4 @@
-"""Logistic regression on sparse features: the loss of some weights, and its way down by L-BFGS. Needs scipy."""
+"""Logistic regression on sparse features, fitted by L-BFGS. Needs scipy."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 
 
 class RegressionProblem:
-    """The loss of some weights on the training rows, and its way down."""
+    """The regularised loss on the training rows, and its minimisation."""
 
     def __init__(
         self, features: Features, texts: Sequence["Text"], truth: Floats, *, task: "Task", balanced: bool
@@ -40,27 +40,27 @@ class RegressionProblem:
         self._row_weights = _balance_rows(truth, task=task) if balanced else np.ones((1, 1))
 
     def start(self) -> Floats:
-        """All zeros."""
+        """Return the initial weights, all zero."""
         return np.zeros((self._rows.shape[1] + 1, self._truth.shape[1]))
 
     def improve(self, weights: Floats, *, strength: float) -> tuple[Floats, float, bool]:
-        """Some iterations of descent: better weights, their loss, and whether there is nothing left to gain."""
+        """Run some iterations of L-BFGS; returns the weights, their loss, and whether it has converged."""
         from threadpoolctl import threadpool_limits
 
-        pull = 1 / (strength * len(self._truth))
+        penalty = 1 / (strength * len(self._truth))
         tolerance = 1e-4 / strength**0.5
         # One thread: the same sums on any number of cores, and no waiting for one that is busy. With both cores of a
         # small machine busy, a run on the sample data took 3 s this way and 19 s with two threads.
         with threadpool_limits(limits=1, user_api="blas"):
-            found, loss, done = minimise_loss(
-                lambda flat: self._loss_and_gradient(flat, pull),
+            solution, loss, done = minimise_loss(
+                lambda flat: self._loss_and_gradient(flat, penalty),
                 weights.ravel(),
                 iterations=ITERATIONS_A_STEP,
                 tolerance=tolerance,
             )
-        return found.reshape(weights.shape), loss, done
+        return solution.reshape(weights.shape), loss, done
 
-    def _loss_and_gradient(self, flat: Floats, pull: float) -> tuple[float, Floats]:
+    def _loss_and_gradient(self, flat: Floats, penalty: float) -> tuple[float, Floats]:
         weights = flat.reshape(-1, self._truth.shape[1])
         logits = self._rows @ weights[:-1] + weights[-1]
         if self._task == "multi":
@@ -71,19 +71,19 @@ class RegressionProblem:
             logits -= np.log(np.exp(logits).sum(axis=1, keepdims=True))
             loss = -self._truth * logits
             scores = np.exp(logits)
-        slope = self._row_weights * (scores - self._truth) / len(self._truth)
-        total = (self._row_weights * loss).sum() / len(self._truth) + pull / 2 * (weights[:-1] ** 2).sum()
+        residuals = self._row_weights * (scores - self._truth) / len(self._truth)
+        total = (self._row_weights * loss).sum() / len(self._truth) + penalty / 2 * (weights[:-1] ** 2).sum()
         gradient = np.empty_like(weights)
-        gradient[:-1] = self._columns @ slope
-        gradient[:-1] += pull * weights[:-1]
-        gradient[-1] = slope.sum(axis=0)
+        gradient[:-1] = self._columns @ residuals
+        gradient[:-1] += penalty * weights[:-1]
+        gradient[-1] = residuals.sum(axis=0)
         return float(total), gradient.ravel()
 
 
 def minimise_loss(
     loss: Callable[[Floats], tuple[float, Floats]], start: Floats, *, iterations: int, tolerance: float
 ) -> tuple[Floats, float, bool]:
-    """L-BFGS for a smooth convex loss: where it got to, the loss there, and whether the slope is within tolerance.
+    """Minimise a smooth convex loss by L-BFGS; returns the point, its loss, and whether it has converged.
 
     scipy's L-BFGS-B also carries bounds, and on a few hundred thousand weights spends more time on them than the loss
     itself takes.
@@ -102,37 +102,37 @@ def minimise_loss(
             if next_value <= value + 1e-4 * size * slope:
                 break
             size /= 2
-            if size < 1e-12:  # the loss cannot be told apart from its neighbours any more
+            if size < 1e-12:  # the loss has reached its numerical resolution
                 return point, value, True
-        moved, bent = next_point - point, next_gradient - gradient
-        curvature = float(moved @ bent)
+        step, gradient_change = next_point - point, next_gradient - gradient
+        curvature = float(step @ gradient_change)
         if curvature > 0:
-            past.append((moved, bent, curvature))
+            past.append((step, gradient_change, curvature))
         point, value, gradient = next_point, next_value, next_gradient
     return point, value, False
 
 
 def _descent_direction(gradient: Floats, past: Sequence[tuple[Floats, Floats, float]]) -> Floats:
-    """Downhill, corrected by the curvature that the past steps have met (the two loops of Nocedal, 1980)."""
+    """Return the L-BFGS direction: the gradient corrected by past curvature (the two loops of Nocedal, 1980)."""
     direction = -gradient
     shares: list[float] = []
-    for moved, bent, curvature in reversed(past):
-        shares.append(float(moved @ direction) / curvature)
-        direction -= shares[-1] * bent
+    for step, gradient_change, curvature in reversed(past):
+        shares.append(float(step @ direction) / curvature)
+        direction -= shares[-1] * gradient_change
     if past:
-        _, bent, curvature = past[-1]
-        direction *= curvature / float(bent @ bent)
-    for (moved, bent, curvature), share in zip(past, reversed(shares), strict=True):
-        direction += (share - float(bent @ direction) / curvature) * moved
+        _, gradient_change, curvature = past[-1]
+        direction *= curvature / float(gradient_change @ gradient_change)
+    for (step, gradient_change, curvature), share in zip(past, reversed(shares), strict=True):
+        direction += (share - float(gradient_change @ direction) / curvature) * step
     return direction
 
 
 def _balance_rows(truth: Floats, *, task: "Task") -> Floats:
-    """How much each row counts, or for task `multi` each label of each row, so that rare labels weigh as much."""
+    """Return balanced weights for rows, or for task `multi` for each label of each row: rare labels weigh as much."""
     rows, labels = truth.shape
     frequency = np.maximum(truth.sum(axis=0), 1)
     if task == "single":
         weights: Floats = truth @ (rows / (labels * frequency))
         return weights[:, None]
-    if_there, if_not = rows / (2 * frequency), rows / (2 * np.maximum(rows - frequency, 1))
-    return np.asarray(np.where(truth > 0, if_there, if_not))
+    if_present, if_absent = rows / (2 * frequency), rows / (2 * np.maximum(rows - frequency, 1))
+    return np.asarray(np.where(truth > 0, if_present, if_absent))

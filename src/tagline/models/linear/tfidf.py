@@ -1,4 +1,4 @@
-"""What family `linear` sees of a text: runs of words and of characters, each by how rare it is. Needs numpy alone."""
+"""TF-IDF features of family `linear`: n-grams of words and of characters. Needs numpy alone."""
 
 import re
 from collections import Counter
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 TOKEN = re.compile(r"\w{1,100}|[^\w\s]")
 PADDING = " "
-"""Stands around a word, so that runs of characters tell its beginning and end from its middle."""
+"""Added around a word, so that character n-grams at its beginning and end differ from those in its middle."""
 TEXTS_AT_ONCE = 512
 CACHED_TOKENS = 200_000
 
 Sparse = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]
-"""Row starts, feature numbers and values of some texts, as in a CSR matrix."""
+"""The row starts, feature numbers and values of some texts, as in a CSR matrix."""
 
 
 @dataclass(frozen=True)
 class FeatureScope:
-    """How much of a text is looked at: the longest run of words and of characters, and how far into it."""
+    """The longest n-grams of words and of characters, and the number of characters of a text that are read."""
 
     words: int
     characters: int
@@ -35,18 +35,18 @@ class FeatureScope:
 
 
 Part = tuple[int, slice]
-"""The number of a token, and which of its characters."""
+"""The index of a token, and a slice of its characters."""
 
 
 @dataclass
 class FeatureBlock:
-    """Features of one kind: runs of words or of characters, of one side of a pair or of both."""
+    """Features of one kind: n-grams of words or of characters, of one text of a pair or of both."""
 
     name: str
     longest: int
     terms: list[str] = field(default_factory=list)
     first: int = 0
-    """The number of its first feature among all features."""
+    """The number of its first feature, counted over all blocks."""
 
     def __post_init__(self) -> None:
         self._number = {term: self.first + i for i, term in enumerate(self.terms)}
@@ -58,7 +58,7 @@ class FeatureBlock:
         return self.name.split(" ")[0]
 
     def terms_in(self, tokens: Sequence[str]) -> Iterator[str]:
-        """Every term of these tokens, as often as it stands there."""
+        """Yield every term of these tokens, as often as it occurs."""
         if self.kind == "characters":
             for token in tokens:
                 yield from self._runs_in(token)
@@ -68,7 +68,7 @@ class FeatureBlock:
                     yield " ".join(tokens[start : start + length])
 
     def numbers_in(self, tokens: Sequence[str]) -> Iterator[int]:
-        """The numbers of the known terms of these tokens. Most tokens have been seen before, so theirs are kept."""
+        """Return the numbers of the known terms of these tokens; they are cached by token, since most tokens recur."""
         if self.kind == "words":
             number = self._number.get
             return (known for term in self.terms_in(tokens) if (known := number(term)) is not None)
@@ -77,7 +77,7 @@ class FeatureBlock:
         return (known for token in tokens for known in self._look_up_runs(token))
 
     def locate_terms(self, tokens: Sequence[str]) -> Iterator[tuple[int, list[Part]]]:
-        """The numbers of the known terms, each with the parts of tokens that it is made of."""
+        """Yield the number of each known term, with the parts of tokens that it consists of."""
         for length in range(1, self.longest + 1):
             if self.kind == "characters":
                 for place, token in enumerate(tokens):
@@ -85,7 +85,7 @@ class FeatureBlock:
                     for start in range(len(padded) - length + 1):
                         number = self._number.get(padded[start : start + length])
                         if number is not None:
-                            yield number, [(place, _own_characters(token, start, length))]
+                            yield number, [(place, _covered_characters(token, start, length))]
                 continue
             for start in range(len(tokens) - length + 1):
                 number = self._number.get(" ".join(tokens[start : start + length]))
@@ -106,14 +106,14 @@ class FeatureBlock:
                 yield padded[start : start + length]
 
 
-def _own_characters(token: str, start: int, length: int) -> slice:
-    """Which characters of a token are in a run of its padded form; all of them if the run is padding alone."""
+def _covered_characters(token: str, start: int, length: int) -> slice:
+    """Return the characters of a token that an n-gram of its padded form covers; all if it is padding alone."""
     first, last = max(start - len(PADDING), 0), min(start - len(PADDING) + length, len(token))
     return slice(first, last) if first < last else slice(None)
 
 
 class Features:
-    """What the model sees of a text: TF-IDF values, each block of features of length 1."""
+    """TF-IDF features, with each block of a text normalised to length 1."""
 
     def __init__(
         self, vocabulary: Sequence[tuple[str, list[str]]], rarity: NDArray[np.float32], scope: FeatureScope
@@ -136,15 +136,15 @@ class Features:
     def learn(
         cls, texts: Sequence["Text"], scope: FeatureScope, *, pair: bool, min_rows: int, max_features: int
     ) -> Self:
-        """The features that stand in enough of these texts, the most frequent ones first if there are too many."""
+        """Select the features that occur in enough of these texts; if there are too many, the most frequent ones."""
         blocks = [FeatureBlock(name, _longest_run(name, scope)) for name in _block_names(scope, pair=pair)]
         counts: list[Counter[str]] = [Counter() for _ in blocks]
         for text in texts:
             for block, count, tokens in zip(blocks, counts, _tokenise_blocks(text, blocks, scope), strict=True):
                 count.update(set(block.terms_in(tokens)))
-        least = max(1, min(min_rows, len(texts) // 2))  # of a handful of rows none would stand in enough
-        # Padding alone tells nothing of a word, and would be all that is known of a text in another script: in SMS spam
-        # such a text was ham with 0.9998. Vocabularies that have it, from before, are used as they were measured.
+        least = max(1, min(min_rows, len(texts) // 2))  # in a handful of rows no term would be frequent enough
+        # Padding alone says nothing about a word, and would be the only feature of a text in another script: in SMS
+        # spam such a text was ham with 0.9998. Older vocabularies that have it are used as they were evaluated.
         for count in counts:
             count.pop(PADDING, None)
         kept = [(-rows, i, term) for i, count in enumerate(counts) for term, rows in count.items() if rows >= least]
@@ -159,7 +159,7 @@ class Features:
         return cls(vocabulary, rarity.astype(np.float32), scope)
 
     def transform_texts(self, texts: Sequence["Text"]) -> Sparse:
-        """The features of some texts."""
+        """Compute the features of some texts."""
         numbers: list[int] = []
         ends: list[int] = []
         for text in texts:
@@ -170,21 +170,22 @@ class Features:
         keys, counts = np.unique(rows * len(self) + np.array(numbers, dtype=np.int64), return_counts=True)
         rows, columns = np.divmod(keys, len(self))
         values = (1 + np.log(counts)) * self.rarity[columns]
-        # Words and characters each count as much as the other, however many there are of them.
+        # Normalised by block, so that words and characters count alike, however many there are.
         part = rows * len(self.blocks) + np.searchsorted(self._starts, columns, side="right") - 1
         values /= np.sqrt(np.bincount(part, values**2))[part]
         starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(texts)))])
         return starts, columns, values.astype(np.float32)
 
     def transform_parts(self, texts: Sequence["Text"]) -> Iterator[Sparse]:
-        """The features of any number of texts, some texts at a time."""
+        """Compute the features of any number of texts, in parts."""
         for start in range(0, len(texts), TEXTS_AT_ONCE):
             yield self.transform_texts(texts[start : start + TEXTS_AT_ONCE])
 
     def share_by_character(self, text: "Text", weights: NDArray[np.float64]) -> list[NDArray[np.float64]]:
-        """The weighted values of a text's features, shared by the characters of each side that they are made of.
+        """Return a text's weighted features, distributed over the characters that they consist of.
 
-        A run of words is shared by its words alike, a word and a run of characters by their characters.
+        The result has one array for each text of a pair. An n-gram of words is split equally between its words, a word
+        or an n-gram of characters between its characters.
         """
         _, columns, values = self.transform_texts([text])
         of_feature = dict(zip(columns.tolist(), (values * weights[columns]).tolist(), strict=True))
@@ -206,21 +207,21 @@ class Features:
 
 @dataclass(frozen=True)
 class FeatureRows:
-    """The features of some texts, as a graph takes them: side by side, the shorter ones filled up with none."""
+    """The features of some texts as a graph takes them: batches padded with the number of no feature."""
 
     starts: NDArray[np.int64]
     columns: NDArray[np.int64]
     values: NDArray[np.float32]
     none: int
-    """The number of no feature."""
+    """The number that stands for no feature."""
 
     @property
     def lengths(self) -> NDArray[np.int32]:
-        """Features of each text."""
+        """The number of features of each text."""
         return np.diff(self.starts).astype(np.int32)
 
     def arrays(self, numbers: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-        """What the graph takes for these texts."""
+        """Return the graph's inputs for these texts."""
         shape = (len(numbers), max(int(self.lengths[numbers].max()), 1))
         features, amounts = np.full(shape, self.none, np.int64), np.zeros(shape, np.float32)
         for place, number in enumerate(numbers):
@@ -230,12 +231,12 @@ class FeatureRows:
         return {"features": features, "amounts": amounts}
 
     def pooled(self, scores: Scores, *, texts: int) -> Scores:  # noqa: ARG002 - a text is one row
-        """The scores of the texts: a text is one row."""
+        """Return the scores unchanged: a text is one row."""
         return scores
 
 
 def _block_names(scope: FeatureScope, *, pair: bool) -> list[str]:
-    """The kinds of features. Of a pair: each side's own, and the words that both have or only the second has."""
+    """Return the kinds of features; for a pair those of each text, and the words that both or only the second have."""
     kinds = ["words"] * (scope.words > 0) + ["characters"] * (scope.characters > 0)
     if not pair:
         return kinds
@@ -249,7 +250,7 @@ def _longest_run(name: str, scope: FeatureScope) -> int:
 
 
 def _tokenise_blocks(text: "Text", blocks: Sequence[FeatureBlock], scope: FeatureScope) -> list[list[str]]:
-    """The tokens that each block looks at."""
+    """Return the tokens of each block."""
     if isinstance(text, str):
         tokens = _tokenise_text(text, scope)
         return [tokens] * len(blocks)
@@ -265,19 +266,19 @@ def _tokenise_blocks(text: "Text", blocks: Sequence[FeatureBlock], scope: Featur
 
 
 Span = tuple[str, list[int]]
-"""A token, and for each of its characters where in the text it comes from."""
+"""A token, and the place in the text of each of its characters."""
 
 
 def _locate_tokens(text: str, scope: FeatureScope) -> list[Span]:
-    """The tokens of a text with their places in it."""
+    """Return the tokens of a text with their places in it."""
     read = text[: scope.max_characters]
-    # The lower case of some letters is two characters, which come from one.
+    # The lower case of some letters is two characters.
     origin = [place for place, character in enumerate(read) for _ in character.lower()]
     return [(match[0], origin[match.start() : match.end()]) for match in TOKEN.finditer(read.lower())]
 
 
 def _tokens_of_block(name: str, spans: Sequence[Sequence[Span]]) -> tuple[int, Sequence[Span]]:
-    """The side of a pair that a block looks at, and its tokens there."""
+    """Return the side of a pair that a block reads, and its tokens."""
     side = 0 if len(spans) == 1 or name.endswith("first") else 1
     known = {token for token, _ in spans[0]} if len(spans) == 2 else set()
     if name.endswith("both"):

@@ -1,4 +1,4 @@
-"""Batches of similar length, in an order that is seeded and does not favour a length."""
+"""Batches of sequences of similar length, in a seeded order that does not depend on length."""
 
 import math
 from collections.abc import Iterator
@@ -11,27 +11,27 @@ from tagline.models.nn.tokens import Ints
 Lengths = NDArray[np.int32]
 
 BATCHES_A_POOL = 50
-"""Rows are sorted by length inside random pools of this many batches: hardly any padding, and still a random order."""
+"""Rows are sorted by length within random pools of this many batches: little padding, in a random order."""
 
 
 def of_epoch(lengths: Lengths, *, batch_size: int, seed: int, epoch: int) -> list[Ints]:
-    """Every sequence once, in batches of similar length; the order depends on seed and epoch alone."""
+    """Return an epoch's batches of similar length, every sequence once; the order depends on seed and epoch alone."""
     random = np.random.default_rng([seed, epoch])
     order = random.permutation(len(lengths))
-    found: list[Ints] = []
+    epoch_batches: list[Ints] = []
     for first in range(0, len(order), BATCHES_A_POOL * batch_size):
         pool = order[first : first + BATCHES_A_POOL * batch_size]
         pool = pool[np.argsort(lengths[pool], kind="stable")]
-        found += [pool[start : start + batch_size] for start in range(0, len(pool), batch_size)]
-    return [found[number] for number in random.permutation(len(found))]
+        epoch_batches += [pool[start : start + batch_size] for start in range(0, len(pool), batch_size)]
+    return [epoch_batches[number] for number in random.permutation(len(epoch_batches))]
 
 
 def within_budget(
     numbers: Ints, lengths: Lengths, *, most_tokens: int, most_stretch: float = math.inf
 ) -> Iterator[Ints]:
-    """Sequences by length, in parts of at most so many tokens, padding included; a longer one stands alone.
+    """Yield sequences, sorted by length, in parts of at most `most_tokens` with padding; a longer one is by itself.
 
-    The longest of a part is at most `most_stretch` times the shortest.
+    The longest sequence of a part is at most `most_stretch` times the shortest.
     """
     order = numbers[np.argsort(lengths[numbers], kind="stable")]
     first = 0

@@ -1,4 +1,4 @@
-"""What torch computes on, and in which precision: chosen by pure functions from facts about the machine."""
+"""The device and precision that torch computes with, chosen by pure functions from facts about the machine."""
 
 import math
 import os
@@ -12,14 +12,14 @@ from typing import Any, Literal
 Kind = Literal["cuda", "mps", "cpu"]
 Precision = Literal["float32", "bfloat16", "float16"]
 TILE_LEAF = 0x1D
-"""Where a processor describes the tiles of its matrix unit (AMX)."""
+"""The CPUID leaf that describes the tiles of a processor's matrix unit (AMX)."""
 
 
 def computing_limit(cpuinfo: str) -> str | None:
-    """What oneDNN, which computes for torch on a CPU, must not go beyond; `cpuinfo` as Linux tells it of a processor.
+    """Return the instruction set that oneDNN, torch's CPU backend, must be limited to; `cpuinfo` is /proc/cpuinfo.
 
-    Some virtual machines promise tiles and hide their description. oneDNN then takes them to have no rows, and the
-    process dies of an illegal instruction at its first product in bfloat16.
+    Some virtual machines advertise AMX tiles and hide their description. oneDNN then assumes tiles without rows, and
+    the process dies of an illegal instruction at its first bfloat16 product.
     """
     facts = {key.strip(): value for key, _, value in (line.partition(":") for line in cpuinfo.splitlines())}
     level = facts.get("cpuid level", "").strip()
@@ -30,8 +30,8 @@ def computing_limit(cpuinfo: str) -> str | None:
 def _first_processor() -> str:
     try:
         with Path("/proc/cpuinfo").open() as file:
-            return "".join(takewhile(str.strip, file))  # of a hundred equal ones
-    except OSError:  # there is none on macOS
+            return "".join(takewhile(str.strip, file))  # the first of many equal entries
+    except OSError:  # macOS has no such file
         return ""
 
 
@@ -42,30 +42,30 @@ if LIMIT:
 
 @dataclass(frozen=True)
 class Device:
-    """One device as torch sees it."""
+    """A device that torch can use."""
 
     kind: Kind
     name: str
     number: int = 0
     has_bfloat16: bool = False
-    """In hardware: where it is emulated it is slower than float32."""
+    """In hardware: emulated bfloat16 is slower than float32."""
 
     @property
     def address(self) -> str:
-        """As `torch.device` takes it."""
+        """The name that `torch.device` accepts."""
         return f"{self.kind}:{self.number}" if self.kind == "cuda" else self.kind
 
 
-def choose_device(found: list[Device], *, local_rank: int = 0) -> Device:
-    """The device of one worker: the best kind there is, and of several of that kind the worker's own."""
+def choose_device(available: list[Device], *, local_rank: int = 0) -> Device:
+    """Return the device of one worker: of the best kind present, the one at the worker's local rank."""
     for kind in ("cuda", "mps", "cpu"):
-        if same := [device for device in found if device.kind == kind]:
+        if same := [device for device in available if device.kind == kind]:
             return same[local_rank % len(same)]
     raise ValueError("a machine without a CPU")
 
 
 def precision_of(setting: Literal["auto", "float32", "bfloat16", "float16"], device: Device) -> Precision:
-    """What to compute in: `auto` is bfloat16 where the device has it, float16 on older GPUs, else float32."""
+    """Return the precision: `auto` is bfloat16 where the device has it, float16 on older GPUs, else float32."""
     if setting != "auto":
         return setting
     if device.has_bfloat16:
@@ -75,15 +75,15 @@ def precision_of(setting: Literal["auto", "float32", "bfloat16", "float16"], dev
 
 @contextmanager
 def use_deterministic(device: Device) -> Iterator[None]:
-    """Let the same work on the same device give the same bits; a CPU does so by itself."""
+    """Make computation on a GPU bit-exact from run to run; on a CPU it already is."""
     import torch
 
     if device.kind != "cuda":
         yield
         return
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS asks for to be deterministic
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # required by cuBLAS to be deterministic
     before = torch.are_deterministic_algorithms_enabled()
-    # With warn_only attention would warn and go on with a backward pass that differs from run to run.
+    # With warn_only, attention would only warn and use a backward pass that differs from run to run.
     torch.use_deterministic_algorithms(True)
     try:
         yield
@@ -92,13 +92,13 @@ def use_deterministic(device: Device) -> Iterator[None]:
 
 
 def core_count() -> int:
-    """Cores that this process may use: those it is bound to where the system tells, within a container's share."""
+    """Return the number of cores this process may use: its CPU affinity, where known, within the container's quota."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(int(min(cores, cpu_quota())), 1)
 
 
 def cpu_quota(system: Path = Path("/")) -> float:
-    """How many cores' worth of time the control groups of this process grant it on Linux; infinite where none does."""
+    """Return the CPU quota of this process's cgroups on Linux, in cores; infinite where none is set."""
     quotas = [math.inf]
     for line in _read_lines(system / "proc/self/cgroup"):
         _, controllers, name = line.split(":", 2)
@@ -107,7 +107,7 @@ def cpu_quota(system: Path = Path("/")) -> float:
             continue
         top = system / "sys/fs/cgroup" / controllers
         group = top / name.strip("/")
-        # Inside a container the name is often the host's, and only the topmost directory is there.
+        # Inside a container the name is often the host's, and only the topmost directory exists.
         for directory in (group, *group.parents):
             if is_unified:
                 granted = " ".join(_read_lines(directory / "cpu.max")).split()
@@ -121,7 +121,7 @@ def cpu_quota(system: Path = Path("/")) -> float:
 
 
 def _read_lines(path: Path) -> list[str]:
-    """The lines of a file of the system; none where there is no such file."""
+    """Return the lines of a system file; an empty list if it does not exist."""
     try:
         return path.read_text("utf-8").splitlines()
     except (OSError, ValueError):
@@ -129,14 +129,14 @@ def _read_lines(path: Path) -> list[str]:
 
 
 def gpu_count() -> int:
-    """How many GPUs torch may use; where there is no driver, without importing it."""
+    """Return the number of GPUs that torch can use; torch is imported only where there is a driver."""
     if not any(Path("/dev").glob("nvidia[0-9]*")):
         return 0
     return sum(device.kind == "cuda" for device in find_devices())
 
 
 def find_devices() -> list[Device]:
-    """Every device of this machine that torch can use."""
+    """Return every device of this machine that torch can use."""
     import torch
 
     devices = []
@@ -145,7 +145,7 @@ def find_devices() -> list[Device]:
         devices.append(Device("cuda", torch.cuda.get_device_name(number), number, has_bfloat16=major >= 8))
     if torch.backends.mps.is_available():
         devices.append(Device("mps", "Apple GPU"))
-    can: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # not in older versions
-    # Of a processor that was made for tiles, bfloat16 without them has half the speed of float32.
-    has_bfloat16 = not LIMIT and any(can.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16"))
-    return [*devices, Device("cpu", str(can.get("cpu_name", "CPU")), has_bfloat16=has_bfloat16)]
+    capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # missing in older versions
+    # On a processor made for tiles, bfloat16 without them runs at half the speed of float32.
+    has_bfloat16 = not LIMIT and any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16"))
+    return [*devices, Device("cpu", str(capabilities.get("cpu_name", "CPU")), has_bfloat16=has_bfloat16)]

@@ -1,4 +1,4 @@
-"""A network that reads tokens, its tokenizer and its seat: what every torch family learns, scores and saves with."""
+"""The learner of the torch families: a network, its tokenizer and its device, with training, scoring and saving."""
 
 import os
 import re
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
     from tagline.data.dataset import Split, Task
     from tagline.data.texts import Text
-    from tagline.models.nn.loop import Examples, Kept, Loss, ParameterGroup, TrainingLoop
+    from tagline.models.nn.loop import Examples, LoopState, Loss, ParameterGroup, TrainingLoop
 
 
 USES = frozenset({
     "epochs", "batch_size", "learning_rate", "weight_decay", "warmup_share", "class_weights", "label_smoothing",
     "precision", "evaluate_every", "sharding", "averaging",
 })  # fmt: skip
-"""What a family that learns with a `Learner` reads of `[training]`."""
+"""The keys of `[training]` that a family with a `Learner` reads."""
 
 
 class Learner:
-    """One network on one seat; it is given token ids and a mask, and answers with logits."""
+    """A network on its device; it takes token ids and an attention mask and returns logits."""
 
     def __init__(
         self, network: "nn.Module", tokenizer: "Tokenizer", reading: Reading, *, training: Training, most_tokens: int
@@ -41,14 +41,14 @@ class Learner:
         self.reading = reading
         self.training = training
         self.tokenizer = tokenizer
-        self.intake = tokens.TokenPreprocessor(tokenizer, reading)
+        self.preprocessor = tokens.TokenPreprocessor(tokenizer, reading)
         device = devices.choose_device(devices.find_devices(), local_rank=world().local_rank)
-        self.seat = ComputeContext(device, devices.precision_of(training.precision, device), world(), most_tokens)
-        # A network that workers split between them goes to its device in parts, or it might not fit there.
-        self._is_split = training.sharding == "full" and world().size > 1
-        self.network = network if self._is_split else network.to(device.address)
+        self.context = ComputeContext(device, devices.precision_of(training.precision, device), world(), most_tokens)
+        # A sharded network is moved to the devices in shards, since it might not fit on one.
+        self._is_sharded = training.sharding == "full" and world().size > 1
+        self.network = network if self._is_sharded else network.to(device.address)
         self._loop: TrainingLoop | None = None
-        self._kept: Kept | None = None
+        self._restored: LoopState | None = None
 
     def learn(
         self,
@@ -61,19 +61,19 @@ class Learner:
         seed: int,
         usual_epochs: int = 3,
     ) -> Iterator[Step]:
-        """Learn from batches of similar length, epoch by epoch; from where it stood, if it was loaded.
+        """Train on batches of similar length, epoch by epoch; resume if a state was restored.
 
-        The network's logits are those of `output`.
+        `output` is the layer whose outputs are the logits.
         """
         from tagline.models.nn.loop import TrainingLoop
 
-        seat, epochs = self.seat, self.training.epochs
+        context, epochs = self.context, self.training.epochs
         examples, loss = self._tokenise_examples(train, smoothing=smoothing)
-        if self.reading.task == "multi" and not self._kept:
-            # Most labels are rare: logits that begin at 0 take an epoch to learn no more than that.
+        if self.reading.task == "multi" and not self._restored:
+            # Most labels are rare: with logits that start at 0, an epoch is spent learning only that.
             output.bias.data.copy_(loss.best_constant())
-        if self._is_split:  # else the main worker's weights, maybe of a checkpoint, reach the others anyway
-            self.network.load_state_dict(seat.world.share(self.network.state_dict()))
+        if self._is_sharded:  # else DDP broadcasts the main worker's weights, possibly those of a checkpoint
+            self.network.load_state_dict(context.world.share(self.network.state_dict()))
         self._loop = TrainingLoop(
             self.network,
             groups,
@@ -82,26 +82,28 @@ class Learner:
             learning_rate=learning_rate,
             training=self.training,
             seed=seed,
-            seat=seat,
+            context=context,
             epochs=usual_epochs if epochs == "auto" else epochs,
         )
-        if kept := seat.world.share(self._kept):
-            self._loop.restore(kept)
-        self._kept = kept = None
+        if state := context.world.share(self._restored):
+            self._loop.restore(state)
+        self._restored = state = None
         with compute_repeatably(
-            seat.device, hint="start anew with a lower model.max_batch_tokens: the result stays the same"
+            context.device, hint="start anew with a lower model.max_batch_tokens: the result stays the same"
         ):
             yield from self._loop.steps()
 
     def _tokenise_examples(self, train: "Split", *, smoothing: float) -> "tuple[Examples, Loss]":
-        """The training texts as tokens on disk, with their targets and what each of them counts."""
+        """Return the training texts as tokens on disk, with their targets and weights, and the loss."""
         import torch
 
         from tagline.models.nn.loop import Examples, Loss
 
         reading = self.reading
         sequences = tokens.on_disk(
-            self.intake.reader.read(train.texts), with_types=reading.types, vocabulary=self.tokenizer.get_vocab_size()
+            self.preprocessor.reader.read(train.texts),
+            with_types=reading.types,
+            vocabulary=self.tokenizer.get_vocab_size(),
         )
         loss = Loss(
             train.targets,
@@ -112,53 +114,53 @@ class Learner:
         )
         targets = torch.from_numpy(train.targets[sequences.rows])
         weights = loss.weights(targets)
-        if len(sequences) > len(train):  # the windows of a text count together as much as a short text
+        if len(sequences) > len(train):  # the windows of a text together weigh as much as a short text
             weights /= torch.from_numpy(np.bincount(sequences.rows)[sequences.rows])
         return Examples(sequences, targets, weights, reading.pad), loss
 
     def scores(self, texts: Sequence["Text"]) -> Scores:
-        """The score of every label for every text; of a text in windows, their mean. In float32, wherever it runs."""
+        """Return the score of every label for every text, averaged over its windows; always computed in float32."""
         import torch
 
         reading = self.reading
-        inputs = self.intake.read(texts)
+        inputs = self.preprocessor.read(texts)
         logits = np.zeros((len(inputs.lengths), reading.labels), np.float32)
-        every = np.arange(len(logits))
+        numbers = np.arange(len(logits))
         self.network.eval()
         with self._loop.use_average() if self._loop else nullcontext(), torch.inference_mode():
-            parts = list(batches.within_budget(every, inputs.lengths, most_tokens=self.seat.most_tokens))
-            others = self.seat.world if self._is_split else World()
-            for part, is_real in others.pad_parts(parts, filler=every[:1]):
-                found = self.network(**self.seat.to_tensors(inputs.arrays(part))).cpu().numpy()
+            parts = list(batches.within_budget(numbers, inputs.lengths, most_tokens=self.context.most_tokens))
+            workers = self.context.world if self._is_sharded else World()
+            for part, is_real in workers.pad_parts(parts, filler=numbers[:1]):
+                part_logits = self.network(**self.context.to_tensors(inputs.arrays(part))).cpu().numpy()
                 if is_real:
-                    logits[part] = found
+                    logits[part] = part_logits
         return inputs.pooled(scores_of(logits, task=reading.task), texts=len(texts))
 
     def weights(self) -> "dict[str, Tensor]":
-        """The network's weights, whole; in every worker at once."""
+        """Return the network's weights, unsharded; a collective call in every worker."""
         return self._loop.weights() if self._loop else self.network.state_dict()
 
     def save_state(self, directory: Path) -> dict[str, Any]:
-        """Write the optimizer's state, in every worker at once; returns the rest of what `restore_state` needs."""
+        """Write the optimizer's state and return what else `restore_state` needs; a collective call in every worker."""
         if self._loop is None:
             return {}
         tensors, values = self._loop.state()
-        if self.seat.world.is_main:
+        if self.context.world.is_main:
             write_tensors(tensors, directory / "optimizer.safetensors")
         return {"loop": values}
 
     def restore_state(self, directory: Path, facts: Mapping[str, Any]) -> None:
-        """Learn from where `save_state` was called, when it learns again."""
+        """Read the state that `save_state` wrote, from which `learn` resumes."""
         from safetensors.torch import load_file
 
         if "loop" in facts:
             with model_files.translate_errors(directory / "optimizer.safetensors"):
-                self._kept = load_file(directory / "optimizer.safetensors"), facts["loop"]
+                self._restored = load_file(directory / "optimizer.safetensors"), facts["loop"]
 
 
 @contextmanager
 def compute_repeatably(device: devices.Device, *, hint: str) -> Iterator[None]:
-    """Learn so that the same work gives the same bits; a device whose memory is too small is an error of the run."""
+    """Compute bit-exactly, and raise RunError if the device runs out of memory."""
     from torch import OutOfMemoryError
 
     try:
@@ -169,7 +171,7 @@ def compute_repeatably(device: devices.Device, *, hint: str) -> Iterator[None]:
 
 
 def write_tensors(tensors: "Mapping[str, Tensor]", path: Path) -> None:
-    """Tensors as safetensors; a disk that refuses them is an error of the system, as for any other file."""
+    """Write tensors as safetensors; raise OSError if the disk fails, as for any other file."""
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
@@ -182,7 +184,10 @@ def write_tensors(tensors: "Mapping[str, Tensor]", path: Path) -> None:
 
 
 def smoothing_of(training: Training, *, task: "Task") -> float:
-    """Labels are never all right; with 0.1 the higher learning rate did better than the lower one without."""
+    """Return the label smoothing; `auto` is 0.1 for task `single`.
+
+    Labels are never all right; with 0.1 the higher learning rate did better than the lower one without.
+    """
     if training.label_smoothing != "auto":
         return training.label_smoothing
     return 0.1 if task == "single" else 0.0

@@ -1,4 +1,4 @@
-"""The torch modules of the families: an encoder with its head, which of its layers learn, and low-rank updates."""
+"""An encoder with a classification head: parameter groups, frozen layers and LoRA."""
 
 import copy
 from collections.abc import Mapping
@@ -12,11 +12,11 @@ from tagline.models.nn.pretrained import Pooling
 from tagline.models.nn.recurrent import RecurrentHead, seed_layers
 
 HEAD_SCALE = 10.0
-"""The head starts from nothing, so it learns faster than what is pretrained."""
+"""The learning rate of the head, which starts from random weights, relative to the pretrained layers."""
 
 
 class Network(nn.Module):
-    """An encoder and a head that makes logits of its states: of one that they are pooled into, or of all."""
+    """An encoder and a head that computes logits from the pooled state, or from the states of all tokens."""
 
     def __init__(self, encoder: Any, *, head: str, labels: int, pooling: Pooling, seed: int) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class Network(nn.Module):
         return cast("nn.Linear", self.head.output if isinstance(self.head, RecurrentHead) else self.head)
 
     def forward(self, **inputs: Tensor) -> Tensor:
-        """The logits of a batch."""
+        """Return the logits of a batch."""
         states, mask = self.encoder(**inputs).last_hidden_state, inputs["attention_mask"]
         logits: Tensor
         if isinstance(self.head, RecurrentHead):
@@ -59,32 +59,32 @@ HEADS = {"linear": _create_linear_head, "lstm": _create_lstm_head}
 
 
 def as_transformers(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Weights of a network under the names that transformers gives those of the encoder."""
+    """Return a network's weights under transformers' names for those of the encoder."""
     return {name.removeprefix("encoder."): tensor for name, tensor in weights.items()}
 
 
 def as_network(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The same under the network's own names."""
+    """Return weights in transformers' names under the network's own names."""
     return {name if name.startswith("head.") else f"encoder.{name}": tensor for name, tensor in weights.items()}
 
 
 def group_parameters(network: Network, *, frozen: int, layer_decay: float) -> list[ParameterGroup]:
-    """Parameters by the learning rate that suits their layer; those up to the frozen one stay as they are."""
+    """Return the parameters grouped by the learning rate of their layer; layers up to `frozen` are frozen."""
     depths = _measure_depths(network.encoder)
     last = max(depths.values())
-    by_kind: dict[tuple[float, bool], list[str]] = {}
+    names_by_kind: dict[tuple[float, bool], list[str]] = {}
     for name, parameter in network.named_parameters():
         depth = depths.get(name.removeprefix("encoder."))
         if depth is not None and depth <= frozen:
             parameter.requires_grad_(False)
         if parameter.requires_grad:
             scale = HEAD_SCALE if depth is None else layer_decay ** (last - depth)
-            by_kind.setdefault((scale, parameter.ndim > 1), []).append(name)
-    return [ParameterGroup(names, scale, decays) for (scale, decays), names in by_kind.items()]
+            names_by_kind.setdefault((scale, parameter.ndim > 1), []).append(name)
+    return [ParameterGroup(names, scale, decays) for (scale, decays), names in names_by_kind.items()]
 
 
 def _measure_depths(encoder: nn.Module) -> dict[str, int]:
-    """For each parameter how far up it stands: 0 the embeddings, then the layers, what follows them with the last."""
+    """Return each parameter's depth: 0 for the embeddings, then the layers; what follows has the depth of the last."""
     layers_name, layers = _find_layers(encoder)
     depths = {}
     for name, _ in encoder.named_parameters():
@@ -96,7 +96,7 @@ def _measure_depths(encoder: nn.Module) -> dict[str, int]:
 
 
 def layer_count(encoder: nn.Module) -> int:
-    """Layers that can be frozen one by one: of an encoder that runs through one of them many times, that one."""
+    """Return the number of layers that can be frozen; 1 for an encoder that applies one layer many times."""
     return len(_find_layers(encoder)[1])
 
 
@@ -106,7 +106,7 @@ def _find_layers(encoder: nn.Module) -> tuple[str, nn.ModuleList]:
 
 
 def with_lora(encoder: nn.Module, *, rank: int, seed: int) -> nn.Module:
-    """The encoder with low-rank updates beside its linear layers; nothing else of it learns."""
+    """Return the encoder with LoRA updates beside its linear layers; all else is frozen."""
     from peft import LoraConfig, get_peft_model
 
     config = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", lora_dropout=0.0)
@@ -116,15 +116,15 @@ def with_lora(encoder: nn.Module, *, rank: int, seed: int) -> nn.Module:
 
 
 def make_traceable(network: Network) -> Network:
-    """A copy whose attention is spelled out, as those who fuse its operations into one expect to find it."""
+    """Return a copy with eager attention, whose operations graph optimisers recognise and fuse."""
     copied = copy.deepcopy(network).cpu()
     copied.encoder.set_attn_implementation("eager")
     return copied
 
 
 def merge_lora(network: Network, weights: dict[str, Tensor]) -> Network:
-    """The network with its low-rank updates added into the layers, as if they had learned themselves."""
-    whole = copy.deepcopy(network).cpu()
-    whole.load_state_dict(weights)
-    whole.encoder = whole.encoder.merge_and_unload()
-    return whole
+    """Return a copy of the network with its LoRA updates merged into the layers."""
+    merged = copy.deepcopy(network).cpu()
+    merged.load_state_dict(weights)
+    merged.encoder = merged.encoder.merge_and_unload()
+    return merged

@@ -1,4 +1,4 @@
-"""Pretrained encoders: found by name, on the hub or in a directory, and loaded without running code of theirs."""
+"""Pretrained encoders: found by name, on the hub or in a directory, and loaded without running remote code."""
 
 import json
 from collections.abc import Iterator
@@ -19,12 +19,12 @@ from tagline.storage import addresses, hashing
 
 Pooling = Literal["mean", "first"]
 HINT = 'name an encoder such as "bert-base-uncased" or "roberta-base", or the packaged "minilm"'
-OURS = "tagline"
-"""The model type that a bundle's `config.json` names."""
-TRIED = 5
-"""Tokens that an encoder has to read before it is fine-tuned."""
-CLOSE = 1e-4
-"""How far its states may be from each other with and without padding, in shares of the largest."""
+BUNDLE_MODEL_TYPE = "tagline"
+"""The model type in a bundle's `config.json`."""
+PROBE_TOKENS = 5
+"""Tokens that an encoder is tried on before it is fine-tuned."""
+PADDING_TOLERANCE = 1e-4
+"""How far its states with and without padding may differ, relative to the largest."""
 HUB_FILES = [
     "config.json", "*token*", "vocab.json", "*.txt", "*.model", "model*.safetensors*", "1_Pooling/config.json",
 ]  # fmt: skip
@@ -36,25 +36,25 @@ class PretrainedEncoder:
 
     encoder: Any
     tokenizer: Any
-    """Of the tokenizers library."""
+    """A `tokenizers.Tokenizer`."""
     pooling: Pooling
-    """How its makers pooled the states of its tokens."""
+    """The pooling of token states that its authors used."""
     pad: int
     most_tokens: int
 
     @property
     def has_types(self) -> bool:
-        """Whether it can be told which text of a pair a token is from."""
+        """Whether it has token types, which tell the two texts of a pair apart."""
         return getattr(self.encoder.config, "type_vocab_size", 0) > 1
 
 
 def load(name: str, *, dropout: float, max_tokens: int) -> PretrainedEncoder:
-    """The encoder behind `model.pretrained`, if it can read so many tokens at once."""
+    """Load the encoder of `model.pretrained`; raise SpecError if it cannot read so many tokens at once."""
     directory = find_encoder(name)
     _check_weights(directory, name)
     with _translate_errors(name), _silence_transformers():
         config = read_config(directory)
-        # What reads a text in both directions is pretrained with masks. A decoder's first token would see no other.
+        # Bidirectional encoders are pretrained with masked tokens. A decoder's first token would see no other.
         if type(config) not in MODEL_FOR_MASKED_LM_MAPPING or config.is_encoder_decoder:
             raise SpecError(f"model.pretrained: {name} ({config.model_type}) is not an encoder", hint=HINT)
         for key, value in config.to_dict().items():
@@ -86,7 +86,7 @@ def load(name: str, *, dropout: float, max_tokens: int) -> PretrainedEncoder:
 
 
 def from_config(directory: Path) -> Any:
-    """An encoder of the form that `config.json` describes, its weights still random."""
+    """Create the encoder that `config.json` describes, with random weights."""
     with _silence_transformers():
         config = read_config(directory)
         encoder = AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False)  # type: ignore[no-untyped-call]
@@ -94,32 +94,32 @@ def from_config(directory: Path) -> Any:
 
 
 def write_config(encoder: Any, directory: Path) -> None:
-    """Write `config.json` of a bundle: the encoder's own, under a model type that transformers refuses to load.
+    """Write a bundle's `config.json`: the encoder's, under a model type that transformers refuses to load.
 
-    A bundle's head is none of transformers': taken for a model of its own, it was given a random one and LABEL_0.
+    transformers does not know a bundle's head: loaded as its own model, a bundle got a random head and LABEL_0.
     """
-    content = {"model_type": OURS, "encoder": json.loads(encoder.config.to_json_string())}
+    content = {"model_type": BUNDLE_MODEL_TYPE, "encoder": json.loads(encoder.config.to_json_string())}
     (directory / "config.json").write_text(json.dumps(content, indent=2) + "\n", "utf-8")
 
 
 def read_config(directory: Path) -> Any:
-    """The configuration of the encoder in a directory, in a bundle's form or in transformers' own."""
+    """Return the encoder's configuration from a directory, in a bundle's form or in transformers'."""
     content = json.loads((directory / "config.json").read_text("utf-8"))
-    if not (isinstance(content, dict) and content.get("model_type") == OURS):
+    if not (isinstance(content, dict) and content.get("model_type") == BUNDLE_MODEL_TYPE):
         return AutoConfig.from_pretrained(directory, local_files_only=True, trust_remote_code=False)
     inner = dict(content["encoder"])
     return AutoConfig.for_model(inner.pop("model_type"), **inner)
 
 
 def without_pooler(encoder: Any) -> Any:
-    """The encoder without the layer that only its pretraining used."""
+    """Return the encoder without its pooler, which only pretraining uses."""
     if getattr(encoder, "pooler", None) is not None:
         encoder.pooler = None
     return encoder
 
 
 def find_encoder(name: str) -> Path:
-    """The directory that holds an encoder; fetched, if it is a name on the hub."""
+    """Return the directory of an encoder, downloaded if it is a name on the hub."""
     if name in registry.PACKAGED:
         return _find_package(name)
     path = addresses.fetch_copy(name).expanduser()
@@ -134,7 +134,7 @@ def find_encoder(name: str) -> Path:
 
 
 def _find_package(name: str) -> Path:
-    """The directory of a packaged encoder, each file of it as it was published; the package itself is not imported."""
+    """Return a packaged encoder's directory once every file has its published hash; the package is not imported."""
     module, hashes = registry.PACKAGED[name]
     package = find_spec(module)
     if package is None or package.origin is None:
@@ -169,7 +169,7 @@ def _download_encoder(name: str) -> Path:
 
 
 def _check_weights(directory: Path, name: str) -> None:
-    """Refuse an encoder whose weights are a pickle, which can run anything when it is opened, or not there at all."""
+    """Raise SpecError if the weights are missing or a pickle, which can run arbitrary code when it is loaded."""
     if not (directory / "config.json").is_file():
         raise SpecError(f"model.pretrained: {name} is not an encoder: it has no config.json", hint=HINT)
     if any(directory.glob("*.safetensors")):
@@ -182,13 +182,13 @@ def _check_weights(directory: Path, name: str) -> None:
 
 
 def _check_tokenizer(tokenizer: Any, encoder: Any, name: str) -> None:
-    """Refuse a tokenizer that the tokenizers library cannot run, and one that belongs to other weights or to none."""
+    """Raise SpecError if the tokenizers library cannot run the tokenizer, or if it is missing or of other weights."""
     if not tokenizer.is_fast:
         hint = "save it with a tokenizer.json: AutoTokenizer.from_pretrained(...).save_pretrained(...)"
         raise SpecError(f"model.pretrained: {name} has no fast tokenizer", hint=hint)
     vocabulary, known = tokenizer.get_vocab(), len(encoder.get_input_embeddings().weight)
     hint = "copy the files of its own tokenizer there: tokenizer.json and tokenizer_config.json"
-    if len(vocabulary) <= len(tokenizer.all_special_ids):  # transformers makes one up where there are no files
+    if len(vocabulary) <= len(tokenizer.all_special_ids):  # transformers makes one up where the files are missing
         raise SpecError(f"model.pretrained: {name} has no tokenizer", hint=hint)
     if max(vocabulary.values()) >= known:
         problem = f"model.pretrained: {name} knows {known} tokens, and its tokenizer has {max(vocabulary.values()) + 1}"
@@ -202,49 +202,55 @@ def _check_numbers(encoder: Any, name: str) -> None:
 
 
 def _check_reading(encoder: Any, name: str, *, pad: int) -> None:
-    """Refuse an encoder that takes padding for text (FNet has no mask, ConvBERT mixes neighbours whatever it says), or
-    does not read just any number of tokens at all (with lengths of its own as Nystromformer, or no state but its
-    pooler's as SqueezeBERT)."""
+    """Raise SpecError if the encoder takes padding for text, or does not accept any number of tokens.
+
+    FNet has no mask, and ConvBERT mixes neighbours despite it; Nystromformer has fixed lengths, and SqueezeBERT no
+    state but its pooler's.
+    """
     if "attention_mask" not in signature(encoder.forward).parameters:
         raise SpecError(f"model.pretrained: {name} takes padding for text: it has no mask", hint=HINT)
-    ids = torch.arange(TRIED).unsqueeze(0)
+    ids = torch.arange(PROBE_TOKENS).unsqueeze(0)
     mask = torch.ones_like(ids)
-    both = [torch.cat(pair, dim=1) for pair in ((ids, torch.full_like(ids, pad)), (mask, torch.zeros_like(mask)))]
+    padded_inputs = [
+        torch.cat(pair, dim=1) for pair in ((ids, torch.full_like(ids, pad)), (mask, torch.zeros_like(mask)))
+    ]
     try:
         with torch.inference_mode():
             alone = encoder(input_ids=ids, attention_mask=mask).last_hidden_state
-            padded = encoder(input_ids=both[0], attention_mask=both[1]).last_hidden_state[:, :TRIED]
+            padded = encoder(input_ids=padded_inputs[0], attention_mask=padded_inputs[1]).last_hidden_state[
+                :, :PROBE_TOKENS
+            ]
     except (RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise SpecError(f"model.pretrained: {name} does not read texts: {first_line(error)}", hint=HINT) from error
-    if (alone - padded).abs().max() > CLOSE * alone.abs().max():
+    if (alone - padded).abs().max() > PADDING_TOLERANCE * alone.abs().max():
         raise SpecError(f"model.pretrained: {name} takes padding for text: answers would depend on it", hint=HINT)
 
 
 def _count_positions(encoder: Any) -> int:
-    """How many tokens the encoder has positions for; RoBERTa and its kin start counting after the padding token."""
+    """Return the number of positions of the encoder; RoBERTa and its kin start counting after the padding token."""
     most: int = getattr(encoder.config, "max_position_embeddings", None) or 2**30
     offset = getattr(getattr(encoder, "embeddings", None), "padding_idx", None)
     return most if offset is None else most - offset - 1
 
 
 def _read_pooling(directory: Path) -> Pooling:
-    """As sentence-transformers wrote it down; the first token where nobody did, as BERT's makers have it."""
+    """Return the pooling in sentence-transformers' configuration; without one the first token, as for BERT."""
     path = directory / "1_Pooling" / "config.json"
     if not path.is_file():
         return "first"
-    written = json.loads(path.read_text("utf-8"))
-    is_first = written.get("pooling_mode") == "cls" or written.get("pooling_mode_cls_token")  # new form, old form
+    config = json.loads(path.read_text("utf-8"))
+    is_first = config.get("pooling_mode") == "cls" or config.get("pooling_mode_cls_token")  # new form, old form
     return "first" if is_first else "mean"
 
 
 @contextmanager
 def _translate_errors(name: str) -> Iterator[None]:
-    """What transformers raises, as an error of the spec."""
+    """Translate transformers' errors into a SpecError."""
     try:
         yield
     except SpecError:
         raise
-    except Exception as error:  # of damaged files, and of those of another version, it raises anything
+    except Exception as error:  # damaged files, and those of another version, can raise anything
         if "trust_remote_code" in str(error):
             reason = "it needs code of its own, which Tagline does not run"
         elif "ignore_mismatched_sizes" in str(error):
@@ -256,7 +262,7 @@ def _translate_errors(name: str) -> Iterator[None]:
 
 @contextmanager
 def _silence_transformers() -> Iterator[None]:
-    """Without transformers' own log lines and bars: what matters of them is raised."""
+    """Silence transformers' log lines and progress bars; problems are raised instead."""
     level, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
     transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""LSTMs that read a text in both directions, what makes one state of all of theirs, and the networks made of them."""
+"""Bidirectional LSTM layers, pooling over their states, and the networks built from them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,16 +12,16 @@ Pooling = Literal["max", "mean", "max+mean", "attention"]
 
 @contextmanager
 def seed_layers(seed: int) -> Iterator[None]:
-    """Let new layers, which draw from torch's own generator, start as this seed says; others do not notice."""
+    """Seed the initialisation of new layers, and restore torch's global generator afterwards."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield
 
 
 class BidirectionalLstm(nn.Module):
-    """A layer of two LSTMs, one from each end of a text.
+    """A layer of two LSTMs, one in each direction.
 
-    The text is turned round, without its padding, for the second one. Packed sequences give the same states, in two to
+    The text is reversed, without its padding, for the second one. Packed sequences give the same states, in two to
     four times the time on a CPU.
     """
 
@@ -33,15 +33,15 @@ class BidirectionalLstm(nn.Module):
             if "bias" in name:
                 nn.init.zeros_(parameter)
             if "bias_ih" in name:
-                nn.init.ones_(parameter[hidden : 2 * hidden])  # it remembers until it learns to forget
+                nn.init.ones_(parameter[hidden : 2 * hidden])  # a forget gate that starts open
             if "weight_hh" in name:
                 nn.init.orthogonal_(parameter)
 
-    def forward(self, states: Tensor, turned: Tensor) -> Tensor:
-        """The states of both LSTMs, side by side; `turned` says where each token stands from the other end."""
-        there, _ = self.onwards(states)
-        back, _ = self.backwards(_reorder_states(states, turned))
-        return torch.cat([there, _reorder_states(back, turned)], dim=-1)
+    def forward(self, states: Tensor, reversal: Tensor) -> Tensor:
+        """Return the states of both LSTMs, concatenated; `reversal` is each token's place in the reversed text."""
+        forward_states, _ = self.onwards(states)
+        backward_states, _ = self.backwards(_reorder_states(states, reversal))
+        return torch.cat([forward_states, _reorder_states(backward_states, reversal)], dim=-1)
 
 
 def _reorder_states(states: Tensor, places: Tensor) -> Tensor:
@@ -49,7 +49,7 @@ def _reorder_states(states: Tensor, places: Tensor) -> Tensor:
 
 
 class PoolingLayer(nn.Module):
-    """One state of a text from those of its tokens."""
+    """Pools the states of a text's tokens into one."""
 
     def __init__(self, size: int, how: Pooling) -> None:
         super().__init__()
@@ -58,21 +58,21 @@ class PoolingLayer(nn.Module):
         self.attention = nn.Linear(size, 1, bias=False) if how == "attention" else None
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
-        """The pooled states of a batch."""
-        is_there = mask.bool().unsqueeze(-1)
-        found = []
+        """Return the pooled states of a batch."""
+        is_token = mask.bool().unsqueeze(-1)
+        pooled = []
         if self.attention is not None:
-            shares = self.attention(states).masked_fill(~is_there, float("-inf")).softmax(dim=1)
-            found.append((states * shares).sum(dim=1))
+            shares = self.attention(states).masked_fill(~is_token, float("-inf")).softmax(dim=1)
+            pooled.append((states * shares).sum(dim=1))
         if self.how.startswith("max"):
-            found.append(states.masked_fill(~is_there, float("-inf")).amax(dim=1))
+            pooled.append(states.masked_fill(~is_token, float("-inf")).amax(dim=1))
         if self.how.endswith("mean"):
-            found.append(states.masked_fill(~is_there, 0.0).sum(dim=1) / is_there.sum(dim=1))
-        return torch.cat(found, dim=-1)
+            pooled.append(states.masked_fill(~is_token, 0.0).sum(dim=1) / is_token.sum(dim=1))
+        return torch.cat(pooled, dim=-1)
 
 
 class RecurrentHead(nn.Module):
-    """Layers of LSTMs over the states of tokens, pooled, and logits of that: whatever the padding."""
+    """Bidirectional LSTM layers over token states, pooling, and a linear output; independent of padding."""
 
     def __init__(
         self,
@@ -93,21 +93,21 @@ class RecurrentHead(nn.Module):
         self.output = nn.Linear(self.pool.size, labels)
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
-        """The logits of a batch."""
+        """Return the logits of a batch."""
         lengths, places = mask.sum(dim=1, keepdim=True), torch.arange(mask.shape[1], device=mask.device)
-        turned = torch.where(places < lengths, lengths - 1 - places, places)
-        # Always float32: in bfloat16 it took two to four times as long on a CPU that has to emulate that; where the
-        # hardware has it nobody has measured.
+        reversal = torch.where(places < lengths, lengths - 1 - places, places)
+        # Always float32: in bfloat16 it took two to four times as long on a CPU that emulates it; hardware bfloat16 has
+        # not been measured.
         with torch.autocast(states.device.type, enabled=False):
             states = states.float()
             for number, layer in enumerate(self.layers):
-                states = layer(self.dropout(states) if number else states, turned)
+                states = layer(self.dropout(states) if number else states, reversal)
             logits: Tensor = self.output(self.dropout(self.pool(states, mask)))
         return logits
 
 
 class TokenNetwork(nn.Module):
-    """Embeddings of tokens, LSTMs over them, and logits."""
+    """Token embeddings with a recurrent head."""
 
     def __init__(
         self,
@@ -134,14 +134,14 @@ class TokenNetwork(nn.Module):
         self.head = RecurrentHead(size, labels, hidden=hidden, layers=layers, dropout=dropout, pooling=pooling)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
-        """The logits of a batch; while it learns, some of the words are not there, and some of what words are."""
+        """Return the logits of a batch; in training, with word dropout and spatial dropout of the embeddings."""
         states = self.embedding(input_ids)
         if self.training and self.word_dropout:
             is_read = torch.rand(input_ids.shape, device=states.device) >= self.word_dropout
             states = states * is_read.unsqueeze(-1)
         if self.types is not None and token_type_ids is not None:
             states = states + self.types(token_type_ids)
-        # The same parts of every word of a text: one that is missing here and there would be guessed from the others.
+        # Spatial dropout: a feature dropped only at some words of a text could be inferred from the others.
         states = self.dropout(states.transpose(1, 2)).transpose(1, 2)
         logits: Tensor = self.head(states, attention_mask)
         return logits

@@ -1,4 +1,4 @@
-"""Texts as sequences of token ids, read with the tokenizers library alone and kept on disk while a model learns."""
+"""Texts as sequences of token ids, read with the tokenizers library alone and spooled to disk for training."""
 
 import tempfile
 from array import array
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 Ints = NDArray[np.int64]
 LongTexts = Literal["start", "ends", "windows"]
 Encoded = tuple[Sequence[int], Sequence[int]]
-"""A sequence's token ids, and for each whether it is from the second text of a pair."""
+"""A sequence's token ids and token types; the type is 1 in the second text of a pair."""
 TEXTS_AT_ONCE, CHARACTERS_AT_ONCE = 1024, 1_000_000
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What a network takes of a text, and what its logits mean."""
+    """How texts are turned into sequences for a network, and what its logits mean."""
 
     task: "Task"
     labels: int
@@ -38,7 +38,7 @@ class Reading:
     long_texts: LongTexts
     pad: int
     types: bool = False
-    """Whether it is told which text of a pair a token is from."""
+    """Whether the network takes token types."""
 
     def __post_init__(self) -> None:
         numbers = {"labels": (self.labels, 1), "max_tokens": (self.max_tokens, 1), "pad": (self.pad, 0)}
@@ -50,10 +50,10 @@ class Reading:
 
 
 class TokenReader:
-    """Turns texts into sequences that a model can take."""
+    """Tokenises texts into sequences of at most `max_tokens`."""
 
     def __init__(self, tokenizer: "Tokenizer", *, max_tokens: int, long_texts: LongTexts, pad: int = 0) -> None:
-        self._tokenizer = type(tokenizer).from_str(tokenizer.to_str())  # its settings are changed here, not there
+        self._tokenizer = type(tokenizer).from_str(tokenizer.to_str())  # a copy, since its settings are changed
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
         self._long_texts = long_texts
@@ -67,20 +67,20 @@ class TokenReader:
         self._room = max_tokens - len(self._before) - len(self._after)
 
     def read(self, texts: "Iterable[Text]") -> Iterator[list[Encoded]]:
-        """The sequences of each text: one, or the windows of a long one."""
+        """Yield the sequences of each text: one, or the windows of a long text."""
         remaining = iter(texts)
-        while some := _take_portion(remaining):
+        while portion := _take_portion(remaining):
             is_whole = self._long_texts == "start"
-            for encoding in self._tokenizer.encode_batch_fast(some, add_special_tokens=is_whole):
-                found = [self._cut_start(encoding)] if is_whole else self._cut_windows(encoding)
-                # No network reads nothing: where a tokenizer adds no special tokens, an empty text is one of padding.
-                yield found if found[0][0] else [([self._pad], [0])]
+            for encoding in self._tokenizer.encode_batch_fast(portion, add_special_tokens=is_whole):
+                sequences = [self._cut_start(encoding)] if is_whole else self._cut_windows(encoding)
+                # No network accepts an empty sequence: without special tokens, an empty text is one padding token.
+                yield sequences if sequences[0][0] else [([self._pad], [0])]
 
     def _cut_start(self, encoding: "Encoding") -> Encoded:
-        """The start of a text that is too long; of a pair the longer one is cut first, down to half of the room.
+        """Return the start of a text that is too long; in a pair the longer text is cut first, to half of the room.
 
-        The library would cut the same, and keep all that it cut off: of a pair every piece of one text with every
-        piece of the other, which for two texts of 50,000 characters is more than a machine's memory.
+        The library truncates the same way but keeps the overflow, in a pair every piece of one text with every piece of
+        the other: for two texts of 50,000 characters that is more than a machine's memory.
         """
         ids, types = encoding.ids, encoding.type_ids
         if len(ids) <= self._max_tokens:
@@ -90,7 +90,7 @@ class TokenReader:
         room = max(self._max_tokens - sides.count(None), 0)
         shorter = min(*counts, room // 2)
         limits = (shorter, room - shorter) if counts[0] <= counts[1] else (room - shorter, shorter)
-        for side in (1, 0):  # the second stands behind the first, whose places must still hold
+        for side in (1, 0):  # the second text first, so that the first one's indices stay valid
             if counts[side] > limits[side]:
                 first = sides.index(side)
                 for row in (ids, types):
@@ -98,7 +98,7 @@ class TokenReader:
         return ids, types
 
     def _cut_windows(self, encoding: "Encoding") -> list[Encoded]:
-        """Both ends of a text that is too long, or all of it in windows that overlap by a quarter."""
+        """Return both ends of a text that is too long, or all of it in windows that overlap by a quarter."""
         ids, room = encoding.ids, self._room
         if len(ids) <= room:
             parts = [ids]
@@ -112,49 +112,49 @@ class TokenReader:
 
 
 def length_of(text: "Text") -> int:
-    """Characters of a text, or of both of a pair."""
+    """Return the number of characters of a text, or of both texts of a pair."""
     return len(text) if isinstance(text, str) else sum(map(len, text))
 
 
 def _take_portion(texts: "Iterator[Text]") -> "list[Text]":
-    """As many texts as the library should hold at once; it keeps what it cuts off of a long one for a while too."""
-    found: list[Text] = []
+    """Return as many texts as the library should hold at once, since it keeps the whole encoding of long ones too."""
+    portion: list[Text] = []
     characters = 0
     for text in texts:
-        found.append(text)
+        portion.append(text)
         characters += length_of(text)
-        if len(found) == TEXTS_AT_ONCE or characters >= CHARACTERS_AT_ONCE:
+        if len(portion) == TEXTS_AT_ONCE or characters >= CHARACTERS_AT_ONCE:
             break
-    return found
+    return portion
 
 
 @dataclass(frozen=True)
 class Sequences:
-    """Token sequences one after the other; a text is one of them, or several that follow each other."""
+    """Token sequences, concatenated; a text is one sequence or several consecutive ones."""
 
     ids: NDArray[Any]
     types: NDArray[np.uint8] | None
     starts: Ints
-    """Where each sequence starts, and after them where the last one ends."""
+    """The start of each sequence, followed by the end of the last one."""
     rows: NDArray[np.int32]
-    """The text that each sequence is from."""
+    """The index of the text that each sequence is from."""
 
     def __len__(self) -> int:
         return len(self.rows)
 
     @cached_property
     def lengths(self) -> NDArray[np.int32]:
-        """Tokens of each sequence."""
+        """The number of tokens of each sequence."""
         return (self.starts[1:] - self.starts[:-1]).astype(np.int32)
 
     def first(self, count: int) -> "Sequences":
-        """The first of them, by themselves."""
+        """Return the first `count` sequences."""
         return Sequences(self.ids, self.types, self.starts[: count + 1], self.rows[:count])
 
     def pad_batch(self, numbers: Ints, *, pad: int, backwards: bool = False) -> dict[str, Ints]:
-        """These sequences side by side, the shorter ones filled up: what a model's forward pass takes.
+        """Return these sequences as a padded batch, the inputs of a model's forward pass.
 
-        Read backwards, each is turned round by itself.
+        With `backwards`, each sequence is reversed.
         """
         lengths = self.lengths[numbers]
         shape = (len(numbers), int(lengths.max()))
@@ -170,7 +170,7 @@ class Sequences:
         return inputs
 
     def pooled(self, scores: NDArray[np.float32], *, texts: int) -> NDArray[np.float32]:
-        """The scores of the texts that these sequences are from; of a text in windows, their mean."""
+        """Return the scores of the texts, each the mean over its windows."""
         if len(self) == texts:
             return scores
         starts = np.flatnonzero(np.diff(self.rows, prepend=-1))
@@ -179,27 +179,27 @@ class Sequences:
 
 @dataclass(frozen=True)
 class PaddedSequences:
-    """Sequences as a network takes them: side by side, the shorter ones filled up."""
+    """Sequences that are padded when a batch is made of them."""
 
     sequences: Sequences
     pad: int
 
     @property
     def lengths(self) -> NDArray[np.int32]:
-        """Tokens of each sequence."""
+        """The number of tokens of each sequence."""
         return self.sequences.lengths
 
     def arrays(self, numbers: Ints) -> dict[str, Ints]:
-        """What the forward pass takes for these sequences."""
+        """Return the inputs of the forward pass for these sequences."""
         return self.sequences.pad_batch(numbers, pad=self.pad)
 
     def pooled(self, scores: NDArray[np.float32], *, texts: int) -> NDArray[np.float32]:
-        """The scores of the texts that the sequences are from."""
+        """Return the scores of the texts, each the mean over its windows."""
         return self.sequences.pooled(scores, texts=texts)
 
 
 class TokenPreprocessor:
-    """Reads texts for a network with a tokenizer of the tokenizers library."""
+    """Tokenises texts for a network, with the tokenizers library."""
 
     def __init__(self, tokenizer: "Tokenizer", reading: Reading) -> None:
         self.task, self.labels, self.pair = reading.task, reading.labels, reading.pair
@@ -210,7 +210,7 @@ class TokenPreprocessor:
 
     @classmethod
     def load(cls, directory: Path, facts: str) -> Self:
-        """From a family's files: its tokenizer, and the facts that it keeps beside it."""
+        """Load it from a family's files: `tokenizer.json`, and `facts`, which has the `reading`."""
         from tokenizers import Tokenizer
 
         with model_files.translate_errors(directory / facts):
@@ -219,12 +219,12 @@ class TokenPreprocessor:
             return cls(Tokenizer.from_file(str(directory / "tokenizer.json")), reading)
 
     def read(self, texts: "Sequence[Text]") -> PaddedSequences:
-        """Some texts, in memory."""
+        """Tokenise some texts, in memory."""
         return PaddedSequences(in_memory(self.reader.read(texts), with_types=self._reading.types), self._reading.pad)
 
 
 def in_memory(texts: Iterable[Sequence[Encoded]], *, with_types: bool) -> Sequences:
-    """Sequences of a few texts."""
+    """Collect the sequences of a few texts in memory."""
     ids, types, ends, rows = array("q"), array("B"), array("q", [0]), array("i")
     for row, sequences in enumerate(texts):
         for sequence_ids, sequence_types in sequences:
@@ -241,7 +241,7 @@ def in_memory(texts: Iterable[Sequence[Encoded]], *, with_types: bool) -> Sequen
 
 
 def on_disk(texts: Iterable[Sequence[Encoded]], *, with_types: bool, vocabulary: int) -> Sequences:
-    """Sequences of any number of texts, in files without a name that are gone when the process is."""
+    """Spool the sequences of any number of texts to unnamed temporary files, which vanish with the process."""
     kind = np.uint16 if vocabulary <= 2**16 else np.uint32
     lengths, rows = array("i"), array("i")
     scratch = tempfile.TemporaryFile
@@ -261,7 +261,7 @@ def on_disk(texts: Iterable[Sequence[Encoded]], *, with_types: bool, vocabulary:
         starts = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(np.frombuffer(lengths, np.int32), out=starts[1:])
         size = (int(starts[-1]),)
-        return Sequences(  # what is mapped stays there when its file is closed
+        return Sequences(  # a memory map outlives its file handle
             np.memmap(ids_file, kind, mode="r", shape=size),
             np.memmap(types_file, np.uint8, mode="r", shape=size) if with_types else None,
             starts,

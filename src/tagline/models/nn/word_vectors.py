@@ -1,4 +1,4 @@
-"""Word vectors that others have learned, from a text file as GloVe and word2vec write it or from a NumPy array."""
+"""Pretrained word vectors, from a text file as GloVe and word2vec write it or from a NumPy array."""
 
 from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,17 +19,17 @@ FORMS = "a text file with a word and its numbers a line, or x.npy with its words
 
 
 def is_array(path: Address) -> bool:
-    """Whether this is a NumPy array, whose words stand in a file beside it."""
+    """Return whether this is a NumPy array, whose words are in a file beside it."""
     return str(path).endswith(".npy")
 
 
 def words_of(path: Address) -> str:
-    """The file beside an array that holds its words."""
+    """Return the path of the file with an array's words."""
     return str(path).removesuffix(".npy") + ".txt"
 
 
 def read_width(path: Address) -> int:
-    """How many numbers a word has."""
+    """Return the dimension of the vectors."""
     if is_array(path):
         return int(_load_array(path).shape[1])
     with _open_lines(path) as lines:
@@ -38,7 +38,7 @@ def read_width(path: Address) -> int:
         raise SpecError(f"model.vectors: {path} is a gzip file", hint="unpack it: gunzip FILE")
     if _is_header(first):
         size = int(first[1])
-        if second.strip() and len(second.rsplit(maxsplit=size)) != size + 1:  # before room is made for so many
+        if second.strip() and len(second.rsplit(maxsplit=size)) != size + 1:  # before memory is allocated for so many
             raise _line_error(path, 2, f"has not {size} numbers after its word")
         return size
     if len(first) < 2:
@@ -47,14 +47,14 @@ def read_width(path: Address) -> int:
 
 
 def read(path: Address, words: Container[str]) -> dict[str, Floats]:
-    """The vectors of those of these words that are there; of a word that is there twice, the first."""
+    """Return the vectors of the words that the file has; the first one where a word occurs twice."""
     rows = _rows_of_array(path, words) if is_array(path) else _rows_of_text(path, words)
-    found: dict[str, Floats] = {}
+    vectors: dict[str, Floats] = {}
     for number, word, values in rows:
         if not np.isfinite(values).all():
             raise _line_error(path, number, f"has a number for {word} that is not finite")
-        found.setdefault(word, values)
-    return found
+        vectors.setdefault(word, values)
+    return vectors
 
 
 def _rows_of_text(path: Address, words: Container[str]) -> Iterator[tuple[int, str, Floats]]:
@@ -74,16 +74,16 @@ def _rows_of_text(path: Address, words: Container[str]) -> Iterator[tuple[int, s
 
 
 def _rows_of_array(path: Address, words: Container[str]) -> Iterator[tuple[int, str, Floats]]:
-    array, beside = _load_array(path), words_of(path)
+    array, words_path = _load_array(path), words_of(path)
     number = 0
-    with _open_lines(beside) as lines:
+    with _open_lines(words_path) as lines:
         for number, line in enumerate(lines, start=1):
             if number > len(array):
                 break
             if (known := line.decode("utf-8", "replace").strip().lower()) in words:
                 yield number, known, np.array(array[number - 1], np.float32)
     if number != len(array):
-        raise SpecError(f"model.vectors: {beside} must have a word for each of the {len(array)} rows of {path}")
+        raise SpecError(f"model.vectors: {words_path} must have a word for each of the {len(array)} rows of {path}")
 
 
 def _load_array(path: Address) -> NDArray[Any]:
@@ -98,11 +98,11 @@ def _load_array(path: Address) -> NDArray[Any]:
 
 @contextmanager
 def _open_lines(path: Address) -> Iterator[Iterator[bytes]]:
-    """The lines of a file."""
+    """Open a file as an iterator of its lines."""
     try:
         with _fetch_path(path).open("rb") as file:
             yield file
-    except (OSError, ValueError) as error:  # a name that no file can have is a ValueError
+    except (OSError, ValueError) as error:  # a name that no file can have raises ValueError
         why = getattr(error, "strerror", None) or first_line(error)
         raise SpecError(f"model.vectors: cannot read {path}: {why}", hint=f"give {FORMS}") from error
 
@@ -112,7 +112,7 @@ def _fetch_path(path: Address) -> Path:
 
 
 def _is_header(fields: Sequence[bytes]) -> bool:
-    """Whether this is the line with which word2vec begins: how many words, and how many numbers each."""
+    """Return whether this is word2vec's header: the number of words, and of values for each."""
     return len(fields) == 2 and all(field.isdigit() and len(field) < 10 for field in fields) and int(fields[1]) > 0
 
 

@@ -1,17 +1,14 @@
-"""ULMFiT: a language model of AWD-LSTM layers is fine-tuned on the texts, and becomes a classifier.
+"""ULMFiT: an AWD-LSTM language model is fine-tuned on the texts, then turned into a classifier.
 
 Files, in the order of their imports:
 
-- awd_lstm.py: AWD-LSTM as published: a language model of LSTM layers with five kinds of dropout, and a classifier
-  on top of it.
-- tokenizer.py: Text as fastai's language models read it: marked by rules, cut into tokens, numbered by a
-  vocabulary. No torch.
-- checkpoints.py: Language models in directories: ours, and those that fastai wrote, read without running anything
-  of theirs.
-- one_cycle.py: One-cycle training as fastai does it: rates and momentum by the step, groups frozen or at rates of
-  their own.
-- stages.py: The stages of a ULMFiT training, stopped and gone on with anywhere: a language model first, then a
-  classifier.
+- awd_lstm.py: AWD-LSTM as published: an LSTM language model with five kinds of dropout, and a classifier on top of
+  it.
+- tokenizer.py: Tokenisation as in fastai's language models: marking rules, a tokenizer and a vocabulary. No torch.
+- checkpoints.py: Language models in directories, Tagline's and fastai's, read without running code from them.
+- one_cycle.py: One-cycle training as in fastai: scheduled rates and momentum, frozen groups and discriminative
+  learning rates.
+- stages.py: The stages of a ULMFiT training, resumable at any step: first a language model, then a classifier.
 """
 
 import copy
@@ -50,25 +47,25 @@ if TYPE_CHECKING:
 LANGUAGE_MODEL, CLASSIFIER = "language model", "classifier"
 KEYS = {"forward": "pretrained", "backward": "pretrained_backward"}
 FIRST_STEPS = 50
-"""Of a classifier, for each group that is unfrozen: an epoch, or more where there are few rows."""
+"""Steps of a classifier for each group that is unfrozen: an epoch, or more where there are few rows."""
 LM_EPOCHS = 4
-"""Of a pretrained language model."""
+"""Epochs of a pretrained language model."""
 STEPS, FEWEST_EPOCHS, MOST_EPOCHS = 1000, 4, 25
-"""Of a classifier, and of a language model from nothing: as many epochs as make enough steps, within reason."""
-SURE = 0.9
-"""A model that reads the other way is that much less surprised by texts turned round, and more."""
+"""Steps that a classifier, or a language model from scratch, needs; the epochs that give them, within these limits."""
+SURPRISE_RATIO = 0.9
+"""A model that reads the other way has a loss on reversed texts below this share of its loss on the texts."""
 KNOWN_SHARE = 0.65
-"""Of the tokens of a text. 2,000 words of another subject know 0.65 to 0.8 of English, those of another language 0.4 at
-most; pieces know more, and of another script 0.2 to 0.6."""
-MOST_READ = 10
-"""Times `max_tokens`: of a longer text, its end."""
+"""The share of known tokens below which a warning is given. A vocabulary of 2,000 words of another subject covers 0.65
+to 0.8 of English, one of another language 0.4 at most; pieces cover more, and of another script 0.2 to 0.6."""
+READ_FACTOR = 10
+"""Tokens that are read of a text, as a multiple of `max_tokens`; of a longer text its end."""
 TOKENS_AT_ONCE = 16_384
 CODE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]+)*")
-"""Of a language, as BCP 47 has them."""
+"""A language code, as in BCP 47."""
 
 
 class UlmfitOptions(ModelOptions):
-    """What `[model]` may hold for family `ulmfit`."""
+    """The options of `[model]` for family `ulmfit`."""
 
     family: Literal["ulmfit"] = Field("ulmfit", description="a language model, then a classifier")
     pretrained: str = Field("", description="directory of a language model that reads forward; else one is learned")
@@ -94,7 +91,7 @@ class UlmfitOptions(ModelOptions):
 
 
 class Ulmfit:
-    """Family `ulmfit`."""
+    """The family `ulmfit`."""
 
     Options: ClassVar = UlmfitOptions
     uses: ClassVar[frozenset[str]] = frozenset({
@@ -111,19 +108,19 @@ class Ulmfit:
         self.classifiers: dict[Direction, AwdLstmClassifier] = {}
         self.language_model: LanguageModel | None = None
         self.directions = _list_directions(options.direction)
-        self._given: dict[Direction, PretrainedLanguageModel] = {}
+        self._pretrained: dict[Direction, PretrainedLanguageModel] = {}
         self._saved_shape: Shape | None = None
-        self._course: StagedTraining | None = None
-        self._kept: dict[str, Any] = {}
+        self._stages: StagedTraining | None = None
+        self._restored: dict[str, Any] = {}
         self._digest = ""
 
     @classmethod
     def create(
         cls, options: UlmfitOptions, *, training: Training, task: "Task", labels: Sequence[str], pair: bool
     ) -> Self:
-        """A model that has learned nothing yet; the language models it starts from are read, and refused, here.
+        """Create an untrained model; the pretrained language models are read and checked.
 
-        So is the beginning of every file of more texts.
+        So is the beginning of every file of unlabelled texts.
         """
         from tagline.data import unlabelled
 
@@ -146,20 +143,20 @@ class Ulmfit:
                 raise SpecError(f"model.{KEYS[direction]} is not used: the model reads {reads}", hint=hint)
             if not address:
                 continue
-            found = checkpoints.read(address, key=f"model.{KEYS[direction]}")
-            if found.backwards is not None and found.backwards != (direction == "backward"):
-                reads = "backward" if found.backwards else "forward"
+            loaded = checkpoints.read(address, key=f"model.{KEYS[direction]}")
+            if loaded.backwards is not None and loaded.backwards != (direction == "backward"):
+                reads = "backward" if loaded.backwards else "forward"
                 hint = f"name it as model.{KEYS[reads]}, with model.direction={reads} or both"
                 raise SpecError(f"model.{KEYS[direction]}: the model in {address} reads {reads}", hint=hint)
-            self._given[direction] = found
-        both = list(self._given.values())
-        if len(both) == 2 and both[0].lexicon.vocabulary != both[1].lexicon.vocabulary:
+            self._pretrained[direction] = loaded
+        models = list(self._pretrained.values())
+        if len(models) == 2 and models[0].lexicon.vocabulary != models[1].lexicon.vocabulary:
             hint = "the two read the same tokens: make them from the same texts"
             raise SpecError("model.pretrained and model.pretrained_backward have different vocabularies", hint=hint)
 
     @classmethod
-    def doubts(cls, options: UlmfitOptions, texts: "Iterable[Text]") -> "Iterator[Finding]":
-        """Whether the pretrained language model knows what these texts are made of."""
+    def check_texts(cls, options: UlmfitOptions, texts: "Iterable[Text]") -> "Iterator[Finding]":
+        """Yield a finding if the pretrained language model knows too few of these texts' tokens."""
         from tagline.data.checks import Finding
         from tagline.data.language_check import cut_beginnings
         from tagline.models.ulmfit import checkpoints
@@ -176,82 +173,81 @@ class Ulmfit:
                     )
                 return
 
-    def fit(self, train: "Split", validation: "Split", *, seed: int) -> Iterator[Step]:  # noqa: ARG002 - nobody looks
+    def fit(self, train: "Split", validation: "Split", *, seed: int) -> Iterator[Step]:  # noqa: ARG002 - part of the contract
         """Fine-tune the language model on the texts, then the classifier on their labels."""
         from tagline.data.unlabelled import read_texts
         from tagline.models.ulmfit.stages import count_windows, steps_an_epoch
 
         if len(train) < 2:
             raise DataError("family ulmfit needs two training rows at least")
-        every = self._read_texts(lambda: chain(train.texts, read_texts(self.options.unlabelled)))
-        labelled, batch_size = every.first(len(train)), self.training.batch_size
+        sequences = self._read_texts(lambda: chain(train.texts, read_texts(self.options.unlabelled)))
+        labelled, batch_size = sequences.first(len(train)), self.training.batch_size
         steps = {
-            LANGUAGE_MODEL: count_windows(every, rows=batch_size),
+            LANGUAGE_MODEL: count_windows(sequences, rows=batch_size),
             CLASSIFIER: steps_an_epoch(len(train), batch_size=batch_size),
         }
         yield from self._run_stages(
             self._plan_stages(steps),
             steps,
             seed=seed,
-            work=lambda stage, network: (
-                self._create_lm_objective(network, every, stage, seed=seed)
+            objective=lambda stage, network: (
+                self._create_lm_objective(network, sequences, stage, seed=seed)
                 if stage.part == LANGUAGE_MODEL
                 else self._create_label_objective(network, labelled, train.targets, stage, seed=seed)
             ),
         )
 
     def fit_language_model(self, texts: "Callable[[], Iterable[Text]]", *, seed: int) -> Iterator[Step]:
-        """Learn a language model and no classifier."""
+        """Train a language model alone, without a classifier."""
         from tagline.models.ulmfit.stages import count_windows
 
-        every = self._read_texts(texts)
-        steps = {LANGUAGE_MODEL: count_windows(every, rows=self.training.batch_size)}
+        sequences = self._read_texts(texts)
+        steps = {LANGUAGE_MODEL: count_windows(sequences, rows=self.training.batch_size)}
         plan = [stage for stage in self._plan_stages(steps) if stage.part == LANGUAGE_MODEL]
         yield from self._run_stages(
             plan,
             steps,
             seed=seed,
-            work=lambda stage, network: self._create_lm_objective(network, every, stage, seed=seed),
+            objective=lambda stage, network: self._create_lm_objective(network, sequences, stage, seed=seed),
         )
 
     def _read_texts(self, texts: "Callable[[], Iterable[Text]]") -> "Sequences":
-        """The texts as tokens on disk; the first time a vocabulary is made of them."""
-        if self._kept:  # it may still have to start in another direction
+        """Return the texts as tokens on disk; the first call makes the vocabulary from them."""
+        if self._restored:  # another direction may not have started yet
             self._read_pretrained()
         if self.lexicon is None:
-            self.lexicon = self._new_lexicon(texts)
-        read = self.lexicon.read(texts(), most=MOST_READ * self.options.max_tokens)
+            self.lexicon = self._create_lexicon(texts)
+        read = self.lexicon.read(texts(), most=READ_FACTOR * self.options.max_tokens)
         sequences = tokens.on_disk(read, with_types=False, vocabulary=len(self.lexicon))
         if sequences.starts[-1] < 2:
             raise DataError("the texts are too short for a language model: no token follows another")
         digest = hashlib.sha256(sequences.starts.data)
         digest.update(sequences.ids.data)
-        if self._kept and self._kept["texts"] != digest.hexdigest():
+        if self._restored and self._restored["texts"] != digest.hexdigest():
             hint = "put the files of texts back as they were, or start anew"
             raise RunError("the texts of the language model have changed since the run was started", hint=hint)
         self._digest = digest.hexdigest()
         self._check_directions(sequences)
         return sequences
 
-    def _new_lexicon(self, texts: "Callable[[], Iterable[Text]]") -> Lexicon:
-        """What a pretrained model knows and what is frequent in the texts."""
-        given = next(iter(self._given.values()), None)
-        cutter = given.lexicon.cutter if given else choose_tokenizer(texts, language=self.options.language)
-        found = Lexicon.learn(texts(), cutter)
-        if given is None:
-            return found
-        known = set(given.lexicon.vocabulary)
-        return Lexicon(cutter, [*given.lexicon.vocabulary, *(each for each in found.vocabulary if each not in known)])
+    def _create_lexicon(self, texts: "Callable[[], Iterable[Text]]") -> Lexicon:
+        """Create the vocabulary: that of the pretrained model, and the frequent tokens of the texts."""
+        pretrained = next(iter(self._pretrained.values()), None)
+        if pretrained is None:
+            return Lexicon.learn(texts(), choose_tokenizer(texts, language=self.options.language))
+        tokenizer, vocabulary = pretrained.lexicon.tokenizer, pretrained.lexicon.vocabulary
+        known, learned = set(vocabulary), Lexicon.learn(texts(), tokenizer).vocabulary
+        return Lexicon(tokenizer, [*vocabulary, *(token for token in learned if token not in known)])
 
     def _check_directions(self, sequences: "Sequences") -> None:
-        """Refuse a model that reads the other way: fastai's files do not say which way theirs do, so it is tried."""
+        """Raise SpecError if a model reads the other way; it is measured, since fastai's files do not say."""
         from tagline.models.ulmfit.stages import measure_surprise
 
-        for direction in self._given:
-            model = self._new_language_model(direction)
-            there, back = (measure_surprise(model, sequences, backwards=turned) for turned in (False, True))
-            as_named, other = (back, there) if direction == "backward" else (there, back)
-            if other < SURE * as_named:
+        for direction in self._pretrained:
+            model = self._create_language_model(direction)
+            forward, backward = (measure_surprise(model, sequences, backwards=reads) for reads in (False, True))
+            named_loss, reversed_loss = (backward, forward) if direction == "backward" else (forward, backward)
+            if reversed_loss < SURPRISE_RATIO * named_loss:
                 reads = "forward" if direction == "backward" else "backward"
                 problem = f"model.{KEYS[direction]}: the model there reads {reads}: it expects these texts that way"
                 raise SpecError(problem, hint=f"name it as model.{KEYS[reads]}, with model.direction={reads} or both")
@@ -262,42 +258,42 @@ class Ulmfit:
         steps: dict[str, int],
         *,
         seed: int,
-        work: "Callable[[TrainingStage, Any], TrainingObjective]",
+        objective: "Callable[[TrainingStage, Any], TrainingObjective]",
     ) -> Iterator[Step]:
         from tagline.models.ulmfit.stages import StagedTraining
 
         rate = None if self.training.learning_rate == "auto" else self.training.learning_rate
-        self._course = StagedTraining(
+        self._stages = StagedTraining(
             plan,
             steps=steps,
             rate=rate,
             weight_decay=self.training.weight_decay,
             seed=seed,
             network=lambda stage: self._prepare_network(stage, seed=seed),
-            work=work,
+            objective=objective,
         )
-        if self._kept:
-            self._course.restore(self._kept["tensors"], self._kept["course"])
-            self._kept = {}
+        if self._restored:
+            self._stages.restore(self._restored["tensors"], self._restored["course"])
+            self._restored = {}
         with compute_repeatably(self.device, hint="start anew with a lower training.batch_size"):
-            yield from self._course.steps()
+            yield from self._stages.steps()
 
     def _plan_stages(self, steps: Mapping[str, int]) -> "list[TrainingStage]":
-        """The stages of every direction, by how many steps an epoch of each part has."""
+        """Return the stages of every direction; `steps` is the number of steps per epoch of each part."""
         from tagline.models.ulmfit.stages import plan_stages
 
         plan: list[TrainingStage] = []
         for direction in self.directions:
-            is_given = direction in self._given
+            is_pretrained = direction in self._pretrained
             lm_epochs = self.options.lm_epochs
             if lm_epochs == "auto":
-                lm_epochs = LM_EPOCHS if is_given else _enough_epochs(steps[LANGUAGE_MODEL])
+                lm_epochs = LM_EPOCHS if is_pretrained else _choose_epochs(steps[LANGUAGE_MODEL])
             epochs = self.training.epochs
             if epochs == "auto":
-                epochs = _enough_epochs(steps.get(CLASSIFIER, 1))
+                epochs = _choose_epochs(steps.get(CLASSIFIER, 1))
             plan += plan_stages(
                 direction,
-                pretrained=is_given,
+                pretrained=is_pretrained,
                 groups=self._choose_shape().n_layers + 2,
                 lm_epochs=lm_epochs,
                 first_epochs=max(1, round(FIRST_STEPS / steps.get(CLASSIFIER, FIRST_STEPS))),
@@ -327,7 +323,7 @@ class Ulmfit:
             balanced=self.training.class_weights == "balanced",
             smoothing=smoothing_of(self.training, task=self.task),
         )
-        if self.task == "multi":  # most labels are rare: logits that begin at 0 have to learn that first
+        if self.task == "multi":  # most labels are rare: logits that start at 0 would have to learn that first
             network.usual.copy_(loss.best_constant())
         return LabelObjective(
             network,
@@ -341,41 +337,41 @@ class Ulmfit:
         )
 
     def _choose_shape(self) -> "Shape":
-        """The sizes of the layers: those of a pretrained model, or those of the options."""
+        """Return the sizes of the layers: those of a pretrained model, or of the options."""
         from tagline.models.ulmfit.awd_lstm import Shape
 
         options = self.options
-        given = next((found.shape for found in self._given.values()), self._saved_shape)
-        return given or Shape(emb_sz=options.embedding_size, n_hid=options.hidden_size, n_layers=options.layers)
+        shape = next((model.shape for model in self._pretrained.values()), self._saved_shape)
+        return shape or Shape(emb_sz=options.embedding_size, n_hid=options.hidden_size, n_layers=options.layers)
 
     def _prepare_network(self, stage: "TrainingStage", *, seed: int) -> "Network":
-        """The network of a stage; the first stage of a classifier makes it of the language model before it."""
+        """Return the network of a stage; a classifier's first stage creates it from the language model."""
         import torch
 
         direction = stage.direction
-        with torch.random.fork_rng():  # where it learns, each step sets the generator itself
+        with torch.random.fork_rng():  # in training, each step seeds the generator itself
             torch.manual_seed(seed + (direction == "backward"))
             if stage.part == LANGUAGE_MODEL:
-                self.language_model = self.language_model or self._new_language_model(direction)
+                self.language_model = self.language_model or self._create_language_model(direction)
                 return self.language_model
             if direction not in self.classifiers:
-                model = self.language_model or self._new_language_model(direction)
-                self.classifiers[direction] = self._new_classifier(weights=model.encoder.state_dict())
+                model = self.language_model or self._create_language_model(direction)
+                self.classifiers[direction] = self._create_classifier(weights=model.encoder.state_dict())
                 self.language_model = None
             return self.classifiers[direction]
 
-    def _new_language_model(self, direction: "Direction | None" = None) -> "LanguageModel":
+    def _create_language_model(self, direction: "Direction | None" = None) -> "LanguageModel":
         from tagline.models.ulmfit.awd_lstm import LanguageModel
         from tagline.models.ulmfit.checkpoints import extend_weights
 
         assert self.lexicon is not None
         model = LanguageModel(self._choose_shape().scale_dropout(self.options.drop_mult), tokens=len(self.lexicon))
-        if direction in self._given:
-            model.load_state_dict(extend_weights(self._given[direction], self.lexicon.vocabulary))
+        if direction in self._pretrained:
+            model.load_state_dict(extend_weights(self._pretrained[direction], self.lexicon.vocabulary))
         return model.to(self.device.address)
 
-    def _new_classifier(self, *, weights: "dict[str, Tensor] | None" = None) -> "AwdLstmClassifier":
-        """A classifier that has learned nothing yet, on layers that have."""
+    def _create_classifier(self, *, weights: "dict[str, Tensor] | None" = None) -> "AwdLstmClassifier":
+        """Create a classifier with an untrained head on the layers of a language model."""
         from tagline.models.ulmfit.awd_lstm import AwdLstm, AwdLstmClassifier
         from tagline.models.ulmfit.stages import WINDOW
 
@@ -390,15 +386,15 @@ class Ulmfit:
         return classifier.to(self.device.address)
 
     def scores(self, texts: Sequence["Text"]) -> Scores:
-        """The score of every label for every text: of two models, that read in both directions, the mean."""
-        self._insist_on_classifiers()
+        """Return the score of every label for every text, averaged over the directions."""
+        self._check_classifiers()
         assert self.lexicon is not None
-        read = self.lexicon.read(texts, most=MOST_READ * self.options.max_tokens)
+        read = self.lexicon.read(texts, most=READ_FACTOR * self.options.max_tokens)
         sequences = tokens.in_memory(read, with_types=False)
-        found = [self._score_direction(direction, sequences) for direction in self.directions]
-        return np.asarray(np.mean(found, axis=0), np.float32)
+        scores = [self._score_direction(direction, sequences) for direction in self.directions]
+        return np.asarray(np.mean(scores, axis=0), np.float32)
 
-    def _insist_on_classifiers(self) -> None:
+    def _check_classifiers(self) -> None:
         if self.lexicon is None or list(self.classifiers) != self.directions:
             problem = "there is no classifier yet: the time was over while the language model learned"
             raise RunError(problem, hint="raise training.max_minutes, or lower model.lm_epochs")
@@ -418,7 +414,7 @@ class Ulmfit:
         return scores_of(logits, task=self.task)
 
     def graph(self) -> "nn.Module":
-        """The classifiers of its directions, for those who compute them without torch."""
+        """Return the classifiers of all directions as one network, to be exported."""
         from tagline.models.ulmfit.awd_lstm import DirectionEnsemble
 
         return DirectionEnsemble(
@@ -426,15 +422,15 @@ class Ulmfit:
         ).cpu()
 
     @classmethod
-    def intake(cls, directory: Path) -> "LexiconPreprocessor":
-        """What reads texts for the graph."""
+    def load_preprocessor(cls, directory: Path) -> "LexiconPreprocessor":
+        """Load the graph's preprocessor from the files that `save` wrote."""
         with model_files.translate_errors(directory / VOCABULARY):
             lexicon = Lexicon.load(directory)
         with model_files.translate_errors(directory / "ulmfit.json"):
             return LexiconPreprocessor(model_files.read_json(directory / "ulmfit.json"), lexicon)
 
     def save(self, directory: Path, *, resumable: bool = False) -> None:
-        """The classifiers as safetensors, the vocabulary, what cuts texts into its tokens, and the rest as JSON."""
+        """Write the classifiers as safetensors, the vocabulary, the tokenizer's file, and the rest as JSON."""
         facts: dict[str, Any] = {
             "options": self.options.model_dump(),
             "task": self.task,
@@ -446,12 +442,12 @@ class Ulmfit:
         if resumable:
             facts["training"] = self.training.model_dump()
             networks |= {LANGUAGE_MODEL: self.language_model} if self.language_model else {}
-            if self._course:
-                kept, facts["course"] = self._course.state()
+            if self._stages:
+                tensors, facts["course"] = self._stages.state()
                 facts["texts"] = self._digest
-                write_tensors(_flatten_tensors(kept), directory / "course.safetensors")
+                write_tensors(_flatten_tensors(tensors), directory / "course.safetensors")
         else:
-            self._insist_on_classifiers()
+            self._check_classifiers()
         write_tensors(
             _flatten_tensors({name: each.state_dict() for name, each in networks.items()}),
             directory / "model.safetensors",
@@ -461,7 +457,7 @@ class Ulmfit:
         (directory / "ulmfit.json").write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
 
     def save_language_model(self, directory: Path) -> None:
-        """The language model alone, to be shared; with dropouts as they are before `drop_mult`."""
+        """Write the language model alone, to be shared, with dropouts as before `drop_mult`."""
         from tagline.models.ulmfit import checkpoints
 
         assert self.language_model is not None
@@ -471,7 +467,7 @@ class Ulmfit:
 
     @classmethod
     def load(cls, directory: Path) -> Self:
-        """Read what `save` wrote."""
+        """Load the files that `save` wrote."""
         from safetensors.torch import load_file
 
         from tagline.models.ulmfit.awd_lstm import Shape
@@ -488,33 +484,33 @@ class Ulmfit:
         with model_files.translate_errors(directory / "model.safetensors"):
             networks = _nest_tensors(load_file(directory / "model.safetensors"))
             if LANGUAGE_MODEL in networks:
-                model.language_model = model._new_language_model()
+                model.language_model = model._create_language_model()
                 model.language_model.load_state_dict(networks[LANGUAGE_MODEL])
             for direction in model.directions:
                 if direction in networks:
-                    model.classifiers[direction] = model._new_classifier()
+                    model.classifiers[direction] = model._create_classifier()
                     model.classifiers[direction].load_state_dict(networks[direction])
         if "course" in facts:
             empty: dict[str, dict[str, Tensor]] = {"optimizer": {}, "carried": {}, "before": {}}
             tensors = empty | _nest_tensors(load_file(directory / "course.safetensors"))
-            model._kept = {"tensors": tensors, "course": facts["course"], "texts": facts["texts"]}
+            model._restored = {"tensors": tensors, "course": facts["course"], "texts": facts["texts"]}
         return model
 
 
 @dataclass(frozen=True)
 class DirectedSequences:
-    """Texts as each direction reads them."""
+    """Texts as token sequences, which are reversed for direction `backward`."""
 
     sequences: "Sequences"
     directions: "list[Direction]"
 
     @property
     def lengths(self) -> NDArray[np.int32]:
-        """Tokens of each text."""
+        """The number of tokens of each text."""
         return self.sequences.lengths
 
     def arrays(self, numbers: "Ints") -> "dict[str, Ints]":
-        """What the graph takes for these texts."""
+        """Return the graph's inputs for these texts."""
         arrays = {}
         for direction in self.directions:
             padded = self.sequences.pad_batch(numbers, pad=PAD_ID, backwards=direction == "backward")
@@ -523,22 +519,22 @@ class DirectedSequences:
         return arrays
 
     def pooled(self, scores: Scores, *, texts: int) -> Scores:  # noqa: ARG002 - a text is one sequence
-        """The scores of the texts: a text is one sequence."""
+        """Return the scores unchanged: a text is one sequence."""
         return scores
 
 
 class LexiconPreprocessor:
-    """Reads texts for the graph of an `ulmfit` bundle, as fastai does."""
+    """The preprocessor of an `ulmfit` bundle's graph; it tokenises as fastai does."""
 
     def __init__(self, facts: Mapping[str, Any], lexicon: Lexicon) -> None:
         self.task: Task = facts["task"]
         self.labels, self.pair = facts["labels"], facts["pair"]
         self._directions = _list_directions(facts["options"]["direction"])
-        self._most = MOST_READ * facts["options"]["max_tokens"]
+        self._most = READ_FACTOR * facts["options"]["max_tokens"]
         self._lexicon = lexicon
 
     def read(self, texts: Sequence["Text"]) -> DirectedSequences:
-        """Some texts, in memory."""
+        """Preprocess some texts, in memory."""
         read = self._lexicon.read(texts, most=self._most)
         return DirectedSequences(tokens.in_memory(read, with_types=False), self._directions)
 
@@ -548,16 +544,16 @@ def _list_directions(setting: str) -> "list[Direction]":
 
 
 def _flatten_tensors(tensors: "Mapping[str, Mapping[str, Tensor]]") -> "dict[str, Tensor]":
-    return {f"{kind}/{name}": tensor for kind, some in tensors.items() for name, tensor in some.items()}
+    return {f"{kind}/{name}": tensor for kind, named in tensors.items() for name, tensor in named.items()}
 
 
 def _nest_tensors(tensors: "Mapping[str, Tensor]") -> "dict[str, dict[str, Tensor]]":
-    found: dict[str, dict[str, Tensor]] = {}
+    nested: dict[str, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         kind, _, rest = name.partition("/")
-        found.setdefault(kind, {})[rest] = tensor
-    return found
+        nested.setdefault(kind, {})[rest] = tensor
+    return nested
 
 
-def _enough_epochs(steps_each: int) -> int:
+def _choose_epochs(steps_each: int) -> int:
     return min(max(round(STEPS / steps_each), FEWEST_EPOCHS), MOST_EPOCHS)

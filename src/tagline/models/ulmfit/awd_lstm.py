@@ -1,4 +1,4 @@
-"""AWD-LSTM as published: a language model of LSTM layers with five kinds of dropout, and a classifier on top of it."""
+"""AWD-LSTM as published: an LSTM language model with five kinds of dropout, and a classifier on top of it."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,16 +11,16 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy, dropout, embedding, linear
 
 State = list[tuple[Tensor, Tensor]]
-"""For each layer what it remembers of the tokens so far."""
+"""The hidden and cell state of each layer."""
 HEAD_WIDTH, HEAD_DROPOUT = 50, 0.1
 START_RANGE = 0.1
-OTHERS = 2000
-"""Tokens that are drawn at each step of a language model, to stand for all that do not come next in its windows."""
+NEGATIVE_SAMPLES = 2000
+"""Tokens of the sampled softmax, drawn in each step from those that are not a next token anywhere in the batch."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """The sizes of an AWD-LSTM, and how much of it is dropped while it learns; the names are fastai's."""
+    """The layer sizes and dropouts of an AWD-LSTM, under fastai's names."""
 
     emb_sz: int = 400
     n_hid: int = 1152
@@ -34,13 +34,13 @@ class Shape:
     out_bias: bool = True
 
     def scale_dropout(self, times: float) -> "Shape":
-        """The same with every dropout so many times as strong."""
+        """Return the shape with every dropout multiplied by a factor, to at most 0.9."""
         scaled = {name: min(0.9, value * times) for name, value in asdict(self).items() if name.endswith("_p")}
         return replace(self, **scaled)
 
 
 class WeightDropLstm(nn.Module):
-    """One LSTM layer; while it learns, single weights between its own states are dropped, anew at every window."""
+    """An LSTM layer with weight dropout: in training, recurrent weights are dropped, drawn anew for each window."""
 
     def __init__(self, width: int, states: int, *, drop: float) -> None:
         super().__init__()
@@ -48,10 +48,10 @@ class WeightDropLstm(nn.Module):
         self.drop = drop
 
     def forward(self, inputs: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Outputs at every place, and the state after the last."""
+        """Return the outputs at every place, and the last state."""
         if not self.training or not self.drop:
-            found: tuple[Tensor, tuple[Tensor, Tensor]] = self.lstm(inputs, state)
-            return found
+            whole: tuple[Tensor, tuple[Tensor, Tensor]] = self.lstm(inputs, state)
+            return whole
         weights = dropout(self.lstm.get_parameter("weight_hh_l0"), self.drop)
         dropped: tuple[Tensor, tuple[Tensor, Tensor]] = functional_call(
             self.lstm, {"weight_hh_l0": weights}, (inputs, state)
@@ -60,7 +60,7 @@ class WeightDropLstm(nn.Module):
 
 
 class AwdLstm(nn.Module):
-    """The layers: token numbers and a state in, the last layer's outputs and the new state out."""
+    """The encoder: token numbers and a state in, the last layer's outputs and the new state out."""
 
     def __init__(self, shape: Shape, *, tokens: int) -> None:
         super().__init__()
@@ -74,12 +74,12 @@ class AwdLstm(nn.Module):
         )
 
     def start(self, rows: int) -> State:
-        """What every layer remembers before the first token: nothing."""
+        """Return the initial state, all zero."""
         like = self.embedding.weight
         return [(like.new_zeros(1, rows, size), like.new_zeros(1, rows, size)) for size in self.sizes]
 
     def forward(self, ids: Tensor, state: State) -> tuple[Tensor, Tensor, State]:
-        """The last layer's outputs, the same as the next stage sees them (some dropped), and the new state."""
+        """Return the last layer's outputs before and after dropout, and the new state."""
         shape = self.shape
         outputs = self._locked_dropout(self._embed_tokens(ids), shape.input_p)
         states: State = []
@@ -91,7 +91,7 @@ class AwdLstm(nn.Module):
         return outputs, self._locked_dropout(outputs, shape.output_p), states
 
     def _embed_tokens(self, ids: Tensor) -> Tensor:
-        """Vectors of the tokens; while it learns, some words are dropped wherever they stand."""
+        """Return the tokens' embeddings; in training with embedding dropout, which drops a word wherever it occurs."""
         table = self.embedding.weight
         vectors = embedding(ids, table)
         if not self.training or not self.shape.embed_p:
@@ -99,14 +99,14 @@ class AwdLstm(nn.Module):
         return vectors * dropout(table.new_ones(len(table), 1), self.shape.embed_p)[ids]
 
     def _locked_dropout(self, values: Tensor, drop: float) -> Tensor:
-        """Values of which some are dropped, the same ones at every place of a sequence."""
+        """Apply variational dropout: the same features are dropped at every place of a sequence."""
         if not self.training or not drop:
             return values
         return values * dropout(values.new_ones(len(values), 1, values.shape[2]), drop)
 
 
 class LanguageModel(nn.Module):
-    """Says which token comes next, with the embedding as its last layer."""
+    """Predicts the next token; its output weights are tied to the embedding unless the shape says otherwise."""
 
     def __init__(self, shape: Shape, *, tokens: int) -> None:
         super().__init__()
@@ -115,27 +115,27 @@ class LanguageModel(nn.Module):
         self.bias = nn.Parameter(torch.zeros(tokens)) if shape.out_bias else None
 
     def forward(self, ids: Tensor, state: State) -> tuple[Tensor, Tensor, Tensor, State]:
-        """Logits of the next token at every place, the outputs behind them, whole and dropped, and the new state."""
+        """Return the logits of the next token, the outputs before and after dropout, and the new state."""
         raw, dropped, state = self.encoder(ids, state)
         return linear(dropped, self._output_weights(), self.bias), raw, dropped, state
 
     def loss(self, outputs: Tensor, following: Tensor) -> Tensor:
-        """The cross-entropy of the tokens that follow; while it learns, an estimate of it where there are many tokens.
+        """Return the cross-entropy of the next tokens; in training with a large vocabulary, by sampled softmax.
 
-        The softmax then sums over the tokens that follow anywhere in the batch and over some of the others, which count
-        for all of those: the expected sum is the whole one. With 25,000 tokens a step takes less than half of the time.
+        The softmax then sums over the next tokens of the batch and over a sample of the others, scaled up so that the
+        expected sum is the full one. With 25,000 tokens a step takes less than half of the time.
         """
         table, bias = self._output_weights(), self.bias
         following, places = following.unique(return_inverse=True)  # type: ignore[no-untyped-call]
         others = len(table) - len(following)
-        if not self.training or others <= OTHERS:
+        if not self.training or others <= NEGATIVE_SAMPLES:
             return cross_entropy(linear(outputs, table, bias).flatten(0, 1), following[places].flatten())
         is_other = torch.ones(len(table), dtype=torch.bool)
         is_other[following.cpu()] = False
-        drawn = is_other.nonzero().squeeze(1)[torch.randperm(others)[:OTHERS]].to(following.device)
-        some = torch.cat([following, drawn])
-        logits = linear(outputs, table[some], None if bias is None else bias[some])
-        logits[..., len(following) :] += math.log(others / OTHERS)
+        drawn = is_other.nonzero().squeeze(1)[torch.randperm(others)[:NEGATIVE_SAMPLES]].to(following.device)
+        sampled = torch.cat([following, drawn])
+        logits = linear(outputs, table[sampled], None if bias is None else bias[sampled])
+        logits[..., len(following) :] += math.log(others / NEGATIVE_SAMPLES)
         return cross_entropy(logits.flatten(0, 1), places.flatten())
 
     def _output_weights(self) -> Tensor:
@@ -143,10 +143,10 @@ class LanguageModel(nn.Module):
 
 
 class AwdLstmClassifier(nn.Module):
-    """The layers read a text in windows; of their outputs the last, the largest and the mean make its logits."""
+    """A classifier that reads texts in windows, with concat pooling: the last, the largest and the mean output."""
 
     usual: Tensor
-    """The logits where nothing is known of a text, to which those of its outputs are added; fastai has none."""
+    """Constant logits that are added to those of the head; fastai has none."""
 
     def __init__(self, encoder: AwdLstm, *, labels: int, drop: float, window: int, most: int) -> None:
         super().__init__()
@@ -168,11 +168,11 @@ class AwdLstmClassifier(nn.Module):
         self.most = most
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Logits, and for the regularisation the outputs behind them, whole and dropped.
+        """Return the logits, and for regularisation the outputs before and after dropout.
 
-        Gradients stop between windows, as fastai has it. Of a text that is longer than `most` the windows before the
-        ones that count are read for the state they leave alone, without gradients: memory grows with `most`, and not
-        with the longest text.
+        Gradients stop between windows, as in fastai. In a text longer than `most`, the windows before the ones that
+        count are read without gradients, only for their final state: memory grows with `most`, and not with the
+        longest text.
         """
         lengths = attention_mask.sum(dim=1)
         first = self._first_place(lengths)
@@ -184,29 +184,29 @@ class AwdLstmClassifier(nn.Module):
         for start in range(0, ids.shape[1], self.window):
             raw, dropped, state = self.encoder(ids[:, start : start + self.window], state)
             parts.append((raw, dropped))
-        raw, dropped = (torch.cat(whole, dim=1) for whole in zip(*parts, strict=True))
+        raw, dropped = (torch.cat(windows, dim=1) for windows in zip(*parts, strict=True))
         return self.usual + self.head(_pool_outputs(dropped, torch.zeros_like(first), lengths)), raw, dropped
 
     def _warm_up_state(self, input_ids: Tensor, first: Tensor) -> State:
-        """What every layer remembers of each text where it begins to count."""
+        """Return the state of each text at the place from which it counts."""
         state = self.encoder.start(len(input_ids))
         for start in range(0, int(first.max()), self.window):
-            goes_on = (start < first)[None, :, None]
+            is_warming_up = (start < first)[None, :, None]
             with torch.no_grad():
                 _, _, after = self.encoder(input_ids[:, start : start + self.window], state)
             state = [
-                (torch.where(goes_on, new[0], old[0]), torch.where(goes_on, new[1], old[1]))
+                (torch.where(is_warming_up, new[0], old[0]), torch.where(is_warming_up, new[1], old[1]))
                 for new, old in zip(after, state, strict=True)
             ]
         return state
 
     def _first_place(self, lengths: Tensor) -> Tensor:
-        """The place in each text from which it counts: where a window starts, at most `most` tokens from its end."""
-        # Rounded up by what is positive: a graph rounds what is negative towards zero.
+        """Return the place from which each text counts: a window's start, at most `most` tokens from its end."""
+        # Rounded up with positive numbers only: a graph rounds a negative quotient towards zero.
         return ((lengths - self.most).clamp(min=0) + self.window - 1) // self.window * self.window
 
     def read_at_once(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """The logits alone, each text read in one go: where nothing is learned, windows make no difference."""
+        """Return the logits alone, without windows, which make no difference outside training."""
         outputs, _, _ = self.encoder(input_ids, self.encoder.start(input_ids.shape[0]))
         lengths = attention_mask.sum(dim=1)
         logits: Tensor = self.usual + self.head(_pool_outputs(outputs, self._first_place(lengths), lengths))
@@ -214,7 +214,7 @@ class AwdLstmClassifier(nn.Module):
 
 
 def _pool_outputs(outputs: Tensor, first: Tensor, lengths: Tensor) -> Tensor:
-    """The last, the largest and the mean output of each text, wherever it ends, whatever else is in the batch."""
+    """Return the last, the largest and the mean output of each text, independent of padding."""
     places = torch.arange(outputs.shape[1], device=outputs.device)
     counts = ((places < lengths[:, None]) & (places >= first[:, None])).unsqueeze(-1)
     last = outputs[torch.arange(outputs.shape[0], device=outputs.device), lengths - 1]
@@ -224,7 +224,7 @@ def _pool_outputs(outputs: Tensor, first: Tensor, lengths: Tensor) -> Tensor:
 
 
 class DirectionEnsemble(nn.Module):
-    """The classifiers of one or both directions, side by side: what is written down as a graph."""
+    """The classifiers of one or both directions as one network, which is exported as a graph."""
 
     def __init__(self, classifiers: Mapping[str, AwdLstmClassifier]) -> None:
         super().__init__()
@@ -232,15 +232,15 @@ class DirectionEnsemble(nn.Module):
         self.classifiers = nn.ModuleList(classifiers.values())
 
     def forward(self, attention_mask: Tensor, **ids: Tensor) -> Tensor:
-        """The logits of each direction, given what it reads as `forward_ids` or `backward_ids`."""
-        both = zip(self.inputs, self.classifiers, strict=True)
-        return torch.stack([each.read_at_once(ids[name], attention_mask) for name, each in both])  # type: ignore[operator]
+        """Return the logits of each direction, whose input is `forward_ids` or `backward_ids`."""
+        directions = zip(self.inputs, self.classifiers, strict=True)
+        return torch.stack([each.read_at_once(ids[name], attention_mask) for name, each in directions])  # type: ignore[operator]
 
 
 def layer_groups(network: LanguageModel | AwdLstmClassifier) -> Sequence[Sequence[str]]:
-    """The parameters' names, by the group that is unfrozen and given a learning rate together; the last learns first.
+    """Return the names of the parameters by layer group, which share a learning rate; the last group is unfrozen first.
 
-    A language model's embedding stands last, since it is also what makes its logits; a classifier's stands first.
+    A language model's embedding is in the last group, since it is tied to the output; a classifier's is the first.
     """
     layers = [
         [name for name, _ in network.named_parameters() if name.startswith(f"encoder.layers.{number}.")]

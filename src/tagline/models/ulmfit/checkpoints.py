@@ -1,4 +1,4 @@
-"""Language models in directories: ours, and those that fastai wrote, read without running anything of theirs."""
+"""Language models in directories, Tagline's and fastai's, read without running code from them."""
 
 import io
 import json
@@ -32,31 +32,31 @@ from tagline.storage import addresses
 
 WEIGHTS = ("model.safetensors", "weights.pth")
 TORCH_STARTS = (b"PK\x03\x04", b"\x80")
-"""Of a zip file, and of a pickle as torch wrote it before."""
+"""First bytes of a zip file, and of a pickle as older versions of torch wrote it."""
 VOCABULARIES = (VOCABULARY, "vocab.pkl")
 AGAIN = "copy it again; if it is a Git LFS pointer: git lfs pull"
 LARGEST = 100_000
-"""Of the sizes in a config.json."""
+"""The upper limit of sizes in a config.json."""
 HINT = "a language model's directory holds config.json, vocab.pkl or vocab.json, and weights.pth or model.safetensors"
 
 
 @dataclass(frozen=True)
 class PretrainedLanguageModel:
-    """A language model as it was read: its sizes, its weights under our names, and what it reads texts with."""
+    """A pretrained language model: its shape, its weights under our names, and its tokenizer and vocabulary."""
 
     shape: Shape
     weights: Mapping[str, Tensor]
     lexicon: Lexicon
     backwards: bool | None
-    """The direction it was trained in, where its directory says so; fastai's files do not."""
+    """Whether it was trained on reversed texts; None where its directory does not say, as fastai's."""
 
 
 def read(address: str, *, key: str = "model.pretrained") -> PretrainedLanguageModel:
-    """The language model in the directory that this setting names."""
+    """Read the language model in the directory that a setting names."""
     directory = _find_directory(address, key=key)
     config = _read_config(directory)
     lexicon = _load_lexicon(directory)
-    known = {name.name for name in fields(Shape)}
+    known = {field.name for field in fields(Shape)}
     shape = Shape(**{key: value for key, value in config.items() if key in known})
     path = next((directory / name for name in WEIGHTS if (directory / name).is_file()), None)
     if path is None:
@@ -68,23 +68,23 @@ def read(address: str, *, key: str = "model.pretrained") -> PretrainedLanguageMo
 
 
 def lexicon_of(address: str, *, key: str) -> Lexicon:
-    """What the language model in the directory that this setting names reads texts with."""
+    """Read only the tokenizer and vocabulary of the language model in the directory that a setting names."""
     return _load_lexicon(_find_directory(address, key=key))
 
 
 def save(directory: Path, model: LanguageModel, lexicon: Lexicon, *, shape: Shape, backwards: bool) -> None:
-    """A language model to be shared: JSON, safetensors, and the cutter's own file."""
+    """Write a language model to be shared: JSON, safetensors, and the tokenizer's file."""
     write_tensors(model.state_dict(), directory / "model.safetensors")
     config = asdict(shape) | {"backwards": backwards}
     (directory / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
     lexicon.save(directory)
 
 
-def extend_weights(found: PretrainedLanguageModel, vocabulary: Sequence[str]) -> dict[str, Tensor]:
-    """The weights for another vocabulary: a token that was known keeps its vector, any other starts as their mean."""
-    place = {token: number for number, token in enumerate(found.lexicon.vocabulary)}  # the last, where it stands twice
+def extend_weights(pretrained: PretrainedLanguageModel, vocabulary: Sequence[str]) -> dict[str, Tensor]:
+    """Return the weights for another vocabulary: a known token keeps its vector, a new one starts as their mean."""
+    place = {token: number for number, token in enumerate(pretrained.lexicon.vocabulary)}  # the last one of duplicates
     places = torch.tensor([place.get(token, -1) for token in vocabulary])
-    weights = dict(found.weights)
+    weights = dict(pretrained.weights)
     for name in ("encoder.embedding.weight", "matrix", "bias"):
         if name in weights:
             old = weights[name]
@@ -127,20 +127,22 @@ def _read_config(directory: Path) -> dict[str, Any]:
 
 
 def _load_lexicon(directory: Path) -> Lexicon:
-    vocabulary, cutter = _read_vocabulary(directory), load_tokenizer(directory)
-    if isinstance(cutter, SpacyTokenizer) and SPACE + START in vocabulary:
+    vocabulary, tokenizer = _read_vocabulary(directory), load_tokenizer(directory)
+    if isinstance(tokenizer, SpacyTokenizer) and SPACE + START in vocabulary:
         hint = f"copy {SentencePieceTokenizer.FILE} there, with which SentencePiece cuts texts into them"
         raise SpecError(f"{directory} has a vocabulary of pieces, and no {SentencePieceTokenizer.FILE}", hint=hint)
-    return Lexicon(cutter, vocabulary)
+    return Lexicon(tokenizer, vocabulary)
 
 
 class _StringUnpickler(pickle.Unpickler):
-    """Admits what needs no class: a list of strings, and no object that could run anything."""
+    """An unpickler that refuses every class, so that it loads a list of strings and nothing that runs code."""
 
     def __init__(self, content: bytes) -> None:
         for opcode, argument, _ in pickletools.genops(content):
             if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT") and int(argument) > len(content):  # type: ignore[arg-type]
-                raise pickle.UnpicklingError("it numbers more objects than it can hold")  # gigabytes for a number
+                raise pickle.UnpicklingError(
+                    "it numbers more objects than it can hold"
+                )  # a number would allocate gigabytes
         super().__init__(io.BytesIO(content))
 
     def find_class(self, module: str, name: str) -> Any:
@@ -154,18 +156,19 @@ def _read_vocabulary(directory: Path) -> list[str]:
     hint = "save it as plain words: pickle.dump(list(dls.vocab), file), or json.dump(list(dls.vocab), file)"
     try:
         content = path.read_bytes()
-        found = json.loads(content) if path.suffix == ".json" else _StringUnpickler(content).load()
+        vocabulary = json.loads(content) if path.suffix == ".json" else _StringUnpickler(content).load()
     except Exception as error:  # a hostile pickle can raise anything
         raise SpecError(f"{path} was not read: {first_line(error)}", hint=hint) from error
-    if not isinstance(found, list) or not found or not all(isinstance(token, str) for token in found):
+    if not isinstance(vocabulary, list) or not vocabulary or not all(isinstance(token, str) for token in vocabulary):
         raise SpecError(f"{path} is no list of words", hint=hint)
-    if found[0] != UNKNOWN:
-        raise SpecError(f"{path} begins with {found[0]!r:.40}, and a vocabulary of fastai 2 with {UNKNOWN}", hint=hint)
-    return found
+    if vocabulary[0] != UNKNOWN:
+        start = f"{vocabulary[0]!r:.40}"
+        raise SpecError(f"{path} begins with {start}, and a vocabulary of fastai 2 with {UNKNOWN}", hint=hint)
+    return vocabulary
 
 
 def _load_weights(path: Path, *, tied: bool) -> dict[str, Tensor]:
-    """Weights under our names, whichever file holds them."""
+    """Load weights under our names, from either kind of file."""
     if path.suffix == ".safetensors":
         try:
             weights = load_file(path)
@@ -181,13 +184,13 @@ def _load_weights(path: Path, *, tied: bool) -> dict[str, Tensor]:
 
 
 def _load_torch_file(path: Path) -> Mapping[str, Any]:
-    """A file of `torch.save` that holds tensors and nothing that could run."""
+    """Load a file of `torch.save` that holds tensors alone, without running code from it."""
     try:
         with path.open("rb") as file:
             start = file.read(24)
         if not start.startswith(TORCH_STARTS):
             raise SpecError(f"{path} is no file of torch.save: it begins with {start!r}", hint=AGAIN)
-        found = torch.load(path, map_location="cpu", weights_only=True)
+        content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         if "fastcore" in str(error):
             hint = "save it without: learn.save(NAME, with_opt=False)"
@@ -197,46 +200,46 @@ def _load_torch_file(path: Path) -> Mapping[str, Any]:
     except (RuntimeError, OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
         problem = f"{path} is damaged, or no file of torch.save: {first_line(error)}"
         raise SpecError(problem, hint=AGAIN) from error
-    found = found.get("model", found) if isinstance(found, Mapping) else found
-    if not isinstance(found, Mapping) or not all(isinstance(value, Tensor) for value in found.values()):
+    content = content.get("model", content) if isinstance(content, Mapping) else content
+    if not isinstance(content, Mapping) or not all(isinstance(value, Tensor) for value in content.values()):
         raise SpecError(f"{path} holds no weights by name", hint=HINT)
-    return found
+    return content
 
 
-def _rename_weights(found: Mapping[str, Tensor], path: Path, *, tied: bool) -> dict[str, Tensor]:
-    """fastai's names as ours. What it stores a second time is left out: the tied embedding, and of old versions the
-    recurrent weights as they were last dropped."""
+def _rename_weights(weights: Mapping[str, Tensor], path: Path, *, tied: bool) -> dict[str, Tensor]:
+    """Return fastai's weights under our names, without duplicates: the tied embedding, and the recurrent weights after
+    dropout that old versions stored."""
     renamed: dict[str, Tensor] = {}
-    for name, tensor in found.items():
+    for name, tensor in weights.items():
         parts = name.split(".")
         if parts[:2] == ["0", "rnns"]:
             leaf = parts[-1].removesuffix("_raw")
             if leaf == "weight_hh_l0" and not parts[-1].endswith("_raw"):
                 continue
             renamed[f"encoder.layers.{parts[2]}.lstm.{leaf}"] = tensor
-    if "0.encoder.weight" not in found or not any(name.endswith("weight_hh_l0") for name in renamed):
+    if "0.encoder.weight" not in weights or not any(name.endswith("weight_hh_l0") for name in renamed):
         raise SpecError(f"{path} is no AWD-LSTM language model of fastai's", hint=HINT)
-    renamed["encoder.embedding.weight"] = found["0.encoder.weight"]
+    renamed["encoder.embedding.weight"] = weights["0.encoder.weight"]
     for old, new in (("1.decoder.weight", "matrix"), ("1.decoder.bias", "bias")):
-        if old in found:
-            renamed[new] = found[old]
+        if old in weights:
+            renamed[new] = weights[old]
     if tied and "matrix" in renamed and torch.equal(renamed["matrix"], renamed["encoder.embedding.weight"]):
         del renamed["matrix"]
     return {name: tensor.float() for name, tensor in renamed.items()}
 
 
 def _find_mismatch(shape: Shape, weights: Mapping[str, Tensor], *, tokens: int) -> str:
-    """What does not fit, or nothing."""
+    """Return the first mismatch of names or sizes, or an empty string."""
     with torch.device("meta"):
-        right = LanguageModel(shape, tokens=tokens).state_dict()
-    expected = {name: tuple(tensor.shape) for name, tensor in right.items()}
-    there = {name: tuple(tensor.shape) for name, tensor in weights.items()}
+        model = LanguageModel(shape, tokens=tokens).state_dict()
+    expected = {name: tuple(tensor.shape) for name, tensor in model.items()}
+    present = {name: tuple(tensor.shape) for name, tensor in weights.items()}
     for name, size in expected.items():
-        if name not in there:
+        if name not in present:
             return f"there is no {name}"
-        if there[name] != size:
-            return f"{name} is {_format_size(there[name])}, and should be {_format_size(size)}"
-    if extra := sorted(there.keys() - expected.keys()):
+        if present[name] != size:
+            return f"{name} is {_format_size(present[name])}, and should be {_format_size(size)}"
+    if extra := sorted(present.keys() - expected.keys()):
         return f"there is also {extra[0]}"
     return ""
 

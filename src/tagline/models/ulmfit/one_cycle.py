@@ -1,4 +1,4 @@
-"""One-cycle training as fastai does it: rates and momentum by the step, groups frozen or at rates of their own."""
+"""One-cycle training as in fastai: scheduled rates and momentum, frozen groups and discriminative learning rates."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -16,13 +16,13 @@ SQUARES, EPSILON = 0.99, 1e-5
 RANGE_STEPS, RANGE_FROM, RANGE_FACTOR = 100, 1e-7, 1e8
 RANGE_MOMENTUM, RANGE_SMOOTHING, RANGE_TOO_HIGH = 0.9, 0.98, 4.0
 RANGE_IGNORED = 10, 5
-"""Points at the start and the end of a range test that say nothing yet, or nothing any more."""
+"""Points at the start and the end of a range test that are left out."""
 Schedule = Callable[[float], tuple[float, float]]
-"""How far it has come, from 0 to 1, to the factor of the rate and the momentum."""
+"""Maps the progress, from 0 to 1, to the factor of the rate and the momentum."""
 
 
 def one_cycle(place: float) -> tuple[float, float]:
-    """The rate as a share of the highest, up and down again, and the momentum, down and up again."""
+    """Return the rate as a share of the highest, which rises and falls, and the momentum, which falls and rises."""
     if place < RISING:
         part = place / RISING
         return _interpolate_cosine(LOWEST_RATE, 1.0, part), _interpolate_cosine(HIGHEST_MOMENTUM, LOWEST_MOMENTUM, part)
@@ -35,12 +35,12 @@ def _interpolate_cosine(first: float, last: float, part: float) -> float:
 
 
 def range_test(place: float) -> tuple[float, float]:
-    """The rate itself, from far too low to far too high."""
+    """Return the rate of a learning-rate range test, which grows exponentially, and the momentum."""
     return RANGE_FROM * RANGE_FACTOR**place, RANGE_MOMENTUM
 
 
 class Cycle:
-    """So many steps down for the last groups of a network's parameters; the others are frozen."""
+    """The optimisation of the last groups of a network's parameters over one cycle; the other groups are frozen."""
 
     def __init__(
         self,
@@ -75,11 +75,11 @@ class Cycle:
 
     @property
     def rate(self) -> float:
-        """The rate of the last group at the step to come."""
+        """The learning rate of the last group at the next step."""
         return self._schedule(self.done / self.steps)[0] * self._rates[-1]
 
     def step(self, loss: Tensor) -> None:
-        """One step down from this loss."""
+        """Run one optimizer step on this loss."""
         factor, momentum = self._schedule(self.done / self.steps)
         for group, rate in zip(self.optimizer.param_groups, self._rates, strict=True):
             group["lr"] = factor * rate
@@ -90,37 +90,37 @@ class Cycle:
         self.done += 1
 
     def state(self) -> dict[str, Tensor]:
-        """What is needed to go on, beside the network's weights and the number of steps done."""
+        """Return the optimizer's state, which `restore` needs beside the network's weights and the steps done."""
         return optimizer_tensors(self.optimizer)
 
-    def restore(self, kept: Mapping[str, Tensor], *, done: int) -> None:
-        """Go on from there."""
-        restore_optimizer(self.optimizer, kept)
+    def restore(self, state: Mapping[str, Tensor], *, done: int) -> None:
+        """Resume from a state."""
+        restore_optimizer(self.optimizer, state)
         self.done = done
 
 
 def _has_decay(network: nn.Module, name: str) -> bool:
-    """The biases of the last layer and batch normalisation are not pulled towards zero; those of LSTM layers are."""
+    """Return whether a parameter has weight decay: all but the output bias and batch normalisation do."""
     owner = network.get_submodule(name.rpartition(".")[0])
     return name != "bias" and not isinstance(owner, nn.BatchNorm1d)
 
 
 def spread_rates(rate: float, *, groups: int, factor: float = 2.6) -> list[float]:
-    """Rates from the first group to the last, which has this one; each is so many times the one before it."""
+    """Return discriminative rates: the last group has `rate`, each one before it `factor` times less."""
     return [rate / factor ** (groups - 1 - number) for number in range(groups)]
 
 
 def smooth_losses(losses: Sequence[float]) -> list[float]:
-    """A running mean of the losses, as each of them came in."""
-    found, mean = [], 0.0
+    """Return the exponential moving average of the losses, with bias correction."""
+    means, mean = [], 0.0
     for number, loss in enumerate(losses, start=1):
         mean = mean * RANGE_SMOOTHING + loss * (1 - RANGE_SMOOTHING)
-        found.append(mean / (1 - RANGE_SMOOTHING**number))
-    return found
+        means.append(mean / (1 - RANGE_SMOOTHING**number))
+    return means
 
 
 def is_too_high(losses: Sequence[float]) -> bool:
-    """Whether a range test has seen enough: the loss has left its valley, or is no number."""
+    """Return whether a range test can stop: the loss has risen far above its minimum, or is not finite."""
     if not math.isfinite(losses[-1]):
         return True
     means = smooth_losses(losses)
@@ -128,11 +128,11 @@ def is_too_high(losses: Sequence[float]) -> bool:
 
 
 def suggest_rate(losses: Sequence[float], *, boldly: bool) -> float:
-    """The learning rate after a range test with these losses: fastai's, or boldly half of what is midway from there to
-    the rate of the least loss.
+    """Return the learning rate that a range test suggests: fastai's, or `boldly` half of the geometric mean of that and
+    the rate of the lowest loss.
 
     A language model learned far more at such a rate: docs/decisions/0010-ulmfit-without-fastai.md has the figures. A
-    classifier might forget what that knew.
+    classifier might forget what the language model has learned.
     """
     first, last = RANGE_IGNORED
     means = smooth_losses([loss for loss in losses if math.isfinite(loss)])
@@ -146,7 +146,7 @@ def suggest_rate(losses: Sequence[float], *, boldly: bool) -> float:
 
 
 def find_valley(losses: Sequence[float]) -> int:
-    """The place in the longest valley of a curve (its longest strictly falling subsequence) that fastai chooses."""
+    """Return fastai's valley point: a place in the longest strictly falling subsequence of the losses."""
     lengths = [1] * len(losses)
     for place in range(1, len(losses)):
         longer = [lengths[before] + 1 for before in range(place) if losses[before] > losses[place]]

@@ -1,4 +1,4 @@
-"""The stages of a ULMFiT training, stopped and gone on with anywhere: a language model first, then a classifier."""
+"""The stages of a ULMFiT training, resumable at any step: first a language model, then a classifier."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,34 +26,35 @@ from tagline.models.ulmfit.one_cycle import (
 )
 
 Direction = Literal["forward", "backward"]
-LOOKED_AT = 200
+SAMPLE_TEXTS = 200
+"""Texts on which the direction of a language model is measured."""
 FACTOR = 1.3
-"""Between the rates of neighbouring groups. With the usual 2.6 what is pretrained on few texts learned too little."""
+"""Between the rates of neighbouring groups. With the usual 2.6, models pretrained on few texts learned too little."""
 MOST_RATE = 2e-3
-"""Of a classifier that learns as a whole: a range test may suggest ten times that, with which it learned nothing."""
+"""For a classifier without frozen groups: at ten times this rate, which range tests suggest, it learned nothing."""
 WINDOW = 72
-"""Tokens through which gradients flow."""
+"""Tokens of a window, the length of backpropagation through time."""
 Network = LanguageModel | AwdLstmClassifier
 ACTIVATION, JUMP = 2.0, 1.0
-"""What large outputs cost, and outputs that differ much from the token before: AR and TAR of the AWD-LSTM paper."""
+"""The weights of activation regularisation and temporal activation regularisation (AR and TAR, AWD-LSTM paper)."""
 
 
 @dataclass(frozen=True)
 class TrainingStage:
-    """Some epochs of one network, of which some groups learn; or, without epochs, a test of its learning rate."""
+    """Some epochs of training the last groups of a network; without epochs, a learning-rate range test."""
 
     part: Literal["language model", "classifier"]
     direction: Direction
     learning: int
     epochs: int = 0
     share: float = 1.0
-    """Of the learning rate."""
+    """The rate of this stage, as a share of the learning rate."""
     factor: float = 1.0
-    """Between the rates of neighbouring groups."""
+    """The factor between the rates of neighbouring groups."""
 
     @property
     def name(self) -> str:
-        """As the progress display has it."""
+        """The name that the progress display shows."""
         return f"{self.direction} {self.part}" + ("" if self.epochs else ": learning rate")
 
 
@@ -67,42 +68,43 @@ def plan_stages(
     epochs: int,
     search: bool,
 ) -> list[TrainingStage]:
-    """The course of one direction: the language model, then the classifier; what is pretrained learns last group first.
+    """Return the stages of one direction: the language model, then the classifier.
 
-    Of the classifier's groups three are unfrozen one after the other, then all.
+    A pretrained model is trained by gradual unfreezing, from its last group; in the classifier three groups are
+    unfrozen one after the other, then all.
     """
-    found: list[TrainingStage] = []
+    plan: list[TrainingStage] = []
     if pretrained and lm_epochs:
-        found += [TrainingStage("language model", direction, 1)] * search + [
+        plan += [TrainingStage("language model", direction, 1)] * search + [
             TrainingStage("language model", direction, 1, epochs=1)
         ]
-        found += [TrainingStage("language model", direction, groups - 1, epochs=lm_epochs, share=0.1)]
+        plan += [TrainingStage("language model", direction, groups - 1, epochs=lm_epochs, share=0.1)]
     elif lm_epochs:
-        found += [TrainingStage("language model", direction, groups - 1)] * search
-        found += [TrainingStage("language model", direction, groups - 1, epochs=lm_epochs)]
-    if not pretrained:  # nothing that was learned elsewhere could be forgotten
-        found += [TrainingStage("classifier", direction, groups)] * search
-        return [*found, TrainingStage("classifier", direction, groups, epochs=epochs)]
-    found += [TrainingStage("classifier", direction, 1)] * search
+        plan += [TrainingStage("language model", direction, groups - 1)] * search
+        plan += [TrainingStage("language model", direction, groups - 1, epochs=lm_epochs)]
+    if not pretrained:  # there is no pretrained knowledge to forget
+        plan += [TrainingStage("classifier", direction, groups)] * search
+        return [*plan, TrainingStage("classifier", direction, groups, epochs=epochs)]
+    plan += [TrainingStage("classifier", direction, 1)] * search
     for learning in range(1, min(groups, 4)):
-        found.append(TrainingStage("classifier", direction, learning, epochs=first_epochs, factor=FACTOR))
-    return [*found, TrainingStage("classifier", direction, groups, epochs=epochs, factor=FACTOR)]
+        plan.append(TrainingStage("classifier", direction, learning, epochs=first_epochs, factor=FACTOR))
+    return [*plan, TrainingStage("classifier", direction, groups, epochs=epochs, factor=FACTOR)]
 
 
 class TrainingObjective(Protocol):
-    """What a stage learns: a loss at every step, and what is carried from one step to the next."""
+    """The objective of a stage: the loss of every step, and the state carried from one step to the next."""
 
     carried: State
 
     def loss(self, step: int) -> tuple[Tensor, Tensor]:
-        """The loss to show, and the one to go down from."""
+        """Return the loss to report, and the loss to minimise."""
 
     def rows(self, step: int) -> int:
-        """Rows seen after this step; 0 where a step is not made of rows."""
+        """Return the rows seen after this step; 0 where a step is not made of rows."""
 
 
 class NextTokenObjective:
-    """The texts one after the other, in a new order each epoch, cut into rows that are read window by window."""
+    """Language modelling: texts, shuffled each epoch and concatenated into a stream, are read in rows by windows."""
 
     def __init__(self, network: LanguageModel, sequences: Sequences, *, backwards: bool, rows: int, seed: int) -> None:
         self.network, self.sequences, self.backwards, self.seed = network, sequences, backwards, seed
@@ -114,7 +116,7 @@ class NextTokenObjective:
         self._ends: Ints = np.zeros(0, np.int64)
 
     def loss(self, step: int) -> tuple[Tensor, Tensor]:
-        """The cross-entropy of the next tokens in one window of every row."""
+        """Return the cross-entropy of the next tokens in one window of every row."""
         epoch, window = divmod(step, self.steps_an_epoch)
         if epoch != self._epoch:
             self._order = np.random.default_rng([self.seed, epoch]).permutation(len(self.sequences))
@@ -131,12 +133,12 @@ class NextTokenObjective:
         loss = self.network.loss(dropped, tokens[:, 1:])
         return loss, loss + activation_penalty(raw, dropped)
 
-    def rows(self, step: int) -> int:  # noqa: ARG002 - windows are no rows
-        """None: a step is made of windows."""
+    def rows(self, step: int) -> int:  # noqa: ARG002 - part of the contract
+        """Return 0: a step is made of windows."""
         return 0
 
     def _read_stream(self, start: int, stop: int) -> Ints:
-        """Tokens of the epoch's stream; read backwards each text is turned round by itself."""
+        """Return tokens of the epoch's stream; with `backwards` each text is reversed."""
         parts: list[Ints] = []
         place = int(np.searchsorted(self._ends, start, side="right"))
         while start < stop:
@@ -151,21 +153,21 @@ class NextTokenObjective:
 
 
 def stream_shape(sequences: Sequences, *, rows: int) -> tuple[int, int]:
-    """How many rows a stream is cut into, and how many tokens of each have a next one."""
+    """Return the number of rows a stream is cut into, and the number of tokens of a row that have a next one."""
     tokens = int(sequences.starts[-1])
     side = max(1, min(rows, (tokens - 1) // 2))
     return side, (tokens - 1) // side
 
 
 def count_windows(sequences: Sequences, *, rows: int) -> int:
-    """Steps in which a stream is read once."""
+    """Return the number of steps that read a stream once."""
     return -(-stream_shape(sequences, rows=rows)[1] // WINDOW)
 
 
 class LabelObjective:
-    """The labelled texts in batches of similar length."""
+    """Classification: the labelled texts in batches of similar length."""
 
-    carried: State = []  # noqa: RUF012 - nothing is, ever
+    carried: State = []  # noqa: RUF012 - always empty
 
     def __init__(
         self,
@@ -188,14 +190,16 @@ class LabelObjective:
         self._order: list[Ints] = []
 
     def _make_batches(self, epoch: int) -> list[Ints]:
-        """An epoch's batches. Batch normalisation needs two rows, so one that is left over joins another batch."""
-        found = batches.of_epoch(self.sequences.lengths, batch_size=self.batch_size, seed=self.seed, epoch=epoch)
-        lone = [batch for batch in found if len(batch) == 1]
-        found = [batch for batch in found if len(batch) > 1]
-        return [*found[:-1], np.concatenate([found[-1], *lone])] if found else lone
+        """Return an epoch's batches; batch normalisation needs two rows, so a single row joins another batch."""
+        epoch_batches = batches.of_epoch(
+            self.sequences.lengths, batch_size=self.batch_size, seed=self.seed, epoch=epoch
+        )
+        single = [batch for batch in epoch_batches if len(batch) == 1]
+        epoch_batches = [batch for batch in epoch_batches if len(batch) > 1]
+        return [*epoch_batches[:-1], np.concatenate([epoch_batches[-1], *single])] if epoch_batches else single
 
     def loss(self, step: int) -> tuple[Tensor, Tensor]:
-        """The loss of one batch."""
+        """Return the loss of one batch."""
         epoch, number = divmod(step, self.steps_an_epoch)
         if epoch != self._epoch:
             self._order, self._epoch = self._make_batches(epoch), epoch
@@ -210,38 +214,38 @@ class LabelObjective:
         return loss, loss + activation_penalty(raw, dropped)
 
     def rows(self, step: int) -> int:
-        """Rows seen after this step."""
+        """Return the rows seen after this step."""
         epoch, number = divmod(step, self.steps_an_epoch)
         return epoch * len(self.sequences) + sum(map(len, self._order[: number + 1]))
 
 
 def steps_an_epoch(rows: int, *, batch_size: int) -> int:
-    """Batches in an epoch; a row that is left over by itself makes none."""
+    """Return the number of batches in an epoch; a single row left over makes none."""
     return max(1, -(-rows // batch_size) - (rows % batch_size == 1))
 
 
 def inputs_of(sequences: Sequences, numbers: Ints, *, pad: int, backwards: bool) -> dict[str, Tensor]:
-    """Some sequences as a network takes them."""
+    """Return some sequences as the inputs of a network."""
     inputs = sequences.pad_batch(numbers, pad=pad, backwards=backwards)
     return {name: torch.from_numpy(array) for name, array in inputs.items()}
 
 
 def measure_surprise(network: LanguageModel, sequences: Sequences, *, backwards: bool) -> float:
-    """The mean loss of the next token in some of the texts."""
-    work = NextTokenObjective(network.eval(), sequences.first(LOOKED_AT), backwards=backwards, rows=16, seed=0)
+    """Return the mean loss of the next token in some of the texts."""
+    objective = NextTokenObjective(network.eval(), sequences.first(SAMPLE_TEXTS), backwards=backwards, rows=16, seed=0)
     with torch.inference_mode():
-        return float(np.mean([float(work.loss(step)[0]) for step in range(min(4, work.steps_an_epoch))]))
+        return float(np.mean([float(objective.loss(step)[0]) for step in range(min(4, objective.steps_an_epoch))]))
 
 
 def activation_penalty(raw: Tensor, dropped: Tensor) -> Tensor:
-    """What is added to a loss so that outputs stay small and change slowly."""
+    """Return the activation regularisation, which keeps outputs small and slow to change."""
     cost = ACTIVATION * dropped.pow(2).mean()
     return cost + JUMP * (raw[:, 1:] - raw[:, :-1]).pow(2).mean() if raw.shape[1] > 1 else cost
 
 
 @dataclass
 class StageProgress:
-    """How far a course has come: the stage, steps done in it, and what range tests found."""
+    """The progress of a training: the stage, steps done in it, and the rates that range tests suggested."""
 
     stage: int = 0
     done: int = 0
@@ -250,7 +254,7 @@ class StageProgress:
 
 
 class StagedTraining:
-    """The stages in their order. Networks and work are made by the family, when a stage needs them."""
+    """Runs the stages in order. The family creates networks and objectives when a stage needs them."""
 
     def __init__(
         self,
@@ -261,27 +265,27 @@ class StagedTraining:
         weight_decay: float,
         seed: int,
         network: Callable[[TrainingStage], Network],
-        work: Callable[[TrainingStage, Network], TrainingObjective],
+        objective: Callable[[TrainingStage, Network], TrainingObjective],
     ) -> None:
         self.plan = plan
         self.progress = StageProgress()
         self._steps = [steps[stage.part] * stage.epochs if stage.epochs else RANGE_STEPS for stage in plan]
         self._rate, self._weight_decay, self._seed = rate, weight_decay, seed
-        self._network, self._work = network, work
+        self._get_network, self._create_objective = network, objective
         self._cycle: Cycle | None = None
         self._current: TrainingObjective | None = None
         self._before: dict[str, Tensor] = {}
-        self._kept: dict[str, dict[str, Tensor]] = {}
+        self._restored: dict[str, dict[str, Tensor]] = {}
 
     def steps(self) -> Iterator[Step]:
-        """Learn from where it stands to the end."""
+        """Train from the current step to the last."""
         while self.progress.stage < len(self.plan):
             number = self.progress.stage
             yield from self._run_stage(self.plan[number], first=sum(self._steps[:number]), steps=self._steps[number])
             self.progress = StageProgress(number + 1, rates=self.progress.rates)
 
     def _run_stage(self, stage: TrainingStage, *, first: int, steps: int) -> Iterator[Step]:
-        network, progress = self._network(stage), self.progress
+        network, progress = self._get_network(stage), self.progress
         groups, is_search = layer_groups(network), not stage.epochs
         rate = 1.0 if is_search else stage.share * (self._rate or progress.rates[f"{stage.direction} {stage.part}"])
         cycle = self._cycle = Cycle(
@@ -293,58 +297,58 @@ class StagedTraining:
             weight_decay=self._weight_decay,
             schedule=range_test if is_search else one_cycle,
         )
-        work = self._current = self._work(stage, network)
+        objective = self._current = self._create_objective(stage, network)
         self._before = {name: tensor.clone() for name, tensor in network.state_dict().items()} if is_search else {}
-        self._take_up(cycle, work, device=next(network.parameters()).device)
+        self._resume_stage(cycle, objective, device=next(network.parameters()).device)
         network.train()
         while cycle.done < steps:
-            # Nothing random needs to be remembered: what a step draws follows from its number.
+            # No random state needs saving: the seed of each step follows from its number.
             torch.manual_seed((self._seed * 1_000_003 + first + cycle.done) * 1_009)
-            reached = cycle.rate
-            shown, whole = work.loss(cycle.done)
-            seen = work.rows(cycle.done)
-            cycle.step(whole)
+            rate_now = cycle.rate
+            shown, regularised = objective.loss(cycle.done)
+            seen = objective.rows(cycle.done)
+            cycle.step(regularised)
             loss = float(shown.detach())
             if is_search:
                 progress.losses.append(loss)
                 if is_too_high(progress.losses):
-                    cycle.done = steps  # the rest of the test is left out
+                    cycle.done = steps  # ends the range test early
                 loss = next((each for each in reversed(progress.losses) if math.isfinite(each)), loss)
             progress.done = cycle.done
-            is_worth_measuring = stage.part == "classifier" and not is_search and self._is_last(stage.direction)
+            is_evaluated = stage.part == "classifier" and not is_search and self._is_last(stage.direction)
             epoch_ends = not is_search and cycle.done % (steps // stage.epochs) == 0
             yield Step(
                 first + cycle.done,
                 sum(self._steps),
                 loss,
-                evaluate=is_worth_measuring and epoch_ends,
-                settings={"learning_rate": reached},
+                evaluate=is_evaluated and epoch_ends,
+                settings={"learning_rate": rate_now},
                 rows=seen,
                 stage=stage.name,
             )
-            network.train()  # it may have been measured
+            network.train()  # an evaluation may have changed it
         if is_search:
             network.load_state_dict(self._before)
-            found = suggest_rate(progress.losses, boldly=stage.part == "language model")
+            suggested = suggest_rate(progress.losses, boldly=stage.part == "language model")
             is_whole = stage.part == "classifier" and stage.learning == len(groups)
-            progress.rates[f"{stage.direction} {stage.part}"] = min(found, MOST_RATE) if is_whole else found
+            progress.rates[f"{stage.direction} {stage.part}"] = min(suggested, MOST_RATE) if is_whole else suggested
 
     def _is_last(self, direction: Direction) -> bool:
-        """Whether what learns in this direction completes the model: a first of two is measured with the second."""
+        """Return whether this direction is the last one: the first of two is evaluated together with the second."""
         return direction == self.plan[-1].direction
 
-    def _take_up(self, cycle: Cycle, work: TrainingObjective, *, device: torch.device) -> None:
-        """Go on with the stage that was under way when the course was kept."""
-        if not self._kept:
+    def _resume_stage(self, cycle: Cycle, objective: TrainingObjective, *, device: torch.device) -> None:
+        """Resume the stage in which the state was saved."""
+        if not self._restored:
             return
-        cycle.restore(self._kept["optimizer"], done=self.progress.done)
-        states = {name: tensor.to(device) for name, tensor in self._kept["carried"].items()}
-        work.carried = [(states[f"{layer}.h"], states[f"{layer}.c"]) for layer in range(len(states) // 2)]
-        self._before = self._kept["before"] or self._before
-        self._kept = {}
+        cycle.restore(self._restored["optimizer"], done=self.progress.done)
+        states = {name: tensor.to(device) for name, tensor in self._restored["carried"].items()}
+        objective.carried = [(states[f"{layer}.h"], states[f"{layer}.c"]) for layer in range(len(states) // 2)]
+        self._before = self._restored["before"] or self._before
+        self._restored = {}
 
     def state(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
-        """What is needed to go on, beside the networks' weights: tensors by kind, and plain values."""
+        """Return the state that `restore` needs beside the networks' weights: tensors by kind, and plain values."""
         carried: dict[str, Tensor] = {}
         for layer, (output, cell) in enumerate(self._current.carried if self._current else ()):
             carried |= {f"{layer}.h": output, f"{layer}.c": cell}
@@ -352,5 +356,5 @@ class StagedTraining:
         return {"optimizer": optimizer, "carried": carried, "before": self._before}, asdict(self.progress)
 
     def restore(self, tensors: dict[str, dict[str, Tensor]], values: Mapping[str, Any]) -> None:
-        """Go on from there."""
-        self._kept, self.progress = tensors, StageProgress(**values)
+        """Resume from a state."""
+        self._restored, self.progress = tensors, StageProgress(**values)
