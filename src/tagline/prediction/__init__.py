@@ -1,4 +1,4 @@
-"""A bundle and its answers: scores, calibration, the decision layer, attribution, whole files.
+"""Bundles and predictions: calibration, the decision layer, attribution, prediction of whole files.
 
 Files, in the order of their imports:
 
