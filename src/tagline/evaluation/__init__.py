@@ -1,4 +1,4 @@
-"""How good a model is: metrics, intervals, baselines, error analysis, slices and gates.
+"""Evaluation: metrics, intervals, baselines, error analysis, slices and gates.
 
 Files, in the order of their imports:
 
