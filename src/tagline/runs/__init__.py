@@ -1,4 +1,4 @@
-"""A run: its directory, here or in a bucket, what it depends on, and where else it is recorded.
+"""Runs: their directories, local or in a bucket, their locks and events, and trackers that record them elsewhere.
 
 Files, in the order of their imports:
 
@@ -35,10 +35,10 @@ COMMANDS = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a command's function."""
+    """Import a command's function when it is first used."""
     return import_on_use(__name__, name, COMMANDS)
 
 
 def __dir__() -> list[str]:
-    """The names that are there, those not yet imported among them."""
+    """Return all names, including those not imported yet."""
     return sorted({*globals(), *COMMANDS})
