@@ -1,4 +1,4 @@
-"""The contracts of exports: a bundle's answers in another runtime, in the bundle itself or packed to be taken there.
+"""The contracts of exports: another form of the model, in the bundle itself or packed for another runtime.
 
 Files, in the order of their imports:
 
@@ -30,40 +30,40 @@ if TYPE_CHECKING:
     from tagline.prediction.bundle import Bundle
 
 SIGNATURE = "# Made by `tagline export`"
-"""How a packed export's `signed` file begins: what bears it may be replaced by the next one."""
+"""The first line of a packed export's `signed` file: a directory with it may be replaced by the next export."""
 
 
 class Export(Protocol):
-    """A form that a model can be given besides its own."""
+    """Another form of a model, besides its own."""
 
     def write(self, classifier: Classifier, directory: Path, *, family: str, samples: "Sequence[Text]") -> None:
-        """Put the model's other form into a bundle's directory, beside what the family saved there.
+        """Write the model's other form into a bundle's directory, beside the files of its family.
 
-        The samples are texts as it will read them, for forms that have to know how large its numbers are.
+        The samples are representative texts, for forms that are calibrated by activation ranges.
         """
 
     def forms(self, directory: Path, *, family: str) -> Mapping[str, Scorer]:
-        """What the directory then holds, by name, ready to score."""
+        """Load the forms in the directory, by name, ready to score."""
 
 
 class Package(Protocol):
-    """Files that carry a bundle into another runtime."""
+    """A bundle packed for another runtime."""
 
     signed: ClassVar[str]
     """The file that begins with SIGNATURE."""
 
     def pack(self, directory: Path) -> None:
-        """Make it in a directory that holds `bundle/` and nothing else; it must not matter where that is."""
+        """Write the package into a directory that holds only `bundle/`; it must not depend on the directory's path."""
 
     def deliver(self, directory: Path) -> dict[str, str]:
-        """What has been made, now that it stands at its place, and the command to go on with."""
+        """Return what was written, once it is in its final place, and the next command."""
 
 
 @runtime_checkable
 class Checkable(Protocol):
-    """A package that computes by itself, from weights of the bundle (`needs_weights`), and can be asked at once."""
+    """A package that can score without a server, from weights of the bundle (`needs_weights`), and be checked."""
 
     needs_weights: ClassVar[bool]
 
     def check(self, directory: Path, bundle: "Bundle", texts: "Sequence[Text]") -> None:
-        """Refuse what was packed if its scores of these texts are not the bundle's."""
+        """Raise an error if the package's scores of these texts differ from the bundle's."""
