@@ -2,21 +2,19 @@
 
 Files, in the order of their imports:
 
-- int8.py: A graph whose products are in eight bits: weights, and what they multiply at scales that sample texts
-  have shown.
-- onnx.py: ONNX: a network as a graph that onnxruntime runs without torch, in float32 and with weights of eight
-  bits.
-- torchserve_handler.py: The handler in an archive for TorchServe: requests in its form, answers of the bundle's own
+- int8.py: int8 quantisation of a graph: its weights, and its activations at fixed scales calibrated on sample
+  texts.
+- onnx.py: ONNX: a network as a graph that onnxruntime runs without torch, in float32 and in int8.
+- torchserve_handler.py: The handler in an archive for TorchServe, which answers its requests with the bundle's own
   predictor.
 - torchserve.py: TorchServe: an archive of the bundle, a handler that answers in Vertex AI's form, and the server's
-  own settings.
-- image.py: A container image that serves the bundle: Dockerfile and context, built where there is something to
-  build it with.
-- transformers.py: transformers: a directory that `AutoModelForSequenceClassification` reads with the right head and
+  settings.
+- image.py: A container image that serves the bundle: Dockerfile and context, built if there is a builder.
+- transformers.py: transformers: a directory that `AutoModelForSequenceClassification` loads with the right head and
   labels.
-- export.py: A bundle given another form, which is checked on the rows that it was measured on before anyone uses
-  it.
-- pack.py: A bundle packed for another runtime, in a directory of its own, with no more of it than answers need.
+- export.py: Export of another form into a bundle, checked on its measured rows before it is used.
+- pack.py: Packing of a bundle for another runtime, in a directory of its own, with only the files that prediction
+  needs.
 """
 
 from collections.abc import Mapping, Sequence

@@ -2,8 +2,8 @@
 
 Files, in the order of their imports:
 
-- local.py: LocalStore: a run in a directory of this machine.
-- bucket.py: BucketStore: a run in Cloud Storage, worked on in a scratch directory of this machine.
+- local.py: LocalStore: a run in a local directory.
+- bucket.py: BucketStore: a run in Cloud Storage, mirrored in a local scratch directory.
 """
 
 from collections.abc import Sequence
