@@ -1,4 +1,4 @@
-"""What others reach on the same test rows: one answer for all, family linear, and with few rows a rival."""
+"""Baselines on the same test rows: one answer for all, family linear, and with few rows a rival family."""
 
 from typing import Any
 
@@ -18,36 +18,36 @@ from tagline.spec import Spec, Training
 
 FAMILY = "linear"
 MOST_ROWS = 10_000
-"""That family linear learns from: half a minute's work at most."""
+"""The most rows that family linear is fitted on: half a minute's work."""
 RIVALS: dict[str, tuple[str, dict[str, Any]]] = {
     "encoder": ("fewshot", {"tuning_steps": 0}), "fewshot": ("encoder", {}),
 }  # fmt: skip
-"""With few rows a label, fine-tuning and a frozen encoder with a head on top are each the better choice at times."""
+"""With few rows per label either fine-tuning or a frozen encoder with a head on top may do better."""
 COMPARED = ("accuracy", "macro_f1", "micro_f1", "subset_accuracy")
 
 Figures = dict[str, Any]
 
 
 def measure_majority(data: Dataset) -> Figures:
-    """What one answer for every text would reach on test: the most frequent label, or the best set of labels."""
+    """Measure one answer for every test text: the most frequent label, or the best set of labels."""
     train, test = data.splits["train"].targets, data.splits["test"].targets
     if not len(train) or not len(test):
         return {}
     if data.task == "single":
-        most: Any = int(np.bincount(train).argmax())
-        answers: NDArray[Any] = np.full(len(test), most)
-        named = {"answer": [data.labels[most]]}
+        majority: Any = int(np.bincount(train).argmax())
+        answers: NDArray[Any] = np.full(len(test), majority)
+        answer = {"answer": [data.labels[majority]]}
     else:
-        most = _find_best_constant(train)
-        answers = np.tile(most, (len(test), 1))
-        named = {"answer": [data.labels[i] for i in np.flatnonzero(most)]}
-    return named | _select_figures(data, answers)
+        majority = _find_best_constant(train)
+        answers = np.tile(majority, (len(test), 1))
+        answer = {"answer": [data.labels[i] for i in np.flatnonzero(majority)]}
+    return answer | _select_figures(data, answers)
 
 
 def _find_best_constant(targets: NDArray[Any]) -> NDArray[np.bool_]:
-    """Task `multi`: the labels which, answered to every row, have the highest micro-F1.
+    """Return the labels that, answered for every row of task `multi`, have the highest micro-F1.
 
-    The most frequent set of labels is often the empty one, and then nothing is worse than it.
+    The most frequent set of labels would be no baseline: it is often the empty one, and no model does worse.
     """
     counts = targets.sum(axis=0)
     most_frequent_first = np.argsort(-counts, kind="stable")
@@ -59,7 +59,7 @@ def _find_best_constant(targets: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def measure_linear(spec: Spec, data: Dataset) -> Figures:
-    """What family linear reaches on the same splits; of a large training split it sees a part, to be quick."""
+    """Measure family linear on the same splits, fitted on a sample of a large training split."""
     train = data.splits["train"]
     options, rows = registry.find("models", FAMILY).Options(), sample_rows(train.rows, seed=spec.training.seed)
     if len(rows) == len(train):
@@ -69,20 +69,20 @@ def measure_linear(spec: Spec, data: Dataset) -> Figures:
 
 
 def sample_rows(rows: Ints, *, seed: int) -> Ints:
-    """Of so many rows those that family linear learns from: all, or some that are drawn with the seed."""
+    """Return the rows that family linear is fitted on: all, or a random sample drawn with the seed."""
     if len(rows) <= MOST_ROWS:
         return rows
     return np.sort(np.random.default_rng(seed).choice(rows, MOST_ROWS, replace=False))
 
 
 def choose_rival(spec: Spec, data: Dataset) -> str:
-    """The family that may be the better choice with so few rows a label; none with many."""
+    """Return the family that may do better with few rows per label; empty with many."""
     name, _ = RIVALS.get(spec.model.family, ("", {}))
     return name if name and checks.has_few_shots(data) else ""
 
 
 def measure_rival(spec: Spec, data: Dataset) -> Figures:
-    """What the rival reaches on the same splits: with its defaults and the same pretrained encoder."""
+    """Measure the rival on the same splits, with its defaults and the same pretrained encoder."""
     name, settings = RIVALS[spec.model.family]
     same = spec.model.model_dump(include={"pretrained", "max_tokens"})
     options = registry.find("models", name).Options(**same, **settings)
@@ -91,9 +91,9 @@ def measure_rival(spec: Spec, data: Dataset) -> Figures:
 
 
 def _measure_family(spec: Spec, data: Dataset, options: Any, train: Split) -> Figures:
-    """What a family reaches from the rows that the spec's own family learns from, with a decision layer of its own.
+    """Measure a family fitted on the same rows as the spec's own family, with a decision layer of its own.
 
-    A family that refits with the validation rows does so here where the spec's own does: else it would have seen more.
+    A family that refits with the validation rows does so only if the spec's own does: else it would see more rows.
     """
     validation, labels = data.splits["validation"], len(data.labels)
     model = _fit_model(spec, data, options, train)
@@ -106,32 +106,32 @@ def _measure_family(spec: Spec, data: Dataset, options: Any, train: Split) -> Fi
         scores=score_texts(model, validation.texts, labels=labels),
         is_quick=True,
     ).layer
-    own = registry.find("models", spec.model.family)
-    if model.refits and own.refits and len(train) == len(data.splits["train"]):
+    spec_family = registry.find("models", spec.model.family)
+    if model.refits and spec_family.refits and len(train) == len(data.splits["train"]):
         model, layer = _refit(spec, data, options)
     answers = layer.answers(score_texts(model, data.splits["test"].texts, labels=labels))
     return _select_figures(data, answers.chosen)
 
 
 def _refit(spec: Spec, data: Dataset, options: Any) -> tuple[Classifier, DecisionLayer]:
-    """A model that has learned from the validation rows too, with a decision layer tuned on out-of-fold scores."""
-    both, seed = data.select("train", "validation"), spec.training.seed
+    """Fit a model on the validation rows too, with a decision layer tuned on out-of-fold scores."""
+    joined, seed = data.select("train", "validation"), spec.training.seed
 
     def create() -> Classifier:
         return create_classifier(spec, options, task=data.task, labels=data.labels, pair=data.pair)
 
-    scores = cross_fitting.out_of_fold_scores(data, both.rows, create=create, seed=seed, is_over=lambda: False)
+    scores = cross_fitting.out_of_fold_scores(data, joined.rows, create=create, seed=seed, is_over=lambda: False)
     assert scores is not None
     tuned = tune(
         spec.decisions,
         task=data.task,
         labels=data.labels,
-        truth=both.targets,
+        truth=joined.targets,
         none_label=data.none_label,
         scores=scores,
         is_quick=True,
     )
-    return cross_fitting.fit_on_rows(data, both.rows, create=create, seed=seed), tuned.layer
+    return cross_fitting.fit_on_rows(data, joined.rows, create=create, seed=seed), tuned.layer
 
 
 def _fit_model(spec: Spec, data: Dataset, options: Any, rows: Split) -> Classifier:
@@ -142,7 +142,7 @@ def _fit_model(spec: Spec, data: Dataset, options: Any, rows: Split) -> Classifi
 
 
 def _select_figures(data: Dataset, answers: NDArray[Any]) -> Figures:
-    """The few figures that a report puts beside its own."""
+    """Return the few figures that a report compares with its own."""
     truth = data.splits["test"].targets
     scores = np.eye(len(data.labels))[answers] if data.task == "single" else answers.astype(np.float64)
     figures = metrics.measure(data.task, data.labels, truth=truth, answers=answers, scores=scores)

@@ -1,4 +1,4 @@
-"""Out-of-fold scores, on which a refitted model's decision layer is tuned: each row by a model that did not see it."""
+"""Out-of-fold scores, each by a model that was not fitted on the row, to tune a refitted model's decision layer."""
 
 from collections.abc import Callable
 
@@ -22,7 +22,7 @@ def out_of_fold_scores(
     is_over: Callable[[], bool],
     folds: int = FOLDS,
 ) -> Scores | None:
-    """The scores of these rows, those of each fold by a new model that learned from the others; none if time is up."""
+    """Return the out-of-fold scores of these rows, from a new model for each fold; None if time is up."""
     fold_of_row = assign_folds(data.targets[rows], data.groups[rows], folds=folds, seed=seed)
     scores = np.zeros((len(rows), len(data.labels)), dtype=np.float32)
     for fold in range(folds):
@@ -36,7 +36,7 @@ def out_of_fold_scores(
 
 
 def fit_on_rows(data: Dataset, rows: Ints, *, create: Callable[[], Classifier], seed: int) -> Classifier:
-    """A new model that has learned from these rows, with nothing held out."""
+    """Fit a new model on these rows, with nothing held out."""
     model = create()
     for step in model.fit(Split(data.texts(rows), data.targets[rows], rows), data.select(), seed=seed):
         step.insist_on_loss()
@@ -44,7 +44,7 @@ def fit_on_rows(data: Dataset, rows: Ints, *, create: Callable[[], Classifier], 
 
 
 def assign_folds(targets: NDArray[np.generic], groups: Ints, *, folds: int, seed: int) -> Ints:
-    """A fold for each row: every label, the rarest of a row's first, spread over all folds; equal texts together."""
+    """Assign a fold to each row, stratified by its rarest label, with equal texts in the same fold."""
     _, first_rows, group_of_row = np.unique(groups, return_index=True, return_inverse=True)
     labelled = targets[first_rows]
     strata = labelled.astype(np.int64) if labelled.ndim == 1 else _rarest_labels(labelled)
@@ -55,7 +55,7 @@ def assign_folds(targets: NDArray[np.generic], groups: Ints, *, folds: int, seed
 
 
 def _rarest_labels(targets: NDArray[np.generic]) -> Ints:
-    """The rarest label of each row; of a row with none, a number beyond all labels."""
+    """Return the rarest label of each row; for a row without labels, a number beyond all labels."""
     has_it = targets.astype(bool)
     counts = np.where(has_it, has_it.sum(axis=0), np.inf)
     return np.asarray(np.where(has_it.any(axis=1), counts.argmin(axis=1), targets.shape[1]), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Errors worth reading: the most confident mistakes, labels that are often confused, labels that are probably wrong."""
+"""Error analysis: the most confident mistakes, the most frequent confusions, and likely label errors."""
 
 from typing import Any
 
@@ -14,64 +14,66 @@ MOST_PAIRS = 20
 EXAMPLES_A_PAIR = 3
 MOST_SUSPECTS = 100
 GRAVE_DOUBT, BELIEVED = 0.9, 0.5
-"""A model that knows little, or many labels, doubts many labels a little, and believes in none."""
+"""The doubt, and the score of the suggested label, from which a label error is grave: a weak model, or one of many
+labels, doubts many labels a little and is confident of none."""
 MOST_CHARACTERS = 2000
-"""Of a text, more than a person reads in a list."""
+"""The most characters of a text in a list."""
 
 Shown = dict[str, Any]
 
 
 def find_confident_errors(dataset: Dataset, split: Split, answers: Answers) -> list[Shown]:
-    """Wrong answers, the surest first; of several labels the one that is wrong with most confidence counts.
+    """Return wrong answers, the most confident first; of several wrong labels the most confident one counts.
 
-    Of one that was missed, by how much less likely it was than it is elsewhere: a rare label is never likely.
+    A missed label counts by how much less likely it was than on the rows that have it: a rare label is never likely.
     """
     wrong = np.flatnonzero(~are_right(answers.chosen, split.targets))
     if dataset.task == "single":
-        sure = answers.scores[wrong, answers.chosen[wrong]]
+        confidence = answers.scores[wrong, answers.chosen[wrong]]
     else:
         chosen, scores = answers.chosen[wrong], answers.scores[wrong]
-        less = np.maximum(label_errors.mean_label_scores(answers.scores, split.targets) - scores, 0.0)
-        misled = np.where(chosen, scores, less)
-        sure = np.where(chosen != split.targets[wrong], misled, 0.0).max(axis=1, initial=0.0)
-    surest = np.argsort(-sure, kind="stable")[:MOST_MISTAKES]
-    return [describe_row(dataset, split, answers, int(wrong[i])) | {"sure": _round_share(sure[i])} for i in surest]
+        shortfall = np.maximum(label_errors.mean_label_scores(answers.scores, split.targets) - scores, 0.0)
+        label_confidence = np.where(chosen, scores, shortfall)
+        confidence = np.where(chosen != split.targets[wrong], label_confidence, 0.0).max(axis=1, initial=0.0)
+    ranking = np.argsort(-confidence, kind="stable")[:MOST_MISTAKES]
+    return [
+        describe_row(dataset, split, answers, int(wrong[i])) | {"sure": _round_share(confidence[i])} for i in ranking
+    ]
 
 
 def find_confused_pairs(dataset: Dataset, split: Split, answers: Answers) -> list[Shown]:
-    """Pairs of labels, one missed and the other answered in its place, the most frequent first, with examples."""
+    """Return pairs of a missed label and the one answered in its place, the most frequent first, with examples."""
     truth, chosen = (_to_flags(labels, len(dataset.labels)) for labels in (split.targets, answers.chosen))
     missed, extra = truth & ~chosen, chosen & ~truth
     counts = missed.T.astype(np.float32) @ extra.astype(np.float32)
-    found = []
+    pairs = []
     for flat in np.argsort(-counts, axis=None, kind="stable")[:MOST_PAIRS]:
-        given, said = np.unravel_index(flat, counts.shape)
-        if not counts[given, said]:
+        true, answered = np.unravel_index(flat, counts.shape)
+        if not counts[true, answered]:
             break
-        rows = np.flatnonzero(missed[:, given] & extra[:, said])
-        surest = rows[np.argsort(-answers.scores[rows, said], kind="stable")][:EXAMPLES_A_PAIR]
-        found.append(
+        rows = np.flatnonzero(missed[:, true] & extra[:, answered])
+        examples = rows[np.argsort(-answers.scores[rows, answered], kind="stable")][:EXAMPLES_A_PAIR]
+        pairs.append(
             {
-                "truth": dataset.labels[given],
-                "answer": dataset.labels[said],
-                "rows": int(counts[given, said]),
-                "share": float(counts[given, said] / truth[:, given].sum()),
-                "examples": [describe_row(dataset, split, answers, int(row)) for row in surest],
+                "truth": dataset.labels[true],
+                "answer": dataset.labels[answered],
+                "rows": int(counts[true, answered]),
+                "share": float(counts[true, answered] / truth[:, true].sum()),
+                "examples": [describe_row(dataset, split, answers, int(row)) for row in examples],
             }
         )
-    return found
+    return pairs
 
 
 def list_suspects(
     dataset: Dataset, held_out: dict[str, tuple[Split, Answers]], *, most: int = MOST_SUSPECTS
 ) -> list[Shown]:
-    """Rows of splits that the model did not learn from whose label it doubts: the gravely doubted ones first, then the
-    most doubtful."""
-    found: list[tuple[bool, float, Shown]] = []
+    """Return held-out rows with likely label errors, the grave ones first, then by doubt."""
+    suspects: list[tuple[bool, float, Shown]] = []
     for name, (split, answers) in held_out.items():
-        doubted = label_errors.find_suspects(answers.scores, split.targets)
-        doubted.sort(key=lambda suspect: not _is_grave(suspect, split, answers))
-        for suspect in doubted[:most]:
+        split_suspects = label_errors.find_suspects(answers.scores, split.targets)
+        split_suspects.sort(key=lambda suspect: not _is_grave(suspect, split, answers))
+        for suspect in split_suspects[:most]:
             is_grave = _is_grave(suspect, split, answers)
             row = describe_row(dataset, split, answers, suspect.row)
             if dataset.task == "single":
@@ -81,28 +83,28 @@ def list_suspects(
             else:
                 change = f"− {_label_name(dataset, suspect.given)}"
             row |= {"split": name, "change": change, "doubt": _round_share(suspect.doubt), "is_grave": is_grave}
-            found.append((is_grave, suspect.doubt, row))
-    return [row for _, _, row in sorted(found, key=lambda each: (not each[0], -each[1]))[:most]]
+            suspects.append((is_grave, suspect.doubt, row))
+    return [row for _, _, row in sorted(suspects, key=lambda each: (not each[0], -each[1]))[:most]]
 
 
 def count_grave_suspects(held_out: dict[str, tuple[Split, Answers]]) -> int:
-    """Rows whose label the model is nearly sure is not theirs, because it believes another one."""
-    found = 0
+    """Count the rows whose label the model is nearly sure is wrong, because it is confident of another one."""
+    count = 0
     for split, answers in held_out.values():
-        doubted = label_errors.find_suspects(answers.scores, split.targets)
-        found += len({each.row for each in doubted if _is_grave(each, split, answers)})
-    return found
+        suspects = label_errors.find_suspects(answers.scores, split.targets)
+        count += len({each.row for each in suspects if _is_grave(each, split, answers)})
+    return count
 
 
 def _is_grave(suspect: label_errors.Suspect, split: Split, answers: Answers) -> bool:
-    """Whether the model is nearly sure that a row's label is not its own, because it believes another one."""
+    """Return whether the model is nearly sure that a row's label is wrong, because it is confident of another one."""
     if suspect.doubt < GRAVE_DOUBT:
         return False
     return split.targets.ndim == 2 or bool(answers.scores[suspect.row, suspect.suggested] >= BELIEVED)
 
 
 def describe_row(dataset: Dataset, split: Split, answers: Answers, row: int) -> Shown:
-    """One row of a split: its text, truth and answer, and where it stands."""
+    """Return one row of a split: its text, truth and answer, and its file and line."""
     file, line = dataset.place(int(split.rows[row]))
     whole = split.texts[row]
     truth, chosen = (_to_flags(each[row : row + 1], len(dataset.labels))[0] for each in (split.targets, answers.chosen))

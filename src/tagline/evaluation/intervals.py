@@ -1,4 +1,4 @@
-"""How sure a figure is: bootstrap intervals, and Wilson's interval of a share."""
+"""Confidence intervals of figures: bootstrap intervals, and Wilson's interval of a share."""
 
 import math
 from typing import TYPE_CHECKING, Any
@@ -12,43 +12,44 @@ if TYPE_CHECKING:
     from tagline.data.dataset import Task
 
 SHARES = ("accuracy", "subset_accuracy")
-"""Figures that are shares of rows, whose intervals need no drawing."""
+"""Figures that are shares of rows, whose intervals need no resampling."""
 
 
 def bootstrap_intervals(
     task: "Task", *, truth: NDArray[Any], answers: NDArray[Any], seed: int = 0
 ) -> dict[str, Interval]:
-    """For each figure the ends between which it would lie, 95 % sure, on any number of such rows; itself inside."""
+    """Return the 95 % interval of each figure, which includes the figure itself."""
     if not len(truth):
         return {}
-    [drawn] = resample_figures(task, truth, [answers], seed=seed)
+    [resampled] = resample_figures(task, truth, [answers], seed=seed)
     figures = measure_once(task, truth, answers)
     right = are_right(answers, truth)
-    of_share = wilson_interval(int(right.sum()), len(right))
-    # Rows that are all right, or all wrong, can be drawn again a thousand times and say nothing of others.
+    share_interval = wilson_interval(int(right.sum()), len(right))
+    # Where all rows are right, or all wrong, every resample is the same and says nothing about other rows.
     return {
-        name: of_share if name in SHARES or values.min() == values.max() else _correct_bias(values, figures[name])
-        for name, values in drawn.items()
+        name: share_interval if name in SHARES or values.min() == values.max() else _correct_bias(values, figures[name])
+        for name, values in resampled.items()
     }
 
 
 def wilson_interval(hits: int, rows: int, *, level_z: float = 1.96) -> Interval:
-    """Wilson's interval of a share."""
+    """Return Wilson's interval of a share."""
     if not rows:
         return 0.0, 1.0
     share, squared = hits / rows, level_z**2
     middle = (share + squared / (2 * rows)) / (1 + squared / rows)
     half = level_z * math.sqrt(share * (1 - share) / rows + squared / (4 * rows**2)) / (1 + squared / rows)
-    # By rounding alone an end can fall short of a share of 0 or 1.
+    # Rounding alone can put an end on the wrong side of a share of 0 or 1.
     return max(0.0, min(share, middle - half)), min(1.0, max(share, middle + half))
 
 
-def _correct_bias(drawn: Floats, figure: float) -> Interval:
-    """The ends of draws, moved up by twice what their mean lies below the figure; between 0 and 1, and around it.
+def _correct_bias(resampled: Floats, figure: float) -> Interval:
+    """Return the percentile interval, shifted up by twice the bootstrap bias, within 0 and 1 and around the figure.
 
-    A draw has fewer different rows of each label than the test set, and that has fewer than there are: with few rows a
-    label macro-F1 is too low in the figure, and by as much again in the draws. Decision 12 has what this mends.
+    A resample has fewer distinct rows of each label than the test set, which has fewer than the population: with few
+    rows per label macro-F1 is too low in the figure, and by as much again in the resamples. Decision 12 has the
+    measurements.
     """
-    shift = 2 * (figure - float(drawn.mean()))
-    low, high = percentile_interval(drawn)
+    shift = 2 * (figure - float(resampled.mean()))
+    low, high = percentile_interval(resampled)
     return max(0.0, min(low + shift, figure)), min(1.0, max(high + shift, figure))

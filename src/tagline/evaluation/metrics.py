@@ -1,4 +1,4 @@
-"""Scores against truth."""
+"""Metrics: the figures of answers and scores, compared with the truth."""
 
 import math
 from collections.abc import Sequence
@@ -21,8 +21,8 @@ HEADLINE = {
 """The figures to show first."""
 SIDE_BY_SIDE = ("accuracy", "macro_f1", "micro_f1", "ece")
 """The figures in which runs are compared."""
-RANGES = 15
-"""Of scores, in which they are compared with how often they are true; as most papers have it."""
+BINS = 15
+"""Bins of the expected calibration error, as in most papers."""
 CHANCE_DRAWS = 20
 ONE_TASK_ONLY = {
     "balanced_accuracy": "single", "mcc": "single",
@@ -32,14 +32,14 @@ ONE_TASK_ONLY = {
 
 
 def headline(report: Report) -> list[tuple[str, float]]:
-    """The main figures of a report, in the order in which they matter for the task."""
+    """Return the main figures of a report, in the order in which they matter for the task."""
     return [(name, report.test[name]) for name in HEADLINE[report.task] if report.test.get(name) is not None]
 
 
 def measure(
     task: "Task", labels: Sequence[str], *, truth: NDArray[Any], answers: NDArray[Any], scores: NDArray[Any]
 ) -> dict[str, Any]:
-    """Every figure of these answers. A figure that the rows cannot give (one label only, no row) is None."""
+    """Return every figure of these answers; None for one that the rows cannot give (one label only, no row)."""
     if len(truth) == 0:
         return {"rows": 0}
     measured = (
@@ -51,37 +51,37 @@ def measure(
 
 
 def select_table_figures(main: str) -> list[str]:
-    """The figures that a table of runs shows; where accuracy is the main one, micro-F1 is the same number."""
+    """Return the figures of a table of runs, without micro-F1 where accuracy is the same number."""
     return [name for name in SIDE_BY_SIDE if name != "micro_f1" or main != "accuracy"]
 
 
 def encode_targets(labels: Sequence[Any], names: Sequence[str]) -> NDArray[Any]:
-    """Labels by name, one a row or several, as a split's targets are: numbers, or for task `multi` rows of booleans."""
+    """Encode labels by name, one per row or several, as a split's targets: numbers, or rows of booleans for `multi`."""
     numbers = {name: number for number, name in enumerate(names)}
     if labels and isinstance(labels[0], str):
         return np.array([numbers[label] for label in labels])
     flags = np.zeros((len(labels), len(numbers)), dtype=bool)
-    for row, given in enumerate(labels):
-        flags[row, [numbers[label] for label in given]] = True
+    for row, row_labels in enumerate(labels):
+        flags[row, [numbers[label] for label in row_labels]] = True
     return flags
 
 
 def check_monitor(monitor: str, task: "Task") -> None:
-    """Refuse a figure that this task does not have."""
+    """Raise SpecError if the task does not have the monitored figure."""
     if ONE_TASK_ONLY.get(monitor, task) != task:
         problem = f"training.monitor: {monitor} is a figure of task {ONE_TASK_ONLY[monitor]}; this data is {task}"
         raise SpecError(problem, hint="macro_f1 is one that both have", problems=[problem])
 
 
 def is_better(monitor: str, value: float, than: float | None) -> bool:
-    """Whether a figure is a gain over the best so far."""
+    """Return whether a figure is better than the best so far."""
     if than is None:
         return not math.isnan(value)
     return value < than if monitor in LOWER_IS_BETTER else value > than
 
 
 def is_close(monitor: str, value: float, best: float | None, *, rows: int) -> bool:
-    """Whether a share, measured on so many rows, is within one standard error of the best so far."""
+    """Return whether a share, measured on this many rows, is within one standard error of the best so far."""
     if best is None or monitor in LOWER_IS_BETTER:
         return False
     return value >= best - math.sqrt(max(best * (1 - best), 0) / rows)
@@ -132,7 +132,7 @@ def _measure_multi(
 def measure_calibration(
     task: "Task", *, truth: NDArray[Any], answers: NDArray[Any], scores: NDArray[Any]
 ) -> dict[str, float]:
-    """How far scores can be believed: log loss, Brier score and expected calibration error."""
+    """Return log loss, Brier score and expected calibration error of the scores."""
     if task == "multi":
         clipped = np.clip(scores, 1e-15, 1 - 1e-7)
         by_label = [
@@ -154,14 +154,14 @@ def measure_calibration(
 def precision_recall_f1(
     hits: NDArray[Any], supports: NDArray[Any], answered: NDArray[Any]
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Precision, recall and F1 of each label; 0 where there is nothing to divide by."""
+    """Return precision, recall and F1 of each label; 0 where the denominator is 0."""
     precision = hits / np.maximum(answered, 1)
     recall = hits / np.maximum(supports, 1)
     return precision, recall, 2 * hits / np.maximum(supports + answered, 1)
 
 
 def label_averages(hits: NDArray[Any], supports: NDArray[Any], answered: NDArray[Any]) -> dict[str, NDArray[Any]]:
-    """Means over the labels that stand in the truth or the answers; labels are the last axis."""
+    """Return means over the labels that occur in the truth or the answers; labels are the last axis."""
     precision, recall, f1 = precision_recall_f1(hits, supports, answered)
     present = supports + answered > 0
     count = np.maximum(present.sum(axis=-1), 1)
@@ -199,59 +199,59 @@ def _measure_per_label(
 
 
 def _auroc(truth: NDArray[Any], scores: NDArray[Any]) -> float | None:
-    """How often a row that has a label is scored above one that has not, as the mean over labels; from ranks."""
-    having = truth.sum(axis=0)
-    usable = (having > 0) & (having < len(truth))
+    """Return the area under the ROC curve, from ranks, as the mean over labels."""
+    positives = truth.sum(axis=0)
+    usable = (positives > 0) & (positives < len(truth))
     if not usable.any():
         return None
-    above = [float(_rank_values(scores[:, i])[truth[:, i]].sum()) for i in np.flatnonzero(usable)]
-    pairs = having[usable] * (len(truth) - having[usable])
-    return float(((above - having[usable] * (having[usable] + 1) / 2) / pairs).mean())
+    rank_sums = [float(_rank_values(scores[:, i])[truth[:, i]].sum()) for i in np.flatnonzero(usable)]
+    pairs = positives[usable] * (len(truth) - positives[usable])
+    return float(((rank_sums - positives[usable] * (positives[usable] + 1) / 2) / pairs).mean())
 
 
 def _rank_values(values: NDArray[Any]) -> NDArray[Any]:
-    """The place of each value among all, from 1; equal ones share the mean of theirs."""
-    _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return np.asarray((counts.cumsum() - (counts - 1) / 2)[which])
+    """Return the rank of each value, from 1; ties share their mean rank."""
+    _, positions, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return np.asarray((counts.cumsum() - (counts - 1) / 2)[positions])
 
 
 def _average_precision(truth: NDArray[Any], scores: NDArray[Any]) -> float | None:
-    """The precision down to each row that has a label, as the mean over rows and then over labels."""
+    """Return the precision down to each row that has a label, as the mean over rows and then over labels."""
     usable = [i for i in range(truth.shape[1]) if truth[:, i].any() and not truth[:, i].all()]
     means = []
     for i in usable:
-        which = np.unique(-scores[:, i], return_inverse=True)[1]  # rows of one score count together
-        hits = np.bincount(which, truth[:, i])
-        means.append((hits * hits.cumsum() / np.bincount(which).cumsum()).sum() / hits.sum())
+        groups = np.unique(-scores[:, i], return_inverse=True)[1]  # tied rows count together
+        hits = np.bincount(groups, truth[:, i])
+        means.append((hits * hits.cumsum() / np.bincount(groups).cumsum()).sum() / hits.sum())
     return float(np.mean(means)) if means else None
 
 
 def _mcc(hits: int, supports: NDArray[Any], answered: NDArray[Any]) -> float:
-    """Matthews' correlation of answers and truth, as Gorodkin has it for any number of labels."""
+    """Return Matthews' correlation coefficient, generalised by Gorodkin to any number of labels."""
     rows = int(supports.sum())
-    apart = [float(rows**2 - int(counts @ counts)) for counts in (supports, answered)]
-    return (hits * rows - int(supports @ answered)) / math.sqrt(apart[0] * apart[1]) if all(apart) else 0.0
+    variances = [float(rows**2 - int(counts @ counts)) for counts in (supports, answered)]
+    return (hits * rows - int(supports @ answered)) / math.sqrt(variances[0] * variances[1]) if all(variances) else 0.0
 
 
 def reliability_bins(confidence: NDArray[Any], is_true: NDArray[Any]) -> list[dict[str, float]]:
-    """Scores in fifteen ranges of equal width: how high they are there, and how often what they say is true."""
-    place = np.clip((confidence * RANGES).astype(np.int64), 0, RANGES - 1)
-    rows = np.bincount(place, minlength=RANGES)
-    said, true = np.bincount(place, confidence, RANGES), np.bincount(place, is_true, RANGES)
+    """Return the mean score, and how often it is true, in each of fifteen bins of equal width."""
+    bins = np.clip((confidence * BINS).astype(np.int64), 0, BINS - 1)
+    rows = np.bincount(bins, minlength=BINS)
+    score_sums, true_counts = np.bincount(bins, confidence, BINS), np.bincount(bins, is_true, BINS)
     return [
-        {"rows": int(rows[i]), "score": float(said[i] / rows[i]), "true": float(true[i] / rows[i])}
+        {"rows": int(rows[i]), "score": float(score_sums[i] / rows[i]), "true": float(true_counts[i] / rows[i])}
         for i in np.flatnonzero(rows)
     ]
 
 
 def chance_calibration_error(confidence: NDArray[Any]) -> float:
-    """The calibration error that scores which are true as often as they say would show on as many rows, by chance."""
+    """Return the calibration error that perfectly calibrated scores would show on as many rows, by chance."""
     random = np.random.default_rng(0)
     drawn = (random.random(len(confidence)) < confidence for _ in range(CHANCE_DRAWS))
     return float(np.mean([expected_calibration_error(reliability_bins(confidence, is_true)) for is_true in drawn]))
 
 
-def expected_calibration_error(ranges: Sequence[dict[str, float]]) -> float:
-    """The expected calibration error: how far scores are from how often they are true, over all rows."""
-    total = sum(each["rows"] for each in ranges)
-    return float(sum(each["rows"] * abs(each["score"] - each["true"]) for each in ranges) / max(1, total))
+def expected_calibration_error(bins: Sequence[dict[str, float]]) -> float:
+    """Return the expected calibration error: how far scores are from how often they are true, over all rows."""
+    total = sum(each["rows"] for each in bins)
+    return float(sum(each["rows"] * abs(each["score"] - each["true"]) for each in bins) / max(1, total))

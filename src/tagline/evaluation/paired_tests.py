@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Difference:
-    """How much better one model is than another on the same rows, and whether chance explains it."""
+    """The difference between two models on the same rows, and its significance."""
 
     figure: str
     gain: float
@@ -24,29 +24,29 @@ class Difference:
     """Rows that only the first model gets right."""
     only_second: int
     p_value: float
-    """Of McNemar's exact test: how often rows like these would differ as much by chance alone."""
+    """McNemar's exact test: how often rows like these would differ as much by chance alone."""
 
     @property
     def is_real(self) -> bool:
-        """Whether the interval leaves out zero and McNemar's test agrees, in the same direction."""
+        """Whether the interval excludes zero and McNemar's test agrees, in the same direction."""
         return self.leaves_out_zero and self.p_value < 1 - LEVEL and not self.is_divided
 
     @property
     def is_divided(self) -> bool:
-        """Whether the figure and the number of rows that are right speak for different models."""
+        """Whether the figure and the number of right rows favour different models."""
         return (self.only_first - self.only_second) * self.gain < 0
 
     @property
     def leaves_out_zero(self) -> bool:
-        """Whether the interval of the figure's difference is on one side."""
+        """Whether the interval of the difference excludes zero."""
         return self.interval[0] > 0 or self.interval[1] < 0
 
 
 def compare_models(
     task: "Task", *, truth: NDArray[Any], first: NDArray[Any], second: NDArray[Any], figure: str, seed: int = 0
 ) -> Difference:
-    """The first model against the second, row by row."""
-    ours, theirs = resample_figures(task, truth, [first, second], seed=seed)
+    """Compare the first model with the second, row by row."""
+    resampled_first, resampled_second = resample_figures(task, truth, [first, second], seed=seed)
     gain = measure_once(task, truth, first)[figure] - measure_once(task, truth, second)[figure]
     right_first, right_second = are_right(first, truth), are_right(second, truth)
     only_first = int((right_first & ~right_second).sum())
@@ -54,7 +54,7 @@ def compare_models(
     return Difference(
         figure,
         gain,
-        percentile_interval(ours[figure] - theirs[figure]),
+        percentile_interval(resampled_first[figure] - resampled_second[figure]),
         only_first,
         only_second,
         mcnemar(only_first, only_second),
@@ -62,15 +62,15 @@ def compare_models(
 
 
 def mcnemar(only_first: int, only_second: int) -> float:
-    """How often a fair coin thrown once for each row on which two models differ falls as unevenly as this."""
+    """Return the p-value of McNemar's exact test, from the rows that only one of two models gets right."""
     return binomial_p(min(only_first, only_second), only_first + only_second)
 
 
 def binomial_p(fewer: int, total: int) -> float:
-    """Two-sided: how often a fair coin gives this few heads, or this few tails."""
+    """Return the two-sided p-value of a fair coin: how often it gives this few heads, or this few tails."""
     if total == 0:
         return 1.0
-    if total > 1000:  # the exact sum is of numbers too large for floats, and normal by then
+    if total > 1000:  # the exact sum overflows floats, and the normal approximation is close
         distance = (abs(fewer - total / 2) - 0.5) / math.sqrt(total / 4)
         return min(1.0, math.erfc(max(0.0, distance) / math.sqrt(2)))
     return min(1.0, float(2 * sum(math.comb(total, k) for k in range(fewer + 1)) / 2**total))

@@ -1,4 +1,4 @@
-"""Figures of a thousand test sets drawn from the rows of one: the bootstrap that intervals and paired tests share."""
+"""The bootstrap that intervals and paired tests share: figures of a thousand resampled test sets."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -14,26 +14,26 @@ if TYPE_CHECKING:
 RESAMPLES = 1000
 LEVEL = 0.95
 AT_ONCE = 2**24
-"""Numbers in memory while rows are drawn."""
+"""The most numbers in memory at once."""
 RESAMPLED = {
     "single": ("accuracy", "macro_f1", "weighted_f1"),
     "multi": ("micro_f1", "macro_f1", "weighted_f1", "subset_accuracy"),
 }  # fmt: skip
-"""The figures that get an interval: those that follow from answers alone."""
+"""The figures that get an interval: those that depend on answers alone."""
 
 Floats = NDArray[np.float64]
 Interval = tuple[float, float]
 Counts = tuple[Floats, Floats, Floats, Floats, Floats]
-"""Hits, rows and answers of each label; rows that are right; all rows. Each with a row for every resample."""
+"""Hits, supports and answers of each label, right rows, and all rows; each with a row per resample."""
 
 
 def resample_figures(
     task: "Task", truth: NDArray[Any], models: list[NDArray[Any]], *, seed: int
 ) -> list[dict[str, Floats]]:
-    """Each model's figures on the same thousand test sets, drawn from the rows with repetition.
+    """Return each model's figures on the same thousand test sets, drawn from the rows with replacement.
 
-    Rows that are alike, in truth and in every model's answer, are drawn together: a few hundred kinds of rows stand for
-    any number of them.
+    Rows with the same truth and the same answers of all models are drawn together: a few hundred kinds of rows stand
+    for any number of them.
     """
     kinds, counts = _group_rows([truth, *models])
     random = np.random.default_rng(seed)
@@ -52,7 +52,7 @@ def resample_figures(
 
 
 def measure_once(task: "Task", truth: NDArray[Any], answers: NDArray[Any]) -> dict[str, float]:
-    """The figures of the rows as they are."""
+    """Return the figures of the rows themselves, without resampling."""
     figures = _compute_figures(task, *_count_with_weights(task, truth, answers, np.ones((1, len(truth)))))
     return {name: float(values[0]) for name, values in figures.items()}
 
@@ -63,7 +63,7 @@ def percentile_interval(values: Floats) -> Interval:
 
 
 def _group_rows(columns: list[NDArray[Any]]) -> tuple[list[NDArray[Any]], NDArray[np.int64]]:
-    """The different rows of several columns side by side, and how often each stands there."""
+    """Return the distinct rows of several columns, and how often each occurs."""
     flat = [column.reshape(len(column), -1) for column in columns]
     packed = [np.packbits(column, axis=1) if column.dtype == bool else column for column in flat]
     _, first, counts = np.unique(np.concatenate(packed, axis=1), axis=0, return_index=True, return_counts=True)
@@ -81,7 +81,7 @@ def _count_with_weights(task: "Task", truth: NDArray[Any], answers: NDArray[Any]
 
 
 def _sum_by_label(weights: Floats, labels: NDArray[Any], count: int) -> Floats:
-    """Weights added up by label."""
+    """Sum the weights by label."""
     order = np.argsort(labels, kind="stable")
     starts = np.searchsorted(labels[order], np.arange(count))
     totals = np.concatenate([np.zeros((len(weights), 1)), np.cumsum(weights[:, order], axis=1)], axis=1)

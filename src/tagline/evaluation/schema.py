@@ -1,4 +1,4 @@
-"""Report: what report.json holds, a frozen model for the whole and for each of its parts."""
+"""Report: the contents of report.json, a frozen model for the whole and for each of its parts."""
 
 from typing import Annotated, Any, Literal
 
@@ -29,7 +29,7 @@ class LabelFigures(FileModel):
 
 
 class SplitFigures(FileModel):
-    """The figures of a split. One that its rows cannot give is null; with no row there is `rows` alone."""
+    """The figures of a split. A figure that its rows cannot give is null; with no row there is `rows` alone."""
 
     rows: Count = Field(default=0, description="rows that were measured")
     accuracy: FiniteFloat | None = Field(
@@ -82,7 +82,7 @@ class SplitFigures(FileModel):
 
 
 class BaselineFigures(FileModel):
-    """What something simpler, or another family, reaches on the same test rows."""
+    """The figures of a baseline, or of another family, on the same test rows."""
 
     answer: list[str] = Field(default=[], description="the labels that baseline `majority` gives to every text")
     train_rows: Count = Field(default=0, description="training rows that it learned from, if not all")
@@ -103,7 +103,7 @@ class GateResult(FileModel):
 
 
 class DecisionFacts(FileModel):
-    """How scores become answers, as the bundle's manifest has it."""
+    """The decision layer, as in the bundle's manifest."""
 
     calibration: dict[str, Any] = Field(default={}, description="the calibration map: its method and its numbers")
     thresholds: list[float] = Field(default=[], description="task multi: the score from which each label is given")
@@ -123,7 +123,7 @@ class OveransweredLabel(FileModel):
 
 
 class ScoreErrors(FileModel):
-    """How far scores can be believed."""
+    """The calibration errors of scores."""
 
     log_loss: float = Field(description="as in the figures of a split")
     brier: float = Field(description="as in the figures of a split")
@@ -146,7 +146,7 @@ class Reliability(FileModel):
 
 
 class CalibrationFigures(FileModel):
-    """How far scores could be believed before and after calibration, on test; empty without test rows."""
+    """The scores on test before and after calibration; empty without test rows."""
 
     method: str = Field(default="none", description="none, temperature, vector or isotonic")
     losses: dict[str, float] = Field(
@@ -161,7 +161,7 @@ class CalibrationFigures(FileModel):
 
 
 class CoveragePoint(FileModel):
-    """What abstaining below a score would come to on test."""
+    """Coverage and precision on test when abstaining below a score."""
 
     below: float = Field(description="the score below which a text would not be answered")
     coverage: float = Field(description="share of the texts that would be answered")
@@ -169,7 +169,7 @@ class CoveragePoint(FileModel):
 
 
 class SetCoverage(FileModel):
-    """What conformal prediction sets with a promised coverage come to on test."""
+    """The coverage and size of conformal prediction sets on test, for a promised coverage."""
 
     promised: float = Field(description="share of the texts whose set should hold the truth")
     reached: float = Field(description="share of the test rows whose set does")
@@ -210,7 +210,7 @@ class EvaluationPoint(FileModel):
 
 
 class TrainingHistory(FileModel):
-    """How the model came to be; empty for a bundle measured on other data."""
+    """The losses and evaluations of the training; empty for a bundle measured on other data."""
 
     steps: list[LossPoint] = Field(default=[], description="the loss curve, thinned to what a chart can show")
     evaluations: list[EvaluationPoint] = Field(default=[], description="the evaluations on validation")
@@ -221,7 +221,7 @@ class TrainingHistory(FileModel):
 
 
 class ErrorRow(FileModel):
-    """A row that is worth reading."""
+    """A row of the error analysis."""
 
     text: str | list[str] = Field(description="its text, or the two of a pair; long ones are cut off")
     truth: list[str] = Field(description="the labels it has")
@@ -232,7 +232,7 @@ class ErrorRow(FileModel):
 
 
 class MistakeRow(ErrorRow):
-    """A wrong answer; the first of them have the words that pushed it."""
+    """A wrong answer; the most confident ones have attributions."""
 
     sure: float = Field(default=0.0, description="how sure the wrong answer was")
     pushed_to: str = Field(default="", description="the wrong label that is explained")
@@ -242,7 +242,7 @@ class MistakeRow(ErrorRow):
 
 
 class SuspectRow(ErrorRow):
-    """A row whose label looks wrong."""
+    """A row with a likely label error."""
 
     split: str = Field(default="", description="the split it is in")
     change: str = Field(default="", description="what the model would change in its labels")
@@ -275,7 +275,7 @@ class SliceFigures(FileModel):
 
 
 class ExportCheck(FileModel):
-    """How the answers of another form of the model compare with its own, on measured rows."""
+    """The answers of another form of the model compared with its own, on measured rows."""
 
     rows: Number = Field(default=0, description="rows that were compared")
     equal_answers: float = Field(description="share of the rows with the same answer")
@@ -307,7 +307,7 @@ class DataFacts(FileModel):
 
 
 class ReportFinding(FileModel):
-    """What a check of the data found."""
+    """A finding of the data checks."""
 
     code: str = Field(description="the name of the finding")
     severity: str = Field(description="error, warning or note")
@@ -325,14 +325,14 @@ class CurvePoint(FileModel):
 
 
 class LearningCurve(FileModel):
-    """The same spec on parts of the training rows, and what more rows would bring."""
+    """The figure on growing parts of the training rows, and what more rows would bring."""
 
     figure: str = Field(description="the figure that is measured")
     points: list[CurvePoint] = Field(description="what was measured")
     expected: list[CurvePoint] = Field(description="what is expected with twice as many rows")
     gain: float = Field(description="the expected gain of twice as many rows, along the curve")
     gain_interval: Interval = Field(description="its 95 % interval")
-    sentence: str = Field(description="what that comes to")
+    sentence: str = Field(description="the result in a sentence")
 
 
 class Report(FileModel):
@@ -350,21 +350,23 @@ class Report(FileModel):
         description="what others reach on test: majority (always the same answer), linear, another family"
     )
     gates: list[GateResult] = Field(description="the gates of the spec")
-    decisions: DecisionFacts = Field(description="how scores become answers")
-    unkept: list[str] = Field(default=[], description="what the spec asks of the decisions and the data does not allow")
+    decisions: DecisionFacts = Field(description="the decision layer, which turns scores into answers")
+    unkept: list[str] = Field(default=[], description="goals of the spec's decisions that the data does not allow")
     fallbacks: list[str] = Field(default=[], description="forms and models that were not used because they do worse")
     overanswered: list[OveransweredLabel] = Field(
         default=[], description="labels given to far more texts than have them"
     )
     calibration: CalibrationFigures = Field(
-        default_factory=CalibrationFigures, description="how far scores can be believed"
+        default_factory=CalibrationFigures, description="the scores before and after calibration"
     )
     coverage: list[CoveragePoint] = Field(
-        default=[], description="what abstaining would come to, the fewest answers first"
+        default=[], description="coverage and precision when abstaining, the fewest answers first"
     )
-    sets: list[SetCoverage] = Field(default=[], description="what conformal prediction sets come to")
+    sets: list[SetCoverage] = Field(default=[], description="the coverage and size of conformal prediction sets")
     thresholds: ThresholdCurves = Field(default_factory=ThresholdCurves, description="figures over the threshold")
-    history: TrainingHistory = Field(default_factory=TrainingHistory, description="how the model came to be")
+    history: TrainingHistory = Field(
+        default_factory=TrainingHistory, description="the losses and evaluations of the training"
+    )
     mistakes: list[MistakeRow] = Field(default=[], description="wrong answers on test, the surest first")
     confusions: list[ConfusedPair] = Field(
         default=[], description="labels answered in place of others, the most frequent first"

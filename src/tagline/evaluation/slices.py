@@ -24,9 +24,9 @@ UNSPACED = re.compile(f"[{attribution.UNSPACED}]")
 FEWEST_ROWS = 20
 MOST_VALUES = 50
 TRAIN_ROWS_READ = 50_000
-"""Enough to know which words are known, and most of the texts."""
+"""Training rows that are read: enough for most known words and texts."""
 MOST_COMPARED = 10_000
-"""Test rows for which a training text that is nearly the same is looked for: a few seconds' work."""
+"""The most test rows that are searched for near duplicates in training: a few seconds' work."""
 LEVEL = 0.05
 
 Flags = NDArray[np.bool_]
@@ -34,7 +34,7 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Slice:
-    """Some rows that have something in common, and how they do compared with all others."""
+    """Rows that have something in common, and their accuracy compared with all others."""
 
     by: str
     name: str
@@ -42,26 +42,26 @@ class Slice:
     accuracy: float
     accuracy_of_rest: float
     p_value: float
-    """How often rows drawn at random would do as badly; corrected for the number of slices looked at."""
+    """How often rows drawn at random would do as badly; corrected for multiple comparisons."""
 
     @property
     def is_worse(self) -> bool:
-        """Whether it does worse, and chance does not explain it."""
+        """Whether its accuracy is significantly lower."""
         return self.p_value < LEVEL and self.accuracy < self.accuracy_of_rest
 
 
 def find_slices(dataset: Dataset, split: Split, right: Flags) -> list[Slice]:
-    """Every slice that is large enough to say something about, the worst first; the same rows are named once."""
+    """Return every slice that is large enough to judge, the worst first; the same rows are listed once."""
     candidates = list(_iter_candidates(dataset, split))
-    found = [
+    large = [
         (by, name, inside)
         for by, name, inside in {inside.tobytes(): (by, name, inside) for by, name, inside in candidates}.values()
         if inside.sum() >= FEWEST_ROWS and (~inside).sum() >= FEWEST_ROWS
     ]
-    p_values = _correct_p_values([_p_value(inside, right) for _, _, inside in found])
+    p_values = _correct_p_values([_p_value(inside, right) for _, _, inside in large])
     slices = [
         Slice(by, name, int(inside.sum()), float(right[inside].mean()), float(right[~inside].mean()), p_value)
-        for (by, name, inside), p_value in zip(found, p_values, strict=True)
+        for (by, name, inside), p_value in zip(large, p_values, strict=True)
     ]
     return sorted(slices, key=lambda each: (each.p_value, each.accuracy - each.accuracy_of_rest))
 
@@ -94,7 +94,7 @@ def _sample_train_texts(dataset: Dataset) -> "Texts":
 
 
 def _by_unknown_words(train: "Texts", split: Split) -> Iterator[tuple[str, str, Flags]]:
-    """Texts with words that no training text has; nothing for scripts without spaces, whose words are not cut here."""
+    """Yield texts with words that no training text has; not in scripts without spaces, which are not split here."""
     known: set[str] = set()
     for text in train:
         known.update(WORD.findall(_join_sides(text).casefold()))
@@ -106,15 +106,15 @@ def _by_unknown_words(train: "Texts", split: Split) -> Iterator[tuple[str, str, 
 
 
 def _by_likeness(train: "Texts", split: Split) -> Iterator[tuple[str, str, Flags]]:
-    """Texts that are new; of those that have nearly the same text in training the answer may only be remembered."""
+    """Yield texts without a near duplicate in training, whose answers the model cannot have memorised."""
     if len(split) <= MOST_COMPARED:
         unlike = np.ones(len(split), dtype=np.bool_)
-        unlike[[mine for mine, _, _ in near_duplicates.find_pairs(split.texts, train)]] = False
+        unlike[[row for row, _, _ in near_duplicates.find_pairs(split.texts, train)]] = False
         yield "likeness", "unlike any training text", unlike
 
 
-def _unknown_share(found: list[str], known: set[str]) -> float:
-    spaced = [word for word in found if not UNSPACED.search(word)]
+def _unknown_share(words: list[str], known: set[str]) -> float:
+    spaced = [word for word in words if not UNSPACED.search(word)]
     return sum(word not in known for word in spaced) / len(spaced) if spaced else 0.0
 
 
@@ -127,7 +127,7 @@ def _by_value(by: str, values: list[str]) -> Iterator[tuple[str, str, Flags]]:
 
 
 def main_script(text: str) -> str:
-    """The script most letters of a text are written in, by its Unicode name: LATIN, CYRILLIC, HANGUL."""
+    """Return the script of most letters of a text, by its Unicode name: LATIN, CYRILLIC, HANGUL."""
     counts = Counter(script for character in text[:500] if (script := _find_script(character)))
     return counts.most_common(1)[0][0] if counts else "no letters"
 
@@ -138,12 +138,12 @@ def _find_script(character: str) -> str:
 
 
 def _p_value(inside: Flags, right: Flags) -> float:
-    """Fisher's exact test: how often as few of these rows, or fewer, would be right if which rows are were chance."""
+    """Return the p-value of Fisher's exact test: how often as few of these rows, or fewer, would be right by chance."""
     rows, drawn, hits = len(right), int(inside.sum()), int(right.sum())
-    factorials = np.concatenate([[0.0], np.log(np.arange(1, rows + 1)).cumsum()])  # their logarithms
+    log_factorials = np.concatenate([[0.0], np.log(np.arange(1, rows + 1)).cumsum()])
 
     def log_binomial(many: int, some: Any) -> Any:
-        return factorials[many] - factorials[some] - factorials[many - some]
+        return log_factorials[many] - log_factorials[some] - log_factorials[many - some]
 
     as_few = np.arange(max(0, drawn + hits - rows), int(right[inside].sum()) + 1)
     chances = np.exp(log_binomial(hits, as_few) + log_binomial(rows - hits, drawn - as_few) - log_binomial(rows, drawn))
@@ -151,11 +151,11 @@ def _p_value(inside: Flags, right: Flags) -> float:
 
 
 def _correct_p_values(p_values: Iterable[float]) -> list[float]:
-    """Benjamini and Hochberg's: of the slices named at a level, at most that share is named by chance."""
-    given = np.array(list(p_values))
-    order = np.argsort(given)
-    steps = given[order] * len(given) / np.arange(1, len(given) + 1)
-    corrected = np.empty_like(given)
+    """Apply Benjamini and Hochberg's correction: of the slices found at a level, at most that share is chance."""
+    values = np.array(list(p_values))
+    order = np.argsort(values)
+    steps = values[order] * len(values) / np.arange(1, len(values) + 1)
+    corrected = np.empty_like(values)
     corrected[order] = np.minimum.accumulate(steps[::-1])[::-1]
     return [float(min(1.0, value)) for value in corrected]
 

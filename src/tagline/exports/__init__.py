@@ -1,22 +1,20 @@
-"""The contracts of exports: a bundle's answers in another runtime, in the bundle itself or packed to be taken there.
+"""The contracts of exports: another form of the model, in the bundle itself or packed for another runtime.
 
 Files, in the order of their imports:
 
-- int8.py: A graph whose products are in eight bits: weights, and what they multiply at scales that sample texts
-  have shown.
-- onnx.py: ONNX: a network as a graph that onnxruntime runs without torch, in float32 and with weights of eight
-  bits.
-- torchserve_handler.py: The handler in an archive for TorchServe: requests in its form, answers of the bundle's own
+- int8.py: int8 quantisation of a graph: its weights, and its activations at fixed scales calibrated on sample
+  texts.
+- onnx.py: ONNX: a network as a graph that onnxruntime runs without torch, in float32 and in int8.
+- torchserve_handler.py: The handler in an archive for TorchServe, which answers its requests with the bundle's own
   predictor.
 - torchserve.py: TorchServe: an archive of the bundle, a handler that answers in Vertex AI's form, and the server's
-  own settings.
-- image.py: A container image that serves the bundle: Dockerfile and context, built where there is something to
-  build it with.
-- transformers.py: transformers: a directory that `AutoModelForSequenceClassification` reads with the right head and
+  settings.
+- image.py: A container image that serves the bundle: Dockerfile and context, built if there is a builder.
+- transformers.py: transformers: a directory that `AutoModelForSequenceClassification` loads with the right head and
   labels.
-- export.py: A bundle given another form, which is checked on the rows that it was measured on before anyone uses
-  it.
-- pack.py: A bundle packed for another runtime, in a directory of its own, with no more of it than answers need.
+- export.py: Export of another form into a bundle, checked on its measured rows before it is used.
+- pack.py: Packing of a bundle for another runtime, in a directory of its own, with only the files that prediction
+  needs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,40 +28,40 @@ if TYPE_CHECKING:
     from tagline.prediction.bundle import Bundle
 
 SIGNATURE = "# Made by `tagline export`"
-"""How a packed export's `signed` file begins: what bears it may be replaced by the next one."""
+"""The first line of a packed export's `signed` file: a directory with it may be replaced by the next export."""
 
 
 class Export(Protocol):
-    """A form that a model can be given besides its own."""
+    """Another form of a model, besides its own."""
 
     def write(self, classifier: Classifier, directory: Path, *, family: str, samples: "Sequence[Text]") -> None:
-        """Put the model's other form into a bundle's directory, beside what the family saved there.
+        """Write the model's other form into a bundle's directory, beside the files of its family.
 
-        The samples are texts as it will read them, for forms that have to know how large its numbers are.
+        The samples are representative texts, for forms that are calibrated by activation ranges.
         """
 
     def forms(self, directory: Path, *, family: str) -> Mapping[str, Scorer]:
-        """What the directory then holds, by name, ready to score."""
+        """Load the forms in the directory, by name, ready to score."""
 
 
 class Package(Protocol):
-    """Files that carry a bundle into another runtime."""
+    """A bundle packed for another runtime."""
 
     signed: ClassVar[str]
     """The file that begins with SIGNATURE."""
 
     def pack(self, directory: Path) -> None:
-        """Make it in a directory that holds `bundle/` and nothing else; it must not matter where that is."""
+        """Write the package into a directory that holds only `bundle/`; it must not depend on the directory's path."""
 
     def deliver(self, directory: Path) -> dict[str, str]:
-        """What has been made, now that it stands at its place, and the command to go on with."""
+        """Return what was written, once it is in its final place, and the next command."""
 
 
 @runtime_checkable
 class Checkable(Protocol):
-    """A package that computes by itself, from weights of the bundle (`needs_weights`), and can be asked at once."""
+    """A package that can score without a server, from weights of the bundle (`needs_weights`), and be checked."""
 
     needs_weights: ClassVar[bool]
 
     def check(self, directory: Path, bundle: "Bundle", texts: "Sequence[Text]") -> None:
-        """Refuse what was packed if its scores of these texts are not the bundle's."""
+        """Raise an error if the package's scores of these texts differ from the bundle's."""

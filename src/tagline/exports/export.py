@@ -1,4 +1,4 @@
-"""A bundle given another form, which is checked on the rows that it was measured on before anyone uses it."""
+"""Export of another form into a bundle, checked on its measured rows before it is used."""
 
 import shutil
 from collections.abc import Mapping, Sequence
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from tagline.data.texts import Text
 
 MOST_LOST = 0.003
-"""Of macro-F1, up to which the smaller and faster form is used."""
+"""The loss of macro-F1 up to which a smaller and faster form is used."""
 
 
 @dataclass(frozen=True)
 class MeasuredRows:
-    """Rows with their truth, and what the form that was measured answered."""
+    """Rows with their truth, and the measured answers of the original form."""
 
     texts: "Sequence[Text]"
     truth: Any
@@ -38,7 +38,7 @@ class MeasuredRows:
 
     @classmethod
     def from_rows(cls, rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> "MeasuredRows":
-        """From the lines of a run's predictions.jsonl."""
+        """Create from the lines of a run's predictions.jsonl."""
         try:
             return cls(
                 [row["text"] if isinstance(row["text"], str) else tuple(row["text"]) for row in rows],
@@ -54,13 +54,13 @@ class MeasuredRows:
 
 @dataclass(frozen=True)
 class ExportedForms:
-    """Forms of a model beside its own, by name, with their raw scores of the measured rows and how they compare."""
+    """Other forms of a model, by name, with their raw scores of the measured rows and their comparisons."""
 
     scorers: Mapping[str, Scorer] = field(default_factory=dict)
     scores: Mapping[str, Scores] = field(default_factory=dict)
-    found: dict[str, dict[str, float]] = field(default_factory=dict)
+    checks: dict[str, dict[str, float]] = field(default_factory=dict)
     runtime: Literal["", "float32", "int8"] = ""
-    """The form that predicts; none: the model's own."""
+    """The form used for prediction; empty: the model's own."""
 
 
 def add_forms(
@@ -73,57 +73,57 @@ def add_forms(
     measured: MeasuredRows,
     samples: "Sequence[Text]",
 ) -> ExportedForms:
-    """Write a model's other forms beside it, made with sample texts, and check each on the measured rows."""
+    """Write a model's other forms beside it, calibrated with sample texts, and check each on the measured rows."""
     exporter = registry.find("exports", to)()
     exporter.write(classifier, directory, family=family, samples=samples)
     scorers: Mapping[str, Scorer] = exporter.forms(directory, family=family)
     scores = {name: score_texts(each, measured.texts, labels=len(layer.labels)) for name, each in scorers.items()}
-    found = {name: _compare_answers(each, layer, measured) for name, each in scores.items()}
-    return ExportedForms(scorers, scores, found, choose_form(found) if classifier.uses_device else "")
+    checks = {name: _compare_answers(each, layer, measured) for name, each in scores.items()}
+    return ExportedForms(scorers, scores, checks, choose_form(checks) if classifier.uses_device else "")
 
 
 def export(directory: Path, to: str, *, measured: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Add a form to a bundle, in place and all at once; returns what the check found and which form is used now.
+    """Add a form to a bundle, in place and atomically; return the result of the check and the form used now.
 
     `measured` are the test rows of the run that made the bundle, with truth and answer.
     """
-    opened = Bundle.load(directory)
+    loaded = Bundle.load(directory)
     if not measured:
         hint = "name the run that made it: its predictions.jsonl holds the rows to check with"
         raise RunError(f"{directory} has no test rows beside it, so that an export could not be checked", hint=hint)
-    family, layer = opened.manifest.family, opened.decisions
-    made: list[ExportedForms] = []
+    family, layer = loaded.manifest.family, loaded.decisions
+    exported: list[ExportedForms] = []
 
     def fill(scratch: Path) -> dict[str, Any]:
-        for name in opened.manifest.files:
+        for name in loaded.manifest.files:
             if name != CARD:
                 (scratch / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(directory / name, scratch / name)
         rows = MeasuredRows.from_rows(measured, layer.labels)
-        own = load_classifier(family, directory)
-        # The training texts are not at hand; of these no label is looked at.
-        forms = add_forms(own, scratch, to=to, family=family, layer=layer, measured=rows, samples=rows.texts)
-        made.append(forms)
-        fields = opened.manifest.model_dump(exclude={"format", "files", "sha256"})
-        return fields | {"exports": forms.found, "runtime": forms.runtime}
+        model = load_classifier(family, directory)
+        # The training texts are not available; the labels of these are not used.
+        forms = add_forms(model, scratch, to=to, family=family, layer=layer, measured=rows, samples=rows.texts)
+        exported.append(forms)
+        fields = loaded.manifest.model_dump(exclude={"format", "files", "sha256"})
+        return fields | {"exports": forms.checks, "runtime": forms.runtime}
 
     card = (directory / CARD).read_text("utf-8")
     bundle.replace(directory, fill=fill, card=lambda manifest: markdown.update_form_section(card, manifest))
-    return {"bundle": str(directory), "exports": made[0].found, "runtime": made[0].runtime}
+    return {"bundle": str(directory), "exports": exported[0].checks, "runtime": exported[0].runtime}
 
 
-def choose_form(found: Mapping[str, Mapping[str, float]]) -> Literal["", "float32", "int8"]:
-    """The form of eight bits where it loses next to nothing, else that of full precision, else none."""
-    lossless = [name for name, check in found.items() if check["macro_f1"] >= -MOST_LOST]
+def choose_form(checks: Mapping[str, Mapping[str, float]]) -> Literal["", "float32", "int8"]:
+    """Return int8 if it loses next to nothing, else float32 if that does, else empty."""
+    lossless = [name for name, check in checks.items() if check["macro_f1"] >= -MOST_LOST]
     return "int8" if "int8" in lossless else "float32" if "float32" in lossless else ""
 
 
 def _compare_answers(scores: Scores, layer: DecisionLayer, measured: MeasuredRows) -> dict[str, float]:
-    """How a form's answers compare with those that were measured."""
+    """Compare a form's answers with the measured ones."""
     answers = layer.answers(scores)
     before, after = (
-        metrics.measure(layer.task, layer.labels, truth=measured.truth, answers=said, scores=by)
-        for said, by in ((measured.chosen, measured.scores), (answers.chosen, answers.scores))
+        metrics.measure(layer.task, layer.labels, truth=measured.truth, answers=chosen, scores=form_scores)
+        for chosen, form_scores in ((measured.chosen, measured.scores), (answers.chosen, answers.scores))
     )
     changes = {name: (after[name] or 0.0) - (before[name] or 0.0) for name in metrics.SIDE_BY_SIDE}
     return {

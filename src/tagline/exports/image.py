@@ -1,4 +1,4 @@
-"""A container image that serves the bundle: Dockerfile and context, built where there is something to build it with."""
+"""A container image that serves the bundle: Dockerfile and context, built if there is a builder."""
 
 import shlex
 from pathlib import Path
@@ -11,7 +11,7 @@ DOCKERFILE = "Dockerfile"
 
 
 class ServingImage:
-    """Export `image`."""
+    """The export `image`."""
 
     signed: ClassVar[str] = DOCKERFILE
 
@@ -21,7 +21,7 @@ class ServingImage:
         self._build = build
 
     def pack(self, directory: Path) -> None:
-        """The context: bundle, wheel and versions, each a layer of its own."""
+        """Write the build context: bundle, wheel and versions, each a layer of its own."""
         wheel = wheels.build_wheel()
         (directory / wheel.file).write_bytes(wheel.content)
         (directory / "requirements.txt").write_text("".join(f"{line}\n" for line in wheels.list_pins()), "utf-8")
@@ -29,19 +29,19 @@ class ServingImage:
         (directory / DOCKERFILE).write_text(text, "utf-8")
 
     def deliver(self, directory: Path) -> dict[str, str]:
-        """The image's name and who built it, or the command that does."""
+        """Build the image, if possible; return its name and builder, or the command that builds it."""
         image = dockerfiles.compute_tag(directory)
-        name = image_builders.find_builder() if self._build else ""
-        if not name:
+        builder = image_builders.find_builder() if self._build else ""
+        if not builder:
             return {
                 "image": image,
                 "built_by": "",
                 "next": shlex.join(image_builders.build_command("docker", directory, image)),
             }
-        image_builders.build_image(name, directory, image)
-        run = "podman" if name == "buildah" else name
+        image_builders.build_image(builder, directory, image)
+        run = "podman" if builder == "buildah" else builder
         return {
             "image": image,
-            "built_by": name,
+            "built_by": builder,
             "next": f"{run} run --publish {dockerfiles.PORT}:{dockerfiles.PORT} {image}",
         }

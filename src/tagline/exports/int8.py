@@ -1,4 +1,4 @@
-"""A graph whose products are in eight bits: weights, and what they multiply at scales that sample texts have shown."""
+"""int8 quantisation of a graph: its weights, and its activations at fixed scales calibrated on sample texts."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,25 +14,24 @@ if TYPE_CHECKING:
     import onnx
 
 FLOAT = 1
-"""ONNX's number of the type; the fused operations do not tell theirs."""
+"""ONNX's number of the type, which fused operations do not declare."""
 LARGEST_WEIGHT = 63
-"""Of a byte's 127. A processor without instructions for eight-bit products (VNNI) adds two of them in 16 bits, where
-those of full-range weights may not fit and are cut off in silence: what one processor has measured another would not
-serve."""
+"""Largest quantised weight, of 127. A processor without int8 instructions (VNNI) adds two products in 16 bits, where
+full-range weights saturate silently: a processor could then serve other scores than another has measured."""
 OUTLYING = 3.0
-"""Times the usual channel, beyond which a channel is divided before a product."""
+"""A channel more than this many times the median one is divided before a product."""
 MOST_DIVIDED = 32.0
-"""By this at most: weights that are multiplied by more would leave the others of their column no steps."""
+"""The largest divisor: weights multiplied by more would leave the others of their column no resolution."""
 MARGIN = 1.1
-"""What is a little larger than any sample showed is not cut off."""
+"""Headroom of the scales for values a little larger than in any sample."""
 RECURRENT = ("LSTM", "GRU", "RNN")
 Inputs = Mapping[str, NDArray[Any]]
 
 
 def write_int8(source: Path, target: Path, samples: Sequence[Inputs]) -> None:
-    """Write the graph in eight bits. Each sample is one text's inputs.
+    """Write the graph in int8. Each sample is one text's inputs.
 
-    A recurrent network finds its scales anew for each call, so that its texts have to be computed one by one.
+    A recurrent network computes its scales dynamically in each call, so that its texts are computed one by one.
     """
     import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic
@@ -56,24 +55,24 @@ def write_int8(source: Path, target: Path, samples: Sequence[Inputs]) -> None:
 
 
 class _GraphQuantiser:
-    """The products of a graph with weights, and the sizes of what they multiply."""
+    """Quantises the matrix products of a graph, by the observed ranges of their inputs."""
 
     def __init__(self, model: "onnx.ModelProto", samples: Sequence[Inputs]) -> None:
         self.model, self.graph = model, model.graph
         self.weights = {each.name: each for each in self.graph.initializer}
         self.uses = Counter(name for node in self.graph.node for name in node.input)
-        found = [
+        products = [
             node
             for node in self.graph.node
             if node.op_type in ("MatMul", "Attention")
             and node.input[1] in self.weights
             and len(self.weights[node.input[1]].dims) == 2
         ]
-        self.products = found[:-1] or found  # the last one makes the scores: there is no time to be won
-        self.seen = _observe_ranges(model, sorted({node.input[0] for node in self.products}), samples)
+        self.products = products[:-1] or products  # the last one makes the scores: quantising it saves no time
+        self.ranges = _observe_ranges(model, sorted({node.input[0] for node in self.products}), samples)
 
     def quantise(self) -> None:
-        """Replace each product by one in eight bits."""
+        """Replace each product by one in int8."""
         from onnx import helper
 
         for node in self.products:
@@ -102,30 +101,30 @@ class _GraphQuantiser:
             self.model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
 
     def _even_channels(self, node: "onnx.NodeProto") -> tuple[float, float]:
-        """Divide outlying channels of a product, and multiply the weights that meet them; returns the range then.
+        """Divide outlying channels of a product's input, and multiply their weights; return the new range.
 
-        Encoders have a few channels that are ten times as large as the others, whatever the text. In eight bits they
-        leave the others a handful of steps (SmoothQuant, Xiao and others 2023).
+        Encoders have a few channels that are ten times as large as the others, whatever the text. In int8 they leave
+        the others a handful of steps (SmoothQuant, Xiao and others 2023).
         """
         from onnx import helper, numpy_helper
 
         name = node.output[0]
-        lowest, highest = self.seen[node.input[0]]
+        lowest, highest = self.ranges[node.input[0]]
         sizes = np.maximum(-lowest, highest)
         usual = np.median(sizes[sizes > 0]) if sizes.any() else 1.0
-        by = np.clip(sizes / (OUTLYING * usual), 1, MOST_DIVIDED).astype(np.float32)
-        # Attention errs little, and a division takes time.
-        if node.op_type == "MatMul" and by.max() > 1 and self.uses[node.input[1]] == 1:
+        divisors = np.clip(sizes / (OUTLYING * usual), 1, MOST_DIVIDED).astype(np.float32)
+        # Attention has small errors, and a division takes time.
+        if node.op_type == "MatMul" and divisors.max() > 1 and self.uses[node.input[1]] == 1:
             weight = self.weights[node.input[1]]
-            weight.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weight) * by[:, None], weight.name))
-            share = self._add_constant(f"{name}.share", 1 / by)
-            self._insert_before(node, helper.make_node("Mul", [node.input[0], share], [f"{name}.evened"]))
+            weight.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weight) * divisors[:, None], weight.name))
+            factors = self._add_constant(f"{name}.share", 1 / divisors)
+            self._insert_before(node, helper.make_node("Mul", [node.input[0], factors], [f"{name}.evened"]))
             node.input[0] = f"{name}.evened"
-            lowest, highest = lowest / by, highest / by
+            lowest, highest = lowest / divisors, highest / divisors
         return min(float(lowest.min()), 0.0), max(float(highest.max()), 0.0)
 
     def _quantise_weight(self, name: str) -> tuple[str, str]:
-        """A weight's bytes, and the scale of each of its columns."""
+        """Quantise a weight; return the names of its int8 values and of the scales of its columns."""
         from onnx import numpy_helper
 
         weight = numpy_helper.to_array(self.weights[name])
@@ -135,7 +134,7 @@ class _GraphQuantiser:
         )
 
     def _absorb_bias(self, node: "onnx.NodeProto") -> str:
-        """The bias that is added to a product and to nothing else: the product in eight bits adds it on its way."""
+        """Remove the addition of a bias after a product, and return its name: the int8 product adds it itself."""
         after = [each for each in self.graph.node if node.output[0] in each.input]
         if len(after) != 1 or after[0].op_type != "Add":
             return ""
@@ -161,17 +160,17 @@ class _GraphQuantiser:
 def _observe_ranges(
     model: "onnx.ModelProto", names: Sequence[str], samples: Sequence[Inputs]
 ) -> dict[str, tuple[NDArray[np.float32], NDArray[np.float32]]]:
-    """The lowest and the highest of each channel of some values in a graph, over the samples."""
+    """Return the minimum and maximum of each channel of some values in a graph, over the samples."""
     import onnx
     from onnxruntime import InferenceSession
 
     if not names:
         return {}
-    shown = onnx.ModelProto()
-    shown.CopyFrom(model)
-    del shown.graph.output[:]
-    shown.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in names)
-    session = InferenceSession(shown.SerializeToString(), providers=["CPUExecutionProvider"])
+    observed = onnx.ModelProto()
+    observed.CopyFrom(model)
+    del observed.graph.output[:]
+    observed.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in names)
+    session = InferenceSession(observed.SerializeToString(), providers=["CPUExecutionProvider"])
     lowest: dict[str, list[NDArray[np.float32]]] = {name: [] for name in names}
     highest: dict[str, list[NDArray[np.float32]]] = {name: [] for name in names}
     for sample in samples:

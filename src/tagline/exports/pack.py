@@ -1,4 +1,4 @@
-"""A bundle packed for another runtime, in a directory of its own, with no more of it than answers need."""
+"""Packing of a bundle for another runtime, in a directory of its own, with only the files that prediction needs."""
 
 import shutil
 from collections.abc import Mapping, Sequence
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from tagline.data.texts import Text
 
 WITHOUT_TORCH = ("linear",)
-"""Families whose own form predicts with the base install."""
+"""Families whose own form predicts with the base install, without torch."""
 MOST_CHECKED = 200
-"""Test rows that what was packed answers before anyone else asks it."""
+"""The most test rows on which a package is checked."""
 
 
 def is_package(to: str) -> bool:
-    """Whether an export goes to a directory of its own, rather than into the bundle."""
+    """Return whether an export is written to a directory of its own, rather than into the bundle."""
     return hasattr(registry.find("exports", to), "pack")
 
 
@@ -37,13 +37,13 @@ def pack(
     measured: Sequence[Mapping[str, Any]] = (),
     **options: Any,
 ) -> dict[str, Any]:
-    """Pack a bundle; `output` is beside it where none is named, and may be in Cloud Storage.
+    """Pack a bundle into `output`, by default beside it, possibly in Cloud Storage.
 
-    `measured` are rows to check the answers with.
+    `measured` are the rows on which the answers are checked.
     """
     package: Package = registry.find("exports", to)(**options)
-    opened = Bundle.load(directory)
-    manifest = opened.manifest
+    loaded = Bundle.load(directory)
+    manifest = loaded.manifest
     needs_weights = getattr(package, "needs_weights", False)
     if not needs_weights and not manifest.runtime and manifest.family not in WITHOUT_TORCH:
         hint = f"give it a form that does not: tagline export {directory} --to onnx"
@@ -55,23 +55,23 @@ def pack(
         raise SpecError(f"{output} is there already", hint="name another place with --output DIR")
     _check_place(target, place, package)
     with atomic.writing_directory(target, is_private=False) as scratch:
-        texts = _select_check_texts(opened, measured)
-        _check_answers(opened, _write_served_bundle(opened, scratch / "bundle", has_weights=needs_weights), texts)
+        texts = _select_check_texts(loaded, measured)
+        _check_answers(loaded, _write_served_bundle(loaded, scratch / "bundle", has_weights=needs_weights), texts)
         package.pack(scratch)
         if isinstance(package, Checkable):
-            package.check(scratch, opened, texts)
+            package.check(scratch, loaded, texts)
         atomic.remove_directory(target)
     files = {path.relative_to(target).as_posix(): path.stat().st_size for path in hashing.files_below(target)}
-    made = package.deliver(target)
+    delivered = package.deliver(target)
     if is_remote:
         addresses.deliver(target, str(output), last=package.signed)
-        made = {name: value.replace(str(target), str(output)) for name, value in made.items()}
-        made["next"] = f"gcloud storage cp --recursive {output} ."
-    return {"bundle": str(directory), "output": str(output if is_remote else target), "files": files, **made}
+        delivered = {name: value.replace(str(target), str(output)) for name, value in delivered.items()}
+        delivered["next"] = f"gcloud storage cp --recursive {output} ."
+    return {"bundle": str(directory), "output": str(output if is_remote else target), "files": files, **delivered}
 
 
 def _write_served_bundle(whole: Bundle, directory: Path, *, has_weights: bool) -> Bundle:
-    """The bundle without the forms of the model that do not predict: the same answers, a fraction of the size."""
+    """Write the bundle without unused forms of the model: the same answers, a fraction of the size."""
     runtime = whole.manifest.runtime
     others = {f"{DIRECTORY}/{name}" for precision, name in FILES.items() if precision != runtime}
 
@@ -88,14 +88,14 @@ def _write_served_bundle(whole: Bundle, directory: Path, *, has_weights: bool) -
 
 
 def _check_place(target: Path, place: Path, package: Package) -> None:
-    """Nothing is replaced but an earlier export."""
+    """Raise SpecError unless the target is free, empty, or an earlier export of the same kind."""
     if target == place or place in target.parents:
         raise SpecError(f"{target} is in the bundle itself", hint="name another place with --output DIR")
     if not target.exists():
         return
     if target.is_dir():
-        sign = target / package.signed
-        is_ours = sign.is_file() and sign.read_text("utf-8", errors="replace").startswith(SIGNATURE)
+        signed = target / package.signed
+        is_ours = signed.is_file() and signed.read_text("utf-8", errors="replace").startswith(SIGNATURE)
         if is_ours or not any(target.iterdir()):
             return
     raise SpecError(f"{target} is there already, and is no such export", hint="name another place with --output DIR")

@@ -1,4 +1,4 @@
-"""TorchServe: an archive of the bundle, a handler that answers in Vertex AI's form, and the server's own settings."""
+"""TorchServe: an archive of the bundle, a handler that answers in Vertex AI's form, and the server's settings."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ CONFIG = "config.properties"
 HANDLER = "tagline_handler.py"
 REQUIREMENTS = "requirements.txt"
 BATCH = 32
-"""Requests computed together; TorchServe waits for as many, up to `maxBatchDelay` milliseconds."""
+"""The batch size; TorchServe waits up to `maxBatchDelay` milliseconds to fill a batch."""
 
 SETTINGS = f"""{SIGNATURE}; start in this directory:
 # torchserve --start --foreground --ncs --disable-token-auth --ts-config {CONFIG}
@@ -35,14 +35,14 @@ MODEL_SETTINGS = f"minWorkers: 1\nmaxWorkers: 1\nbatchSize: {BATCH}\nmaxBatchDel
 
 
 class TorchServe:
-    """Export `torchserve`."""
+    """The export `torchserve`."""
 
     signed: ClassVar[str] = CONFIG
 
     def pack(self, directory: Path) -> None:
-        """The archive holds everything that it needs but what pip brings; the bundle lives in it alone."""
+        """Write the archive, with everything but what pip installs; the bundle is moved into it."""
         wheel = wheels.build_wheel()
-        needs = ["--find-links .", f"{wheels.NAME}=={wheel.version}", *wheels.list_pins()]
+        requirements = ["--find-links .", f"{wheels.NAME}=={wheel.version}", *wheels.list_pins()]
         manifest = {
             "runtime": "python",
             "model": {
@@ -57,7 +57,7 @@ class TorchServe:
         files: dict[str, bytes | Path] = {
             "MAR-INF/MANIFEST.json": json.dumps(manifest, indent=2).encode(),
             HANDLER: Path(__file__).with_name("torchserve_handler.py"),
-            REQUIREMENTS: "".join(f"{line}\n" for line in needs).encode(),
+            REQUIREMENTS: "".join(f"{line}\n" for line in requirements).encode(),
             "model-config.yaml": MODEL_SETTINGS.encode(),
             wheel.file: wheel.content,
         }
@@ -69,7 +69,7 @@ class TorchServe:
         (directory / CONFIG).write_text(SETTINGS, "utf-8")
 
     def deliver(self, directory: Path) -> dict[str, str]:
-        """How to start it."""
+        """Return the archive's path and the command that starts the server."""
         start = "torchserve --start --foreground --ncs --disable-token-auth"
         return {
             "archive": str(directory / ARCHIVE),

@@ -1,4 +1,4 @@
-"""The handler in an archive for TorchServe: requests in its form, answers of the bundle's own predictor."""
+"""The handler in an archive for TorchServe, which answers its requests with the bundle's own predictor."""
 
 import base64
 import binascii
@@ -14,41 +14,43 @@ from tagline.serving.protocol import Limits, PredictRequest, RefusedRequest
 
 
 class TaglineHandler:
-    """What TorchServe makes one of in each worker: `initialize` once, then `handle` for each batch of requests."""
+    """Created once in each worker of TorchServe: `initialize` once, then `handle` for each batch of requests."""
 
     def initialize(self, context: Any) -> None:
-        """Load the bundle, which stands where TorchServe unpacked the archive."""
+        """Load the bundle from the directory into which TorchServe unpacked the archive."""
         self._predictor = Predictor.load(Path(context.system_properties["model_dir"]) / "bundle")
 
     def handle(self, requests: list[dict[str, Any]], context: Any) -> list[bytes]:
-        """An answer for each request of a batch; one that is refused does no harm to the others."""
-        asked: dict[int, PredictRequest] = {}
+        """Return an answer for each request of a batch; a refused request does not affect the others."""
+        accepted: dict[int, PredictRequest] = {}
         answers: list[Any] = [None] * len(requests)
         for number, request in enumerate(requests):
             context.set_response_content_type(number, "application/json")
             try:
                 document = _decode_instances(_read_document(request))
-                asked[number] = protocol.read_request(document, pair=self._predictor.pair, limits=Limits())
+                accepted[number] = protocol.read_request(document, pair=self._predictor.pair, limits=Limits())
             except RefusedRequest as refused:
                 context.set_response_status(refused.status, "", number)
                 answers[number] = {"error": refused.message}
-        for sets in {each.sets for each in asked.values()}:
-            together = {number: each for number, each in asked.items() if each.sets == sets}
+        for sets in {each.sets for each in accepted.values()}:
+            group = {number: each for number, each in accepted.items() if each.sets == sets}
             try:
-                found = iter(self._predictor.predict([t for each in together.values() for t in each.texts], sets=sets))
-            except TaglineError as error:  # sets that the bundle cannot make
-                for number in together:
+                predictions = iter(
+                    self._predictor.predict([t for each in group.values() for t in each.texts], sets=sets)
+                )
+            except TaglineError as error:  # prediction sets that the bundle cannot make
+                for number in group:
                     context.set_response_status(400, "", number)
                     answers[number] = {"error": error.message}
                 continue
-            for number, each in together.items():
-                some: list[Prediction] = [next(found) for _ in each.texts]
-                answers[number] = protocol.format_answer(each, some)
+            for number, each in group.items():
+                own_predictions: list[Prediction] = [next(predictions) for _ in each.texts]
+                answers[number] = protocol.format_answer(each, own_predictions)
         return [json.dumps(answer, ensure_ascii=False).encode() for answer in answers]
 
 
 def _read_document(request: dict[str, Any]) -> dict[str, Any]:
-    """The body: TorchServe has read it already where its type is JSON; a form's field is called data."""
+    """Return the body, which TorchServe has parsed if its type is JSON; a form's field is called data."""
     body = request.get("body", request.get("data", request))
     if isinstance(body, bytes | bytearray | str):
         return protocol.parse_json(bytes(body) if isinstance(body, bytearray) else body)
@@ -58,7 +60,7 @@ def _read_document(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _decode_instances(document: dict[str, Any]) -> dict[str, Any]:
-    """Instances as tutorials send them to TorchServe's envelope `json`, {"data": {"b64": ...}}, made plain texts."""
+    """Decode instances as tutorials send them to TorchServe's envelope `json`: {"data": {"b64": ...}}."""
     instances = document.get("instances")
     if not isinstance(instances, list):
         return document

@@ -1,4 +1,4 @@
-"""transformers: a directory that `AutoModelForSequenceClassification` reads with the right head and labels."""
+"""transformers: a directory that `AutoModelForSequenceClassification` loads with the right head and labels."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,9 +34,9 @@ HEADS = {
 }
 """By model type: the layer between the first token's state and the last layer, its activation, and the last layer."""
 SMALL = 2.0**-12
-"""Logits are scaled by this before a tanh, which changes numbers that small by less than float32 can tell."""
+"""Scale of logits before a tanh, which changes numbers that small by less than float32's precision."""
 CLOSE = 1e-4
-"""How far scores of the directory may be from the bundle's."""
+"""The largest difference allowed between scores of the directory and the bundle's."""
 READ_ME = """{signature}: a model for transformers
 
 ```python
@@ -51,17 +51,17 @@ directory: scores are not calibrated, and nothing here knows the bundle's thresh
 
 
 class Transformers:
-    """Export `transformers`."""
+    """The export `transformers`."""
 
     signed: ClassVar[str] = CARD
     needs_weights: ClassVar[bool] = True
 
     def pack(self, directory: Path) -> None:
-        """Model and tokenizer as transformers saves its own; the bundle itself is not part of it."""
+        """Save model and tokenizer in the format of transformers, without the bundle itself."""
         bundle = directory / "bundle"
-        opened = Bundle.load(bundle)
+        loaded = Bundle.load(bundle)
         try:
-            _convert_model(opened, directory)
+            _convert_model(loaded, directory)
         except ImportError as error:
             hint = 'pip install "tagline[train]"'
             raise PlaceError(
@@ -71,7 +71,7 @@ class Transformers:
         (directory / CARD).write_text(f"{SIGNATURE}\n", "utf-8")
 
     def check(self, directory: Path, bundle: Bundle, texts: "Sequence[Text]") -> None:
-        """Refuse a directory that, loaded as anybody would, gives other scores than the bundle's own model."""
+        """Raise RunError if the directory, loaded by transformers, gives other scores than the bundle's own model."""
         expected = load_classifier(bundle.manifest.family, bundle.directory).scores(texts)
         logits, names = _load_and_score(directory, texts)
         largest = float(np.abs(scores_of(logits, task=bundle.manifest.task) - expected).max())
@@ -81,7 +81,7 @@ class Transformers:
         (directory / CARD).write_text(text, "utf-8")
 
     def deliver(self, directory: Path) -> dict[str, str]:
-        """How to ask it."""
+        """Return a command that classifies a text."""
         code = f'from transformers import pipeline; print(pipeline("text-classification", "{directory}")("a text"))'
         return {"next": f"python -c {quote(code)}"}
 
@@ -102,12 +102,12 @@ def _convert_model(bundle: Bundle, target: Path) -> None:
     config.label2id = {name: number for number, name in enumerate(manifest.labels)}
     is_multi = manifest.task == "multi"
     config.problem_type = "multi_label_classification" if is_multi else "single_label_classification"
-    whole = AutoModelForSequenceClassification.from_config(config, dtype=torch.float32)  # type: ignore[no-untyped-call]
-    problems = whole.base_model.load_state_dict(network.encoder.state_dict(), strict=False)
+    converted = AutoModelForSequenceClassification.from_config(config, dtype=torch.float32)  # type: ignore[no-untyped-call]
+    problems = converted.base_model.load_state_dict(network.encoder.state_dict(), strict=False)
     if problems.unexpected_keys or any("pooler" not in key for key in problems.missing_keys):
-        raise SpecError(f"{type(whole).__name__} does not hold this encoder", hint="tagline export --to onnx does")
-    _set_head(whole, network.head, config.model_type)
-    whole.save_pretrained(target)
+        raise SpecError(f"{type(converted).__name__} does not hold this encoder", hint="tagline export --to onnx does")
+    _set_head(converted, network.head, config.model_type)
+    converted.save_pretrained(target)
     tokenizer = model.learner.tokenizer
     inputs = ["input_ids", "attention_mask", *(["token_type_ids"] if reading.types else [])]
     PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
@@ -119,7 +119,7 @@ def _convert_model(bundle: Bundle, target: Path) -> None:
 
 
 def _check_form(network: Any, reading: Any, model_type: str, *, family: str, labels: int) -> None:
-    """Refuse what no class of transformers computes."""
+    """Raise SpecError for a network that no class of transformers computes."""
     from torch import nn
 
     problem = ""
@@ -142,17 +142,17 @@ def _check_form(network: Any, reading: Any, model_type: str, *, family: str, lab
         raise SpecError(f"this bundle has no form in transformers: {problem}", hint=hint)
 
 
-def _set_head(whole: "nn.Module", head: "nn.Linear", model_type: str) -> None:
-    """Make two layers with an activation between them compute what our one layer does.
+def _set_head(converted: "nn.Module", head: "nn.Linear", model_type: str) -> None:
+    """Set the two layers around an activation so that they compute what the one layer of the bundle does.
 
-    Of an activation f with f(x) - f(-x) = x the first layer makes the logits and their opposites; a tanh of small
-    numbers is those numbers.
+    For an activation f with f(x) - f(-x) = x the first layer computes the logits and their negatives; the tanh of a
+    small number is that number.
     """
     import torch
 
     inner_name, activation, outer_name = HEADS[model_type]
-    inner: Any = whole.get_submodule(inner_name)
-    outer: Any = whole.get_submodule(outer_name)
+    inner: Any = converted.get_submodule(inner_name)
+    outer: Any = converted.get_submodule(outer_name)
     labels = head.out_features
     signs = {0: SMALL} if activation == "tanh" else {0: 1.0, labels: -1.0}
     with torch.no_grad():
@@ -165,7 +165,7 @@ def _set_head(whole: "nn.Module", head: "nn.Linear", model_type: str) -> None:
 
 
 def _load_and_score(directory: Path, texts: "Sequence[Text]") -> tuple[Any, list[str]]:
-    """The logits that transformers computes from this directory alone, and the labels that it names."""
+    """Return the logits that transformers computes from this directory alone, and its labels."""
     import torch
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 

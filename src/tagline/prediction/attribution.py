@@ -1,4 +1,4 @@
-"""Which words push an answer: exactly where a classifier can tell, else by leaving each of them out."""
+"""Word attributions of an answer: exact if the classifier can compute them, else by occlusion."""
 
 import re
 from collections.abc import Iterator
@@ -11,16 +11,16 @@ from tagline.models import Attribution, Explainable, Scorer
 if TYPE_CHECKING:
     from tagline.data.texts import Text
 
-# Scripts that put no space between words are cut into two characters at a time.
+# Scripts without spaces between words are cut into pieces of two characters.
 UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 PIECE = re.compile(rf"[{UNSPACED}]{{1,2}}|[^\W{UNSPACED}]+|[^\w\s]+")
 MOST_PIECES = 48
-"""A longer text is cut into this many, of several words each: every piece is one more text to score."""
+"""A longer text is cut into this many pieces of several words each: every piece is one more text to score."""
 TINY = 1e-7
 
 
 def compute_attributions(classifier: Scorer, text: "Text", label: int) -> list[Attribution]:
-    """How far each piece of a text moves the answer towards a label, in log-odds."""
+    """Return how far each piece of a text moves the answer towards a label, in log-odds."""
     sides = (text,) if isinstance(text, str) else text
     if isinstance(classifier, Explainable):
         return [
@@ -39,12 +39,12 @@ def compute_attributions(classifier: Scorer, text: "Text", label: int) -> list[A
 
 
 def _split_pieces(text: str, sides: int) -> Iterator[tuple[int, int]]:
-    """Where the pieces of a text begin and end."""
-    found = [match.span() for match in PIECE.finditer(text)]
-    at_once = -(-len(found) * sides // MOST_PIECES) or 1
-    for first in range(0, len(found), at_once):
-        some = found[first : first + at_once]
-        yield some[0][0], some[-1][1]
+    """Yield the start and end of each piece of a text."""
+    spans = [match.span() for match in PIECE.finditer(text)]
+    spans_per_piece = -(-len(spans) * sides // MOST_PIECES) or 1
+    for first in range(0, len(spans), spans_per_piece):
+        group = spans[first : first + spans_per_piece]
+        yield group[0][0], group[-1][1]
 
 
 def _drop_piece(text: "Text", side: int, start: int, end: int) -> Any:

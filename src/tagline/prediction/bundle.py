@@ -1,4 +1,4 @@
-"""Bundle: a directory that predicts by itself, every file of it checked."""
+"""Bundle: a self-contained directory to predict from, with a hash of every file."""
 
 import hashlib
 import json
@@ -19,19 +19,19 @@ from tagline.spec import ModelOptions, Spec
 from tagline.storage import addresses, atomic, hashing
 
 FORMAT = 2
-"""2: the decision layer calibrates in several ways, and makes sets."""
+"""Format 2: the decision layer has several calibration methods, and prediction sets."""
 MANIFEST = "tagline.json"
 CARD = "README.md"
 SIGNATURE = f"{MANIFEST}.sig"
 """A detached signature of the manifest, made by `signatures`."""
 UNLISTED = frozenset({MANIFEST, SIGNATURE, CARD})
-"""Files that need not be listed in the manifest: they are the manifest, sign it, or are read by people alone."""
+"""Files that need not be listed in the manifest: itself, its signature, and the model card, which is for people."""
 MOST_MANIFEST_BYTES = 64_000_000
 RESTORE = "make the bundle again, or restore it"
 
 
 class Manifest(BaseModel):
-    """What `tagline.json` holds."""
+    """The contents of `tagline.json`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -47,11 +47,11 @@ class Manifest(BaseModel):
     figures: dict[str, Any]
     files: dict[str, str]
     exports: dict[str, dict[str, float]] = {}
-    """Other forms of the model, each with how its answers compare with those that were measured."""
+    """Other forms of the model, each with how its answers compare with the measured ones."""
     runtime: Literal["", "float32", "int8"] = ""
-    """The form that predicts; none: the model as its family saved it."""
+    """The form used for prediction; empty: the model as its family saved it."""
     sha256: str = ""
-    """Of the manifest itself, without this field."""
+    """SHA-256 of the manifest itself, without this field."""
 
     @field_validator("labels")
     @classmethod
@@ -71,17 +71,17 @@ class Manifest(BaseModel):
         return spec
 
     def to_json(self) -> str:
-        """As the file has it. What was not set is not written, so that a later version can bring new fields."""
+        """Return the content of the file; unset fields are left out, so that a later version can add new ones."""
         return self.model_dump_json(indent=2, exclude_unset=True) + "\n"
 
     def digest(self) -> str:
-        """What `sha256` must be."""
+        """Return the value that `sha256` must have."""
         content = self.model_dump(mode="json", exclude={"sha256"}, exclude_unset=True)
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 class Bundle:
-    """A bundle on disk whose files are what its manifest says they are."""
+    """A bundle on disk whose files match its manifest."""
 
     def __init__(self, directory: Path, manifest: Manifest) -> None:
         self.directory = directory
@@ -89,7 +89,7 @@ class Bundle:
 
     @property
     def decisions(self) -> DecisionLayer:
-        """What turns scores into answers."""
+        """The decision layer, which turns scores into answers."""
         try:
             return DecisionLayer.from_dict(
                 self.manifest.decisions, task=self.manifest.task, labels=self.manifest.labels
@@ -100,11 +100,11 @@ class Bundle:
 
     @property
     def needs_torch(self) -> bool:
-        """Whether it predicts with torch, for want of another form."""
+        """Whether prediction needs torch, because the bundle has no other form."""
         return not self.manifest.runtime and bool(find_family(self.manifest.family, self.directory).uses_device)
 
     def classifier(self, *, threads: int = 0) -> Scorer:
-        """The model, ready to score, in the form that predicts; in ONNX with so many threads, 0: one a core."""
+        """Load the model in the form used for prediction; ONNX runs on `threads` threads, 0: one per core."""
         family = self.manifest.family
         if not self.manifest.runtime:
             return load_classifier(family, self.directory)
@@ -114,9 +114,9 @@ class Bundle:
 
     @classmethod
     def load(cls, directory: str | Path, *, check: Callable[[Path, bytes], None] | None = None) -> Self:
-        """Open a bundle, checking every byte that will be read.
+        """Open a bundle and verify every file that will be read.
 
-        `check` is called with the directory and the bytes of the manifest before anything is made of them.
+        `check` is called with the directory and the manifest's bytes before they are parsed.
         """
         path = addresses.fetch_copy(directory)
         content = _read_manifest(path)
@@ -129,16 +129,16 @@ class Bundle:
         for name, expected in manifest.files.items():
             _verify_file(path, name, expected)
         opened = cls(path, manifest)
-        _ = opened.decisions  # a damaged one is an error here, and not when the first text is answered
+        _ = opened.decisions  # a damaged decision layer is an error here, not at the first prediction
         return opened
 
 
 def write(directory: Path, *, fill: Callable[[Path], dict[str, Any]], card: Callable[[Manifest], str]) -> Bundle:
-    """Make a bundle: `fill` writes the model's files and returns the manifest's fields. All of it appears at once."""
+    """Write a bundle atomically: `fill` writes the model's files and returns the manifest's fields."""
     atomic.remove_directory(directory)
     with atomic.writing_directory(directory) as scratch:
         fields = fill(scratch)
-        fields["spec"] = {name: part for name, part in fields["spec"].items() if name != "vertex"}  # where it ran
+        fields["spec"] = {name: part for name, part in fields["spec"].items() if name != "vertex"}  # the job's settings
         manifest = Manifest(format=FORMAT, files={}, **fields)
         (scratch / CARD).write_text(card(manifest), "utf-8")
         manifest = manifest.model_copy(update={"files": hashing.hash_files(scratch)})
@@ -148,17 +148,17 @@ def write(directory: Path, *, fill: Callable[[Path], dict[str, Any]], card: Call
 
 
 def replace(directory: Path, *, fill: Callable[[Path], dict[str, Any]], card: Callable[[Manifest], str]) -> Bundle:
-    """Make a bundle that takes the place of one that is there; until it is complete, that one stays."""
-    fresh = directory.with_name(f"{directory.name}.new")
-    made = write(fresh, fill=fill, card=card)
-    atomic.replace_directory(directory, by=fresh)
-    return Bundle(directory, made.manifest)
+    """Write a bundle in the place of an existing one, which stays until the new one is complete."""
+    replacement = directory.with_name(f"{directory.name}.new")
+    written = write(replacement, fill=fill, card=card)
+    atomic.replace_directory(directory, by=replacement)
+    return Bundle(directory, written.manifest)
 
 
 def create_classifier(
     spec: Spec, options: ModelOptions, *, task: Literal["single", "multi"], labels: Sequence[str], pair: bool
 ) -> Classifier:
-    """A model of the family that these options are of, which has learned nothing yet."""
+    """Create an untrained model of the family that the options belong to."""
     family = options.family
     try:
         model: Classifier = registry.find("models", family).create(
@@ -171,7 +171,7 @@ def create_classifier(
 
 
 def load_classifier(family: str, directory: Path) -> Classifier:
-    """A family's model from the files it saved."""
+    """Load a family's model from the files it saved."""
     implementation = find_family(family, directory)
     with reading_errors(directory, family):
         classifier: Classifier = implementation.load(directory)
@@ -179,7 +179,7 @@ def load_classifier(family: str, directory: Path) -> Classifier:
 
 
 def find_family(family: str, directory: Path) -> Any:
-    """The implementation of a family that a bundle or a checkpoint names."""
+    """Return the implementation of the family that a bundle or a checkpoint names."""
     try:
         return registry.find("models", family)
     except SpecError as error:
@@ -189,7 +189,7 @@ def find_family(family: str, directory: Path) -> Any:
 
 @contextmanager
 def reading_errors(directory: Path, family: str) -> Iterator[None]:
-    """Translate whatever a family raises while it reads its files."""
+    """Translate the errors that a family raises while it reads its files."""
     try:
         with model_files.translate_errors(directory):
             yield
@@ -215,7 +215,7 @@ def _parse_manifest(directory: Path, content: bytes) -> Manifest:
     path = directory / MANIFEST
     try:
         raw = json.loads(content.decode("utf-8"))
-        again = json.dumps(raw)
+        normalised = json.dumps(raw)
     except (ValueError, RecursionError) as error:
         raise BundleError(f"{path} is damaged: {error}", hint=RESTORE) from error
     version = raw.get("format") if isinstance(raw, dict) else None
@@ -228,7 +228,7 @@ def _parse_manifest(directory: Path, content: bytes) -> Manifest:
             f"{directory} was made by an older Tagline (bundle format {version}, not {FORMAT})", hint=hint
         )
     try:
-        return Manifest.model_validate_json(again)
+        return Manifest.model_validate_json(normalised)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         where = ".".join(map(str, problem["loc"])) or "all of it"
@@ -236,9 +236,9 @@ def _parse_manifest(directory: Path, content: bytes) -> Manifest:
 
 
 def _check_file_list(directory: Path, manifest: Manifest) -> None:
-    """Refuse links, and files that the manifest does not list: nothing is read that was not hashed.
+    """Raise BundleError for links and for files that the manifest does not list: only hashed files are read.
 
-    Hidden files are passed over: file managers and version control leave some, and no family reads them.
+    Hidden files are ignored: file managers and version control leave some, and no family reads them.
     """
     for place, directories, files in os.walk(directory):
         for each in (*directories, *files):
@@ -256,7 +256,7 @@ def _check_file_list(directory: Path, manifest: Manifest) -> None:
 
 
 def _verify_file(directory: Path, name: str, expected: str) -> None:
-    """Refuse a file that is missing, changed, or outside the bundle."""
+    """Raise BundleError if a file is missing, changed, or outside the bundle."""
     parts = PurePosixPath(name)
     if "\0" in name or parts.is_absolute() or ".." in parts.parts:
         raise BundleError(f"{directory / MANIFEST} names a file outside the bundle: {name!r}")
@@ -264,10 +264,10 @@ def _verify_file(directory: Path, name: str, expected: str) -> None:
     try:
         if not path.is_file():
             raise BundleError(f"{directory} is damaged: {name} is missing", hint=RESTORE)
-        found = hashing.hash_file(path)
+        actual = hashing.hash_file(path)
     except OSError as error:
         raise BundleError(f"cannot read {path}: {error.strerror}") from error
-    if found != expected:
+    if actual != expected:
         raise _make_changed_error(directory, name)
 
 

@@ -11,14 +11,14 @@ from tagline.prediction.calibration import DIGITS
 Floats = NDArray[np.float64]
 
 COVERAGES = tuple(hundredth / 100 for hundredth in range(50, 100))
-"""What a set of labels can promise: to hold the truth in this share of texts."""
+"""Coverages that prediction sets can have: the share of texts whose set holds the truth."""
 
 
 def compute_floors(scores: Floats, truth: NDArray[Any]) -> tuple[float, ...]:
-    """For each of `COVERAGES` the lowest score in a set.
+    """Return for each of `COVERAGES` the lowest score in a set.
 
-    Of n rows' scores of the truth it is the one that at most a share 1 - c of n + 1 is below. A text of task
-    `multi` is covered when all its labels are in the set, so its lowest one counts.
+    It is the quantile 1 - c of the true labels' scores, with the finite-sample correction: of n + 1 rows at most that
+    share is below. A text of task `multi` is covered when all its labels are in the set, so its lowest score counts.
     """
     if not len(truth):
         return ()
@@ -32,11 +32,11 @@ def compute_floors(scores: Floats, truth: NDArray[Any]) -> tuple[float, ...]:
 
 
 def find_floor(floors: tuple[float, ...], *, coverage: float) -> float:
-    """The lowest score in a set that promises at least this coverage."""
+    """Return the lowest score in a set with at least this coverage."""
     if not floors:
         hint = "train with a validation split to have sets"
         raise SpecError("this bundle promises no coverage: there was no validation row to learn it from", hint=hint)
-    enough = [floor for promised, floor in zip(COVERAGES, floors, strict=True) if promised >= coverage - 1e-9]
-    if not enough or not coverage > 0:
+    candidates = [floor for promised, floor in zip(COVERAGES, floors, strict=True) if promised >= coverage - 1e-9]
+    if not candidates or not coverage > 0:
         raise SpecError(f"sets with a coverage of {coverage:g} cannot be made", hint="give one from 0.5 to 0.99")
-    return enough[0]
+    return candidates[0]

@@ -1,4 +1,4 @@
-"""The decision layer, which turns scores into answers: calibration, thresholds, abstention, sets of labels."""
+"""The decision layer, which turns scores into answers: calibration, thresholds, abstention, prediction sets."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,29 +21,29 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 NO_THRESHOLD = 0.0
-"""In place of one for the label that says that no other is there: its own score decides nothing."""
+"""The threshold of `none_label`, whose own score decides nothing."""
 FAR_MORE_OFTEN = 0.5
-"""Of all texts, by which the share that is given a label may exceed the label's share of the training rows."""
+"""A label is overused when its share of the answers exceeds its share of the training rows by this much."""
 FEWEST_TO_JUDGE = 20
-"""Rows below which nothing is said about how often a label is given."""
+"""The fewest rows on which overuse of a label is judged."""
 AS_THEY_ARE = Calibration()
 
 
 @dataclass(frozen=True)
 class Answers:
-    """Calibrated scores and what they were taken to mean. `chosen` has the form of a split's targets."""
+    """Calibrated scores and the labels chosen by them. `chosen` has the form of a split's targets."""
 
     scores: Floats
     chosen: NDArray[Any]
     abstained: NDArray[np.bool_]
 
     def select(self, rows: NDArray[Any]) -> "Answers":
-        """The answers to some of the texts."""
+        """Return the answers to some of the texts."""
         return Answers(self.scores[rows], self.chosen[rows], self.abstained[rows])
 
 
 class _DecisionFields(BaseModel):
-    """What the manifest holds of a decision layer."""
+    """The fields of a decision layer in the manifest."""
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
@@ -56,27 +56,27 @@ class _DecisionFields(BaseModel):
 
 @dataclass(frozen=True)
 class DecisionLayer:
-    """It lives in the bundle and is the same in every runtime."""
+    """Turns scores into answers; part of the bundle, and the same in every runtime."""
 
     task: "Task"
     labels: tuple[str, ...]
     calibration: Calibration = AS_THEY_ARE
     thresholds: tuple[float, ...] = ()
-    """Task `multi`: one a label."""
+    """Task `multi`: one per label."""
     abstain_below: float = 0.0
     floors: tuple[float, ...] = ()
-    """For each of `COVERAGES` the score down to which labels stand in a set; none where no row was there to tell."""
+    """For each of `COVERAGES` the lowest score of a label in a set; empty if there were no rows to fit them on."""
     none_label: str = ""
-    """Task `multi`: the label that says that no other is there. It is the answer where no other reaches its threshold,
-    and never stands beside another."""
+    """Task `multi`: the label that means no other label. It is the answer where no other reaches its threshold, and is
+    never combined with another."""
 
     def answers(self, scores: Scores) -> Answers:
-        """What these scores are taken to mean."""
+        """Return the answers for a model's own scores."""
         return self.decide(self.calibration.apply(scores, task=self.task))
 
     def decide(self, calibrated: Floats) -> Answers:
-        """What scores that are calibrated already are taken to mean."""
-        shown = calibrated.round(DIGITS)  # what is decided is what is shown; what is measured is exact
+        """Return the answers for scores that are already calibrated."""
+        shown = calibrated.round(DIGITS)  # decisions use the rounded scores that are shown; metrics use the exact ones
         if self.task == "single":
             chosen: NDArray[Any] = shown.argmax(axis=1) if len(shown) else np.zeros(0, dtype=np.int64)
         else:
@@ -87,11 +87,11 @@ class DecisionLayer:
         return Answers(calibrated, chosen, self.confidence(shown, chosen) < self.abstain_below)
 
     def confidence(self, scores: Floats, chosen: NDArray[Any]) -> Floats:
-        """How sure each answer is: the label's score; of several labels, that these are there and no other is.
+        """Return the confidence of each answer: the label's score, or the probability of exactly these labels.
 
-        As if labels knew nothing of each other: of GoEmotions' answers 23 % were right where this says 15 and 25 %, and
-        the lowest score of the labels given, or for none what the highest leaves, 33 and 43 %. The label that says that
-        no other is there adds nothing to what the others say.
+        Labels count as independent: of GoEmotions' answers 23 % were right where this says 15 and 25 %, and the lowest
+        score of the labels given (for none, 1 minus the highest) says 33 and 43 %. `none_label` is left out: the other
+        labels determine it.
         """
         if chosen.ndim == 1:
             return np.asarray(scores.max(axis=1, initial=0.0))
@@ -101,7 +101,7 @@ class DecisionLayer:
         return np.asarray(np.where(chosen, scores, 1 - scores).prod(axis=1)).round(DIGITS)
 
     def prediction_sets(self, answers: Answers, *, coverage: float) -> NDArray[np.bool_]:
-        """For each text the labels that together hold its truth with this probability; the likeliest is always one."""
+        """Return for each text a set of labels that holds the truth with this probability, the likeliest among them."""
         shown = np.round(answers.scores, DIGITS)
         inside = shown >= find_floor(self.floors, coverage=coverage)
         if self.task == "single" and len(shown):
@@ -109,7 +109,7 @@ class DecisionLayer:
         return np.asarray(inside)
 
     def predictions(self, answers: Answers, *, coverage: float | None = None) -> list[Prediction]:
-        """The same answers, one object a text; with `coverage`, each with its set of labels."""
+        """Return the answers as one object per text; with `coverage`, each with its prediction set."""
         shown = answers.scores.round(DIGITS).tolist()
         sets = [None] * len(shown) if coverage is None else self.prediction_sets(answers, coverage=coverage)
         return [
@@ -120,7 +120,7 @@ class DecisionLayer:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """As the manifest has it."""
+        """Return the layer as the manifest stores it."""
         return {
             "calibration": self.calibration.to_dict(),
             "thresholds": list(self.thresholds),
@@ -131,9 +131,9 @@ class DecisionLayer:
 
     @classmethod
     def from_dict(cls, value: dict[str, Any], *, task: "Task", labels: Sequence[str]) -> Self:
-        """Read back from the manifest; what does not fit these labels, or is no number, is a ValueError.
+        """Read a layer from the manifest; raise ValueError if it does not fit these labels, or a number is not finite.
 
-        One that was written before answers knew a label for none answers as it did.
+        A layer that was written before `none_label` existed answers as it did then.
         """
         fields = _DecisionFields.model_validate(value)
         fields.calibration.check(labels=len(labels))
@@ -158,12 +158,12 @@ class DecisionLayer:
 
 @dataclass(frozen=True)
 class TunedDecisions:
-    """A decision layer, and the answers of the rows it was tuned on, their scores calibrated without them."""
+    """A tuned decision layer, and the answers for the rows it was tuned on, made of out-of-fold calibrated scores."""
 
     layer: DecisionLayer
     answers: Answers
     losses: dict[str, float]
-    """Log loss of each way to calibrate, on rows that it was not fitted on; empty where none was tried."""
+    """Out-of-fold log loss of each calibration method; empty if none was tried."""
 
 
 def tune(
@@ -176,7 +176,7 @@ def tune(
     none_label: str = "",
     is_quick: bool = False,
 ) -> TunedDecisions:
-    """A decision layer set by the spec and, where rows are given, tuned on them; quickly, with a temperature alone."""
+    """Return a decision layer set by the spec and tuned on the rows, if any; `is_quick` fits a temperature alone."""
     names = tuple(labels)
     held_out, losses, chosen = scores.astype(np.float64), {}, AS_THEY_ARE
     if spec.calibrate and len(truth):
@@ -201,27 +201,27 @@ def tune(
 
 
 def are_right(answers: NDArray[Any], truth: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which answers are right; of several labels, when all of them are and none is missing."""
+    """Return which answers are right; of several labels, exact matches alone."""
     return np.asarray(answers == truth if truth.ndim == 1 else (answers == truth).all(axis=1))
 
 
 def find_overused_labels(
     chosen: NDArray[Any], labels: Sequence[str], *, shares: NDArray[np.floating[Any]]
 ) -> list[dict[str, Any]]:
-    """Labels given to far more of the texts than their shares of the training rows, with both; the worst first."""
+    """Return labels answered far more often than their shares of the training rows, with both shares, worst first."""
     if len(chosen) < FEWEST_TO_JUDGE:
         return []
-    given = chosen.mean(axis=0) if chosen.ndim == 2 else np.bincount(chosen, minlength=len(labels)) / len(chosen)
-    excess = given - shares
+    answered = chosen.mean(axis=0) if chosen.ndim == 2 else np.bincount(chosen, minlength=len(labels)) / len(chosen)
+    excess = answered - shares
     return [
-        {"label": labels[i], "answered": float(given[i]), "expected": float(shares[i])}
+        {"label": labels[i], "answered": float(answered[i]), "expected": float(shares[i])}
         for i in np.argsort(-excess, kind="stable")
         if excess[i] >= FAR_MORE_OFTEN
     ]
 
 
 def label_shares(targets: NDArray[Any], labels: int) -> Floats:
-    """Of these rows, the share that has each label."""
+    """Return the share of these rows that has each label."""
     if not len(targets):
         return np.zeros(labels)
     counts = targets.sum(axis=0) if targets.ndim == 2 else np.bincount(targets, minlength=labels)

@@ -1,4 +1,4 @@
-"""A file of texts in, the same rows with answers out: in parts, by several processes, and from where it was stopped."""
+"""Prediction of whole files: each row with its answer, in parts, by several processes, and resumable."""
 
 import json
 import multiprocessing
@@ -21,16 +21,16 @@ from tagline.storage import addresses, atomic, inputs
 from tagline.system.processes import end_with_parent
 
 ROWS_A_PART = 1024
-"""Enough for batches of similar length (HappyDB: 0.8 % of padding), and few to wait for where others have none left."""
+"""Enough for batches of similar length (HappyDB: 0.8 % of padding), and few enough for an even load at the end."""
 FEWEST_ROWS = 8 * ROWS_A_PART
-"""For which it pays to start other processes."""
+"""The fewest rows for which starting other processes pays."""
 
 Event = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class FilePart:
-    """Some rows that follow each other, and which of all parts they are."""
+    """Consecutive rows of a file, and the number of their part."""
 
     number: int
     rows: Batch
@@ -46,7 +46,7 @@ def predict_file(
     workers: int = 0,
     escape_formulas: EscapeFormulas = "ours",
 ) -> Event:
-    """Answer every row of a file into another; returns how many there were."""
+    """Write every row of a file with its prediction into another; return the last event, with the row counts."""
     *_, last = predict_file_events(
         bundle, source, output, text=text, sets=sets, workers=workers, escape_formulas=escape_formulas
     )
@@ -63,35 +63,35 @@ def predict_file_events(
     workers: int = 0,
     escape_formulas: EscapeFormulas = "ours",
 ) -> Iterator[Event]:
-    """Answer every row of a file into another, whole or not at all, as events that tell how far it has come.
+    """Write every row of a file with its prediction into another, atomically, and yield progress events.
 
-    Parts that are answered wait in a directory beside the output, so that the same command goes on where it was
-    stopped. Rows that cannot be read are listed with their reasons in a file of their own. In a CSV or TSV, labels that
-    look like formulas are escaped, and with `escape_formulas="all"` the input's own cells too.
+    Finished parts are kept in a directory beside the output, so that the same command resumes where it was stopped.
+    Rows that cannot be read are listed with their reasons in a file of their own. In a CSV or TSV, labels that look
+    like formulas are escaped, and with `escape_formulas="all"` the input's own cells too.
     """
     target = _check_output(source, output)
-    found = _inspect_source(source)
-    columns = find_text_columns(bundle, found, text)
+    inspected = _inspect_source(source)
+    columns = find_text_columns(bundle, inspected, text)
     work = _FilePrediction(
-        bundle, found, target, address=str(output), columns=columns, sets=sets, escape_formulas=escape_formulas
+        bundle, inspected, target, address=str(output), columns=columns, sets=sets, escape_formulas=escape_formulas
     )
     processes, threads = plan_workers(bundle, workers)
-    estimate = readers.estimate_rows(found)
+    estimate = readers.estimate_rows(inspected)
     if not workers and (estimate or 0) < FEWEST_ROWS:
         processes, threads = 1, 0
-    with work.open_parts() as is_done:
-        yield {"event": "started", "rows": 0, "total": estimate, "done_before": len(is_done)}
+    with work.open_parts() as finished:
+        yield {"event": "started", "rows": 0, "total": estimate, "done_before": len(finished)}
         answers = work.answer_in_process(threads) if processes == 1 else work.answer_in_pool(processes, threads)
-        rows, before = 0, list[int]()
-        for part, more in answers(work.iter_missing_parts(is_done, before)):
-            rows += more
-            yield {"event": "part", "part": part, "rows": rows, "total": estimate, "rows_before": sum(before)}
-        doubt = {"encoding": found.encoding.describe_readings()} if found.encoding.readings else {}
-        yield {"event": "finished", "output": str(output), **work.finish(), **doubt}
+        rows, skipped = 0, list[int]()
+        for part, count in answers(work.iter_missing_parts(finished, skipped)):
+            rows += count
+            yield {"event": "part", "part": part, "rows": rows, "total": estimate, "rows_before": sum(skipped)}
+        encoding = {"encoding": inspected.encoding.describe_readings()} if inspected.encoding.readings else {}
+        yield {"event": "finished", "output": str(output), **work.finish(), **encoding}
 
 
 def predict_rows(bundle: Bundle, address: str, *, text: Sequence[str] = (), sets: float | None = None) -> Iterator[Row]:
-    """Each row of a file with its own columns and its answer, as soon as it is known; a bad row stops it."""
+    """Yield each row of a file with its own columns and its prediction as soon as it is known; a bad row stops it."""
     source = _inspect_source(address)
     answer = _RowAnswerer(Predictor.of(bundle), source, find_text_columns(bundle, source, text), sets)
     bad = BadRows("stop", hint="mend them, or give --output: bad rows are listed beside it, and the others answered")
@@ -105,16 +105,16 @@ def predict_rows(bundle: Bundle, address: str, *, text: Sequence[str] = (), sets
 
 
 def find_text_columns(bundle: Bundle, source: Source, named: Sequence[str] = ()) -> tuple[str, ...]:
-    """The columns to read: those named, those of the training data, or the only one that there is."""
-    trained = bundle.manifest.spec["data"]["text"]
-    wanted = tuple(named) or ((trained,) if isinstance(trained, str) else tuple(trained))
+    """Return the text columns: those named, those of the training data, or the only column there is."""
+    trained_on = bundle.manifest.spec["data"]["text"]
+    wanted = tuple(named) or ((trained_on,) if isinstance(trained_on, str) else tuple(trained_on))
     if len(wanted) != 1 + bundle.manifest.pair:
         kind = "pairs of texts" if bundle.manifest.pair else "one text a row"
         raise SpecError(f"this bundle reads {kind}; {len(wanted)} columns are named", hint="give --text once for each")
     if set(wanted) <= set(source.columns):
         return wanted
-    # The only column there is will do, unless what was taken for its name may be the first text. Of two columns
-    # nobody knows which is which, or whether one is a label.
+    # A single column will do, unless its name may be the first text of a file without a header. With two columns it is
+    # unknown which is which, and whether one is a label.
     if not named and len(source.columns) == len(wanted) == 1 and source.columns[0].isidentifier():
         return source.columns
     missing = next(name for name in wanted if name not in source.columns)
@@ -123,7 +123,7 @@ def find_text_columns(bundle: Bundle, source: Source, named: Sequence[str] = ())
 
 
 class _RowAnswerer:
-    """Rows in, rows with answers out."""
+    """Adds predictions to rows."""
 
     def __init__(self, predictor: Predictor, source: Source, columns: Sequence[str], sets: float | None) -> None:
         self._predictor, self._columns, self._sets = predictor, columns, sets
@@ -136,7 +136,7 @@ class _RowAnswerer:
 
 
 class _FilePrediction:
-    """One file to answer, and the directory in which its answered parts wait."""
+    """The prediction of one file, and the directory of its finished parts."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class _FilePrediction:
         self._header = {names[name]: kind for name, kind in zip(source.columns, types, strict=True)}
         self._header |= answer_columns(manifest.task) | ({"set": ""} if sets else {})
         self.parts = target.with_name(f"{target.name}.parts")
-        self._side = target.with_name(f"{target.name}.bad.jsonl")
+        self._bad_path = target.with_name(f"{target.name}.bad.jsonl")
         self._facts = {
             "bundle": manifest.sha256,
             "input": source.name,
@@ -172,45 +172,45 @@ class _FilePrediction:
         self._rows = self._bad = self._count = 0
         self._unread: list[str] = []
         self._first_bad: list[BadRow] = []
-        """To be shown where there is no good one."""
+        """The rows that the error shows if there is no good one."""
 
     def open_parts(self) -> "_PartsDirectory":
-        """The directory of the parts, held while it is used."""
+        """Return the directory of the parts, as a context manager that locks it."""
         can_resume = self._source.name != inputs.STANDARD_INPUT
         return _PartsDirectory(self.parts, self._facts, can_resume=can_resume)
 
-    def iter_missing_parts(self, is_done: set[int], skipped: list[int]) -> Iterator[FilePart]:
-        """The parts that are not answered yet; bad rows are listed on the way, and rows that are answered counted."""
+    def iter_missing_parts(self, finished: set[int], skipped: list[int]) -> Iterator[FilePart]:
+        """Yield the parts that are not finished; list bad rows, and append the sizes of finished parts to `skipped`."""
         bad = BadRows("skip")
-        with atomic.open_for_writing(self.parts / "bad", is_private=False) as side:
+        with atomic.open_for_writing(self.parts / "bad", is_private=False) as bad_file:
             for number, rows in enumerate(_split_parts(read_batches(self._source, bad=bad))):
                 self._rows += len(rows.lines)
                 self._count = number + 1
-                self._list_bad_rows(bad, side)
-                if number in is_done:
+                self._list_bad_rows(bad, bad_file)
+                if number in finished:
                     skipped.append(len(rows.lines))
                 else:
                     yield FilePart(number, rows)
-            self._list_bad_rows(bad, side)
+            self._list_bad_rows(bad, bad_file)
         self._unread = sorted(bad.unread)
         if not self._rows:
             BadRows(rows=self._first_bad, hint="mend them; nothing was written").raise_if_bad()
             raise _make_no_rows_error(self._source.name)
 
-    def _list_bad_rows(self, bad: BadRows, side: Any) -> None:
+    def _list_bad_rows(self, bad: BadRows, bad_file: Any) -> None:
         for row in bad.rows:
             line = {"file": row.file, "line": row.line, "reason": row.reason}
-            side.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
+            bad_file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
         self._bad += len(bad.rows)
         self._first_bad += bad.rows[: SHOWN_BAD_ROWS - len(self._first_bad)]
         bad.rows.clear()
 
     def answer_in_process(self, threads: int) -> Any:
-        """Answer parts in this process."""
+        """Return a function that answers parts in this process."""
         return lambda parts: map(_PartWorker(self, threads), parts)
 
     def answer_in_pool(self, processes: int, threads: int) -> Any:
-        """Answer parts in so many processes; a few wait for each, so that memory does not grow with the file."""
+        """Return a function that answers parts in worker processes, with back-pressure to keep memory bounded."""
 
         def answers(parts: Iterator[FilePart]) -> Iterator[tuple[int, int]]:
             context = multiprocessing.get_context("spawn")
@@ -234,59 +234,59 @@ class _FilePrediction:
         return answers
 
     def create_answerer(self, predictor: Predictor) -> _RowAnswerer:
-        """What answers a part's rows."""
+        """Create the object that answers a part's rows."""
         return _RowAnswerer(predictor, self._source, self._columns, self._sets)
 
     def load_predictor(self, threads: int) -> Predictor:
-        """The bundle, loaded."""
+        """Load the bundle's predictor."""
         return Predictor.of(self._bundle, threads=threads)
 
     def write(self, part: FilePart, rows: Iterator[Row]) -> None:
-        """Keep a part, whole or not at all."""
+        """Write a part atomically."""
         with atomic.open_for_writing(self.parts / f"{part.number:08d}") as file:
             self._table.write(rows, self._header, file)
 
     def finish(self) -> dict[str, Any]:
-        """Join the parts to the output, and say how many rows there were."""
+        """Join the parts into the output, and return the row counts."""
         with atomic.open_for_writing(self._target, is_private=False) as file:
             self._table.join([self.parts / f"{n:08d}" for n in range(self._count)], self._header, file)
-        side = f"{self._address}.bad.jsonl"
+        bad_address = f"{self._address}.bad.jsonl"
         if self._bad:
-            (self.parts / "bad").replace(self._side)
-            addresses.deliver(self._side, side)
+            (self.parts / "bad").replace(self._bad_path)
+            addresses.deliver(self._bad_path, bad_address)
         else:
-            self._side.unlink(missing_ok=True)
+            self._bad_path.unlink(missing_ok=True)
         addresses.deliver(self._target, self._address)
         atomic.remove_directory(self.parts)
-        said = {"bad_rows_in": side} if self._bad else {}
+        bad_rows_in = {"bad_rows_in": bad_address} if self._bad else {}
         left_out = {"left_out": self._unread} if self._unread else {}
-        return {"rows": self._rows, "bad_rows": self._bad, **said, **left_out}
+        return {"rows": self._rows, "bad_rows": self._bad, **bad_rows_in, **left_out}
 
 
 class _PartsDirectory:
-    """A directory of parts, held by one process; what is in it counts if it is of the same work."""
+    """A directory of parts, locked by one process; parts of other inputs or settings are removed."""
 
     def __init__(self, directory: Path, facts: Mapping[str, Any], *, can_resume: bool) -> None:
         self._directory, self._facts, self._can_resume = directory, facts, can_resume
-        self._held = ExitStack()
+        self._stack = ExitStack()
 
     def __enter__(self) -> set[int]:
         with atomic.disk_errors(self._directory):
             atomic.make_directory(self._directory)
-        self._held.enter_context(atomic.lock_directory(self._directory))
+        self._stack.enter_context(atomic.lock_directory(self._directory))
         facts = self._directory / "work.json"
-        kept = json.loads(facts.read_text("utf-8")) if facts.is_file() else None
-        if kept != self._facts or not self._can_resume:
+        recorded = json.loads(facts.read_text("utf-8")) if facts.is_file() else None
+        if recorded != self._facts or not self._can_resume:
             for old in self._directory.glob("[0-9]*"):
                 old.unlink()
             atomic.write_text(facts, json.dumps(self._facts))
         return {int(path.name) for path in self._directory.glob("[0-9]*")}
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Parts stay for the next time, unless there is nothing to go on with."""
-        with self._held:
-            is_hopeless = kind is not None and issubclass(kind, DataError | SpecError)
-            if self._directory.exists() and (is_hopeless or not self._can_resume or not self._has_parts()):
+        """Keep the parts for the next run, unless there is nothing to resume."""
+        with self._stack:
+            is_bad_input = kind is not None and issubclass(kind, DataError | SpecError)
+            if self._directory.exists() and (is_bad_input or not self._can_resume or not self._has_parts()):
                 atomic.remove_directory(self._directory)
 
     def _has_parts(self) -> bool:
@@ -294,25 +294,25 @@ class _PartsDirectory:
 
 
 class _PartWorker:
-    """Where parts are answered: a work, and its bundle loaded."""
+    """Answers the parts of a file, with the bundle loaded."""
 
     def __init__(self, work: _FilePrediction, threads: int) -> None:
         self._work = work
         self._answer = work.create_answerer(work.load_predictor(threads))
 
     def __call__(self, part: FilePart) -> tuple[int, int]:
-        """Answer a part and keep it; returns its number and its rows."""
+        """Answer a part and write it; return its number and its number of rows."""
         self._work.write(part, self._answer(part.rows))
         return part.number, len(part.rows.lines)
 
 
 _part_worker: list[_PartWorker] = []
-"""Of a process that was started to predict."""
+"""The worker of a process in the pool."""
 
 
 def _start_worker(work: _FilePrediction, threads: int, parent: int) -> None:
     end_with_parent(parent)
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # there is a process for each core already
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # each core has a process already
     _part_worker.append(_PartWorker(work, threads))
 
 
@@ -321,7 +321,7 @@ def _answer_part(part: FilePart) -> tuple[int, int]:
 
 
 def _check_output(source: str, output: str | Path) -> Path:
-    """The path to write to; refused before anything is read."""
+    """Return the path to write to; raise an error for a bad output before anything is read."""
     suffix = Path(output).suffix.lower()
     if suffix not in SUFFIXES:
         raise SpecError(f"cannot write {output}: no such format", hint=f"one of: {', '.join(SUFFIXES)}")
@@ -329,8 +329,8 @@ def _check_output(source: str, output: str | Path) -> Path:
         check_parquet()
     if not inputs.is_utf8(str(output)):
         raise SpecError("the output's name is not UTF-8", hint="name another")
-    is_there = source != inputs.STANDARD_INPUT and Path(output).exists() and Path(source).exists()
-    if source == str(output) or (is_there and Path(output).samefile(source)):
+    both_exist = source != inputs.STANDARD_INPUT and Path(output).exists() and Path(source).exists()
+    if source == str(output) or (both_exist and Path(output).samefile(source)):
         raise SpecError(f"{output} is also the input", hint="write the answers to another file")
     target = addresses.choose_staging_path(output)
     if target.is_dir():
@@ -339,7 +339,7 @@ def _check_output(source: str, output: str | Path) -> Path:
 
 
 def _inspect_source(address: str) -> Source:
-    """A file whose numbers and truth values stay what they are."""
+    """Inspect a file whose numbers and truth values keep their types."""
     return replace(inspect(address, Layout()), keeps_types=True)
 
 
@@ -347,11 +347,11 @@ def _make_no_rows_error(address: str) -> DataError:
     return DataError(f"{address} has no row to answer", hint="is it the right file?")
 
 
-def _split_parts(found: Iterator[Batch]) -> Iterator[Batch]:
-    for batch in found:
+def _split_parts(batches: Iterator[Batch]) -> Iterator[Batch]:
+    for batch in batches:
         for first in range(0, len(batch.lines), ROWS_A_PART):
-            some = slice(first, first + ROWS_A_PART)
-            yield Batch(batch.lines[some], {name: cells[some] for name, cells in batch.columns.items()})
+            rows = slice(first, first + ROWS_A_PART)
+            yield Batch(batch.lines[rows], {name: cells[rows] for name, cells in batch.columns.items()})
 
 
 def _read_texts(batch: Batch, columns: Sequence[str]) -> Iterator[Any]:
@@ -360,12 +360,12 @@ def _read_texts(batch: Batch, columns: Sequence[str]) -> Iterator[Any]:
 
 
 def _as_text(value: Any) -> str:
-    found = cell(value)
-    return found if isinstance(found, str) else " ".join(found or ())
+    parsed = cell(value)
+    return parsed if isinstance(parsed, str) else " ".join(parsed or ())
 
 
 def name_input_columns(columns: Sequence[str]) -> dict[str, str]:
-    """Under which name each input column is kept."""
+    """Return the name of each input column in the output."""
     names = {name: name for name in columns if name not in OURS}
     for name in columns:
         if name in OURS:

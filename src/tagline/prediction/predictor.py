@@ -1,4 +1,4 @@
-"""Bundle in, predictions out: what evaluation, command line, server and batch all use. Needs no torch."""
+"""Predictor: predictions from a bundle, for evaluation, command line, server and batch alike. Needs no torch."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 TEXTS_AT_ONCE = 2048
 SHOWN_COLUMNS = 5
-"""Of a table that was given in place of texts."""
+"""The most columns that the error for a table in place of texts names."""
 
 
 class Predictor:
-    """Answers of one model under one decision layer."""
+    """Predicts with one model and one decision layer."""
 
     def __init__(self, classifier: Scorer, decisions: DecisionLayer, *, pair: bool, place: Path | None = None) -> None:
-        """`place` is the bundle that the model is from: what it cannot do is then said of that."""
+        """`place` is the bundle of the model, which its errors then name."""
         self._classifier = classifier
         self._place = place
         self.decisions = decisions
@@ -37,22 +37,22 @@ class Predictor:
 
     @classmethod
     def load(cls, directory: str | Path) -> Self:
-        """A predictor of the bundle in this directory."""
+        """Load the predictor of the bundle in this directory."""
         return cls.of(Bundle.load(directory))
 
     @classmethod
     def of(cls, bundle: Bundle, *, threads: int = 0) -> Self:
-        """A predictor of this bundle; `threads` work on a batch together where it can be told, 0: one a core."""
+        """Create a predictor of this bundle; ONNX runs on `threads` threads, 0: one per core."""
         classifier, place = bundle.classifier(threads=threads), bundle.directory
         return cls(classifier, bundle.decisions, pair=bundle.manifest.pair, place=place)
 
     @property
     def stands_alone(self) -> bool:
-        """Whether each text is computed by itself, so that there is nothing to gain from several at once."""
+        """Whether each text is computed by itself, so that batches gain nothing."""
         return getattr(self._classifier, "stands_alone", False)
 
     def predict(self, texts: "Sequence[Text] | Text", *, sets: float | None = None) -> list[Prediction]:
-        """An answer for each text; a text by itself is a list of one.
+        """Return a prediction for each text; a single text gives a list of one.
 
         `sets=0.95` adds to each a set of labels that holds the truth 95 times in 100.
         """
@@ -62,31 +62,29 @@ class Predictor:
         return list(self._iter_predictions(texts, sets=sets, size=TEXTS_AT_ONCE))
 
     def stream(self, texts: "Iterable[Text]", *, sets: float | None = None) -> Iterator[Prediction]:
-        """Answers in the order of the texts, in memory that does not grow with them."""
+        """Yield predictions in the order of the texts, in memory that does not grow with them."""
         self._check_sequence(texts)
-        return self._iter_predictions(
-            texts, sets=sets, size=1
-        )  # a few at first: whoever waits for an answer gets it soon
+        return self._iter_predictions(texts, sets=sets, size=1)  # small at first, for a low latency
 
     def _iter_predictions(self, texts: "Iterable[Text]", *, sets: float | None, size: int) -> Iterator[Prediction]:
-        """Answers to so many texts first, then to twice as many, up to what is computed at once."""
+        """Yield predictions in batches of `size` texts, doubled each time up to TEXTS_AT_ONCE."""
         remaining = iter(texts)
         number = 1
-        while some := list(islice(remaining, size)):
+        while batch := list(islice(remaining, size)):
             if self.pair:
-                some = [_to_pair(text) for text in some]
-            self._check_texts(some, first=number)
-            number += len(some)
+                batch = [_to_pair(text) for text in batch]
+            self._check_texts(batch, first=number)
+            number += len(batch)
             size = min(2 * size, TEXTS_AT_ONCE)
             with self._scoring_errors():
-                scores = self._classifier.scores(some)
+                scores = self._classifier.scores(batch)
                 _check_finite(scores, hint="train the bundle anew")
-                _check_shape(scores, texts=len(some), labels=len(self.decisions.labels))
+                _check_shape(scores, texts=len(batch), labels=len(self.decisions.labels))
             answers = self.decisions.answers(scores)
             yield from self.decisions.predictions(answers, coverage=sets)
 
     def scores(self, texts: "Sequence[Text]") -> Scores:
-        """The model's own scores, before the decision layer, for measuring."""
+        """Return the model's own scores, before the decision layer, for evaluation."""
         self._check_sequence(texts)
         with self._scoring_errors():
             scores = score_texts(self._classifier, texts, labels=len(self.decisions.labels))
@@ -94,7 +92,7 @@ class Predictor:
         return scores
 
     def explain(self, text: "Text", label: str) -> list[Attribution]:
-        """The pieces of a text and how far each moves the answer towards a label."""
+        """Return the pieces of a text and how far each moves the answer towards a label."""
         if label not in self.decisions.labels:
             known = ", ".join(self.decisions.labels)
             raise DataError(f'this bundle has no label "{label}"', hint=f"it has: {known}")
@@ -104,7 +102,7 @@ class Predictor:
 
     @contextmanager
     def _scoring_errors(self) -> Iterator[None]:
-        """Say which bundle's model cannot score, whatever its files made it raise."""
+        """Translate the errors of the model into a RunError that names its bundle."""
         try:
             yield
         except (TaglineError, MemoryError):
@@ -117,7 +115,7 @@ class Predictor:
             raise RunError(problem, hint=hint) from error
 
     def _check_sequence(self, texts: object) -> None:
-        """Refuse what holds texts and gives something else, such as the names of its columns, when iterated over."""
+        """Raise DataError unless iterating gives the texts: a table, for one, gives the names of its columns."""
         kind = type(texts).__name__
         example = '[("first", "second"), ...]' if self.pair else '["a text", "another"]'
         if (columns := _column_names(texts)) is not None:
@@ -134,7 +132,7 @@ class Predictor:
         return self.pair and isinstance(texts, tuple) and len(texts) == 2 and all(isinstance(t, str) for t in texts)
 
     def _check_texts(self, texts: "Sequence[Text]", *, first: int) -> None:
-        """Refuse what the model has not learned to read."""
+        """Raise DataError for a value that is not a text, or not a pair of texts, as the model reads them."""
         for number, text in enumerate(texts, start=first):
             if self.pair and not self._is_pair(text):
                 raise DataError(
@@ -144,12 +142,12 @@ class Predictor:
                 hint = "each text is a str; leave out or fill in what is missing"
                 raise DataError(f"text {number} is {type(text).__name__}, not a text", hint=hint)
             sides = (text,) if isinstance(text, str) else text
-            if not all(map(inputs.is_utf8, sides)):  # tokenizers would call it no string
+            if not all(map(inputs.is_utf8, sides)):  # tokenizers do not take it for a string
                 raise DataError(f"text {number} holds half a character (a lone surrogate)", hint="mend or replace it")
 
 
 def _column_names(texts: object) -> list[object] | None:
-    """The columns of a table, of whichever package it is; None for what is no table."""
+    """Return the columns of a table of any package; None for any other value."""
     for name in ("column_names", "columns"):  # pyarrow and datasets; pandas and polars
         columns = getattr(texts, name, None)
         if columns is not None and not callable(columns) and _is_iterable(columns):
@@ -158,7 +156,7 @@ def _column_names(texts: object) -> list[object] | None:
 
 
 def _is_iterable(value: object) -> bool:
-    """Whether a value can be iterated over; an array without dimensions says that it can."""
+    """Return whether a value can be iterated over; a zero-dimensional array has `__iter__` and cannot."""
     try:
         iter(value)  # type: ignore[call-overload]
     except TypeError:
@@ -167,12 +165,12 @@ def _is_iterable(value: object) -> bool:
 
 
 def _to_pair(text: Any) -> Any:
-    """A pair as it comes from JSON, which knows no tuples: predictions.jsonl holds such."""
+    """Convert a pair from JSON, which has no tuples, such as those in predictions.jsonl."""
     return tuple(text) if isinstance(text, list) else text
 
 
 def score_texts(classifier: Scorer, texts: "Sequence[Text]", *, labels: int) -> Scores:
-    """The model's own scores of any number of texts, before the decision layer."""
+    """Return the model's own scores of any number of texts, before the decision layer."""
     remaining = iter(texts)
     parts = [classifier.scores(some) for some in iter(lambda: list(islice(remaining, TEXTS_AT_ONCE)), [])]
     scores = np.concatenate(parts) if parts else np.zeros((0, labels), dtype=np.float32)
@@ -191,15 +189,15 @@ def _check_finite(scores: Scores, *, hint: str) -> None:
 
 
 def plan_workers(bundle: Bundle, workers: int = 0) -> tuple[int, int]:
-    """Into how many processes to share a bundle's work, unless told, and how many threads to give each."""
+    """Return the number of processes (`workers`, if given) for a bundle's predictions, and of threads for each."""
     cores = devices.core_count()
     if bundle.needs_torch:
         return workers or 1, 0
-    together = onnx_runtime.choose_thread_count(bundle.directory, bundle.manifest.runtime, cores=cores)
-    processes = workers or max(cores // together, 1)
-    return processes, max(min(together, cores // processes), 1)
+    threads_per_text = onnx_runtime.choose_thread_count(bundle.directory, bundle.manifest.runtime, cores=cores)
+    processes = workers or max(cores // threads_per_text, 1)
+    return processes, max(min(threads_per_text, cores // processes), 1)
 
 
 def load(bundle: str | Path) -> Predictor:
-    """A predictor of a bundle, given its directory."""
+    """Load the predictor of a bundle, given its directory."""
     return Predictor.load(bundle)

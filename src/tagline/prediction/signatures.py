@@ -20,13 +20,13 @@ SIGNATURE_BYTES = 64
 
 
 def sign(bundle: str | Path, *, key: str | Path) -> str:
-    """Sign a bundle with an ed25519 private key (PEM or OpenSSH); returns where the signature was written.
+    """Sign a bundle with an ed25519 private key (PEM or OpenSSH); return the path or address of the signature.
 
     The signature is of the manifest's bytes; the manifest holds the SHA-256 of every other file that is read.
     """
     private = _load_private_key(Path(key))
     manifests: list[bytes] = []
-    Bundle.load(bundle, check=lambda _, manifest: manifests.append(manifest))  # what is damaged is not signed
+    Bundle.load(bundle, check=lambda _, manifest: manifests.append(manifest))  # a damaged bundle is not signed
     signature = private.sign(manifests[0])
     target = f"{str(bundle).rstrip('/')}/{SIGNATURE}"
     if addresses.is_remote(bundle):
@@ -38,7 +38,7 @@ def sign(bundle: str | Path, *, key: str | Path) -> str:
 
 
 def verify(bundle: str | Path, *, key: str | Path | Sequence[str | Path]) -> Bundle:
-    """The bundle, if one of these ed25519 public keys (PEM or OpenSSH) has signed it as it is; an error otherwise."""
+    """Return the bundle if one of these ed25519 public keys (PEM or OpenSSH) has signed it, else raise an error."""
     paths = [key] if isinstance(key, str | Path) else list(key)
     keys = [_load_public_key(Path(path)) for path in paths]
     if not keys:
@@ -47,7 +47,7 @@ def verify(bundle: str | Path, *, key: str | Path | Sequence[str | Path]) -> Bun
 
 
 def _check_signature(directory: Path, manifest: bytes, keys: "Sequence[Ed25519PublicKey]") -> None:
-    """Refuse a manifest that none of these keys has signed."""
+    """Raise BundleError if none of these keys has signed the manifest."""
     from cryptography.exceptions import InvalidSignature
 
     path = directory / SIGNATURE
@@ -102,7 +102,7 @@ def _load_public_key(path: Path) -> "Ed25519PublicKey":
 
 
 def _import_loaders(*names: str) -> list[Callable[..., object]]:
-    """Functions of the library that reads keys, which is no part of the base install."""
+    """Return key loaders of the package cryptography, which is not part of the base install."""
     try:
         from cryptography.hazmat.primitives import serialization
     except ImportError as error:
@@ -125,7 +125,7 @@ def _parse_key(path: Path, load: Callable[[], K]) -> K:
 
     try:
         return load()
-    except TypeError as error:  # a password is needed and not given, or given and not needed
+    except TypeError as error:  # a password is missing, or given for a key without one
         hint = f"the variable {PASSWORD} holds the password of a key that has one"
         raise SpecError(f"cannot read the key {path}: {first_line(error)}", hint=hint) from error
     except (ValueError, UnsupportedAlgorithm) as error:

@@ -1,4 +1,4 @@
-"""What a report comes to, in sentences: how good it is, whether that is good enough, and what to do next."""
+"""The verdict of a report in sentences: how good it is, whether that is good enough, and what to do next."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -7,54 +7,54 @@ from tagline.evaluation.schema import BaselineFigures, ExportCheck, Report, Repo
 
 FEW_TEST_ROWS = 200
 WIDE = 0.2
-"""Of an interval, from which on it says little even where there are many rows."""
+"""The width from which an interval is too wide, even with many rows."""
 CLOSE_TO_LINEAR = 0.01
 WEAK_F1 = 0.6
 FINDS_THE_RARE = 0.1
-"""Of macro-F1, above that of always giving the same answer."""
+"""The gain of macro-F1 over the majority baseline from which a model finds the rare labels."""
 MOST_NAMED = 3
 HIDDEN = 0.5
-"""Of the share of texts that are answered: a label with less is one that abstention hides."""
+"""Abstention hides a label whose coverage is below this share of the overall coverage."""
 LEAK = "near-duplicates"
-"""What the check is called that finds texts to measure on among those that were learned from."""
+"""The code of the check for data leakage: near duplicates of test texts in training."""
 NEW_TEXTS = ("likeness", "unlike any training text")
-"""The slice of the test rows of which the answer cannot be remembered: by what, and its name."""
+"""The slice of test rows whose answers cannot be memorised: its kind and its name."""
 SUSPICIOUS = 0.02
-"""Share of the held-out rows whose label is doubted from which on it is worth a sentence."""
+"""The share of held-out rows with grave label errors from which they are mentioned."""
 
 NEARLY_SURE = 0.999
-"""Scores from here on are shown with all their digits."""
+"""Scores from this value on are shown with all their digits."""
 
 
 def main_figure(report: Report) -> str:
-    """The figure that says most at a glance; F1 is none where no row has a label and none was answered."""
+    """Return the main figure's name; not micro-F1 where no row has a label and none was answered."""
     if report.task == "single":
         return "accuracy"
     return "micro_f1" if report.test.micro_f1 is not None else "subset_accuracy"
 
 
 def write_verdict(report: Report) -> list[str]:
-    """How good it is, compared with what is easy, and whether it is good enough."""
+    """Write how good the model is, compared with its baselines and gates."""
     test = report.test
     if not test.rows:
         return ["Nothing was measured: there is no test row."]
     name = main_figure(report)
     low, high = test.intervals[name]
     if name == "micro_f1":
-        said = f"Micro-F1 {test[name]:.3f} (95 % interval {low:.3f} to {high:.3f})"
+        main = f"Micro-F1 {test[name]:.3f} (95 % interval {low:.3f} to {high:.3f})"
     else:
         ends = f"{_format_hundredths(low)} to {_format_hundredths(high)}"
-        said = f"Right {_format_hundredths(test[name])} times in 100 (95 % interval {ends})"
+        main = f"Right {_format_hundredths(test[name])} times in 100 (95 % interval {ends})"
     macro = "no F1 to measure" if test.macro_f1 is None else f"macro-F1 {test.macro_f1:.3f}"
-    sentences = [f"{said}, {macro}, on {test.rows:,} test rows."]
+    sentences = [f"{main}, {macro}, on {test.rows:,} test rows."]
     if answered := answered_sentence(report):
-        all_answered = f"{said[0].lower()}{said[1:]}, {macro}"
+        all_answered = f"{main[0].lower()}{main[1:]}, {macro}"
         sentences = [answered, f"If it answered every text: {all_answered}."]
     if unknown := test.unknown_label_rows:
         whose = "has a label" if unknown == 1 else "have labels"
         sentences.append(f"{unknown:,} of them {whose} that it never learned: every answer to them counts as wrong.")
-    known = {kind: figures for kind, figures in report.baselines.items() if figures.get(name) is not None}
-    sentences += [_compare_baseline(report, kind, figures) for kind, figures in known.items()]
+    baselines = {kind: figures for kind, figures in report.baselines.items() if figures.get(name) is not None}
+    sentences += [_compare_baseline(report, kind, figures) for kind, figures in baselines.items()]
     results = report.gates
     if results and all(result.passed for result in results):
         sentences.append("Every gate is passed." if len(results) > 1 else "The gate is passed.")
@@ -63,7 +63,7 @@ def write_verdict(report: Report) -> list[str]:
 
 
 def answered_sentence(report: Report) -> str:
-    """Where it abstains: how many texts it answers, and how many of those answers are right; else nothing."""
+    """Write coverage and precision of a bundle that abstains; empty for one that answers everything."""
     test = report.test
     if test.accuracy_of_answered is None or test.accuracy_of_answered_interval is None:
         return ""
@@ -76,42 +76,42 @@ def answered_sentence(report: Report) -> str:
 
 
 def calibration_sentence(report: Report) -> str:
-    """How far scores can be believed."""
-    found = report.calibration
-    if found.before is None or found.after is None:
+    """Write how well the scores are calibrated."""
+    figures = report.calibration
+    if figures.before is None or figures.after is None:
         return "Scores were not compared with how often they are true: there is no test row."
-    before, after, chance = found.before.ece, found.after.ece, found.ece_by_chance
-    if found.method == "none":
+    before, after, chance = figures.before.ece, figures.after.ece, figures.ece_by_chance
+    if figures.method == "none":
         return f"Scores are the model's own; on test they are off by {after:.3f} on average (calibration error)."
     return (
-        f"Scores are calibrated by {found.method}, fitted on validation: on test they were off by {before:.3f} on "
+        f"Scores are calibrated by {figures.method}, fitted on validation: on test they were off by {before:.3f} on "
         f"average (expected calibration error) and are off by {after:.3f} now; perfect ones would be by {chance:.3f}, "
         "by chance."
     )
 
 
 def abstention_sentence(report: Report) -> str:
-    """When it abstains, and what that comes to on test; nothing where it always answers."""
+    """Write when the bundle abstains, with coverage and precision on test; empty if it always answers."""
     test, below = report.test, report.decisions.abstain_below
     if not below or not test.rows:
         return ""
     if test.coverage is None:
         return f"It abstains below a score of {format_threshold(below)}, which no test row has."
-    said, right = "", test.accuracy_of_answered
+    precision, right = "", test.accuracy_of_answered
     if right is not None and test.accuracy_of_answered_interval is not None:
         low, high = test.accuracy_of_answered_interval
-        said = f"; {right:.1%} of the answers it gives are right (95 % interval {low:.1%} to {high:.1%})"
+        precision = f"; {right:.1%} of the answers it gives are right (95 % interval {low:.1%} to {high:.1%})"
     score, coverage = format_threshold(below), test.coverage
-    return f"It abstains below a score of {score}: it answers {coverage:.1%} of the test rows{said}."
+    return f"It abstains below a score of {score}: it answers {coverage:.1%} of the test rows{precision}."
 
 
 def format_threshold(below: float) -> str:
-    """A score below which a bundle abstains, as every page and command shows it."""
+    """Format a score below which a bundle abstains, the same on every page and in every command."""
     return f"{below:.3f}" if below < NEARLY_SURE else f"{below:g}"
 
 
 def form_sentence(runtime: str, exports: Mapping[str, ExportCheck]) -> str:
-    """In which form the model predicts, and why in that one."""
+    """Write which form of the model predicts, and how it compares."""
     if not exports:
         return "It predicts in its own form."
     rows = f"on {next(iter(exports.values())).rows:,.0f} measured rows"
@@ -126,13 +126,13 @@ def form_sentence(runtime: str, exports: Mapping[str, ExportCheck]) -> str:
 
 
 def next_steps(report: Report) -> list[str]:
-    """What is most worth doing next, the most urgent first; nothing is said without a figure behind it."""
+    """Return the most useful next steps, the most urgent first, each based on a figure."""
     if not report.test.rows:
         return ["Give data.test, or raise data.test_share: without test rows nobody knows how good it is."]
     hopeless = list(_advise_on_majority(report))
-    # What a model that knows nothing doubts, or does worst, says nothing of the data.
+    # The doubts and weak labels of a model that has learned nothing are no evidence about the data.
     labels = () if hopeless else (_advise_on_suspects, _advise_on_abstention, _advise_on_weak_labels)
-    looked_at = (
+    checks = (
         _advise_on_linear,
         _advise_on_rival,
         _advise_on_leaks,
@@ -142,14 +142,14 @@ def next_steps(report: Report) -> list[str]:
         _advise_on_curve,
         _advise_on_data,
     )
-    first = (
+    urgent = (
         *_advise_on_gates(report),
         *_advise_on_overuse(report),
         *_advise_on_goals(report),
         *_advise_on_fallbacks(report),
     )
-    found = [*first, *hopeless, *(step for look in looked_at for step in look(report))]
-    return found or ["Nothing stands out. Try it on texts of your own: tagline predict."]
+    steps = [*urgent, *hopeless, *(step for check in checks for step in check(report))]
+    return steps or ["Nothing stands out. Try it on texts of your own: tagline predict."]
 
 
 def _format_hundredths(share: float) -> str:
@@ -161,14 +161,14 @@ def _compare_baseline(report: Report, kind: str, figures: BaselineFigures) -> st
     ours, theirs = report.test[name], figures[name]
     if kind == "majority":
         return f"Always answering {_join_labels(figures.answer)} would reach {name} {theirs:.3f}."
-    on = f" on {figures.train_rows:,} of the training rows" if figures.train_rows else ""
+    rows = f" on {figures.train_rows:,} of the training rows" if figures.train_rows else ""
     word = "more" if ours >= theirs else "less"
-    who = "The linear baseline" if kind == "linear" else f"Family {kind}"
-    return f"{who}{on} reaches {name} {theirs:.3f}: {abs(ours - theirs):.3f} {word} here."
+    baseline = "The linear baseline" if kind == "linear" else f"Family {kind}"
+    return f"{baseline}{rows} reaches {name} {theirs:.3f}: {abs(ours - theirs):.3f} {word} here."
 
 
 def _join_labels(labels: Sequence[str]) -> str:
-    """Labels in a sentence: the first of many."""
+    """Join labels for a sentence, the first of many."""
     if len(labels) > MOST_NAMED + 1:
         return f"{', '.join(labels[:MOST_NAMED])} and {len(labels) - MOST_NAMED} labels more"
     return ", ".join(labels) or "nothing"
@@ -181,10 +181,10 @@ def _advise_on_goals(report: Report) -> Iterator[str]:
 
 def _advise_on_overuse(report: Report) -> Iterator[str]:
     if report.overanswered:
-        shown = [f"{each.label} ({each.answered:.1%}, has it {each.expected:.1%})" for each in report.overanswered]
+        labels = [f"{each.label} ({each.answered:.1%}, has it {each.expected:.1%})" for each in report.overanswered]
         remedy = "decisions.thresholds=0.5 asks more of a score" if report.task == "multi" else _suggest_remedy(report)
         yield (
-            f"Do not use it yet: it gives (nearly) every text the same label, {', '.join(shown[:MOST_NAMED])}. "
+            f"Do not use it yet: it gives (nearly) every text the same label, {', '.join(labels[:MOST_NAMED])}. "
             f"{remedy[0].upper()}{remedy[1:].removesuffix('.')}."
         )
 
@@ -206,7 +206,7 @@ def _advise_on_majority(report: Report) -> Iterator[str]:
         return
     answer, macro = _join_labels(majority.answer), test.macro_f1 or 0
     low, high = test.intervals[name]
-    # Where one label is nearly all there is, a model may be as often right and still find the others.
+    # With a very frequent label a model may be no more accurate than the majority, and still find the others.
     if test[name] <= majority[name]:
         if macro - (majority.macro_f1 or 0) < FINDS_THE_RARE:
             yield (
@@ -221,7 +221,7 @@ def _advise_on_majority(report: Report) -> Iterator[str]:
 
 
 def _suggest_remedy(report: Report) -> str:
-    """What helps a model that knows nothing."""
+    """Suggest what helps a model that has learned nothing."""
     more = "more rows or epochs"
     if report.family == "linear":
         reads = ", which reads the two texts of a pair together" if report.pair else ""
@@ -236,7 +236,7 @@ def _advise_on_linear(report: Report) -> Iterator[str]:
     linear, majority = (report.baselines.get(kind, BaselineFigures()) for kind in ("linear", "majority"))
     name = main_figure(report)
     if linear.get(name) is None or linear[name] <= (majority.get(name) or 0):
-        return  # it is of no use either
+        return  # the linear baseline is no better than the majority
     is_close = all(
         (report.test.get(each) or 0) < (linear.get(each) or 0) + CLOSE_TO_LINEAR for each in (name, "macro_f1")
     )
@@ -253,20 +253,22 @@ def _advise_on_rival(report: Report) -> Iterator[str]:
     ours, (_, high) = report.test[name], report.test.intervals[name]
     for family, figures in report.baselines.items():
         if family not in ("majority", "linear") and (theirs := figures.get(name)) is not None and theirs > ours:
-            sure = "" if theirs > high else ", which may be chance"
+            doubt = "" if theirs > high else ", which may be chance"
             yield (
                 f"Try model.family={family}: with as few rows as here it reaches {theirs:.3f} against {ours:.3f} on "
-                f"the same test rows{sure}."
+                f"the same test rows{doubt}."
             )
 
 
 def _advise_on_few_rows(report: Report) -> Iterator[str]:
-    rows, found = report.test.rows, report.test.intervals
-    widths = {name: found[name][1] - found[name][0] for name in ("macro_f1", main_figure(report)) if name in found}
+    rows, intervals = report.test.rows, report.test.intervals
+    widths = {
+        name: intervals[name][1] - intervals[name][0] for name in ("macro_f1", main_figure(report)) if name in intervals
+    }
     name = max(widths, key=lambda each: widths[each])
     if rows >= FEW_TEST_ROWS and widths[name] < WIDE:
         return
-    low, high = found[name]
+    low, high = intervals[name]
     supports = {label: f.support for label, f in report.test.per_label.items() if f.support}
     rarest = min(supports, key=lambda label: supports[label], default="")
     few = f", {supports[rarest]:,} of {rarest}," if name == "macro_f1" and len(supports) > 1 else ""
@@ -274,10 +276,10 @@ def _advise_on_few_rows(report: Report) -> Iterator[str]:
 
 
 def _advise_on_suspects(report: Report) -> Iterator[str]:
-    doubtful = report.gravely_doubted
+    suspects = report.gravely_doubted
     rows = report.splits["test"] + report.splits.get("validation", 0)
-    if doubtful and doubtful >= SUSPICIOUS * rows:
-        doubts = f"{doubtful:,} in {rows:,} held-out rows"
+    if suspects and suspects >= SUSPICIOUS * rows:
+        doubts = f"{suspects:,} in {rows:,} held-out rows"
         yield f"Read the labels that look wrong: {doubts}, marked at the top of the report's errors."
 
 
@@ -310,9 +312,9 @@ def _advise_on_weak_labels(report: Report) -> Iterator[str]:
 
 def _advise_on_slices(report: Report) -> Iterator[str]:
     for each in [each for each in report.slices if each.is_worse and not _are_new(each)][:2]:
-        what = f"{each.by}: {each.name}"
+        name = f"{each.by}: {each.name}"
         yield (
-            f"Look at the texts that do worse ({what}): {each.accuracy:.1%} right against "
+            f"Look at the texts that do worse ({name}): {each.accuracy:.1%} right against "
             f"{each.accuracy_of_rest:.1%} of the others, in {each.rows:,} rows."
         )
 

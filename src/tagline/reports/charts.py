@@ -15,14 +15,14 @@ Range = tuple[float, float]
 
 @dataclass(frozen=True)
 class Series:
-    """Points that belong together."""
+    """A named series of points."""
 
     name: str
     points: Sequence[Point]
     style: str
-    """A class of the page's style sheet: `a`, `b`, `c` for lines, `guide` for what they are compared with."""
+    """A class of the page's style sheet: `a`, `b`, `c` for lines, `guide` for a reference line."""
     bands: Sequence[Range] = ()
-    """For each point how far it may be off, down and up."""
+    """The error band of each point: its lower and upper end."""
     has_dots: bool = False
 
 
@@ -38,66 +38,66 @@ def draw_line_chart(
     marker: Point | None = None,
     x_names: Sequence[str] = (),
 ) -> str:
-    """Lines over two axes; a marker is a point that the page's controls can move. Names stand at 1, 2, 3 across."""
+    """Draw lines over two axes; page controls can move the marker. `x_names` label x = 1, 2, 3."""
     is_counted = all(isinstance(x, int) for each in series for x, _ in each.points)
     axes = _Axes(
         x_range or _find_range(series, 0), y_range or _find_range(series, 1), is_counted=is_counted, x_names=x_names
     )
-    said = escape(f"{title}. {description}")
-    drawn = [
-        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{said}">',
+    summary = escape(f"{title}. {description}")
+    lines = [
+        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{summary}">',
         f"<title>{escape(title)}</title>",
         *axes.draw_grid(x_label, y_label),
     ]
     for each in series:
-        drawn += _draw_series(each, axes)
+        lines += _draw_series(each, axes)
     if marker:
         x, y = axes.project(marker)
-        drawn.append(f'<circle class="dot b here" r="6" transform="translate({x:.1f} {y:.1f})"/>')
-    return "\n".join([*drawn, "</svg>", _draw_legend(series)])
+        lines.append(f'<circle class="dot b here" r="6" transform="translate({x:.1f} {y:.1f})"/>')
+    return "\n".join([*lines, "</svg>", _draw_legend(series)])
 
 
 def project_point(point: Point, x_range: Range, y_range: Range) -> Point:
-    """Where a point stands on the picture of a chart with these ranges."""
+    """Return the pixel position of a point in a chart with these ranges."""
     return _Axes(x_range, y_range).project(point)
 
 
 def _draw_series(series: Series, axes: "_Axes") -> list[str]:
     places = [axes.project(point) for point in series.points]
-    drawn = []
+    lines = []
     for (x, _), (low, high) in zip(places, series.bands, strict=False):
         top, bottom = axes.project((0, high))[1], axes.project((0, low))[1]
-        drawn.append(f'<line class="band {series.style}" x1="{x:.1f}" x2="{x:.1f}" y1="{top:.1f}" y2="{bottom:.1f}"/>')
+        lines.append(f'<line class="band {series.style}" x1="{x:.1f}" x2="{x:.1f}" y1="{top:.1f}" y2="{bottom:.1f}"/>')
     if len(places) > 1:
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-        drawn.append(f'<polyline class="line {series.style}" points="{path}"/>')
+        lines.append(f'<polyline class="line {series.style}" points="{path}"/>')
     if series.has_dots or len(places) == 1:
         for (x, y), (value_x, value_y) in zip(places, series.points, strict=True):
-            said = f"{series.name}: {_format_number(value_x)}, {_format_number(value_y)}"
+            value = f"{series.name}: {_format_number(value_x)}, {_format_number(value_y)}"
             circle = f'<circle class="dot {series.style}" cx="{x:.1f}" cy="{y:.1f}" r="4">'
-            drawn.append(f"{circle}<title>{escape(said)}</title></circle>")
-    return drawn
+            lines.append(f"{circle}<title>{escape(value)}</title></circle>")
+    return lines
 
 
 def _draw_legend(series: Sequence[Series]) -> str:
-    named = "".join(
+    items = "".join(
         f'<li class="{each.style}{" point" if len(each.points) == 1 else ""}">{escape(each.name)}</li>'
         for each in series
         if each.name
     )
-    return f'<ul class="legend">{named}</ul>'
+    return f'<ul class="legend">{items}</ul>'
 
 
 @dataclass(frozen=True)
 class _Axes:
-    """Where a point of the data stands on the picture."""
+    """Maps points of the data to positions in the picture."""
 
     x: Range
     y: Range
     is_counted: bool = False
-    """Whether there is nothing between two whole numbers across, as between two steps."""
+    """Whether x values are integers, such as steps."""
     x_names: Sequence[str] = ()
-    """What stands below 1, 2, 3 across, where places are not numbers."""
+    """Labels of x = 1, 2, 3, where positions are not numbers."""
 
     def project(self, point: Point) -> Point:
         across = (point[0] - self.x[0]) / ((self.x[1] - self.x[0]) or 1)
@@ -105,28 +105,28 @@ class _Axes:
         return LEFT + across * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM)
 
     def draw_grid(self, x_label: str, y_label: str) -> list[str]:
-        drawn = []
+        lines = []
         numbered = {value: _format_number(value) for value in _choose_ticks(self.x, is_counted=self.is_counted)}
         ticks = {float(i): escape(name) for i, name in enumerate(self.x_names, start=1)} or numbered
         for value, name in ticks.items():
             x, y = self.project((value, self.y[0]))
-            drawn.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{y:.1f}"/>')
-            drawn.append(f'<text class="tick" x="{x:.1f}" y="{y + 15:.1f}" text-anchor="middle">{name}</text>')
+            lines.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{y:.1f}"/>')
+            lines.append(f'<text class="tick" x="{x:.1f}" y="{y + 15:.1f}" text-anchor="middle">{name}</text>')
         for value in _choose_ticks(self.y):
             x, y = self.project((self.x[0], value))
-            drawn.append(f'<line class="grid" x1="{x:.1f}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-            drawn.append(
+            lines.append(f'<line class="grid" x1="{x:.1f}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+            lines.append(
                 f'<text class="tick" x="{x - 6:.1f}" y="{y + 4:.1f}" text-anchor="end">{_format_number(value)}</text>'
             )
         middle_x, middle_y = (LEFT + WIDTH - RIGHT) / 2, (TOP + HEIGHT - BOTTOM) / 2
-        drawn.append(
+        lines.append(
             f'<text class="axis" x="{middle_x}" y="{HEIGHT - 6}" text-anchor="middle">{escape(x_label)}</text>'
         )
-        drawn.append(
+        lines.append(
             f'<text class="axis" transform="rotate(-90 12 {middle_y})" x="12" y="{middle_y}" text-anchor="middle">'
             f"{escape(y_label)}</text>"
         )
-        return drawn
+        return lines
 
 
 def _find_range(series: Sequence[Series], axis: int) -> Range:
@@ -136,7 +136,7 @@ def _find_range(series: Sequence[Series], axis: int) -> Range:
     margin = (high - low) * 0.05 or abs(high) * 0.05 or 0.5
     if axis == 0 and high > low:
         return low, high
-    # Shares stay shares: there is no accuracy over 1, and no loss below 0.
+    # Shares stay within their limits: no accuracy above 1, and no loss below 0.
     return (
         max(low - margin, 0.0) if low >= 0 else low - margin,
         min(high + margin, 1.0) if high <= 1 else high + margin,
@@ -144,7 +144,7 @@ def _find_range(series: Sequence[Series], axis: int) -> Range:
 
 
 def _choose_ticks(ends: Range, *, is_counted: bool = False) -> list[float]:
-    """Round numbers between two ends, eight of them at most; whole ones of what is counted."""
+    """Return at most eight round numbers between two ends; integers if `is_counted`."""
     span = ends[1] - ends[0]
     if not span > 0:
         return [ends[0]]

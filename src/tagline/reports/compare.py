@@ -1,4 +1,4 @@
-"""Runs compared on the same test rows: how much better one is, and whether chance explains it."""
+"""Comparison of runs on the same test rows: the differences, and their significance."""
 
 import json
 from contextlib import suppress
@@ -22,18 +22,18 @@ Comparison = dict[str, Any]
 
 
 def compare(*names: str | Path, runs: str | Path = "runs") -> Comparison:
-    """A table of runs, the best first, and for each of the others whether the best is really better."""
+    """Compare runs: a table, the best first, and whether each of the others is significantly worse."""
     if len(names) < 2:
         raise SpecError("compare takes two runs or more", hint="tagline runs list shows them")
-    found = [_MeasuredRun.read_run(find_run(str(name), runs)) for name in names]
-    names_found = [each.run.name for each in found]
+    measured = [_MeasuredRun.read_run(find_run(str(name), runs)) for name in names]
+    names_found = [each.run.name for each in measured]
     if twice := [name for name in names_found if names_found.count(name) > 1]:
         raise SpecError(f"run {twice[0]} is named twice")
-    for other in found[1:]:
-        _check_same_rows(found[0], other)
+    for other in measured[1:]:
+        _check_same_rows(measured[0], other)
     figure = "macro_f1"
-    rows = {each.run.name: each.to_row() for each in found}
-    ordered = sorted(found, key=lambda each: -(each.report.test[figure] or 0.0))
+    rows = {each.run.name: each.to_row() for each in measured}
+    ordered = sorted(measured, key=lambda each: -(each.report.test[figure] or 0.0))
     best = ordered[0]
     return {
         "figure": figure,
@@ -44,12 +44,12 @@ def compare(*names: str | Path, runs: str | Path = "runs") -> Comparison:
 
 
 def find_few_shot_result(data: Dataset, *, runs: str | Path = "runs") -> Finding | None:
-    """What the newest run on this very data measured of fine-tuning and family fewshot; none where none did."""
+    """Return how fine-tuning and family fewshot compared in the newest run on the same data; None if no run tells."""
     for run in reversed(list_runs(runs)):
         report = None
-        with suppress(RunError):  # of another version, or damaged: it tells nothing
-            found = run.report()
-            report = found if found and _is_same_data(run, found, data) else None
+        with suppress(RunError):  # of another version, or damaged: skipped
+            candidate = run.report()
+            report = candidate if candidate and _is_same_data(run, candidate, data) else None
         if not report:
             continue
         family, name = report.family, main_figure(report)
@@ -58,20 +58,20 @@ def find_few_shot_result(data: Dataset, *, runs: str | Path = "runs") -> Finding
             figures = {family: report.test[name], rival: report.baselines[rival][name]}
             best = max(figures, key=lambda each: figures[each])
             advice = f"use model.family={best}" if min(figures.values()) < figures[best] else "either will do"
-            said = " and ".join(f"{each} {figure:.3f}" for each, figure in figures.items())
-            problem = f"few rows a label: on this data run {run.name} measured {said} ({name}, test)"
+            measured = " and ".join(f"{each} {figure:.3f}" for each, figure in figures.items())
+            problem = f"few rows a label: on this data run {run.name} measured {measured} ({name}, test)"
             return Finding("few-shots", "note", problem, advice)
     return None
 
 
 def _is_same_data(run: Run, report: Report, data: Dataset) -> bool:
-    """Whether a run has learned from these rows, and was measured on those."""
+    """Return whether a run was trained and measured on the same rows."""
     sizes = {name: len(split) for name, split in data.splits.items()}
     return run.lock().get("data_fingerprint") == data.fingerprint and report.splits == sizes
 
 
 class _MeasuredRun:
-    """A run with its answers on test as arrays."""
+    """A run with its test answers as arrays."""
 
     def __init__(self, run: Run, report: Report, rows: list[dict[str, Any]]) -> None:
         self.run = run
@@ -82,7 +82,7 @@ class _MeasuredRun:
 
     @classmethod
     def read_run(cls, run: Run) -> "_MeasuredRun":
-        """Read what a run has measured."""
+        """Read a run's report and test answers."""
         report = run.report()
         if report is None:
             state = run.state()
@@ -96,7 +96,7 @@ class _MeasuredRun:
             return cls(run, report, rows)
 
     def to_row(self) -> dict[str, Any]:
-        """What a table shows of it."""
+        """Return the run's row of the table."""
         test = self.report.test
         with self.run.reading("report.json"):
             return {
@@ -110,7 +110,7 @@ class _MeasuredRun:
 
 
 def _check_same_rows(first: _MeasuredRun, other: _MeasuredRun) -> None:
-    """Refuse to compare figures of different rows: the difference may be the rows'."""
+    """Raise RunError if the test rows differ: a difference of the figures may then be due to the rows."""
     if first.report.labels != other.report.labels:
         hint = "train both on the same data"
         raise RunError(f"runs {first.run.name} and {other.run.name} have different labels", hint=hint)
@@ -126,25 +126,33 @@ def _check_same_rows(first: _MeasuredRun, other: _MeasuredRun) -> None:
 
 def _describe_difference(best: _MeasuredRun, other: _MeasuredRun, figure: str) -> dict[str, Any]:
     task = best.report.task
-    found = paired_tests.compare_models(task, truth=best.truth, first=best.answers, second=other.answers, figure=figure)
-    said = _format_difference(found, best.run.name, other.run.name)
-    return {"best": best.run.name, "other": other.run.name, **asdict(found), "is_real": found.is_real, "sentence": said}
-
-
-def _format_difference(found: Difference, best: str, other: str) -> str:
-    """Whether the difference is real, plainly."""
-    low, high = found.interval
-    measured = f"{found.figure} {found.gain:+.3f} (95 % interval {low:+.3f} to {high:+.3f})"
-    alone = (
-        f"{found.only_first} rows only the first gets right, {found.only_second} only the second; "
-        f"McNemar's p = {found.p_value:.2g}"
+    difference = paired_tests.compare_models(
+        task, truth=best.truth, first=best.answers, second=other.answers, figure=figure
     )
-    if found.is_real:
-        said = f"{best} is better than {other}"
-    elif found.is_divided and found.p_value < 1 - resampling.LEVEL:
-        said = f"{best} has the better {found.figure}, but {other} gets more rows right"
-    elif found.leaves_out_zero or found.p_value < 1 - resampling.LEVEL:
-        said = f"{best} may be better than {other}, but only one of two tests says so"
+    sentence = _format_difference(difference, best.run.name, other.run.name)
+    return {
+        "best": best.run.name,
+        "other": other.run.name,
+        **asdict(difference),
+        "is_real": difference.is_real,
+        "sentence": sentence,
+    }
+
+
+def _format_difference(difference: Difference, best: str, other: str) -> str:
+    """Write whether the difference is significant."""
+    low, high = difference.interval
+    measured = f"{difference.figure} {difference.gain:+.3f} (95 % interval {low:+.3f} to {high:+.3f})"
+    discordant = (
+        f"{difference.only_first} rows only the first gets right, {difference.only_second} only the second; "
+        f"McNemar's p = {difference.p_value:.2g}"
+    )
+    if difference.is_real:
+        verdict = f"{best} is better than {other}"
+    elif difference.is_divided and difference.p_value < 1 - resampling.LEVEL:
+        verdict = f"{best} has the better {difference.figure}, but {other} gets more rows right"
+    elif difference.leaves_out_zero or difference.p_value < 1 - resampling.LEVEL:
+        verdict = f"{best} may be better than {other}, but only one of two tests says so"
     else:
-        said = f"{best} and {other} cannot be told apart on these rows"
-    return f"{said}: {measured}; {alone}."
+        verdict = f"{best} and {other} cannot be told apart on these rows"
+    return f"{verdict}: {measured}; {discordant}."

@@ -1,4 +1,4 @@
-"""A bundle measured on other data."""
+"""Evaluation of a bundle on other data."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -27,7 +27,7 @@ HOW_FILES_ARE_READ = ("format", "separator", "header", "encoding", "split")
 
 @extras.explain_missing_packages()
 def evaluate(bundle: str | Path, data: str | Path, *overrides: str) -> Report:
-    """A report of this bundle on that data, every row of it; columns are those the bundle was trained on."""
+    """Evaluate a bundle on every row of other data; the columns are those that it was trained on."""
     opened = Bundle.load(bundle)
     predictor, manifest = Predictor.of(opened), opened.manifest
     settings, wanted = resolve_settings(opened, str(data), overrides)
@@ -58,14 +58,14 @@ def evaluate(bundle: str | Path, data: str | Path, *overrides: str) -> Report:
 
 
 def _warn_trained_on(measured: Dataset, trained_on: str) -> Iterator[Finding]:
-    """A warning where this is the very data that the bundle was trained on."""
+    """Yield a warning if this is the data that the bundle was trained on (data leakage)."""
     if measured.fingerprint == trained_on:
         message = "this is the data that the bundle was trained on: most of its rows are no test"
         yield Finding("trained-on", "warning", message, "measure it on other rows; the run's report has its test split")
 
 
 def resolve_settings(bundle: Bundle, address: str, overrides: Sequence[str]) -> tuple[Data, Gates]:
-    """How to read another file for this bundle, its formats and encodings looked at anew, and the bundle's gates."""
+    """Return the data settings for another file, with format and encoding detected anew, and the bundle's gates."""
     trained = {k: v for k, v in bundle.manifest.spec["data"].items() if k not in HOW_FILES_ARE_READ}
     whole = {
         "train": address,
@@ -88,18 +88,18 @@ def resolve_settings(bundle: Bundle, address: str, overrides: Sequence[str]) -> 
 
 
 def _find_unlabelled_values(settings: Data, labels: Sequence[str]) -> tuple[str, ...]:
-    """The values that mean no label, by the labels of the bundle: this file may lack some of them."""
+    """Return the values that mean no label, by the labels of the bundle: this file may lack some of them."""
     if settings.unlabelled != "auto":
         return settings.unlabelled
     values = set(settings.names_by_value or labels)
     if settings.label_separator:
         return ()
-    found = dataset.unlabelled_among({*values, dataset.NO_AGREEMENT, dataset.HIDDEN})
-    return tuple(value for value in found if value not in values)
+    unlabelled = dataset.unlabelled_among({*values, dataset.NO_AGREEMENT, dataset.HIDDEN})
+    return tuple(value for value in unlabelled if value not in values)
 
 
 def _map_labels(found: Dataset, labels: tuple[str, ...], task: str) -> Dataset:
-    """The same rows with the bundle's labels, as one test split."""
+    """Return the same rows with the bundle's labels, as one test split."""
     used = [name for number, name in enumerate(found.labels) if _has_label(found, number).any()]
     unknown = [name for name in used if name not in labels]
     if unknown and len(unknown) == len(used):
@@ -111,7 +111,7 @@ def _map_labels(found: Dataset, labels: tuple[str, ...], task: str) -> Dataset:
         )
     labels = (*labels, *unknown)
     position = np.array([labels.index(name) if name in labels else -1 for name in found.labels], dtype=np.int64)
-    rows = np.arange(len(found))  # every row, whatever split the file or its format deals it to
+    rows = np.arange(len(found))  # every row, whatever split the file or its format assigns it to
     if task == "multi":
         targets = np.zeros((len(rows), len(labels)), dtype=bool)
         truth = found.targets if found.task == "multi" else np.eye(len(found.labels), dtype=bool)[found.targets]
@@ -125,7 +125,7 @@ def _map_labels(found: Dataset, labels: tuple[str, ...], task: str) -> Dataset:
 
 
 def _warn_unknown_labels(measured: Dataset, known: Sequence[str]) -> Iterator[Finding]:
-    """A warning for rows whose label the bundle does not have: they are measured, and no answer to them is right."""
+    """Yield a warning for each label that the bundle lacks: its rows are measured, and no answer is right."""
     for number in range(len(known), len(measured.labels)):
         targets = measured.splits["test"].targets
         rows = np.flatnonzero(targets[:, number] if targets.ndim == 2 else targets == number)

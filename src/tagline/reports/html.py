@@ -1,4 +1,4 @@
-"""Every page that a person sees, as HTML: reports, comparisons, the server's. None asks another computer anything."""
+"""HTML pages: reports, comparisons, the server's pages. None of them loads anything from another host."""
 
 import base64
 import hashlib
@@ -31,21 +31,21 @@ FORMS = (".html", ".md", ".json")
 MOST_IN_MATRIX = 20
 MOST_ERRORS = 200
 FAINTEST = 0.15
-"""Words that push less than this share of the strongest one are not marked."""
+"""Words with an attribution below this share of the strongest one are not marked."""
 UNIT: charts.Range = (0.0, 1.0)
 LEARNING = ("loss", "evaluations", "learning")
-"""Charts of how the model came to be."""
+"""The charts of the training."""
 AT_THRESHOLD = ("threshold", "precision", "recall", "f1")
 
 POLICY = "default-src 'none'; base-uri 'none'; img-src data:"
-"""What every page may load: nothing that it does not bring along."""
+"""The Content-Security-Policy of every page: nothing may be loaded that is not part of it."""
 POLICY_MARK = "CONTENT-SECURITY-POLICY"
-"""Where a page's policy goes once its scripts and styles are known."""
+"""The placeholder of a page's policy, which is known once its scripts and styles are."""
 
 
 @dataclass(frozen=True)
 class _Tried:
-    """A figure of a model that was tried with one value of a setting."""
+    """The figure of a model that was fitted with one value of a setting."""
 
     setting: Number
     value: Number
@@ -53,7 +53,7 @@ class _Tried:
 
 
 def write_report(run: Run, report: Report) -> None:
-    """The report of a run, for programs and for people."""
+    """Write the report of a run, as JSON and as HTML."""
     usage = describe_summary(summarize_usage(run.events()))
     page = render_report(report, name=run.name, spec=run.spec_text(), lock=run.lock(), usage=usage)
     run.write_text("report.html", page)
@@ -61,7 +61,7 @@ def write_report(run: Run, report: Report) -> None:
 
 
 def check_form(output: str) -> None:
-    """Refuse a file whose name asks for a form that a report does not come in."""
+    """Raise SpecError for a file name without a known form of a report."""
     if Path(output).suffix.lower() not in FORMS:
         raise SpecError(f"cannot write {output}: no such form of a report", hint=f"one of: {', '.join(FORMS)}")
 
@@ -69,7 +69,7 @@ def check_form(output: str) -> None:
 def save_report(
     report: Report, output: str, *, name: str, spec: str = "", lock: Mapping[str, Any] | None = None, usage: str = ""
 ) -> None:
-    """A report in a file of its own, as HTML, Markdown or JSON by its name."""
+    """Save a report to a file, as HTML, Markdown or JSON by its name."""
     check_form(output)
     match Path(output).suffix.lower():
         case ".html":
@@ -86,12 +86,12 @@ def save_report(
 def render_report(
     report: Report, *, name: str, spec: str = "", lock: Mapping[str, Any] | None = None, usage: str = ""
 ) -> str:
-    """A report as one HTML file; `usage` is what the training used of its machine, in a sentence."""
+    """Render a report as one HTML file; `usage` is the training's resource usage in a sentence."""
     has_rows = bool(report.test.rows)
     parts = [("labels", "Labels"), ("confusions", "Confusions"), ("scores", "Scores")] if has_rows else []
     parts += [("thresholds", "Thresholds")] if report.thresholds else []
-    drawn = {name: draw(report) for name, draw in CHARTS.items()}
-    has_learning = any(drawn[chart] for chart in LEARNING)
+    drawings = {name: draw(report) for name, draw in CHARTS.items()}
+    has_learning = any(drawings[chart] for chart in LEARNING)
     parts += [("learning", "Learning")] if has_learning else []
     parts += [("errors", "Errors"), ("slices", "Groups")] if has_rows else []
     parts += [("data", "Data")] + ([("made", "Spec")] if spec else [])
@@ -115,7 +115,7 @@ def render_report(
         at_first=_find_abstention_point(report),
         calibration_sentence=advice.calibration_sentence(report) if has_rows else "",
         form=advice.form_sentence(report.runtime, report.exports),
-        charts={name: _mark_safe(svg) for name, svg in drawn.items()},
+        charts={name: _mark_safe(svg) for name, svg in drawings.items()},
         errors=_list_errors(report)[:MOST_ERRORS],
         spec=spec,
         lock=_format_lock(lock) if lock else "",
@@ -125,7 +125,7 @@ def render_report(
 
 
 def _format_lock(lock: Mapping[str, Any]) -> str:
-    """A run's lock as the page shows it; values that its command gave to a job's variables are left out."""
+    """Format a run's lock for the page, with the values of its job's variables masked."""
     shown = {**lock, "command": mask_environment(str(lock.get("command", "")))}
     return json.dumps(shown, indent=2, ensure_ascii=False)
 
@@ -133,10 +133,10 @@ def _format_lock(lock: Mapping[str, Any]) -> str:
 def render_playground_page(
     info: Mapping[str, Any], *, predict_route: str, needs_token: bool, text: Sequence[str]
 ) -> str:
-    """A page on which a served bundle is tried out."""
+    """Render the playground page of a served bundle."""
     facts = {key: info[key] for key in ("pair", "labels", "thresholds", "abstain_below")}
     facts |= {"route": predict_route, "text": list(text), "ours": OURS, "answer": list(answer_columns(info["task"]))}
-    facts["formula"] = f"^{FORMULA.pattern}".replace(r"\Z", "$")  # as JavaScript writes the end of a text
+    facts["formula"] = f"^{FORMULA.pattern}".replace(r"\Z", "$")  # the end of a text in JavaScript
     return _render_template(
         "playground.html",
         connects=True,
@@ -148,19 +148,19 @@ def render_playground_page(
 
 
 def render_api_page(document: Mapping[str, Any]) -> str:
-    """OpenAPI's document for people, without a script from elsewhere."""
+    """Render the OpenAPI document as a page, without scripts from other hosts."""
     return _render_template("api.html", document=document, version=__version__)
 
 
 def read_content_policy(page: str) -> str:
-    """The policy of a page, for the header: only there it can say that no other page may frame this one."""
-    found = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
-    assert found, "a page of ours without a policy"
-    return f"{html.unescape(found[1])}; frame-ancestors 'none'"
+    """Return the policy of a page for the HTTP header, the only place where `frame-ancestors` works."""
+    match = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
+    assert match, "a page of ours without a policy"
+    return f"{html.unescape(match[1])}; frame-ancestors 'none'"
 
 
 def save_comparison(found: Mapping[str, Any], output: str) -> None:
-    """A comparison of runs as one HTML file."""
+    """Save a comparison of runs as one HTML file."""
     figure = found["figure"]
     points = [
         Series(
@@ -171,11 +171,11 @@ def save_comparison(found: Mapping[str, Any], output: str) -> None:
         )
         for number, run in enumerate(found["runs"])
     ]
-    said = "; ".join(f"{run['name']} {run['figures'][figure] or 0:.3f}" for run in found["runs"])
+    description = "; ".join(f"{run['name']} {run['figures'][figure] or 0:.3f}" for run in found["runs"])
     chart = charts.draw_line_chart(
         points,
         title=figure,
-        description=said,
+        description=description,
         x_label="run, the best first",
         y_label=figure,
         x_range=(0.5, len(points) + 0.5),
@@ -196,9 +196,9 @@ def save_comparison(found: Mapping[str, Any], output: str) -> None:
 def _render_template(
     template: str, *, connects: bool = False, has_style_attributes: bool = False, **values: Any
 ) -> str:
-    """A page that runs and is styled by nothing but what stands in its template, which its policy names by hash.
+    """Render a page whose policy allows only its template's own scripts and styles, by their hashes.
 
-    One with style attributes, which have no hash, needs them: widths of bars, strengths of colours.
+    Style attributes cannot be hashed; `has_style_attributes` allows them, for widths of bars and strengths of colours.
     """
     page = _create_environment().get_template(template).render(policy=POLICY_MARK, **values)
     policy = [POLICY, *(["connect-src 'self'"] if connects else [])]
@@ -211,7 +211,7 @@ def _render_template(
 
 
 def _hash_source(text: str) -> str:
-    """As a policy names a script or a style."""
+    """Return the hash of a script or a style, as a policy names it."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
@@ -225,20 +225,20 @@ def _create_environment() -> "Environment":
         undefined=StrictUndefined,
         trim_blocks=True,
     )
-    # Jinja's own `tojson` is for scripts: for people it makes \u0026 of an ampersand.
+    # Jinja's own `tojson` is for scripts: it escapes an ampersand as \u0026.
     environment.filters["as_json"] = partial(json.dumps, ensure_ascii=False)
     return environment
 
 
 def _mark_safe(text: str) -> Any:
-    """A text of our own making, which is HTML already."""
+    """Mark a text as HTML that needs no escaping."""
     from markupsafe import Markup
 
     return Markup(text)  # noqa: S704 - SVG of charts.py, which escapes what comes from the data
 
 
 def _dump_script_json(value: Any) -> Any:
-    """JSON that can stand inside a script element: nothing in it ends the element."""
+    """Dump JSON that is safe inside a script element: nothing in it ends the element."""
     text = json.dumps(value, ensure_ascii=False)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -246,7 +246,7 @@ def _dump_script_json(value: Any) -> Any:
 
 
 def _select_main_figure(report: Report) -> dict[str, str]:
-    """The figure that stands largest: of a bundle that abstains, how many of the answers it gives are right."""
+    """Return the largest figure of the page: for a bundle that abstains, the precision of its answers."""
     test, name = report.test, advice.main_figure(report)
     value, (low, high), beside = test[name], test.intervals[name], ""
     if test.accuracy_of_answered is not None and test.accuracy_of_answered_interval is not None:
@@ -262,13 +262,15 @@ def _format_percent(share: float) -> str:
 def _build_bars(report: Report) -> list[dict[str, Any]]:
     name = advice.main_figure(report)
     ours = "this run" if report.history else "this bundle"
-    known: dict[str, Any] = {f"{ours}, answering all" if advice.answered_sentence(report) else ours: report.test}
-    shown = {"linear": "linear baseline", "majority": "always the same answer"}
+    figures_by_name: dict[str, Any] = {
+        f"{ours}, answering all" if advice.answered_sentence(report) else ours: report.test
+    }
+    titles = {"linear": "linear baseline", "majority": "always the same answer"}
     easiest_last = sorted(report.baselines.items(), key=lambda each: each[0] == "majority")
-    known |= {shown.get(kind, f"family {kind}"): figures for kind, figures in easiest_last if figures}
+    figures_by_name |= {titles.get(kind, f"family {kind}"): figures for kind, figures in easiest_last if figures}
     return [
-        {"name": who, "shown": f"{figures[name]:.3f}", "width": round(100 * figures[name], 1)}
-        for who, figures in known.items()
+        {"name": title, "shown": f"{figures[name]:.3f}", "width": round(100 * figures[name], 1)}
+        for title, figures in figures_by_name.items()
         if figures.get(name) is not None
     ]
 
@@ -290,7 +292,7 @@ def _list_figures(report: Report) -> list[tuple[str, str, str]]:
 
 
 def _build_matrix(report: Report) -> dict[str, Any] | None:
-    """How often each label was answered for each; of many labels, for those with the most errors."""
+    """Return the confusion matrix; of many labels, of those with the most errors."""
     confusion = report.test.confusion
     if not confusion:
         return None
@@ -312,20 +314,20 @@ def _build_matrix(report: Report) -> dict[str, Any] | None:
 
 
 def _list_errors(report: Report) -> list[dict[str, Any]]:
-    """Rows worth reading: labels that look wrong, then confident mistakes, then labels that are doubted a little."""
+    """Return rows to read: grave label errors, then confident mistakes, then slightly doubted labels."""
     mistakes = {(row.file, row.line): row for row in report.mistakes}
     grave = [row for row in report.suspects if row.is_grave]
-    found = []
+    errors = []
     for row in grave:
         as_mistake = mistakes.pop((row.file, row.line), None)
         pushes = as_mistake.pushes if as_mistake else []
-        found.append(_build_error(row, "suspect mistake" if as_mistake else "suspect", pushes=pushes))
-    found += [_build_error(row, "mistake", pushes=row.pushes) for row in mistakes.values()]
-    return found + [_build_error(row, "suspect") for row in report.suspects if not row.is_grave]
+        errors.append(_build_error(row, "suspect mistake" if as_mistake else "suspect", pushes=pushes))
+    errors += [_build_error(row, "mistake", pushes=row.pushes) for row in mistakes.values()]
+    return errors + [_build_error(row, "suspect") for row in report.suspects if not row.is_grave]
 
 
 def _build_error(row: ErrorRow, kind: str, *, pushes: Sequence[Sequence[Number]] = ()) -> dict[str, Any]:
-    """A row with its text cut into pieces, some of them marked."""
+    """Return a row with its text cut into pieces, some of them marked."""
     sides = [row.text] if isinstance(row.text, str) else row.text
     strongest = max((abs(weight) for _, _, weight, _ in pushes), default=0.0)
     marked = [push for push in pushes if strongest and abs(push[2]) >= FAINTEST * strongest]
@@ -337,20 +339,20 @@ def _build_error(row: ErrorRow, kind: str, *, pushes: Sequence[Sequence[Number]]
 
 def _mark_pieces(text: str, pushes: Sequence[Sequence[Any]], strongest: float) -> list[dict[str, Any]]:
     pieces: list[dict[str, Any]] = []
-    done = 0
+    position = 0
     for start, end, weight, _ in sorted(map(tuple, pushes)):
-        if start < done:
+        if start < position:
             continue
-        pieces.append({"text": text[done:start], "kind": ""})
+        pieces.append({"text": text[position:start], "kind": ""})
         share = round(0.1 + 0.6 * abs(weight) / strongest, 2)
         kind = "for" if weight > 0 else "against"
         pieces.append({"text": text[start:end], "kind": kind, "push": share, "said": f"{weight:+.2f} log-odds"})
-        done = end
-    return [*pieces, {"text": text[done:], "kind": ""}]
+        position = end
+    return [*pieces, {"text": text[position:], "kind": ""}]
 
 
 def _collect_facts(report: Report) -> dict[str, Any]:
-    """What the page's controls need."""
+    """Return the data of the page's controls."""
     thresholds = report.thresholds.to_dict()
     if thresholds:
         chosen = {row["name"]: {key: row[key] for key in AT_THRESHOLD} for row in _list_label_rows(report)}
@@ -373,9 +375,9 @@ def _find_lowest_precision(report: Report) -> float:
 
 
 def _find_abstention_point(report: Report) -> int:
-    """The point of the coverage curve at which the bundle itself abstains; else the last, where all is answered.
+    """Return the point of the coverage curve at which the bundle itself abstains, else the last one.
 
-    A report of an earlier version has only points near it.
+    At the last point every text is answered. A report of an earlier version has only points near the bundle's own.
     """
     below, last = report.decisions.abstain_below, len(report.coverage) - 1
     return max((i for i, point in enumerate(report.coverage) if point.below >= below), default=last)
@@ -384,19 +386,19 @@ def _find_abstention_point(report: Report) -> int:
 def _draw_reliability(report: Report) -> str:
     if report.calibration.after is None:
         return ""
-    found = report.calibration.reliability
+    reliability = report.calibration.reliability
     series = [Series("perfect", [(0, 0), (1, 1)], "guide")]
-    for when, bins, style in (("before", found.before, "b"), ("after", found.after, "a")):
+    for when, bins, style in (("before", reliability.before, "b"), ("after", reliability.after, "a")):
         if when == "after" or report.calibration.method != "none":
             points = [(each.score, each.true) for each in bins]
             ends = [wilson_interval(round(each.true * each.rows), each.rows) for each in bins]
             bands = ends if when == "after" else ()
             series.append(Series(f"{when} calibration", points, style, bands, has_dots=True))
-    off = report.calibration.after.ece
+    error = report.calibration.after.ece
     return charts.draw_line_chart(
         series,
         title="Reliability",
-        description=f"Scores are off by {off:.3f} on average after calibration",
+        description=f"Scores are off by {error:.3f} on average after calibration",
         x_label="score",
         y_label="how often true",
         x_range=UNIT,
@@ -439,7 +441,7 @@ def _draw_thresholds(report: Report) -> str:
 
 
 def _draw_trials(report: Report, points: Sequence[_Tried], *, name: str, title: str) -> str:
-    """A figure of each model that was tried, over the value of the setting that they differ in."""
+    """Draw the figure of each model that was tried, over the setting in which they differ."""
     setting = report.history.tried
     values = sorted({point.setting for point in points})
     places = {value: number for number, value in enumerate(values, start=1)}
@@ -478,19 +480,19 @@ def _draw_loss(report: Report) -> str:
 
 
 def _draw_evaluations(report: Report) -> str:
-    found = report.history.evaluations
-    if len(found) < 2:
+    evaluations = report.history.evaluations
+    if len(evaluations) < 2:
         return ""
     monitor = report.history.monitor
     if report.history.tried:
-        tried = [_Tried(point.setting or 0.0, point.value, is_kept=point.kept) for point in found]
+        tried = [_Tried(point.setting or 0.0, point.value, is_kept=point.kept) for point in evaluations]
         return _draw_trials(report, tried, name=monitor, title=f"{monitor} on validation")
-    kept = [each for each in found if each.kept][-1:]
+    kept = [each for each in evaluations if each.kept][-1:]
     series = [
-        Series(monitor, [(each.step, each.value) for each in found], "a", has_dots=True),
+        Series(monitor, [(each.step, each.value) for each in evaluations], "a", has_dots=True),
         Series("the model that was kept", [(each.step, each.value) for each in kept], "c", has_dots=True),
     ]
-    description = "; ".join(f"step {each.step}: {each.value:.3f}" for each in found[:20])
+    description = "; ".join(f"step {each.step}: {each.value:.3f}" for each in evaluations[:20])
     return charts.draw_line_chart(
         series, title=f"{monitor} on validation", description=description, x_label="step", y_label=monitor
     )

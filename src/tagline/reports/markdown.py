@@ -1,4 +1,4 @@
-"""Reports as Markdown: the model card that lives in a bundle, and the report for a pull request or a terminal."""
+"""Reports as Markdown: the model card of a bundle, and the report for a pull request or a terminal."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ FORM = "## In which form it predicts"
 
 
 def render_model_card(manifest: Manifest, report: Report) -> str:
-    """The bundle's README: what it is, how good, on what, and how to use it."""
+    """Render the bundle's README: what it is, its figures, its data, and how to use it."""
     text = '("a first text", "a second text")' if manifest.pair else '"a text"'
     splits = ", ".join(f"{rows:,} {name}" for name, rows in report.splits.items())
     return "\n".join(
@@ -63,14 +63,14 @@ def render_model_card(manifest: Manifest, report: Report) -> str:
 
 
 def update_form_section(card: str, manifest: Manifest) -> str:
-    """A card that says in which form the bundle predicts now; the rest of it stays."""
+    """Return the card with its section on the form of prediction rewritten, and the rest unchanged."""
     before, _, after = card.partition("## How to use it\n")
     before = before.partition(f"{FORM}\n")[0]
     return before + "\n".join([*_render_form(manifest), "## How to use it", ""]) + after
 
 
 def _render_form(manifest: Manifest) -> Iterator[str]:
-    """In which form it predicts, and how the others compare."""
+    """Yield which form predicts, and how the others compare."""
     exports = {name: ExportCheck.model_validate(check) for name, check in manifest.exports.items()}
     yield from (FORM, "", advice.form_sentence(manifest.runtime, exports), "")
     if exports:
@@ -81,7 +81,7 @@ def _render_form(manifest: Manifest) -> Iterator[str]:
 
 
 def render_markdown_report(report: Report, *, name: str) -> str:
-    """A report as Markdown."""
+    """Render a report as Markdown."""
     return "\n".join(
         [
             f"# {_escape_text(name)}",
@@ -151,7 +151,7 @@ def _render_labels(report: Report) -> Iterator[str]:
 
 
 def _render_decisions(report: Report) -> Iterator[str]:
-    """What its scores are worth, and when it abstains."""
+    """Yield the calibration of its scores, and when it abstains."""
     if report.calibration:
         yield advice.calibration_sentence(report)
     if abstention := advice.abstention_sentence(report):
@@ -187,5 +187,5 @@ def _render_findings(report: Report) -> list[str]:
 
 
 def _escape_text(text: str) -> str:
-    """A text from the data that Markdown shows as it is: no table cell, link or tag comes of it."""
+    """Escape a text from the data, so that it forms no table cell, link or tag in Markdown."""
     return re.sub(r"([\\`*_\[\]<>#|~])", r"\\\1", " ".join(text.split()))

@@ -1,4 +1,4 @@
-"""The report: everything that was measured, as facts for programs and for the pages made of them."""
+"""The report: everything that was measured, as data for programs and for the rendered pages."""
 
 import json
 import math
@@ -45,16 +45,16 @@ THRESHOLDS = tuple(round(number / 50, 2) for number in range(1, 50))
 COVERAGE_POINTS = 100
 EXPLAINED = 24
 EXPLAINED_CHARACTERS = 200_000
-"""To be scored for explanations, so that long texts do not take minutes."""
+"""The most characters to score for explanations, so that long texts do not take minutes."""
 MOST_POINTS = 400
-"""Of the loss curve."""
+"""The most points of the loss curve."""
 
 Figures = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class SplitPredictions:
-    """What a model said about a split: its own scores, and the answers made of them."""
+    """A model's predictions for a split: its own scores, and the answers of the decision layer."""
 
     split: Split
     raw: Scores
@@ -78,7 +78,7 @@ def build_report(
     runtime: str = "",
     exports: Mapping[str, Mapping[str, float]] | None = None,
 ) -> Report:
-    """Everything measured on a dataset. The same spec, data and seed give the same report."""
+    """Build the report of a dataset. The same spec, data and seed give the same report."""
     layer = predictor.decisions
     figures = measure_split(dataset, test.split, test.answers)
     if unknown := _count_unknown_label_rows(dataset, layer, test.split):
@@ -129,7 +129,7 @@ def _with_advice(report: Report) -> Report:
 
 
 def _count_unknown_label_rows(dataset: Dataset, layer: DecisionLayer, split: Split) -> int:
-    """Rows with a label that no training row has, or that a bundle measured on other data does not have."""
+    """Count rows with a label that no training row has or, on other data, that the bundle does not have."""
     if len(dataset.splits["train"]):
         return len(checks.rows_of_unknown_labels(dataset)["test"])
     known = len(layer.labels)
@@ -139,13 +139,13 @@ def _count_unknown_label_rows(dataset: Dataset, layer: DecisionLayer, split: Spl
 
 
 def _describe_decisions(layer: DecisionLayer, *, labels: int) -> dict[str, Any]:
-    """The decision layer as the manifest has it; a label that it does not know is never given."""
+    """Return the decision layer as the manifest stores it; labels unknown to it get a threshold of 1."""
     missing = (1.0,) * (labels - len(layer.labels)) if layer.thresholds else ()
     return replace(layer, thresholds=(*layer.thresholds, *missing)).to_dict()
 
 
 def pad_answers(answers: Answers, *, labels: int) -> Answers:
-    """The same answers among more labels, the last of which are never given."""
+    """Extend the answers to more labels, the last of which are never given."""
     missing = labels - answers.scores.shape[1]
     if not missing:
         return answers
@@ -154,15 +154,15 @@ def pad_answers(answers: Answers, *, labels: int) -> Answers:
 
 
 def add_learning_curve(report: Report, curve: LearningCurve) -> Report:
-    """The report of a run for which a learning curve was made after it."""
+    """Return a run's report with the learning curve that was measured after it."""
     return _with_advice(report.model_copy(update={"learning_curve": curve}))
 
 
 def summarize_history(events: Sequence[Event], *, refits: bool = False) -> TrainingHistory:
-    """The losses and evaluations among a run's events, thinned to what a chart can show.
+    """Return the losses and evaluations among a run's events, thinned to what a chart can show.
 
-    Of a family that refits with the setting that won, `tried` names that setting, if its steps differ in one alone:
-    they are models beside each other then, and not one model that learns.
+    For a family that refits with the best value of a setting, `tried` names that setting, if its steps differ in one
+    alone: each step is then a separate model, not a step of the same one.
     """
     steps = [event for event in events if isinstance(event, StepEvent)]
     evaluations = [event for event in events if isinstance(event, EvaluationEvent)]
@@ -185,18 +185,18 @@ def _monitor(evaluations: Sequence[EvaluationEvent]) -> str:
 
 
 def _find_tried_setting(steps: Sequence[StepEvent]) -> str:
-    """The one setting that all steps state; empty where they state none or several, or go through stages."""
+    """Return the one setting that all steps have; empty if they have none or several, or go through stages."""
     names = {tuple(event.settings) for event in steps}
     if any(event.stage for event in steps) or len(names) != 1:
         return ""
-    [stated] = names
-    return stated[0] if len(stated) == 1 else ""
+    [setting] = names
+    return setting[0] if len(setting) == 1 else ""
 
 
 def _summarize_trials(
     steps: Sequence[StepEvent], evaluations: Sequence[EvaluationEvent], tried: str
 ) -> TrainingHistory:
-    """The last loss and the evaluation of each value of a setting that was tried."""
+    """Return the last loss and the evaluation of each value of the setting."""
     last = {event.settings[tried]: event for event in steps}
     settings = {event.step: event.settings[tried] for event in steps}
     return TrainingHistory(
@@ -212,7 +212,7 @@ def _summarize_trials(
 
 
 def describe_findings(findings: Sequence[Finding]) -> list[dict[str, Any]]:
-    """What the checks found, each with a few places to look at."""
+    """Return the findings of the checks, each with a few places to look at."""
     return [
         {
             "code": finding.code,
@@ -226,25 +226,25 @@ def describe_findings(findings: Sequence[Finding]) -> list[dict[str, Any]]:
 
 
 def measure_split(dataset: Dataset, split: Split, answers: Answers) -> Figures:
-    """The figures of one split, and with abstention how many answers were given and how good those are."""
+    """Return the figures of one split, and with abstention coverage and precision."""
     figures = metrics.measure(
         dataset.task, dataset.labels, truth=split.targets, answers=answers.chosen, scores=answers.scores
     )
     if len(split) and answers.abstained.any():
-        given = ~answers.abstained
-        right = are_right(answers.chosen, split.targets)[given]
-        figures["coverage"] = float(given.mean())
-        figures["accuracy_of_answered"] = float(right.mean()) if given.any() else None
+        answered = ~answers.abstained
+        right = are_right(answers.chosen, split.targets)[answered]
+        figures["coverage"] = float(answered.mean())
+        figures["accuracy_of_answered"] = float(right.mean()) if answered.any() else None
         ends = intervals.wilson_interval(int(right.sum()), len(right))
-        figures["accuracy_of_answered_interval"] = list(ends) if given.any() else None
+        figures["accuracy_of_answered_interval"] = list(ends) if answered.any() else None
         for number, label in enumerate(dataset.labels):
             has_it = split.targets[:, number].astype(bool) if split.targets.ndim == 2 else split.targets == number
-            figures["per_label"][label]["coverage"] = float(given[has_it].mean()) if has_it.any() else None
+            figures["per_label"][label]["coverage"] = float(answered[has_it].mean()) if has_it.any() else None
     return figures
 
 
 def describe_data(dataset: Dataset) -> dict[str, Any]:
-    """The data as it was read."""
+    """Describe the data as it was read."""
     return {
         "fingerprint": dataset.fingerprint,
         "rows": len(dataset),
@@ -257,26 +257,26 @@ def describe_data(dataset: Dataset) -> dict[str, Any]:
 
 
 def format_predictions(dataset: Dataset, outcome: SplitPredictions, decisions: DecisionLayer) -> list[str]:
-    """Each row of a split as a JSON line: text, truth, and the answer as `predict` gives it."""
+    """Format each row of a split as a JSON line: text, truth, and the answer as `predict` gives it."""
     lines = []
     answers = decisions.predictions(outcome.answers)
     for row, text, answer in zip(outcome.split.rows, outcome.split.texts, answers, strict=True):
         truth = dataset.label_names(int(row))
         labelled = {"truth": truth[0]} if dataset.task == "single" else {"truth": list(truth)}
         file, line = dataset.place(int(row))
-        found = {"text": text, **labelled, **answer.to_dict(), "file": file, "line": line}
-        lines.append(json.dumps(found, ensure_ascii=False))
+        fields = {"text": text, **labelled, **answer.to_dict(), "file": file, "line": line}
+        lines.append(json.dumps(fields, ensure_ascii=False))
     return lines
 
 
 def _measure_calibration(
     dataset: Dataset, layer: DecisionLayer, test: SplitPredictions, losses: Mapping[str, float]
 ) -> Figures:
-    """How far scores could be believed before and after, on test."""
+    """Measure the scores before and after calibration, on test."""
     if not len(test.split):
         return {}
-    plain = pad_answers(replace(layer, calibration=AS_THEY_ARE).answers(test.raw), labels=len(dataset.labels))
-    parts = {"before": plain, "after": test.answers}
+    uncalibrated = pad_answers(replace(layer, calibration=AS_THEY_ARE).answers(test.raw), labels=len(dataset.labels))
+    parts = {"before": uncalibrated, "after": test.answers}
     figures = {
         when: metrics.measure_calibration(
             dataset.task, truth=test.split.targets, answers=answers.chosen, scores=answers.scores
@@ -305,23 +305,23 @@ def _bin_reliability(split: Split, answers: Answers) -> list[dict[str, float]]:
 
 
 def _trace_coverage(layer: DecisionLayer, test: SplitPredictions) -> list[dict[str, float]]:
-    """What abstaining below each of some scores would come to on test: texts answered, and how many of them right.
+    """Return coverage and precision on test when abstaining below each of some scores.
 
     The score below which the bundle itself abstains is one of them, so that pages show one figure for it.
     """
     if not len(test.split):
         return []
-    sure = layer.confidence(test.answers.scores.round(DIGITS), test.answers.chosen)
-    order = np.argsort(-sure, kind="stable")
+    confidence = layer.confidence(test.answers.scores.round(DIGITS), test.answers.chosen)
+    order = np.argsort(-confidence, kind="stable")
     right = np.cumsum(are_right(test.answers.chosen, test.split.targets)[order])
     rows = len(order)
     ends = np.unique(np.linspace(0, rows - 1, min(rows, COVERAGE_POINTS)).round().astype(int))
     # Equal scores are answered together: each point stands at the last row with its score.
-    ends = np.unique(np.searchsorted(-sure[order], -sure[order][ends], side="right") - 1)
-    shown = {_round_threshold(float(sure[order][end])) for end in ends}
-    at_ends = {below: int((sure >= below).sum()) for below in shown}
-    if own := int((sure >= layer.abstain_below).sum()) if layer.abstain_below else 0:
-        at_ends[layer.abstain_below] = own
+    ends = np.unique(np.searchsorted(-confidence[order], -confidence[order][ends], side="right") - 1)
+    thresholds = {_round_threshold(float(confidence[order][end])) for end in ends}
+    at_ends = {below: int((confidence >= below).sum()) for below in thresholds}
+    if own_count := int((confidence >= layer.abstain_below).sum()) if layer.abstain_below else 0:
+        at_ends[layer.abstain_below] = own_count
     return [
         {
             "below": below,
@@ -333,44 +333,46 @@ def _trace_coverage(layer: DecisionLayer, test: SplitPredictions) -> list[dict[s
 
 
 def _round_threshold(score: float) -> float:
-    """A score to abstain below that a page can show in full: rounded down, so that its own row is answered."""
+    """Round down a score to abstain below, so that a page can show it in full and its own row is answered."""
     return math.floor(score * 1000) / 1000 if score < advice.NEARLY_SURE else round(score, DIGITS)
 
 
 def _list_overused_labels(dataset: Dataset, outcomes: Mapping[str, SplitPredictions]) -> list[dict[str, Any]]:
-    """Labels given to far more test texts than have them in training; of a bundle measured on other data, than there.
+    """Return labels given to far more test texts than have them in training or, on other data, in that data.
 
-    Where there is hardly a test row, validation texts.
+    With too few test rows, validation rows are used.
     """
-    trained = dataset.splits["train"].targets
+    train_targets = dataset.splits["train"].targets
     for outcome in outcomes.values():
-        shares = label_shares(trained if len(trained) else outcome.split.targets, len(dataset.labels))
-        if found := find_overused_labels(outcome.answers.chosen, dataset.labels, shares=shares):
-            return found
+        shares = label_shares(train_targets if len(train_targets) else outcome.split.targets, len(dataset.labels))
+        if overused := find_overused_labels(outcome.answers.chosen, dataset.labels, shares=shares):
+            return overused
     return []
 
 
-def overanswer_sentence(found: OveransweredLabel) -> str:
-    """How often a label is given, and how often it is there."""
-    given, there = (f"{100 * share:.3g} %" for share in (found.answered, found.expected))
-    return f"{found.label} is answered for {given} of the texts, though {there} of the training rows have it"
+def overanswer_sentence(label: OveransweredLabel) -> str:
+    """Write how often a label is answered, and how often it occurs."""
+    answered, expected = (f"{100 * share:.3g} %" for share in (label.answered, label.expected))
+    return f"{label.label} is answered for {answered} of the texts, though {expected} of the training rows have it"
 
 
 def _measure_sets(layer: DecisionLayer, test: SplitPredictions) -> list[dict[str, float]]:
-    """For some promises of coverage what was kept on test, and how many labels it took."""
+    """Return the coverage of prediction sets reached on test, and their sizes, for some promised coverages."""
     if not layer.floors or not len(test.split):
         return []
-    found = []
+    coverages = []
     for promised in SET_COVERAGES:
         sets = layer.prediction_sets(test.answers, coverage=promised)
         truth = test.split.targets
         covered = sets[np.arange(len(truth)), truth] if truth.ndim == 1 else (sets | ~truth.astype(bool)).all(axis=1)
-        found.append({"promised": promised, "reached": float(covered.mean()), "labels": float(sets.sum(axis=1).mean())})
-    return found
+        coverages.append(
+            {"promised": promised, "reached": float(covered.mean()), "labels": float(sets.sum(axis=1).mean())}
+        )
+    return coverages
 
 
 def _trace_thresholds(dataset: Dataset, layer: DecisionLayer, test: SplitPredictions) -> dict[str, Any]:
-    """Task `multi`: precision, recall and F1 on test over the threshold, of each label that has one."""
+    """Return precision, recall and F1 on test over the threshold, for each label of task `multi` that has one."""
     if dataset.task == "single" or not len(test.split):
         return {}
     truth = test.split.targets.astype(bool)
@@ -396,18 +398,18 @@ def _trace_thresholds(dataset: Dataset, layer: DecisionLayer, test: SplitPredict
 def _describe_slices(dataset: Dataset, test: SplitPredictions) -> list[dict[str, Any]]:
     if not len(test.split):
         return []
-    found = slices.find_slices(dataset, test.split, are_right(test.answers.chosen, test.split.targets))
-    return [asdict(each) | {"is_worse": each.is_worse} for each in found]
+    compared = slices.find_slices(dataset, test.split, are_right(test.answers.chosen, test.split.targets))
+    return [asdict(each) | {"is_worse": each.is_worse} for each in compared]
 
 
 def _add_explanations(predictor: Predictor, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same rows, the first of them with the words that pushed the wrong answer."""
-    left = EXPLAINED_CHARACTERS
+    """Add attributions of the wrong answer to the first rows."""
+    budget = EXPLAINED_CHARACTERS
     for row in rows[:EXPLAINED]:
         text = row["text"] if isinstance(row["text"], str) else (row["text"][0], row["text"][1])
         size = length_of(text)
-        left -= size * min(size // 5 + 1, attribution.MOST_PIECES)
-        if left < 0:
+        budget -= size * min(size // 5 + 1, attribution.MOST_PIECES)
+        if budget < 0:
             break
         if label := next((name for name in row["answer"] if name not in row["truth"]), None):
             row["pushed_to"] = label

@@ -1,24 +1,23 @@
-"""A run: its directory, here or in a bucket, what it depends on, and where else it is recorded.
+"""Runs: their directories, local or in a bucket, their locks and events, and trackers that record them elsewhere.
 
 Files, in the order of their imports:
 
-- stores/: The contract of a store, which is where a run is: a directory of this machine, or Cloud Storage mirrored
-  in one.
-- formats.py: The files of a run, beside its report and events: what they are called, what they hold, and how they
-  are read.
-- checkpoints.py: Progress: the record of a run's checkpoints: which are kept, and which to go back to where one is
+- stores/: The contract of a store, which holds the files of a run: a local directory, or Cloud Storage mirrored in
+  one.
+- formats.py: The files of a run, beside its report and events: their names, contents and readers.
+- checkpoints.py: Progress: the record of a run's checkpoints, those to keep and those to fall back to if one is
   damaged.
-- names.py: Names of runs: chosen by the time, checked, and listed where they are taken.
-- events.py: Event: what happens in a run, a frozen model for each kind of line of events.jsonl.
-- lock.py: Lock: what a run depends on, and what has changed since it was written.
-- run.py: Run: one attempt at a spec, wherever it is: its spec, lock, state, events, checkpoints and what came out.
-- lookup.py: Runs found by name, here or in a bucket: listed, opened, downloaded, and their bundles.
-- notifications.py: A word when a training or job has ended: to a command, a webhook, or an e-mail address by the
-  user's own server.
-- resource_usage.py: How much of processor, memory and GPUs a training uses: sampled while it learns, and summed up
+- names.py: Names of runs: chosen by the time, checked, and listed.
+- events.py: Event: something that happens in a run, with a frozen model for each kind of line of events.jsonl.
+- lock.py: Lock: what a run depends on, and how a spec or data differ from it.
+- run.py: Run: one training of a spec, local or in a bucket: its spec, lock, state, events, checkpoints and results.
+- lookup.py: Lookup of runs by name, local or in a bucket: listing, opening, downloading, and their bundles.
+- notifications.py: Notifications that a training or job has ended: to a command, a webhook, or e-mail by the user's
+  own server.
+- resource_usage.py: Resource usage of a training (processor, memory, GPUs): sampled while it runs, summarised
   afterwards.
-- trackers/: The contract of a tracker, which records a run elsewhere, and how a run's events get there without harm
-  to it.
+- trackers/: The contract of a tracker, which records a run elsewhere, and the delivery of events in a thread of its
+  own.
 """
 
 from typing import Any
@@ -35,10 +34,10 @@ COMMANDS = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a command's function."""
+    """Import a command's function when it is first used."""
     return import_on_use(__name__, name, COMMANDS)
 
 
 def __dir__() -> list[str]:
-    """The names that are there, those not yet imported among them."""
+    """Return all names, including those not imported yet."""
     return sorted({*globals(), *COMMANDS})

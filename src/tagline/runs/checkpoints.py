@@ -1,4 +1,4 @@
-"""Progress: the record of a run's checkpoints: which are kept, and which to go back to where one is damaged."""
+"""Progress: the record of a run's checkpoints, those to keep and those to fall back to if one is damaged."""
 
 from dataclasses import dataclass, field, replace
 
@@ -14,27 +14,27 @@ PROGRESS = "checkpoints/progress.json"
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True)
 class Progress:
-    """What is needed to go on: the last and the best checkpoint, and what had happened by then."""
+    """The progress from which a run resumes: its last and best checkpoint, and the record up to there."""
 
     last: str = ""
     best: str = ""
     best_value: float | None = None
     best_settings: dict[str, int | float] = field(default_factory=dict)
-    """Some count and some measure: an option that is a whole number is read back as one."""
+    """`int` and `float`, so that an integer option is read back as an integer."""
     evaluations_without_gain: int = 0
     events: int = 0
     """Lines of events.jsonl that were written before the last checkpoint."""
     seconds: float = 0.0
-    """Spent on learning, over all attempts."""
+    """Training time over all attempts."""
     stopped: str = ""
-    """Why learning ended before its last step: patience or budget."""
+    """Why training ended before its last step: patience (early stopping) or budget."""
     time: str = ""
     """When the last checkpoint was made."""
     files: dict[str, str] = field(default_factory=dict)
     """SHA-256 of each file of the last checkpoint; empty in runs of versions that did not record them."""
     earlier: list["Progress"] = field(default_factory=list)
-    """The progress at earlier checkpoints that were the best of their time, newest first: what `find_intact_progress`
-    goes back to when a later checkpoint is damaged."""
+    """The progress at earlier best checkpoints, newest first: the fallbacks of `find_intact_progress` when a later one
+    is damaged."""
 
     @property
     def checkpoints(self) -> list[str]:
@@ -48,19 +48,19 @@ class Progress:
         return {record.last: record.files for record in (self, *self.earlier) if record.files}
 
     def with_earlier_bests(self, previous: "Progress") -> "Progress":
-        """This progress with a way back: to the best checkpoint, and from there to the one that was best before."""
+        """Return this progress with its fallbacks: the best checkpoint, and the one that was best before."""
         records = (previous, *previous.earlier)
         bests = [replace(each, earlier=[]) for each in records if each.last and each.last == each.best != self.last]
         return replace(self, earlier=bests[: 1 if self.last == self.best else 2])
 
 
 def format_directory(name: str) -> str:
-    """A checkpoint's directory, below its run."""
+    """Return a checkpoint's directory, below its run."""
     return f"checkpoints/{name}"
 
 
 def read_progress(store: RunStore) -> Progress:
-    """The last checkpoint's progress, or none."""
+    """Read the last checkpoint's progress; an empty one if there is none."""
     if not store.local_path(PROGRESS).is_file():
         return Progress()
     progress = formats.read_as(store, PROGRESS, Progress)
@@ -71,9 +71,9 @@ def read_progress(store: RunStore) -> Progress:
 
 
 def find_intact_progress(store: RunStore) -> tuple[Progress, str]:
-    """The newest progress whose checkpoints are undamaged, and what is wrong with later ones, if anything is.
+    """Return the newest progress whose checkpoints are undamaged, and the damage of later ones, if any.
 
-    Where no checkpoint is left, learning starts from the beginning: it comes to the same end, only later.
+    If no checkpoint is left, training starts from the beginning, with the same result.
     """
     progress, problems = read_progress(store), []
     while progress.last:
@@ -87,18 +87,18 @@ def find_intact_progress(store: RunStore) -> tuple[Progress, str]:
 
 
 def describe_damage(store: RunStore, progress: Progress, name: str) -> str:
-    """What is wrong with a checkpoint's files; nothing where they are as recorded, or no hashes were recorded."""
+    """Return what is wrong with a checkpoint's files; empty if they match their hashes, or none were recorded."""
     recorded = progress.hashes.get(name, {})
     if name and recorded:
         store.fetch_directory(format_directory(name))
     for file, expected in recorded.items():
-        where = f"{format_directory(name)}/{file}"
+        path = f"{format_directory(name)}/{file}"
         try:
-            found = hashing.hash_file(store.directory / where)
+            actual = hashing.hash_file(store.directory / path)
         except FileNotFoundError:
-            return f"{store.address}/{where} is missing"
+            return f"{store.address}/{path} is missing"
         except OSError as error:
-            return f"{store.address}/{where} cannot be read: {error.strerror}"
-        if found != expected:
-            return f"{store.address}/{where} has changed since it was written"
+            return f"{store.address}/{path} cannot be read: {error.strerror}"
+        if actual != expected:
+            return f"{store.address}/{path} has changed since it was written"
     return ""

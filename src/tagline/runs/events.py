@@ -1,4 +1,4 @@
-"""Event: what happens in a run, a frozen model for each kind of line of events.jsonl."""
+"""Event: something that happens in a run, with a frozen model for each kind of line of events.jsonl."""
 
 from typing import Any, Literal
 
@@ -9,18 +9,18 @@ from tagline.storage.file_models import FileModel
 
 
 class Event(FileModel):
-    """Something that happened, of a kind that this version does not know; the base of those it knows."""
+    """An event of a kind that this version does not know; the base of the known kinds."""
 
     event: str = Field(description="the kind of event")
     time: str = Field(default="", description="when it was written, in UTC, as ISO 8601 has it")
 
     def model_post_init(self, _: Any) -> None:
-        """Count the kind among the keys, also where it was not given."""
+        """Mark the kind as set, also where it is the default."""
         self.model_fields_set.add("event")
 
 
 class StartedEvent(Event):
-    """A run has begun."""
+    """A run has started."""
 
     event: Literal["started"] = Field(default="started", description="the kind of event")
     run: str = Field(default="", description="the run's address")
@@ -33,7 +33,7 @@ class StartedEvent(Event):
 
 
 class ResumedEvent(Event):
-    """A run goes on from a checkpoint; shown and not written, since the attempts are in attempts.jsonl."""
+    """A run was resumed from a checkpoint; shown and not written, since the attempts are in attempts.jsonl."""
 
     event: Literal["resumed"] = Field(default="resumed", description="the kind of event")
     run: str = Field(default="", description="the run's address")
@@ -75,7 +75,7 @@ class EvaluationEvent(Event):
 
 
 class GpuUsage(FileModel):
-    """What is used of a GPU."""
+    """The usage of a GPU."""
 
     name: str = Field(description="its name")
     share: float | None = Field(default=None, description="share of the time in which it computes")
@@ -84,7 +84,7 @@ class GpuUsage(FileModel):
 
 
 class UsageEvent(Event):
-    """What the process uses of its machine; what the machine does not tell is left out."""
+    """The process's resource usage; values that the machine does not report are left out."""
 
     event: Literal["usage"] = Field(default="usage", description="the kind of event")
     step: Count = Field(default=0, description="the step after which it was sampled")
@@ -96,14 +96,14 @@ class UsageEvent(Event):
 
 
 class WarningEvent(Event):
-    """Something that a person should know; the run goes on."""
+    """A warning; the run goes on."""
 
     event: Literal["warning"] = Field(default="warning", description="the kind of event")
     message: str = Field(description="what it is")
 
 
 class PhaseEvent(Event):
-    """What is done now; shown and not written."""
+    """The current phase of the run; shown and not written."""
 
     event: Literal["phase"] = Field(default="phase", description="the kind of event")
     message: str = Field(description="what it is")
@@ -147,11 +147,11 @@ SHOWN: dict[str, type[Event]] = {
     "phase": PhaseEvent,
     "curve": CurveEvent,
 }
-"""The kinds that whoever watches a training sees beside them."""
+"""The kinds that are only shown while a training runs."""
 KINDS = WRITTEN | SHOWN
 
 
 def parse_event(value: Any) -> Event:
-    """Check an event as JSON has it; one of an unknown kind is an `Event` with all its keys."""
+    """Validate an event read from JSON; one of an unknown kind becomes an `Event` with all its keys."""
     kind = value.get("event") if isinstance(value, dict) else None
     return KINDS.get(str(kind), Event).model_validate(value)

@@ -1,4 +1,4 @@
-"""The files of a run, beside its report and events: what they are called, what they hold, and how they are read."""
+"""The files of a run, beside its report and events: their names, contents and readers."""
 
 import json
 from collections.abc import Iterator
@@ -15,11 +15,11 @@ from tagline.runs.stores import RunStore
 
 STATE, EVENTS, ATTEMPTS = "state.json", "events.jsonl", "attempts.jsonl"
 JOB = "job.json"
-"""Of a run that a job does, maybe elsewhere."""
+"""The record of the job that a run is trained in, possibly on another machine."""
 NEEDED = ("spec.toml", "lock.json", EVENTS, STATE)
-"""What a run begins with."""
+"""The files that every run has from its start."""
 OPEN = ConfigDict(extra="allow", strict=True)
-"""Other keys are let through: later versions add some, and trackers of other packages too."""
+"""Unknown keys are allowed: later versions and third-party trackers add some."""
 StateName = Literal["waiting", "running", "succeeded", "failed", "cancelled"]
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True)
 class RunState:
-    """Where a run stands, since when, and why: `state.json`."""
+    """The state of a run, its times and its reason: `state.json`."""
 
     name: StateName
     created: str
@@ -38,14 +38,14 @@ class RunState:
 
 @dataclass(frozen=True)
 class AttemptRecord:
-    """One start of a run: when, where, and from what it went on. A line of `attempts.jsonl`."""
+    """One start of a run: its time, host and checkpoint. A line of `attempts.jsonl`."""
 
     time: str
     host: str
     checkpoint: str = ""
     checkpoint_time: str = ""
     heard: str = ""
-    """When the attempt before it was last heard of."""
+    """Time of the last event or start of the attempt before."""
 
 
 @with_config(OPEN)
@@ -79,7 +79,7 @@ PREDICTION: TypeAdapter[Any] = TypeAdapter(PredictionLine)
 
 
 def read_object(store: RunStore, name: str) -> dict[str, Any]:
-    """What a JSON file of a run holds, which must be an object."""
+    """Read a JSON file of a run, which must hold an object."""
     with reading(store, name):
         value: dict[str, Any] = json.loads(store.local_path(name).read_text("utf-8"))
     if not isinstance(value, dict):
@@ -88,25 +88,25 @@ def read_object(store: RunStore, name: str) -> dict[str, Any]:
 
 
 def read_as(store: RunStore, name: str, kind: type[T]) -> T:
-    """A JSON file of a run as what it holds; a key that is not known is damage."""
+    """Read a JSON file of a run as the given type; an unknown key counts as damage."""
     with reading(store, name):
         value = json.dumps(read_object(store, name))
         return TypeAdapter(kind).validate_json(value, strict=True)
 
 
 def read_state(store: RunStore) -> RunState:
-    """Where a run stands, as it was written down."""
+    """Read the recorded state of a run."""
     return read_as(store, STATE, RunState)
 
 
 def to_json(value: Any) -> str:
-    """A value as a JSON file of a run has it."""
+    """Format a value as a JSON file of a run."""
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
 @contextmanager
 def reading(store: RunStore, name: str) -> Iterator[None]:
-    """Translate whatever is raised while a file of a run is read, or something is made of what it holds."""
+    """Translate errors of reading and parsing a file of a run into a RunError."""
     try:
         yield
     except ValidationError as error:
@@ -116,7 +116,7 @@ def reading(store: RunStore, name: str) -> Iterator[None]:
 
 
 def make_damage_error(store: RunStore, name: str, error: Exception | str) -> RunError:
-    """What to say of a file that cannot be read."""
+    """Create the error for a file that cannot be read."""
     if isinstance(error, Exception) and not isinstance(error, FileNotFoundError):
         error = f"{type(error).__name__}: {first_line(error)}"
     hint = f"tagline runs delete {store.address}"
@@ -125,5 +125,5 @@ def make_damage_error(store: RunStore, name: str, error: Exception | str) -> Run
 
 
 def _first_problem(error: ValidationError) -> str:
-    first = error.errors(include_url=False)[0]
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    problem = error.errors(include_url=False)[0]
+    return f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}"

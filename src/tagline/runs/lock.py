@@ -1,4 +1,4 @@
-"""Lock: what a run depends on, and what has changed since it was written."""
+"""Lock: what a run depends on, and how a spec or data differ from it."""
 
 import subprocess
 import sys
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tagline.data.dataset import Dataset
 
 PRETRAINED_KEYS = ("pretrained", "pretrained_backward", "vectors")
-"""Keys of `[model]` that name what somebody has learned before."""
+"""Keys of `[model]` that name pretrained weights."""
 LOCKED_PACKAGES = (
     "numpy", "scipy", "scikit-learn", "pyarrow", "torch", "transformers", "tokenizers", "spacy", "sentencepiece",
     "onnxruntime",
@@ -29,12 +29,12 @@ LOCKED_PACKAGES = (
 
 
 def create_lock(spec: Spec, data: "Dataset", *, command: str, job: str = "") -> dict[str, Any]:
-    """What a run depends on, and what it would take to make it again."""
+    """Return the lock of a run: what it depends on, and what is needed to reproduce it."""
     return lock_before_start(spec, command=command) | lock_at_start(spec, data, job=job)
 
 
 def lock_before_start(spec: Spec, *, command: str) -> dict[str, Any]:
-    """What is known of a run before it begins, maybe on another machine."""
+    """Return the part of a lock that is known before a run starts, possibly on another machine."""
     return {
         "spec_fingerprint": spec.fingerprint(),
         "settings": spec.settings(),
@@ -46,7 +46,7 @@ def lock_before_start(spec: Spec, *, command: str) -> dict[str, Any]:
 
 
 def describe_device(spec: Spec) -> dict[str, str]:
-    """The device that a run of this spec computes on here and, where torch computes, in which precision."""
+    """Return the device that a run of this spec uses on this machine and, with torch, its precision."""
     family = registry.find("models", spec.model.family)
     if not family.uses_device:
         return {"device": "cpu"}
@@ -56,17 +56,17 @@ def describe_device(spec: Spec) -> dict[str, str]:
 
 
 def pretrained_weights(model: BaseModel) -> dict[str, dict[str, str]]:
-    """What a model begins from, by the keys that name it: the SHA-256 of its weights and, of the hub, its revision."""
-    found = {}
+    """Return a model's pretrained weights by their keys: SHA-256 and, for those of the hub, the revision."""
+    weights = {}
     for key in PRETRAINED_KEYS:
         if name := str(getattr(model, key, "")):
-            found[f"model.{key}"] = {"name": name, **_identify_weights(name)}
-    return found
+            weights[f"model.{key}"] = {"name": name, **_identify_weights(name)}
+    return weights
 
 
 def _identify_weights(name: str) -> dict[str, str]:
     if name in registry.PACKAGED:
-        return {"sha256": registry.PACKAGED[name][1]["model.safetensors"]}  # it is checked whenever it is loaded
+        return {"sha256": registry.PACKAGED[name][1]["model.safetensors"]}  # verified whenever it is loaded
     path = addresses.fetch_copy(name).expanduser()
     if path.is_file():
         return {"sha256": hashing.hash_file(path)}
@@ -83,7 +83,7 @@ def _identify_weights(name: str) -> dict[str, str]:
 
 
 def _hash_weights(directory: Path) -> str:
-    """Of the weights in a directory; where they are a single file, that file's own, as others compute it too."""
+    """Return the SHA-256 of the weights in a directory; of a single file its own, as other tools compute it."""
     weights = sorted(directory.glob("*.safetensors")) or hashing.files_below(directory)
     if len(weights) == 1:
         return hashing.hash_file(weights[0])
@@ -91,7 +91,7 @@ def _hash_weights(directory: Path) -> str:
 
 
 def lock_at_start(spec: Spec, data: "Dataset", *, job: str = "") -> dict[str, Any]:
-    """What is known once it begins, on the machine that it begins on."""
+    """Return the part of a lock that is known when a run starts, on the machine that it starts on."""
     return {
         "data_fingerprint": data.fingerprint,
         "split_fingerprint": data.split_fingerprint,
@@ -105,36 +105,38 @@ def lock_at_start(spec: Spec, data: "Dataset", *, job: str = "") -> dict[str, An
 
 
 def list_versions() -> dict[str, str]:
-    """Of Tagline, Python and the packages that can change a result; one that is not installed is left out."""
-    found = {"tagline": __version__, "python": sys.version.split()[0]}
+    """Return the versions of Tagline, Python and the installed packages that can change a result."""
+    versions = {"tagline": __version__, "python": sys.version.split()[0]}
     for package in LOCKED_PACKAGES:
         with suppress(metadata.PackageNotFoundError):
-            found[package] = metadata.version(package)
-    return found
+            versions[package] = metadata.version(package)
+    return versions
 
 
 def describe_changes(lock: Mapping[str, Any], spec: Spec) -> str:
-    """Which settings of a spec are not those of the lock, and how; empty if none is."""
+    """Describe the settings of a spec that differ from those of the lock; empty if none does."""
     if spec.fingerprint() == lock["spec_fingerprint"]:
         return ""
     before, now = lock.get("settings", {}), spec.settings()
     changed = [f"{key} was {old!r} and is {now.get(key)!r}" for key, old in before.items() if old != now.get(key)]
-    if before and not changed:  # written before some settings were there, which count by their defaults
-        usual = list_defaults(spec)
+    if before and not changed:  # written before some settings existed, which count by their defaults
+        defaults = list_defaults(spec)
         added = [key for key in now if key not in before]
-        changed = [f"{key} was {usual.get(key)!r} and is {now[key]!r}" for key in added if now[key] != usual.get(key)]
+        changed = [
+            f"{key} was {defaults.get(key)!r} and is {now[key]!r}" for key in added if now[key] != defaults.get(key)
+        ]
         return "; ".join(changed)
     return "; ".join(changed) or "it is another spec"
 
 
 def list_defaults(spec: Spec) -> dict[str, Any]:
-    """Every `section.key` with the value that it has where a spec of this family does not name it."""
+    """Return every `section.key` with its default value for this family."""
     raw = {"data": {"train": "-"}, "model": {"family": spec.model.family}}
     return specs.parse(raw, where="the defaults").settings()
 
 
 def describe_split_changes(lock: Mapping[str, Any], spec: Spec, data: "Dataset") -> str:
-    """Why the rows of the splits are not those of a run that was begun; empty if they are."""
+    """Describe why the rows of the splits differ from those of a started run; empty if they do not."""
     if "split_fingerprint" not in lock:
         if spec.data.fraction == 1:
             return ""
@@ -143,7 +145,7 @@ def describe_split_changes(lock: Mapping[str, Any], spec: Spec, data: "Dataset")
 
 
 def _git_commit() -> str:
-    """The commit of the working directory, if it is in a repository and git is there."""
+    """Return the commit of the working directory, if it is in a repository and git is installed."""
     try:
         result = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):

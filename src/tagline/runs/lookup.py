@@ -1,4 +1,4 @@
-"""Runs found by name, here or in a bucket: listed, opened, downloaded, and their bundles."""
+"""Lookup of runs by name, local or in a bucket: listing, opening, downloading, and their bundles."""
 
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ from tagline.storage import addresses, atomic
 
 
 def check_name_free(name: str, where: str | Path) -> None:
-    """Refuse a name that no run can have, or that one in this directory has; in a bucket that turns out later."""
+    """Raise an error for an invalid name, or one taken in this directory; in a bucket, creation checks that."""
     check_name(name)
     if not addresses.is_remote(where) and (addresses.require_local(where) / name).exists():
         hint = f"another --name; or remove it: tagline runs delete {name}"
@@ -23,18 +23,18 @@ def check_name_free(name: str, where: str | Path) -> None:
 
 
 def list_runs(where: str | Path) -> list[Run]:
-    """The runs in a directory or below an address in Cloud Storage, oldest first."""
+    """Return the runs in a directory or below an address in Cloud Storage, oldest first."""
     if addresses.is_remote(where):
-        found = [Run(store) for store in list_stores(str(where))]
+        runs = [Run(store) for store in list_stores(str(where))]
     else:
         directory, hidden = addresses.require_local(where), atomic.SCRATCH_PREFIX
         paths = directory.iterdir() if directory.is_dir() else ()
-        found = [Run(path) for path in paths if not path.name.startswith(hidden)]
-    return sorted((run for run in found if run.exists()), key=_age_sort_key)
+        runs = [Run(path) for path in paths if not path.name.startswith(hidden)]
+    return sorted((run for run in runs if run.exists()), key=_age_sort_key)
 
 
 def _age_sort_key(run: Run) -> tuple[str, str]:
-    """What sorts runs from the oldest to the newest: the time in the name or, where a user chose it, in the state."""
+    """Return the sort key of a run's age: the time in its name or, if a user chose that, in its state."""
     if found := STAMPED.match(run.name):
         return found[1], run.name
     with suppress(TaglineError, ValueError):
@@ -43,13 +43,13 @@ def _age_sort_key(run: Run) -> tuple[str, str]:
 
 
 def find_run(name: str, where: str | Path) -> Run:
-    """A run by its path, its address, its name, or `last` for the newest."""
+    """Find a run by its path, its address, its name, or `last` for the newest."""
     if addresses.is_remote(name):
         return Run.open(name)
     if name == LAST:
-        if not (known := list_runs(where)):
+        if not (runs := list_runs(where)):
             raise _make_no_run_error(where)
-        return known[-1]
+        return runs[-1]
     if (run := Run(addresses.require_local(name))).exists():
         return run
     if addresses.is_remote(where):
@@ -60,7 +60,7 @@ def find_run(name: str, where: str | Path) -> Run:
 
 
 def find_last_with_bundle(where: str | Path) -> tuple[Run, list[Run]]:
-    """The newest run that has a bundle, and the newer ones that have none; an error where no run has one."""
+    """Return the newest run that has a bundle, and the newer ones without; raise RunError if no run has one."""
     without: list[Run] = []
     for run in reversed(list_runs(where)):
         if run.has_bundle():
@@ -70,12 +70,12 @@ def find_last_with_bundle(where: str | Path) -> tuple[Run, list[Run]]:
 
 
 def find_bundle(name: str, where: str | Path) -> Path:
-    """A bundle's directory from its own path or address, or from the run that made it."""
+    """Find a bundle's directory by its own path or address, or by the run that made it."""
     return addresses.fetch_copy(locate_bundle(name, where))
 
 
 def locate_bundle(name: str, where: str | Path) -> str | Path:
-    """Where a bundle is: its directory, or its address in Cloud Storage, at which another may stand some day."""
+    """Return a bundle's directory, or its address in Cloud Storage, which is not resolved to a copy."""
     if addresses.is_remote(name):
         return _find_bundle_address(name.rstrip("/"))
     path = addresses.require_local(name)
@@ -98,7 +98,7 @@ def locate_bundle(name: str, where: str | Path) -> str | Path:
 
 
 def _find_bundle_address(address: str) -> str:
-    """Of the bundle in a run; where there is no run, the address itself: reading it says what is there."""
+    """Return the address of the bundle in a run; if it is no run, the address itself: loading it reports errors."""
     if cloud_storage.object_at(f"{address}/bundle/{MANIFEST}"):
         return f"{address}/bundle"
     try:
@@ -109,30 +109,30 @@ def _find_bundle_address(address: str) -> str:
 
 
 def download_run(address: str, where: Path) -> Run:
-    """A copy of a run that is in Cloud Storage, without its checkpoints, in a directory of runs: whole or not at all.
+    """Download a run from Cloud Storage into a directory of runs, without its checkpoints, atomically.
 
-    One that was brought before is replaced if the run has gone on since.
+    An earlier copy is replaced if the run has changed since.
     """
     store = BucketStore(address)
     run = Run.open(store)
-    home = Run(where / run.name)
+    local = Run(where / run.name)
     for _ in range(TRIES):
-        if home.exists():
-            here, there = home.recorded_state(), run.recorded_state()
-            if here.created != there.created:
+        if local.exists():
+            local_state, remote_state = local.recorded_state(), run.recorded_state()
+            if local_state.created != remote_state.created:
                 raise RunError(
-                    f"{home.address} is another run", hint="remove it, or name another place with --runs DIR"
+                    f"{local.address} is another run", hint="remove it, or name another place with --runs DIR"
                 )
-            if here == there:
-                return home
+            if local_state == remote_state:
+                return local
         try:
-            with atomic.writing_directory(home.directory) as scratch:
+            with atomic.writing_directory(local.directory) as scratch:
                 store.download(scratch, without=("checkpoints",) if run.has_bundle() else ("checkpoints", "bundle"))
-                atomic.remove_directory(home.directory)
+                atomic.remove_directory(local.directory)
         except Conflict:
             run.refresh()
             continue
-        return home
+        return local
     raise Conflict(f"{run.address} changes faster than it can be read", hint="try again")
 
 
@@ -141,7 +141,7 @@ def _make_no_run_error(where: str | Path) -> RunError:
 
 
 def _describe_missing(name: str, where: str | Path, *, what: str) -> str:
-    """The sentence for a name that is nothing's, with the one that it is closest to."""
+    """Describe an unknown name, with the closest known one."""
     close = get_close_matches(name, [LAST, *(run.name for run in list_runs(where))], n=1)
     return f"there is no {what} {name}" + (f"; did you mean {close[0]}?" if close else "")
 

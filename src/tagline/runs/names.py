@@ -1,4 +1,4 @@
-"""Names of runs: chosen by the time, checked, and listed where they are taken."""
+"""Names of runs: chosen by the time, checked, and listed."""
 
 import random
 import re
@@ -11,7 +11,7 @@ from tagline.gcp import cloud_storage
 from tagline.storage import addresses
 
 LAST = "last"
-"""What the newest run is called."""
+"""The name that means the newest run."""
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 STAMP, STAMPED = "%Y%m%d-%H%M%S", re.compile(r"(\d{8}-\d{6})-")
 """The time in a name that was not given by the user."""
@@ -26,7 +26,7 @@ WORDS = (
 
 
 def choose_name(names: Iterable[str]) -> str:
-    """A name that sorts after those there are: the time and a word, in one second each word after the last."""
+    """Return a name that sorts after the existing ones: the time and a word, within a second a later word each time."""
     stamp = datetime.now(UTC).strftime(STAMP)
     taken = sorted(name.removeprefix(f"{stamp}-") for name in names if name.startswith(f"{stamp}-"))
     if not taken:
@@ -36,14 +36,14 @@ def choose_name(names: Iterable[str]) -> str:
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that a run cannot have here and in a bucket alike, where it is the label of a job too."""
+    """Raise SpecError for a name that is invalid locally or in a bucket, where it is also the label of a job."""
     if name == LAST or not NAME.fullmatch(name):
         hint = f'up to 63 of a-z, 0-9, - and _, a letter or digit first; "{LAST}" means the newest run'
         raise SpecError(f'"{name}" cannot name a run', hint=hint)
 
 
 def list_names(runs: str | Path) -> list[str]:
-    """The names that are taken in a directory of runs, or below an address in Cloud Storage."""
+    """Return the names that are taken in a directory of runs, or below an address in Cloud Storage."""
     if not addresses.is_remote(runs):
         directory = addresses.require_local(runs)
         return [path.name for path in directory.iterdir()] if directory.is_dir() else []

@@ -1,4 +1,4 @@
-"""A word when a training or job has ended: to a command, a webhook, or an e-mail address by the user's own server."""
+"""Notifications that a training or job has ended: to a command, a webhook, or e-mail by the user's own server."""
 
 import json
 import re
@@ -19,7 +19,7 @@ from tagline.errors import SpecError, first_line
 
 Channel = Literal["command", "webhook", "e-mail"]
 SMTP, SENDER = "TAGLINE_SMTP", "TAGLINE_SMTP_FROM"
-"""The user's mail server, as smtp://[USER:PASSWORD@]HOST[:PORT] or smtps://..., and from whom mail comes."""
+"""The user's mail server, as smtp://[USER:PASSWORD@]HOST[:PORT] or smtps://..., and the sender's address."""
 PATIENCE_S = 20.0
 COMMAND_PATIENCE_S = 60.0
 EMAIL = re.compile(r"[^@\s/<>,;:]+@[^@\s/<>,;:]+")
@@ -28,7 +28,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 @dataclass(frozen=True)
 class Notice:
-    """What is said of a training or job that has ended."""
+    """A notification that a training or job has ended."""
 
     state: Literal["succeeded", "failed", "cancelled"]
     text: str
@@ -39,19 +39,19 @@ class Notice:
     figures: Mapping[str, float] = field(default_factory=dict)
 
     def to_json(self) -> str:
-        """As webhooks get it; `text` is what Slack, Google Chat and others show."""
+        """Return the body for webhooks; Slack, Google Chat and others show its `text`."""
         return json.dumps(asdict(self), ensure_ascii=False)
 
 
 def detect_channel(target: str) -> Channel:
-    """How a target is reached, as its form tells."""
+    """Return the channel of a target, by its form."""
     if target.startswith(("http://", "https://")):
         return "webhook"
     return "e-mail" if EMAIL.fullmatch(target) else "command"
 
 
 def check_targets(targets: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Refuse what could not be reached, before hours are spent."""
+    """Raise SpecError for a target that could not be notified, before a long training starts."""
     for target in targets:
         channel = detect_channel(target)
         if channel == "webhook" and not urlsplit(target).hostname:
@@ -60,16 +60,16 @@ def check_targets(targets: Sequence[str], environment: Mapping[str, str]) -> Non
             _find_mail_server(environment, target)
         if channel == "command":
             try:
-                words = shlex.split(target)
+                command = shlex.split(target)
             except ValueError as error:
                 raise SpecError(f"--notify: cannot understand the command: {error}", hint="mind its quotes") from error
-            if not words or not shutil.which(words[0]):
+            if not command or not shutil.which(command[0]):
                 hint = "a command, an https:// address, or an e-mail address"
-                raise SpecError(f'--notify: there is no program "{words[0] if words else ""}"', hint=hint)
+                raise SpecError(f'--notify: there is no program "{command[0] if command else ""}"', hint=hint)
 
 
 def send_notice(target: str, notice: Notice, environment: Mapping[str, str]) -> str:
-    """Tell a target; returns why it could not be told, or "". It never raises what a network or program may do."""
+    """Notify a target; return the problem, or "". Errors of the network or the program are never raised."""
     channel = detect_channel(target)
     try:
         match channel:
@@ -89,37 +89,37 @@ def send_notice(target: str, notice: Notice, environment: Mapping[str, str]) -> 
 
 
 def remove_targets(arguments: Sequence[str]) -> list[str]:
-    """A command's arguments without --notify: a webhook's address is a secret, and a run keeps its command."""
-    kept, is_target = [], False
+    """Return a command's arguments without --notify: a webhook's address is a secret, and a run keeps its command."""
+    remaining, is_target = [], False
     for word in arguments:
         if is_target:
             is_target = False
         elif word == "--notify":
             is_target = True
         elif not word.startswith("--notify="):
-            kept.append(word)
-    return kept
+            remaining.append(word)
+    return remaining
 
 
 def _post_webhook(address: str, notice: Notice) -> None:
     headers = {"Content-Type": "application/json; charset=utf-8"}
     request = urllib.request.Request(address, notice.to_json().encode(), headers, method="POST")  # noqa: S310
-    with urllib.request.urlopen(request, timeout=PATIENCE_S):  # noqa: S310 - http or https, as channel_of says
+    with urllib.request.urlopen(request, timeout=PATIENCE_S):  # noqa: S310 - http or https, by detect_channel
         pass
 
 
 def _run_command(command: str, notice: Notice, environment: Mapping[str, str]) -> None:
-    told = {"TAGLINE_STATE": notice.state, "TAGLINE_RUN": notice.run, "TAGLINE_MESSAGE": notice.text}
-    done = subprocess.run(
+    variables = {"TAGLINE_STATE": notice.state, "TAGLINE_RUN": notice.run, "TAGLINE_MESSAGE": notice.text}
+    result = subprocess.run(
         shlex.split(command),
         input=notice.to_json().encode(),
-        env={**environment, **told},
+        env={**environment, **variables},
         capture_output=True,
         timeout=COMMAND_PATIENCE_S,
         check=False,
     )
-    if done.returncode:
-        raise OSError(f"it ended with exit code {done.returncode}")
+    if result.returncode:
+        raise OSError(f"it ended with exit code {result.returncode}")
 
 
 @dataclass(frozen=True)
@@ -132,13 +132,13 @@ class _MailServer:
 
 
 def _find_mail_server(environment: Mapping[str, str], target: str) -> _MailServer:
-    """The mail server that the environment names."""
+    """Return the mail server that the environment names."""
     hint = f"export {SMTP}=smtps://USER:PASSWORD@HOST, or smtp://localhost"
-    given = environment.get(SMTP, "")
-    if not given:
+    address = environment.get(SMTP, "")
+    if not address:
         raise SpecError(f"--notify {target}: {SMTP} names no mail server", hint=hint)
     try:
-        parts = urlsplit(given)
+        parts = urlsplit(address)
         port = parts.port or (465 if parts.scheme == "smtps" else 25)
     except ValueError as error:
         raise SpecError(f"{SMTP} is no address of a mail server", hint=hint) from error

@@ -1,4 +1,4 @@
-"""How much of processor, memory and GPUs a training uses: sampled while it learns, and summed up afterwards."""
+"""Resource usage of a training (processor, memory, GPUs): sampled while it runs, summarised afterwards."""
 
 import os
 import resource
@@ -16,70 +16,70 @@ from tagline.runs.events import Event, UsageEvent
 
 INTERVAL_S = 30.0
 EVALUATION_INTERVAL_S = 5.0
-"""Evaluations may follow each other faster than a sample says anything."""
+"""The shortest interval: evaluations may follow each other faster than a sample is meaningful."""
 NVIDIA_SMI_TIMEOUT_S = 5.0
 NVIDIA_SMI_FIELDS = ("name", "utilization.gpu", "memory.used", "memory.total")
 MIB, GB = 2**20, 1e9
 
 
 class UsageSampler:
-    """Samples what this process uses; the share of the processors is that since the sample before."""
+    """Samples the usage of this process; the processor share is that since the previous sample."""
 
     def __init__(self) -> None:
         self._cores = core_count()
-        self._taken, self._processor_s = time.monotonic(), _processor_seconds()
+        self._sampled_at, self._processor_s = time.monotonic(), _processor_seconds()
 
     def is_due(self, *, at_evaluation: bool = False) -> bool:
-        """Whether it is time for another sample."""
-        return time.monotonic() - self._taken >= (EVALUATION_INTERVAL_S if at_evaluation else INTERVAL_S)
+        """Return whether another sample is due."""
+        return time.monotonic() - self._sampled_at >= (EVALUATION_INTERVAL_S if at_evaluation else INTERVAL_S)
 
     def take_sample(self) -> dict[str, Any]:
-        """What is used now; what this machine does not tell is left out."""
+        """Return the current usage; values that the machine does not report are left out."""
         now, processor_s = time.monotonic(), _processor_seconds()
-        passed = now - self._taken
-        found: dict[str, Any] = {}
-        if passed > 0:
-            share = (processor_s - self._processor_s) / passed / self._cores
-            found["processor"] = round(min(1.0, max(0.0, share)), 3)
-        self._taken, self._processor_s = now, processor_s
-        found |= measure_memory()
+        elapsed = now - self._sampled_at
+        sample: dict[str, Any] = {}
+        if elapsed > 0:
+            share = (processor_s - self._processor_s) / elapsed / self._cores
+            sample["processor"] = round(min(1.0, max(0.0, share)), 3)
+        self._sampled_at, self._processor_s = now, processor_s
+        sample |= measure_memory()
         if gpus := query_gpus():
-            found["gpus"] = gpus
-        return found
+            sample["gpus"] = gpus
+        return sample
 
 
 def measure_memory(status: str | None = None) -> dict[str, int]:
-    """Bytes that this process has in memory, had at most, and that the machine has; as far as it is told here."""
-    found: dict[str, int] = {}
+    """Return this process's memory, its peak, and the machine's, in bytes, as far as the system reports them."""
+    memory: dict[str, int] = {}
     lines = _read_text("/proc/self/status") if status is None else status
-    named = {"VmRSS": "memory_bytes", "VmHWM": "peak_memory_bytes"}
+    keys = {"VmRSS": "memory_bytes", "VmHWM": "peak_memory_bytes"}
     for line in lines.splitlines():
         key, _, value = line.partition(":")
-        if key in named and value.split()[:1] and value.split()[0].isdecimal():
-            found[named[key]] = 1024 * int(value.split()[0])
-    if "peak_memory_bytes" not in found:  # macOS has no /proc, and counts in bytes
+        if key in keys and value.split()[:1] and value.split()[0].isdecimal():
+            memory[keys[key]] = 1024 * int(value.split()[0])
+    if "peak_memory_bytes" not in memory:  # macOS has no /proc, and counts in bytes
         unit = 1 if sys.platform == "darwin" else 1024
-        found["peak_memory_bytes"] = unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        memory["peak_memory_bytes"] = unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with suppress(ValueError, OSError, AttributeError):
-        found["machine_memory_bytes"] = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return found
+        memory["machine_memory_bytes"] = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return memory
 
 
 def query_gpus() -> list[dict[str, Any]]:
-    """What NVIDIA's driver tells of each GPU; nothing where there is none, or it does not tell in time."""
+    """Return the usage of each NVIDIA GPU; empty if there is none, or its driver does not answer in time."""
     if not any(Path("/dev").glob("nvidia[0-9]*")) or not (program := shutil.which("nvidia-smi")):
         return []
-    words = [program, f"--query-gpu={','.join(NVIDIA_SMI_FIELDS)}", "--format=csv,noheader,nounits"]
+    command = [program, f"--query-gpu={','.join(NVIDIA_SMI_FIELDS)}", "--format=csv,noheader,nounits"]
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=NVIDIA_SMI_TIMEOUT_S, check=False)
+        result = subprocess.run(command, capture_output=True, text=True, timeout=NVIDIA_SMI_TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return []
-    return parse_gpus(done.stdout) if done.returncode == 0 else []
+    return parse_gpus(result.stdout) if result.returncode == 0 else []
 
 
 def parse_gpus(text: str) -> list[dict[str, Any]]:
-    """GPUs from what `nvidia-smi` prints, a line each; a value that it does not support is left out."""
-    found = []
+    """Parse the output of `nvidia-smi`, one GPU per line; unsupported values are left out."""
+    gpus = []
     for line in text.splitlines():
         parts = [part.strip() for part in line.split(",")]
         if len(parts) != len(NVIDIA_SMI_FIELDS):
@@ -90,20 +90,20 @@ def parse_gpus(text: str) -> list[dict[str, Any]]:
         for key, value in (("memory_bytes", parts[2]), ("total_memory_bytes", parts[3])):
             if value.isdecimal():
                 gpu[key] = MIB * int(value)
-        found.append(gpu)
-    return found
+        gpus.append(gpu)
+    return gpus
 
 
 def summarize_usage(events: Iterable[Event]) -> dict[str, Any]:
-    """The samples among a run's events: means, and the most that was used; empty where there are none."""
+    """Summarise the samples among a run's events: means and maxima; empty if there are none."""
     samples = [event for event in events if isinstance(event, UsageEvent)]
     if not samples:
         return {}
-    found: dict[str, Any] = {"samples": len(samples)}
+    summary: dict[str, Any] = {"samples": len(samples)}
     if shares := [sample.processor for sample in samples if sample.processor is not None]:
-        found["processor"] = {"mean": round(sum(shares) / len(shares), 3), "most": max(shares)}
+        summary["processor"] = {"mean": round(sum(shares) / len(shares), 3), "most": max(shares)}
     if peaks := [sample.peak_memory_bytes for sample in samples if sample.peak_memory_bytes is not None]:
-        found["memory"] = {"most_bytes": max(peaks), "of_bytes": samples[-1].machine_memory_bytes}
+        summary["memory"] = {"most_bytes": max(peaks), "of_bytes": samples[-1].machine_memory_bytes}
     gpus = []
     for number, last in enumerate(samples[-1].gpus):
         of_this = [sample.gpus[number] for sample in samples if len(sample.gpus) > number]
@@ -118,11 +118,11 @@ def summarize_usage(events: Iterable[Event]) -> dict[str, Any]:
                 "of_bytes": last.total_memory_bytes,
             }
         )
-    return found | ({"gpus": gpus} if gpus else {})
+    return summary | ({"gpus": gpus} if gpus else {})
 
 
 def describe_summary(summary: Mapping[str, Any]) -> str:
-    """A summary in a sentence; empty where there is none."""
+    """Format a summary as a sentence; empty if there is none."""
     parts = []
     if processor := summary.get("processor"):
         parts.append(f"processor {processor['mean']:.0%} on average, {processor['most']:.0%} at most")
@@ -138,7 +138,7 @@ def describe_summary(summary: Mapping[str, Any]) -> str:
 
 
 def describe_sample(sample: UsageEvent) -> str:
-    """One sample, for a log."""
+    """Format one sample for a log."""
     parts = [f"processor {sample.processor:.0%}"] if sample.processor is not None else []
     if sample.memory_bytes is not None:
         parts.append(f"memory {_format_amount(sample.memory_bytes, sample.machine_memory_bytes)}")
@@ -154,9 +154,9 @@ def _format_amount(used: int, of: int | None) -> str:
 
 
 def _processor_seconds() -> float:
-    """Of all threads of this process."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
+    """Return the processor time of all threads of this process."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
 
 
 def _read_text(path: str) -> str:

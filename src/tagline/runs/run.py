@@ -1,4 +1,4 @@
-"""Run: one attempt at a spec, wherever it is: its spec, lock, state, events, checkpoints and what came out."""
+"""Run: one training of a spec, local or in a bucket: its spec, lock, state, events, checkpoints and results."""
 
 import json
 import socket
@@ -38,42 +38,42 @@ class Run:
 
     @property
     def directory(self) -> Path:
-        """Where the run's files are on this machine; of one in Cloud Storage, those that were asked for or written."""
+        """The local directory of the run's files; for a run in Cloud Storage, of those that were read or written."""
         return self.store.directory
 
     @property
     def name(self) -> str:
-        """Time and a short word."""
+        """The run's name: by default its time and a short word."""
         return self.directory.name
 
     @property
     def address(self) -> str:
-        """Where the run is, as a user names it."""
+        """The run's address, as a user names it."""
         return self.store.address
 
     @property
     def bundle(self) -> Path:
-        """Where the bundle is, once there is one; of a run in Cloud Storage, a copy."""
-        here = self.directory / "bundle"
-        if not here.is_dir() and self.has_bundle():
+        """The directory of the bundle, once there is one; for a run in Cloud Storage, a copy."""
+        local = self.directory / "bundle"
+        if not local.is_dir() and self.has_bundle():
             self.store.fetch_directory("bundle")
-        return here
+        return local
 
     @property
     def bundle_address(self) -> str:
-        """Where the bundle is, for those who are elsewhere."""
+        """The bundle's address, valid from any working directory."""
         return f"{self.store.absolute_address}/bundle"
 
     @property
     def tracker_dir(self) -> Path:
-        """Where trackers keep what runs share."""
+        """The directory in which trackers keep what runs share."""
         return self.store.tracker_dir
 
     @classmethod
     def create(cls, runs: str | Path, spec: Spec, lock: dict[str, Any], *, name: str = "") -> "Run":
-        """A new run in a directory or in Cloud Storage, waiting: it appears whole, under a name that nothing else has.
+        """Create a waiting run atomically in a directory or in Cloud Storage, under a unique name.
 
-        A name may be given; if that is taken, it is refused.
+        Raise NameTaken if the given `name` is taken.
         """
         if name and addresses.is_remote(runs):
             check_name(name)
@@ -85,12 +85,12 @@ class Run:
                     return cls(BucketStore.create(f"{str(runs).rstrip('/')}/{chosen}", files))
                 return cls(LocalStore.create(addresses.require_local(runs) / chosen, files))
             except NameTaken:
-                if name:  # else another process was faster, and there is a later name
+                if name:  # else another process took the chosen one: choose a later one
                     raise
 
     @classmethod
     def open(cls, where: str | Path | RunStore) -> "Run":
-        """A run that is there."""
+        """Open an existing run; raise RunError if it is none."""
         run = cls(where)
         run.refresh()
         if not run.exists():
@@ -99,26 +99,26 @@ class Run:
         return run
 
     def exists(self) -> bool:
-        """Whether it is a run: it has all that a run begins with."""
+        """Return whether it is a run: whether it has the files that every run has."""
         try:
             return all(self.store.has(name) for name in NEEDED)
-        except OSError:  # another user's, who lets nobody look
+        except OSError:  # another user's, without permission to read
             return False
 
     def has_bundle(self) -> bool:
-        """Whether the run has a complete bundle."""
+        """Return whether the run has a complete bundle."""
         return self.store.has(f"bundle/{MANIFEST}")
 
     def refresh(self) -> None:
-        """See what is there now, in a run that a process elsewhere may have gone on with."""
+        """List the run's files anew, since another process may have written to it."""
         self.store.refresh()
 
     def created(self) -> str:
-        """When the run was made, as its state tells."""
+        """Return when the run was created, by its state."""
         return self.recorded_state().created
 
     def spec(self) -> Spec:
-        """The spec as it was resolved."""
+        """Return the resolved spec."""
         with self.reading("spec.toml"):
             try:
                 return specs.load_recorded(self.store.local_path("spec.toml"))
@@ -126,33 +126,33 @@ class Run:
                 raise formats.make_damage_error(self.store, "spec.toml", error.message) from error
 
     def spec_text(self) -> str:
-        """The spec for people who read a report: every default written out, without where it ran."""
+        """Return the spec as reports show it: with every default, without the settings of its job."""
         return specs.to_toml(self.spec(), with_place=False)
 
     def lock(self) -> dict[str, Any]:
-        """What the run depends on: data, versions, device, seed."""
+        """Return what the run depends on: data, versions, device, seed."""
         with self.reading("lock.json"):
-            found = formats.read_object(self.store, "lock.json")
-            formats.LOCK.validate_python(found)
-        return found
+            lock = formats.read_object(self.store, "lock.json")
+            formats.LOCK.validate_python(lock)
+        return lock
 
     def report(self) -> Report | None:
-        """The report, once there is one."""
+        """Return the report; None if there is none yet."""
         if not self.store.local_path("report.json").is_file():
             return None
-        found = formats.read_object(self.store, "report.json")
-        if found.get("format") != REPORT_FORMAT:
+        value = formats.read_object(self.store, "report.json")
+        if value.get("format") != REPORT_FORMAT:
             hint = f"train again: tagline train {self.address}/spec.toml"
             raise RunError(
-                f"{self.address}/report.json is of format {found.get('format')}, not {REPORT_FORMAT}: "
+                f"{self.address}/report.json is of format {value.get('format')}, not {REPORT_FORMAT}: "
                 "another version of Tagline made it",
                 hint=hint,
             )
         with self.reading("report.json"):
-            return Report.model_validate(found)
+            return Report.model_validate(value)
 
     def predictions(self) -> list[dict[str, Any]]:
-        """The test rows with truth and answer, in order."""
+        """Return the test rows with truth and answer, in order."""
         with self.reading("predictions.jsonl"):
             lines = self.store.local_path("predictions.jsonl").read_text("utf-8").split("\n")
             rows = [json.loads(line) for line in lines if line]
@@ -161,19 +161,19 @@ class Run:
         return rows
 
     def recorded_state(self) -> RunState:
-        """Where the run stands, as it was written down."""
+        """Return the recorded state of the run."""
         return formats.read_state(self.store)
 
     def state(self) -> RunState:
-        """Where the run stands; one whose process is gone has failed, whatever its file still says.
+        """Return the state of the run; one whose process has ended without a final state has failed.
 
-        Of one in Cloud Storage that runs elsewhere, it tells when it was last heard of.
+        For one in Cloud Storage that runs on another machine, the reason gives its last heartbeat.
         """
         state = self.recorded_state()
         if state.name == "running" and not self.store.is_held():
-            state = self.recorded_state()  # it may have ended, and said so, before it let go
-        if state.name == "running" and (heard := self.store.find_last_write()):
-            return replace(state, reason=f"last heard of at {heard:%Y-%m-%d %H:%M:%S} UTC")
+            state = self.recorded_state()  # it may have written its final state just before it released the lock
+        if state.name == "running" and (last_write := self.store.find_last_write()):
+            return replace(state, reason=f"last heard of at {last_write:%Y-%m-%d %H:%M:%S} UTC")
         job = self.read_json(JOB) or {}
         if state.name in ("waiting", "running") and job.get("run"):
             if self._has_lost_rehearsal(job):
@@ -186,14 +186,14 @@ class Run:
         return state
 
     def _has_lost_rehearsal(self, job: dict[str, Any]) -> bool:
-        """Whether the rehearsal that should do this run does not run any more; one that keeps the run has answered."""
+        """Return whether the emulator that should train this run has ended; one that still has the run would answer."""
         facts = str(job.get("rehearsal_facts") or "")
         return bool(facts) and not addresses.is_remote(self.address) and not find_live_process(Path(facts))
 
     def set_state(self, name: StateName, reason: str = "") -> None:
-        """Write down where the run stands now."""
+        """Write the state of the run."""
         if name == "succeeded":
-            self.store.flush_all()  # a run that succeeded has its bundle
+            self.store.flush_all()  # a run that succeeded must have its bundle stored
         self.store.flush(EVENTS)
         old, now = self.recorded_state(), datetime.now(UTC).isoformat()
         started = old.started or (now if name == "running" else "")
@@ -201,76 +201,76 @@ class Run:
         self.write_json(STATE, asdict(replace(old, name=name, started=started, ended=ended, reason=reason)))
 
     def read_json(self, name: str) -> Any:
-        """A JSON file of the run; None where there is none."""
+        """Read a JSON file of the run; None if there is none."""
         return formats.read_object(self.store, name) if self.store.local_path(name).is_file() else None
 
     def write_json(self, name: str, value: Any) -> None:
-        """A JSON file of the run, whole."""
+        """Write a JSON file of the run atomically."""
         self.write_text(name, formats.to_json(value))
 
     def write_text(self, name: str, text: str) -> None:
-        """A text file of the run, whole."""
+        """Write a text file of the run atomically."""
         self.store.write_text(name, text)
 
     def write_lines(self, name: str, lines: Sequence[str]) -> None:
-        """A file of lines, whole."""
+        """Write a file of lines atomically."""
         self.write_text(name, "".join(f"{line}\n" for line in lines))
 
     def held(self) -> AbstractContextManager[None]:
-        """Keep every other process from writing this run; ends with the process, however that ends."""
+        """Hold the run, so that no other process can write it; the hold ends with the process."""
         return self.store.held()
 
     def worked_on(self) -> AbstractContextManager[None]:
-        """Have all that the run holds here, and in the end take what was added to where the run is."""
+        """Make the run's files available locally, and in the end store what was added."""
         return self.store.worked_on()
 
     def begin_attempt(self, progress: Progress | None = None) -> None:
-        """Write down that the run starts, or starts again from this progress; by default from the recorded one."""
+        """Record that the run starts, or resumes from this progress; by default from the recorded one."""
         attempts, events = self.attempts(), self.events()
         progress = progress or self.progress()
-        heard = events[-1].time if events else attempts[-1].time if attempts else ""
+        last_time = events[-1].time if events else attempts[-1].time if attempts else ""
         now = datetime.now(UTC).isoformat()
-        begun = AttemptRecord(now, socket.gethostname(), progress.last, progress.time, heard)
-        self.write_lines(ATTEMPTS, [json.dumps(asdict(each)) for each in (*attempts, begun)])
+        started = AttemptRecord(now, socket.gethostname(), progress.last, progress.time, last_time)
+        self.write_lines(ATTEMPTS, [json.dumps(asdict(each)) for each in (*attempts, started)])
 
     def attempts(self) -> list[AttemptRecord]:
-        """Every start of the run, oldest first."""
-        path, known = self.store.local_path(ATTEMPTS), TypeAdapter(AttemptRecord)
+        """Return every start of the run, oldest first."""
+        path, adapter = self.store.local_path(ATTEMPTS), TypeAdapter(AttemptRecord)
         with self.reading(ATTEMPTS):
             lines = path.read_text("utf-8").splitlines() if path.is_file() else []
-            return [known.validate_json(line, strict=True) for line in lines]
+            return [adapter.validate_json(line, strict=True) for line in lines]
 
     def restarts(self) -> tuple[int, float]:
-        """How often the run was started again, and how many minutes of its work had to be done again for that."""
+        """Return how often the run was resumed, and how many minutes of work were repeated for that."""
         attempts, lost_s = self.attempts(), 0.0
         with self.reading(ATTEMPTS):
             for before, attempt in pairwise(attempts):
-                kept = datetime.fromisoformat(attempt.checkpoint_time or before.time)
-                heard = datetime.fromisoformat(attempt.heard or before.time)
-                lost_s += max(0.0, (heard - kept).total_seconds())
+                saved = datetime.fromisoformat(attempt.checkpoint_time or before.time)
+                ended = datetime.fromisoformat(attempt.heard or before.time)
+                lost_s += max(0.0, (ended - saved).total_seconds())
         return max(0, len(attempts) - 1), lost_s / 60
 
     def entries(self) -> list[str]:
-        """What is in the run, by its addresses; a directory's ends with a slash."""
+        """Return the addresses of the run's top-level files and directories; a directory's ends with a slash."""
         return self.store.entries()
 
     def append_event(self, event: Event) -> None:
-        """One line at the end of events.jsonl; elsewhere it may be seen some seconds later."""
+        """Append a line to events.jsonl; other machines may see it some seconds later."""
         self.store.append(EVENTS, json.dumps(event.to_dict(), ensure_ascii=False).encode() + b"\n")
 
     def events(self) -> list[Event]:
-        """What has happened so far; a last line that was cut off is not there yet."""
+        """Return the events so far; an incomplete last line is ignored."""
         with self.reading(EVENTS):
             return [parse_event(json.loads(line)) for line in self._event_lines()]
 
     def rewind_events(self, count: int) -> None:
-        """Forget what happened after a checkpoint: it will happen again."""
+        """Keep the first `count` events: those after a checkpoint will happen again."""
         with self.reading(EVENTS):
             lines = [line.decode() for line in self._event_lines()[:count]]
         self.write_lines(EVENTS, lines)
 
     def event_count(self) -> int:
-        """How many events there are."""
+        """Return the number of events."""
         return len(self._event_lines())
 
     def _event_lines(self) -> list[bytes]:
@@ -278,23 +278,23 @@ class Run:
             return self.store.local_path(EVENTS).read_bytes().split(b"\n")[:-1]
 
     def progress(self) -> Progress:
-        """The last checkpoint's progress, or none."""
+        """Return the last checkpoint's progress; an empty one if there is none."""
         return checkpoints.read_progress(self.store)
 
     def intact_progress(self) -> tuple[Progress, str]:
-        """The newest progress whose checkpoints are undamaged, and what is wrong with later ones, if anything is."""
+        """Return the newest progress whose checkpoints are undamaged, and the damage of later ones, if any."""
         return checkpoints.find_intact_progress(self.store)
 
     def checkpoint_damage(self, progress: Progress, name: str) -> str:
-        """What is wrong with a checkpoint's files; nothing where they are as recorded, or no hashes were recorded."""
+        """Return what is wrong with a checkpoint's files; empty if they match their hashes, or none were recorded."""
         return checkpoints.describe_damage(self.store, progress, name)
 
     def checkpoint(self, name: str) -> Path:
-        """A checkpoint's directory."""
+        """Return a checkpoint's directory."""
         return self.directory / checkpoints.format_directory(name)
 
     def write_progress(self, progress: Progress) -> None:
-        """Make a checkpoint count once all of it is where the run is, and remove the ones that no longer do."""
+        """Record the progress once its checkpoints are stored, and remove those that it does not name."""
         self.store.flush(*map(checkpoints.format_directory, progress.checkpoints), EVENTS)
         self.write_json(PROGRESS, asdict(progress))
         self.store.keep_checkpoints(progress.checkpoints)
@@ -304,7 +304,7 @@ class Run:
         self.store.remove()
 
     def reading(self, name: str) -> AbstractContextManager[None]:
-        """Translate whatever is raised while a file of the run is read, or something is made of what it holds."""
+        """Translate errors of reading and parsing a file of the run into a RunError."""
         return formats.reading(self.store, name)
 
 
@@ -313,7 +313,7 @@ def _find_store(where: str | Path) -> RunStore:
 
 
 def _initial_files(spec: Spec, lock: dict[str, Any]) -> dict[str, str]:
-    """What a run begins with; in Cloud Storage the first takes the name, and the last makes it a run."""
+    """Return the files of a new run; in Cloud Storage the first takes the name, and the last makes it a run."""
     state = RunState("waiting", created=datetime.now(UTC).isoformat())
     return {
         "spec.toml": specs.to_toml(spec),

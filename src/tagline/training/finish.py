@@ -112,7 +112,7 @@ def _write_bundle(
             baselines=baselines,
             history=history,
             runtime=forms.runtime,
-            exports=forms.found,
+            exports=forms.checks,
         )
         measured.predictions = report.format_predictions(context.data, outcome, layer)
         return {
@@ -125,7 +125,7 @@ def _write_bundle(
             "fingerprint": context.data.fingerprint,
             "decisions": layer.to_dict(),
             "figures": _select_numbers(measured.report.test),
-            "exports": forms.found,
+            "exports": forms.checks,
             "runtime": forms.runtime,
         }
 

@@ -1,4 +1,4 @@
-"""The contract of a tracker, which records a run elsewhere, and how a run's events get there without harm to it.
+"""The contract of a tracker, which records a run elsewhere, and the delivery of events in a thread of its own.
 
 Files, in the order of their imports:
 
@@ -29,9 +29,9 @@ from tagline.runs.run import Run
 from tagline.spec import Spec
 
 END_TIMEOUT_S = 60.0
-"""How long a finished run waits for its trackers, all together."""
+"""How long a finished run waits for all its trackers together."""
 SILENT_S = 2.0
-"""How long it does so without a word."""
+"""How long it does so before it shows a message."""
 
 
 @dataclass(frozen=True)
@@ -44,28 +44,28 @@ class Point:
 
 
 class Tracker(Protocol):
-    """Records one run. The methods are called in this order, in one thread; after an exception none is called again."""
+    """Records a run. The methods are called in this order, in one thread; after an exception none is called again."""
 
     def begin(self, run: Run, *, resumed_at: int) -> None:
-        """Open the run's record with its parameters, or go on with the one it has: what came after step `resumed_at`
-        will come again."""
+        """Open the run's record with its parameters, or continue the existing one: steps after `resumed_at` will come
+        again."""
 
     def record(self, points: Sequence[Point]) -> None:
-        """Add all that was measured since the last call."""
+        """Add the figures measured since the last call."""
 
     def end(self, run: Run) -> None:
         """Close the record with the run's state and, if it succeeded, its report and the address of its bundle."""
 
 
 def create_trackers(names: Sequence[str]) -> dict[str, Tracker]:
-    """A new tracker for each name; one whose package is missing is an error."""
+    """Create a tracker for each name; a missing package is an error."""
     return {name: registry.find("trackers", name)() for name in names}
 
 
 def track_events(
     events: Generator[Event, None, None], *, run: Run, trackers: Mapping[str, Tracker]
 ) -> Generator[Event, None, None]:
-    """The same events, recorded on their way; a tracker that fails is left out after a warning, which no file keeps."""
+    """Yield the events, and record them; a tracker that fails is dropped with a warning, which is not written."""
     feeds = [_TrackerThread(name, tracker, run) for name, tracker in trackers.items()]
     try:
         with closing(events):
@@ -77,30 +77,30 @@ def track_events(
     except Exception:
         yield from _close_feeds(feeds)
         raise
-    except BaseException:  # nobody listens any more
+    except BaseException:  # the consumer has stopped: warnings cannot be yielded
         list(_close_feeds(feeds))
         raise
     yield from _close_feeds(feeds)
 
 
 def record_id(run: Run) -> str:
-    """The same whenever the run is resumed, and no other run's, even where many machines record in one place."""
+    """Return an id that is stable over resumes, and unique even where many machines record in one place."""
     return f"{run.name}-{hashlib.sha256(run.state().created.encode()).hexdigest()[:8]}"
 
 
 def list_parameters(spec: Spec) -> dict[str, Any]:
-    """Every key of the spec with its value as JSON knows it; a job's variables are nobody else's business."""
+    """Return every key of the spec with its JSON value, without a job's variables, which may be secret."""
     sections = spec.model_dump(mode="json", exclude={"vertex": {"environment", "secrets"}})
     return {f"{section}.{key}": value for section, part in sections.items() for key, value in part.items()}
 
 
 def format_parameter(value: Any) -> str:
-    """A parameter as text."""
+    """Format a parameter as text."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def report_figures(run: Run) -> dict[str, float]:
-    """What was measured in the end: the figures of each split, and each label's F1."""
+    """Return the report's figures of each split, and each label's F1."""
     report = run.report()
     splits = {"validation": report.validation, "test": report.test} if report else {}
     figures: dict[str, float] = {}
@@ -112,7 +112,7 @@ def report_figures(run: Run) -> dict[str, float]:
 
 
 def last_step(run: Run) -> int:
-    """The step of the last event that has one, where the report's figures belong."""
+    """Return the step of the last event that has one, at which the report's figures are recorded."""
     return max((int(event["step"]) for event in run.events() if "step" in event), default=0)
 
 
@@ -132,10 +132,10 @@ def _select_numbers(values: Iterable[tuple[str, Any]], *, prefix: str) -> dict[s
 
 
 class _TrackerThread:
-    """A tracker at work in a thread of its own.
+    """A tracker in a thread of its own.
 
-    Its package may be slow or hang: the run goes on. It may catch every exception: those that our signal handlers raise
-    are raised in the main thread, out of its reach. What piles up while it writes is one call, so it writes in batches.
+    Its package may be slow or hang: the run goes on. It may catch every exception: those of our signal handlers are
+    raised in the main thread, which it cannot affect. Events that queue up while it writes are one call: a batch.
     """
 
     def __init__(self, name: str, tracker: Tracker, run: Run) -> None:
@@ -148,17 +148,17 @@ class _TrackerThread:
         self._thread.start()
 
     def put(self, event: Event | None) -> None:
-        """An event, or None after the last."""
+        """Queue an event, or None after the last."""
         self._events.put(event)
 
     def wait_for_end(self, *, by: float) -> bool:
-        """Wait until the record is closed, or until that time."""
+        """Wait until the record is closed, or until this time; return whether it is closed."""
         self._thread.join(max(0.0, by - time.monotonic()))
         return not self._thread.is_alive()
 
     def _run_tracker(self) -> None:
         try:
-            # The first event comes once the run is ours: one that another process holds must not be touched.
+            # The first event comes once this process holds the run: another process's run must not be touched.
             if (first := self._events.get()) is None:
                 return
             self._tracker.begin(self._run, resumed_at=_resumed_at(first))
@@ -171,32 +171,32 @@ class _TrackerThread:
             self.problem = f"{type(error).__name__}: {error}"
 
     def _iter_batches(self) -> Iterator[list[Point]]:
-        """All that waits, at once, until the end."""
+        """Yield all queued points at once, until the end."""
         is_open = True
         while is_open:
-            waiting = [self._events.get()]
+            queued = [self._events.get()]
             while not self._events.empty():
-                waiting.append(self._events.get())
-            is_open = None not in waiting
-            if points := [point for event in waiting if event and (point := _to_point(event))]:
+                queued.append(self._events.get())
+            is_open = None not in queued
+            if points := [point for event in queued if event and (point := _to_point(event))]:
                 yield points
 
 
 def _resumed_at(first: Event) -> int:
-    """The step that a run goes on from, by its first event."""
+    """Return the step that a run resumes from, by its first event."""
     return int(first.checkpoint or 0) if isinstance(first, ResumedEvent) else 0
 
 
 def _pop_warnings(feeds: list[_TrackerThread]) -> Iterator[Event]:
-    """A warning for each tracker that has failed by now; it is taken off the list."""
+    """Yield a warning for each tracker that has failed, and remove it from the list."""
     for feed in [feed for feed in feeds if feed.problem]:
         feeds.remove(feed)
-        what = " ".join(feed.problem.split())
-        yield WarningEvent(message=f"tracker {feed.name} failed, the run goes on without it: {what}")
+        problem = " ".join(feed.problem.split())
+        yield WarningEvent(message=f"tracker {feed.name} failed, the run goes on without it: {problem}")
 
 
 def _close_feeds(feeds: list[_TrackerThread]) -> Iterator[Event]:
-    """Let the trackers close their records, side by side."""
+    """Let the trackers close their records, in parallel."""
     now = time.monotonic()
     for feed in feeds:
         feed.put(None)

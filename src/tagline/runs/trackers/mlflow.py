@@ -7,10 +7,10 @@ import time
 import warnings
 from collections.abc import Sequence
 
-# No network call unless asked. MLflow reads this when it is imported.
+# No network calls by default. MLflow reads this when it is imported.
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 
-# Its deprecations are not the user's to mend. The store is imported here and not when it is first used, which is in a
+# Users cannot fix its deprecation warnings. The store is imported here and not when it is first used, which is in a
 # thread, where filters would touch the whole process.
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -23,18 +23,18 @@ from tagline.runs.run import Run
 from tagline.runs.trackers import Point, format_parameter, last_step, list_parameters, record_id, report_figures
 
 ILLEGAL = re.compile(r"[^\w\-. /:]|(?<=/)/|/$|(?<=/)\.{1,2}(?=/|$)")
-"""What a metric's name may not hold: most signs, and what makes no plain path."""
+"""What a metric's name may not contain: most punctuation, and parts that do not form a plain path."""
 MAX_NAME_LENGTH = 240
 STATUS = {"succeeded": "FINISHED", "failed": "FAILED", "cancelled": "KILLED"}
 
 
 class MLflow:
-    """Records with MLflow's client; its fluent functions would keep state of their own and gather more."""
+    """Records with MLflow's client; its fluent functions would keep global state and collect more."""
 
-    def begin(self, run: Run, *, resumed_at: int) -> None:  # noqa: ARG002 - asks the store what it has
-        """A run in the experiment of MLFLOW_EXPERIMENT_NAME, else `tagline`; found again by a tag."""
-        for noisy in ("mlflow", "alembic"):  # the first use of a local store tells of every table it makes
-            logging.getLogger(noisy).setLevel(logging.ERROR)
+    def begin(self, run: Run, *, resumed_at: int) -> None:  # noqa: ARG002 - the store knows its last step
+        """Get or create a run in the experiment of MLFLOW_EXPERIMENT_NAME, else `tagline`, by a tag."""
+        for logger in ("mlflow", "alembic"):  # a new local store logs every table that it creates
+            logging.getLogger(logger).setLevel(logging.ERROR)
         runs = run.tracker_dir
         address = os.environ.get("MLFLOW_TRACKING_URI")
         self._client = MlflowClient(tracking_uri=address or f"sqlite:///{runs / 'mlflow.db'}")
@@ -43,10 +43,10 @@ class MLflow:
         self._known: dict[str, int] = {}
         self._keys: dict[str, str] = {}
         tag = record_id(run)
-        if found := self._client.search_runs([experiment], filter_string=f"tags.`tagline.run` = '{tag}'"):
-            self._id: str = found[0].info.run_id
+        if existing := self._client.search_runs([experiment], filter_string=f"tags.`tagline.run` = '{tag}'"):
+            self._id: str = existing[0].info.run_id
             self._client.update_run(self._id, status="RUNNING")
-            for metric in found[0].data.metrics:
+            for metric in existing[0].data.metrics:
                 self._known[metric] = max(point.step for point in self._client.get_metric_history(self._id, metric))
             return
         self._id = self._client.create_run(experiment, run_name=run.name, tags={"tagline.run": tag}).info.run_id
@@ -58,7 +58,7 @@ class MLflow:
             self._client.log_batch(self._id, params=values[start : start + MAX_PARAMS_TAGS_PER_BATCH])
 
     def record(self, points: Sequence[Point]) -> None:
-        """Metrics in batches, without the steps that an earlier attempt has recorded."""
+        """Log metrics in batches, without the steps that an earlier attempt has recorded."""
         metrics = [
             Metric(key, value, int(1000 * point.time), point.step)
             for point in points
@@ -69,7 +69,7 @@ class MLflow:
             self._client.log_batch(self._id, metrics=metrics[start : start + MAX_METRICS_PER_BATCH])
 
     def end(self, run: Run) -> None:
-        """The report's figures as metrics, the report as an artifact, the bundle's address as a tag."""
+        """Log the report's figures as metrics, the report as an artifact, and the bundle's address as a tag."""
         state = run.state().name
         if state == "succeeded":
             self.record([Point(last_step(run), time.time(), report_figures(run))])
@@ -78,12 +78,12 @@ class MLflow:
         self._client.set_terminated(self._id, status=STATUS.get(state, "FAILED"))
 
     def _get_experiment(self, name: str, *, artifacts: str | None) -> str:
-        if (found := self._client.get_experiment_by_name(name)) is not None:
-            return str(found.experiment_id)
+        if (existing := self._client.get_experiment_by_name(name)) is not None:
+            return str(existing.experiment_id)
         return str(self._client.create_experiment(name, artifact_location=artifacts))
 
     def _metric_key(self, name: str) -> str:
-        """A metric's name with `_` for what MLflow does not allow, and one more where two would become the same."""
+        """Return a metric's name with `_` for what MLflow does not allow, and one more where two would collide."""
         if name not in self._keys:
             key = ILLEGAL.sub("_", name)[:MAX_NAME_LENGTH]
             while key in self._keys.values():

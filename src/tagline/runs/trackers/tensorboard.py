@@ -20,10 +20,10 @@ from tagline.runs.trackers import Point, format_parameter, last_step, list_param
 
 
 class TensorBoard:
-    """Writes `<run>/tensorboard/`: a file an attempt, which TensorBoard shows as one record."""
+    """Writes `<run>/tensorboard/`: one file per attempt, which TensorBoard shows as one record."""
 
     def begin(self, run: Run, *, resumed_at: int) -> None:
-        """A new event file; its first word makes TensorBoard forget the steps that will come again."""
+        """Open a new event file; its first entry makes TensorBoard drop the steps that will come again."""
         directory = run.directory / "tensorboard"
         directory.mkdir(exist_ok=True)
         number = len(list(directory.iterdir()))  # TensorBoard reads the files in the order of their names
@@ -42,14 +42,14 @@ class TensorBoard:
         self._writer.flush()
 
     def record(self, points: Sequence[Point]) -> None:
-        """Scalars, on disk at once: TensorBoard reads while we write."""
+        """Write scalars and flush them: TensorBoard reads while the run writes."""
         for point in points:
             values = [Summary.Value(tag=name, simple_value=value) for name, value in point.figures.items()]
             self._write_event(Event(summary=Summary(value=values), step=point.step), at=point.time)
         self._writer.flush()
 
     def end(self, run: Run) -> None:
-        """The report's figures as scalars, the report and the bundle's address as texts."""
+        """Write the report's figures as scalars, the report and the bundle's address as texts."""
         state, step = run.state().name, last_step(run)
         if state == "succeeded":
             self.record([Point(step, time.time(), report_figures(run))])
@@ -72,5 +72,5 @@ class TensorBoard:
 
 
 def _indent_block(text: str) -> str:
-    """As Markdown that is shown as it is."""
+    """Format text as a Markdown code block."""
     return "".join(f"    {line}\n" for line in text.splitlines())

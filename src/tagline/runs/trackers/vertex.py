@@ -17,23 +17,23 @@ from tagline.runs.trackers import Point, format_parameter, last_step, list_param
 
 WHAT = "Vertex AI Experiments"
 NAME = "tagline"
-"""Of the experiment and the tensorboard, where none are named."""
+"""The default name of the experiment and of the tensorboard."""
 EXPERIMENT = re.compile(r"[a-z0-9][a-z0-9-]{3,79}")
 MAX_ID_LENGTH = 121
-"""Of an experiment and a run together: what belongs to the run has seven more, and 128 are allowed."""
+"""Of an experiment and a run together: the run's artifacts have seven characters more, and 128 are allowed."""
 SCHEMA_VERSION = "0.0.1"
 STATES = {"succeeded": "COMPLETE", "failed": "FAILED", "cancelled": "CANCELLED"}
 MAX_VALUE_LENGTH = 6000
 PARAMETERS_ROOM, FIGURES_ROOM = 100_000, 80_000
-"""In bytes: the metadata of a run may have 200 KB."""
+"""In bytes: the metadata of a run may hold 200 KB."""
 MAX_SERIES_NAME_LENGTH = 128
 SERIES_IN_BATCH = 1000
 POINTS_IN_BATCH = 5000
 PAUSE_S = 1.0
-"""From one writing of points to the next, for the sake of the quota: what piles up meanwhile is one request."""
+"""Pause between requests that write points, because of the quota: points queued meanwhile share one request."""
 ANSWER_TIMEOUT_S = 30.0
 MADE_TIMEOUT_S = 55.0
-"""How long a store or a tensorboard may take to be made."""
+"""How long the creation of a store or a tensorboard may take."""
 
 
 class VertexExperiments:
@@ -42,8 +42,8 @@ class VertexExperiments:
     def __init__(self) -> None:
         gcp.require_clients("tracker vertex")
 
-    def begin(self, run: Run, *, resumed_at: int) -> None:  # noqa: ARG002 - asks the tensorboard what it has
-        """A run of the experiment, with a run of the tensorboard that stands behind it; or those that it has."""
+    def begin(self, run: Run, *, resumed_at: int) -> None:  # noqa: ARG002 - the tensorboard knows its last step
+        """Get or create a run of the experiment, and a run of the tensorboard behind it."""
         spec = run.spec()
         region = os.environ.get("CLOUD_ML_REGION") or spec.vertex.region
         project = os.environ.get("CLOUD_ML_PROJECT_ID") or gcp.find_project(spec.vertex.project)
@@ -55,10 +55,10 @@ class VertexExperiments:
         self._written = -math.inf
         name = os.environ.get("TAGLINE_EXPERIMENT") or NAME
         experiment = self._get_experiment(name)
-        called = _make_run_id(name, record_id(run))
-        self._context = self._create_run_context(experiment, f"{name}-{called}", called, list_parameters(spec))
+        run_id = _make_run_id(name, record_id(run))
+        self._context = self._create_run_context(experiment, f"{name}-{run_id}", run_id, list_parameters(spec))
         self._group = self._create_board_experiment(self._find_board(experiment), name)
-        self._run = self._create_board_run(called)
+        self._run = self._create_board_run(run_id)
         self._attach_artifact(
             "tb-run",
             "google.VertexTensorboardRun",
@@ -71,7 +71,7 @@ class VertexExperiments:
         self._series, self._known = self._list_series()
 
     def record(self, points: Sequence[Point]) -> None:
-        """Points of time series in batches, without the steps that an earlier attempt has recorded."""
+        """Write points of time series in batches, without the steps that an earlier attempt has recorded."""
         new = [
             (key, {"scalar": {"value": value}, "step": point.step, "wall_time": _to_timestamp(point.time)})
             for point in points
@@ -94,32 +94,32 @@ class VertexExperiments:
             self._written = time.monotonic()
 
     def end(self, run: Run) -> None:
-        """The report's figures as summary metrics, the report and the bundle as artifacts, the state."""
+        """Record the report's figures as summary metrics, the report and the bundle as artifacts, and the state."""
         state = run.state().name
-        known: dict[str, Any] = {"_state": STATES.get(state, "FAILED")}
+        metadata: dict[str, Any] = {"_state": STATES.get(state, "FAILED")}
         if state == "succeeded":
             figures = report_figures(run)
-            self._written = -math.inf  # nothing follows that a pause would gather
+            self._written = -math.inf  # no pause before the last points
             self.record([Point(last_step(run), time.time(), figures)])
             of_labels_last = sorted(figures.items(), key=lambda item: item[0].count("/"))
-            known["_metrics"] = _fit_values({k: v for k, v in of_labels_last if math.isfinite(v)}, room=FIGURES_ROOM)
+            metadata["_metrics"] = _fit_values({k: v for k, v in of_labels_last if math.isfinite(v)}, room=FIGURES_ROOM)
             bundle = run.bundle_address
             self._attach_artifact("report", "system.Artifact", _to_uri(f"{bundle.rpartition('/')[0]}/report.json"))
             self._attach_artifact("bundle", "system.Model", _to_uri(bundle))
-        self._update_metadata(self._context, known)
+        self._update_metadata(self._context, metadata)
 
     def _get_experiment(self, name: str) -> Any:
-        """The context of the experiment, in the default store."""
+        """Get or create the context of the experiment, in the default store."""
         if not EXPERIMENT.fullmatch(name):
             hint = "4 to 80 of a-z, 0-9 and -, no - first"
             raise PlaceError(f'no experiment can have the name in TAGLINE_EXPERIMENT, "{name}"', hint=hint)
-        asked = {"parent": self._parent, "metadata_store": {}, "metadata_store_id": "default"}
+        store = {"parent": self._parent, "metadata_store": {}, "metadata_store_id": "default"}
         gcp.get_or_create(
             WHAT,
             _prepare_call(self._nodes.get_metadata_store, name=self._store),
-            lambda: _prepare_call(self._nodes.create_metadata_store, **asked)().result(timeout=MADE_TIMEOUT_S),
+            lambda: _prepare_call(self._nodes.create_metadata_store, **store)().result(timeout=MADE_TIMEOUT_S),
         )
-        found = self._get_or_create_node(
+        experiment = self._get_or_create_node(
             "context",
             name,
             {
@@ -129,22 +129,22 @@ class VertexExperiments:
                 "metadata": {"experiment_deleted": False},
             },
         )
-        if found.schema_title != "system.Experiment":
+        if experiment.schema_title != "system.Experiment":
             hint = "set TAGLINE_EXPERIMENT to another name"
-            raise PlaceError(f"{found.name} is no experiment but a {found.schema_title}", hint=hint)
-        return found
+            raise PlaceError(f"{experiment.name} is no experiment but a {experiment.schema_title}", hint=hint)
+        return experiment
 
     def _find_board(self, experiment: Any) -> str:
-        """The tensorboard: of TAGLINE_TENSORBOARD, of the experiment, the oldest one that is ours, or a new one."""
+        """Return the tensorboard: of TAGLINE_TENSORBOARD, of the experiment, Tagline's oldest, or a new one."""
         of_experiment = str(_read_metadata(experiment).get("backing_tensorboard_resource") or "")
-        is_there = of_experiment and gcp.get_or_none(
+        exists = of_experiment and gcp.get_or_none(
             WHAT, _prepare_call(self._boards.get_tensorboard, name=of_experiment)
         )
         if named := os.environ.get("TAGLINE_TENSORBOARD"):
             board = str(self._send_request(self._boards.get_tensorboard, name=named).name)
         else:
-            board = of_experiment if is_there else self._find_own_board()
-        if not is_there:
+            board = of_experiment if exists else self._find_own_board()
+        if not exists:
             self._update_metadata(experiment.name, {"backing_tensorboard_resource": board})
         return board
 
@@ -157,33 +157,33 @@ class VertexExperiments:
         make = _prepare_call(self._boards.create_tensorboard, parent=self._parent, tensorboard=new)
         return str(gcp.with_retries(WHAT, lambda: make().result(timeout=MADE_TIMEOUT_S)).name)
 
-    def _create_run_context(self, experiment: Any, run_id: str, called: str, values: Mapping[str, Any]) -> str:
-        """The context of the run, a child of the experiment's."""
-        plain = {
+    def _create_run_context(self, experiment: Any, run_id: str, display_name: str, values: Mapping[str, Any]) -> str:
+        """Get or create the context of the run, a child of the experiment's."""
+        parameters = {
             key: value if isinstance(value, int | float) else format_parameter(value) for key, value in values.items()
         }
-        known = {
-            "_params": _fit_values(plain, room=PARAMETERS_ROOM),
+        metadata = {
+            "_params": _fit_values(parameters, room=PARAMETERS_ROOM),
             "_metrics": {},
             "_state": "RUNNING",
         } | self._describe_job()
-        found = self._get_or_create_node(
+        context = self._get_or_create_node(
             "context",
             run_id,
             {
-                "display_name": called,
+                "display_name": display_name,
                 "schema_title": "system.ExperimentRun",
                 "schema_version": SCHEMA_VERSION,
-                "metadata": known,
+                "metadata": metadata,
             },
         )
-        self._send_request(self._nodes.add_context_children, context=experiment.name, child_contexts=[found.name])
-        if _read_metadata(found).get("_state") != "RUNNING":  # it goes on
-            self._update_metadata(found.name, {"_state": "RUNNING"})
-        return str(found.name)
+        self._send_request(self._nodes.add_context_children, context=experiment.name, child_contexts=[context.name])
+        if _read_metadata(context).get("_state") != "RUNNING":  # it was resumed
+            self._update_metadata(context.name, {"_state": "RUNNING"})
+        return str(context.name)
 
     def _describe_job(self) -> dict[str, Any]:
-        """The custom job that this is, where it is one."""
+        """Return the metadata of the custom job that this process runs in, if any."""
         if not (job := os.environ.get("CLOUD_ML_JOB_ID")):
             return {}
         _, project, _, region = self._parent.split("/")
@@ -191,43 +191,43 @@ class VertexExperiments:
         name = f"{self._parent}/customJobs/{job}"
         return {"_custom_jobs": [{"custom_job_resource_name": name, "custom_job_console_uri": page}]}
 
-    def _create_board_experiment(self, board: str, called: str) -> str:
+    def _create_board_experiment(self, board: str, name: str) -> str:
         labels = {"vertex_tensorboard_experiment_source": "vertex_experiment"}
-        make = {"display_name": called, "labels": labels}
-        found = gcp.get_or_create(
+        content = {"display_name": name, "labels": labels}
+        experiment = gcp.get_or_create(
             WHAT,
-            _prepare_call(self._boards.get_tensorboard_experiment, name=f"{board}/experiments/{called}"),
+            _prepare_call(self._boards.get_tensorboard_experiment, name=f"{board}/experiments/{name}"),
             _prepare_call(
                 self._boards.create_tensorboard_experiment,
                 parent=board,
-                tensorboard_experiment_id=called,
-                tensorboard_experiment=make,
+                tensorboard_experiment_id=name,
+                tensorboard_experiment=content,
             ),
         )
-        return str(found.name)
+        return str(experiment.name)
 
-    def _create_board_run(self, called: str) -> str:
-        found = gcp.get_or_create(
+    def _create_board_run(self, run_id: str) -> str:
+        board_run = gcp.get_or_create(
             WHAT,
-            _prepare_call(self._boards.get_tensorboard_run, name=f"{self._group}/runs/{called}"),
+            _prepare_call(self._boards.get_tensorboard_run, name=f"{self._group}/runs/{run_id}"),
             _prepare_call(
                 self._boards.create_tensorboard_run,
                 parent=self._group,
-                tensorboard_run_id=called,
-                tensorboard_run={"display_name": called},
+                tensorboard_run_id=run_id,
+                tensorboard_run={"display_name": run_id},
             ),
         )
-        return str(found.name)
+        return str(board_run.name)
 
     def _list_series(self) -> tuple[dict[str, str], dict[str, int]]:
-        """The id of each time series that is there, and the last step of those that have points."""
+        """Return the id of each existing time series, and the last step of those that have points."""
         list_all = _prepare_call(self._boards.list_tensorboard_time_series, parent=self._run, page_size=SERIES_IN_BATCH)
-        found = gcp.with_retries(WHAT, lambda: list(list_all()))
-        ids = {series.display_name: series.name.rpartition("/")[2] for series in found}
-        return ids, {series.display_name: last for series in found if (last := series.metadata.max_step)}
+        listed = gcp.with_retries(WHAT, lambda: list(list_all()))
+        ids = {series.display_name: series.name.rpartition("/")[2] for series in listed}
+        return ids, {series.display_name: last for series in listed if (last := series.metadata.max_step)}
 
     def _make_series(self, keys: Iterable[str]) -> None:
-        """New time series; those that a request made whose answer was lost are found."""
+        """Create time series; on a retry, those that a request with a lost answer has created are found."""
 
         def make() -> None:
             self._series, _ = self._list_series()
@@ -238,31 +238,31 @@ class VertexExperiments:
                     for key in missing[start : start + SERIES_IN_BATCH]
                 ]
                 requests = [{"parent": self._run, "tensorboard_time_series": series} for series in new]
-                made = _prepare_call(
+                created = _prepare_call(
                     self._boards.batch_create_tensorboard_time_series, parent=self._group, requests=requests
                 )()
-                for series in made.tensorboard_time_series:
+                for series in created.tensorboard_time_series:
                     self._series[series.display_name] = series.name.rpartition("/")[2]
 
         if wanted := set(keys):
             gcp.with_retries(WHAT, make)
 
-    def _get_or_create_node(self, kind: str, called: str, content: Mapping[str, Any]) -> Any:
-        """A context or an artifact, which is made if it is not there."""
+    def _get_or_create_node(self, kind: str, node_id: str, content: Mapping[str, Any]) -> Any:
+        """Get or create a context or an artifact."""
         get, create = getattr(self._nodes, f"get_{kind}"), getattr(self._nodes, f"create_{kind}")
-        new = {"parent": self._store, kind: content, f"{kind}_id": called}
+        new = {"parent": self._store, kind: content, f"{kind}_id": node_id}
         return gcp.get_or_create(
-            WHAT, _prepare_call(get, name=f"{self._store}/{kind}s/{called}"), _prepare_call(create, **new)
+            WHAT, _prepare_call(get, name=f"{self._store}/{kind}s/{node_id}"), _prepare_call(create, **new)
         )
 
     def _attach_artifact(self, part: str, schema: str, uri: str, *, metadata: Mapping[str, Any] | None = None) -> None:
-        """An artifact of the run."""
-        called = f"{self._context.rpartition('/')[2]}-{part}"
+        """Get or create an artifact of the run."""
+        artifact_id = f"{self._context.rpartition('/')[2]}-{part}"
         artifact = self._get_or_create_node(
             "artifact",
-            called,
+            artifact_id,
             {
-                "display_name": called,
+                "display_name": artifact_id,
                 "schema_title": schema,
                 "schema_version": SCHEMA_VERSION,
                 "uri": uri,
@@ -278,7 +278,7 @@ class VertexExperiments:
         )
 
     def _update_metadata(self, name: str, values: Mapping[str, Any]) -> None:
-        """Add to a context's metadata, and to its sections, keeping what others have added."""
+        """Merge values into a context's metadata and its sections, keeping what others have added."""
 
         def rewrite() -> None:
             context = _prepare_call(self._nodes.get_context, name=name)()
@@ -298,7 +298,7 @@ class VertexExperiments:
         return gcp.with_retries(WHAT, _prepare_call(method, **request))
 
     def _series_key(self, name: str) -> str:
-        """The name of a time series, cut if it is too long, and marked where two would become the same."""
+        """Return the name of a time series, cut if it is too long, and numbered where two would collide."""
         if name not in self._keys:
             key, number = name[:MAX_SERIES_NAME_LENGTH], 1
             while key in self._keys.values():
@@ -309,30 +309,30 @@ class VertexExperiments:
 
 
 def _prepare_call(method: Any, **request: Any) -> Any:
-    """One request, to be made later."""
+    """Return a function that makes one request."""
     return partial(method, request=request, timeout=ANSWER_TIMEOUT_S)
 
 
 def _read_metadata(context: Any) -> dict[str, Any]:
-    found: dict[str, Any] = type(context).to_dict(context).get("metadata") or {}
-    return found
+    metadata: dict[str, Any] = type(context).to_dict(context).get("metadata") or {}
+    return metadata
 
 
 def _make_run_id(experiment: str, tag: str) -> str:
-    """The tag of a run as an id; of a long one the end, which tells runs apart."""
-    plain = re.sub(r"[^a-z0-9]+", "-", tag.lower())
-    return plain[-(MAX_ID_LENGTH - len(experiment) - 1) :].strip("-")
+    """Return the tag of a run as an id; of a long one the end, which is unique."""
+    slug = re.sub(r"[^a-z0-9]+", "-", tag.lower())
+    return slug[-(MAX_ID_LENGTH - len(experiment) - 1) :].strip("-")
 
 
 def _fit_values(values: Mapping[str, Any], *, room: int) -> dict[str, Any]:
-    """The values, long texts cut, for which there is room; and how many others there are."""
+    """Return the values that fit, with long texts cut, and the number of those left out."""
     fitting: dict[str, Any] = {}
     for key, value in values.items():
-        held = value[:MAX_VALUE_LENGTH] if isinstance(value, str) else value
-        room -= len(key.encode()) + (len(held.encode()) if isinstance(held, str) else 8) + 24
+        fitted = value[:MAX_VALUE_LENGTH] if isinstance(value, str) else value
+        room -= len(key.encode()) + (len(fitted.encode()) if isinstance(fitted, str) else 8) + 24
         if room < 0:
             return fitting | {"left_out": len(values) - len(fitting)}
-        fitting[key] = held
+        fitting[key] = fitted
     return fitting
 
 

@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-# Errors of this package are no business of its makers unless the user says so; it reads this when it is imported.
+# No error reports to the package's authors unless the user enables them; wandb reads this when it is imported.
 os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
 
 import wandb
@@ -19,8 +19,8 @@ EXIT_CODES = {"succeeded": 0, "failed": 1, "cancelled": 130}
 class WeightsAndBiases:
     """Records with `wandb`, which reads its own environment variables."""
 
-    def begin(self, run: Run, *, resumed_at: int) -> None:  # noqa: ARG002 - wandb itself drops a step it has
-        """A run in Weights & Biases; silent, so that it neither prints nor asks for a key."""
+    def begin(self, run: Run, *, resumed_at: int) -> None:  # noqa: ARG002 - wandb itself drops steps that it has
+        """Start a run in Weights & Biases, silently: without output or a prompt for a key."""
         wandb.setup(settings=wandb.Settings(silent=True))
         settings = wandb.Settings(
             silent=True,
@@ -45,12 +45,12 @@ class WeightsAndBiases:
         )
 
     def record(self, points: Sequence[Point]) -> None:
-        """History, at our own steps."""
+        """Log figures at the run's own steps."""
         for point in points:
             self._record.log(dict(point.figures), step=point.step)
 
     def end(self, run: Run) -> None:
-        """The report's figures and the bundle's address in the summary, the report as a file."""
+        """Record the report's figures and the bundle's address in the summary, and the report as a file."""
         state = run.state().name
         if state == "succeeded":
             self._record.log(report_figures(run), step=last_step(run))
