@@ -239,7 +239,7 @@ def test_a_planned_run_is_begun_and_gone_on_with_by_two_workers(
     command = ("train", "--resume", planned.address)
     main, other = start_workers(*command, cwd=tmp_path / "a", environment=job, dies_at=touched(undisturbed) // 2)
     assert main.end() == -signal.SIGKILL
-    other.process.join(60)
+    other.process.wait(60)
     planned.refresh()
     assert planned.progress().last
     two = start_workers(*command, cwd=tmp_path / "a", environment=job)

@@ -5,7 +5,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from attempts import SUPPORT, contents, events, told
 
 import tagline as library
+from python_processes import run_python, start_python
 from tagline.errors import DataError, Interrupted, PlaceError, RunError, SpecError
 from tagline.runs.run import Run, list_runs
 
@@ -35,16 +35,15 @@ def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def start(data: Path, cwd: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tagline", "train", str(data), LINEAR]
-    return subprocess.Popen(command, cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    return start_python("-m", "tagline", "train", data, LINEAR, cwd=cwd, text=True, **streams)
 
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_told_to_stop_it_saves_and_can_go_on_to_the_same_end(
     data: Path, whole: Run, tmp_path: Path, tagline: Command, sent: int, code: int
 ) -> None:
-    command = told(sent, "train", data, LINEAR)
-    stopped = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    stopped = run_python(*told(sent, "train", data, LINEAR), cwd=tmp_path, text=True)
     assert stopped.returncode == code, stopped.stderr
     [run] = list_runs(tmp_path / "runs")
     assert run.state().name == "cancelled"
@@ -249,7 +248,7 @@ def test_a_full_disk_is_named_and_the_run_has_failed(tmp_path: Path, tagline: Co
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100000, 100000));"
         f"from tagline.cli import run; sys.exit(run(['train', {str(SUPPORT / 'messages.csv')!r}, {LINEAR!r}]))"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = run_python("-c", code, cwd=tmp_path, text=True)
     assert done.returncode == 5, done.stderr
     assert "cannot write" in done.stderr
     [run] = list_runs(tmp_path / "runs")
