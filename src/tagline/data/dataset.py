@@ -20,7 +20,7 @@ from tagline import storage
 from tagline.data.column_profiles import LIST_SEPARATOR, ONE_HOT, parse_list
 from tagline.data.readers import BadRow, BadRows, Batch, Cell, Layout, Source, inspect, read_batches
 from tagline.data.splits import Ints, group_ids, stratified_split
-from tagline.data.texts import ColumnFile, Text, Texts
+from tagline.data.texts import ColumnFile, Text, Texts, build_array
 from tagline.errors import DataError, SpecError
 from tagline.spec import Data
 
@@ -312,7 +312,7 @@ class _DatasetBuilder:
         for name, seen in self.slices.items():
             cells = _join_cells(_take_cells(batch.columns[name], kept))
             self.slice_numbers[name].append(np.array([seen.setdefault(cell, len(seen)) for cell in cells]))
-        arrays = [pa.array(column, pa.large_string()) for column in texts]
+        arrays = [build_array(column) for column in texts]
         for column, array in zip(self.texts, arrays, strict=True):
             column.append(array)
         keys = zip(*(map(normalise_text, column) for column in texts), strict=True)
