@@ -31,7 +31,8 @@ def serve(connection: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
             return None
         if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
             raise RuntimeError("a request was cut off: raise MAX_REQUEST")
-        if len(threads := [task.joinpath("comm").read_text().strip() for task in Path("/proc/self/task").iterdir()]) > 1:
+        threads = [task.joinpath("comm").read_text().strip() for task in Path("/proc/self/task").iterdir()]
+        if len(threads) > 1:
             raise RuntimeError(f"a process with threads cannot be forked, and an import has started some: {threads}")
         request = json.loads(message)
         pid = fork_orphan()

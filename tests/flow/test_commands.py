@@ -20,7 +20,7 @@ from tagline.runs.lookup import list_runs
 from tagline.runs.run import Run
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
-QUICK = ("model.family=linear", "model.max_features=800", "model.strength=4.0")
+QUICK = ("model.family=linear", "model.max_features=800", "model.strength=4.0", "model.characters=0")
 Command = Callable[..., Any]
 
 

@@ -17,6 +17,7 @@ TRAIN = (
     "train",
     str(SUPPORT / "messages.csv"),
     "model.family=linear",
+    "model.characters=0",
     "model.max_features=8000",
     "training.baseline=false",
 )

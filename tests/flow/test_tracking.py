@@ -17,7 +17,7 @@ from python_processes import run_python, start_python
 from tagline import registry
 from tagline.runs.run import list_runs
 
-TRAIN = ("train", str(SUPPORT / "messages.csv"), "model.family=linear", "model.max_features=2000")
+TRAIN = ("train", str(SUPPORT / "messages.csv"), "model.family=linear", "model.max_features=2000", "model.characters=0")
 EVERYWHERE = 'tracking.to=["tensorboard", "wandb", "mlflow"]'
 OWN_PACKAGES = ("tensorboard", "wandb", "mlflow")
 PATIENT = "from tagline.runs import trackers; trackers.END_TIMEOUT_S = 900.0"

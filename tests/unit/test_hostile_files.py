@@ -25,6 +25,7 @@ from tagline.runs.run import ATTEMPTS, PROGRESS, Run
 
 QUICK = (
     "model.family=linear",
+    "model.characters=0",
     "model.max_features=60",
     "model.strength=4.0",
     "data.fraction=0.2",
