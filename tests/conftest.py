@@ -5,8 +5,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -16,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from python_processes import run_python
 
 ROOT = Path(__file__).parents[1]
 SUPPORT = ROOT / "examples" / "support"
@@ -78,14 +78,7 @@ def tagline(tmp_path: Path) -> Callable[..., Result]:
 
     def run(*arguments: str | Path, stdin: str | bytes = b"", cwd: Path = tmp_path) -> Result:
         content = stdin.encode() if isinstance(stdin, str) else stdin
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-m", "tagline", *map(str, arguments)],
-            input=content,
-            capture_output=True,
-            cwd=cwd,
-            timeout=300,
-            check=False,
-        )
+        done = run_python("-W", "error", "-m", "tagline", *arguments, given=content, cwd=cwd)
         result = Result(done.returncode, done.stdout.decode(), done.stderr.decode())
         assert "Traceback" not in result.err, result.err
         return result

@@ -17,7 +17,13 @@ from tagline.cli import run
 from tagline.jobs import emulator
 
 BUCKET = "tagline-rehearsal"
-LINEAR = ("model.family=linear", "model.max_features=800", "model.strength=4.0", "vertex.accelerators=0")
+LINEAR = (
+    "model.family=linear",
+    "model.max_features=800",
+    "model.strength=4.0",
+    "model.characters=0",
+    "vertex.accelerators=0",
+)
 TINY = (
     "model.max_tokens=16", "data.fraction=0.3", "training.epochs=2", "training.batch_size=30",
     "training.baseline=false", "training.export=false", "vertex.accelerators=0",

@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from chromium import browser
+from python_processes import run_python
 
 __all__ = ["browser"]
 
@@ -45,15 +44,7 @@ def vertex_rehearsal(tmp_path: Path) -> Callable[..., CommandResult]:
     """Run `vertex-rehearsal ARGUMENTS...` as a process of its own, in an empty directory."""
 
     def run(*arguments: str | Path) -> CommandResult:
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-m", "vertex_rehearsal", *map(str, arguments)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            cwd=tmp_path,
-            timeout=300,
-            check=False,
-            text=True,
-        )
+        done = run_python("-W", "error", "-m", "vertex_rehearsal", *arguments, cwd=tmp_path, text=True)
         assert "Traceback" not in done.stderr, done.stderr
         return CommandResult(done.returncode, done.stdout, done.stderr)
 

@@ -6,7 +6,6 @@ import random
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 import urllib.error
@@ -18,6 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
 
+from python_processes import start_python
 from vertex_rehearsal.access import build_keyed_address
 
 PARENT = "projects/demo/locations/us-central1"
@@ -229,10 +229,10 @@ def rehearsing(
 ) -> Iterator[Rehearsal]:
     """A rehearsal that is ready, on ports of its own; `program` is what Python runs."""
     words = ["--directory", str(directory), "--port", "0", "--grpc-port", "0", "--json", *AS_PROCESSES, *arguments]
-    command = [sys.executable, *program, "start", *words]
     with tempfile.TemporaryFile() as log:
         begun = time.monotonic()
-        process = subprocess.Popen(command, env=os.environ | environment, stdout=subprocess.PIPE, stderr=log)
+        options = {"env": os.environ | environment, "stdout": subprocess.PIPE, "stderr": log}
+        process = start_python(*program, "start", *words, **options)
         assert process.stdout is not None
         try:
             line = process.stdout.readline()

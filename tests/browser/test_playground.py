@@ -22,12 +22,16 @@ SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Server]]:
     directory = tmp_path_factory.mktemp("runs")
     single = tagline.train(
-        SUPPORT / "messages.csv", "model.family=linear", "decisions.abstain_below=0.5", runs=directory
+        SUPPORT / "messages.csv",
+        "model.family=linear",
+        "model.characters=0",
+        "decisions.abstain_below=0.5",
+        runs=directory,
     )
-    pair = tagline.train(SUPPORT / "pairs.csv", "model.family=linear", runs=directory)
+    pair = tagline.train(SUPPORT / "pairs.csv", "model.family=linear", "model.characters=0", runs=directory)
     rows = [f"about topic{n % 15} number {n},label {n % 15}" for n in range(150)]
     (directory / "many.csv").write_text("\n".join(["text,label", *rows]))
-    many = tagline.train(directory / "many.csv", "model.family=linear", runs=directory)
+    many = tagline.train(directory / "many.csv", "model.family=linear", "model.characters=0", runs=directory)
     with (
         serving(single.bundle) as first,
         serving(pair.bundle, TAGLINE_TOKEN="t0kën→") as second,

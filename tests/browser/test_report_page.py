@@ -28,12 +28,19 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     ]
     odd.write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows), "utf-8")
     made = {
-        "single": tagline.train(SUPPORT / "messages.csv", "model.family=linear", runs=directory / "single"),
-        "multi": tagline.train(SUPPORT / "messages-multi.csv", "model.family=linear", runs=directory / "multi"),
-        "pair": tagline.train(SUPPORT / "pairs.csv", "model.family=linear", runs=directory / "pair"),
+        "single": tagline.train(
+            SUPPORT / "messages.csv", "model.family=linear", "model.characters=0", runs=directory / "single"
+        ),
+        "multi": tagline.train(
+            SUPPORT / "messages-multi.csv", "model.family=linear", "model.characters=0", runs=directory / "multi"
+        ),
+        "pair": tagline.train(
+            SUPPORT / "pairs.csv", "model.family=linear", "model.characters=0", runs=directory / "pair"
+        ),
         "odd": tagline.train(
             odd,
             "model.family=linear",
+            "model.characters=0",
             "data.text=text",
             "data.labels=label",
             "model.strength=0.01",
@@ -44,6 +51,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     weaker = tagline.train(
         SUPPORT / "messages.csv",
         "model.family=linear",
+        "model.characters=0",
         "model.words=0",
         "model.characters=1",
         runs=directory / "single",
@@ -134,7 +142,7 @@ def test_texts_and_labels_of_any_kind_are_shown_as_they_are(browser: Any, runs: 
 def test_a_label_without_a_space_does_not_push_its_figures_off_a_phone(browser: Any, tmp_path: Path) -> None:
     rows = [{"text": f"word{n % 2} number {n}", "label": ("x" * 300, "short")[n % 2]} for n in range(60)]
     (tmp_path / "long.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    run = tagline.train(tmp_path / "long.jsonl", "model.family=linear", runs=tmp_path / "runs")
+    run = tagline.train(tmp_path / "long.jsonl", "model.family=linear", "model.characters=0", runs=tmp_path / "runs")
     page = browser.new_page(viewport={"width": 390, "height": 900})
     page.goto((run.directory / "report.html").as_uri())
     ends = page.locator("#label-table tbody tr td:last-child").evaluate_all(

@@ -86,8 +86,19 @@ def family(request: pytest.FixtureRequest, checkpoint: Callable[[str], Path]) ->
 
 
 @pytest.fixture(params=list(TASKS), scope="module")
-def data(request: pytest.FixtureRequest) -> Dataset:
-    return dataset.load(TASKS[request.param])
+def task(request: pytest.FixtureRequest) -> Data:
+    return TASKS[request.param]
+
+
+@pytest.fixture(scope="module")
+def data(task: Data) -> Dataset:
+    return dataset.load(task)
+
+
+@pytest.fixture(scope="module")
+def few(task: Data) -> Dataset:
+    """A part of the rows, for what holds however few there are: seven batches and more."""
+    return dataset.load(task.model_copy(update={"fraction": 0.4}))
 
 
 @pytest.fixture(scope="module")
@@ -104,9 +115,9 @@ def model(course: tuple[Classifier, list[Step]]) -> Classifier:
 
 
 @pytest.fixture(scope="module")
-def brief(family: Family, data: Dataset) -> Classifier:
+def brief(family: Family, few: Dataset) -> Classifier:
     """A model that has learned briefly."""
-    return learned(family.briefly, data)
+    return learned(family.briefly, few)
 
 
 def new(family: Family, data: Dataset, **training: Any) -> Classifier:
@@ -182,34 +193,34 @@ def test_saving_what_was_loaded_gives_the_same_files(family: Family, model: Clas
     assert contents(tmp_path / "first") == contents(tmp_path / "second")
 
 
-def test_the_same_seed_gives_the_same_weights(family: Family, brief: Classifier, data: Dataset, tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_weights(family: Family, brief: Classifier, few: Dataset, tmp_path: Path) -> None:
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
     brief.save(tmp_path / "first")
-    learned(family.briefly, data).save(tmp_path / "second")
+    learned(family.briefly, few).save(tmp_path / "second")
     assert contents(tmp_path / "first") == contents(tmp_path / "second")
 
 
 @pytest.mark.parametrize("stopped_after", [1, 2, 4])
 def test_stopped_and_resumed_it_ends_with_the_same_weights(
-    family: Family, brief: Classifier, data: Dataset, tmp_path: Path, stopped_after: int
+    family: Family, brief: Classifier, few: Dataset, tmp_path: Path, stopped_after: int
 ) -> None:
     for name in ("whole", "stopped", "resumed"):
         (tmp_path / name).mkdir()
     brief.save(tmp_path / "whole")
-    learned(family.briefly, data, steps=stopped_after).save(tmp_path / "stopped", resumable=True)
+    learned(family.briefly, few, steps=stopped_after).save(tmp_path / "stopped", resumable=True)
     resumed = family.kind.load(tmp_path / "stopped")
-    for _ in resumed.fit(data.splits["train"], data.splits["validation"], seed=42):
+    for _ in resumed.fit(few.splits["train"], few.splits["validation"], seed=42):
         pass
     resumed.save(tmp_path / "resumed")
     assert contents(tmp_path / "whole") == contents(tmp_path / "resumed")
 
 
-def test_without_validation_rows_it_learns_all_the_same(family: Family, data: Dataset) -> None:
-    model = new(family.briefly, data)
-    steps = list(model.fit(data.select("train", "validation"), data.select(), seed=42))
+def test_without_validation_rows_it_learns_all_the_same(family: Family, few: Dataset) -> None:
+    model = new(family.briefly, few)
+    steps = list(model.fit(few.select("train", "validation"), few.select(), seed=42))
     assert steps[-1].evaluate
-    assert model.scores(list(data.splits["test"].texts)).shape[0] == len(data.splits["test"])
+    assert model.scores(list(few.splits["test"].texts)).shape[0] == len(few.splits["test"])
 
 
 def test_balanced_class_weights_help_the_rare_label(family: Family, data: Dataset) -> None:

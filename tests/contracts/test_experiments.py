@@ -572,6 +572,7 @@ def test_a_training_in_a_job_records_itself(rehearsal: Rehearsal, sdk: Any, call
         "train",
         str(SUPPORT / "messages.csv"),
         "model.family=linear",
+        "model.characters=0",
         "model.max_features=500",
         "training.export=false",
         'tracking.to=["vertex"]',

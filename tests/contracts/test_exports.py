@@ -43,8 +43,8 @@ FAMILIES = {
     "fewshot": ("messages.csv", "model.family=fewshot", "model.max_tokens=24", "model.tuning_steps=2"),
     "ulmfit": ("messages.csv", "model.family=ulmfit", *SMALL_ULMFIT),
     "ulmfit, both": ("messages-multi.csv", "model.family=ulmfit", "model.direction=both", *SMALL_ULMFIT),
-    "linear": ("messages.csv", "model.family=linear"),
-    "linear, pairs": ("pairs.csv", "model.family=linear"),
+    "linear": ("messages.csv", "model.family=linear", "model.characters=0"),
+    "linear, pairs": ("pairs.csv", "model.family=linear", "model.characters=0"),
 }
 PRETRAINED = ("encoder", "fewshot")
 
@@ -66,7 +66,9 @@ def run(
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tagline.Run:
     """A run of family linear, which has no form but its own yet."""
-    return tagline.train(SUPPORT / "messages.csv", "model.family=linear", runs=tmp_path_factory.mktemp("trained"))
+    return tagline.train(
+        SUPPORT / "messages.csv", "model.family=linear", "model.characters=0", runs=tmp_path_factory.mktemp("trained")
+    )
 
 
 @pytest.fixture

@@ -50,7 +50,9 @@ class Context:
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tagline.Run]:
     directory = tmp_path_factory.mktemp("runs")
     return {
-        task: tagline.train(SUPPORT / data, "model.family=linear", "training.baseline=false", runs=directory)
+        task: tagline.train(
+            SUPPORT / data, "model.family=linear", "model.characters=0", "training.baseline=false", runs=directory
+        )
         for task, data in TRAINED.items()
     }
 

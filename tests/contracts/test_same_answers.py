@@ -123,7 +123,7 @@ DOORS: dict[str, Door] = {
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tagline.Run]:
     directory = tmp_path_factory.mktemp("runs")
     return {
-        name: tagline.train(SUPPORT / data, "model.family=linear", *settings, runs=directory)
+        name: tagline.train(SUPPORT / data, "model.family=linear", "model.characters=0", *settings, runs=directory)
         for name, (data, *settings) in TRAINED.items()
     }
 

@@ -1,12 +1,12 @@
-"""Trainings as processes that start at once, forked from one that has loaded torch; and what to compare of them."""
+"""Trainings as processes of their own, and what to compare of them."""
 
-import multiprocessing
+import itertools
 import os
-import signal
+import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from tagline.runs.lookup import list_runs
 from tagline.runs.run import Run
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from python_processes import start_python
 from rehearsing import free_port
 
 DEADLINE_S = 900.0
@@ -23,9 +24,6 @@ SMALL = (
     "training.learning_rate=0.003", "training.evaluate_every=8", "training.log_every=1",
     "training.baseline=false", "training.export=false",
 )  # fmt: skip
-CHANGES = frozenset({"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir"})
-SENDS = "http.client.send"
-"""To Cloud Storage, where a run is there."""
 TOLD = """
 import os, sys
 from tagline.cli import run
@@ -42,56 +40,67 @@ if number:
 sys.exit(run(sys.argv[1:]))
 """
 """Runs a command that sends itself a signal while it learns."""
-_nursery = multiprocessing.get_context("forkserver")
-_nursery.set_forkserver_preload(
-    [
-        "google.cloud.storage",
-        "peft",
-        "pyarrow.csv",
-        "sklearn.metrics",
-        "tagline.cli",
-        "tagline.models.encoder",
-        "tagline.models.nn.loop",
-        "tagline.models.nn.networks",
-        "tagline.models.nn.pretrained",
-        "tagline.training",
-        "torch.distributed",
-        "transformers.models.bert.modeling_bert",
-    ]
-)
+COUNTED = """
+import os, signal, sys
+from pathlib import Path
+import torch
+from tagline import cli
+dies_at, sends, name = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+sys.argv = ["tagline", *sys.argv[4:]]
+torch.set_num_threads(1)
+CHANGES = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir"}
+touched = 0
+def count(event, details):
+    global touched
+    # What is sent to Cloud Storage counts where a run is there.
+    if (event in CHANGES and "runs/" in str(details[0])) or event == "http.client.send":
+        touched += 1
+        if touched == dies_at:
+            os.kill(os.getpid(), sends or signal.SIGKILL)
+sys.addaudithook(count)
+code = cli.run(sys.argv[1:])
+Path(f"{name}.touched").write_text(str(touched))
+sys.exit(code)
+"""
+"""Runs a command until a run is touched for so many times, and says at its end how often it was."""
+_numbers = itertools.count(1)
 
 
 @dataclass(frozen=True)
 class Attempt:
     """One `tagline` command, running or ended."""
 
-    process: ForkServerProcess
+    process: "subprocess.Popen[bytes]"
     cwd: Path
+    name: str
+    """Of the files that it writes."""
 
     @property
     def out(self) -> str:
         """Standard output so far."""
-        return self.cwd.joinpath(f"{self.process.name}.out").read_text()
+        return self.cwd.joinpath(f"{self.name}.out").read_text()
 
     @property
     def err(self) -> str:
         """Standard error so far."""
-        return self.cwd.joinpath(f"{self.process.name}.err").read_text()
+        return self.cwd.joinpath(f"{self.name}.err").read_text()
 
     def end(self) -> int:
         """Wait for its end; its exit code, negative if a signal ended it."""
-        self.process.join(DEADLINE_S)
-        if self.process.exitcode is None:
+        try:
+            code = self.process.wait(DEADLINE_S)
+        except subprocess.TimeoutExpired:
             self.process.kill()
-            raise AssertionError("it hangs: " + self.err)
+            raise AssertionError("it hangs: " + self.err) from None
         assert "Traceback" not in self.err, self.err
-        return self.process.exitcode
+        return code
 
     def kill(self, *, after_s: float) -> None:
         """End it without a warning, if it has not ended by itself."""
-        self.process.join(after_s)
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(after_s)
         self.process.kill()
-        self.process.join()
+        self.process.wait()
 
     @property
     def run(self) -> Run:
@@ -105,18 +114,18 @@ def start(
 ) -> Attempt:
     """Run `tagline ARGUMENTS...`; with `dies_at`, until the run is touched for so many times."""
     cwd.mkdir(exist_ok=True)
-    # The process that they are forked from may have been started when other variables were set.
-    variables = {**os.environ, **(environment or {})}
-    process = _nursery.Process(target=_live, args=([*map(str, arguments)], cwd, variables, dies_at, sends), daemon=True)
-    for stream in ("out", "err"):
-        cwd.joinpath(f"{process.name}.{stream}").touch()
-    process.start()
-    return Attempt(process, cwd)
+    name = f"process-{next(_numbers)}"
+    with cwd.joinpath(f"{name}.out").open("wb") as out, cwd.joinpath(f"{name}.err").open("wb") as err:
+        process = start_python(
+            "-c", COUNTED, dies_at, int(sends), name, *arguments,
+            cwd=cwd, env=os.environ | (environment or {}), stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+        )  # fmt: skip
+    return Attempt(process, cwd, name)
 
 
 def told(sent: int, *arguments: str | Path, before: str = "") -> list[str]:
-    """A process's words: `tagline ARGUMENTS...`, which gets a signal at its second step; `before` is done first."""
-    return [sys.executable, "-W", "error", "-c", before + TOLD, str(int(sent)), *map(str, arguments)]
+    """Python's words for `tagline ARGUMENTS...`, which gets a signal at its second step; `before` is done first."""
+    return ["-W", "error", "-c", before + TOLD, str(int(sent)), *map(str, arguments)]
 
 
 def start_workers(
@@ -129,39 +138,9 @@ def start_workers(
     return [main, start(*arguments, cwd=cwd, environment=known | {"RANK": "1", "LOCAL_RANK": "1"})]
 
 
-def _live(arguments: Sequence[str], cwd: Path, environment: Mapping[str, str], dies_at: int, sends: int) -> None:
-    import torch
-
-    from tagline import cli
-
-    name = multiprocessing.current_process().name
-    os.chdir(cwd)
-    os.environ.clear()
-    os.environ.update(environment)
-    for stream, number in (("out", 1), ("err", 2)):
-        os.dup2(os.open(f"{name}.{stream}", os.O_WRONLY | os.O_APPEND), number)
-    torch.set_num_threads(1)
-    sys.argv = ["tagline", *arguments]
-    touched = 0
-
-    def count(event: str, details: Any) -> None:
-        nonlocal touched
-        if (event in CHANGES and "runs/" in str(details[0])) or event == SENDS:
-            touched += 1
-            if touched == dies_at:
-                os.kill(os.getpid(), sends or signal.SIGKILL)
-
-    sys.addaudithook(count)
-    code = cli.run(arguments)
-    Path(f"{name}.touched").write_text(str(touched))
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
-
-
 def touched(attempt: Attempt) -> int:
     """How many times a command that has ended opened, made, renamed, removed or sent something of its run."""
-    return int(attempt.cwd.joinpath(f"{attempt.process.name}.touched").read_text())
+    return int(attempt.cwd.joinpath(f"{attempt.name}.touched").read_text())
 
 
 def contents(run: Run) -> dict[str, bytes]:

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from serving import serving as serving_bundle
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
-QUICK = ("model.family=linear", "model.max_features=800", "model.strength=4.0")
+QUICK = ("model.family=linear", "model.max_features=800", "model.strength=4.0", "model.characters=0")
 
 
 @pytest.fixture(scope="module")

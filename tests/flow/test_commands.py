@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 
+from python_processes import run_python, start_python
 from tagline import registry
 from tagline.prediction import files
 from tagline.runs.lookup import list_runs
 from tagline.runs.run import Run
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
-QUICK = ("model.family=linear", "model.max_features=800", "model.strength=4.0")
+QUICK = ("model.family=linear", "model.max_features=800", "model.strength=4.0", "model.characters=0")
 Command = Callable[..., Any]
 
 
@@ -28,8 +29,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with a single-label, a multi-label and a pair run in it."""
     directory = tmp_path_factory.mktemp("place")
     for name in ("messages.csv", "messages-multi.csv", "pairs.csv"):
-        command = [sys.executable, "-m", "tagline", "train", str(SUPPORT / name), *QUICK, "--runs", name]
-        subprocess.run(command, cwd=directory, check=True, capture_output=True)
+        run_python("-m", "tagline", "train", SUPPORT / name, *QUICK, "--runs", name, cwd=directory, check=True)
     return directory
 
 
@@ -88,8 +88,7 @@ def test_a_mistake_has_its_code_a_sentence_and_a_next_step(
 
 
 def test_debug_shows_the_traceback(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tagline", "train", "nowhere.csv", "--debug"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = run_python("-m", "tagline", "train", "nowhere.csv", "--debug", cwd=tmp_path, text=True)
     assert done.returncode == 3
     assert "Traceback" in done.stderr
     assert "error: there is no file nowhere.csv" in done.stderr
@@ -100,7 +99,7 @@ def test_a_bug_of_ours_is_called_one(tmp_path: Path) -> None:
         "import sys, tagline.data.columns; tagline.data.columns.resolve = lambda *_: 1 / 0;"
         "from tagline.cli import run; sys.exit(run(['train', 'x.csv']))"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = run_python("-c", code, cwd=tmp_path, text=True, is_forked=False)  # nothing may have imported it before
     assert done.returncode == 70
     assert "this is a bug in Tagline: ZeroDivisionError" in done.stderr
     assert "Traceback" not in done.stderr
@@ -155,8 +154,8 @@ def test_predict_a_text_that_looks_like_an_option(place: Path, tagline: Command)
 def test_predict_reads_no_terminal(place: Path) -> None:
     """Without texts on a terminal it says what to do instead of waiting for ever."""
     _, terminal = pty.openpty()
-    command = [sys.executable, "-m", "tagline", "predict", "last", "--runs", "messages.csv"]
-    done = subprocess.run(command, cwd=place, stdin=terminal, capture_output=True, text=True, timeout=300, check=False)
+    command = ("-m", "tagline", "predict", "last", "--runs", "messages.csv")
+    done = run_python(*command, cwd=place, stdin=terminal, text=True)
     os.close(terminal)
     assert done.returncode == 2
     assert "no text to answer" in done.stderr
@@ -305,9 +304,9 @@ def test_every_command_takes_json_and_debug(tagline: Command, command: str) -> N
 
 
 def test_on_a_terminal_there_is_a_bar_and_elsewhere_plain_lines(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tagline", "train", str(SUPPORT / "pairs.csv"), *QUICK]
+    command = ("-m", "tagline", "train", SUPPORT / "pairs.csv", *QUICK)
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(command, cwd=tmp_path, stderr=theirs, stdout=subprocess.DEVNULL)
+    process = start_python(*command, cwd=tmp_path, stderr=theirs, stdout=subprocess.DEVNULL)
     os.close(theirs)
     shown = b""
     while True:
@@ -318,7 +317,7 @@ def test_on_a_terminal_there_is_a_bar_and_elsewhere_plain_lines(tmp_path: Path) 
     os.close(ours)
     assert process.wait() == 0
     assert b"\x1b[" in shown
-    plain = subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
+    plain = run_python(*command, cwd=tmp_path, check=True)
     assert b"\x1b[" not in plain.stderr + plain.stdout
     assert b"step 8/8" in plain.stderr
 

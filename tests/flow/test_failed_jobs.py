@@ -105,7 +105,7 @@ def job_specs(rehearsal: Rehearsal, data: Path) -> dict[str, dict[str, Any]]:
     return {
         "nan": custom_job(pool(*train, *diverges)),
         "pip-conflict": custom_job(in_package),
-        "missing-column": custom_job(pool(*train, "model.family=linear", "data.text=massage")),
+        "missing-column": custom_job(pool(*train, "model.family=linear", "model.characters=0", "data.text=massage")),
         "permission": custom_job(pool(sys.executable, "-c", REFUSED)),
         "not-found": custom_job(pool(sys.executable, "-c", GONE)),
         "import-error": custom_job(python(NO_IMPORT)),

@@ -18,6 +18,7 @@ TRAIN = (
     "train",
     str(SUPPORT / "messages.csv"),
     "model.family=linear",
+    "model.characters=0",
     "model.max_features=8000",
     "training.baseline=false",
 )

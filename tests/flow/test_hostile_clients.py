@@ -45,7 +45,7 @@ REFUSALS = {400, 408, 413, 429, 503}
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tagline.Run]:
     directory = tmp_path_factory.mktemp("runs")
     return {
-        name: tagline.train(SUPPORT / name, "model.family=linear", runs=directory)
+        name: tagline.train(SUPPORT / name, "model.family=linear", "model.characters=0", runs=directory)
         for name in ("messages.csv", "messages-multi.csv", "pairs.csv")
     }
 

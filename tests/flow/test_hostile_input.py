@@ -15,7 +15,7 @@ import pytest
 
 from tagline import cli
 
-SMALL = ("model.family=linear", "model.max_features=500", "model.strength=4.0")
+SMALL = ("model.family=linear", "model.max_features=500", "model.strength=4.0", "model.characters=0")
 ROWS = [("where is my parcel", "delivery"), ("you charged me twice", "billing")]
 CSV = "text,label\n" + "".join(f"{text} number {i},{label}\n" for i in range(30) for text, label in ROWS)
 JSONL = "".join(json.dumps({"text": f"{t} {i}", "label": name}) + "\n" for i in range(30) for t, name in ROWS)

@@ -8,7 +8,7 @@ import tagline
 from tagline import spec as specs
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
-LINEAR = ("model.family=linear", "model.max_features=500", "model.strength=4.0")
+LINEAR = ("model.family=linear", "model.max_features=500", "model.strength=4.0", "model.characters=0")
 
 
 @pytest.fixture(scope="module")

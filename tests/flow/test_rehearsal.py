@@ -34,7 +34,7 @@ def predicted(rehearsal: Rehearsal, place: str, *instances: Any) -> tuple[int, A
 
 
 def test_deployed_models_survive_a_kill_and_a_bundle_is_served(tmp_path: Path, support: Path) -> None:
-    run = tagline.train(support / "messages.csv", "model.family=linear", runs=tmp_path / "runs")
+    run = tagline.train(support / "messages.csv", "model.family=linear", "model.characters=0", runs=tmp_path / "runs")
     directory = tmp_path / "here"
     with rehearsing(directory, "--grace", "1", *emulator.start_options()) as first:
         assert first.http("POST", "/storage/v1/b?project=demo", {"name": "files"})[0] == 200
@@ -69,7 +69,13 @@ def test_tagline_is_a_trial_of_somebodys_own_job(rehearsal: Rehearsal) -> None:
     rehearsal.http("POST", "/storage/v1/b?project=demo", {"name": "corpus"})
     upload = "/upload/storage/v1/b/corpus/o?uploadType=media&name=messages.csv"
     rehearsal.http("POST", upload, support.read_bytes(), headers={"Content-Type": "text/csv"})
-    settings = ("model.family=linear", "model.max_features=300", "data.fraction=0.3", "training.baseline=false")
+    settings = (
+        "model.family=linear",
+        "model.characters=0",
+        "model.max_features=300",
+        "data.fraction=0.3",
+        "training.baseline=false",
+    )
     words = ["train", "gs://corpus/messages.csv", *settings, "--runs", "gs://corpus/trials"]
     strength = {"parameterId": "model.strength", "discreteValueSpec": {"values": [0.25, 4.0]}}
     metric = {"metricId": "macro_f1", "goal": "MAXIMIZE"}

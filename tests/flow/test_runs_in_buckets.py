@@ -29,8 +29,14 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from rehearsing import rehearsing
 
 MESSAGES = str(SUPPORT / "messages.csv")
-LINEAR = ("model.family=linear", "model.max_features=800", "model.strength=4.0")
-STEPS = ("model.family=linear", "model.max_features=300", "data.fraction=0.2", "training.log_every=1")
+LINEAR = ("model.family=linear", "model.max_features=800", "model.strength=4.0", "model.characters=0")
+STEPS = (
+    "model.family=linear",
+    "model.max_features=300",
+    "model.characters=0",
+    "data.fraction=0.2",
+    "training.log_every=1",
+)
 """Evaluated, and kept, at the steps 8, 16 and 24."""
 LSTM = (*SMALL, "model.family=lstm", "model.hidden=16", "model.embedding=16")
 Command = Callable[..., Any]
@@ -239,7 +245,7 @@ def test_a_planned_run_is_begun_and_gone_on_with_by_two_workers(
     command = ("train", "--resume", planned.address)
     main, other = start_workers(*command, cwd=tmp_path / "a", environment=job, dies_at=touched(undisturbed) // 2)
     assert main.end() == -signal.SIGKILL
-    other.process.join(60)
+    other.process.wait(60)
     planned.refresh()
     assert planned.progress().last
     two = start_workers(*command, cwd=tmp_path / "a", environment=job)

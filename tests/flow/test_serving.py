@@ -32,7 +32,10 @@ TEXT = "where is my parcel"
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tagline.Run]:
     directory = tmp_path_factory.mktemp("runs")
     files = {"single": "messages.csv", "multi": "messages-multi.csv", "pair": "pairs.csv"}
-    return {name: tagline.train(SUPPORT / file, "model.family=linear", runs=directory) for name, file in files.items()}
+    return {
+        name: tagline.train(SUPPORT / file, "model.family=linear", "model.characters=0", runs=directory)
+        for name, file in files.items()
+    }
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -14,10 +13,11 @@ from typing import Any
 import pytest
 from attempts import SUPPORT, events, told
 
+from python_processes import run_python, start_python
 from tagline import registry
 from tagline.runs.lookup import list_runs
 
-TRAIN = ("train", str(SUPPORT / "messages.csv"), "model.family=linear", "model.max_features=2000")
+TRAIN = ("train", str(SUPPORT / "messages.csv"), "model.family=linear", "model.max_features=2000", "model.characters=0")
 EVERYWHERE = 'tracking.to=["tensorboard", "wandb", "mlflow"]'
 OWN_PACKAGES = ("tensorboard", "wandb", "mlflow")
 PATIENT = "from tagline.runs import trackers; trackers.END_TIMEOUT_S = 900.0"
@@ -41,7 +41,7 @@ def said(err: str) -> list[str]:
 
 def tracked(*words: str, cwd: Path, sent: int = 0) -> "subprocess.CompletedProcess[str]":
     """A command that waits for its trackers, or gets a signal while it learns."""
-    done = subprocess.run(told(sent, *words, before=PATIENT), cwd=cwd, capture_output=True, text=True, check=False)
+    done = run_python(*told(sent, *words, before=PATIENT), cwd=cwd, text=True)
     assert "Traceback" not in done.stderr, done.stderr
     return done
 
@@ -91,9 +91,8 @@ def test_nobody_is_asked_for_a_key_on_a_terminal(tmp_path: Path) -> None:
     terminal, ours = os.openpty()
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TERM": "xterm"}
     command = told(0, *TRAIN, 'tracking.to=["wandb"]', before=PATIENT)
-    with subprocess.Popen(
-        command, cwd=tmp_path, env=environment, stdin=ours, stdout=subprocess.DEVNULL, stderr=ours
-    ) as process:
+    streams = {"stdin": ours, "stdout": subprocess.DEVNULL, "stderr": ours}
+    with start_python(*command, cwd=tmp_path, env=environment, **streams) as process:
         os.close(ours)
         shown = b""
         with suppress(OSError):  # how a terminal ends
@@ -116,7 +115,7 @@ sys.meta_path.insert(0, Refuse())
 from tagline.cli import run
 sys.exit(run({list(arguments)!r}))
 """
-    return subprocess.run([sys.executable, "-c", code], cwd=cwd, capture_output=True, text=True, check=False)
+    return run_python("-c", code, cwd=cwd, text=True)
 
 
 @pytest.mark.parametrize("name", OWN_PACKAGES)

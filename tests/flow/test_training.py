@@ -5,7 +5,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,12 +14,13 @@ import pytest
 from attempts import SUPPORT, contents, events, told
 
 import tagline as library
+from python_processes import run_python, start_python
 from tagline.errors import DataError, Interrupted, PlaceError, RunError, SpecError
 from tagline.runs.lookup import list_runs
 from tagline.runs.run import Run
 
 Command = Callable[..., Any]
-LINEAR = "model.family=linear"
+LINEAR = ("model.family=linear", "model.characters=0")
 
 
 @pytest.fixture(scope="module")
@@ -32,20 +32,19 @@ def data() -> Path:
 @pytest.fixture(scope="module")
 def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A run that was never stopped."""
-    return library.train(data, LINEAR, runs=tmp_path_factory.mktemp("whole"))
+    return library.train(data, *LINEAR, runs=tmp_path_factory.mktemp("whole"))
 
 
 def start(data: Path, cwd: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tagline", "train", str(data), LINEAR]
-    return subprocess.Popen(command, cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    return start_python("-m", "tagline", "train", data, *LINEAR, cwd=cwd, text=True, **streams)
 
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_told_to_stop_it_saves_and_can_go_on_to_the_same_end(
     data: Path, whole: Run, tmp_path: Path, tagline: Command, sent: int, code: int
 ) -> None:
-    command = told(sent, "train", data, LINEAR)
-    stopped = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    stopped = run_python(*told(sent, "train", data, *LINEAR), cwd=tmp_path, text=True)
     assert stopped.returncode == code, stopped.stderr
     [run] = list_runs(tmp_path / "runs")
     assert run.state().name == "cancelled"
@@ -62,7 +61,7 @@ def test_killed_at_any_moment_nothing_trips_and_it_goes_on_to_the_same_end(
     data: Path, whole: Run, tmp_path: Path, tagline: Command
 ) -> None:
     begun = time.monotonic()
-    tagline("train", data, LINEAR)
+    tagline("train", data, *LINEAR)
     usual_s = time.monotonic() - begun
     seed = os.getpid()
     print(f"moments drawn with seed {seed}")
@@ -107,7 +106,7 @@ def stopped_after_the_first_evaluation(data: Path, runs: Path) -> None:
     from tagline import training
     from tagline.training import spec_sources
 
-    for event in training.start_run(spec_sources.resolve_spec(data, [LINEAR]), runs=runs, command="a test"):
+    for event in training.start_run(spec_sources.resolve_spec(data, LINEAR), runs=runs, command="a test"):
         if event["event"] == "evaluation":
             os.kill(os.getpid(), signal.SIGTERM)
 
@@ -120,7 +119,7 @@ def test_a_failure_is_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(Linear, "scores", break_down)
     with pytest.raises(ZeroDivisionError):
-        library.train(SUPPORT / "messages.csv", LINEAR, runs=tmp_path)
+        library.train(SUPPORT / "messages.csv", *LINEAR, runs=tmp_path)
     [run] = list_runs(tmp_path)
     assert run.state().name == "failed"
     assert "the model broke" in run.state().reason
@@ -131,7 +130,7 @@ def test_patience_and_a_budget_stop_early_and_say_so(tmp_path: Path) -> None:
         ("training.patience=1", "stopped: no gain in 1 evaluations"),
         ("training.max_minutes=0.0001", "stopped after training.max_minutes"),
     ):
-        run = library.train(SUPPORT / "pairs.csv", LINEAR, setting, "training.monitor=log_loss", runs=tmp_path)
+        run = library.train(SUPPORT / "pairs.csv", *LINEAR, setting, "training.monitor=log_loss", runs=tmp_path)
         assert run.state().name == "succeeded"
         warnings = [event["message"] for event in run.events() if event["event"] == "warning"]
         assert any(message.startswith(said) for message in warnings), warnings
@@ -143,7 +142,7 @@ def test_stopped_early_and_then_killed_it_goes_on_to_the_same_end(
 ) -> None:
     from tagline.prediction import bundle
 
-    settings = (LINEAR, setting, "training.monitor=log_loss")
+    settings = (*LINEAR, setting, "training.monitor=log_loss")
     whole = library.train(SUPPORT / "pairs.csv", *settings, runs=tmp_path / "whole")
 
     def killed(*_: object, **__: object) -> None:
@@ -160,7 +159,7 @@ def test_stopped_early_and_then_killed_it_goes_on_to_the_same_end(
 
 
 def test_a_target_that_validation_does_not_allow_is_said(tmp_path: Path) -> None:
-    run = library.train(SUPPORT / "pairs.csv", LINEAR, "decisions.target_precision=0.99", runs=tmp_path)
+    run = library.train(SUPPORT / "pairs.csv", *LINEAR, "decisions.target_precision=0.99", runs=tmp_path)
     warnings = [event["message"] for event in run.events() if event["event"] == "warning"]
     [said] = [message for message in warnings if "decisions.target_precision = 0.99 was not reached" in message]
     report = run.report()
@@ -171,7 +170,7 @@ def test_a_target_that_validation_does_not_allow_is_said(tmp_path: Path) -> None
 
 def test_overrides_count_whatever_the_spec_is_given_as(tmp_path: Path) -> None:
     raw = {"data": {"train": str(SUPPORT / "pairs.csv")}}
-    first = library.train(raw, LINEAR, "data.test_share=0.3", "model.strength=2.0", runs=tmp_path)
+    first = library.train(raw, *LINEAR, "data.test_share=0.3", "model.strength=2.0", runs=tmp_path)
     assert first.spec().data.test_share == 0.3
     second = library.train(first.spec(), "data.test_share=0.2", runs=tmp_path)
     assert second.spec().data.test_share == 0.2
@@ -187,7 +186,7 @@ def test_a_monitor_of_the_other_task_is_refused_before_anything_is_spent(tmp_pat
 
 def test_a_setting_without_effect_is_said(tmp_path: Path) -> None:
     unread = ("training.epochs=9", "decisions.thresholds=0.3", "tuning.trials=3")
-    run = library.train(SUPPORT / "pairs.csv", LINEAR, *unread, runs=tmp_path)
+    run = library.train(SUPPORT / "pairs.csv", *LINEAR, *unread, runs=tmp_path)
     said = [event.get("message") for event in run.events()]
     assert "training.epochs has no effect on family linear" in said
     assert "decisions.thresholds has no effect on task single: the likeliest label is the answer" in said
@@ -210,7 +209,7 @@ def test_a_run_that_cannot_begin_leaves_none_behind(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(Linear, "fit", refuse)
     with pytest.raises(DataError, match="no word stands in enough training texts"):
-        library.train(SUPPORT / "messages.csv", LINEAR, runs=tmp_path / "runs")
+        library.train(SUPPORT / "messages.csv", *LINEAR, runs=tmp_path / "runs")
     assert list((tmp_path / "runs").iterdir()) == []
 
 
@@ -218,7 +217,7 @@ def test_a_label_seen_only_in_test_is_warned_of_and_measured(tmp_path: Path) -> 
     rows = "".join(f"good thing {i},yes\nbad thing {i},no\n" for i in range(20))
     (tmp_path / "train.csv").write_text("text,label\n" + rows)
     (tmp_path / "test.csv").write_text("text,label\nfine by me,maybe\ngood one,yes\n")
-    run = library.train(tmp_path / "train.csv", LINEAR, f"data.test={tmp_path / 'test.csv'}", runs=tmp_path / "runs")
+    run = library.train(tmp_path / "train.csv", *LINEAR, f"data.test={tmp_path / 'test.csv'}", runs=tmp_path / "runs")
     report = run.report()
     assert report is not None
     assert report["test"]["per_label"]["maybe"]["recall"] == 0
@@ -227,21 +226,21 @@ def test_a_label_seen_only_in_test_is_warned_of_and_measured(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("setting", ["data.validation_share=0.0", "data.test_share=0.0"])
 def test_an_empty_split_is_warned_of_and_the_run_succeeds(tmp_path: Path, setting: str) -> None:
-    run = library.train(SUPPORT / "messages.csv", LINEAR, setting, "model.max_features=500", runs=tmp_path)
+    run = library.train(SUPPORT / "messages.csv", *LINEAR, setting, "model.max_features=500", runs=tmp_path)
     assert run.state().name == "succeeded"
     assert any("split is empty" in event.get("message", "") for event in run.events())
 
 
 def test_three_rows_are_enough_to_try(tmp_path: Path) -> None:
     (tmp_path / "tiny.csv").write_text("text,label\nyes please,yes\nno thanks,no\nyes,yes\n")
-    run = library.train(tmp_path / "tiny.csv", LINEAR, runs=tmp_path / "runs")
+    run = library.train(tmp_path / "tiny.csv", *LINEAR, runs=tmp_path / "runs")
     assert library.load(run.bundle).predict(["yes please"])[0].label == "yes"
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("a file, not a directory")
     with pytest.raises(PlaceError, match="cannot write"):
-        library.train(SUPPORT / "pairs.csv", LINEAR, runs=tmp_path / "runs")
+        library.train(SUPPORT / "pairs.csv", *LINEAR, runs=tmp_path / "runs")
 
 
 def test_a_full_disk_is_named_and_the_run_has_failed(tmp_path: Path, tagline: Command) -> None:
@@ -249,9 +248,9 @@ def test_a_full_disk_is_named_and_the_run_has_failed(tmp_path: Path, tagline: Co
     code = (
         "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100000, 100000));"
-        f"from tagline.cli import run; sys.exit(run(['train', {str(SUPPORT / 'messages.csv')!r}, {LINEAR!r}]))"
+        f"from tagline.cli import run; sys.exit(run(['train', {str(SUPPORT / 'messages.csv')!r}, *{LINEAR!r}]))"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = run_python("-c", code, cwd=tmp_path, text=True)
     assert done.returncode == 5, done.stderr
     assert "cannot write" in done.stderr
     [run] = list_runs(tmp_path / "runs")
@@ -272,7 +271,7 @@ def test_the_public_function_takes_a_mapping_a_spec_and_a_path(tmp_path: Path) -
 
 def test_predictions_of_the_test_split_are_what_predict_answers(tmp_path: Path) -> None:
     for name in ("messages.csv", "messages-multi.csv", "pairs.csv"):
-        run = library.train(SUPPORT / name, LINEAR, "model.max_features=500", "model.strength=4.0", runs=tmp_path)
+        run = library.train(SUPPORT / name, *LINEAR, "model.max_features=500", "model.strength=4.0", runs=tmp_path)
         lines = [json.loads(line) for line in (run.directory / "predictions.jsonl").read_text().splitlines()]
         report = run.report()
         assert report is not None

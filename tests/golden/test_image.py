@@ -24,7 +24,9 @@ Golden = Callable[[str, str], None]
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("runs")
-    run = tagline.train(SUPPORT / "messages.csv", "model.family=linear", "training.baseline=false", runs=directory)
+    run = tagline.train(
+        SUPPORT / "messages.csv", "model.family=linear", "model.characters=0", "training.baseline=false", runs=directory
+    )
     return run.bundle
 
 

@@ -46,7 +46,7 @@ NOT_FOR_HELP = (
     "rich",
     "starlette",
 )
-QUICK = ("model.family=linear", "model.max_features=500", "model.strength=4.0")
+QUICK = ("model.family=linear", "model.max_features=500", "model.strength=4.0", "model.characters=0")
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -94,6 +94,22 @@ print(*sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert {name.partition(".")[0] for name in done.stdout.split()} & {"torch", "transformers", "peft"} == set()
+
+
+def test_family_linear_is_trained_without_what_takes_long_to_import(tmp_path: Path) -> None:
+    code = """
+import sys
+from tagline.cli import run
+assert run(['train', *sys.argv[1:]]) == 0
+print(*sys.modules, file=sys.stderr)
+"""
+    words = [str(ROOT / "examples" / "support" / "messages.csv"), *QUICK]
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code, *words], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    loaded = {name.partition(".")[0] for name in done.stderr.splitlines()[-1].split()}
+    assert "scipy" in loaded
+    assert loaded & {"torch", "transformers", "sklearn", "pandas", "google"} <= {"google"}  # a namespace of others too
 
 
 def test_a_bundle_predicts_where_only_the_base_install_is(support: Path, tmp_path: Path) -> None:

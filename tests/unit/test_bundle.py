@@ -14,7 +14,7 @@ from tagline.prediction.bundle import FORMAT, Bundle, Manifest
 from tagline.runs.run import Run
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
-QUICK = ("model.family=linear", "model.max_features=500", "model.strength=4.0")
+QUICK = ("model.family=linear", "model.max_features=500", "model.strength=4.0", "model.characters=0")
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,13 @@ from tagline.reports import advice, evaluate, html
 from tagline.runs.run import Run
 from tagline.training import spec_sources
 
-QUICK = ("model.family=linear", "model.max_features=500", "model.strength=4.0", "training.baseline=false")
+QUICK = (
+    "model.family=linear",
+    "model.max_features=500",
+    "model.strength=4.0",
+    "model.characters=0",
+    "training.baseline=false",
+)
 WORDS = (("parcel", "courier", "door"), ("refund", "invoice", "card"), ("login", "password", "account"))
 TEXTS = [
     (f"{words[row % 3]} {words[(row + 1) % 3]} number {row}", label)

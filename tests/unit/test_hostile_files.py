@@ -27,6 +27,7 @@ from tagline.storage import hashing
 
 QUICK = (
     "model.family=linear",
+    "model.characters=0",
     "model.max_features=60",
     "model.strength=4.0",
     "data.fraction=0.2",

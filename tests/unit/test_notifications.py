@@ -20,7 +20,7 @@ from tagline.runs.notifications import Notice
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support" / "messages.csv"
 TRAIN = ("train", str(SUPPORT), "model.family=linear", "model.max_features=200", "model.strength=4.0",
-         "training.baseline=false")  # fmt: skip
+         "model.characters=0", "training.baseline=false")  # fmt: skip
 NOTICE = Notice("succeeded", "Tagline: the training oak has ended", "runs/oak", figures={"macro_f1": 0.9})
 
 

@@ -15,7 +15,13 @@ import tagline
 from tagline.cli import run as run_command
 from tagline.storage import atomic
 
-QUICK = ("model.family=linear", "model.max_features=60", "model.strength=4.0", "training.baseline=false")
+QUICK = (
+    "model.family=linear",
+    "model.max_features=60",
+    "model.characters=0",
+    "model.strength=4.0",
+    "training.baseline=false",
+)
 
 
 @pytest.fixture(autouse=True)

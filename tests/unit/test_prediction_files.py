@@ -25,7 +25,7 @@ FORMATS = ["jsonl", "csv", "tsv", "parquet"]
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     """A small bundle of the support messages."""
-    small = ("model.family=linear", "model.max_features=2000", "model.strength=4.0")
+    small = ("model.family=linear", "model.max_features=2000", "model.strength=4.0", "model.characters=0")
     run = tagline.train(SUPPORT / "messages.csv", *small, runs=tmp_path_factory.mktemp("runs"))
     return Bundle.load(run.bundle)
 
@@ -33,7 +33,13 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 @pytest.fixture(scope="module")
 def multi_bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     """A small bundle of task `multi`."""
-    small = ("model.family=linear", "model.max_features=2000", "model.strength=4.0", "data.fraction=0.3")
+    small = (
+        "model.family=linear",
+        "model.max_features=2000",
+        "model.strength=4.0",
+        "model.characters=0",
+        "data.fraction=0.3",
+    )
     run = tagline.train(SUPPORT / "messages-multi.csv", *small, runs=tmp_path_factory.mktemp("runs"))
     return Bundle.load(run.bundle)
 
@@ -41,7 +47,7 @@ def multi_bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 @pytest.fixture(scope="module")
 def pair_bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     """A small bundle that reads pairs."""
-    small = ("model.family=linear", "model.max_features=2000", "model.strength=4.0")
+    small = ("model.family=linear", "model.max_features=2000", "model.strength=4.0", "model.characters=0")
     run = tagline.train(SUPPORT / "pairs.csv", *small, runs=tmp_path_factory.mktemp("runs"))
     return Bundle.load(run.bundle)
 

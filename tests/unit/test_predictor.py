@@ -37,7 +37,7 @@ def test_scores_that_are_no_numbers_are_no_answer(task: str) -> None:
 
 
 def test_a_client_is_not_blamed_for_a_model_without_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    quick = ("model.family=linear", "model.max_features=500", "model.strength=4.0")
+    quick = ("model.family=linear", "model.max_features=500", "model.strength=4.0", "model.characters=0")
     run = tagline.train(SUPPORT / "messages.csv", *quick, runs=tmp_path)
     settings, served = ServerSettings(), LoadedBundle(Bundle.load(run.bundle), threads=1)
     monkeypatch.setattr(served.predictor, "_classifier", Broken())
@@ -55,7 +55,7 @@ def test_a_client_is_not_blamed_for_a_model_without_an_answer(tmp_path: Path, mo
 def test_a_process_that_never_ends_explaining_says_that_it_cannot_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    quick = ("model.family=linear", "model.max_features=500", "model.strength=4.0")
+    quick = ("model.family=linear", "model.max_features=500", "model.strength=4.0", "model.characters=0")
     run = tagline.train(SUPPORT / "messages.csv", *quick, runs=tmp_path)
     monkeypatch.setattr(app, "STUCK_S", 0.1)
     settings, served, may = (

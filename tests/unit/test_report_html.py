@@ -40,7 +40,14 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> tagline.Run:
     ]
     path = directory / "odd <b>name.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)))
-    return tagline.train(path, "model.family=linear", "data.text=text", "data.labels=label", runs=directory / "runs")
+    return tagline.train(
+        path,
+        "model.family=linear",
+        "model.characters=0",
+        "data.text=text",
+        "data.labels=label",
+        runs=directory / "runs",
+    )
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +55,7 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> tagline.Run:
     return tagline.train(
         SUPPORT / "messages-multi.csv",
         "model.family=linear",
+        "model.characters=0",
         "decisions.abstain_below=0.3",
         runs=tmp_path_factory.mktemp("runs"),
     )
@@ -355,7 +363,9 @@ def test_markdown_keeps_the_data_from_being_markup(hostile: tagline.Run) -> None
 
 
 def test_a_run_without_test_rows_has_a_page_that_says_so(tmp_path: Path) -> None:
-    run = tagline.train(SUPPORT / "messages.csv", "model.family=linear", "data.test_share=0", runs=tmp_path)
+    run = tagline.train(
+        SUPPORT / "messages.csv", "model.family=linear", "model.characters=0", "data.test_share=0", runs=tmp_path
+    )
     page = page_of(run)
     assert "Nothing was measured" in page
     assert "Give data.test" in page
@@ -415,6 +425,7 @@ def careful(tmp_path_factory: pytest.TempPathFactory) -> tagline.Run:
     return tagline.train(
         SUPPORT / "messages.csv",
         "model.family=linear",
+        "model.characters=0",
         "decisions.target_precision=0.95",
         runs=tmp_path_factory.mktemp("careful"),
     )
@@ -432,7 +443,9 @@ def mislabelled(tmp_path_factory: pytest.TempPathFactory) -> tagline.Run:
         writer = csv.writer(file)
         writer.writerow(("message", "topic"))
         writer.writerows((text, topic if number % 12 else others[topic]) for number, (text, topic) in enumerate(rows))
-    return tagline.train(directory / "messages.csv", "model.family=linear", runs=directory / "runs")
+    return tagline.train(
+        directory / "messages.csv", "model.family=linear", "model.characters=0", runs=directory / "runs"
+    )
 
 
 def facts_of(run: tagline.Run) -> Report:

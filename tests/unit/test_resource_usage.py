@@ -72,7 +72,13 @@ def test_samples_are_summed_up_and_said() -> None:
 def test_a_run_has_its_use_in_events_page_and_commands_but_not_in_what_must_be_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    settings = ("model.family=linear", "model.max_features=200", "model.strength=4.0", "training.baseline=false")
+    settings = (
+        "model.family=linear",
+        "model.max_features=200",
+        "model.strength=4.0",
+        "model.characters=0",
+        "training.baseline=false",
+    )
     run = tagline.train(SUPPORT, *settings, runs=tmp_path)
     [event] = [event for event in run.events() if event["event"] == "usage"]
     assert event["memory_bytes"] > 0

@@ -73,7 +73,13 @@ def test_a_command_with_a_secret_ends_before_anything_is_written(
 
 
 def test_where_a_run_was_made_stands_in_no_bundle_and_no_report(tmp_path: Path) -> None:
-    settings = ("model.family=linear", "model.max_features=200", "model.strength=4.0", "training.baseline=false")
+    settings = (
+        "model.family=linear",
+        "model.max_features=200",
+        "model.strength=4.0",
+        "model.characters=0",
+        "training.baseline=false",
+    )
     run = tagline.train(SUPPORT, *settings, "vertex.environment.INNOCENT=xyzzy", "vertex.bucket=plugh", runs=tmp_path)
     manifest = json.loads((run.bundle / "tagline.json").read_text())
     assert "vertex" not in manifest["spec"]

@@ -29,7 +29,13 @@ from tagline.prediction.predictor import Predictor
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from serving import serving
 
-QUICK = ("model.family=linear", "model.max_features=200", "model.strength=4.0", "training.baseline=false")
+QUICK = (
+    "model.family=linear",
+    "model.max_features=200",
+    "model.strength=4.0",
+    "model.characters=0",
+    "training.baseline=false",
+)
 
 
 @pytest.fixture(scope="module")

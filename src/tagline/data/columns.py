@@ -334,7 +334,8 @@ def _rank_labels(
     """Return every column and group of columns that may hold the labels, the most likely first."""
     group = _find_label_group(source, columns)
     single = [column for column in columns if column not in group]
-    judged = [column for column in columns if _is_judged(column, columns)]
+    by_words = {column.words: column for column in columns}
+    judged = [column for column in columns if _is_judged(column, by_words)]
     judgement_columns = {(*column.words, word) for column in judged for word in JUDGED_WORDS}
     flags = [column for column in columns if column.is_flag]
     candidates = [
@@ -391,12 +392,12 @@ def _is_binary(column: ColumnProfile) -> bool:
     return column.truth_words <= {"0", "1"}
 
 
-def _is_judged(column: ColumnProfile, columns: Sequence[ColumnProfile]) -> bool:
+def _is_judged(column: ColumnProfile, by_words: Mapping[tuple[str, ...], ColumnProfile]) -> bool:
     """Return whether the data has a confidence or a few gold answers for a column, as crowdsourced labels have."""
-    by_suffix = {other.words[-1]: other for other in columns if other.words and other.words[:-1] == column.words}
-    if not column.words or ("gold" in by_suffix and by_suffix["gold"].filled_share >= 0.5):
+    gold = by_words.get((*column.words, "gold"))
+    if not column.words or (gold is not None and gold.filled_share >= 0.5):
         return False
-    return any(word in by_suffix for word in JUDGED_WORDS)
+    return any((*column.words, word) in by_words for word in JUDGED_WORDS)
 
 
 def _may_be_label(column: ColumnProfile) -> bool:

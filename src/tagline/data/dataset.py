@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tagline.data.column_profiles import LIST_SEPARATOR, ONE_HOT, parse_list
 from tagline.data.readers import BadRow, BadRows, Batch, Cell, Layout, Source, inspect, read_batches
 from tagline.data.splits import Ints, group_ids, stratified_split
-from tagline.data.texts import ColumnFile, Text, Texts
+from tagline.data.texts import ColumnFile, Text, Texts, build_array
 from tagline.errors import DataError, SpecError
 from tagline.spec import Data
 from tagline.storage import inputs
@@ -319,7 +319,7 @@ class _DatasetBuilder:
         for name, numbers in self.slices.items():
             cells = _join_cells(_take_cells(batch.columns[name], kept))
             self.slice_numbers[name].append(np.array([numbers.setdefault(cell, len(numbers)) for cell in cells]))
-        arrays = [pa.array(column, pa.large_string()) for column in texts]
+        arrays = [build_array(column) for column in texts]
         for column, array in zip(self.texts, arrays, strict=True):
             column.append(array)
         keys = zip(*(map(normalise_text, column) for column in texts), strict=True)

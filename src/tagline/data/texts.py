@@ -18,6 +18,14 @@ Text = str | tuple[str, str]
 """A text, or the two texts of a pair."""
 
 
+def build_array(texts: Sequence[str]) -> pa.LargeStringArray:
+    """Build an Arrow array of texts without `pyarrow.array`, which imports pandas where it is installed: half a second."""
+    encoded = [text.encode() for text in texts]
+    ends = np.zeros(len(encoded) + 1, np.int64)
+    np.cumsum([len(each) for each in encoded], out=ends[1:])
+    return pa.LargeStringArray.from_buffers(len(encoded), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded)))
+
+
 class ColumnFile:
     """A column of texts in an unnamed temporary file, appended and read by the chunk: memory use is constant."""
 
@@ -98,6 +106,7 @@ class Texts(Sequence[Text]):
         breaks = np.flatnonzero(np.diff(chunk_of)) + 1
         for part in np.split(np.arange(len(self._rows)), breaks) if len(self._rows) else ():
             chunk = int(chunk_of[part[0]])
-            inside = pa.array(self._rows[part] - self._starts[chunk])
+            rows = np.ascontiguousarray(self._rows[part] - self._starts[chunk], np.int64)
+            inside = pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows)])
             columns = [column[chunk].take(inside).to_pylist() for column in self._columns]
             yield from columns[0] if len(columns) == 1 else zip(*columns, strict=True)
