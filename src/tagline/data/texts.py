@@ -19,7 +19,7 @@ Text = str | tuple[str, str]
 
 
 def build_array(texts: Sequence[str]) -> pa.LargeStringArray:
-    """Build an Arrow array of texts without `pyarrow.array`, which imports pandas where it is installed: half a second."""
+    """Build an Arrow array of texts; `pyarrow.array` would import pandas where it is installed, for half a second."""
     encoded = [text.encode() for text in texts]
     ends = np.zeros(len(encoded) + 1, np.int64)
     np.cumsum([len(each) for each in encoded], out=ends[1:])
