@@ -98,8 +98,11 @@ def _trace_network(network: "nn.Module", inputs: Mapping[str, NDArray[Any]], pat
 def _read_attention_sizes(network: "nn.Module") -> dict[str, int]:
     """Return the number of attention heads and the hidden size; zeros where they are unknown."""
     configs = (getattr(module, "config", None) for module in network.modules())
-    found = next((config for config in configs if hasattr(config, "num_attention_heads")), None)
-    return {"num_heads": getattr(found, "num_attention_heads", 0), "hidden_size": getattr(found, "hidden_size", 0)}
+    encoder_config = next((config for config in configs if hasattr(config, "num_attention_heads")), None)
+    return {
+        "num_heads": getattr(encoder_config, "num_attention_heads", 0),
+        "hidden_size": getattr(encoder_config, "hidden_size", 0),
+    }
 
 
 def _fuse_operations(

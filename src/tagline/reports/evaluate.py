@@ -33,8 +33,8 @@ def evaluate(bundle: str | Path, data: str | Path, *overrides: str) -> Report:
     settings, wanted = resolve_settings(opened, str(data), overrides)
     if problems := missing_columns(settings):
         raise SpecError.from_problems("the evaluation", problems)
-    found = dataset.load(settings, every_label_named=False)
-    measured = _map_labels(found, manifest.labels, manifest.task)
+    loaded = dataset.load(settings, every_label_named=False)
+    measured = _map_labels(loaded, manifest.labels, manifest.task)
     gates.check_names(wanted, task=measured.task, labels=measured.labels)
     split = measured.splits["test"]
     raw = predictor.scores(split.texts)
@@ -98,30 +98,30 @@ def _find_unlabelled_values(settings: Data, labels: Sequence[str]) -> tuple[str,
     return tuple(value for value in unlabelled if value not in values)
 
 
-def _map_labels(found: Dataset, labels: tuple[str, ...], task: str) -> Dataset:
+def _map_labels(data: Dataset, labels: tuple[str, ...], task: str) -> Dataset:
     """Return the same rows with the bundle's labels, as one test split."""
-    used = [name for number, name in enumerate(found.labels) if _has_label(found, number).any()]
+    used = [name for number, name in enumerate(data.labels) if _has_label(data, number).any()]
     unknown = [name for name in used if name not in labels]
     if unknown and len(unknown) == len(used):
-        files = ", ".join(source.name for source in found.sources)
+        files = ", ".join(source.name for source in data.sources)
         raise DataError(
             f"no label of {files} is one of the bundle: it has {_join_names(used)}; "
             f"the bundle has {_join_names(labels)}",
             hint="is data.labels the right column? data.label_names gives values the names that the bundle knows",
         )
     labels = (*labels, *unknown)
-    position = np.array([labels.index(name) if name in labels else -1 for name in found.labels], dtype=np.int64)
-    rows = np.arange(len(found))  # every row, whatever split the file or its format assigns it to
+    position = np.array([labels.index(name) if name in labels else -1 for name in data.labels], dtype=np.int64)
+    rows = np.arange(len(data))  # every row, whatever split the file or its format assigns it to
     if task == "multi":
         targets = np.zeros((len(rows), len(labels)), dtype=bool)
-        truth = found.targets if found.task == "multi" else np.eye(len(found.labels), dtype=bool)[found.targets]
+        truth = data.targets if data.task == "multi" else np.eye(len(data.labels), dtype=bool)[data.targets]
         targets[:, position[position >= 0]] = truth[:, position >= 0]
-    elif found.task == "multi":
+    elif data.task == "multi":
         raise DataError("the bundle gives one label a text; this data has several", hint="see data.labels")
     else:
-        targets = position[found.targets[rows]]
-    splits = {"train": found.select(), "validation": found.select(), "test": Split(found.texts(rows), targets, rows)}
-    return replace(found, task=task, labels=labels, splits=splits)  # type: ignore[arg-type]
+        targets = position[data.targets[rows]]
+    splits = {"train": data.select(), "validation": data.select(), "test": Split(data.texts(rows), targets, rows)}
+    return replace(data, task=task, labels=labels, splits=splits)  # type: ignore[arg-type]
 
 
 def _warn_unknown_labels(measured: Dataset, known: Sequence[str]) -> Iterator[Finding]:
@@ -142,5 +142,5 @@ def _join_names(names: Sequence[str]) -> str:
     return ", ".join(names[:MOST_NAMED]) + more
 
 
-def _has_label(found: Dataset, label: int) -> Any:
-    return found.targets[:, label] if found.targets.ndim == 2 else found.targets == label
+def _has_label(data: Dataset, label: int) -> Any:
+    return data.targets[:, label] if data.targets.ndim == 2 else data.targets == label

@@ -159,9 +159,9 @@ def read_content_policy(page: str) -> str:
     return f"{html.unescape(match[1])}; frame-ancestors 'none'"
 
 
-def save_comparison(found: Mapping[str, Any], output: str) -> None:
+def save_comparison(comparison: Mapping[str, Any], output: str) -> None:
     """Save a comparison of runs as one HTML file."""
-    figure = found["figure"]
+    figure = comparison["figure"]
     points = [
         Series(
             run["name"],
@@ -169,9 +169,9 @@ def save_comparison(found: Mapping[str, Any], output: str) -> None:
             "abc"[number % 3],
             [tuple(run["intervals"][figure])],
         )
-        for number, run in enumerate(found["runs"])
+        for number, run in enumerate(comparison["runs"])
     ]
-    description = "; ".join(f"{run['name']} {run['figures'][figure] or 0:.3f}" for run in found["runs"])
+    description = "; ".join(f"{run['name']} {run['figures'][figure] or 0:.3f}" for run in comparison["runs"])
     chart = charts.draw_line_chart(
         points,
         title=figure,
@@ -183,8 +183,8 @@ def save_comparison(found: Mapping[str, Any], output: str) -> None:
     text = _render_template(
         "comparison.html",
         has_style_attributes=True,
-        found=found,
-        figures=select_table_figures(found["runs"][0]["main"]),
+        comparison=comparison,
+        figures=select_table_figures(comparison["runs"][0]["main"]),
         chart=_mark_safe(chart),
         version=__version__,
     )
