@@ -1,4 +1,4 @@
-"""A run as a job elsewhere: planned, checked, priced, submitted, followed and explained.
+"""Runs as jobs on another machine: plan, check, price, submit and follow them, and explain their failures.
 
 Files, in the order of their imports:
 
@@ -42,5 +42,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The names that are there, those not yet imported among them."""
+    """Return all names, including those that are not imported yet."""
     return sorted({*globals(), *COMMANDS})

@@ -1,4 +1,4 @@
-"""A run as a custom job of Vertex AI: the request, as the REST API takes it, and the same for gcloud."""
+"""The CustomJob of a run: the request of Vertex AI's REST API, and the same as a gcloud command."""
 
 import json
 import re
@@ -15,25 +15,25 @@ from tagline.training import cluster
 
 REDUCTION_IMAGE = "us-docker.pkg.dev/vertex-ai-restricted/training/reductionserver:latest"
 SPEC = "TAGLINE_SPEC"
-"""The spec of a run that is only planned so far, in JSON and without defaults: by it a job makes the run itself."""
+"""The spec of a run that does not exist yet, as JSON without defaults, from which the job creates the run."""
 RUN_LABEL, SUBMISSION_LABEL, VERSION_LABEL = "tagline-run", "tagline-submission", "tagline-version"
 
 
 @dataclass(frozen=True)
 class Code:
-    """How the code gets there: an image that holds it, or a package for one of Google's images."""
+    """How the code is delivered: as an image that contains it, or as a package for one of Google's images."""
 
     image: str
     package: str = ""
-    """The address of a Python package, for an image that lacks it."""
+    """The address of a Python package to install into the image."""
     own_wheels: tuple[str, ...] = ()
-    """Addresses of wheels that are installed beside it."""
+    """Addresses of wheels that are installed with the package."""
     is_ours: bool = True
-    """Whether the image was made by Tagline, and starts it by itself."""
+    """Whether the image was built by Tagline, with Tagline as its entry point."""
 
 
 def apply_fallback(place: Vertex, other: Fallback) -> Vertex:
-    """The place with what a fallback names in its stead."""
+    """Return the place with the settings of a fallback applied."""
     named = {key: value for key, value in other.model_dump().items() if value not in ("", -1)}
     return place.model_copy(update=named)
 
@@ -48,9 +48,9 @@ def build_request(
     display_name: str = "",
     is_there: bool = False,
 ) -> dict[str, Any]:
-    """The custom job that does a run: every worker goes on with it, from wherever it stands.
+    """Return the CustomJob of a run, in which every worker resumes the run from its last checkpoint.
 
-    Where the run is not there yet, the job can make it, whoever submits it.
+    Unless the run `is_there`, the request carries the spec, so that the job can create the run itself.
     """
     place = spec.vertex
     task = _build_task(
@@ -75,12 +75,12 @@ def build_request(
     if place.network:
         job["network"] = place.network
     job["baseOutputDirectory"] = {"outputUriPrefix": run}
-    shown = display_name or f"tagline-{name}"
-    return {"displayName": shown, "labels": _build_labels(place, name, submission), "jobSpec": job}
+    shown_name = display_name or f"tagline-{name}"
+    return {"displayName": shown_name, "labels": _build_labels(place, name, submission), "jobSpec": job}
 
 
 def format_gcloud_command(job: Mapping[str, Any], *, project: str, region: str) -> str:
-    """The command that does the same; what its flags cannot say goes in as a file."""
+    """Return the equivalent gcloud command; settings without a flag are passed as a file."""
     labels = ",".join(f"{key}={value}" for key, value in job["labels"].items())
     words = [
         "gcloud",
@@ -96,15 +96,15 @@ def format_gcloud_command(job: Mapping[str, Any], *, project: str, region: str) 
     return f"{shlex.join(words)} <<'JSON'\n{json.dumps(job['jobSpec'], indent=2, ensure_ascii=False)}\nJSON"
 
 
-def _build_task(spec: Spec, code: Code, arguments: list[str], more: Mapping[str, str]) -> dict[str, Any]:
+def _build_task(spec: Spec, code: Code, arguments: list[str], extra: Mapping[str, str]) -> dict[str, Any]:
     place = spec.vertex
-    # The job is told, because its run's spec may name another machine than a fallback does.
-    asked = {cluster.ACCELERATORS: str(place.accelerators)} if place.accelerators else {}
-    variables = {**asked, **place.environment, **more}
+    # Passed explicitly: after a fallback the machine differs from the one in the run's spec.
+    counts = {cluster.ACCELERATORS: str(place.accelerators)} if place.accelerators else {}
+    variables = {**counts, **place.environment, **extra}
     if place.secrets:
         variables[gcp.SECRETS] = json.dumps(place.secrets, sort_keys=True)
     if code.package:
-        variables = {"USE_TORCH_XLA": "0", **variables}  # which is in Google's images, and takes training over
+        variables = {"USE_TORCH_XLA": "0", **variables}  # torch_xla is in Google's images, and takes training over
     env = [{"name": key, "value": value} for key, value in variables.items()]
     if code.package:
         task: dict[str, Any] = {
@@ -134,21 +134,21 @@ def _build_disk(place: Vertex) -> dict[str, Any]:
 
 
 def _build_scheduling(place: Vertex) -> dict[str, Any]:
-    found: dict[str, Any] = {"timeout": f"{round(3600 * place.max_hours)}s"}
+    scheduling: dict[str, Any] = {"timeout": f"{round(3600 * place.max_hours)}s"}
     if place.spot:
-        found["strategy"] = "SPOT"
+        scheduling["strategy"] = "SPOT"
     if place.flex_start:
-        found |= {"strategy": "FLEX_START", "maxWaitDuration": f"{round(3600 * place.max_wait_hours)}s"}
+        scheduling |= {"strategy": "FLEX_START", "maxWaitDuration": f"{round(3600 * place.max_wait_hours)}s"}
     if place.workers > 1:
-        found["restartJobOnWorkerRestart"] = True  # workers only go on together
-    return found
+        scheduling["restartJobOnWorkerRestart"] = True  # one worker cannot continue without the others
+    return scheduling
 
 
 def _build_labels(place: Vertex, name: str, submission: str) -> dict[str, str]:
     version = re.sub(r"[^a-z0-9_-]", "-", __version__.lower())
-    ours = {RUN_LABEL: name, SUBMISSION_LABEL: submission or name, VERSION_LABEL: version}
+    own_labels = {RUN_LABEL: name, SUBMISSION_LABEL: submission or name, VERSION_LABEL: version}
     for key, value in place.labels.items():
-        if key in ours or not all(re.fullmatch(r"[a-z0-9_-]{0,63}", text) for text in (key, value)) or not key:
+        if key in own_labels or not all(re.fullmatch(r"[a-z0-9_-]{0,63}", text) for text in (key, value)) or not key:
             hint = "lowercase letters, digits, _ and -, at most 63 of them"
             raise SpecError(f'vertex.labels: "{key}" = "{value}" is no label', hint=hint)
-    return {**place.labels, **ours}
+    return {**place.labels, **own_labels}

@@ -1,4 +1,4 @@
-"""The local emulator of Vertex AI, a distribution of its own: found, started and stopped, its errors made Tagline's."""
+"""The local emulator of Vertex AI, a separate distribution: find, start and stop it, and translate its errors."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from vertex_rehearsal.discovery import RehearsalInfo
 
 DIRECTORY = Path("rehearsal")
-"""Where an emulator is looked for."""
+"""The directory in which a running emulator is looked up."""
 IMAGE_PREFIX = "tagline-"
 PROCESS_IMAGES = [f"{IMAGE_PREFIX}=python -m tagline"]
 PROCESS_IMAGE_ARGS = [f"{IMAGE_PREFIX}=serve $(AIP_STORAGE_DIR) --host 127.0.0.1 --workers 1"]
-"""Images of Tagline run as processes there, with what is installed here: options of its `start`."""
+"""Options of its `start` by which Tagline's images run as processes, with the packages installed here."""
 
 
 def is_installed() -> bool:
-    """Whether the emulator is installed here."""
+    """Return whether the emulator is installed."""
     try:
         return find_spec("vertex_rehearsal") is not None
     except ModuleNotFoundError:
@@ -28,7 +28,7 @@ def is_installed() -> bool:
 
 
 def check_installed() -> None:
-    """Refuse to go on without the emulator."""
+    """Raise PlaceError if the emulator is not installed."""
     if not is_installed():
         raise PlaceError(
             "the rehearsal needs a package that is not installed: vertex-rehearsal",
@@ -37,7 +37,7 @@ def check_installed() -> None:
 
 
 def find_running(directory: Path = DIRECTORY) -> "RehearsalInfo":
-    """The emulator that runs in a directory."""
+    """Return the emulator that runs in a directory."""
     check_installed()
     from vertex_rehearsal import discovery
 
@@ -47,7 +47,7 @@ def find_running(directory: Path = DIRECTORY) -> "RehearsalInfo":
 
 @contextmanager
 def start_temporary(directory: Path) -> Iterator["RehearsalInfo"]:
-    """An emulator of this block alone."""
+    """Run an emulator for the duration of a block."""
     check_installed()
     from vertex_rehearsal import discovery
 
@@ -62,13 +62,13 @@ def start_temporary(directory: Path) -> Iterator["RehearsalInfo"]:
 
 
 def start_options() -> list[str]:
-    """What its `start` is told so that images of Tagline run there."""
+    """Return the options of its `start` by which Tagline's images run as processes."""
     images = [word for each in PROCESS_IMAGES for word in ("--process-image", each)]
     return images + [word for each in PROCESS_IMAGE_ARGS for word in ("--process-image-args", each)]
 
 
 def explain_unrunnable(image: str) -> str:
-    """Why an image cannot run in an emulator on this machine; "" where it can."""
+    """Return why an image cannot run in an emulator on this machine; "" where it can."""
     from vertex_rehearsal.execution import images
     from vertex_rehearsal.settings import Settings, parse_process_images
 
@@ -89,7 +89,7 @@ def translate_errors() -> Iterator[None]:
 
 
 def translate(error: BaseException) -> TaglineError | None:
-    """Tagline's error for one of the emulator's; None for any other."""
+    """Return Tagline's error for one of the emulator's; None for any other."""
     kinds: dict[str, type[TaglineError]] = {
         "InvalidSettings": SpecError,
         "RequestRejected": RunError,

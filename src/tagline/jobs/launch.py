@@ -1,4 +1,4 @@
-"""A training as a job: planned, checked, priced, submitted, followed, moved to a fallback, and brought home."""
+"""Launch a training as a job: plan, check, price, submit and follow it, move it to a fallback, download its run."""
 
 import secrets
 from collections.abc import Callable, Generator, Sequence
@@ -27,28 +27,28 @@ from tagline.training import preflight as training_preflight
 
 @dataclass(frozen=True)
 class SpecGuessed:
-    """Something was guessed to complete the spec."""
+    """A value of the spec was inferred."""
 
     guess: str
 
 
 @dataclass(frozen=True)
 class FindingsFound:
-    """The checks have found something; an error among them ends the launch next."""
+    """The findings of the checks; if there is an error among them, the launch fails next."""
 
     findings: tuple[Finding, ...]
 
 
 @dataclass(frozen=True)
 class JobPriced:
-    """The price is known, and nothing has been submitted yet."""
+    """The price was estimated; nothing has been submitted yet."""
 
     price: Price
 
 
 @dataclass(frozen=True)
 class JobMoved:
-    """The job goes to a fallback."""
+    """The job was moved to a fallback."""
 
     reason: str
     region: str
@@ -61,12 +61,12 @@ class JobSubmitted:
 
     handle: str
     page: str
-    """The address of its page; "" where the place has none."""
+    """The address of the job's page; "" where the place has none."""
 
 
 @dataclass(frozen=True)
 class JobDetached:
-    """The job goes on by itself; its run is listed here."""
+    """The job continues on its own; its run is listed on this machine."""
 
     record: Record
     run: Run
@@ -74,14 +74,14 @@ class JobDetached:
 
 @dataclass(frozen=True)
 class JobFailed:
-    """The job has failed for good; the error that says so is raised next."""
+    """The job has failed and has no fallback left; the error is raised next."""
 
     failure: Failure
 
 
 @dataclass(frozen=True)
 class RunRestarted:
-    """The job's machines were taken away and given back on the way."""
+    """The job was restarted after its machines were preempted."""
 
     count: int
     lost_minutes: float
@@ -89,7 +89,7 @@ class RunRestarted:
 
 @dataclass(frozen=True)
 class JobFinished:
-    """The job has succeeded, and its run is here."""
+    """The job has succeeded, and its run has been downloaded."""
 
     run: Run
 
@@ -107,15 +107,15 @@ LaunchEvent = (
     | RunRestarted
     | JobFinished
 )
-"""What a launch yields; lines and states are those of the job while it is followed."""
+"""The events of a launch; lines and states are those of the job while it is followed."""
 Launch = Generator[LaunchEvent, None, Run]
-"""Events, and at the end the run."""
+"""A generator of events that returns the run."""
 
 
 def plan(
     source: ResolvedSpec | Run, *, on: str, runs: str = "runs", name: str = "", command: str = "tagline.train"
 ) -> Generator[SpecGuessed | FindingsFound | JobPriced, None, Plan]:
-    """What would be submitted, and its price; no service is asked, and nothing has to be there."""
+    """Return what would be submitted, and its price, without calling any service."""
     job = yield from _make_job(source, on=on, runs=runs, name=name, command=command, is_for_real=False)
     yield JobPriced(plans.price_of(job))
     return Plan.of(records.find_launcher(on).plan(job))
@@ -133,15 +133,15 @@ def launch(
     command: str = "tagline.train",
     say: Callable[[str], None] = lambda _: None,
 ) -> Launch:
-    """Take a training to a place, which has been entered, and follow it to the end unless it is to be left there.
+    """Submit a training to a place, which has been entered, and follow the job to its end unless `detach` is set.
 
     On Vertex AI nothing is submitted unless `confirm`, which is called after `JobPriced`, returns True. `stays` says
-    whether the place outlives this process; `say` is told what the launcher does on the way, such as an upload.
+    whether the place outlives this process; the launcher reports its progress, such as uploads, to `say`.
     """
     if name:
         lookup.check_name_free(name, runs)
     job = yield from _make_job(source, on=on, runs=runs, name=name, command=command, is_for_real=True)
-    job = yield from _find_room(job)
+    job = yield from _check_place(job)
     launcher = records.find_launcher(on, say)
     price = plans.price_of(job)
     yield JobPriced(price)
@@ -159,23 +159,23 @@ def launch(
             other = records.next_fallback(job) if gcp.is_exhausted(error) else None
             if other is None:
                 raise
-            job = yield from _move(other, error.message)
+            job = yield from _move_to_fallback(other, error.message)
             continue
         if detach:
             yield JobDetached(record, run)
             return run
         failure = yield from _follow_to_end(record, launcher, run, runs=runs, stays=stays)
         if failure is None:
-            return (yield from _bring_home(record, runs))
-        other = records.next_fallback(job) if failure.cause in records.NO_ROOM else None
+            return (yield from _download_run(record, runs))
+        other = records.next_fallback(job) if failure.cause in records.EXHAUSTED else None
         if other is None:
             yield from _fail(failure, record, runs)
         else:
-            job = yield from _move(other, failure.sentence)
+            job = yield from _move_to_fallback(other, failure.sentence)
 
 
 def launch_here(source: ResolvedSpec, *, runs: str = "runs", name: str = "", command: str = "tagline.train") -> Launch:
-    """Start a training on this machine, in a process that outlives this one."""
+    """Start a training on this machine in a detached process."""
     if name:
         lookup.check_name_free(name, runs)
     yield from _examine_training(source, on=places.LOCAL, is_for_real=True)
@@ -203,17 +203,17 @@ def launch_here(source: ResolvedSpec, *, runs: str = "runs", name: str = "", com
 
 
 def follow(record: Record, run: Run | None, *, runs: str = "runs") -> Generator[LaunchEvent, None, Run | None]:
-    """Follow a job that was submitted before, to the end; its run may not be known here."""
+    """Follow a job that was submitted earlier to its end; its run may be unknown on this machine."""
     failure = yield from _follow_to_end(record, record.launcher(), run, runs=runs, stays=True)
     if failure is not None:
         yield from _fail(failure, record, runs)
-    return (yield from _bring_home(record, runs)) if record.run else run
+    return (yield from _download_run(record, runs)) if record.run else run
 
 
 def _make_job(
     source: ResolvedSpec | Run, *, on: str, runs: str, name: str, command: str, is_for_real: bool
 ) -> Generator[SpecGuessed | FindingsFound, None, Job]:
-    """The job of a new run, its data looked at; or of one that is in a bucket already."""
+    """Return the job of a new run, once its data is checked, or of a run that is in a bucket already."""
     submission = secrets.token_hex(6)
     if isinstance(source, Run):
         address = _find_address(source)
@@ -237,20 +237,20 @@ def _make_job(
 def _examine_training(
     source: ResolvedSpec, *, on: str, is_for_real: bool
 ) -> Generator[SpecGuessed | FindingsFound, None, int | None]:
-    """The number of rows to learn from, once data and model can be trained; a plan leaves remote data alone."""
+    """Check data and model and return the number of training rows; a plan does not read remote data."""
     for guess in source.guesses:
         yield SpecGuessed(guess)
     if not is_for_real and plans.is_data_remote(source.spec):
         return None
-    # An encoder may have to be fetched, and a plan asks nobody.
-    found = training_preflight.examine(source.spec, is_here=on == places.LOCAL, looks_at_model=is_for_real)
-    found.insist_on_data()
-    yield from _insist(found.of_model)
-    return found.training_rows
+    # Checking an encoder may download it, and a plan uses no network.
+    result = training_preflight.examine(source.spec, is_here=on == places.LOCAL, looks_at_model=is_for_real)
+    result.insist_on_data()
+    yield from _raise_on_errors(result.of_model)
+    return result.training_rows
 
 
-def _insist(findings: Sequence[Finding]) -> Generator[FindingsFound, None, None]:
-    """Report what was found; what would only fail in the place ends the launch here."""
+def _raise_on_errors(findings: Sequence[Finding]) -> Generator[FindingsFound, None, None]:
+    """Yield the findings, and raise PlaceError if one of them is an error: the job would fail too."""
     if findings:
         yield FindingsFound(tuple(findings))
     if wrong := [each for each in findings if each.severity == "error"]:
@@ -259,40 +259,40 @@ def _insist(findings: Sequence[Finding]) -> Generator[FindingsFound, None, None]
         raise PlaceError(f"it would fail there:\n{listed}", hint=f"nothing was spent; {advice}")
 
 
-def _find_room(job: Job) -> Generator[FindingsFound | JobMoved, None, Job]:
-    """The job where nothing is wrong; one that lacks nothing but quota goes to its fallback."""
+def _check_place(job: Job) -> Generator[FindingsFound | JobMoved, None, Job]:
+    """Check the job's place, moving to the next fallback while quota is the only error."""
     while True:
         findings = preflight.examine_place(job)
         wrong = [each for each in findings if each.severity == "error"]
         other = records.next_fallback(job) if wrong and all(each.code == "quota" for each in wrong) else None
         if other is None:
-            yield from _insist(findings)
+            yield from _raise_on_errors(findings)
             return job
-        moved = yield from _move(other, wrong[0].message)
+        moved = yield from _move_to_fallback(other, wrong[0].message)
         job = replace(moved, is_resumed=job.is_resumed)
 
 
-def _move(job: Job, reason: str) -> Generator[JobMoved, None, Job]:
-    """The job, on its way to a fallback, as a new submission."""
+def _move_to_fallback(job: Job, reason: str) -> Generator[JobMoved, None, Job]:
+    """Announce that the job moves to a fallback, and return it as a new submission."""
     place = job.spec.vertex
     yield JobMoved(reason, place.region, place.machine)
     return replace(job, submission=secrets.token_hex(6))
 
 
 def _rename(job: Job, runs: str) -> Job:
-    """The job under another name, where another run has taken its name in the same second."""
+    """Return the job under another name, after another process took its name in the same second."""
     return replace(job, name=_find_free_name(runs, job.name))
 
 
 def _find_free_name(runs: str, *taken: str) -> str:
-    """A name for a run that will also come to these runs; what is taken elsewhere turns out when it is submitted."""
-    # A plan may name any place, and asks nobody.
-    here = [] if addresses.is_remote(runs) else list_names(addresses.require_local(runs))
-    return choose_name([*here, *taken])
+    """Choose a name that is free in a directory; whether it is free in the bucket shows at submission."""
+    # A plan may name any bucket, and uses no network.
+    existing = [] if addresses.is_remote(runs) else list_names(addresses.require_local(runs))
+    return choose_name([*existing, *taken])
 
 
 def _find_address(run: Run) -> str:
-    """Where a job finds a run to go on with; a RunError if it is on this machine alone."""
+    """Return the address of a run to resume; raise RunError if it is on this machine only."""
     record = records.load_record(run)
     address = record.run if record else run.address
     if not address.startswith(gcp.SCHEME):
@@ -302,7 +302,7 @@ def _find_address(run: Run) -> str:
 
 
 def _check_resumable(address: str) -> None:
-    """Refuse to pay for a job that would find no run to go on with, or one that is complete."""
+    """Raise RunError if there is no run to resume or it is complete, before a job is paid for."""
     hint = "nothing was submitted; tagline train SPEC --on PLACE begins a new run"
     try:
         run = Run.open(address)
@@ -313,30 +313,30 @@ def _check_resumable(address: str) -> None:
 
 
 def _submit(job: Job, launcher: Launcher, *, on: str, runs: str) -> Generator[JobSubmitted, None, tuple[Record, Run]]:
-    """Submit a job; its run, which remembers it, is listed here from now on."""
-    facts = gcp.rehearsal_facts()  # asked before there is a job that would be forgotten if nobody answered
+    """Submit a job, record it in its run, and list the run on this machine."""
+    facts = gcp.rehearsal_facts()  # before there is a job: an error here would lose it
     handle = launcher.submit(launcher.plan(job))
     yield JobSubmitted(handle, records.get_page_url(launcher, handle))
     record = Record(on, handle, job.run, datetime.now(UTC).isoformat(), gcp.find_rehearsal(), facts)
     records.save_record(Run.open(job.run), record)
-    home = lookup.download_run(job.run, addresses.require_local(runs))
-    records.save_record(home, record)
-    return record, home
+    local_run = lookup.download_run(job.run, addresses.require_local(runs))
+    records.save_record(local_run, record)
+    return record, local_run
 
 
 def _follow_to_end(
     record: Record, launcher: Launcher, run: Run | None, *, runs: str, stays: bool
 ) -> Generator[Line | JobState, None, Failure | None]:
-    """Follow a job to its end; returns why it failed. An interrupt leaves the job to itself."""
+    """Follow a job to its end and return the reason if it failed. An interrupt leaves the job running."""
     name = run.name if run else record.handle
     watch = records.JobWatcher(launcher, record.handle)
     try:
         yield from watch.events()
-    except KeyboardInterrupt as asked:
+    except KeyboardInterrupt as interrupt:
         if not stays:
-            raise Interrupted("the rehearsal of this command ends with it", signal_number=2) from asked
+            raise Interrupted("the rehearsal of this command ends with it", signal_number=2) from interrupt
         hint = f"come back: tagline jobs logs {name} --follow; stop it: tagline jobs cancel {name}"
-        raise Interrupted("the job goes on without you", signal_number=2, hint=hint) from asked
+        raise Interrupted("the job goes on without you", signal_number=2, hint=hint) from interrupt
     except PlaceError as error:
         hint = f"the job goes on without you; come back: tagline jobs logs {name} --follow"
         raise PlaceError(error.message, hint=f"{error.hint}; {hint}" if error.hint else hint) from error
@@ -351,7 +351,7 @@ def _follow_to_end(
 
 
 def _fail(failure: Failure, record: Record, runs: str) -> Generator[JobFailed, None, NoReturn]:
-    """Raise a PlaceError that says why a job failed; what its run has come to is brought here first."""
+    """Download the run of a failed job, then raise PlaceError with the reason."""
     if record.run:
         with suppress(TaglineError):  # the bucket itself may be what is gone
             records.fetch_ended_run(record, JobState("failed"), addresses.require_local(runs), reason=failure.sentence)
@@ -360,8 +360,8 @@ def _fail(failure: Failure, record: Record, runs: str) -> Generator[JobFailed, N
     raise PlaceError(f"the job failed{where}: {failure.sentence}", hint=failure.command)
 
 
-def _bring_home(record: Record, runs: str) -> Generator[RunRestarted | JobFinished, None, Run]:
-    """Copy a finished run here."""
+def _download_run(record: Record, runs: str) -> Generator[RunRestarted | JobFinished, None, Run]:
+    """Download a finished run."""
     run = lookup.download_run(record.run, addresses.require_local(runs))
     count, minutes = run.restarts()
     if count:

@@ -1,4 +1,4 @@
-"""Where a training runs: this machine, the emulator of Vertex AI, or Vertex AI itself."""
+"""The places where a training can run: this machine, the emulator of Vertex AI, or Vertex AI itself."""
 
 import tempfile
 from collections.abc import Callable, Iterator
@@ -12,11 +12,11 @@ from tagline.jobs.records import Record
 
 LOCAL, REHEARSAL, VERTEX = "local", "rehearsal", "vertex"
 BUCKET = "tagline-rehearsal"
-"""The bucket in the emulator, where the spec names none."""
+"""The default bucket at a rehearsal."""
 
 
 def check_place(place: str) -> None:
-    """Raise a SpecError if no launcher goes by this name."""
+    """Raise SpecError if there is no launcher of this name."""
     known = {LOCAL, REHEARSAL, *registry.list_names("launchers")}
     if place not in known:
         raise SpecError(f'no place "{place}"; there are: {", ".join(sorted(known))}')
@@ -24,9 +24,9 @@ def check_place(place: str) -> None:
 
 @contextmanager
 def enter(place: str, *, stays: bool = False, say: Callable[[str], None] = lambda _: None) -> Iterator[bool]:
-    """Send requests for Google to this place; yields whether jobs there outlive this process.
+    """Redirect requests for Google to a place; yields whether jobs there outlive this process.
 
-    An emulator that does not run yet is started until the end; with `stays` it has to run already.
+    An emulator is started for the duration of the block if none runs; with `stays` one has to run already.
     """
     if place != REHEARSAL:
         yield True
@@ -53,7 +53,7 @@ def enter(place: str, *, stays: bool = False, say: Callable[[str], None] = lambd
 
 @contextmanager
 def enter_place_of(record: Record) -> Iterator[None]:
-    """Send requests for Google to the place where a job runs."""
+    """Redirect requests for Google to the place where a job runs."""
     if not record.rehearsal or gcp.find_rehearsal() == record.rehearsal:
         yield
         return
@@ -62,7 +62,7 @@ def enter_place_of(record: Record) -> Iterator[None]:
         facts = emulator.find_running(directory)
     except PlaceError:
         facts = None
-    # A restart may have changed its ports; where only an address is known, it has to be that one.
+    # Its ports may have changed at a restart; a record with an address only must match it.
     if facts is None or (not record.rehearsal_facts and facts.address != record.rehearsal):
         hint = "a run that has ended is here all the same: tagline runs list"
         raise PlaceError(f"the rehearsal at {record.rehearsal} does not run any more", hint=hint)

@@ -1,4 +1,4 @@
-"""The job that a spec makes, and Plan: what would be submitted, as `tagline train --plan --json` prints it."""
+"""The job of a spec, and Plan: what would be submitted, as `tagline train --plan --json` prints it."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,11 +16,11 @@ from tagline.jobs.prices import Price
 from tagline.spec import Spec
 
 NO_PROJECT, NO_BUCKET = "your-project", "your-bucket"
-"""In a plan that was asked for without any."""
+"""Placeholders in a plan whose spec names none."""
 
 
 class PlannedPrice(BaseModel):
-    """What a job would cost, in US dollars; an estimate."""
+    """The estimated price of a job in US dollars."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -31,8 +31,8 @@ class PlannedPrice(BaseModel):
     max_hours: float = Field(description="`vertex.max_hours`, after which the job is ended.")
     most: float | None = Field(description="`per_hour` times `max_hours`.")
     parts: dict[str, float | None] = Field(description="The price of an hour by kind of machine.")
-    assumption: str = Field(description="What `hours` rests on.")
-    remark: str = Field("", description="What is not known of the price.")
+    assumption: str = Field(description="The basis of `hours`.")
+    remark: str = Field("", description="What is unknown about the price.")
     is_estimate: bool = Field(True, description="Always true.")
     date: str = Field(description="When the table of prices was written.")
     region: str = Field(description="The region whose prices the table has.")
@@ -48,7 +48,7 @@ class PlannedUpload(BaseModel):
 
 
 class Plan(BaseModel):
-    """What a launcher would do: the request, its price, and what has to be there first."""
+    """What a launcher would do: the request, its price, and the uploads it needs first."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -61,16 +61,16 @@ class Plan(BaseModel):
 
     @classmethod
     def of(cls, plan: Mapping[str, Any]) -> Self:
-        """The part of a launcher's plan that is printed; what a launcher does not plan is left out."""
+        """Return the part of a launcher's plan that is printed; what the launcher does not plan is left out."""
         return cls.model_validate({key: plan[key] for key in cls.model_fields if key in plan})
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON document, without what the launcher did not plan."""
+        """Return the JSON document, without what the launcher did not plan."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
 def price_of(job: Job) -> Price:
-    """What a job would cost."""
+    """Return the estimated price of a job."""
     return prices.estimate_price(job.spec, training_rows=job.training_rows, rate=job.rate)
 
 
@@ -84,21 +84,21 @@ def make_job(
     is_for_real: bool = False,
     command: str = "",
 ) -> Job:
-    """The job that a spec makes, with everything of this machine that it needs.
+    """Return the job of a spec, with the uploads that it needs.
 
-    Earlier runs in `runs` tell how long it takes. Unless it `is_for_real`, nobody is asked for a project or a bucket.
+    Its duration is estimated from earlier runs in `runs`. Unless it `is_for_real`, project and bucket may be missing.
     """
-    usual = places.BUCKET if on == places.REHEARSAL else "" if is_for_real else NO_BUCKET
-    bucket = (spec.vertex.bucket or usual).removeprefix(gcp.SCHEME)
+    default = places.BUCKET if on == places.REHEARSAL else "" if is_for_real else NO_BUCKET
+    bucket = (spec.vertex.bucket or default).removeprefix(gcp.SCHEME)
     if not bucket:
         raise SpecError("vertex.bucket: needed on vertex, for data and run", hint="vertex.bucket=NAME")
-    given = spec.vertex.project
-    project = gcp.find_project(given) if is_for_real else gcp.find_configured_project(given) or NO_PROJECT
+    chosen = spec.vertex.project
+    project = gcp.find_project(chosen) if is_for_real else gcp.find_configured_project(chosen) or NO_PROJECT
     place = spec.vertex.model_copy(update={"bucket": bucket.strip("/"), "project": project})
-    there, needed = uploads.stage_uploads(spec.model_copy(update={"vertex": place}), place.bucket)
+    staged, needed = uploads.stage_uploads(spec.model_copy(update={"vertex": place}), place.bucket)
     return Job(
         name,
-        there,
+        staged,
         f"{uploads.bucket_folder(place.bucket)}/runs",
         project=project,
         uploads=needed,
@@ -109,7 +109,7 @@ def make_job(
 
 
 def resolve_without_network(source: str, overrides: Sequence[str]) -> ResolvedSpec:
-    """A spec to plan with: data that is elsewhere is not looked at."""
+    """Resolve a spec for a plan, without reading remote data."""
     if source.endswith(".toml"):
         spec, _ = specs.try_parse(specs.read(Path(source), overrides))
         if spec and is_data_remote(spec):
@@ -118,7 +118,7 @@ def resolve_without_network(source: str, overrides: Sequence[str]) -> ResolvedSp
 
 
 def is_data_remote(spec: Spec) -> bool:
-    """Whether looking at the data would take a network."""
+    """Return whether any of the data is remote."""
     data = spec.data
     return any(
         "://" in each

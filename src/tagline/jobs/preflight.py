@@ -1,4 +1,4 @@
-"""Everything that is wrong with a training and the place it would go to, and its price, before anything is spent."""
+"""Checks of a training and of its place, and its price, before anything is spent."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -40,7 +40,7 @@ ACCOUNTS = (
     re.compile(r"(\d+)-compute@developer\.gserviceaccount\.com"),
     re.compile(r"([^@]+)@appspot\.gserviceaccount\.com"),
 )
-"""Addresses of service accounts, each with its project: those that people make, and those that come with a project."""
+"""E-mail addresses of service accounts, with their project: user-created ones, and those created by Google."""
 BUCKET_PERMISSIONS = ("storage.objects.create", "storage.objects.get", "storage.objects.list", "storage.objects.delete")
 MULTI_REGIONS = {"US": "us-", "EU": "europe-", "ASIA": "asia-"}
 UNLIMITED = -1
@@ -48,21 +48,21 @@ UNLIMITED = -1
 
 @dataclass(frozen=True)
 class CheckResult:
-    """Everything that is known of a training before it begins."""
+    """The result of the checks before a training."""
 
     spec: Spec
     guesses: tuple[str, ...]
-    """What was guessed to complete the spec."""
+    """The values of the spec that were inferred, each in a sentence."""
     data: Dataset
     findings: tuple[Finding, ...]
     price: Price | None = None
-    """Of a training elsewhere."""
+    """The estimated price; None for a training on this machine."""
     label_errors: tuple[Mapping[str, Any], ...] | None = None
-    """Rows whose label looks wrong, the most doubtful first; None if nobody asked for them."""
+    """Rows with a probable label error, the most doubtful first; None if not requested."""
 
     @property
     def is_ready(self) -> bool:
-        """Whether it can be trained."""
+        """Whether no check has found an error."""
         return not any(finding.severity == "error" for finding in self.findings)
 
     @property
@@ -71,7 +71,7 @@ class CheckResult:
         return {name: len(split) for name, split in self.data.splits.items()}
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON document that `tagline check --json` prints."""
+        """Return the JSON document that `tagline check --json` prints."""
         return {
             "ok": self.is_ready,
             "task": self.data.task,
@@ -93,29 +93,29 @@ def examine(
     label_errors: bool = False,
     say: Callable[[str], None] = lambda _: None,
 ) -> CheckResult:
-    """Check the data, the model, the settings and the place of a training, and say what it would cost."""
+    """Check the data, the model, the settings and the place of a training, and estimate its price."""
     places.check_place(on)
     spec, is_here = resolved.spec, on == places.LOCAL
-    found = training_preflight.examine(spec, runs=runs, is_here=is_here)
-    price, of_place = (None, ()) if is_here else _examine_elsewhere(found, on=on, runs=runs, say=say)
-    result = CheckResult(spec, resolved.guesses, found.data, (*found.findings, *of_place), price)
+    checked = training_preflight.examine(spec, runs=runs, is_here=is_here)
+    price, of_place = (None, ()) if is_here else _examine_elsewhere(checked, on=on, runs=runs, say=say)
+    result = CheckResult(spec, resolved.guesses, checked.data, (*checked.findings, *of_place), price)
     if not label_errors:
         return result
-    return replace(result, label_errors=tuple(_find_label_errors(spec, found.data, say)) if result.is_ready else ())
+    return replace(result, label_errors=tuple(_find_label_errors(spec, checked.data, say)) if result.is_ready else ())
 
 
 def _examine_elsewhere(
-    found: Preflight, *, on: str, runs: str, say: Callable[[str], None]
+    checked: Preflight, *, on: str, runs: str, say: Callable[[str], None]
 ) -> tuple[Price, tuple[Finding, ...]]:
-    """The price of a training in a place, and what is wrong with the place."""
+    """Return the price of a training in a place, and the findings about the place."""
     with places.enter(on, say=say):
-        rows = found.training_rows
-        job = plans.make_job(found.spec, name="NAME", on=on, rows=rows, runs=runs, is_for_real=True)
+        rows = checked.training_rows
+        job = plans.make_job(checked.spec, name="NAME", on=on, rows=rows, runs=runs, is_for_real=True)
         return plans.price_of(job), tuple(examine_place(job))
 
 
 def _find_label_errors(spec: Spec, data: Dataset, say: Callable[[str], None]) -> list[dict[str, Any]]:
-    """Rows whose label looks wrong to models that did not learn from them."""
+    """Find rows with a probable label error by out-of-fold scores."""
     parts = []
     for number, part in enumerate(cross_validation.score_folds(spec, data), start=1):
         say(f"part {number} of {cross_validation.FOLDS}: {len(part.rows):,} rows looked at")
@@ -124,17 +124,17 @@ def _find_label_errors(spec: Spec, data: Dataset, say: Callable[[str], None]) ->
 
 
 def examine_place(job: Job) -> list[Finding]:
-    """What is wrong with the place a job would go to, which has been entered."""
+    """Return the findings about a job's place, which has been entered."""
     place = job.spec.vertex
-    found = check_offline(job.spec, plans.price_of(job), today=datetime.now(UTC).date())
+    findings = check_offline(job.spec, plans.price_of(job), today=datetime.now(UTC).date())
     if gcp.find_rehearsal():
         cloud_storage.make_bucket(place.bucket, project=job.project, region=place.region)
-        found += _find_unplayable_image(place.image)
-    return [*found, *check_online(job.spec, project=job.project)]
+        findings += _find_unrunnable_image(place.image)
+    return [*findings, *check_online(job.spec, project=job.project)]
 
 
-def _find_unplayable_image(image: str) -> list[Finding]:
-    """What the emulator will refuse of an image of the user's own."""
+def _find_unrunnable_image(image: str) -> list[Finding]:
+    """Return a finding if the emulator cannot run an image of the user's own."""
     if not image or google_images.is_prebuilt(image) or not (reason := emulator.explain_unrunnable(image)):
         return []
     advice = "install podman or docker, or rehearse with the image that Tagline makes: vertex.image="
@@ -142,18 +142,18 @@ def _find_unplayable_image(image: str) -> list[Finding]:
 
 
 def check_offline(spec: Spec, price: Price, *, today: date) -> list[Finding]:
-    """What can be known without asking anybody."""
-    return _sort_findings(finding for check in TABLES for finding in check(spec, price, today))
+    """Return the findings that need no network."""
+    return _sort_findings(finding for check in OFFLINE_CHECKS for finding in check(spec, price, today))
 
 
 def check_online(spec: Spec, *, project: str) -> Iterator[Finding]:
-    """What the project, its bucket and its quotas say. A question that nobody answers is a warning."""
+    """Yield the findings about project, permissions, bucket and quotas; a check that gets no answer is a warning."""
     try:
         gcp.sign_in()
     except PlaceError as error:
         yield Finding("credentials", "error", error.message, error.hint)
         return
-    questions: list[tuple[str, Callable[[], Iterator[Finding]]]] = [
+    checks: list[tuple[str, Callable[[], Iterator[Finding]]]] = [
         ("the APIs that are enabled", partial(_check_apis, spec, project)),
         ("the permissions", partial(_check_permissions, project)),
         ("the service account", partial(_check_account, spec, project)),
@@ -162,15 +162,15 @@ def check_online(spec: Spec, *, project: str) -> Iterator[Finding]:
         ("the quota", partial(_check_quota, spec, project)),
         ("the packages", partial(_check_installable, spec)),
     ]
-    for what, asked in questions:
+    for subject, check in checks:
         try:
-            yield from asked()
+            yield from check()
         except PlaceError as error:
-            yield Finding("unanswered", "warning", f"{what}: {error.message}", error.hint or "it is not known")
+            yield Finding("unanswered", "warning", f"{subject}: {error.message}", error.hint or "it is not known")
 
 
-def _sort_findings(found: Iterator[Finding]) -> list[Finding]:
-    return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
+def _sort_findings(findings: Iterator[Finding]) -> list[Finding]:
+    return sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
 
 
 def _check_machine(spec: Spec, _price: Price, _today: date) -> Iterator[Finding]:
@@ -180,22 +180,22 @@ def _check_machine(spec: Spec, _price: Price, _today: date) -> Iterator[Finding]
             "region", "error", f'vertex.region: Vertex AI has no region "{place.region}"', "us-central1 has most"
         )
     accelerator = place.accelerator if place.accelerators else ""
-    _, wrong = machines.find_misfit(place.machine, accelerator, place.accelerators)
-    if wrong:
+    _, misfit = machines.find_misfit(place.machine, accelerator, place.accelerators)
+    if misfit:
         yield Finding(
-            "machine", "error", f"vertex.machine: {wrong}", _suggest_machine(place.machine, place.accelerator)
+            "machine", "error", f"vertex.machine: {misfit}", _suggest_machine(place.machine, place.accelerator)
         )
     for number, other in enumerate(place.fallbacks, 1):
         moved = custom_job.apply_fallback(place, other)
         accelerator = moved.accelerator if moved.accelerators else ""
-        _, wrong = machines.find_misfit(moved.machine, accelerator, moved.accelerators)
-        if wrong or moved.region not in machines.REGIONS:
-            told = wrong or f'Vertex AI has no region "{moved.region}"'
-            yield Finding("fallback", "error", f"vertex.fallbacks, number {number}: {told}", "mend or remove it")
+        _, misfit = machines.find_misfit(moved.machine, accelerator, moved.accelerators)
+        if misfit or moved.region not in machines.REGIONS:
+            problem = misfit or f'Vertex AI has no region "{moved.region}"'
+            yield Finding("fallback", "error", f"vertex.fallbacks, number {number}: {problem}", "mend or remove it")
 
 
 def _suggest_machine(machine: str, accelerator: str) -> str:
-    """A machine that takes this accelerator."""
+    """Return a setting by which machine and accelerator fit together."""
     with_own = next((name for name, (kind, _) in machines.WITH_THEIR_OWN.items() if kind == accelerator), "")
     if with_own:
         count = machines.WITH_THEIR_OWN[with_own][1]
@@ -214,38 +214,38 @@ def _check_workers(spec: Spec, _price: Price, _today: date) -> Iterator[Finding]
     place = spec.vertex
     if place.workers > 1 and not training_preflight.can_share(spec):
         family = spec.model.family
-        told = f"vertex.workers: family {family} learns in one process"
-        yield Finding("workers", "error", told, "vertex.workers=1")
+        problem = f"vertex.workers: family {family} learns in one process"
+        yield Finding("workers", "error", problem, "vertex.workers=1")
     if place.reduction_servers and (place.workers < 2 or not place.accelerators):
-        told = "vertex.reduction_servers add up the gradients of several machines with GPUs"
-        yield Finding("reduction", "error", told, "vertex.reduction_servers=0, or more vertex.workers")
+        problem = "vertex.reduction_servers add up the gradients of several machines with GPUs"
+        yield Finding("reduction", "error", problem, "vertex.reduction_servers=0, or more vertex.workers")
 
 
 def _check_image(spec: Spec, _price: Price, today: date) -> Iterator[Finding]:
     image = spec.vertex.image
     if not google_images.is_prebuilt(image):
         return
-    # A rehearsal runs the package with this machine's Python, so that it can go on; the cloud could not.
+    # Only a warning at a rehearsal, which runs the package with this machine's Python.
     severity: Severity = "warning" if gcp.find_rehearsal() else "error"
-    for wrong in google_images.find_misfits(image, today, gpu=bool(spec.vertex.accelerators)):
-        yield Finding("image", severity, f"vertex.image: {wrong}", google_images.INSTEAD)
+    for misfit in google_images.find_misfits(image, today, gpu=bool(spec.vertex.accelerators)):
+        yield Finding("image", severity, f"vertex.image: {misfit}", google_images.INSTEAD)
 
 
 def _check_budget(spec: Spec, price: Price, _today: date) -> Iterator[Finding]:
-    if wrong := prices.check_budget(spec.vertex, price):
-        yield Finding("budget", "error", wrong, "lower vertex.max_hours, or raise vertex.budget")
+    if problem := prices.check_budget(spec.vertex, price):
+        yield Finding("budget", "error", problem, "lower vertex.max_hours, or raise vertex.budget")
     if price.hours and price.hours >= spec.vertex.max_hours:
-        told = f"the training may take longer than vertex.max_hours = {spec.vertex.max_hours:g} ({price.assumption})"
-        yield Finding("hours", "warning", told, "raise it, or take a faster machine; what is saved can be resumed")
+        message = f"the training may take longer than vertex.max_hours = {spec.vertex.max_hours:g} ({price.assumption})"
+        yield Finding("hours", "warning", message, "raise it, or take a faster machine; what is saved can be resumed")
 
 
 def _check_wandb_key(spec: Spec, _price: Price, _today: date) -> Iterator[Finding]:
     place = spec.vertex
     has_key = "WANDB_API_KEY" in place.secrets or place.environment.get("WANDB_MODE") in ("offline", "disabled")
     if "wandb" in spec.tracking.to and not has_key:
-        told = "tracker wandb has no key there: it is asked for in vertex.secrets"
+        problem = "tracker wandb has no key there: it is asked for in vertex.secrets"
         advice = "vertex.secrets.WANDB_API_KEY=projects/PROJECT/secrets/NAME/versions/latest"
-        yield Finding("wandb", "warning", told, advice)
+        yield Finding("wandb", "warning", problem, advice)
 
 
 def _check_bucket_name(spec: Spec, _price: Price, _today: date) -> Iterator[Finding]:
@@ -256,8 +256,8 @@ def _check_bucket_name(spec: Spec, _price: Price, _today: date) -> Iterator[Find
 def _check_device(spec: Spec, _price: Price, _today: date) -> Iterator[Finding]:
     family = spec.model.family
     if spec.vertex.accelerators and not registry.find("models", family).uses_device:
-        told = f"family {family} makes no use of {spec.vertex.accelerator}, which costs all the same"
-        yield Finding("device", "warning", told, "vertex.accelerators=0")
+        problem = f"family {family} makes no use of {spec.vertex.accelerator}, which costs all the same"
+        yield Finding("device", "warning", problem, "vertex.accelerators=0")
 
 
 def _check_packages(spec: Spec, _price: Price, _today: date) -> Iterator[Finding]:
@@ -269,11 +269,11 @@ def _check_packages(spec: Spec, _price: Price, _today: date) -> Iterator[Finding
     except SpecError as error:
         yield Finding("packages", "error", error.message, error.hint)
     if gcp.find_rehearsal() and (missing := sdist.find_missing_packages(place.packages)):
-        told = f"vertex.packages: a rehearsal has the packages of this machine, which lacks {', '.join(missing)}"
-        yield Finding("packages", "warning", told, f"pip install {' '.join(missing)}")
+        problem = f"vertex.packages: a rehearsal has the packages of this machine, which lacks {', '.join(missing)}"
+        yield Finding("packages", "warning", problem, f"pip install {' '.join(missing)}")
 
 
-TABLES = (
+OFFLINE_CHECKS = (
     _check_bucket_name,
     _check_machine,
     _check_device,
@@ -287,74 +287,74 @@ TABLES = (
 
 def _check_apis(spec: Spec, project: str) -> Iterator[Finding]:
     place = spec.vertex
-    wanted = dict(APIS)
+    required = dict(APIS)
     if not place.image:
-        wanted |= IMAGE_APIS | (BUILD_APIS if place.builder in ("auto", "cloud-build") else {})
+        required |= IMAGE_APIS | (BUILD_APIS if place.builder in ("auto", "cloud-build") else {})
     if place.secrets:
-        wanted |= SECRET_APIS
-    for name, use in wanted.items():
+        required |= SECRET_APIS
+    for name, use in required.items():
         answer = gcp.call_rest("serviceusage", "GET", f"v1/projects/{project}/services/{name}")
         if answer.get("state") != "ENABLED":
-            told = f"{name} is not enabled in project {project}: needed for {use}"
-            yield Finding("api", "error", told, f"gcloud services enable {name} --project {project}")
+            problem = f"{name} is not enabled in project {project}: needed for {use}"
+            yield Finding("api", "error", problem, f"gcloud services enable {name} --project {project}")
 
 
 def _check_permissions(project: str) -> Iterator[Finding]:
-    asked = {"permissions": list(PERMISSIONS)}
-    answer = gcp.call_rest("cloudresourcemanager", "POST", f"v1/projects/{project}:testIamPermissions", asked)
+    body = {"permissions": list(PERMISSIONS)}
+    answer = gcp.call_rest("cloudresourcemanager", "POST", f"v1/projects/{project}:testIamPermissions", body)
     missing = [name for name in PERMISSIONS if name not in answer.get("permissions", ())]
     for role in dict.fromkeys(PERMISSIONS[name] for name in missing):
-        told = ", ".join(name for name in missing if PERMISSIONS[name] == role)
+        names = ", ".join(name for name in missing if PERMISSIONS[name] == role)
         advice = f"gcloud projects add-iam-policy-binding {project} --member=user:YOU --role={role}"
-        yield Finding("permission", "error", f"you lack {told} in project {project}", advice)
+        yield Finding("permission", "error", f"you lack {names} in project {project}", advice)
 
 
 def _check_account(spec: Spec, project: str) -> Iterator[Finding]:
-    """Whether there is the account that the job is to run as, and whether whoever submits it may let it."""
+    """Check that the job's service account exists and that the user may act as it."""
     if not (email := spec.vertex.service_account):
         return
-    # Of an account that is not there IAM says so only where its project is named; else it speaks of permissions.
+    # For a missing account IAM answers 404 only if the path names its project; otherwise a missing permission.
     path = f"v1/projects/{_find_owner(email)}/serviceAccounts/{email}"
-    asked = {"permissions": [ACT_AS]}
-    held = gcp.get_or_none(email, partial(gcp.call_rest, "iam", "POST", f"{path}:testIamPermissions", asked))
+    body = {"permissions": [ACT_AS]}
+    held = gcp.get_or_none(email, partial(gcp.call_rest, "iam", "POST", f"{path}:testIamPermissions", body))
     if held is not None and ACT_AS in held.get("permissions", ()):
         return
     try:
         is_there = held is not None and gcp.get_or_none(email, partial(gcp.call_rest, "iam", "GET", path)) is not None
-    except PlaceError:  # whoever may not look at it may not act as it either, as far as anybody can tell
+    except PlaceError:  # a user who may not read it lacks the permission to act as it too
         is_there = True
     if is_there:
-        told = f"you lack {ACT_AS} on {email}, which vertex.service_account names"
+        problem = f"you lack {ACT_AS} on {email}, which vertex.service_account names"
         advice = (
             f"gcloud iam service-accounts add-iam-policy-binding {email} --member=user:YOU "
             f"--role=roles/iam.serviceAccountUser --project={_find_owner(email, project)}"
         )
-        yield Finding("act-as", "error", told, advice)
+        yield Finding("act-as", "error", problem, advice)
     else:
         advice = f"gcloud iam service-accounts list --project={_find_owner(email, project)} shows those that are there"
         yield Finding("account", "error", f"vertex.service_account: there is no account {email}", advice)
 
 
-def _find_owner(email: str, other: str = "-") -> str:
-    """The project that a service account belongs to, as its address tells."""
-    for form in ACCOUNTS:
-        if found := form.fullmatch(email):
-            return found[1]
-    return other
+def _find_owner(email: str, default: str = "-") -> str:
+    """Return the project of a service account by its e-mail address."""
+    for pattern in ACCOUNTS:
+        if match := pattern.fullmatch(email):
+            return match[1]
+    return default
 
 
 def _check_secrets(spec: Spec) -> Iterator[Finding]:
-    """Whether Secret Manager has every version that vertex.secrets names; no value is read for that."""
+    """Check that Secret Manager has each version in vertex.secrets, without reading its value."""
     for name, version in spec.vertex.secrets.items():
         _, project, _, secret, _, number = version.split("/")
-        found = gcp.get_or_none(version, partial(gcp.call_rest, "secretmanager", "GET", f"v1/{version}"))
-        if found is None:
+        answer = gcp.get_or_none(version, partial(gcp.call_rest, "secretmanager", "GET", f"v1/{version}"))
+        if answer is None:
             advice = (
                 f"gcloud secrets create {secret} --project={project} --data-file=FILE, "
                 f"or gcloud secrets list --project={project} shows those that are there"
             )
             yield Finding("secret", "error", f"vertex.secrets: {name}: there is no {version}", advice)
-        elif (state := found.get("state", "ENABLED")) != "ENABLED":
+        elif (state := answer.get("state", "ENABLED")) != "ENABLED":
             advice = f"gcloud secrets versions enable {number} --secret={secret} --project={project}"
             yield Finding("secret", "error", f"vertex.secrets: {name}: {version} is {state.lower()}", advice)
 
@@ -368,19 +368,21 @@ def _check_bucket(spec: Spec) -> Iterator[Finding]:
         yield Finding("bucket", "error", f"there is no bucket {place.bucket}", advice)
         return
     where = found.location.upper()
-    start = MULTI_REGIONS.get(where)
-    if where != place.region.upper() and not (start and place.region.startswith(start)):
-        told = (
+    prefix = MULTI_REGIONS.get(where)
+    if where != place.region.upper() and not (prefix and place.region.startswith(prefix)):
+        problem = (
             f"the bucket {place.bucket} is in {found.location}, the job in {place.region}: data would be slow, and cost"
         )
-        yield Finding("bucket-region", "warning", told, f"a bucket in {place.region}, or vertex.region={where.lower()}")
+        yield Finding(
+            "bucket-region", "warning", problem, f"a bucket in {place.region}, or vertex.region={where.lower()}"
+        )
     if missing := cloud_storage.missing_permissions(place.bucket, BUCKET_PERMISSIONS):
-        told = f"you lack {', '.join(missing)} on the bucket {place.bucket}"
+        problem = f"you lack {', '.join(missing)} on the bucket {place.bucket}"
         advice = (
             f"gcloud storage buckets add-iam-policy-binding gs://{place.bucket} --member=user:YOU "
             "--role=roles/storage.objectUser"
         )
-        yield Finding("bucket-permission", "error", told, advice)
+        yield Finding("bucket-permission", "error", problem, advice)
 
 
 def _check_quota(spec: Spec, project: str) -> Iterator[Finding]:
@@ -389,27 +391,27 @@ def _check_quota(spec: Spec, project: str) -> Iterator[Finding]:
     if not metric:
         return
     limit = _read_quota_limit(project, metric, place.region)
-    wanted = place.accelerators * place.workers
+    needed = place.accelerators * place.workers
     if limit is None:
-        told = f"no quota of {metric.rpartition('/')[2]} is told for {place.region}"
-        yield Finding("quota", "warning", told, "look at the page of quotas in the Cloud console")
-    elif limit != UNLIMITED and limit < wanted:
-        told = f"the quota of {place.accelerator} in {place.region} is {limit}; the job wants {wanted}"
+        problem = f"no quota of {metric.rpartition('/')[2]} is told for {place.region}"
+        yield Finding("quota", "warning", problem, "look at the page of quotas in the Cloud console")
+    elif limit != UNLIMITED and limit < needed:
+        problem = f"the quota of {place.accelerator} in {place.region} is {limit}; the job wants {needed}"
         advice = f"ask for more ({metric.rpartition('/')[2]}), or another vertex.region or vertex.accelerator"
-        yield Finding("quota", "error", told, advice)
+        yield Finding("quota", "error", problem, advice)
 
 
 def _read_quota_limit(project: str, metric: str, region: str) -> int | None:
-    """How many of something a project may have in a region; -1: any number."""
+    """Return the quota of a project in a region; -1: unlimited."""
     path = f"v1beta1/projects/{project}/services/aiplatform.googleapis.com/consumerQuotaMetrics"
     token = ""
     while True:
         page = gcp.call_rest(
             "serviceusage", "GET", path, params={"pageSize": "500", **({"pageToken": token} if token else {})}
         )
-        for found in page.get("metrics", ()):
-            if found.get("metric") == metric:
-                return _select_regional_limit(found, region)
+        for entry in page.get("metrics", ()):
+            if entry.get("metric") == metric:
+                return _select_regional_limit(entry, region)
         token = page.get("nextPageToken", "")
         if not token:
             return None
@@ -417,21 +419,21 @@ def _read_quota_limit(project: str, metric: str, region: str) -> int | None:
 
 def _select_regional_limit(metric: dict[str, Any], region: str) -> int | None:
     buckets = [each for limit in metric.get("consumerQuotaLimits", ()) for each in limit.get("quotaBuckets", ())]
-    own = [each for each in buckets if each.get("dimensions", {}).get("region") == region]
-    everywhere = [each for each in buckets if not each.get("dimensions")]
-    found = [int(each.get("effectiveLimit", 0)) for each in own or everywhere]  # Google's JSON leaves out a 0
-    return min(found) if found else None
+    regional = [each for each in buckets if each.get("dimensions", {}).get("region") == region]
+    general = [each for each in buckets if not each.get("dimensions")]
+    limits = [int(each.get("effectiveLimit", 0)) for each in regional or general]  # zeros are omitted in Google's JSON
+    return min(limits) if limits else None
 
 
 def _check_installable(spec: Spec) -> Iterator[Finding]:
-    """Whether what would be installed there goes together, which pip knows."""
-    own = spec.vertex.image and not google_images.is_prebuilt(spec.vertex.image)
-    if own or gcp.find_rehearsal():  # where this machine's packages stand behind the job's
+    """Check with pip that the packages to be installed are compatible."""
+    is_own_image = spec.vertex.image and not google_images.is_prebuilt(spec.vertex.image)
+    if is_own_image or gcp.find_rehearsal():  # a rehearsal uses this machine's packages
         return
     family = spec.model.family
     extras = wheels.choose_extras(family=family, trackers=spec.tracking.to)
-    for told in sdist.find_missing_plugins(family=family, trackers=spec.tracking.to, packages=spec.vertex.packages):
-        yield Finding("plug-in", "error", told, "vertex.image=IMAGE")
+    for problem in sdist.find_missing_plugins(family=family, trackers=spec.tracking.to, packages=spec.vertex.packages):
+        yield Finding("plug-in", "error", problem, "vertex.image=IMAGE")
     try:
         more = [name for name in spec.vertex.packages if not name.endswith(".whl")]
         answer = sdist.resolve_versions([*wheels.list_pins(*extras), *more])

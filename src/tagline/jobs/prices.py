@@ -1,4 +1,4 @@
-"""What a job would cost: by the hour from the table of machines, and how many hours it may take."""
+"""Price estimates of jobs: the hourly price from the table of machines, and the expected hours."""
 
 import re
 from collections.abc import Iterable
@@ -10,45 +10,45 @@ from tagline.spec import Spec, Vertex
 
 REDUCTION_MACHINE = "n1-highcpu-16"
 STARTING_HOURS = 0.1
-"""Until a machine that was given has the image, the data, and a first batch."""
+"""Start-up time of a machine: pulling the image, fetching the data, a first batch."""
 PARAMETERS = {
     "minilm": 11e6, "bert-base": 86e6, "bert-large": 303e6, "roberta-base": 86e6, "roberta-large": 303e6,
     "distilbert": 43e6, "distilroberta": 43e6, "deberta-v3-base": 86e6, "deberta-v3-small": 43e6,
     "deberta-v3-large": 304e6, "modernbert-base": 111e6, "modernbert-large": 344e6, "mpnet-base": 86e6,
     "xlm-roberta-base": 86e6, "xlm-roberta-large": 303e6,
 }  # fmt: skip
-"""Weights of an encoder's layers, without its table of words; by what its name holds."""
-USUAL_PARAMETERS = 86e6
-USUAL_EPOCHS = 4
-"""Where training.epochs is "auto"."""
+"""Weights of an encoder's layers, without its embeddings, by a part of its name."""
+DEFAULT_PARAMETERS = 86e6
+DEFAULT_EPOCHS = 4
+"""Assumed where training.epochs is "auto"."""
 FLOPS = {
     "NVIDIA_TESLA_P4": 2e12, "NVIDIA_TESLA_T4": 15e12, "NVIDIA_TESLA_V100": 40e12, "NVIDIA_L4": 35e12,
     "NVIDIA_TESLA_A100": 120e12, "NVIDIA_A100_80GB": 120e12, "NVIDIA_H100_80GB": 250e12,
 }  # fmt: skip
-"""Operations a second that fine-tuning may come to: a third to a half of what the makers state."""
+"""FLOP/s that fine-tuning reaches: a third to a half of the peak that the manufacturers state."""
 PROCESSOR_FLOPS = 1.5e10
-"""Of one virtual processor."""
+"""The same for one virtual processor."""
 STEP_S = 0.02
-"""Less than this no step takes on a GPU, however small: it is started, waited for, and looked at."""
+"""Least duration of a training step on a GPU, however small: the overhead of launching and synchronising it."""
 OTHER_FAMILIES_S = 4e-3
-"""For a row and an epoch of a family without a pretrained encoder; an assumption on the safe side."""
+"""Seconds a row and epoch of a family without a pretrained encoder; a conservative assumption."""
 
 
 @dataclass(frozen=True)
 class Rate:
-    """How fast a run has learned, and on what."""
+    """The measured training rate of a run, and its hardware."""
 
     rows_per_s: float
-    """Evaluations and checkpoints included."""
+    """Training rows a second, evaluations and checkpoints included."""
     flops: float
-    """Operations a second that what it ran on may come to, by the tables above: measured is only the other number."""
+    """FLOP/s of its hardware by the tables above; only `rows_per_s` is measured."""
     run: str
     machine: str
 
 
 @dataclass(frozen=True)
 class Price:
-    """US dollars for a job: an hour of all its machines, the hours expected, and the most it can come to."""
+    """The price of a job in US dollars: an hour of all its machines, the expected hours, and the maximum."""
 
     per_hour: float | None
     hours: float | None
@@ -56,20 +56,20 @@ class Price:
     assumption: str
     parts: tuple[tuple[str, float | None], ...]
     remark: str = ""
-    """What is not known of it."""
+    """What is unknown about the price."""
 
     @property
     def expected(self) -> float | None:
-        """For the hours expected; None where the price or the hours are not known."""
+        """The price of the expected hours; None where price or hours are not known."""
         return None if self.per_hour is None or self.hours is None else self.per_hour * self.hours
 
     @property
     def most(self) -> float | None:
-        """When max_hours end it."""
+        """The price if the job runs until max_hours end it."""
         return None if self.per_hour is None else self.per_hour * self.max_hours
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the price as JSON."""
         return {
             "currency": "USD",
             "per_hour": _round_figure(self.per_hour),
@@ -86,26 +86,31 @@ class Price:
         }
 
     def sentence(self) -> str:
-        """For a person who is about to pay."""
+        """Return the price as a sentence, for the user to confirm."""
         remark = f"; {self.remark}" if self.remark else ""
-        dated = f"an estimate, from {machines.PRICED_REGION}'s prices of {machines.PRICES_OF}{remark}"
+        basis = f"an estimate, from {machines.PRICED_REGION}'s prices of {machines.PRICES_OF}{remark}"
         if self.per_hour is None:
             unknown = ", ".join(name for name, price in self.parts if price is None)
-            told = self.remark or f"the price of {unknown} is not known here"
-            return f"{told}: see cloud.google.com/vertex-ai/pricing"
+            reason = self.remark or f"the price of {unknown} is not known here"
+            return f"{reason}: see cloud.google.com/vertex-ai/pricing"
         most = f"at most ${self.per_hour * self.max_hours:,.2f} in {self.max_hours:g} hours"
         if self.expected is None:
-            return f"${self.per_hour:,.2f} an hour, {most} ({dated})"
+            return f"${self.per_hour:,.2f} an hour, {most} ({basis})"
         expected = f"about ${self.expected:,.2f} for {_format_hours(self.hours or 0)} at ${self.per_hour:,.2f} an hour"
-        return f"{expected}, {most} ({dated}; the hours from {self.assumption})"
+        return f"{expected}, {most} ({basis}; the hours from {self.assumption})"
 
 
 def estimate_price(spec: Spec, *, training_rows: int | None = None, rate: Rate | None = None) -> Price:
-    """What a spec's job would cost; the hours are expected only where the rows are known, best from a measured rate."""
+    """Estimate the price of a spec's job; hours are estimated only where the rows are known, preferably by a rate."""
     place = spec.vertex
-    named = place.machine + (f" with {place.accelerators} {place.accelerator}" if place.accelerators else "")
-    each = machines.hourly_price(place.machine, place.accelerator, place.accelerators, spot=place.spot)
-    parts = [(f"{place.workers} x {named}{', spot' if place.spot else ''}", each and each * place.workers)]
+    machine = place.machine + (f" with {place.accelerators} {place.accelerator}" if place.accelerators else "")
+    machine_price = machines.hourly_price(place.machine, place.accelerator, place.accelerators, spot=place.spot)
+    parts = [
+        (
+            f"{place.workers} x {machine}{', spot' if place.spot else ''}",
+            machine_price and machine_price * place.workers,
+        )
+    ]
     if place.reduction_servers:
         server = machines.hourly_price(REDUCTION_MACHINE, "", 0)
         parts.append((f"{place.reduction_servers} x {REDUCTION_MACHINE}", server and server * place.reduction_servers))
@@ -118,8 +123,11 @@ def estimate_price(spec: Spec, *, training_rows: int | None = None, rate: Rate |
 
 
 def hourly_price_of_pools(pools: Iterable[tuple[str, str, int, int]], *, spot: bool) -> tuple[float | None, str]:
-    """US dollars an hour for pools of machines, each a type, its accelerator, their number, and the number of machines;
-    None where the table does not say. And what is not known of it."""
+    """Return US dollars an hour for pools of machines, and what is unknown about the price.
+
+    A pool is a machine type, its accelerator, their number, and the number of machines. The price is None where the
+    table has none.
+    """
     total: float | None = 0.0
     remarks: dict[str, None] = {}
     for machine, accelerator, accelerators, count in pools:
@@ -132,59 +140,61 @@ def hourly_price_of_pools(pools: Iterable[tuple[str, str, int, int]], *, spot: b
 
 
 def estimate_flops(place: Vertex) -> float:
-    """Operations a second that fine-tuning may come to on all machines of a job."""
+    """Return the FLOP/s that fine-tuning reaches on all machines of a job."""
     one = FLOPS.get(place.accelerator, 0.0) * place.accelerators
     return place.workers * (one or estimate_processor_flops(machines.count_processors(place.machine)))
 
 
 def estimate_processor_flops(count: int) -> float:
-    """The same of so many virtual processors."""
+    """Return the FLOP/s of a number of virtual processors."""
     return PROCESSOR_FLOPS * max(1, count)
 
 
 def estimate_gpu_flops(name: str) -> float:
-    """The same of one GPU, by the name that its driver gives it; 0 where the table has no such GPU."""
+    """Return the FLOP/s of a GPU by its name in the driver; 0 where the table has no such GPU."""
     words = re.findall(r"[A-Z]+\d+", name.upper())
     return next((flops for known, flops in FLOPS.items() if set(words) & set(known.split("_"))), 0.0)
 
 
 def _estimate_hours(spec: Spec, rows: int, rate: Rate | None) -> tuple[float, str]:
-    """Hours that a training may take, and what that rests on."""
+    """Estimate the hours of a training; returns them with the assumption behind them."""
     place = spec.vertex
-    epochs = USUAL_EPOCHS if spec.training.epochs == "auto" else spec.training.epochs
-    seconds, told = _scale_measured_rate(place, rate) if rate else _assume_rate(spec)
-    least = STEP_S / spec.training.batch_size if place.accelerators else 0.0
-    if least > seconds:
-        seconds, told = least, f"{told}, at least {1000 * STEP_S:g} ms a step"
-    return STARTING_HOURS + rows * epochs * seconds / 3600, f"{rows:,} rows, {epochs} epochs, {told}"
+    epochs = DEFAULT_EPOCHS if spec.training.epochs == "auto" else spec.training.epochs
+    seconds, assumption = _scale_measured_rate(place, rate) if rate else _assume_rate(spec)
+    minimum = STEP_S / spec.training.batch_size if place.accelerators else 0.0
+    if minimum > seconds:
+        seconds, assumption = minimum, f"{assumption}, at least {1000 * STEP_S:g} ms a step"
+    return STARTING_HOURS + rows * epochs * seconds / 3600, f"{rows:,} rows, {epochs} epochs, {assumption}"
 
 
 def _scale_measured_rate(place: Vertex, rate: Rate) -> tuple[float, str]:
-    """Seconds a row by what a run has measured: a machine that computes twice as much takes half as long."""
-    there = estimate_flops(place)
-    told = (
+    """Scale a measured rate to the place's hardware, in proportion to FLOP/s; returns seconds a row."""
+    flops = estimate_flops(place)
+    assumption = (
         f"the {rate.rows_per_s:,.3g} rows/s of run {rate.run} on {rate.machine}, "
-        f"assumed to come to {rate.flops / 1e12:g} TFLOP/s, and {there / 1e12:g} TFLOP/s in all there"
+        f"assumed to come to {rate.flops / 1e12:g} TFLOP/s, and {flops / 1e12:g} TFLOP/s in all there"
     )
-    return rate.flops / (there * rate.rows_per_s), told
+    return rate.flops / (flops * rate.rows_per_s), assumption
 
 
 def _assume_rate(spec: Spec) -> tuple[float, str]:
-    """Seconds a row where nothing was measured."""
+    """Return seconds a row from assumptions alone."""
     model = spec.model
     tokens = getattr(model, "max_tokens", 0)
     if model.family not in ("encoder", "fewshot") or not tokens:
         return OTHER_FAMILIES_S, f"an assumed {1000 * OTHER_FAMILIES_S:g} ms a row"
     name = str(getattr(model, "pretrained", "")).lower()
     longest_first = sorted(PARAMETERS, key=len, reverse=True)
-    weights = next((PARAMETERS[known] for known in longest_first if known in name), USUAL_PARAMETERS)
-    there, filled = estimate_flops(spec.vertex), min(tokens, 128)
-    told = f"an assumed {filled} tokens a row, {weights / 1e6:.0f} million weights, {there / 1e12:g} TFLOP/s in all"
-    return 6 * weights * filled / there, told
+    weights = next((PARAMETERS[known] for known in longest_first if known in name), DEFAULT_PARAMETERS)
+    flops, length = estimate_flops(spec.vertex), min(tokens, 128)
+    assumption = (
+        f"an assumed {length} tokens a row, {weights / 1e6:.0f} million weights, {flops / 1e12:g} TFLOP/s in all"
+    )
+    return 6 * weights * length / flops, assumption
 
 
 def check_budget(place: Vertex, price: Price) -> str:
-    """What is wrong if max_hours may cost more than the budget; "" if they may not."""
+    """Return a problem if max_hours may cost more than the budget; "" otherwise."""
     if not place.budget:
         return ""
     if price.most is None:

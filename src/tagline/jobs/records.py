@@ -1,4 +1,4 @@
-"""Jobs: what a run remembers of the job that does it, how it is watched, why it failed, and where it goes next."""
+"""The record of a run's job in the run; watching a job, explaining its failure, and choosing its next fallback."""
 
 import json
 import os
@@ -25,15 +25,15 @@ from tagline.runs.formats import JOB
 from tagline.runs.run import Run
 from tagline.storage import addresses
 
-NO_ROOM = ("quota", "capacity")
-"""Why a job failed that may find room elsewhere."""
-BEGINNING_S = 60.0
-"""How long the workers of a job wait for the one that makes their run."""
+EXHAUSTED = ("quota", "capacity")
+"""Causes of failure for which a job moves to its next fallback."""
+CREATION_TIMEOUT_S = 60.0
+"""How long the workers of a job wait for the one that creates their run."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """A job, as its run remembers it."""
+    """A job, as it is recorded in its run."""
 
     place: str
     handle: str
@@ -41,28 +41,28 @@ class Record:
     """The run's address."""
     submitted: str
     rehearsal: str = ""
-    """Where the rehearsal is, if it is there."""
+    """The rehearsal's address, for a job that runs there."""
     rehearsal_facts: str = ""
-    """The file that tells where that rehearsal is, as long as it runs; records of earlier versions have none."""
+    """The file with that rehearsal's address, while it runs; "" in records of earlier versions."""
 
     def launcher(self) -> Launcher:
-        """Who knows about it."""
+        """Return the launcher that submitted it."""
         return find_launcher(self.place)
 
 
 def find_launcher(place: str, say: Callable[[str], None] = lambda _: None) -> Launcher:
-    """Who takes jobs to a place; a rehearsal is one of Vertex AI."""
-    made: Launcher = registry.find("launchers", "vertex" if place == "rehearsal" else place)(say)
-    return made
+    """Return the launcher of a place; that of a rehearsal is Vertex AI's."""
+    launcher: Launcher = registry.find("launchers", "vertex" if place == "rehearsal" else place)(say)
+    return launcher
 
 
 def save_record(run: Run, record: Record) -> None:
-    """Keep it in the run."""
+    """Write the record of a job into its run."""
     run.write_json(JOB, asdict(record))
 
 
 def load_record(run: Run) -> Record | None:
-    """The job of a run; None if it was trained right here."""
+    """Read the record of a run's job; None if the run was trained in the process that started it."""
     found = run.read_json(JOB)
     try:
         return None if found is None else TypeAdapter(Record).validate_json(json.dumps(found), strict=True)
@@ -73,12 +73,12 @@ def load_record(run: Run) -> Record | None:
 
 
 def get_page_url(launcher: Launcher, handle: str) -> str:
-    """The address of a job's page; "" where its place has none."""
+    """Return the address of a job's page; "" where its place has none."""
     return launcher.page(handle) if isinstance(launcher, DescribesJobs) else ""
 
 
 def estimate_cost(description: JobDescription, state: JobState, *, now: datetime) -> dict[str, Any]:
-    """What a job has cost by the table, from its start until its end or now; an estimate, like every price here."""
+    """Return what a job has cost by the table of prices, from its start until its end or now; an estimate."""
     hours = 0.0
     if state.started:
         end = datetime.fromisoformat(state.ended) if state.ended else now
@@ -97,37 +97,37 @@ def estimate_cost(description: JobDescription, state: JobState, *, now: datetime
 
 
 def format_cost(cost: Mapping[str, Any], *, is_rehearsed: bool) -> str:
-    """What a job has cost, for a person."""
+    """Return what a job has cost as a phrase."""
     if cost["so_far"] is None:
         return f"not known: {cost['remark']}"
     remark = f"; {cost['remark']}" if cost["remark"] else ""
-    rested = f"an estimate, from {cost['region']}'s prices of {cost['date']}{remark}"
-    told = f"${cost['so_far']:,.2f} for {60 * cost['hours']:,.0f} minutes at ${cost['per_hour']:,.2f} an hour"
-    return f"nothing, at a rehearsal; on Vertex AI {told} ({rested})" if is_rehearsed else f"about {told} ({rested})"
+    source = f"an estimate, from {cost['region']}'s prices of {cost['date']}{remark}"
+    spent = f"${cost['so_far']:,.2f} for {60 * cost['hours']:,.0f} minutes at ${cost['per_hour']:,.2f} an hour"
+    return f"nothing, at a rehearsal; on Vertex AI {spent} ({source})" if is_rehearsed else f"about {spent} ({source})"
 
 
 def find_or_create_run(name: str, runs: str) -> Run:
-    """The run that a job goes on with; one that is only planned so far is made of the spec that the job brings."""
+    """Return the run that a job resumes; one that does not exist yet is created from the spec that the job carries."""
     text = os.environ.get(custom_job.SPEC, "")
     if not text or not addresses.is_remote(name):
         return lookup.find_run(name, runs)
     spec = specs.parse(json.loads(text), where=f"the variable {custom_job.SPEC}")
     top, _, leaf = name.rstrip("/").rpartition("/")
-    until = time.monotonic() + BEGINNING_S
+    until = time.monotonic() + CREATION_TIMEOUT_S
     while True:
         with suppress(RunError):
             return Run.open(name)
         try:
             command = f"tagline train --resume {name}"
             return Run.create(top, spec, lock.lock_before_start(spec, command=command), name=leaf)
-        except NameTaken:  # another worker of the job is making it
+        except NameTaken:  # another worker of the job is creating it
             if time.monotonic() > until:
                 raise
             time.sleep(0.2)
 
 
 class JobWatcher:
-    """Follows one job: what it says, and how its state changes."""
+    """Follows one job: its log lines and its changes of state."""
 
     def __init__(self, launcher: Launcher, handle: str) -> None:
         self._launcher = launcher
@@ -135,7 +135,7 @@ class JobWatcher:
         self.state = JobState("waiting")
 
     def events(self) -> Iterator[Line | JobState]:
-        """Lines as they come, and the state whenever it has changed, to the end."""
+        """Yield log lines as they come, and the state whenever it has changed, until the job has ended."""
         yield from self._poll_state()
         for line in self._launcher.logs(self._handle):
             if line is None:
@@ -152,18 +152,18 @@ class JobWatcher:
 
 
 def explain_failure(launcher: Launcher, handle: str, run: Run | None) -> Failure:
-    """Why a job failed, from all that it has said; what to run next is what the user typed, with other settings."""
+    """Diagnose a failed job from its whole log; the command to run next is the user's own with other settings."""
     lines = (line for line in launcher.logs(handle) if line is not None)
     spec = run.spec() if run else None
-    found = log.diagnose_log(lines, message=launcher.state(handle).message, spec=spec)
+    failure = log.diagnose_log(lines, message=launcher.state(handle).message, spec=spec)
     typed = str(run.lock().get("command", "")) if run else ""
     if not typed.startswith("tagline train ") or "--resume" in typed:
-        return found
-    return replace(found, command=found.command.replace(advice.format_train_command(), typed))
+        return failure
+    return replace(failure, command=failure.command.replace(advice.format_train_command(), typed))
 
 
 def fetch_ended_run(record: Record, state: JobState, runs: Path, *, reason: str = "") -> Run:
-    """The run of a job that has ended, here. One whose process could not say how it ended is told so first."""
+    """Download the run of a job that has ended, after recording the end in it if its process could not."""
     run = Run.open(record.run)
     if state.name in ("failed", "cancelled") and run.state().name in ("waiting", "running"):
         run.set_state(state.name, reason=reason or state.message or state.detail)
@@ -171,7 +171,7 @@ def fetch_ended_run(record: Record, state: JobState, runs: Path, *, reason: str 
 
 
 def next_fallback(job: Job) -> Job | None:
-    """The same job where the first of its fallbacks says; None if there is none."""
+    """Return the job with its first fallback applied; None if it has none."""
     place = job.spec.vertex
     if not place.fallbacks:
         return None

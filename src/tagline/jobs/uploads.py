@@ -1,4 +1,4 @@
-"""What of this machine a job in a bucket's reach needs: the files its spec names, each at an address of its own."""
+"""Uploads: the local files that a spec names, each copied to a content-addressed place in the bucket."""
 
 import hashlib
 from collections.abc import Sequence
@@ -14,61 +14,61 @@ from tagline.spec import Spec
 from tagline.storage import addresses, hashing, inputs
 
 DIRECTORIES = ("pretrained", "pretrained_backward")
-"""Keys that name a directory, or something else that the job finds by itself."""
+"""Keys that name a directory, or a model that the job downloads itself."""
 HUB = "hub:"
 FOLDER = "tagline"
-"""In the bucket."""
+"""Tagline's folder in a bucket."""
 
 
 @dataclass(frozen=True)
 class Upload:
-    """A file or directory that a job needs, or an encoder of the Hugging Face hub, and where the job will find it."""
+    """A file, a directory or an encoder of the Hugging Face hub, and the address to which it is copied."""
 
     source: str
     address: str
 
 
 def stage_uploads(spec: Spec, bucket: str) -> tuple[Spec, tuple[Upload, ...]]:
-    """The spec with addresses in a bucket for everything that is on this machine, and what has to be taken there.
+    """Return the spec with bucket addresses in place of local paths, and the uploads that this takes.
 
-    An address holds the content's hash, so that the same content is taken there once.
+    An address contains the hash of the content, so that the same content is uploaded once.
     """
-    moving = _UploadPlanner(bucket_folder(bucket))
-    found = {
-        split: moving.add_files(spec.data.list_addresses(split)) for split in SPLITS if spec.data.list_addresses(split)
+    planner = _UploadPlanner(bucket_folder(bucket))
+    splits = {
+        split: planner.add_files(spec.data.list_addresses(split)) for split in SPLITS if spec.data.list_addresses(split)
     }
-    data = {str(split): each[0] if len(each) == 1 else each for split, each in found.items()}
+    data = {str(split): each[0] if len(each) == 1 else each for split, each in splits.items()}
     model: dict[str, str | tuple[str, ...]] = {}
-    if more := getattr(spec.model, "unlabelled", ()):
-        model["unlabelled"] = moving.add_files(more)
-    if given := str(getattr(spec.model, "vectors", "")):
-        model["vectors"] = moving.add_file(
-            given, beside=[word_vectors.words_of(given)] if word_vectors.is_array(given) else ()
+    if unlabelled := getattr(spec.model, "unlabelled", ()):
+        model["unlabelled"] = planner.add_files(unlabelled)
+    if source := str(getattr(spec.model, "vectors", "")):
+        model["vectors"] = planner.add_file(
+            source, beside=[word_vectors.words_of(source)] if word_vectors.is_array(source) else ()
         )
     for key in DIRECTORIES:
-        given = str(getattr(spec.model, key, ""))
-        if is_hub_model(spec, given):
-            model[key] = moving.add_encoder(given)
-        elif given and "://" not in given and Path(given).expanduser().is_dir():
-            model[key] = moving.add_file(given, "pretrained")
+        source = str(getattr(spec.model, key, ""))
+        if is_hub_model(spec, source):
+            model[key] = planner.add_encoder(source)
+        elif source and "://" not in source and Path(source).expanduser().is_dir():
+            model[key] = planner.add_file(source, "pretrained")
     changed = spec.model_copy(
         update={
             "data": spec.data.model_copy(update=data),
             "model": spec.model.model_copy(update=model),
         }
     )
-    return changed, tuple(moving.uploads.values())
+    return changed, tuple(planner.uploads.values())
 
 
 class _UploadPlanner:
-    """Finds an address in the bucket for each thing of this machine."""
+    """Assigns an address in the bucket to each local file."""
 
     def __init__(self, folder: str) -> None:
         self.uploads: dict[str, Upload] = {}
         self._folder = folder
 
     def add_file(self, source: str, kind: str = "data", *, beside: Sequence[str] = ()) -> str:
-        """Of a file or directory; other files that it needs stand beside it there too."""
+        """Return the address of a file or directory; the files `beside` it get the same folder."""
         if "://" in source:
             return source
         if source not in self.uploads:
@@ -81,7 +81,7 @@ class _UploadPlanner:
         return self.uploads[source].address
 
     def add_files(self, sources: Sequence[str]) -> tuple[str, ...]:
-        """Of files, and of those that patterns match; patterns in buckets are left as they are."""
+        """Return the addresses of files, expanding local patterns; those in buckets are left as they are."""
         if inputs.STANDARD_INPUT in sources:
             raise SpecError("what is piped in cannot be taken to another machine", hint="write it to a file first")
         return tuple(
@@ -91,26 +91,26 @@ class _UploadPlanner:
         )
 
     def add_encoder(self, name: str) -> str:
-        """Of one on the Hugging Face hub, which is fetched once instead of by every worker."""
+        """Return the address of an encoder of the Hugging Face hub, downloaded once and not by every worker."""
         address = f"{self._folder}/pretrained/hub/{name}"
         self.uploads[name] = Upload(f"{HUB}{name}", address)
         return address
 
 
 def bucket_folder(bucket: str) -> str:
-    """Where everything of Tagline's is in a bucket."""
+    """Return the address of Tagline's folder in a bucket."""
     return f"{gcp.SCHEME}{bucket.removeprefix(gcp.SCHEME).strip('/')}/{FOLDER}"
 
 
 def is_hub_model(spec: Spec, name: str) -> bool:
-    """Whether an encoder's name is one of the Hugging Face hub."""
+    """Return whether an encoder's name is one of the Hugging Face hub."""
     if not name or "://" in name or name.startswith((".", "/", "~")) or name.count("/") > 1 or Path(name).is_dir():
         return False
     return spec.model.family in ("encoder", "fewshot") and name not in registry.PACKAGED
 
 
 def upload_if_missing(upload: Upload) -> bool:
-    """Take something to its address, unless it is there; returns whether anything was sent."""
+    """Upload to an address unless it exists; return whether anything was sent."""
     if cloud_storage.list_objects(upload.address):
         return False
     if upload.source.startswith(HUB):
@@ -125,7 +125,7 @@ def upload_if_missing(upload: Upload) -> bool:
 
 
 def _hash_content(path: Path) -> str:
-    """Of a file's content, or of all files in a directory."""
+    """Return the hash of a file, or of all files in a directory."""
     if not path.exists():
         raise DataError(f"there is no file {path}", hint=f"relative paths start at {Path.cwd()}")
     if path.is_dir():

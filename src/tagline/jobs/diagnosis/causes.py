@@ -1,11 +1,11 @@
-"""Causes of failed jobs: how each is told from what programs and Google's services say, and what helps against it."""
+"""Causes of failed jobs: rules that recognise them in the output of programs and of Google's services."""
 
 import re
 from dataclasses import dataclass
 from typing import Literal
 
 Source = Literal["exception", "line", "service"]
-"""Who speaks: an exception that ended a program (or Tagline's own error), any other line of it, or the service."""
+"""The origin of a text: an exception that ended a program (or Tagline's own error), another line, or the service."""
 
 EVERYWHERE: tuple[Source, ...] = ("exception", "line", "service")
 PROGRAM: tuple[Source, ...] = ("exception", "line")
@@ -13,7 +13,7 @@ PROGRAM: tuple[Source, ...] = ("exception", "line")
 
 @dataclass(frozen=True)
 class CauseRule:
-    """Words by which a cause is known, where they may be believed."""
+    """Patterns that identify a cause, and the sources in which they are reliable."""
 
     cause: str
     words: re.Pattern[str]
@@ -24,7 +24,7 @@ def _make_rule(cause: str, *words: str, sources: tuple[Source, ...] = EVERYWHERE
     return CauseRule(cause, re.compile("|".join(words)), sources)
 
 
-# The first that fits names the cause, so what is said more exactly stands before what is said loosely.
+# The first match wins, so specific patterns stand before loose ones.
 RULES = (
     _make_rule(
         "missing-column",
@@ -200,22 +200,22 @@ CONSEQUENCE = re.compile(
     r"|Rendezvous\w*Error|ChildFailedError|SignalException|SIGTERM|got signal: 15|[Ss]ignal 15\b|KeyboardInterrupt"
     r"|BrokenPipeError|ConnectionResetError|another worker is gone|told to stop|ProcessExitedException"
 )
-"""What a worker says because another one is gone, or because it was told to stop."""
+"""Messages of a worker that has lost another one or was told to stop."""
 
 BY_STATUS = {
     9: "host-memory", 137: "host-memory", 6: "crash", 134: "crash", 11: "crash", 139: "crash",
     126: "start", 127: "start", 128: "start",
 }  # fmt: skip
-"""What an exit status says where nothing else does."""
+"""The cause by exit status, where the log names none."""
 TAGLINE_STATUS = {1: "check", 2: "spec", 3: "data", 4: "run", 5: "place", 70: "bug"}
-"""What the exit status of Tagline's own errors says (`errors`)."""
+"""The exit statuses of Tagline's own errors (`errors`)."""
 
 
 def recognise_cause(text: str, source: Source) -> str:
-    """The cause that these words name; "" if none."""
+    """Return the cause that a text names; "" if none."""
     return next((rule.cause for rule in RULES if source in rule.sources and rule.words.search(text)), "")
 
 
 def is_consequence(text: str) -> bool:
-    """Whether this only says that something else went wrong, elsewhere."""
+    """Return whether a text is only the consequence of a failure elsewhere."""
     return CONSEQUENCE.search(text) is not None and recognise_cause(text, "exception") != "host-memory"

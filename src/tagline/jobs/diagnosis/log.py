@@ -1,4 +1,4 @@
-"""Why a job failed: the replica that failed first, the root of its traceback, what helps, and what to run next."""
+"""Diagnosis of a failed job from its log: the replica that failed first, its root exception, and advice."""
 
 import json
 import re
@@ -13,9 +13,9 @@ from tagline.jobs.diagnosis.tracebacks import FRAME, HEADER, IGNORED, Traceback,
 from tagline.spec import Spec
 
 SERVICE = ("", "service")
-"""How the service itself is named among replicas."""
+"""The replica names that stand for the service itself."""
 RANK = re.compile(r"^\[(?:rank|default|worker|trainer)?\d+\]:\s?")
-"""What torch writes before the lines of one of several processes."""
+"""Torch's prefix of the lines of one of several processes."""
 EXITED = re.compile(
     r"replica ([a-z]\w+[- ]\d+) (?:ran out[- ]of[- ]memory and )?exited with [a-z -]*status (?:of )?(\d+)"
 )
@@ -24,17 +24,17 @@ HINTS = (
     "quota", "ignal", "exitcode", "next: ", "No ", "Segmentation", "core dumped", "not found", "does not", "oss is",
     "NaN", "requirement", "wheels", "Permission", "INSUFFICIENT", "bad_alloc", "OOM", "NoSuch", "\n", HEADER,
 )  # fmt: skip
-"""A line without any of these says nothing of a failure: most lines are told by this alone."""
+"""Substrings of lines about failures: a fast filter, which skips most lines."""
 
 OPENINGS = ("  File", "---", "Exception ignored")
-"""Beside a header, what a traceback may begin with."""
+"""First lines of a traceback, beside its header."""
 OUTLIVED_LINES, OUTLIVED_S = 100, 300.0
-"""A replica that said so many lines more, or went on for so long, did not fail of what it said before."""
+"""A replica that printed so many more lines, or ran so much longer, did not fail of an error before them."""
 MOST_INCIDENTS, MOST_REPLICAS, MOST_READERS, MOST_TEXTS, WIDTH = 16, 2000, 64, 12, 4000
-AMONG_WORKERS = re.compile(r"gloo|nccl|NCCL|Dist\w+Error|Rendezvous|ChildFailed|another worker")
+COMMUNICATION = re.compile(r"gloo|nccl|NCCL|Dist\w+Error|Rendezvous|ChildFailed|another worker")
 LAST = datetime.max.replace(tzinfo=UTC)
-"""When something happened whose time cannot be told."""
-SILENT = "the account that it ran as may lack roles/logging.logWriter, without which nothing that it printed is kept"
+"""Sort key of incidents without a time."""
+EMPTY_LOG = "the account that it ran as may lack roles/logging.logWriter, without which nothing that it printed is kept"
 
 
 @dataclass(frozen=True)
@@ -54,18 +54,18 @@ class Failure:
     """Why a job failed."""
 
     cause: str
-    """A stable name: one of `remedies.ADVICE`, one of Tagline's own kinds of errors, or unknown."""
+    """A stable name: a key of `advice.ADVICE`, a kind of Tagline's own errors, or unknown."""
     replica: str
-    """That failed first; "" where it was none of them."""
+    """The replica that failed first; "" where it was none."""
     sentence: str
     command: str
-    """To run next, where SPEC is the spec of the job; "" if there is none."""
+    """The command to run next, where SPEC is the spec of the job; "" if there is none."""
     traceback: tuple[str, ...] = ()
-    """Of the exception that came first."""
+    """The lines of the root exception."""
 
 
 def parse_entry(entry: Mapping[str, Any]) -> Line:
-    """A log entry as Cloud Logging's REST API gives it."""
+    """Parse a log entry of Cloud Logging's REST API."""
     payload = entry.get("jsonPayload")
     text = _extract_message(payload) if isinstance(payload, Mapping) else str(entry.get("textPayload", ""))
     replica = entry.get("resource", {}).get("labels", {}).get("task_name", "")
@@ -74,7 +74,7 @@ def parse_entry(entry: Mapping[str, Any]) -> Line:
 
 
 def diagnose_log(lines: Iterable[Line], *, message: str = "", spec: Spec | None = None) -> Failure:
-    """Why a job failed, from its log in one pass and from what the service says of its end."""
+    """Diagnose a failed job from its log, in one pass, and from the service's message about its end."""
     log = _Log()
     for line in lines:
         log.read(line)
@@ -90,13 +90,13 @@ def diagnose_log(lines: Iterable[Line], *, message: str = "", spec: Spec | None 
 
 @dataclass
 class _Incident:
-    """Something that a replica said about why it fails."""
+    """An error in a replica's log that may be why it failed."""
 
     time: str
     order: int
     replica: str
     at: int
-    """How many lines the replica had said, the last time it said this."""
+    """The replica's line count at the last occurrence."""
     last_time: str
     texts: list[str] = field(default_factory=list)
     traceback: Traceback | None = None
@@ -106,23 +106,23 @@ class _Incident:
 
     @property
     def statements(self) -> list[str]:
-        """What names the cause, the most telling first."""
+        """The messages that may name the cause, the most specific first."""
         return [*(self.traceback.exceptions if self.traceback else ()), *self.texts]
 
     @property
     def error_message(self) -> str:
-        """An error of Tagline's own, in its own words."""
-        said = " ".join(self.texts)
-        return f"{said}; {self.hint}" if self.hint else said
+        """The message and hint of an error of Tagline's own."""
+        message = " ".join(self.texts)
+        return f"{message}; {self.hint}" if self.hint else message
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Of the traceback's root."""
+        """The lines of the traceback's root exception."""
         return self.traceback.lines if self.traceback else ()
 
     @property
     def is_error(self) -> bool:
-        """Whether it ended a program, and is no mere line."""
+        """Whether it is an exception or an error of Tagline's own, rather than some other line."""
         return self.traceback is not None or self.is_ours
 
     @property
@@ -130,13 +130,13 @@ class _Incident:
         return any(causes.is_consequence(text) for text in self.statements[:1])
 
     def cause(self) -> str:
-        """As its own words name it; "" if they do not."""
+        """Return the cause that its messages name; "" if they name none."""
         source: causes.Source = "exception" if self.is_error else "line"
         return next((cause for text in self.statements if (cause := causes.recognise_cause(text, source))), "")
 
 
 class _Replica:
-    """What is kept of the lines of one replica."""
+    """The incidents in the log of one replica."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -144,11 +144,11 @@ class _Replica:
         self.last_time = self.last_text = ""
         self.incidents: dict[str, _Incident] = {}
         self.readers: dict[tuple[str, str], TracebackReader] = {}
-        self.speaking: tuple[str, _Incident] | None = None
-        """An error of Tagline's that may go on in the next line, and the severity of its lines."""
+        self.open_error: tuple[str, _Incident] | None = None
+        """The severity and incident of an error of Tagline's that may continue in the next line."""
 
     def add(self, key: str, incident: _Incident) -> _Incident:
-        """Keep an incident, or the first that was like it; what the replica has outlived makes room."""
+        """Add an incident, or return the earlier one of the same key; incidents that were outlived are evicted."""
         if (known := self.incidents.get(key)) is not None:
             known.at, known.last_time = incident.at, incident.last_time
             return known
@@ -161,7 +161,7 @@ class _Replica:
         return incident
 
     def has_recovered_from(self, incident: _Incident) -> bool:
-        """Whether it went on after this."""
+        """Return whether the replica went on after an incident."""
         after = self.count - incident.at
         if after >= OUTLIVED_LINES:
             return True
@@ -170,17 +170,17 @@ class _Replica:
 
 
 class _Log:
-    """A job's log, read once; what is kept of it does not grow with it."""
+    """A job's log, read in one pass and in bounded memory."""
 
     def __init__(self) -> None:
         self.service: list[str] = []
         self.statuses: dict[str, int] = {}
-        """With which replicas exited, in the order in which the service said so."""
+        """Exit statuses by replica, in the order in which the service reported them."""
         self._replicas: dict[str, _Replica] = {}
         self._order = 0
 
     def read(self, line: Line) -> None:
-        """One entry."""
+        """Read an entry."""
         if line.replica in SERVICE:
             self._read_service_message(line.text)
             return
@@ -194,34 +194,34 @@ class _Log:
         text = line.text
         if text and not text.isspace():
             replica.last_text = text
-        if replica.readers or replica.speaking or text.startswith(OPENINGS) or any(hint in text for hint in HINTS):
+        if replica.readers or replica.open_error or text.startswith(OPENINGS) or any(hint in text for hint in HINTS):
             self._read_closely(replica, line)
         else:
             replica.count += 1
 
     def end(self, message: str) -> None:
-        """Nothing more comes but what the service says of the job's end."""
+        """End the log with the service's message about the job's end."""
         for replica in self._replicas.values():
             self._finish_tracebacks(replica, replica.last_time)
         before, self.statuses = self.statuses, {}
         self._read_service_message(message)
         self.statuses |= {name: status for name, status in before.items() if name not in self.statuses}
-        if HEADER in message:  # Vertex AI gives the end of a short one, in lines or without
+        if HEADER in message:  # Vertex AI appends the end of a short traceback, with or without line ends
             text = message.partition("\n")[2] or message.partition(HEADER)[2]
             self.read(Line("", next(iter(self.statuses), "workerpool0-0"), "ERROR", text))
 
     def list_fatal_incidents(self) -> list[_Incident]:
-        """What replicas said that they did not outlive, in the order of time."""
-        found = [
+        """Return the incidents that replicas did not outlive, by time."""
+        fatal = [
             incident
             for replica in self._replicas.values()
             for incident in replica.incidents.values()
             if not replica.has_recovered_from(incident)
         ]
-        return sorted(found, key=lambda incident: (_parse_time(incident.time) or LAST, incident.order))
+        return sorted(fatal, key=lambda incident: (_parse_time(incident.time) or LAST, incident.order))
 
     def list_outlived_incidents(self) -> list[_Incident]:
-        """Errors after which a replica went on."""
+        """Return the errors after which a replica went on."""
         return [
             incident
             for replica in self._replicas.values()
@@ -231,11 +231,11 @@ class _Log:
 
     @property
     def replica_count(self) -> int:
-        """How many replicas said anything."""
+        """The number of replicas with log lines."""
         return len(self._replicas)
 
     def get_last_output(self, name: str) -> str:
-        """What a replica printed last."""
+        """Return the last line that a replica printed."""
         return _one_line(self._replicas[name].last_text) if name in self._replicas else ""
 
     def _read_service_message(self, text: str) -> None:
@@ -254,10 +254,10 @@ class _Log:
                 self._read_text(replica, text[:WIDTH], line)
         if len(texts) > 1:
             self._finish_tracebacks(replica, line.time, line.severity)
-            replica.speaking = None
+            replica.open_error = None
 
     def _finish_tracebacks(self, replica: _Replica, time: str, severity: str = "") -> None:
-        """What was being read is complete, in lines of this severity or in all."""
+        """Complete the tracebacks being read, in lines of one severity or of all."""
         for process in [each for each in replica.readers if severity in ("", each[1])]:
             if traceback := replica.readers.pop(process).end():
                 self._add_traceback(replica, traceback, time)
@@ -286,23 +286,23 @@ class _Log:
         return _Incident(time, self._order, replica.name, replica.count, time, **more)
 
     def _read_text(self, replica: _Replica, text: str, line: Line) -> None:
-        """A line that belongs to no traceback: an error of Tagline's, more of it, or words that name a cause."""
-        if replica.speaking is not None and replica.speaking[0] == line.severity:
-            ours = replica.speaking[1]
+        """Read a line outside tracebacks: an error of Tagline's, its continuation, or a message that names a cause."""
+        if replica.open_error is not None and replica.open_error[0] == line.severity:
+            own_error = replica.open_error[1]
             if text.startswith("next: "):
-                ours.hint = text.removeprefix("next: ")
-                replica.speaking = None
+                own_error.hint = text.removeprefix("next: ")
+                replica.open_error = None
                 return
             if text.startswith("  "):
-                if len(ours.texts) < MOST_TEXTS and text.strip() not in ours.texts:
-                    ours.texts.append(text.strip())
+                if len(own_error.texts) < MOST_TEXTS and text.strip() not in own_error.texts:
+                    own_error.texts.append(text.strip())
                 return
-            replica.speaking = None
-        said = text.removeprefix("error: ").strip() if text.startswith("error: ") else ""
+            replica.open_error = None
+        message = text.removeprefix("error: ").strip() if text.startswith("error: ") else ""
         cause = causes.recognise_cause(text, "line")
-        if said and cause != "pip-conflict":  # pip's own errors begin so too
-            ours = self._create_incident(replica, line.time, texts=[said], is_ours=True)
-            replica.speaking = (line.severity, replica.add(text, ours))
+        if message and cause != "pip-conflict":  # pip's own errors have the same prefix
+            own_error = self._create_incident(replica, line.time, texts=[message], is_ours=True)
+            replica.open_error = (line.severity, replica.add(text, own_error))
         elif cause:
             known = replica.add(f"line {cause}", self._create_incident(replica, line.time))
             if len(known.texts) < MOST_TEXTS:
@@ -313,20 +313,20 @@ DECIDED = frozenset((
     "quota", "capacity", "image-pull", "preempted", "timeout", "cancelled", "internal", "host-memory", "start",
     "permission", "not-found", "disk-full",
 ))  # fmt: skip
-"""What the service knows better than any replica."""
+"""Causes for which the service's message takes precedence over the replicas' logs."""
 
 
-def _diagnose_service_message(said: str, spec: Spec | None) -> Failure | None:
-    own_words = said.partition(HEADER)[0]
-    cause = causes.recognise_cause(own_words, "service")
+def _diagnose_service_message(message: str, spec: Spec | None) -> Failure | None:
+    text = message.partition(HEADER)[0]
+    cause = causes.recognise_cause(text, "service")
     if cause not in DECIDED:
         return None
-    match = EXITED.search(own_words) or re.search(r"\b(workerpool\d-\d+)\b", own_words)
-    return _build_failure(cause, match[1] if match else "", own_words, spec)
+    match = EXITED.search(text) or re.search(r"\b(workerpool\d-\d+)\b", text)
+    return _build_failure(cause, match[1] if match else "", text, spec)
 
 
 def _diagnose_replicas(log: _Log, spec: Spec | None) -> Failure | None:
-    """The first replica that failed of itself; a status says more than an exception that nobody knows."""
+    """Diagnose the first replica that failed by itself; a status counts more than an unrecognised exception."""
     failed = [incident for incident in log.list_fatal_incidents() if not incident.is_consequence]
     errors = [incident for incident in failed if incident.is_error]
     killed = next((name for name, status in log.statuses.items() if status in (9, 137)), "")
@@ -334,26 +334,26 @@ def _diagnose_replicas(log: _Log, spec: Spec | None) -> Failure | None:
         named = [incident for incident in failed if incident.replica in log.statuses] or failed
         return _explain_incident(named[0], named[0].cause(), spec) if named and not killed else None
     first = errors[0]
-    alike = [each for each in errors if each.replica == first.replica]
-    alike.sort(key=lambda each: not each.is_ours)  # it knows best what it meant
-    for each in alike:
+    same_replica = [each for each in errors if each.replica == first.replica]
+    same_replica.sort(key=lambda each: not each.is_ours)  # Tagline's own error is the most specific
+    for each in same_replica:
         if cause := each.cause() or _recognise_column(each, spec):
             return _explain_incident(each, cause, spec, lines=first.lines)
-    beside = next((each for each in failed if each.replica == first.replica and not each.is_error), None)
-    if beside is not None:
-        return _explain_incident(beside, beside.cause(), spec, lines=first.lines)
+    line = next((each for each in failed if each.replica == first.replica and not each.is_error), None)
+    if line is not None:
+        return _explain_incident(line, line.cause(), spec, lines=first.lines)
     if killed and killed not in {each.replica for each in errors}:
         return None
-    if alike[0].is_ours:
+    if same_replica[0].is_ours:
         status = log.statuses.get(first.replica, next(iter(log.statuses.values()), 0))
         cause = causes.TAGLINE_STATUS.get(status, "unknown")
-        return Failure(cause, first.replica, alike[0].error_message, "", first.lines)
+        return Failure(cause, first.replica, same_replica[0].error_message, "", first.lines)
     with_what = f", with {_one_line(first.statements[0])}" if first.statements else ""
     return Failure("unknown", first.replica, f"{first.replica} failed first{with_what}", advice.REHEARSE, first.lines)
 
 
 def _diagnose_exit_status(log: _Log, spec: Spec | None) -> Failure | None:
-    """What the first exit status says, where no replica said why."""
+    """Diagnose by the first exit status of a known meaning, where no log names a cause."""
     for name, status in log.statuses.items():
         if cause := causes.BY_STATUS.get(status):
             return _build_failure(cause, name, f"status of {status}\n{log.get_last_output(name)}", spec)
@@ -361,33 +361,33 @@ def _diagnose_exit_status(log: _Log, spec: Spec | None) -> Failure | None:
 
 
 def _describe_unknown_failure(log: _Log, message: str, spec: Spec | None) -> Failure:
-    """Only consequences, something that was outlived, or nothing at all."""
+    """Describe a failure of which the log has consequences, outlived errors, or nothing."""
     if lost := next((incident for incident in log.list_fatal_incidents() if incident.is_error), None):
         said = lost.statements[0]
-        if AMONG_WORKERS.search(said) or log.replica_count > 1:
+        if COMMUNICATION.search(said) or log.replica_count > 1:
             return _explain_incident(lost, "lost-worker", spec, lines=lost.lines)
-        told = f"{lost.replica} ended with {_one_line(said)}"
-        return Failure("unknown", lost.replica, told, advice.REHEARSE, lost.lines)
+        ending = f"{lost.replica} ended with {_one_line(said)}"
+        return Failure("unknown", lost.replica, ending, advice.REHEARSE, lost.lines)
     name, status = next(iter(log.statuses.items()), ("", 0))
     what = f"{name} exited with status {status}" if name else "the job failed"
-    if maybe := next(iter(log.list_outlived_incidents()), None):
+    if past := next(iter(log.list_outlived_incidents()), None):
         said = (
-            f"{what}; {maybe.replica} went on after this, but said nothing else of it: {_one_line(maybe.statements[0])}"
+            f"{what}; {past.replica} went on after this, but said nothing else of it: {_one_line(past.statements[0])}"
         )
-        return Failure("unknown", name or maybe.replica, said, advice.REHEARSE, maybe.lines)
+        return Failure("unknown", name or past.replica, said, advice.REHEARSE, past.lines)
     if not log.replica_count:
-        given = f": {_one_line(message)}" if message and not name else ""
-        return Failure("unknown", name, f"{what}{given}, and its log is empty; {SILENT}", advice.REHEARSE)
-    words = log.get_last_output(name)
-    last = f"; the last that it printed was: {words}" if words else ""
+        reason = f": {_one_line(message)}" if message and not name else ""
+        return Failure("unknown", name, f"{what}{reason}, and its log is empty; {EMPTY_LOG}", advice.REHEARSE)
+    output = log.get_last_output(name)
+    last = f"; the last that it printed was: {output}" if output else ""
     return Failure("unknown", name, f"{what} without saying why{last}", advice.REHEARSE)
 
 
 def _explain_incident(incident: _Incident, cause: str, spec: Spec | None, *, lines: tuple[str, ...] = ()) -> Failure:
-    found = _build_failure(cause, incident.replica, "\n".join(incident.statements), spec, lines)
+    failure = _build_failure(cause, incident.replica, "\n".join(incident.statements), spec, lines)
     if incident.is_ours and "a bug in Tagline" not in incident.statements[0]:
-        return Failure(found.cause, found.replica, incident.error_message, found.command, lines)
-    return found
+        return Failure(failure.cause, failure.replica, incident.error_message, failure.command, lines)
+    return failure
 
 
 def _build_failure(cause: str, replica: str, text: str, spec: Spec | None, lines: tuple[str, ...] = ()) -> Failure:
@@ -396,7 +396,7 @@ def _build_failure(cause: str, replica: str, text: str, spec: Spec | None, lines
 
 
 def _recognise_column(incident: _Incident, spec: Spec | None) -> str:
-    """A KeyError is a column that is missing if the spec has one of that name."""
+    """Return the cause "missing-column" for a KeyError whose key is a column of the spec; "" otherwise."""
     key = re.match(r"KeyError: '(.+)'$", incident.statements[0]) if incident.statements else None
     if key is None or spec is None:
         return ""
@@ -406,23 +406,23 @@ def _recognise_column(incident: _Incident, spec: Spec | None) -> str:
 
 
 def _split_entry(text: str) -> list[str]:
-    """The lines of an entry, also where a traceback lies in it as JSON or with its line ends written out."""
+    """Split an entry into lines, including a traceback inside JSON or with escaped line ends."""
     if HEADER in text and "\n" not in text:
         if text.startswith("{"):
             try:
-                found = json.loads(text)
+                payload = json.loads(text)
             except (ValueError, RecursionError):
-                found = None
-            text = _extract_message(found) if isinstance(found, dict) else text
+                payload = None
+            text = _extract_message(payload) if isinstance(payload, dict) else text
         text = text.replace("\\n", "\n")
     return [each.rstrip("\r") for each in text.split("\n")]
 
 
 def _extract_message(payload: Mapping[str, Any]) -> str:
-    """What a structured entry says, with the traceback that loggers put beside it."""
+    """Return the message of a structured entry, with the traceback that loggers put into another field."""
     parts = [payload.get(key) for key in ("message", "exc_info", "stack_trace", "exception", "traceback")]
-    said = [part for part in parts if isinstance(part, str) and part]
-    return "\n".join(said) if said else json.dumps(dict(payload), default=str)
+    texts = [part for part in parts if isinstance(part, str) and part]
+    return "\n".join(texts) if texts else json.dumps(dict(payload), default=str)
 
 
 def _one_line(text: str) -> str:
@@ -431,7 +431,7 @@ def _one_line(text: str) -> str:
 
 def _parse_time(time: str) -> datetime | None:
     try:
-        found = datetime.fromisoformat(time)
+        moment = datetime.fromisoformat(time)
     except ValueError:
         return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

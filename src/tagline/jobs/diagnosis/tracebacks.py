@@ -1,4 +1,4 @@
-"""Python tracebacks put together again from the lines of a log, and the root of those that came of each other."""
+"""Python tracebacks reassembled from the lines of a log, and the root cause of chained exceptions."""
 
 import re
 from collections import deque
@@ -9,20 +9,20 @@ FOLLOWS = (
     "The above exception was the direct cause of the following exception:",
 )
 INSIDE = re.compile(r"-- Process \d+ terminated with the following error:$")
-"""What torch writes between an error and the one in another process that it came of."""
+"""Printed by torch between an error and its cause in another process."""
 IGNORED = re.compile(r"^Exception ignored in|^--- Logging error ---")
-"""What Python writes before tracebacks of errors that ended nothing."""
+"""Printed by Python before the traceback of an ignored error."""
 GROUP = re.compile(r"^\s*(?:\| ?)+|^\s*\+[-+ .\d]*$")
-"""What stands before the lines of an exception group, and between its exceptions."""
+"""The margin of an exception group, and the separators between its exceptions."""
 MARKED = re.compile(r"^\s+[+|]")
 FRAME = re.compile(r'^  File ".*", line \d+$')
-"""A syntax error of the program itself has no header."""
+"""A frame; the traceback of a syntax error begins with it, without a header."""
 
 MOST_BLOCKS, HEAD, TAIL, WIDTH = 16, 20, 60, 1000
 
 
 class TracebackBlock:
-    """The lines of one exception: the first and the last of them where there are many."""
+    """The lines of one exception, without those in the middle where there are many."""
 
     def __init__(self, header: str) -> None:
         self.exception = ""
@@ -31,7 +31,7 @@ class TracebackBlock:
         self._count = 1
 
     def add(self, line: str) -> None:
-        """One line more."""
+        """Add a line."""
         self._count += 1
         if len(self._head) < HEAD:
             self._head.append(line[:WIDTH])
@@ -40,55 +40,55 @@ class TracebackBlock:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """From the header to what the exception says."""
+        """The lines from the header to the exception's message."""
         left_out = self._count - len(self._head) - len(self._tail)
         return (*self._head, *([f"  ... {left_out:,} lines ..."] if left_out else []), *self._tail)
 
 
 class Traceback:
-    """Exceptions of which each came from another one, as they were printed."""
+    """A chain of exceptions, in the order in which they were printed."""
 
     def __init__(self, first: TracebackBlock) -> None:
         self._blocks = [first]
         self._root = 0
 
     def follow(self, block: TracebackBlock, *, inside: bool) -> None:
-        """One exception more: what came of those before, or what was inside the last of them."""
+        """Add an exception: a consequence of the earlier ones or, if `inside`, the cause of the last."""
         if len(self._blocks) < MOST_BLOCKS:
             self._blocks.append(block)
             self._root = len(self._blocks) - 1 if inside else self._root
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Of the root: what went wrong first."""
+        """The lines of the root cause."""
         return self._blocks[self._root].lines
 
     @property
     def exceptions(self) -> tuple[str, ...]:
-        """What each exception says, the root first and then what came of it."""
+        """The messages of the exceptions, the root cause first."""
         in_order = self._blocks[self._root :] + self._blocks[: self._root]
         return tuple(block.exception for block in in_order if block.exception)
 
 
 class TracebackReader:
-    """Reads the lines of one process in order, and says which of them belong to a traceback."""
+    """Parses tracebacks from the lines of one process, read in order."""
 
     def __init__(self) -> None:
-        self._found: Traceback | None = None
+        self._new: Traceback | None = None
         self._traceback: Traceback | None = None
-        """The one that is being read, once its first exception is complete."""
+        """The traceback being read, once its first exception is complete."""
         self._block: TracebackBlock | None = None
         self._is_group = self._is_ignored = False
         self._link = ""
-        """What was read after an exception: "", "follows" or "inside"."""
+        """How the next exception is linked to the last: "", "follows" or "inside"."""
 
     @property
     def is_idle(self) -> bool:
-        """Whether a line that is no header cannot belong to anything."""
+        """Whether no traceback is being read."""
         return self._block is None and self._traceback is None and not self._is_ignored
 
     def read(self, line: str) -> bool:
-        """Whether this line belongs to a traceback."""
+        """Read a line; returns whether it belongs to a traceback."""
         if self._is_group and self._block is not None and MARKED.match(line):
             return self._read_group_line(line, self._block)
         if line.endswith(HEADER) or (self.is_idle and FRAME.match(line)):
@@ -113,19 +113,19 @@ class TracebackReader:
         return True
 
     def end(self) -> Traceback | None:
-        """Nothing more comes: the traceback that was being read, be it cut off."""
+        """End the input; returns the traceback being read, which may be truncated."""
         if self._block is not None and len(self._block.lines) > 1:
             self._complete_block(self._block, self._block.exception)
         self.close()
         return self.take()
 
     def take(self) -> Traceback | None:
-        """A traceback whose first exception has been read; lines that are read later may add to it."""
-        found, self._found = self._found, None
-        return found
+        """Return a new traceback, once its first exception is complete; later lines may extend it."""
+        traceback, self._new = self._new, None
+        return traceback
 
     def close(self) -> None:
-        """What was read is complete."""
+        """Complete what is being read."""
         self._traceback = self._block = None
         self._link, self._is_ignored = "", False
 
@@ -133,14 +133,14 @@ class TracebackReader:
         if self._is_group and self._block is not None:
             self._complete_block(self._block, self._block.exception)
         self._is_group = "Exception Group " + HEADER in line
-        if line == f"Original {HEADER}":  # torch, of an error in a process that loads data
+        if line == f"Original {HEADER}":  # printed by torch for an error in a data-loading process
             self._link = "inside"
         elif not self._link:
             self._traceback = None
         self._block = TracebackBlock(line.strip(" +|") if self._is_group else line[:WIDTH])
 
     def _read_block_line(self, line: str, block: TracebackBlock) -> bool:
-        if self._is_group:  # and this line has no mark
+        if self._is_group:  # a line without the group's margin ends it
             self._complete_block(block, block.exception)
             return not line.strip()
         if not line.strip():
@@ -152,14 +152,14 @@ class TracebackReader:
         return True
 
     def _read_group_line(self, line: str, block: TracebackBlock) -> bool:
-        """Of a group, the first exception that is no group itself says why."""
-        said = GROUP.sub("", line)
-        if not said:
+        """Read a line of an exception group, whose first exception that is no group counts."""
+        text = GROUP.sub("", line)
+        if not text:
             return True
-        block.add(said)
-        is_exception = said[0].isalpha() and not said.endswith(HEADER)
+        block.add(text)
+        is_exception = text[0].isalpha() and not text.endswith(HEADER)
         if is_exception and (not block.exception or "ExceptionGroup" in block.exception):
-            block.exception = said
+            block.exception = text
         return True
 
     def _complete_block(self, block: TracebackBlock, exception: str) -> None:
@@ -168,7 +168,7 @@ class TracebackReader:
         if self._is_ignored:
             self._is_ignored = False
         elif self._traceback is None:
-            self._found = self._traceback = Traceback(block)
+            self._new = self._traceback = Traceback(block)
         else:
             self._traceback.follow(block, inside=self._link == "inside")
         self._link = ""

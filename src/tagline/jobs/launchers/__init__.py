@@ -1,4 +1,4 @@
-"""The contract of a launcher, which takes a job to a place, and what it is told about the job.
+"""The contract of a launcher, which submits jobs to a place, and the types it uses.
 
 Files, in the order of their imports:
 
@@ -21,31 +21,31 @@ ENDED = ("succeeded", "failed", "cancelled")
 
 @dataclass(frozen=True)
 class Job:
-    """A training to be taken to a place: everything that the plan depends on, so that the plan is a pure function."""
+    """A training to be submitted: everything that the plan depends on, so that the plan is a pure function."""
 
     name: str
-    """Of the run, and by it of the job."""
+    """The run's name, from which the job's is made."""
     spec: Spec
-    """As the run will have it: what it reads is where the job can read it."""
+    """As the run will have it, with addresses that the job can read."""
     runs: str
-    """Where the run will be: a directory, or an address in a bucket."""
+    """The directory of the run: on this machine, or in a bucket."""
     project: str = ""
     command: str = ""
-    """What the user typed."""
+    """The command that the user typed."""
     uploads: tuple[Upload, ...] = ()
     training_rows: int | None = None
     rate: Rate | None = None
-    """How fast an earlier run has learned the same."""
+    """The measured rate of an earlier run of the same training."""
     submission: str = ""
-    """Unlike that of any other command: by it a job is found whose creation was not answered."""
+    """An idempotency key, unique to the command: it finds a job whose creation got no answer."""
     is_resumed: bool = False
-    """Whether the run is there already."""
+    """Whether the run exists already."""
     is_named: bool = False
-    """Whether the user has chosen the name: then the job is displayed under it as it is."""
+    """Whether the user has chosen the name: the job's display name is then exactly this."""
 
     @property
     def run(self) -> str:
-        """The run's own address."""
+        """The run's address."""
         return f"{self.runs.rstrip('/')}/{self.name}"
 
 
@@ -55,59 +55,59 @@ class JobState:
 
     name: StateName
     detail: str = ""
-    """The place's own word for it."""
+    """The place's own name of the state."""
     message: str = ""
-    """Why it failed, in the place's words."""
+    """The place's message about a failure."""
     started: str = ""
     ended: str = ""
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing more will come of it."""
+        """Whether the state is final."""
         return self.name in ENDED
 
 
 @dataclass(frozen=True)
 class JobDescription:
-    """What a job runs, on what, and for how much an hour."""
+    """A job's command, machines and hourly price."""
 
     machines: tuple[str, ...]
     arguments: tuple[str, ...]
     image: str = ""
     per_hour: float | None = None
-    """US dollars for all its machines, by the table; None where that does not say."""
+    """US dollars for all its machines; None where the table has no price."""
     remark: str = ""
-    """What is not known of the price."""
+    """What is unknown about the price."""
 
 
 @runtime_checkable
 class DescribesJobs(Protocol):
-    """A launcher that can tell more of a job than its state."""
+    """A launcher that can describe jobs beyond their state."""
 
     def page(self, handle: str) -> str:
-        """The address of the job's page, for a browser."""
+        """Return the address of the job's page, for a browser."""
 
     def describe(self, handle: str) -> JobDescription:
-        """What the job runs, and on what."""
+        """Return the job's command, machines and hourly price."""
 
 
 class Launcher(Protocol):
-    """Takes jobs to one place. Handles are strings, and all that has to be remembered of a job."""
+    """Submits jobs to one place. A handle is a string, and the only thing to store about a job."""
 
     def plan(self, job: Job) -> dict[str, Any]:
-        """All that would be done, as JSON has it: pure, so that it can be printed, compared and kept."""
+        """Return everything that would be done, as JSON: a pure function, so that plans can be printed and compared."""
 
     def submit(self, plan: Mapping[str, Any]) -> str:
-        """Do it; returns the job's handle. Called twice with one plan, there is one job."""
+        """Carry out a plan and return the job's handle. Idempotent: submitting a plan twice creates one job."""
 
     def state(self, handle: str) -> JobState:
-        """Where the job stands."""
+        """Return the job's state."""
 
     def logs(self, handle: str) -> Iterator[Line | None]:
-        """What its replicas say, in order, until it has ended; None where there is nothing new."""
+        """Yield the log lines of its replicas in order until it has ended; None where there is nothing new."""
 
     def cancel(self, handle: str) -> None:
-        """End it, with what it has saved."""
+        """Cancel the job, which keeps its last checkpoint."""
 
     def list(self, project: str, region: str) -> list[tuple[str, str, JobState]]:
-        """The jobs of Tagline in the place, newest first: handle, run, state."""
+        """Return Tagline's jobs in the place, newest first: handle, run, state."""

@@ -1,4 +1,4 @@
-"""This machine: a run in a process of its own, which goes on when the command that started it has ended."""
+"""The launcher for this machine: a run in a detached process, which outlives the command that started it."""
 
 import os
 import signal
@@ -24,25 +24,25 @@ POLL_S = 0.2
 
 
 class LocalLauncher:
-    """Starts processes, and finds them again by the run they work on: that is the handle."""
+    """Starts detached processes; the handle of a job is the directory of its run."""
 
     def __init__(self, say: Callable[[str], None] = lambda _: None) -> None:
         self._say = say
 
     def plan(self, job: Job) -> dict[str, Any]:
-        """The command that will run, and the run."""
+        """Return the command that will run, and the run."""
         return {
             "command": ["tagline", "train", "--resume", job.run],
             "run": {"address": job.run, "name": job.name, "spec": specs.to_toml(job.spec), "command": job.command},
         }
 
     def submit(self, plan: Mapping[str, Any]) -> str:
-        """Make the run, and start the process."""
-        told = plan["run"]
-        directory = Path(told["address"]).absolute()
-        spec = specs.loads(told["spec"], where=told["address"])
+        """Create the run and start its process."""
+        planned = plan["run"]
+        directory = Path(planned["address"]).absolute()
+        spec = specs.loads(planned["spec"], where=planned["address"])
         run = Run.create(
-            directory.parent, spec, lock.lock_before_start(spec, command=told["command"]), name=told["name"]
+            directory.parent, spec, lock.lock_before_start(spec, command=planned["command"]), name=planned["name"]
         )
         with (directory / LOG).open("wb") as log:
             process = subprocess.Popen(
@@ -53,19 +53,19 @@ class LocalLauncher:
                 stderr=subprocess.STDOUT,
             )
         run.write_json(PROCESS, {"pid": process.pid, "started": read_start_time(process.pid)})
-        process.returncode = 0  # it is nobody's child from now on
+        process.returncode = 0  # detached: Popen must not warn that it is still running
         return str(directory)
 
     def state(self, handle: str) -> JobState:
-        """As the run has it; one whose process ended before it began has failed."""
-        found = _open_run(handle).state()
-        if found.name == "waiting" and not _find_pid(handle):
+        """Return the run's state; a run whose process ended before training began has failed."""
+        run_state = _open_run(handle).state()
+        if run_state.name == "waiting" and not _find_pid(handle):
             lines = _read_log_lines(handle)
             return JobState("failed", message=lines[-1] if lines else "its process ended without a word")
-        return JobState(found.name, message=found.reason, started=found.started, ended=found.ended)
+        return JobState(run_state.name, message=run_state.reason, started=run_state.started, ended=run_state.ended)
 
     def logs(self, handle: str) -> Iterator[Line | None]:
-        """What the process prints, as it grows."""
+        """Yield the lines that the process prints, as they come."""
         seen = 0
         has_ended = False
         while True:
@@ -80,13 +80,13 @@ class LocalLauncher:
             time.sleep(POLL_S)
 
     def cancel(self, handle: str) -> None:
-        """It saves, and stops."""
+        """Send the process SIGTERM, on which it saves a checkpoint and exits."""
         if pid := _find_pid(handle):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
 
     def list(self, project: str, region: str) -> list[tuple[str, str, JobState]]:  # noqa: ARG002
-        """None: what runs here is listed by its runs."""
+        """Return an empty list: local jobs are found through their runs."""
         return []
 
 
@@ -95,7 +95,7 @@ def _open_run(handle: str) -> Run:
 
 
 def _read_log_lines(handle: str) -> list[str]:
-    """What has been printed so far, whole lines only."""
+    """Return the complete lines printed so far."""
     try:
         return (Path(handle) / LOG).read_text("utf-8", "replace").split("\n")[:-1]
     except OSError as error:
@@ -103,5 +103,5 @@ def _read_log_lines(handle: str) -> list[str]:
 
 
 def _find_pid(handle: str) -> int:
-    """The process that works on a run; 0 if it has ended."""
+    """Return the id of the process that works on a run; 0 if it has ended."""
     return find_live_process(Path(handle) / PROCESS)

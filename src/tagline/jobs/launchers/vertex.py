@@ -1,4 +1,4 @@
-"""Vertex AI: a run as a custom job. At a rehearsal it is the same code."""
+"""The launcher for Vertex AI: a run as a custom job, on Vertex AI itself and at a rehearsal."""
 
 import hashlib
 import time
@@ -30,30 +30,30 @@ STATES: dict[str, StateName] = {
 CLIENT = "JobServiceClient"
 CONSOLE = "https://console.cloud.google.com/agent-platform"
 POLL_S, REHEARSED_POLL_S = 5.0, 0.3
-LATE = timedelta(seconds=20)
-"""How much later than its own time an entry may appear in Cloud Logging."""
+MAX_LOG_DELAY = timedelta(seconds=20)
+"""Longest expected delay between an entry's timestamp and its appearance in Cloud Logging."""
 ATTEMPTS = 4
 
 
 class VertexLauncher:
-    """Plans, submits and watches custom jobs; what it does on the way is said by `say`."""
+    """Plans, submits and watches custom jobs; reports its progress, such as uploads, to `say`."""
 
     def __init__(self, say: Callable[[str], None] = lambda _: None) -> None:
         self._say = say
 
     def plan(self, job: Job) -> dict[str, Any]:
-        """The request, its equivalent for gcloud, its price, and all that has to be there before it is sent."""
+        """Return the request, the same as a gcloud command, its price, and everything that it needs first."""
         place = job.spec.vertex
         project = job.project or place.project
         code = _locate_code(job.spec, project)
-        shown = job.name if job.is_named else ""
+        display_name = job.name if job.is_named else ""
         request = custom_job.build_request(
             job.spec,
             run=job.run,
             name=job.name,
             submission=job.submission,
             code=code,
-            display_name=shown,
+            display_name=display_name,
             is_there=job.is_resumed,
         )
         price = prices.estimate_price(job.spec, training_rows=job.training_rows, rate=job.rate)
@@ -75,7 +75,7 @@ class VertexLauncher:
         }
 
     def submit(self, plan: Mapping[str, Any]) -> str:
-        """Build, upload, make the run, and create the job, once."""
+        """Build the image or package, upload the inputs, create the run and then the job, exactly once."""
         run = plan["run"]
         spec = specs.loads(run["spec"], where=run["address"])
         for each in plan["uploads"]:
@@ -93,29 +93,29 @@ class VertexLauncher:
         try:
             return self._create_job(plan)
         except PlaceError as error:
-            if not gcp.is_transient(error):  # else there may be a job all the same
+            if not gcp.is_transient(error):  # after a transient error the job may exist
                 Run.open(run["address"]).set_state("failed", reason=error.message)
             raise
 
     def state(self, handle: str) -> JobState:
-        """As the service tells it."""
+        """Return the job's state from the service."""
         client = gcp.vertex_client(CLIENT, _parse_region(handle))
         return _parse_state(gcp.with_retries(handle, lambda: client.get_custom_job(name=handle)))
 
     def page(self, handle: str) -> str:
-        """The job's page in the Cloud console, as Google's own client names it; at a rehearsal in its page."""
+        """Return the job's address in the Cloud console, as Google's own client forms it, or in the rehearsal."""
         region, (_, project, *_, number) = _parse_region(handle), handle.split("/")
         if address := gcp.find_rehearsal():
             return f"{address}/#resource?name={quote(handle, safe='')}"
         return f"{CONSOLE}/locations/{region}/training/{number}?project={project}"
 
     def describe(self, handle: str) -> JobDescription:
-        """As the service tells it, priced by the table."""
+        """Return the job's description from the service, priced by the table."""
         client = gcp.vertex_client(CLIENT, _parse_region(handle))
         return _describe_job(gcp.with_retries(handle, lambda: client.get_custom_job(name=handle)))
 
     def logs(self, handle: str) -> Iterator[Line | None]:
-        """Polled from Cloud Logging until the job has ended and nothing more comes."""
+        """Poll Cloud Logging until the job has ended and no further entry comes."""
         project, number = handle.split("/")[1], handle.rpartition("/")[2]
         seen: dict[str, datetime] = {}
         since = ""
@@ -131,8 +131,8 @@ class VertexLauncher:
                 yield parse_entry(entry)
             if seen:
                 newest = max(seen.values())
-                seen = {key: moment for key, moment in seen.items() if moment >= newest - LATE}
-                since = (newest - LATE).isoformat()
+                seen = {key: moment for key, moment in seen.items() if moment >= newest - MAX_LOG_DELAY}
+                since = (newest - MAX_LOG_DELAY).isoformat()
             if has_ended:
                 return
             has_ended = self.state(handle).has_ended
@@ -140,30 +140,30 @@ class VertexLauncher:
             time.sleep(REHEARSED_POLL_S if gcp.find_rehearsal() else POLL_S)
 
     def cancel(self, handle: str) -> None:
-        """It is told to stop, and saves first."""
+        """Cancel the job, which saves a checkpoint first."""
         client = gcp.vertex_client(CLIENT, _parse_region(handle))
         gcp.with_retries(handle, lambda: client.cancel_custom_job(name=handle))
 
     def list(self, project: str, region: str) -> list[tuple[str, str, JobState]]:
-        """Jobs that have Tagline's label, newest first."""
+        """Return the jobs with Tagline's label, newest first."""
         parent = f"projects/{project}/locations/{region}"
-        asked = {"parent": parent, "filter": f"labels.{custom_job.RUN_LABEL}:*"}
+        request = {"parent": parent, "filter": f"labels.{custom_job.RUN_LABEL}:*"}
         client = gcp.vertex_client(CLIENT, region)
-        found = gcp.with_retries(parent, lambda: list(client.list_custom_jobs(request=asked)))
-        return [(job.name, job.labels[custom_job.RUN_LABEL], _parse_state(job)) for job in found]
+        jobs = gcp.with_retries(parent, lambda: list(client.list_custom_jobs(request=request)))
+        return [(job.name, job.labels[custom_job.RUN_LABEL], _parse_state(job)) for job in jobs]
 
     def _deliver_code(self, plan: Mapping[str, Any], spec: Spec) -> None:
-        """See to it that the image, or the package, is where the job will look for it."""
+        """Upload the package, or build and push the image, unless it is already where the job expects it."""
         _, project, _, region = plan["parent"].split("/")
-        made = _build_package(spec, project)
-        if isinstance(made, SourcePackage):
-            wheels_there = _read_own_wheels(spec)
-            for address, content in {plan["code"]["package"]: made.content, **wheels_there}.items():
+        package = _build_package(spec, project)
+        if isinstance(package, SourcePackage):
+            own_wheels = _read_own_wheels(spec)
+            for address, content in {plan["code"]["package"]: package.content, **own_wheels}.items():
                 if cloud_storage.object_at(address) is None:
                     addresses.write_bytes(content, address)
-        elif isinstance(made, dockerfiles.BuildContext):
+        elif isinstance(package, dockerfiles.BuildContext):
             dockerfiles.deliver_image(
-                made,
+                package,
                 project=project,
                 region=region,
                 bucket=spec.vertex.bucket,
@@ -172,43 +172,43 @@ class VertexLauncher:
             )
 
     def _create_job(self, plan: Mapping[str, Any]) -> str:
-        """Create the job, exactly once: nobody knows whether an earlier request got through, so look before each."""
+        """Create the job exactly once: before each attempt, look for the job of an earlier one that got no answer."""
         region = plan["parent"].rpartition("/")[2]
         problem: PlaceError | None = None
         for attempt in range(ATTEMPTS):
             if attempt:
                 time.sleep(2.0**attempt if not gcp.find_rehearsal() else 0.1)
             try:
-                if found := self._find_job(plan):
-                    return found
+                if earlier := self._find_job(plan):
+                    return earlier
                 with gcp.translate_errors("Vertex AI"):
                     job = gcp.build_message("CustomJob", plan["job"])
-                    made = gcp.vertex_client(CLIENT, region).create_custom_job(
+                    created = gcp.vertex_client(CLIENT, region).create_custom_job(
                         parent=plan["parent"], custom_job=job, timeout=gcp.PATIENCE_S
                     )
-                    return str(made.name)
+                    return str(created.name)
             except PlaceError as error:
                 if not gcp.is_transient(error):
                     raise
                 problem = error
         assert problem is not None
-        again = f"tagline train --resume {plan['run']['address']} --on {gcp.find_place()}"
-        hint = f"is there a job all the same? tagline jobs list --on {gcp.find_place()}; then: {again}"
+        command = f"tagline train --resume {plan['run']['address']} --on {gcp.find_place()}"
+        hint = f"is there a job all the same? tagline jobs list --on {gcp.find_place()}; then: {command}"
         raise PlaceError(problem.message, hint=hint) from problem.__cause__
 
     def _find_job(self, plan: Mapping[str, Any]) -> str:
-        """The job that an earlier request has made of this plan; "" if there is none."""
+        """Return the job that an earlier request has created from this plan; "" if there is none."""
         region = plan["parent"].rpartition("/")[2]
         label = custom_job.SUBMISSION_LABEL
-        asked = {"parent": plan["parent"], "filter": f'labels.{label}="{plan["job"]["labels"][label]}"'}
+        request = {"parent": plan["parent"], "filter": f'labels.{label}="{plan["job"]["labels"][label]}"'}
         with gcp.translate_errors(plan["parent"]):
             return next(
-                (str(job.name) for job in gcp.vertex_client(CLIENT, region).list_custom_jobs(request=asked)), ""
+                (str(job.name) for job in gcp.vertex_client(CLIENT, region).list_custom_jobs(request=request)), ""
             )
 
 
 def _build_package(spec: Spec, project: str) -> SourcePackage | dockerfiles.BuildContext | None:
-    """What is made of the code that runs here; nothing, where the user's own image has it."""
+    """Package the code that runs here as an sdist or an image; None where the user's own image contains it."""
     place = spec.vertex
     family = spec.model.family
     extras = wheels.choose_extras(family=family, trackers=spec.tracking.to)
@@ -228,19 +228,19 @@ def _build_package(spec: Spec, project: str) -> SourcePackage | dockerfiles.Buil
 
 
 def _read_own_wheels(spec: Spec) -> dict[str, bytes]:
-    """The wheels of this machine that vertex.packages names, by where a job on one of Google's images finds them."""
+    """Return the local wheels in vertex.packages by their addresses for a job on one of Google's images."""
     top = f"{uploads.bucket_folder(spec.vertex.bucket)}/packages"
-    found = sdist.ExtraPackages.read(spec.vertex.packages).wheels
-    return {f"{top}/{hashlib.sha256(content).hexdigest()[:16]}/{name}": content for name, content in found}
+    own_wheels = sdist.ExtraPackages.read(spec.vertex.packages).wheels
+    return {f"{top}/{hashlib.sha256(content).hexdigest()[:16]}/{name}": content for name, content in own_wheels}
 
 
 def _locate_code(spec: Spec, project: str) -> Code:
     place = spec.vertex
-    made = _build_package(spec, project)
-    if isinstance(made, SourcePackage):
-        package = f"{uploads.bucket_folder(place.bucket)}/packages/{made.file}"
+    built = _build_package(spec, project)
+    if isinstance(built, SourcePackage):
+        package = f"{uploads.bucket_folder(place.bucket)}/packages/{built.file}"
         return Code(place.image, package, own_wheels=tuple(_read_own_wheels(spec)))
-    return Code(place.image, is_ours=False) if made is None else Code(made.image)
+    return Code(place.image, is_ours=False) if built is None else Code(built.image)
 
 
 def _parse_region(handle: str) -> str:
@@ -252,7 +252,7 @@ def _parse_region(handle: str) -> str:
 
 
 def _describe_job(job: Any) -> JobDescription:
-    """Of a CustomJob."""
+    """Return the description of a CustomJob."""
     pools = [pool for pool in job.job_spec.worker_pool_specs if pool.machine_spec.machine_type]
     facts = []
     for pool in pools:
@@ -261,7 +261,7 @@ def _describe_job(job: Any) -> JobDescription:
         facts.append((machine.machine_type, accelerator, machine.accelerator_count, pool.replica_count))
     spot = job.job_spec.scheduling.strategy.name == "SPOT"
     per_hour, remark = prices.hourly_price_of_pools(facts, spot=spot)
-    named = [
+    descriptions = [
         f"{count} x {machine}{f' with {number} {accelerator}' if number else ''}{', spot' if spot else ''}"
         for machine, accelerator, number, count in facts
     ]
@@ -269,7 +269,7 @@ def _describe_job(job: Any) -> JobDescription:
     package = first.python_package_spec
     image = package.executor_image_uri or first.container_spec.image_uri
     arguments = package.args if package.executor_image_uri else first.container_spec.args
-    return JobDescription(tuple(named), tuple(arguments), image, per_hour, remark)
+    return JobDescription(tuple(descriptions), tuple(arguments), image, per_hour, remark)
 
 
 def _parse_state(job: Any) -> JobState:
