@@ -18,7 +18,7 @@ from google.api_core.exceptions import AlreadyExists, Conflict, Forbidden, Googl
 
 from rehearsing import PARENT, Rehearsal, custom_job, python, rehearsing, until
 from vertex_rehearsal.execution import containers
-from vertex_rehearsal.other_services.routes import NEIGHBOURS, methods
+from vertex_rehearsal.other_services.routes import SERVICE_CLASSES, methods
 
 DEMO = "projects/demo/locations/us-central1"
 T4 = "aiplatform.googleapis.com/custom_model_training_nvidia_t4_gpus"
@@ -339,4 +339,4 @@ def test_what_is_not_played_is_named(rehearsal: Rehearsal) -> None:
 def test_every_neighbour_lists_its_methods() -> None:
     ids = [method.id for method in methods()]
     assert len(ids) == len(set(ids))
-    assert {found.partition(".")[0] for found in ids} == set(NEIGHBOURS)
+    assert {found.partition(".")[0] for found in ids} == set(SERVICE_CLASSES)

@@ -1,4 +1,4 @@
-"""Cloud Storage played on this machine: objects are plain files, asked for over Google's JSON and XML APIs.
+"""Emulator of Cloud Storage: objects are plain files, served over Google's JSON and XML APIs.
 
 Files, in the order of their imports:
 

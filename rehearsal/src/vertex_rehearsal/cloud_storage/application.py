@@ -1,4 +1,4 @@
-"""Cloud Storage as an ASGI application, and a server of it on a port of this machine."""
+"""Cloud Storage as an ASGI application, and a local server for it."""
 
 import logging
 import socket
@@ -26,20 +26,20 @@ from vertex_rehearsal.cloud_storage.xml_api import XmlApi
 from vertex_rehearsal.connections import PREFIX
 
 MOST_AT_ONCE = 200
-"""Requests that hold a thread each; more wait."""
-JSON_PATHS = tuple(f"{door}/storage/v1/" for door in ("", "/upload", "/resumable/upload", "/download", "/batch"))
-"""Where the JSON API is; any other path begins with a bucket's name, in the XML API."""
+"""Requests handled concurrently, each in a thread; further ones wait."""
+JSON_PATHS = tuple(f"{prefix}/storage/v1/" for prefix in ("", "/upload", "/resumable/upload", "/download", "/batch"))
+"""Path prefixes of the JSON API; in any other path, of the XML API, the first segment is a bucket."""
 
 _log = logging.getLogger(__name__)
 
 
 def create_storage_app(store: Store, *, project: str = "rehearsal") -> Starlette:
-    """All of Cloud Storage below `/`; beside other routes it is mounted last, for a bucket's name may be any word."""
+    """Return an application for all of Cloud Storage; mount it last, since a bucket may have any name."""
     return Starlette(routes=[Mount("/", app=StorageApp(store, project=project))])
 
 
 class StorageApp:
-    """From ASGI to an answer and back: the work is done in threads, bodies pass through piece by piece."""
+    """ASGI application: requests are handled in threads, bodies are streamed in both directions."""
 
     def __init__(self, store: Store, *, project: str) -> None:
         uploads = Uploads(store)
@@ -48,7 +48,7 @@ class StorageApp:
         self._threads: anyio.CapacityLimiter | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handle one request."""
         if scope["type"] == "websocket":
             await WebSocketClose()(scope, receive, send)
             return
@@ -56,11 +56,11 @@ class StorageApp:
             self._threads = anyio.CapacityLimiter(MOST_AT_ONCE)
         body = RequestBody(receive)
         try:
-            answer = await anyio.to_thread.run_sync(self._handle_request, scope, body, limiter=self._threads)
-            await body.discard()  # a client that is still sending would not see the answer
+            response = await anyio.to_thread.run_sync(self._handle_request, scope, body, limiter=self._threads)
+            await body.discard()  # a client that is still sending would not read the response
         except ClientDisconnect:
             return
-        await self._build_response(answer, is_head=scope["method"] == "HEAD")(scope, receive, send)
+        await self._build_response(response, is_head=scope["method"] == "HEAD")(scope, receive, send)
 
     def _handle_request(self, scope: Scope, body: "RequestBody") -> StorageResponse:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
@@ -77,21 +77,21 @@ class StorageApp:
             )
             api = self._json if f"{path}/".startswith(JSON_PATHS) else self._xml
             return api.handle_request(request)
-        except errors.StorageError as refused:
-            return build_json_error(refused)
+        except errors.StorageError as error:
+            return build_json_error(error)
         except ClientDisconnect:
             raise
         except Exception:
             _log.exception("%s %s failed", scope["method"], path)
             return build_json_error(errors.StorageError(500, "backendError", "We encountered an internal error."))
 
-    def _build_response(self, answer: StorageResponse, *, is_head: bool) -> Response:
-        headers = dict(answer.headers)
-        if is_head and not isinstance(answer.body, bytes):
-            return Response(b"", answer.status, headers)
-        if isinstance(answer.body, bytes):
-            return Response(answer.body, answer.status, headers)
-        return StreamingResponse(self._stream_chunks(answer.body), answer.status, headers)
+    def _build_response(self, response: StorageResponse, *, is_head: bool) -> Response:
+        headers = dict(response.headers)
+        if is_head and not isinstance(response.body, bytes):
+            return Response(b"", response.status, headers)
+        if isinstance(response.body, bytes):
+            return Response(response.body, response.status, headers)
+        return StreamingResponse(self._stream_chunks(response.body), response.status, headers)
 
     async def _stream_chunks(self, chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
         end = object()
@@ -101,7 +101,7 @@ class StorageApp:
 
 
 class RequestBody:
-    """A request's body, for a thread to iterate over as it arrives."""
+    """A request's body, which a thread iterates over as it arrives."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
@@ -113,7 +113,7 @@ class RequestBody:
                 yield chunk
 
     async def discard(self) -> None:
-        """Read what nobody has."""
+        """Read and drop the rest of the body."""
         while not self._ended:
             await self._receive_chunk()
 
@@ -129,17 +129,17 @@ class RequestBody:
 
 @contextmanager
 def serve_in_thread(store: Store, *, port: int = 0) -> Iterator[str]:
-    """The address of a server on this machine alone, in a thread of its own while the block runs."""
-    listening = socket.create_server(("127.0.0.1", port))
+    """Yield the address of a server on the loopback interface, in a thread that ends with the block."""
+    listener = socket.create_server(("127.0.0.1", port))
     config = uvicorn.Config(create_storage_app(store), log_level="warning", timeout_graceful_shutdown=5)
     server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="cloud-storage")
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="cloud-storage")
     thread.start()
     try:
         while not server.started and thread.is_alive():
             time.sleep(0.005)
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
         server.should_exit = True
         thread.join()
-        listening.close()
+        listener.close()

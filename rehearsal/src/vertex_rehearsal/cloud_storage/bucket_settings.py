@@ -1,4 +1,4 @@
-"""What may be set of a bucket, when it is made and later; what is not played is refused by its name."""
+"""Settings of a bucket: validated and completed at creation and on changes; unsupported ones are refused by name."""
 
 import re
 import time
@@ -23,7 +23,7 @@ SETTABLE = (
     "labels", "versioning", "lifecycle", "softDeletePolicy", "cors", "website", "logging", "defaultEventBasedHold",
     "iamConfiguration", "billing", "autoclass", "rpo", "encryption", "storageClass", "retentionPolicy", "ipFilter",
 )  # fmt: skip
-"""What may be set of a bucket, at any time; `location` and `customPlacementConfig` when it is made."""
+"""Settings that can change at any time; `location` and `customPlacementConfig` are set at creation only."""
 LASTING = (
     "hierarchicalNamespace",
     "location",
@@ -34,10 +34,10 @@ LASTING = (
     DEFAULT_ACL,
     policies.KEY,
 )
-"""What an update leaves as it is where it does not name it."""
+"""Settings that an update keeps unless it names them."""
 INTERNAL = (ACL, DEFAULT_ACL, policies.KEY)
 NOT_PLAYED = ("hierarchicalNamespace",)
-"""What changes how a bucket behaves, and would not here."""
+"""Refused, since they change how a bucket behaves and would have no effect here."""
 DAY_S = 86_400
 UNIFORM_ACCESS_LOCKS_DAYS = 90
 ACTIONS = ("Delete", "SetStorageClass", "AbortIncompleteMultipartUpload")
@@ -55,15 +55,15 @@ Change = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def read_bucket_settings(resource: Mapping[str, Any], *, has_object_retention: bool = False) -> dict[str, Any]:
-    """What a resource sets of a new bucket."""
-    _refuse_not_played(resource)
+    """Return the validated settings of a new bucket."""
+    _refuse_unsupported(resource)
     chosen = merge_patch({}, {key: resource[key] for key in SETTABLE if resource.get(key) is not None})
     if resource.get("customPlacementConfig"):
-        around, regions = locations.parse_regions(resource.get("location"), resource["customPlacementConfig"])
-        chosen |= {"location": around, "customPlacementConfig": {"dataLocations": regions}}
+        location, regions = locations.parse_regions(resource.get("location"), resource["customPlacementConfig"])
+        chosen |= {"location": location, "customPlacementConfig": {"dataLocations": regions}}
     elif resource.get("location") is not None:
         chosen["location"] = locations.parse_location(resource["location"])
-    if resource.get("hierarchicalNamespace"):  # it is not enabled, or it would have been refused
+    if resource.get("hierarchicalNamespace"):  # an enabled one is refused above
         chosen["hierarchicalNamespace"] = {"enabled": False}
     if has_object_retention:
         chosen["objectRetention"] = {"mode": "Enabled"}
@@ -71,8 +71,8 @@ def read_bucket_settings(resource: Mapping[str, Any], *, has_object_retention: b
 
 
 def make_bucket_patch(patch: Mapping[str, Any]) -> Change:
-    """A change of settings: null removes, `labels` and the like are patched key by key."""
-    _refuse_not_played(patch)
+    """Return a change of settings with patch semantics: null removes, objects like `labels` are merged."""
+    _refuse_unsupported(patch)
 
     def change(settings: dict[str, Any]) -> dict[str, Any]:
         _check_placement(settings, patch)
@@ -84,8 +84,8 @@ def make_bucket_patch(patch: Mapping[str, Any]) -> Change:
 
 
 def make_bucket_update(resource: Mapping[str, Any]) -> Change:
-    """A change of settings: what is not named is removed."""
-    _refuse_not_played(resource)
+    """Return a change of settings with update semantics: unnamed settings are removed."""
+    _refuse_unsupported(resource)
 
     def change(settings: dict[str, Any]) -> dict[str, Any]:
         _check_placement(settings, resource)
@@ -97,33 +97,33 @@ def make_bucket_update(resource: Mapping[str, Any]) -> Change:
     return change
 
 
-def _refuse_not_played(resource: Mapping[str, Any]) -> None:
+def _refuse_unsupported(resource: Mapping[str, Any]) -> None:
     for key in NOT_PLAYED:
         value = resource.get(key)
         if value and value != {"enabled": False}:
             raise errors.unsupported_feature(key)
 
 
-def _check_placement(settings: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    location = given.get("location")
+def _check_placement(settings: Mapping[str, Any], resource: Mapping[str, Any]) -> None:
+    location = resource.get("location")
     if location is not None and str(location).upper() != settings.get("location", locations.DEFAULT):
         raise errors.invalid_request("A bucket's location cannot be changed.", location="location")
 
 
 def _complete_settings(before: Mapping[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    """Settings that were checked, with the times and defaults that Cloud Storage adds; empty ones are left out."""
+    """Return validated settings with the times and defaults that Cloud Storage adds, without empty ones."""
     now = time.time_ns() // 1000
     completed = dict(after)
-    for key, complete in _PARTS.items():
+    for key, complete in _VALIDATORS.items():
         if key in after:
             completed[key] = complete(before.get(key), after[key], now)
     check_class(completed)
-    _check_together(completed)
+    _check_combination(completed)
     return {key: value for key, value in completed.items() if value is not None}
 
 
-def _check_together(settings: Mapping[str, Any]) -> None:
-    """What is right by itself and wrong beside other settings."""
+def _check_combination(settings: Mapping[str, Any]) -> None:
+    """Refuse settings that are valid alone and conflict with each other."""
     if (settings.get("autoclass") or {}).get("enabled"):
         if settings.get("storageClass", "STANDARD") != "STANDARD":
             raise errors.invalid_request("A bucket with Autoclass has storage class STANDARD.", location="storageClass")
@@ -131,8 +131,8 @@ def _check_together(settings: Mapping[str, Any]) -> None:
         if any(rule["action"]["type"] == "SetStorageClass" for rule in rules):
             message = "A lifecycle rule with SetStorageClass cannot be used with Autoclass."
             raise errors.invalid_request(message, location="lifecycle")
-    around = {"location": locations.DEFAULT, **settings}
-    if settings.get("rpo") == "ASYNC_TURBO" and locations.get_location_type(around) != "dual-region":
+    placement = {"location": locations.DEFAULT, **settings}
+    if settings.get("rpo") == "ASYNC_TURBO" and locations.get_location_type(placement) != "dual-region":
         raise errors.invalid_request("Turbo replication is for buckets in dual-regions.", location="rpo")
 
 
@@ -153,16 +153,16 @@ def _is_label(key: str, value: Any) -> bool:
 
 
 def _complete_flag(key: str) -> Callable[[Any, Any, int], Any]:
-    """For an object that holds one flag."""
+    """Return the validator of an object with flags."""
 
-    def complete(_: Any, given: Any, __: int) -> dict[str, bool] | None:
-        return {key: require_flag(key, value) for key, value in require_object(key, given).items()} or None
+    def complete(_: Any, value: Any, __: int) -> dict[str, bool] | None:
+        return {key: require_flag(key, flag) for key, flag in require_object(key, value).items()} or None
 
     return complete
 
 
-def _complete_lifecycle(_: Any, given: Any, __: int) -> dict[str, Any] | None:
-    rules = require_object("lifecycle", given).get("rule") or []
+def _complete_lifecycle(_: Any, value: Any, __: int) -> dict[str, Any] | None:
+    rules = require_object("lifecycle", value).get("rule") or []
     if not isinstance(rules, list) or len(rules) > 100:
         raise errors.invalid_request("Invalid value for 'lifecycle.rule': at most 100 rules.", location="lifecycle")
     for rule in rules:
@@ -177,9 +177,9 @@ def _complete_lifecycle(_: Any, given: Any, __: int) -> dict[str, Any] | None:
     return {"rule": rules} if rules else None
 
 
-def _complete_soft_delete(before: Any, given: Any, now: int) -> dict[str, str]:
+def _complete_soft_delete(before: Any, value: Any, now: int) -> dict[str, str]:
     name = "softDeletePolicy.retentionDurationSeconds"
-    seconds = require_number(name, require_object("softDeletePolicy", given).get("retentionDurationSeconds", 0))
+    seconds = require_number(name, require_object("softDeletePolicy", value).get("retentionDurationSeconds", 0))
     if seconds and not 7 * DAY_S <= seconds <= 90 * DAY_S:
         message = f"Invalid value for '{name}': 0, or between {7 * DAY_S} (7 days) and {90 * DAY_S} (90 days)."
         raise errors.invalid_request(message, location=name)
@@ -188,11 +188,11 @@ def _complete_soft_delete(before: Any, given: Any, now: int) -> dict[str, str]:
     return {"retentionDurationSeconds": str(seconds), "effectiveTime": format_rfc3339(now)}
 
 
-def _complete_retention(before: Any, given: Any, now: int) -> dict[str, Any] | None:
-    if not require_object("retentionPolicy", given):
+def _complete_retention(before: Any, value: Any, now: int) -> dict[str, Any] | None:
+    if not require_object("retentionPolicy", value):
         return None
     name = "retentionPolicy.retentionPeriod"
-    seconds = require_number(name, given.get("retentionPeriod"))
+    seconds = require_number(name, value.get("retentionPeriod"))
     if not 0 < seconds <= LONGEST_S:
         raise errors.invalid_request(f"Invalid value for '{name}': 1 second to 100 years.", location=name)
     kept = {key: before[key] for key in ("effectiveTime", "isLocked") if key in before} if before else {}
@@ -201,8 +201,8 @@ def _complete_retention(before: Any, given: Any, now: int) -> dict[str, Any] | N
     return kept | {"retentionPeriod": str(seconds)}
 
 
-def _complete_access(before: Any, given: Any, now: int) -> dict[str, Any]:
-    access = require_object("iamConfiguration", given)
+def _complete_access(before: Any, value: Any, now: int) -> dict[str, Any]:
+    access = require_object("iamConfiguration", value)
     old = before or {}
     if "publicAccessPrevention" in access:
         require_choice(
@@ -211,32 +211,32 @@ def _complete_access(before: Any, given: Any, now: int) -> dict[str, Any]:
             ("inherited", "enforced", "unspecified"),
         )
     prevention = access.get("publicAccessPrevention", "inherited")
-    was = (old.get("uniformBucketLevelAccess") or {}).get("enabled", False)
-    # bucketPolicyOnly is an earlier name of the same: what was changed of the two counts
+    was_enabled = (old.get("uniformBucketLevelAccess") or {}).get("enabled", False)
+    # bucketPolicyOnly is the former name of uniformBucketLevelAccess: the one that changed counts
     flags = [
         require_flag(f"iamConfiguration.{key}.enabled", require_object(key, access[key]).get("enabled", False))
         for key in ("uniformBucketLevelAccess", "bucketPolicyOnly")
         if access.get(key) is not None
     ]
-    enabled = next((flag for flag in flags if flag != was), was) if flags else was
+    enabled = next((flag for flag in flags if flag != was_enabled), was_enabled) if flags else was_enabled
     locked = (old.get("uniformBucketLevelAccess") or {}).get("lockedTime")
-    if was and not enabled and str(locked) <= format_rfc3339(now):
+    if was_enabled and not enabled and str(locked) <= format_rfc3339(now):
         message = "Cannot disable uniform bucket-level access: it was enabled more than 90 days ago."
         raise errors.invalid_request(message, location="iamConfiguration.uniformBucketLevelAccess")
     uniform: dict[str, Any] = {"enabled": enabled}
     if enabled:
-        locks = now + UNIFORM_ACCESS_LOCKS_DAYS * DAY_S * 1_000_000
-        uniform["lockedTime"] = locked if was else format_rfc3339(locks)
+        locks_at = now + UNIFORM_ACCESS_LOCKS_DAYS * DAY_S * 1_000_000
+        uniform["lockedTime"] = locked if was_enabled else format_rfc3339(locks_at)
     prevention = "inherited" if prevention == "unspecified" else prevention
     return {"uniformBucketLevelAccess": uniform, "bucketPolicyOnly": uniform, "publicAccessPrevention": prevention}
 
 
-def _complete_autoclass(before: Any, given: Any, now: int) -> dict[str, Any] | None:
+def _complete_autoclass(before: Any, value: Any, now: int) -> dict[str, Any] | None:
     old, moment = before or {}, format_rfc3339(now)
-    enabled = require_flag("autoclass.enabled", require_object("autoclass", given).get("enabled", False))
+    enabled = require_flag("autoclass.enabled", require_object("autoclass", value).get("enabled", False))
     if not enabled and not old:
         return None
-    terminal = given.get("terminalStorageClass") or "NEARLINE"
+    terminal = value.get("terminalStorageClass") or "NEARLINE"
     require_choice("autoclass.terminalStorageClass", terminal, ("NEARLINE", "ARCHIVE"))
     toggled = moment if enabled != old.get("enabled", False) else old["toggleTime"]
     if not enabled:
@@ -250,8 +250,8 @@ def _complete_autoclass(before: Any, given: Any, now: int) -> dict[str, Any] | N
     }
 
 
-def _complete_encryption(before: Any, given: Any, now: int) -> dict[str, Any] | None:
-    rules = require_object("encryption", given)
+def _complete_encryption(before: Any, value: Any, now: int) -> dict[str, Any] | None:
+    rules = require_object("encryption", value)
     if rules.get("defaultKmsKeyName"):
         raise errors.unsupported_feature("encryption.defaultKmsKeyName")
     if unknown := sorted(set(rules) - {*ENCRYPTION_RULES, "defaultKmsKeyName"}):
@@ -262,13 +262,13 @@ def _complete_encryption(before: Any, given: Any, now: int) -> dict[str, Any] | 
             f"encryption.{key}.restrictionMode", require_object(key, rule).get("restrictionMode"), RESTRICTIONS
         )
         old = (before or {}).get(key) or {}
-        begun = old.get("effectiveTime") or (format_rfc3339(now) if mode == "FullyRestricted" else None)
-        completed[key] = {"restrictionMode": mode} | ({"effectiveTime": begun} if begun else {})
+        effective_time = old.get("effectiveTime") or (format_rfc3339(now) if mode == "FullyRestricted" else None)
+        completed[key] = {"restrictionMode": mode} | ({"effectiveTime": effective_time} if effective_time else {})
     return completed or None
 
 
-def _complete_ip_filter(_: Any, given: Any, __: int) -> dict[str, Any] | None:
-    rules = require_object("ipFilter", given)
+def _complete_ip_filter(_: Any, value: Any, __: int) -> dict[str, Any] | None:
+    rules = require_object("ipFilter", value)
     if not rules:
         return None
     if require_choice("ipFilter.mode", rules.get("mode"), ("Disabled", "Enabled")) == "Enabled":
@@ -276,32 +276,30 @@ def _complete_ip_filter(_: Any, given: Any, __: int) -> dict[str, Any] | None:
     return rules
 
 
-def _complete_rpo(_: Any, given: Any, __: int) -> str:
-    return require_choice("rpo", given, ("DEFAULT", "ASYNC_TURBO"))
+def _complete_rpo(_: Any, value: Any, __: int) -> str:
+    return require_choice("rpo", value, ("DEFAULT", "ASYNC_TURBO"))
 
 
-def _complete_hold(_: Any, given: Any, __: int) -> bool:
-    return require_flag("defaultEventBasedHold", given)
+def _complete_hold(_: Any, value: Any, __: int) -> bool:
+    return require_flag("defaultEventBasedHold", value)
 
 
 def _complete_texts(key: str) -> Callable[[Any, Any, int], Any]:
-    """For an object of strings."""
+    """Return the validator of an object with string values."""
 
-    def complete(_: Any, given: Any, __: int) -> dict[str, str] | None:
-        return {
-            name: require_text(f"{key}.{name}", value) for name, value in require_object(key, given).items()
-        } or None
+    def complete(_: Any, value: Any, __: int) -> dict[str, str] | None:
+        return {name: require_text(f"{key}.{name}", text) for name, text in require_object(key, value).items()} or None
 
     return complete
 
 
-def _complete_cors(_: Any, given: Any, __: int) -> list[Any] | None:
-    if not isinstance(given, list) or not all(isinstance(rule, dict) for rule in given):
+def _complete_cors(_: Any, value: Any, __: int) -> list[Any] | None:
+    if not isinstance(value, list) or not all(isinstance(rule, dict) for rule in value):
         raise errors.invalid_request("Invalid value for 'cors': a list of objects is wanted.", location="cors")
-    return given or None
+    return value or None
 
 
-_PARTS: dict[str, Callable[[Any, Any, int], Any]] = {
+_VALIDATORS: dict[str, Callable[[Any, Any, int], Any]] = {
     "labels": _complete_labels, "versioning": _complete_flag("versioning"), "lifecycle": _complete_lifecycle,
     "softDeletePolicy": _complete_soft_delete, "cors": _complete_cors, "website": _complete_texts("website"),
     "logging": _complete_texts("logging"), "defaultEventBasedHold": _complete_hold,
@@ -309,4 +307,4 @@ _PARTS: dict[str, Callable[[Any, Any, int], Any]] = {
     "rpo": _complete_rpo, "encryption": _complete_encryption, "retentionPolicy": _complete_retention,
     "ipFilter": _complete_ip_filter,
 }  # fmt: skip
-"""Each setting's own check, which gets what was set before, what is set now, and the time."""
+"""The validator of each setting; it takes the previous value, the new value and the time."""

@@ -1,4 +1,4 @@
-"""CRC32C and MD5 of bytes as they pass by, in the base64 form that Google's APIs use."""
+"""CRC32C and MD5 of streamed bytes, in the base64 form that Google's APIs use."""
 
 import base64
 import binascii
@@ -16,7 +16,7 @@ CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Checksums:
-    """What was counted over some content."""
+    """The size and the checksums of some content."""
 
     size: int
     crc32c: str
@@ -24,7 +24,7 @@ class Checksums:
 
 
 class RunningChecksums:
-    """Checksums of what was given so far."""
+    """Incremental checksums."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -32,19 +32,19 @@ class RunningChecksums:
         self._md5 = hashlib.md5(usedforsecurity=False)
 
     def add(self, content: bytes) -> None:
-        """Go on with these bytes."""
+        """Update the checksums with more content."""
         self.size += len(content)
         self._crc32c.update(content)  # type: ignore[no-untyped-call]
         self._md5.update(content)
 
     def result(self) -> Checksums:
-        """The checksums now."""
+        """Return the checksums of the content so far."""
         crc32c: bytes = self._crc32c.digest()  # type: ignore[no-untyped-call]
         return Checksums(self.size, _encode_base64(crc32c), _encode_base64(self._md5.digest()))
 
 
 def checksum_file(file: IO[bytes]) -> RunningChecksums:
-    """The checksums of a file from where it stands to its end."""
+    """Return the checksums of a file from its current position to its end."""
     running = RunningChecksums()
     for chunk in read_chunks(file):
         running.add(chunk)
@@ -52,7 +52,7 @@ def checksum_file(file: IO[bytes]) -> RunningChecksums:
 
 
 def read_chunks(file: IO[bytes], count: int | None = None) -> Iterator[bytes]:
-    """A file's bytes from where it stands: to its end, or that many."""
+    """Read a file in chunks from its current position: to its end, or `count` bytes."""
     left = count
     while left is None or left > 0:
         chunk = file.read(CHUNK_BYTES if left is None else min(CHUNK_BYTES, left))
@@ -64,27 +64,27 @@ def read_chunks(file: IO[bytes], count: int | None = None) -> Iterator[bytes]:
 
 
 def parse_hash_header(header: str) -> dict[str, str]:
-    """The checksums that an `x-goog-hash` header names: `crc32c=n03x6A==,md5=Ojk9c3dhfxgoKVVHYwFbHQ==`."""
+    """Parse an `x-goog-hash` header: `crc32c=n03x6A==,md5=Ojk9c3dhfxgoKVVHYwFbHQ==`."""
     pairs = (part.strip().partition("=") for part in header.split(",") if part.strip())
     return {name.lower(): value for name, _, value in pairs}
 
 
-def verify_checksums(found: Checksums, expected: Mapping[str, str]) -> None:
-    """Refuse content whose sender expected other checksums, or none that could be."""
-    for name, length, value in (("crc32c", 4, found.crc32c), ("md5", 16, found.md5)):
-        given = expected.get(name)
-        if given is None:
+def verify_checksums(actual: Checksums, expected: Mapping[str, str]) -> None:
+    """Refuse content if an expected checksum differs or is malformed."""
+    for name, length, value in (("crc32c", 4, actual.crc32c), ("md5", 16, actual.md5)):
+        wanted = expected.get(name)
+        if wanted is None:
             continue
-        what = {"crc32c": "CRC32C", "md5": "MD5 hash"}[name]
-        if not _is_digest(given, length):
-            raise errors.invalid_request(f'Invalid {what}: "{given}".', code="InvalidDigest")
-        if given != value:
-            message = f'Provided {what} "{given}" doesn\'t match calculated {what} "{value}".'
+        label = {"crc32c": "CRC32C", "md5": "MD5 hash"}[name]
+        if not _is_digest(wanted, length):
+            raise errors.invalid_request(f'Invalid {label}: "{wanted}".', code="InvalidDigest")
+        if wanted != value:
+            message = f'Provided {label} "{wanted}" doesn\'t match calculated {label} "{value}".'
             raise errors.invalid_request(message, code="BadDigest")
 
 
 def digest_to_hex(digest: str) -> str:
-    """A digest in the form of the XML API's ETags."""
+    """Return a digest in hexadecimal, as in the XML API's ETags."""
     return base64.b64decode(digest).hex()
 
 

@@ -1,4 +1,4 @@
-"""Object contexts: keys and values that a user attaches to an object, and the filter of lists that asks for them."""
+"""Object contexts: keys and values that a user attaches to an object, and the list filter on them."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -11,10 +11,10 @@ _WORD = re.compile(r"[A-Za-z0-9][^'\"\\/]{0,255}")
 _FILTER = re.compile(r'(-|NOT\s+)?contexts\."([^"]+)"\s*(?::\s*\*|=\s*"([^"]*)")')
 
 
-def update_contexts(before: Mapping[str, Any], given: Any, now: str) -> dict[str, Any] | None:
-    """The contexts of an object with their times; None if there are none."""
-    custom = given.get("custom") if isinstance(given, Mapping) else None
-    if given and (not isinstance(given, Mapping) or set(given) - {"custom"}):
+def update_contexts(before: Mapping[str, Any], contexts: Any, now: str) -> dict[str, Any] | None:
+    """Return an object's contexts with their times; None if there are none."""
+    custom = contexts.get("custom") if isinstance(contexts, Mapping) else None
+    if contexts and (not isinstance(contexts, Mapping) or set(contexts) - {"custom"}):
         raise _context_error("contexts have one group, custom")
     if not custom:
         return None
@@ -24,8 +24,8 @@ def update_contexts(before: Mapping[str, Any], given: Any, now: str) -> dict[str
     return {"custom": {key: _update_context(known.get(key), key, value, now) for key, value in custom.items()}}
 
 
-def _update_context(before: Mapping[str, Any] | None, key: str, given: Any, now: str) -> dict[str, Any]:
-    value = given.get("value") if isinstance(given, Mapping) else None
+def _update_context(before: Mapping[str, Any] | None, key: str, context: Any, now: str) -> dict[str, Any]:
+    value = context.get("value") if isinstance(context, Mapping) else None
     if not _WORD.fullmatch(key) or not isinstance(value, str) or not _WORD.fullmatch(value):
         raise _context_error(
             "keys and values begin with a letter or a digit, have at most 256 characters and none of ' \" \\ /"
@@ -36,7 +36,7 @@ def _update_context(before: Mapping[str, Any] | None, key: str, given: Any, now:
 
 
 def parse_filter(text: str) -> Callable[[Mapping[str, Any]], bool]:
-    """What `filter` of a list asks of an object's settings: `contexts."KEY"="VALUE"`, `contexts."KEY":*`, or not."""
+    """Compile a list's `filter` (`contexts."KEY"="VALUE"`, `contexts."KEY":*`, negatable) into a predicate."""
     match = _FILTER.fullmatch(text.strip())
     if not match:
         message = (

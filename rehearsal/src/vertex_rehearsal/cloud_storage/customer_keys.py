@@ -1,4 +1,4 @@
-"""Customer-supplied encryption keys: who reads an object has to bring the key that it was written with."""
+"""Customer-supplied encryption keys: an object is readable only with the key that it was written with."""
 
 import base64
 import binascii
@@ -14,7 +14,7 @@ PREFIX, SOURCE_PREFIX = "x-goog-encryption-", "x-goog-copy-source-encryption-"
 
 
 def read_customer_key(headers: Mapping[str, str], prefix: str = PREFIX) -> str:
-    """The SHA-256 of the key that a request brings; "" if it brings none."""
+    """Return the SHA-256 of the key in a request's headers; "" without a key."""
     if f"{prefix}kms-key-name" in headers:
         raise errors.unsupported_feature(f"{prefix}kms-key-name")
     algorithm, key, digest = (headers.get(prefix + part, "") for part in ("algorithm", "key", "key-sha256"))
@@ -35,19 +35,19 @@ def read_customer_key(headers: Mapping[str, str], prefix: str = PREFIX) -> str:
 
 
 def build_encryption(digest: str) -> dict[str, dict[str, str]]:
-    """The setting of an object that was written with a key; nothing without one."""
+    """Return the encryption setting of an object written with a key; empty without one."""
     return {ENCRYPTION: {"encryptionAlgorithm": ALGORITHM, "keySha256": digest}} if digest else {}
 
 
-def check_customer_key(found: ObjectRecord, digest: str) -> None:
-    """Refuse to show an object's content without its key, or with another."""
-    wanted = (found.settings.get(ENCRYPTION) or {}).get("keySha256", "")
-    if wanted == digest:
+def check_customer_key(record: ObjectRecord, digest: str) -> None:
+    """Refuse access to an object's content without its key or with another."""
+    required = (record.settings.get(ENCRYPTION) or {}).get("keySha256", "")
+    if required == digest:
         return
     if not digest:
         message = "The target object is encrypted by a customer-supplied encryption key."
         raise _key_error("resourceIsEncryptedWithCustomerEncryptionKey", message)
-    if not wanted:
+    if not required:
         message = "The target object is not encrypted by a customer-supplied encryption key."
         raise _key_error("resourceNotEncryptedWithCustomerEncryptionKey", message)
     message = "The provided encryption key is incorrect."

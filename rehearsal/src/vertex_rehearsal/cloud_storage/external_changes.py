@@ -1,4 +1,4 @@
-"""Files that others wrote, changed or removed in a bucket's directory, brought into the index as objects."""
+"""Synchronises the index with files that other processes write, change or remove in a bucket's directory."""
 
 import logging
 import os
@@ -17,13 +17,13 @@ from vertex_rehearsal.cloud_storage.records import BucketRecord, ObjectRecord
 from vertex_rehearsal.cloud_storage.retention import complete_settings
 
 SETTLED_NS = 50_000_000
-"""A file system's clock may stand still for some milliseconds: what changed so lately may change unseen."""
+"""File timestamps have a resolution of some milliseconds: a file changed this recently may change unnoticed."""
 
 _log = logging.getLogger(__name__)
 
 
 class ExternalChanges:
-    """Looks at single files, and at directories that changed since they were last read."""
+    """Finds external changes of single files, and of directories that changed since they were last read."""
 
     def __init__(self, files: Files, index: Index, journal: Journal) -> None:
         self._files = files
@@ -31,24 +31,24 @@ class ExternalChanges:
         self._journal = journal
         self._scanning = threading.Lock()
         self._folders: dict[Path, tuple[int, list[str]]] = {}
-        """Directories as they were last read: their time of change, and the directories in them."""
+        """Directories as last read: modification time and subdirectories."""
 
     def sync_file(self, bucket: str, name: str) -> None:
-        """Bring the index up to a file that somebody else wrote, changed or removed."""
-        seen = self._files.stat_object(bucket, name)
-        counted = self._compute_checksums(bucket, name, seen) if seen else None
+        """Update the index with a file that another process wrote, changed or removed."""
+        status = self._files.stat_object(bucket, name)
+        sums = self._compute_checksums(bucket, name, status) if status else None
         with self._journal.begin_change() as session:
-            before, now_seen = session.get_live(bucket, name), self._files.stat_object(bucket, name)
-            holder = session.bucket(bucket)
-            if not holder or matches_file(before, now_seen):
-                return  # what looked like a change was a write of our own that was not yet finished
-            if before and now_seen is None:
+            before, current = session.get_live(bucket, name), self._files.stat_object(bucket, name)
+            bucket_record = session.bucket(bucket)
+            if not bucket_record or matches_file(before, current):
+                return  # the apparent change was an unfinished write of this process
+            if before and current is None:
                 session.remove(before)
-            elif seen and counted:
-                self._adopt_file(session, holder, before, name, seen, counted)
+            elif status and sums:
+                self._adopt_file(session, bucket_record, before, name, status, sums)
 
-    def _compute_checksums(self, bucket: str, name: str, seen: FileStatus) -> Checksums | None:
-        age_ns = time.time_ns() - seen.modified_ns
+    def _compute_checksums(self, bucket: str, name: str, status: FileStatus) -> Checksums | None:
+        age_ns = time.time_ns() - status.modified_ns
         if 0 <= age_ns < SETTLED_NS:
             time.sleep((SETTLED_NS - age_ns) / 1e9)
         try:
@@ -63,33 +63,33 @@ class ExternalChanges:
     def _adopt_file(
         self,
         session: Session,
-        holder: BucketRecord,
+        bucket_record: BucketRecord,
         before: ObjectRecord | None,
         name: str,
-        seen: FileStatus,
-        counted: Checksums,
+        status: FileStatus,
+        sums: Checksums,
     ) -> None:
-        """Make a file that somebody else wrote the live generation of the object that it names."""
+        """Make a file that another process wrote the live generation of its object."""
         if before:
             session.remove(before)
             if before.folder is None:
                 session.add_move("remove", before.place)
         now = session.next_timestamp()
         kind, encoding = guess_type(name)
-        settings = complete_settings(holder, {"contentType": kind} if kind and not encoding else {})
-        bucket = holder.name
+        settings = complete_settings(bucket_record, {"contentType": kind} if kind and not encoding else {})
+        bucket = bucket_record.name
         session.put(
             ObjectRecord(
                 bucket,
                 name,
                 now,
                 1,
-                counted.size,
-                counted.crc32c,
-                counted.md5,
+                sums.size,
+                sums.crc32c,
+                sums.md5,
                 f"{bucket}/{name}",
                 names.parent_folder(name),
-                seen.modified_ns,
+                status.modified_ns,
                 now,
                 now,
                 settings=settings,
@@ -97,67 +97,67 @@ class ExternalChanges:
         )
 
     def scan_prefix(self, bucket: str, prefix: str) -> None:
-        """Take note of files that others wrote or removed in the directories where names begin with a prefix."""
+        """Index files that other processes wrote or removed in the directories of names with a prefix."""
         folder = names.parent_folder(prefix)
         if folder and (names.plain_path(folder) is None or self._files.has_symlink(bucket, f"{folder}/-")):
             return
         with self._scanning:
             present: set[str] = set()
             changed = False
-            waiting = [folder]
-            while waiting:
-                each = waiting.pop()
-                entries = self._read_directory(self._files.bucket_directory(bucket) / each)
+            pending = [folder]
+            while pending:
+                current = pending.pop()
+                entries = self._read_directory(self._files.bucket_directory(bucket) / current)
                 changed = changed or entries is None or entries[1] is not None
                 if entries is None:
                     continue
-                present.add(each)
-                below, written = entries
-                if written is not None:
-                    self._sync_directory(bucket, each, written)
-                waiting += [f"{each}/{name}" if each else name for name in below]
+                present.add(current)
+                subfolders, files = entries
+                if files is not None:
+                    self._sync_directory(bucket, current, files)
+                pending += [f"{current}/{name}" if current else name for name in subfolders]
             if changed:
                 self._forget_folders(bucket, folder, present)
 
     def _read_directory(self, folder: Path) -> tuple[list[str], list[str] | None] | None:
-        """The directories in a directory, and its files if any came or went since it was read; none if it is gone."""
+        """Return a directory's subdirectories and, if it changed since the last read, its files; None if it is gone."""
         try:
             status = os.lstat(folder)
             if not stat.S_ISDIR(status.st_mode):
                 return None
-            modified_ns, below = self._folders.get(folder, (0, []))
+            modified_ns, subfolders = self._folders.get(folder, (0, []))
             if modified_ns == status.st_mtime_ns:
-                return below, None
+                return subfolders, None
             read_ns = time.time_ns()
-            with os.scandir(folder) as found:
-                entries = list(found)
+            with os.scandir(folder) as scan:
+                entries = list(scan)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        below = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+        subfolders = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
         if read_ns - status.st_mtime_ns > SETTLED_NS:
-            self._folders[folder] = status.st_mtime_ns, below
-        return below, [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
+            self._folders[folder] = status.st_mtime_ns, subfolders
+        return subfolders, [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
 
-    def _sync_directory(self, bucket: str, folder: str, written: list[str]) -> None:
-        """Take note of each file that the index does not know, and of each that it knows and is not there."""
-        there = {f"{folder}/{name}" if folder else name for name in written}
+    def _sync_directory(self, bucket: str, folder: str, files: list[str]) -> None:
+        """Synchronise the files that are new to the index, and indexed ones that are gone."""
+        present = {f"{folder}/{name}" if folder else name for name in files}
         with self._index.read_session() as session:
             known = session.names_in(bucket, folder)
-        for name in there ^ known:
+        for name in present ^ known:
             if not names.explain_invalid_name(name):
                 self.sync_file(bucket, name)
 
     def _forget_folders(self, bucket: str, folder: str, present: set[str]) -> None:
-        """Take note of directories that were removed with all that was in them."""
+        """Synchronise the objects of directories that were removed."""
         with self._index.read_session() as session:
-            gone = session.folders_below(bucket, folder) - present
-            lost = [name for each in gone for name in session.names_in(bucket, each)]
+            removed = session.folders_below(bucket, folder) - present
+            lost = [name for path in removed for name in session.names_in(bucket, path)]
         for name in lost:
             self.sync_file(bucket, name)
 
 
-def matches_file(found: ObjectRecord | None, seen: FileStatus | None) -> bool:
-    """Whether what the index knows of an object is what its directory shows."""
-    if found is None or found.folder is None:
-        return seen is None
-    return seen is not None and (seen.size, seen.modified_ns) == (found.size, found.modified_ns)
+def matches_file(record: ObjectRecord | None, status: FileStatus | None) -> bool:
+    """Return whether an object's record agrees with its file."""
+    if record is None or record.folder is None:
+        return status is None
+    return status is not None and (status.size, status.modified_ns) == (record.size, record.modified_ns)

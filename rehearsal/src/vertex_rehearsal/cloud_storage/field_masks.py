@@ -1,4 +1,4 @@
-"""Which fields of an answer were asked for, by the JSON API's parameter `fields`."""
+"""Field masks: the JSON API's parameter `fields` selects parts of a response."""
 
 import re
 from typing import Any
@@ -9,7 +9,7 @@ _Tree = dict[str, "_Tree"]
 
 
 def select_fields(document: Any, fields: str, kind: str) -> Any:
-    """The part of a document that `fields` asks for: `kind,items(name,size),nextPageToken`, `items/name`, `*`."""
+    """Return the part of a document that `fields` selects: `kind,items(name,size),nextPageToken`, `items/name`, `*`."""
     if not fields:
         return document
     tree = _parse_fields(fields)
@@ -23,20 +23,20 @@ def _parse_fields(fields: str) -> _Tree:
 
     def parse_group() -> _Tree:
         nonlocal position
-        found: _Tree = {}
-        at = found
+        group: _Tree = {}
+        node = group
         while position < len(words):
             word = words[position]
             position += 1
             if word == ")":
-                return found
+                return group
             if word == ",":
-                at = found
+                node = group
             elif word == "(":
-                at.update(parse_group())
+                node.update(parse_group())
             elif word != "/":
-                at = at.setdefault(word.strip(), {})
-        return found
+                node = node.setdefault(word.strip(), {})
+        return group
 
     parsed = parse_group()
     if position < len(words) or fields.count("(") != fields.count(")"):
@@ -45,19 +45,19 @@ def _parse_fields(fields: str) -> _Tree:
 
 
 def _check_fields(tree: _Tree, known: _Tree, fields: str) -> None:
-    """Refuse fields that there are not; in a map of the user's own there may be any."""
+    """Refuse unknown fields; a map with user-defined keys may have any."""
     for name, below in tree.items():
         if name == "*":
-            for one in known.values():
-                if below and one:
-                    _check_fields(below, one, fields)
+            for child in known.values():
+                if below and child:
+                    _check_fields(below, child, fields)
         elif name not in known and "*" not in known:
             raise errors.invalid_request(f"Invalid field selection {name}", location="fields")
         elif below:
-            inside = known.get(name, known.get("*", {}))
-            if not inside:
+            children = known.get(name, known.get("*", {}))
+            if not children:
                 raise errors.invalid_request(f"Invalid field selection {next(iter(below))}", location="fields")
-            _check_fields(below, inside, fields)
+            _check_fields(below, children, fields)
 
 
 def _select_keys(document: Any, tree: _Tree) -> Any:
@@ -109,4 +109,4 @@ _KINDS = {
         "acls": f"kind,items({_ENTRY})",
     }.items()
 }
-"""What each kind of answer may have."""
+"""The fields of each kind of response."""

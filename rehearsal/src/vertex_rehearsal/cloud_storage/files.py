@@ -1,4 +1,4 @@
-"""The files of a store: objects are plain files in their bucket's directory; what no directory can hold lies aside."""
+"""The files of a store: objects are plain files in their bucket's directory where the name allows it."""
 
 import fcntl
 import os
@@ -15,7 +15,7 @@ from vertex_rehearsal.cloud_storage.checksums import Checksums
 from vertex_rehearsal.errors import EmulatorUnavailable
 
 STATE = ".cloud-storage"
-"""Beside the buckets; no bucket's name can start with a dot."""
+"""Directory beside the buckets; a bucket's name cannot start with a dot."""
 
 
 @dataclass(frozen=True)
@@ -28,14 +28,14 @@ class StagedContent:
 
 @dataclass(frozen=True)
 class FileStatus:
-    """What a file's entry in its directory says."""
+    """Size and modification time of a file."""
 
     size: int
     modified_ns: int
 
 
 class Files:
-    """Everything below one root, which one process has at a time; places are named relative to it."""
+    """The files below one root, locked for one process; places are paths relative to the root."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -51,19 +51,19 @@ class Files:
             raise EmulatorUnavailable(f"another process serves the buckets in {root}", hint=hint) from error
 
     def close(self) -> None:
-        """Let another process have the directory."""
+        """Release the lock on the directory."""
         self._lock.close()
 
     def bucket_directory(self, bucket: str) -> Path:
-        """A bucket's directory: what a job sees as `/gcs/<bucket>`."""
+        """Return a bucket's directory, which a job sees as `/gcs/<bucket>`."""
         return self.root / bucket
 
     def path(self, place: str) -> Path:
-        """The path of a place."""
+        """Return the path of a place."""
         return self.root / place
 
     def stage_content(self, chunks: Iterable[bytes]) -> StagedContent:
-        """Write content as it arrives; nothing is left of what does not arrive whole."""
+        """Write streamed content to a staging file, which is removed if the stream fails."""
         path = self.new_staging_path()
         running = checksums.RunningChecksums()
         try:
@@ -77,50 +77,50 @@ class Files:
         return StagedContent(path, running.result())
 
     def new_staging_path(self) -> Path:
-        """A path that nothing has yet, on the file system of the buckets."""
+        """Return a new path on the file system of the buckets."""
         return self.state / "staging" / secrets.token_hex(16)
 
     def clear_staging(self) -> None:
-        """Remove what a killed process was writing."""
-        for left in (self.state / "staging").iterdir():
-            left.unlink()
+        """Remove the staging files of a killed process."""
+        for path in (self.state / "staging").iterdir():
+            path.unlink()
 
     def new_aside_place(self) -> str:
-        """A new place for an object that cannot be a plain file."""
+        """Return a new place for an object that cannot be a plain file."""
         return f"{STATE}/aside/{secrets.token_hex(16)}"
 
     def new_noncurrent_place(self) -> str:
-        """A new place for a generation that is no longer live."""
+        """Return a new place for a noncurrent generation."""
         return f"{STATE}/noncurrent/{secrets.token_hex(16)}"
 
     def relative_place(self, path: Path) -> str:
-        """A path of this store as a place."""
+        """Return a path of this store as a place."""
         return str(path.relative_to(self.root))
 
     def place_for(self, bucket: str, name: str) -> tuple[str, str | None]:
-        """Where to keep an object, and its directory below the bucket's if it is a plain file there."""
+        """Return the place for an object, and its directory below the bucket's if it is a plain file."""
         plain = names.plain_path(name)
         if plain is None or not self._is_free(bucket, plain):
             return self.new_aside_place(), None
         return f"{bucket}/{plain}", names.parent_folder(plain)
 
     def stat_object(self, bucket: str, name: str) -> FileStatus | None:
-        """The plain file that has an object's name, whoever wrote it."""
+        """Return the status of the plain file with an object's name, if there is one."""
         plain = names.plain_path(name)
-        found = None if plain is None else self.stat_file(f"{bucket}/{plain}")
-        return None if found and self.has_symlink(bucket, name) else found
+        status = None if plain is None else self.stat_file(f"{bucket}/{plain}")
+        return None if status and self.has_symlink(bucket, name) else status
 
     def has_symlink(self, bucket: str, plain: str) -> bool:
-        """Whether a path leaves the bucket's directory through a link."""
-        above = self.root / bucket
+        """Return whether a path leads through a symbolic link."""
+        parent = self.root / bucket
         for part in plain.split("/")[:-1]:
-            above = above / part
-            if above.is_symlink():
+            parent = parent / part
+            if parent.is_symlink():
                 return True
         return False
 
     def stat_file(self, place: str) -> FileStatus | None:
-        """The regular file in a place; links are not followed."""
+        """Return the status of the regular file at a place; symbolic links are not followed."""
         try:
             status = os.lstat(self.root / place)
         except (FileNotFoundError, NotADirectoryError):
@@ -128,7 +128,7 @@ class Files:
         return FileStatus(status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else None
 
     def apply_move(self, verb: str, source: str, target: str) -> None:
-        """Do what was decided; doing it once more changes nothing."""
+        """Apply a journaled file operation; it is idempotent."""
         match verb:
             case "rename" if self.path(source).exists():
                 self.path(target).parent.mkdir(parents=True, exist_ok=True)
@@ -141,41 +141,41 @@ class Files:
             self._prune_directories(source)
 
     def _link_or_copy(self, source: Path, target: Path) -> None:
-        """The same bytes under a second path, until one of them is replaced."""
+        """Hard-link a file, or copy it where the file system has no links."""
         try:
             os.link(source, target)
         except FileNotFoundError:
             raise
         except OSError:  # a file system without links
-            copied = self.new_staging_path()
-            shutil.copy2(source, copied)
-            copied.replace(target)
+            copy = self.new_staging_path()
+            shutil.copy2(source, copy)
+            copy.replace(target)
 
     def make_folder(self, bucket: str, name: str) -> None:
-        """Show an object whose name ends in a slash as the directory that it stands for, where one can be."""
+        """Create the directory of an object whose name ends in a slash, where possible."""
         plain = names.plain_path(name.rstrip("/"))
         if plain is not None and self._is_free(bucket, f"{plain}/-"):
             with suppress(FileExistsError, NotADirectoryError):  # a job may just have written a file of this name
                 (self.bucket_directory(bucket) / plain).mkdir(parents=True, exist_ok=True)
 
     def remove_folder(self, bucket: str, name: str) -> None:
-        """Remove the directory of `make_folder` if nothing is in it."""
+        """Remove the directory of `make_folder` if it is empty."""
         plain = names.plain_path(name.rstrip("/"))
         if plain is not None:
             self._prune_directories(f"{bucket}/{plain}/-")
 
     def remove_directory(self, bucket: str) -> None:
-        """Remove what is left of a bucket without objects."""
+        """Remove the directory of an empty bucket."""
         shutil.rmtree(self.bucket_directory(bucket), ignore_errors=True)
 
     def _is_free(self, bucket: str, plain: str) -> bool:
-        """Whether a file can stand here: every directory above is one, and it is no directory in use itself."""
-        above = self.bucket_directory(bucket)
+        """Return whether a file can be created here; a directory of its name is removed if it holds no files."""
+        parent = self.bucket_directory(bucket)
         *folders, _ = plain.split("/")
         for part in folders:
-            above = above / part
+            parent = parent / part
             try:
-                if not stat.S_ISDIR(os.lstat(above).st_mode):
+                if not stat.S_ISDIR(os.lstat(parent).st_mode):
                     return False
             except FileNotFoundError:
                 return True
@@ -185,7 +185,7 @@ class Files:
         return _remove_if_empty(target)
 
     def _prune_directories(self, place: str) -> None:
-        """Remove directories above a place that hold nothing, up to the bucket's own."""
+        """Remove the empty directories above a place, up to the bucket's own."""
         parts = place.split("/")[:-1]
         while len(parts) > 1:
             try:
@@ -196,12 +196,12 @@ class Files:
 
 
 def _remove_if_empty(directory: Path) -> bool:
-    """Whether there was no file at any depth, in which case the directories are gone."""
+    """Remove a tree of directories without files; return whether it was removed."""
     try:
         for entry in directory.iterdir():
             if entry.is_symlink() or not entry.is_dir() or not _remove_if_empty(entry):
                 return False
         directory.rmdir()
-    except OSError:  # somebody else is busy here
+    except OSError:  # another process writes here
         return False
     return True

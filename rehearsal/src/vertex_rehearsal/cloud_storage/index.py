@@ -1,4 +1,4 @@
-"""The index of a store: buckets, objects, unfinished uploads and file moves, in one SQLite file."""
+"""The index of a store in one SQLite file: buckets, objects, unfinished uploads and pending file moves."""
 
 import json
 import sqlite3
@@ -61,39 +61,39 @@ _LIVE = "noncurrent_since IS NULL"
 
 
 class Index:
-    """Readers see the last committed state; writers take turns."""
+    """SQLite index; readers see the last committed state, writers are serialised by a lock."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._turn = threading.RLock()
-        self._free: list[sqlite3.Connection] = []
+        self._write_lock = threading.RLock()
+        self._free_connections: list[sqlite3.Connection] = []
         self._writer = self._connect()
         self._writer.executescript(SCHEMA)
         self._writer.execute("INSERT INTO clock SELECT 0 WHERE NOT EXISTS (SELECT * FROM clock)")
 
     def close(self) -> None:
-        """Let go of the file."""
-        with self._turn:
-            for connection in (*self._free, self._writer):
+        """Close all connections."""
+        with self._write_lock:
+            for connection in (*self._free_connections, self._writer):
                 connection.close()
-            self._free.clear()
+            self._free_connections.clear()
 
     @contextmanager
     def read_session(self) -> Iterator["Session"]:
-        """What is committed now."""
+        """Open a session on the committed state."""
         try:
-            connection = self._free.pop()
+            connection = self._free_connections.pop()
         except IndexError:
             connection = self._connect()
         try:
             yield Session(connection)
         finally:
-            self._free.append(connection)
+            self._free_connections.append(connection)
 
     @contextmanager
     def write_session(self) -> Iterator["Session"]:
-        """A turn of one's own: all of it is committed, or none if the block fails."""
-        with self._turn:
+        """Open a transaction under the write lock: committed at the end, rolled back if the block fails."""
+        with self._write_lock:
             self._writer.execute("BEGIN IMMEDIATE")
             try:
                 yield Session(self._writer)
@@ -104,8 +104,8 @@ class Index:
 
     @contextmanager
     def exclusive_access(self) -> Iterator[None]:
-        """Nobody writes while the block runs; `write_session` may be used inside it."""
-        with self._turn:
+        """Hold the write lock while the block runs; `write_session` may be used inside it."""
+        with self._write_lock:
             yield
 
     def _connect(self) -> sqlite3.Connection:
@@ -116,27 +116,27 @@ class Index:
 
 
 class Session:
-    """Questions to the index, and changes of it."""
+    """Queries and changes of the index on one connection."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._db = connection
 
     def next_timestamp(self) -> int:
-        """The time in microseconds, later than every time given before."""
+        """Return the time in microseconds, later than every timestamp returned before."""
         now = time.time_ns() // 1000
         self._db.execute("UPDATE clock SET last = max(last + 1, ?)", (now,))
         last: int = self._db.execute("SELECT last FROM clock").fetchone()[0]
         return last
 
     def bucket(self, name: str) -> BucketRecord | None:
-        """The bucket of this name."""
+        """Return the bucket of this name, if any."""
         row = self._db.execute("SELECT * FROM buckets WHERE name = ?", (name,)).fetchone()
         return _bucket_from_row(row) if row else None
 
     def list_buckets(
         self, project: str | None, prefix: str, after: str, limit: int, *, soft_deleted: bool = False
     ) -> list[BucketRecord]:
-        """A project's buckets, or those of all projects, in the order of their names."""
+        """Return the buckets of a project, or of all projects, by name."""
         table = "soft_deleted_buckets" if soft_deleted else "buckets"
         rows = self._db.execute(
             f"SELECT * FROM {table} WHERE project = coalesce(?, project) AND name > ? "  # noqa: S608
@@ -146,7 +146,7 @@ class Session:
         return [_bucket_from_row(row) for row in rows]
 
     def put_bucket(self, bucket: BucketRecord) -> None:
-        """Keep this state of a bucket."""
+        """Insert or replace a bucket."""
         self._db.execute(
             "INSERT OR REPLACE INTO buckets VALUES (?, ?, ?, ?, ?, ?)",
             (
@@ -160,17 +160,17 @@ class Session:
         )
 
     def remove_bucket(self, name: str) -> None:
-        """Forget a bucket."""
+        """Delete a bucket."""
         self._db.execute("DELETE FROM buckets WHERE name = ?", (name,))
 
     def get_soft_deleted_bucket(self, name: str, generation: int) -> BucketRecord | None:
-        """A deleted bucket that can be restored."""
+        """Return a soft-deleted bucket."""
         query = "SELECT * FROM soft_deleted_buckets WHERE name = ? AND created = ?"
         row = self._db.execute(query, (name, min(generation, 2**63 - 1))).fetchone()
         return _bucket_from_row(row) if row else None
 
     def soft_delete_bucket(self, bucket: BucketRecord, now: int) -> None:
-        """Keep a deleted bucket, with its deleted objects, apart from a later one of its name."""
+        """Store a soft-deleted bucket and its soft-deleted objects, apart from a later bucket of its name."""
         values = (bucket.name, bucket.project, bucket.created, bucket.updated, bucket.metageneration)
         self._db.execute(
             "INSERT INTO soft_deleted_buckets VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -179,7 +179,7 @@ class Session:
         self._rename_soft_deleted(bucket.name, _deleted_name(bucket))
 
     def restore_bucket(self, bucket: BucketRecord) -> None:
-        """Take a bucket out of the deleted ones, and its deleted objects with it."""
+        """Remove a bucket from the soft-deleted ones and give it its soft-deleted objects back."""
         values = (bucket.name, bucket.created)
         self._db.execute("DELETE FROM soft_deleted_buckets WHERE name = ? AND created = ?", values)
         self._rename_soft_deleted(_deleted_name(bucket), bucket.name)
@@ -187,20 +187,20 @@ class Session:
     def _rename_soft_deleted(self, before: str, after: str) -> None:
         self._db.execute("UPDATE soft_deleted SET bucket = ? WHERE bucket = ?", (after, before))
 
-    def soft_delete(self, found: ObjectRecord) -> None:
-        """Keep a deleted generation until it is deleted for good."""
+    def soft_delete(self, record: ObjectRecord) -> None:
+        """Store a soft-deleted generation until its hard-delete time."""
         marks = ",".join("?" * 17)
-        values = (*_object_to_row(found), found.soft_deleted, found.hard_deleted)
+        values = (*_object_to_row(record), record.soft_deleted, record.hard_deleted)
         self._db.execute(f"INSERT OR REPLACE INTO soft_deleted ({_SOFT_DELETED}) VALUES ({marks})", values)  # noqa: S608
 
     def get_soft_deleted(self, bucket: str, name: str, generation: int) -> ObjectRecord | None:
-        """A deleted generation that can be restored."""
+        """Return a soft-deleted generation."""
         query = f"SELECT {_SOFT_DELETED} FROM soft_deleted WHERE bucket = ? AND name = ? AND generation = ?"  # noqa: S608
         row = self._db.execute(query, (bucket, name.encode(), min(generation, 2**63 - 1))).fetchone()
         return _object_from_row(row) if row else None
 
     def remove_expired(self, now: int) -> list[str]:
-        """Forget what was deleted so long ago that it is gone for good; the places of its bytes."""
+        """Delete soft-deleted rows past their hard-delete time; return the places of their content."""
         rows = self._db.execute("SELECT place FROM soft_deleted WHERE hard_deleted <= ?", (now,)).fetchall()
         if rows:
             self._db.execute("DELETE FROM soft_deleted WHERE hard_deleted <= ?", (now,))
@@ -208,18 +208,18 @@ class Session:
         return [place.decode() for (place,) in rows]
 
     def has_objects(self, bucket: str) -> bool:
-        """Whether there is any generation of any object."""
+        """Return whether a bucket has any generation of any object."""
         return self._db.execute("SELECT 1 FROM objects WHERE bucket = ? LIMIT 1", (bucket,)).fetchone() is not None
 
     def get_live(self, bucket: str, name: str) -> ObjectRecord | None:
-        """The live generation of an object."""
+        """Return the live generation of an object."""
         query = f"SELECT {_OBJECT} FROM objects WHERE bucket = ? AND name = ? AND {_LIVE}"  # noqa: S608
         row = self._db.execute(query, (bucket, name.encode())).fetchone()
         return _object_from_row(row) if row else None
 
     def generation(self, bucket: str, name: str, generation: int) -> ObjectRecord | None:
-        """One generation of an object, live or not."""
-        if generation >= 2**63:  # no sqlite number, so none that was ever given
+        """Return one generation of an object, live or noncurrent."""
+        if generation >= 2**63:  # beyond SQLite's integers, so never assigned
             return None
         query = f"SELECT {_OBJECT} FROM objects WHERE bucket = ? AND name = ? AND generation = ?"  # noqa: S608
         row = self._db.execute(query, (bucket, name.encode(), generation)).fetchone()
@@ -235,7 +235,7 @@ class Session:
         generation: int = 0,
         soft_deleted: bool = False,
     ) -> Iterator[ObjectRecord]:
-        """Objects whose names are not before `start` and before `end`, in the order of their names' bytes."""
+        """Iterate over objects with names from `start` to before `end`, in the byte order of names."""
         conditions = ["bucket = ?", "name >= ?" if not generation else "(name, generation) >= (?, ?)"]
         values: list[Any] = [bucket, start, *([generation] if generation else [])]
         if end is not None:
@@ -249,76 +249,76 @@ class Session:
             yield _object_from_row(row)
 
     def names_in(self, bucket: str, folder: str) -> set[str]:
-        """The names of objects whose files are in this directory itself."""
+        """Return the names of objects whose files are directly in this directory."""
         query = "SELECT name FROM objects INDEXED BY folders WHERE bucket = ? AND folder = ?"
         return {row[0].decode() for row in self._db.execute(query, (bucket, folder.encode()))}
 
     def folders_below(self, bucket: str, folder: str) -> set[str]:
-        """This directory, and those below it in which objects are known."""
+        """Return this directory, and those below it that hold objects."""
         low, high = (f"{folder}/".encode(), f"{folder}0".encode()) if folder else (b"", b"\xff")
         query = "SELECT DISTINCT folder FROM objects INDEXED BY folders WHERE bucket = ? AND folder >= ? AND folder < ?"
-        found = {row[0].decode() for row in self._db.execute(query, (bucket, low, high))}
-        return found | {folder}
+        folders = {row[0].decode() for row in self._db.execute(query, (bucket, low, high))}
+        return folders | {folder}
 
-    def put(self, found: ObjectRecord) -> None:
-        """Keep this state of a generation."""
+    def put(self, record: ObjectRecord) -> None:
+        """Insert or replace a generation."""
         self._db.execute(
             f"INSERT OR REPLACE INTO objects ({_OBJECT}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",  # noqa: S608
-            _object_to_row(found),
+            _object_to_row(record),
         )
 
-    def remove(self, found: ObjectRecord) -> None:
-        """Forget a generation."""
+    def remove(self, record: ObjectRecord) -> None:
+        """Delete a generation."""
         self._db.execute(
             "DELETE FROM objects WHERE bucket = ? AND name = ? AND generation = ?",
-            (found.bucket, found.name.encode(), found.generation),
+            (record.bucket, record.name.encode(), record.generation),
         )
 
     def relocate_object(self, place: str, other: str) -> None:
-        """Note that an object's bytes are kept aside after all."""
+        """Record a new place, outside the bucket's directory, for an object's content."""
         self._db.execute(
             "UPDATE objects SET place = ?, folder = NULL WHERE place = ?", (other.encode(), place.encode())
         )
 
     def remove_by_place(self, place: str) -> None:
-        """Forget the object whose bytes were to be in this place, and which somebody else has removed."""
+        """Delete the object of a place whose file another process has removed."""
         self._db.execute("DELETE FROM objects WHERE place = ?", (place.encode(),))
 
     def list_moves(self) -> list[tuple[str, str, str]]:
-        """What was decided to be done to files and may not have been done yet: verb, source, target."""
+        """Return the pending file moves: verb, source, target."""
         rows = self._db.execute("SELECT verb, source, target FROM moves ORDER BY number").fetchall()
         return [(verb, source.decode(), target.decode()) for verb, source, target in rows]
 
     def add_move(self, verb: str, source: str, target: str = "") -> None:
-        """Decide what is to be done to a file."""
+        """Add a file move to the journal."""
         values = (verb, source.encode(), target.encode())
         self._db.execute("INSERT INTO moves (verb, source, target) VALUES (?, ?, ?)", values)
 
     def remove_moves(self) -> None:
-        """All of them are done."""
+        """Clear the journal after all moves are applied."""
         self._db.execute("DELETE FROM moves")
 
     def get_upload(self, identifier: str) -> dict[str, Any] | None:
-        """An upload that was begun: `kind`, `bucket`, `name`, `state`, `created`, and the document kept with it."""
+        """Return an upload: `kind`, `bucket`, `name`, `state`, `created`, and the document stored with it."""
         row = self._db.execute("SELECT * FROM uploads WHERE id = ?", (identifier,)).fetchone()
         return _upload_from_row(row) if row else None
 
     def list_uploads(self, bucket: str, kind: str) -> list[dict[str, Any]]:
-        """The unfinished uploads of a kind."""
+        """Return the unfinished uploads of a kind."""
         query = "SELECT * FROM uploads WHERE bucket = ? AND kind = ? AND state = 'open' ORDER BY name, created"
         return [_upload_from_row(row) for row in self._db.execute(query, (bucket, kind))]
 
     def list_uploads_before(self, moment: int) -> list[dict[str, Any]]:
-        """The uploads that were begun before a moment, finished or not."""
+        """Return the uploads created before a moment, finished or not."""
         rows = self._db.execute("SELECT * FROM uploads WHERE created < ?", (moment,)).fetchall()
         return [_upload_from_row(row) for row in rows]
 
     def remove_upload(self, identifier: str) -> None:
-        """Forget an upload."""
+        """Delete an upload."""
         self._db.execute("DELETE FROM uploads WHERE id = ?", (identifier,))
 
     def put_upload(self, upload: dict[str, Any]) -> None:
-        """Keep this state of an upload."""
+        """Insert or replace an upload."""
         columns = ("id", "kind", "bucket", "name", "created", "state")
         document = {key: value for key, value in upload.items() if key not in columns}
         values = [upload[column] for column in columns]
@@ -326,19 +326,19 @@ class Session:
         self._db.execute("INSERT OR REPLACE INTO uploads VALUES (?,?,?,?,?,?,?)", (*values, json.dumps(document)))
 
     def list_parts(self, upload: str) -> list[dict[str, Any]]:
-        """The parts of a multipart upload, by their numbers."""
+        """Return the parts of a multipart upload by number."""
         rows = self._db.execute("SELECT * FROM parts WHERE upload = ? ORDER BY number", (upload,))
         columns = ("upload", "number", "file", "size", "crc32c", "md5", "updated")
         return [dict(zip(columns, row, strict=True)) for row in rows]
 
     def put_part(self, part: dict[str, Any]) -> None:
-        """Keep a part, in place of an earlier one of its number."""
+        """Insert a part, or replace the one of its number."""
         self._db.execute(
             "INSERT OR REPLACE INTO parts VALUES (:upload, :number, :file, :size, :crc32c, :md5, :updated)", part
         )
 
     def remove_parts(self, upload: str) -> None:
-        """Forget the parts of an upload."""
+        """Delete the parts of an upload."""
         self._db.execute("DELETE FROM parts WHERE upload = ?", (upload,))
 
 
@@ -348,27 +348,27 @@ def _bucket_from_row(row: tuple[Any, ...]) -> BucketRecord:
 
 
 def _deleted_name(bucket: BucketRecord) -> str:
-    """Under which the deleted objects of a deleted bucket are kept; no bucket can have such a name."""
+    """Return the name for the soft-deleted objects of a soft-deleted bucket; no bucket can have such a name."""
     return f"{bucket.name}#{bucket.created}"
 
 
-def _object_to_row(found: ObjectRecord) -> tuple[Any, ...]:
+def _object_to_row(record: ObjectRecord) -> tuple[Any, ...]:
     return (
-        found.bucket,
-        found.name.encode(),
-        found.generation,
-        found.metageneration,
-        found.size,
-        found.crc32c,
-        found.md5,
-        found.place.encode(),
-        None if found.folder is None else found.folder.encode(),
-        found.modified_ns,
-        found.created,
-        found.updated,
-        found.noncurrent_since,
-        found.components,
-        json.dumps(found.settings),
+        record.bucket,
+        record.name.encode(),
+        record.generation,
+        record.metageneration,
+        record.size,
+        record.crc32c,
+        record.md5,
+        record.place.encode(),
+        None if record.folder is None else record.folder.encode(),
+        record.modified_ns,
+        record.created,
+        record.updated,
+        record.noncurrent_since,
+        record.components,
+        json.dumps(record.settings),
     )
 
 
@@ -397,5 +397,5 @@ def _object_from_row(row: tuple[Any, ...]) -> ObjectRecord:
 
 def _upload_from_row(row: tuple[Any, ...]) -> dict[str, Any]:
     identifier, kind, bucket, name, created, state, document = row
-    known = {"id": identifier, "kind": kind, "bucket": bucket, "name": name.decode(), "created": created}
-    return {**json.loads(document), **known, "state": state}
+    columns = {"id": identifier, "kind": kind, "bucket": bucket, "name": name.decode(), "created": created}
+    return {**json.loads(document), **columns, "state": state}

@@ -1,4 +1,4 @@
-"""Journal: changes of the index and moves of files that are done together, whenever the process is killed."""
+"""Journal: changes of the index and the file moves that belong to them, applied together across crashes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,30 +8,30 @@ from vertex_rehearsal.cloud_storage.index import Index, Session
 
 
 class Journal:
-    """Moves are committed with the change that they belong to, then done: at the next start, if not before."""
+    """Write-ahead journal of file moves: committed with their change, applied then or at the next start."""
 
     def __init__(self, files: Files, index: Index) -> None:
         self._files = files
         self._index = index
-        self._do_moves()
+        self._apply_moves()
         files.clear_staging()
 
     @contextmanager
     def begin_change(self) -> Iterator[Session]:
-        """A turn in which files move too: what is committed is done before anybody else writes."""
+        """Open a write session whose file moves are applied before any other write."""
         with self._index.exclusive_access():
             with self._index.write_session() as session:
                 yield session
-            self._do_moves()
+            self._apply_moves()
 
-    def _do_moves(self) -> None:
+    def _apply_moves(self) -> None:
         with self._index.write_session() as session:
             for verb, source, target in session.list_moves():
-                self._do_move(session, verb, source, target)
+                self._apply_move(session, verb, source, target)
             session.remove_moves()
 
-    def _do_move(self, session: Session, verb: str, source: str, target: str) -> None:
-        """Move a file in spite of others who write, remove and make directories in the same place."""
+    def _apply_move(self, session: Session, verb: str, source: str, target: str) -> None:
+        """Apply a file move, tolerating concurrent changes by other processes at the same place."""
         try:
             self._files.apply_move(verb, source, target)
         except OSError as error:

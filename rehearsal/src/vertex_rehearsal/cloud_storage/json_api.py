@@ -33,20 +33,20 @@ from vertex_rehearsal.cloud_storage.store import SourceObject, Store
 from vertex_rehearsal.cloud_storage.uploads import Span, UploadProgress, Uploads
 
 MOST_CALLS = 100
-"""In one batch."""
+"""Limit of calls in one batch."""
 
 NOT_PLAYED = frozenset({
     "iam", "notificationConfigs", "folders", "managedFolders", "anywhereCaches", "relocate", "operations",
 })  # fmt: skip
-"""What buckets and objects have beside themselves, and not here."""
+"""Subresources of buckets and objects that are not supported."""
 NOT_PLAYED_PARAMETERS = ("kmsKeyName", "destinationKmsKeyName", "restoreToken")
-"""What a parameter asks for, and nobody here does."""
+"""Parameters that are not supported."""
 
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+|\*)|\*)/(\d+|\*)")
 
 
 class JsonApi:
-    """One method a call."""
+    """Routes and handles requests of the JSON API."""
 
     def __init__(self, store: Store, uploads: Uploads) -> None:
         self._store = store
@@ -54,15 +54,15 @@ class JsonApi:
         self._access_lists = AccessLists(store)
 
     def handle_request(self, request: StorageRequest) -> StorageResponse:
-        """The answer to any request below one of the JSON API's addresses."""
+        """Return the response to a request at any of the JSON API's paths."""
         try:
             _refuse_parameters(request)
             return self._dispatch(request)
-        except errors.StorageError as refused:
-            if request.query.get("alt") == "media" and refused.status != 304:
-                text = refused.message.encode()  # as Google answers who asked for content, not for a document
-                return StorageResponse(refused.status, {"Content-Type": "text/html; charset=UTF-8"}, text)
-            return build_json_error(refused)
+        except errors.StorageError as error:
+            if request.query.get("alt") == "media" and error.status != 304:
+                text = error.message.encode()  # downloads get errors as text, as with Google
+                return StorageResponse(error.status, {"Content-Type": "text/html; charset=UTF-8"}, text)
+            return build_json_error(error)
 
     def _dispatch(self, request: StorageRequest) -> StorageResponse:
         match request.segments:
@@ -101,16 +101,16 @@ class JsonApi:
                 return self._copy_object(request, verb, (bucket, name), (other, new))
             case [bucket, "o", name, "moveTo", "o", new] if request.method == "POST":
                 source = SourceObject(bucket, name, None, Preconditions.of(request.query, prefix="ifSource"))
-                made = self._store.move(source, new, preconditions=Preconditions.of(request.query))
-                return self._render_object(request, made)
+                record = self._store.move(source, new, preconditions=Preconditions.of(request.query))
+                return self._render_object(request, record)
             case [bucket, *around]:
                 return self._handle_subresource(request, bucket, around)
         raise errors.StorageError(404, "notFound", "Not Found")
 
     def _handle_subresource(self, request: StorageRequest, bucket: str, rest: list[str]) -> StorageResponse:
         match request.method, rest:
-            case _, ["iam", *what]:
-                return self._handle_policy(request, bucket, what)
+            case _, ["iam", *subpath]:
+                return self._handle_policy(request, bucket, subpath)
             case "GET", ["storageLayout"]:
                 holder = resources.build_bucket_resource(self._store.bucket(bucket), request.base)
                 layout = {key: holder[key] for key in ("location", "locationType")}
@@ -119,8 +119,8 @@ class JsonApi:
             case "POST", ["lockRetentionPolicy"]:
                 if "ifMetagenerationMatch" not in request.query:
                     raise errors.missing_parameter("ifMetagenerationMatch")
-                found = self._store.change_bucket(bucket, retention.lock_policy, _read_preconditions(request))
-                return self._render_bucket(request, found)
+                bucket_record = self._store.change_bucket(bucket, retention.lock_policy, _read_preconditions(request))
+                return self._render_bucket(request, bucket_record)
             case "POST", ["restore"]:
                 return self._render_bucket(request, self._store.restore_bucket(bucket, _require_generation(request)))
             case "POST", ["o", name, "restore"]:
@@ -133,8 +133,8 @@ class JsonApi:
             raise errors.unsupported_feature(f"{request.method} b/{bucket}/{'/'.join(rest)}")
         raise errors.StorageError(404, "notFound", "Not Found")
 
-    def _handle_policy(self, request: StorageRequest, bucket: str, what: list[str]) -> StorageResponse:
-        match request.method, what:
+    def _handle_policy(self, request: StorageRequest, bucket: str, rest: list[str]) -> StorageResponse:
+        match request.method, rest:
             case "GET", []:
                 version = request.read_number("optionsRequestedPolicyVersion")
                 policy = policies.build_policy(self._store.bucket(bucket), version=version or 1)
@@ -143,22 +143,22 @@ class JsonApi:
                 return self._set_policy(request, bucket)
             case "GET", ["testPermissions"]:
                 self._store.bucket(bucket)
-                asked = [value for key, value in request.repeated if key == "permissions"]
-                if not asked:
+                permissions = [value for key, value in request.repeated if key == "permissions"]
+                if not permissions:
                     raise errors.missing_parameter("permissions")
-                return build_json_response({"kind": "storage#testIamPermissionsResponse", "permissions": asked})
+                return build_json_response({"kind": "storage#testIamPermissionsResponse", "permissions": permissions})
         raise _method_error(request)
 
     def _set_policy(self, request: StorageRequest, bucket: str) -> StorageResponse:
         policy = parse_body(request.document())
         unchanged = Preconditions(etags_match=(str(policy["etag"]),)) if policy.get("etag") else ANY
-        holder = self._store.bucket(bucket)
+        before = self._store.bucket(bucket)
         change = policies.make_policy_change(
-            policy, is_uniform=holder.has_uniform_access, prevents_public=holder.prevents_public_access
+            policy, is_uniform=before.has_uniform_access, prevents_public=before.prevents_public_access
         )
-        changed = self._store.change_bucket(bucket, change, unchanged)
-        shown = policies.build_policy(changed, version=policies.WITH_CONDITIONS)
-        return self._render_resource(request, shown, kind="policy")
+        bucket_record = self._store.change_bucket(bucket, change, unchanged)
+        policy_resource = policies.build_policy(bucket_record, version=policies.WITH_CONDITIONS)
+        return self._render_resource(request, policy_resource, kind="policy")
 
     def _handle_buckets(self, request: StorageRequest) -> StorageResponse:
         project = request.query.get("project")
@@ -168,17 +168,19 @@ class JsonApi:
             return self._create_bucket(request, project)
         _require_method(request, "GET")
         limit = min(request.read_number("maxResults") or MOST_RESULTS, MOST_RESULTS)
-        after = request.query.get("pageToken", "")
+        page_token = request.query.get("pageToken", "")
         prefix = request.query.get("prefix", "")
         deleted = request.read_flag("softDeleted")
-        found = self._store.list_buckets(project, prefix=prefix, after=after, limit=limit + 1, soft_deleted=deleted)
+        buckets = self._store.list_buckets(
+            project, prefix=prefix, after=page_token, limit=limit + 1, soft_deleted=deleted
+        )
         document: dict[str, Any] = {"kind": "storage#buckets"}
-        if found:
+        if buckets:
             full = is_full(request)
-            shown = [resources.build_bucket_resource(each, request.base, full=full) for each in found[:limit]]
-            document["items"] = shown
-        if len(found) > limit:
-            document["nextPageToken"] = found[limit - 1].name
+            items = [resources.build_bucket_resource(bucket, request.base, full=full) for bucket in buckets[:limit]]
+            document["items"] = items
+        if len(buckets) > limit:
+            document["nextPageToken"] = buckets[limit - 1].name
         return self._render_resource(request, document, kind="buckets")
 
     def _create_bucket(self, request: StorageRequest, project: str) -> StorageResponse:
@@ -186,38 +188,40 @@ class JsonApi:
         name = resource.get("name")
         if not isinstance(name, str) or not name:
             raise errors.missing_parameter("name")
-        retains = request.read_flag("enableObjectRetention")
-        settings = bucket_settings.read_bucket_settings(resource, has_object_retention=retains)
+        has_retention = request.read_flag("enableObjectRetention")
+        settings = bucket_settings.read_bucket_settings(resource, has_object_retention=has_retention)
         settings |= read_bucket_acls(request, resource, project)
-        made = self._store.create_bucket(name, project=project, settings=settings)
-        return self._render_bucket(request, made)
+        bucket_record = self._store.create_bucket(name, project=project, settings=settings)
+        return self._render_bucket(request, bucket_record)
 
     def _handle_bucket(self, request: StorageRequest, bucket: str) -> StorageResponse:
         preconditions = _read_preconditions(request)
         match request.method:
             case "GET" | "HEAD" if request.read_flag("softDeleted"):
-                found = self._store.soft_deleted_bucket(bucket, _require_generation(request))
+                bucket_record = self._store.soft_deleted_bucket(bucket, _require_generation(request))
             case "GET" | "HEAD":
-                found = self._store.bucket(bucket, preconditions)
+                bucket_record = self._store.bucket(bucket, preconditions)
             case "PATCH" | "PUT":
                 resource = parse_body(request.document())
                 patches = request.method == "PATCH"
-                kind = bucket_settings.make_bucket_patch if patches else bucket_settings.make_bucket_update
+                make_change = bucket_settings.make_bucket_patch if patches else bucket_settings.make_bucket_update
                 change, entries = (
-                    kind(resource),
+                    make_change(resource),
                     read_bucket_acls(request, resource, self._store.bucket(bucket).project),
                 )
                 if entries:
                     access_controls.check_public(
-                        self._store.bucket(bucket), [one for acl in entries.values() for one in acl]
+                        self._store.bucket(bucket), [entry for acl in entries.values() for entry in acl]
                     )
-                found = self._store.change_bucket(bucket, lambda settings: change(settings) | entries, preconditions)
+                bucket_record = self._store.change_bucket(
+                    bucket, lambda settings: change(settings) | entries, preconditions
+                )
             case "DELETE":
                 self._store.delete_bucket(bucket, preconditions)
                 return StorageResponse(204)
             case _:
                 raise _method_error(request)
-        return self._render_bucket(request, found)
+        return self._render_bucket(request, bucket_record)
 
     def _list_objects(self, request: StorageRequest, bucket: str) -> StorageResponse:
         _require_method(request, "GET")
@@ -243,10 +247,12 @@ class JsonApi:
         if page.prefixes:
             document["prefixes"] = page.prefixes
         if page.items:
-            holder, full = self._store.bucket(bucket), is_full(request)
+            bucket_record, full = self._store.bucket(bucket), is_full(request)
             document["items"] = [
-                resources.build_object_resource(found, holder, request.base, full=full, hashes=not _needs_key(found))
-                for found in page.items
+                resources.build_object_resource(
+                    record, bucket_record, request.base, full=full, hashes=not _needs_key(record)
+                )
+                for record in page.items
             ]
         if page.next_token:
             document["nextPageToken"] = page.next_token
@@ -258,17 +264,17 @@ class JsonApi:
             case "GET" | "HEAD" if request.query.get("alt") == "media":
                 return self._download_object(request, bucket, name)
             case "GET" | "HEAD" if request.read_flag("softDeleted"):
-                found = self._store.soft_deleted(bucket, name, _require_generation(request))
+                record = self._store.soft_deleted(bucket, name, _require_generation(request))
             case "GET" | "HEAD":
-                found = self._store.get(bucket, name, generation=generation, preconditions=preconditions)
+                record = self._store.get(bucket, name, generation=generation, preconditions=preconditions)
             case "PATCH" | "PUT":
-                found = self._change_object(request, bucket, name, generation)
+                record = self._change_object(request, bucket, name, generation)
             case "DELETE":
                 self._store.delete(bucket, name, generation=generation, preconditions=preconditions)
                 return StorageResponse(204)
             case _:
                 raise _method_error(request)
-        return self._render_object(request, found)
+        return self._render_object(request, record)
 
     def _change_object(self, request: StorageRequest, bucket: str, name: str, generation: int | None) -> ObjectRecord:
         resource = parse_body(request.document())
@@ -287,13 +293,13 @@ class JsonApi:
     def _restore_object(self, request: StorageRequest, bucket: str, name: str) -> StorageResponse:
         copies = request.read_flag("copySourceAcl")
         generation, preconditions = _require_generation(request), Preconditions.of(request.query)
-        made = self._store.restore(bucket, name, generation, copies_acl=copies, preconditions=preconditions)
-        return self._render_object(request, made)
+        record = self._store.restore(bucket, name, generation, copies_acl=copies, preconditions=preconditions)
+        return self._render_object(request, record)
 
     def _read_object_acl(
         self, request: StorageRequest, bucket: str, resource: Mapping[str, Any], parameter: str = "predefinedAcl"
     ) -> dict[str, Any]:
-        """The access control list that a request sets of an object; nothing if it sets none."""
+        """Return the access control list that a request sets on an object; empty if it sets none."""
         if request.query.get(parameter):
             project = self._store.bucket(bucket).project
             entries = access_controls.expand_object_acl(request.query[parameter], project, location=parameter)
@@ -306,11 +312,11 @@ class JsonApi:
     def _download_object(self, request: StorageRequest, bucket: str, name: str) -> StorageResponse:
         if request.query.get("alt", "media") != "media":
             return self._handle_object(request, bucket, name)
-        found, file = self._store.read(
+        record, file = self._store.read(
             bucket, name, generation=request.read_number("generation"), preconditions=_read_preconditions(request)
         )
         return media.build_download(
-            found, file, headers=request.headers, etag=etag(found.generation, found.metageneration)
+            record, file, headers=request.headers, etag=etag(record.generation, record.metageneration)
         )
 
     def _compose_object(self, request: StorageRequest, bucket: str, name: str) -> StorageResponse:
@@ -324,8 +330,8 @@ class JsonApi:
         settings |= self._read_object_acl(request, bucket, destination, "destinationPredefinedAcl")
         preconditions = Preconditions.of(request.query)
         chosen = [_parse_component(bucket, source, key) for source in sources]
-        made = self._store.compose(bucket, name, chosen, settings=settings, preconditions=preconditions)
-        return self._render_object(request, made)
+        record = self._store.compose(bucket, name, chosen, settings=settings, preconditions=preconditions)
+        return self._render_object(request, record)
 
     def _copy_object(
         self, request: StorageRequest, verb: str, source: tuple[str, str], target: tuple[str, str]
@@ -338,19 +344,19 @@ class JsonApi:
         )
         resource = parse_body(request.document())
         drops = _read_dropped_contexts(request)
-        copied = object_settings.make_object_copy(resource, drops_contexts=drops)
+        copy_settings = object_settings.make_object_copy(resource, drops_contexts=drops)
         added = customer_keys.build_encryption(customer_keys.read_customer_key(request.headers))
         added |= self._read_object_acl(request, target[0], resource, "destinationPredefinedAcl")
         preconditions = Preconditions.of(request.query)
-        made = self._store.copy(
-            chosen, *target, change=lambda settings: copied(settings) | added, preconditions=preconditions
+        record = self._store.copy(
+            chosen, *target, change=lambda settings: copy_settings(settings) | added, preconditions=preconditions
         )
         if verb == "copyTo":
-            return self._render_object(request, made)
-        size = str(made.size)
+            return self._render_object(request, record)
+        size = str(record.size)
         document = {"kind": "storage#rewriteResponse", "totalBytesRewritten": size, "objectSize": size, "done": True}
         return self._render_resource(
-            request, document | {"resource": self._build_object(request, made)}, kind="rewrite"
+            request, document | {"resource": self._build_object(request, record)}, kind="rewrite"
         )
 
     def _handle_upload(self, request: StorageRequest, bucket: str) -> StorageResponse:
@@ -391,10 +397,10 @@ class JsonApi:
         staged = self._store.files.stage_content(chunks)
         try:
             checksums.verify_checksums(staged.checksums, _read_checksums(request, resource))
-            made = self._store.put(bucket, name, staged, settings=settings, preconditions=preconditions)
+            record = self._store.put(bucket, name, staged, settings=settings, preconditions=preconditions)
         finally:
             staged.path.unlink(missing_ok=True)
-        return self._render_object(request, made)
+        return self._render_object(request, record)
 
     def _begin_upload(self, request: StorageRequest, bucket: str) -> StorageResponse:
         resource = parse_body(request.document())
@@ -426,7 +432,7 @@ class JsonApi:
         )
 
     def write_upload(self, request: StorageRequest, identifier: str) -> UploadProgress:
-        """How far an upload has come with what a request brings."""
+        """Write a request's bytes to a resumable upload and return its progress."""
         span = parse_content_range(request.headers.get("content-range", ""))
         expected = checksums.parse_hash_header(request.headers.get("x-goog-hash", ""))
         return self._uploads.write(identifier, span, request.chunks, expected=expected)
@@ -436,70 +442,73 @@ class JsonApi:
         parts = mime.parse_parts(request.document(), boundary)
         if len(parts) > MOST_CALLS:
             raise errors.invalid_request(f"The batch request has {len(parts)} calls; at most {MOST_CALLS} are allowed.")
-        mark = "batch_of_answers"
-        answers = [_encode_part(part, self._answer_call(request, part)) for part in parts]
-        body = b"".join(f"--{mark}\r\n".encode() + answer + b"\r\n" for answer in answers) + f"--{mark}--\r\n".encode()
-        return StorageResponse(200, {"Content-Type": f"multipart/mixed; boundary={mark}"}, body)
+        delimiter = "batch_of_answers"
+        responses = [_encode_part(part, self._answer_call(request, part)) for part in parts]
+        body = (
+            b"".join(f"--{delimiter}\r\n".encode() + response + b"\r\n" for response in responses)
+            + f"--{delimiter}--\r\n".encode()
+        )
+        return StorageResponse(200, {"Content-Type": f"multipart/mixed; boundary={delimiter}"}, body)
 
     def _answer_call(self, request: StorageRequest, part: mime.Part) -> StorageResponse:
         try:
             call = _parse_call(request, part)
             if call.segments[:2] != ("storage", "v1") or call.query.get("alt") == "media":
                 raise errors.invalid_request("Uploads and downloads are not possible in a batch.")
-        except errors.StorageError as refused:
-            return build_json_error(refused)
+        except errors.StorageError as error:
+            return build_json_error(error)
         return self.handle_request(call)
 
     def _read_name_and_settings(
         self, request: StorageRequest, bucket: str, resource: Mapping[str, Any]
     ) -> tuple[str, dict[str, Any]]:
-        """The name of a new object, and its settings."""
+        """Return the name and the settings of a new object."""
         name = request.query.get("name") or resource.get("name")
         if not isinstance(name, str) or not name:
             raise errors.missing_parameter("name")
-        given = dict(resource)
-        if given.get("kmsKeyName"):
+        fields = dict(resource)
+        if fields.get("kmsKeyName"):
             raise errors.unsupported_feature("kmsKeyName")
         if request.query.get("contentEncoding"):
-            given["contentEncoding"] = request.query["contentEncoding"]
-        settings = object_settings.read_object_settings(given) | self._read_object_acl(request, bucket, resource)
+            fields["contentEncoding"] = request.query["contentEncoding"]
+        settings = object_settings.read_object_settings(fields) | self._read_object_acl(request, bucket, resource)
         key = customer_keys.read_customer_key(request.headers)
         return name, settings | customer_keys.build_encryption(key)
 
-    def _build_object(self, request: StorageRequest, found: ObjectRecord) -> dict[str, Any]:
+    def _build_object(self, request: StorageRequest, record: ObjectRecord) -> dict[str, Any]:
         key = customer_keys.read_customer_key(request.headers)
         if key and request.method == "GET":
-            customer_keys.check_customer_key(found, key)
+            customer_keys.check_customer_key(record, key)
         return resources.build_object_resource(
-            found,
-            self._store.bucket(found.bucket),
+            record,
+            self._store.bucket(record.bucket),
             request.base,
             full=is_full(request),
-            hashes=bool(key) or not _needs_key(found),
+            hashes=bool(key) or not _needs_key(record),
         )
 
-    def _render_object(self, request: StorageRequest, found: ObjectRecord) -> StorageResponse:
-        return self._render_resource(request, self._build_object(request, found), kind="object")
+    def _render_object(self, request: StorageRequest, record: ObjectRecord) -> StorageResponse:
+        return self._render_resource(request, self._build_object(request, record), kind="object")
 
-    def _render_bucket(self, request: StorageRequest, found: BucketRecord) -> StorageResponse:
-        resource = resources.build_bucket_resource(found, request.base, full=is_full(request))
+    def _render_bucket(self, request: StorageRequest, bucket_record: BucketRecord) -> StorageResponse:
+        resource = resources.build_bucket_resource(bucket_record, request.base, full=is_full(request))
         return self._render_resource(request, resource, kind="bucket")
 
     def _render_resource(self, request: StorageRequest, resource: dict[str, Any], *, kind: str) -> StorageResponse:
-        """A resource, or the fields of it that were asked for."""
+        """Return a response with a resource, or with the fields of it that were requested."""
         headers = {"ETag": resource["etag"]} if "etag" in resource else {}
         return build_json_response(select_fields(resource, request.query.get("fields", ""), kind), headers=headers)
 
 
 def _refuse_parameters(request: StorageRequest) -> None:
-    """Refuse by its name what a parameter asks for and is not played."""
+    """Refuse parameters that are not supported."""
     for name in NOT_PLAYED_PARAMETERS:
         if request.query.get(name):
             raise errors.unsupported_feature(name)
 
 
-def _needs_key(found: ObjectRecord) -> bool:
-    return object_settings.ENCRYPTION in found.settings
+def _needs_key(record: ObjectRecord) -> bool:
+    return object_settings.ENCRYPTION in record.settings
 
 
 def _require_generation(request: StorageRequest) -> int:
@@ -510,7 +519,7 @@ def _require_generation(request: StorageRequest) -> int:
 
 
 def _read_dropped_contexts(request: StorageRequest) -> bool:
-    """Whether a copy leaves its source's contexts behind; there is one group of them."""
+    """Return whether a copy drops its source's contexts; `custom` is the only group."""
     groups = [value for key, value in request.repeated if key == "dropContextGroups"]
     if set(groups) - {"custom"}:
         message = f"Invalid value for 'dropContextGroups': '{groups[0]}'; it is custom."
@@ -519,7 +528,7 @@ def _read_dropped_contexts(request: StorageRequest) -> bool:
 
 
 def parse_content_range(header: str) -> Span:
-    """What a Content-Range says: `bytes 0-9/20`, `bytes 0-9/*`, `bytes */20`, `bytes */*`, or nothing at all."""
+    """Parse a Content-Range: `bytes 0-9/20`, `bytes 0-9/*`, `bytes */20`, `bytes */*`, or an empty one."""
     if not header:
         return Span(ends=True)
     match = _CONTENT_RANGE.fullmatch(header.strip())
@@ -537,7 +546,7 @@ def parse_content_range(header: str) -> Span:
 
 
 def build_incomplete_response(progress: UploadProgress) -> StorageResponse:
-    """What an upload that is not finished is answered with."""
+    """Return the response to an upload that is not complete."""
     return StorageResponse(308, {"Range": f"bytes=0-{progress.persisted - 1}"} if progress.persisted else {})
 
 
@@ -550,9 +559,9 @@ def _read_checksums(request: StorageRequest, resource: Mapping[str, Any]) -> dic
 
 
 def _expected_checksums(resource: Mapping[str, Any]) -> dict[str, str]:
-    """The checksums that a resource says its content has."""
-    found = {"crc32c": resource.get("crc32c"), "md5": resource.get("md5Hash")}
-    return {name: str(value) for name, value in found.items() if value}
+    """Return the checksums in an object's resource."""
+    expected = {"crc32c": resource.get("crc32c"), "md5": resource.get("md5Hash")}
+    return {name: str(value) for name, value in expected.items() if value}
 
 
 def _parse_component(bucket: str, source: Mapping[str, Any], key: str) -> SourceObject:
@@ -567,7 +576,7 @@ def _parse_component(bucket: str, source: Mapping[str, Any], key: str) -> Source
 
 
 def _parse_call(request: StorageRequest, part: mime.Part) -> StorageRequest:
-    """A call inside a batch as a request of its own."""
+    """Parse a call of a batch into a request."""
     head, _, body = part.content.replace(b"\r\n", b"\n").partition(b"\n\n")
     line, *fields = head.decode("utf-8", "replace").strip().split("\n")
     words = line.split(" ")

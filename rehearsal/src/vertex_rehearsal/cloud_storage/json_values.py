@@ -1,4 +1,4 @@
-"""JSON as the JSON API takes it: bodies, merge patches, and values of the kind that a field wants."""
+"""Parsing of the JSON API's input: bodies, merge patches and typed values."""
 
 import json
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from vertex_rehearsal.cloud_storage.records import format_exact_time, parse_time
 
 
 def parse_body(body: bytes) -> dict[str, Any]:
-    """A resource as a request brings it; nothing is an empty one."""
+    """Parse a request's resource; an empty body is an empty resource."""
     if not body.strip():
         return {}
     try:
@@ -22,7 +22,7 @@ def parse_body(body: bytes) -> dict[str, Any]:
 
 
 def merge_patch(before: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """A JSON merge patch, as Google's `patch` methods apply it."""
+    """Apply a JSON merge patch, as Google's `patch` methods do."""
     result = dict(before)
     for key, value in patch.items():
         if value is None:
@@ -36,14 +36,14 @@ def merge_patch(before: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str
 
 
 def require_text(key: str, value: Any) -> str:
-    """A string."""
+    """Return a string, or refuse the value."""
     if not isinstance(value, str):
         raise errors.invalid_request(f"Invalid value for '{key}': a string is wanted.", location=key)
     return value
 
 
 def require_flag(key: str, value: Any) -> bool:
-    """True or false, in JSON or as a string."""
+    """Return a boolean given in JSON or as a string, or refuse the value."""
     if value in ("true", "false"):
         return bool(value == "true")
     if not isinstance(value, bool):
@@ -52,21 +52,21 @@ def require_flag(key: str, value: Any) -> bool:
 
 
 def require_number(key: str, value: Any) -> int:
-    """A whole number, in JSON or as a string, as Google writes long ones."""
+    """Return an integer given in JSON or, as Google writes long ones, as a string; or refuse the value."""
     if isinstance(value, bool) or not str(value).isascii() or not str(value).isdigit():
         raise errors.invalid_request(f"Invalid value for '{key}': '{value}' is not a valid integer.", location=key)
     return int(value)
 
 
 def require_object(key: str, value: Any) -> dict[str, Any]:
-    """An object of JSON."""
+    """Return a JSON object, or refuse the value."""
     if not isinstance(value, dict):
         raise errors.invalid_request(f"Invalid value for '{key}': an object is wanted.", location=key)
     return value
 
 
 def require_choice(key: str, value: Any, choices: tuple[str, ...]) -> str:
-    """One of some words."""
+    """Return one of several strings, or refuse the value."""
     if value not in choices:
         raise errors.invalid_request(
             f"Invalid value for '{key}': '{value}'; it is {' or '.join(choices)}.", location=key
@@ -75,7 +75,7 @@ def require_choice(key: str, value: Any, choices: tuple[str, ...]) -> str:
 
 
 def require_time(key: str, value: Any) -> str:
-    """A time, as Google writes it."""
+    """Return an RFC 3339 time in Google's format, or refuse the value."""
     try:
         return format_exact_time(parse_time(require_text(key, value)))
     except ValueError as error:

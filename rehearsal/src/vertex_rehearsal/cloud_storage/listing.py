@@ -1,4 +1,4 @@
-"""Pages of a bucket's objects: by prefix, delimiter, offsets and glob, in the order of their names' bytes."""
+"""Lists a bucket's objects in pages: by prefix, delimiter, offsets, glob and filter, in the byte order of names."""
 
 import base64
 import binascii
@@ -16,15 +16,15 @@ MOST_RESULTS = 1000
 
 @dataclass(frozen=True)
 class Query:
-    """What to list."""
+    """What to list, and how."""
 
     bucket: str
     prefix: str = ""
     delimiter: str = ""
     start: str = ""
-    """The first name that may be listed."""
+    """Inclusive lower bound of names."""
     end: str = ""
-    """The first name that may no longer be listed; none if empty."""
+    """Exclusive upper bound of names; no bound if empty."""
     glob: str = ""
     filter: str = ""
     versions: bool = False
@@ -36,7 +36,7 @@ class Query:
 
 @dataclass(frozen=True)
 class ObjectPage:
-    """What is listed at once, and how to ask for more."""
+    """One page of results, and the token of the next."""
 
     items: list[ObjectRecord] = field(default_factory=list)
     prefixes: list[str] = field(default_factory=list)
@@ -44,29 +44,29 @@ class ObjectPage:
 
 
 def list_page(session: Session, query: Query) -> ObjectPage:
-    """Items and prefixes up to the limit."""
+    """Return a page of objects and prefixes, up to the limit."""
     items: list[ObjectRecord] = []
     prefixes: list[str] = []
     limit = max(1, min(query.limit, MOST_RESULTS))
-    for found, prefix in _iter_results(session, query):
+    for record, prefix in _iter_results(session, query):
         is_new = not prefixes or prefixes[-1] != prefix
-        if len(items) + len(prefixes) >= limit and (found or is_new):
-            return ObjectPage(items, prefixes, _encode_cursor(found, prefix))
-        if found:
-            items.append(found)
+        if len(items) + len(prefixes) >= limit and (record or is_new):
+            return ObjectPage(items, prefixes, _encode_cursor(record, prefix))
+        if record:
+            items.append(record)
         elif is_new:
             prefixes.append(prefix)
     return ObjectPage(items, prefixes)
 
 
 def _iter_results(session: Session, query: Query) -> Iterator[tuple[ObjectRecord | None, str]]:
-    """Objects, and the prefixes that stand for several; after a prefix all that it stands for is passed over."""
+    """Iterate over objects and common prefixes; the objects under a common prefix are skipped."""
     start, generation, end = _compute_bounds(query)
     pattern = _compile_glob(query.glob) if query.glob else None
     matches = parse_filter(query.filter) if query.filter else None
     while start is not None:
-        following = None
-        for found in session.iter_range(
+        next_start = None
+        for record in session.iter_range(
             query.bucket,
             start,
             end,
@@ -74,23 +74,23 @@ def _iter_results(session: Session, query: Query) -> Iterator[tuple[ObjectRecord
             generation=generation,
             soft_deleted=query.soft_deleted,
         ):
-            if (pattern and not pattern.fullmatch(found.name)) or (matches and not matches(found.settings)):
+            if (pattern and not pattern.fullmatch(record.name)) or (matches and not matches(record.settings)):
                 continue
-            group = _find_prefix(query, found.name)
+            group = _find_prefix(query, record.name)
             if not group:
-                yield found, ""
+                yield record, ""
                 continue
-            if query.include_trailing_delimiter and group == found.name:
-                yield found, ""
+            if query.include_trailing_delimiter and group == record.name:
+                yield record, ""
             yield None, group
-            if not (query.include_trailing_delimiter and query.versions and group == found.name):
-                following = after_prefix(group.encode())
+            if not (query.include_trailing_delimiter and query.versions and group == record.name):
+                next_start = after_prefix(group.encode())
                 break
-        start, generation = following, 0
+        start, generation = next_start, 0
 
 
 def _compute_bounds(query: Query) -> tuple[bytes | None, int, bytes | None]:
-    """The first name and generation that may come, and the first name that may not."""
+    """Return the first name and generation to list, and the name to stop before."""
     prefix = query.prefix.encode()
     start, generation = max(prefix, query.start.encode()), 0
     if query.page_token:
@@ -101,52 +101,52 @@ def _compute_bounds(query: Query) -> tuple[bytes | None, int, bytes | None]:
 
 
 def _find_prefix(query: Query, name: str) -> str:
-    """The prefix that stands for a name; none for a name that is listed itself."""
+    """Return the common prefix that stands for a name; "" for a name that is listed itself."""
     if not query.delimiter:
         return ""
-    found = name.find(query.delimiter, len(query.prefix))
-    return name[: found + len(query.delimiter)] if found >= 0 else ""
+    position = name.find(query.delimiter, len(query.prefix))
+    return name[: position + len(query.delimiter)] if position >= 0 else ""
 
 
 def after_prefix(prefix: bytes) -> bytes | None:
-    """The first string of bytes that comes after all that begin with a prefix."""
+    """Return the smallest byte string after all that begin with a prefix."""
     stem = prefix.rstrip(b"\xff")
     return stem[:-1] + bytes([stem[-1] + 1]) if stem else None
 
 
-def _encode_cursor(found: ObjectRecord | None, prefix: str) -> str:
-    name, generation = (found.name, found.generation) if found else (prefix, 0)
+def _encode_cursor(record: ObjectRecord | None, prefix: str) -> str:
+    name, generation = (record.name, record.generation) if record else (prefix, 0)
     return base64.urlsafe_b64encode(f"{generation}:".encode() + name.encode()).decode()
 
 
 def _decode_cursor(token: str) -> tuple[bytes, int]:
     try:
         generation, _, name = base64.urlsafe_b64decode(token).partition(b":")
-        place = name, int(generation)
+        cursor = name, int(generation)
     except (binascii.Error, ValueError) as error:
         raise errors.invalid_request("Invalid value for 'pageToken'.", location="pageToken") from error
-    if not 0 <= place[1] < 2**63:
+    if not 0 <= cursor[1] < 2**63:
         raise errors.invalid_request("Invalid value for 'pageToken'.", location="pageToken")
-    return place
+    return cursor
 
 
 def glob_to_regex(glob: str) -> str:
-    """A regular expression for `matchGlob`: `*` and `?` stop at a slash, `**` does not; `[a-z]`, `[!a]`, `{a,b}`."""
+    """Translate `matchGlob`: `*` and `?` stop at a slash, `**` does not; `[a-z]`, `[!a]`, `{a,b}`."""
     pattern, position, depth = "", 0, 0
     while position < len(glob):
         character = glob[position]
-        taken = 1
+        length = 1
         match character:
             case "*" if glob.startswith("**/", position):
-                pattern, taken = pattern + "(?:.*/)?", 3
+                pattern, length = pattern + "(?:.*/)?", 3
             case "*" if glob.startswith("**", position):
-                pattern, taken = pattern + ".*", 2
+                pattern, length = pattern + ".*", 2
             case "*":
                 pattern += "[^/]*"
             case "?":
                 pattern += "[^/]"
             case "[" if (end := glob.find("]", position + 2)) > 0:
-                pattern, taken = pattern + _character_class(glob[position + 1 : end]), end + 1 - position
+                pattern, length = pattern + _character_class(glob[position + 1 : end]), end + 1 - position
             case "{":
                 pattern, depth = pattern + "(?:", depth + 1
             case "," if depth:
@@ -154,15 +154,15 @@ def glob_to_regex(glob: str) -> str:
             case "}" if depth:
                 pattern, depth = pattern + ")", depth - 1
             case "\\" if position + 1 < len(glob):
-                pattern, taken = pattern + re.escape(glob[position + 1]), 2
+                pattern, length = pattern + re.escape(glob[position + 1]), 2
             case _:
                 pattern += re.escape(character)
-        position += taken
+        position += length
     return pattern
 
 
 def _compile_glob(glob: str) -> re.Pattern[str]:
-    rest = re.sub(r"\\.|\[.[^\]]*\]", "", glob, flags=re.DOTALL)  # without what is escaped, and without classes
+    rest = re.sub(r"\\.|\[.[^\]]*\]", "", glob, flags=re.DOTALL)  # without escapes and character classes
     if "[" in rest or "\\" in rest or not _is_balanced(rest):
         raise _glob_error(glob, "a [, { or \\ without what belongs to it")
     try:

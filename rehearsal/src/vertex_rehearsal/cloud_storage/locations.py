@@ -1,4 +1,4 @@
-"""Where buckets can be: regions, multi-regions and dual-regions, as Google's page "Bucket locations" lists them."""
+"""Bucket locations: regions, multi-regions and dual-regions, as Google's page "Bucket locations" lists them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,33 +21,33 @@ _CONTINENTS = {
     "US": ("US-",), "EU": ("EUROPE-",), "ASIA": ("ASIA-",), "AU": ("AUSTRALIA-",),
     "CA": ("NORTHAMERICA-",), "IN": ("ASIA-SOUTH1", "ASIA-SOUTH2"),
 }  # fmt: skip
-"""Where the two regions of a dual-region that names them are."""
+"""Prefixes of the regions that a configurable dual-region may combine, by its location."""
 
 
-def parse_location(given: Any) -> str:
-    """A location as Cloud Storage writes it; refuses what is none."""
-    if isinstance(given, str) and given.upper() in REGIONS | MULTI_REGIONS | DUAL_REGIONS:
-        return given.upper()
+def parse_location(value: Any) -> str:
+    """Return a valid location in upper case, or refuse it."""
+    if isinstance(value, str) and value.upper() in REGIONS | MULTI_REGIONS | DUAL_REGIONS:
+        return value.upper()
     raise _location_error()
 
 
 def parse_regions(location: Any, placement: Any) -> tuple[str, list[str]]:
-    """A dual-region by the two regions it is made of: its location, and the regions."""
+    """Return the location and the two regions of a configurable dual-region, or refuse them."""
     regions = placement.get("dataLocations") if isinstance(placement, Mapping) else None
-    if not isinstance(regions, list) or len(regions) != 2 or not all(isinstance(one, str) for one in regions):
+    if not isinstance(regions, list) or len(regions) != 2 or not all(isinstance(region, str) for region in regions):
         message = "Invalid value for 'customPlacementConfig': dataLocations names two regions."
         raise errors.invalid_request(message, location="customPlacementConfig")
-    chosen = sorted(one.upper() for one in regions)
-    around = str(location or DEFAULT).upper()
-    if around not in _CONTINENTS or not set(chosen) <= REGIONS or chosen[0] == chosen[1]:
+    chosen = sorted(region.upper() for region in regions)
+    parent = str(location or DEFAULT).upper()
+    if parent not in _CONTINENTS or not set(chosen) <= REGIONS or chosen[0] == chosen[1]:
         raise _location_error()
-    if not all(one.startswith(_CONTINENTS[around]) for one in chosen):
+    if not all(region.startswith(_CONTINENTS[parent]) for region in chosen):
         raise _location_error()
-    return around, chosen
+    return parent, chosen
 
 
 def get_location_type(settings: Mapping[str, Any]) -> str:
-    """Of a bucket's settings: region, dual-region or multi-region."""
+    """Return the type of a bucket's location: region, dual-region or multi-region."""
     location = settings["location"]
     if settings.get("customPlacementConfig") or location in DUAL_REGIONS:
         return "dual-region"

@@ -1,4 +1,4 @@
-"""An object's bytes as an answer: ranges, checksums, and content unpacked for clients that do not take gzip."""
+"""Downloads: byte ranges, checksums, and decompressive transcoding for clients that do not accept gzip."""
 
 import re
 import zlib
@@ -21,71 +21,73 @@ HEADERS = {
     "storageClass": "x-goog-storage-class",
     "customTime": "x-goog-custom-time",
 }
-"""Settings that are headers too."""
+"""Settings that are also response headers."""
 
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 
 
-def build_download(found: ObjectRecord, file: IO[bytes], *, headers: Mapping[str, str], etag: str) -> StorageResponse:
-    """The content, or the range of it that the request's headers ask for; the file is closed when it is sent."""
+def build_download(record: ObjectRecord, file: IO[bytes], *, headers: Mapping[str, str], etag: str) -> StorageResponse:
+    """Return the content, or the requested range of it; the file is closed after it is sent."""
     try:
-        check_customer_key(found, read_customer_key(headers))
+        check_customer_key(record, read_customer_key(headers))
     except errors.StorageError:
         file.close()
         raise
-    own = build_object_headers(found) | {"ETag": etag}
-    if _needs_decompression(found, headers):
-        own.pop("Content-Encoding")
-        own["Warning"] = "214 UploadServer gunzipped"
-        return StorageResponse(200, own, _decompress_chunks(file))
-    span = _parse_range(headers.get("range", ""), found.size)
+    response_headers = build_object_headers(record) | {"ETag": etag}
+    if _needs_decompression(record, headers):
+        response_headers.pop("Content-Encoding")
+        response_headers["Warning"] = "214 UploadServer gunzipped"
+        return StorageResponse(200, response_headers, _decompress_chunks(file))
+    span = _parse_range(headers.get("range", ""), record.size)
     if span is None:
         file.close()
         return StorageResponse(
-            416, {"Content-Range": f"bytes */{found.size}", "Content-Type": "text/html; charset=UTF-8"}
+            416, {"Content-Range": f"bytes */{record.size}", "Content-Type": "text/html; charset=UTF-8"}
         )
     first, last = span
     file.seek(first)
-    own["Content-Length"] = str(last + 1 - first)
-    if (first, last) != (0, found.size - 1) or _asks_for_range(headers, found.size):
-        own["Content-Range"] = f"bytes {first}-{last}/{found.size}"
-        return StorageResponse(206, own, _read_or_stream(file, last + 1 - first))
-    return StorageResponse(200, own, _read_or_stream(file, found.size))
+    response_headers["Content-Length"] = str(last + 1 - first)
+    if (first, last) != (0, record.size - 1) or _asks_for_range(headers, record.size):
+        response_headers["Content-Range"] = f"bytes {first}-{last}/{record.size}"
+        return StorageResponse(206, response_headers, _read_or_stream(file, last + 1 - first))
+    return StorageResponse(200, response_headers, _read_or_stream(file, record.size))
 
 
-def build_object_headers(found: ObjectRecord) -> dict[str, str]:
-    """What an answer says of an object beside its content."""
-    hashes = [f"crc32c={found.crc32c}", *([f"md5={found.md5}"] if found.md5 else [])]
-    own = {
-        "Content-Type": _encode_header(found.settings.get("contentType", "application/octet-stream")),
-        "Last-Modified": formatdate(found.updated / 1e6, usegmt=True),
+def build_object_headers(record: ObjectRecord) -> dict[str, str]:
+    """Return the headers that describe an object."""
+    hashes = [f"crc32c={record.crc32c}", *([f"md5={record.md5}"] if record.md5 else [])]
+    headers = {
+        "Content-Type": _encode_header(record.settings.get("contentType", "application/octet-stream")),
+        "Last-Modified": formatdate(record.updated / 1e6, usegmt=True),
         "Accept-Ranges": "bytes",
-        "x-goog-generation": str(found.generation),
-        "x-goog-metageneration": str(found.metageneration),
+        "x-goog-generation": str(record.generation),
+        "x-goog-metageneration": str(record.metageneration),
         "x-goog-hash": ",".join(hashes),
-        "x-goog-stored-content-encoding": _encode_header(found.settings.get("contentEncoding", "identity")),
-        "x-goog-stored-content-length": str(found.size),
+        "x-goog-stored-content-encoding": _encode_header(record.settings.get("contentEncoding", "identity")),
+        "x-goog-stored-content-length": str(record.size),
     }
-    own |= {header: _encode_header(found.settings[key]) for key, header in HEADERS.items() if found.settings.get(key)}
-    own |= {f"x-goog-meta-{quote(key)}": _encode_header(value) for key, value in found.custom.items()}
-    if found.components:
-        own["x-goog-component-count"] = str(found.components)
-    if encryption := found.settings.get(ENCRYPTION):
-        own["x-goog-encryption-algorithm"] = encryption["encryptionAlgorithm"]
-        own["x-goog-encryption-key-sha256"] = encryption["keySha256"]
-    return own
+    headers |= {
+        header: _encode_header(record.settings[key]) for key, header in HEADERS.items() if record.settings.get(key)
+    }
+    headers |= {f"x-goog-meta-{quote(key)}": _encode_header(value) for key, value in record.custom.items()}
+    if record.components:
+        headers["x-goog-component-count"] = str(record.components)
+    if encryption := record.settings.get(ENCRYPTION):
+        headers["x-goog-encryption-algorithm"] = encryption["encryptionAlgorithm"]
+        headers["x-goog-encryption-key-sha256"] = encryption["keySha256"]
+    return headers
 
 
 def _encode_header(value: str) -> str:
-    """A value that a header can hold; what it cannot is quoted as in an address."""
+    """Return a value that is safe in a header, percent-encoded where needed."""
     plain = value.isascii() and value.isprintable()
     return value if plain else quote(value, safe=" ;,/?:@&=+$-_.!~*'()#")
 
 
-def _needs_decompression(found: ObjectRecord, headers: Mapping[str, str]) -> bool:
-    is_packed = found.settings.get("contentEncoding", "").lower() == "gzip"
-    stays = "no-transform" in found.settings.get("cacheControl", "").lower()
-    return is_packed and not stays and "gzip" not in headers.get("accept-encoding", "").lower()
+def _needs_decompression(record: ObjectRecord, headers: Mapping[str, str]) -> bool:
+    is_gzipped = record.settings.get("contentEncoding", "").lower() == "gzip"
+    is_fixed = "no-transform" in record.settings.get("cacheControl", "").lower()
+    return is_gzipped and not is_fixed and "gzip" not in headers.get("accept-encoding", "").lower()
 
 
 def _asks_for_range(headers: Mapping[str, str], size: int) -> bool:
@@ -93,7 +95,7 @@ def _asks_for_range(headers: Mapping[str, str], size: int) -> bool:
 
 
 def _parse_range(header: str, size: int) -> tuple[int, int] | None:
-    """First and last byte to send; none if no byte is in the range. What is no single range asks for everything."""
+    """Return the first and last byte to send, None if unsatisfiable; all bytes unless it is a single range."""
     match = _RANGE.fullmatch(header.strip())
     if not match or match.groups() == ("", ""):
         return 0, size - 1
@@ -107,7 +109,7 @@ def _parse_range(header: str, size: int) -> tuple[int, int] | None:
 
 
 def _read_or_stream(file: IO[bytes], count: int) -> bytes | Iterator[bytes]:
-    """Little at once, much piece by piece."""
+    """Return small content as bytes, large content as a stream."""
     if count > checksums.CHUNK_BYTES:
         return _close_after(file, checksums.read_chunks(file, count))
     with file:
@@ -115,12 +117,12 @@ def _read_or_stream(file: IO[bytes], count: int) -> bytes | Iterator[bytes]:
 
 
 def _decompress_chunks(file: IO[bytes]) -> Iterator[bytes]:
-    unpacking = zlib.decompressobj(wbits=31)
+    decompressor = zlib.decompressobj(wbits=31)
 
     def chunks() -> Iterator[bytes]:
         for chunk in checksums.read_chunks(file):
-            yield unpacking.decompress(chunk)
-        yield unpacking.flush()
+            yield decompressor.decompress(chunk)
+        yield decompressor.flush()
 
     return _close_after(file, chunks())
 

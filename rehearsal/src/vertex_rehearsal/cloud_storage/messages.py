@@ -1,4 +1,4 @@
-"""A request and its answer, free of any web framework; bodies are read and written piece by piece."""
+"""Requests and responses, independent of any web framework; bodies are streamed."""
 
 import json
 import zlib
@@ -10,25 +10,25 @@ from urllib.parse import parse_qsl, unquote
 from vertex_rehearsal.cloud_storage import errors
 
 MOST_DOCUMENT_BYTES = 10 * 2**20
-"""Of a body that is a document and no content; more is refused."""
+"""Limit of bodies that are documents, not content."""
 GZIP = b"\x1f\x8b"
 
 
 @dataclass(frozen=True)
 class StorageRequest:
-    """What a client asks; a path's segments are unquoted one by one, for an object's name may hold slashes."""
+    """A client's request; path segments are unquoted one by one, since an object's name may contain slashes."""
 
     method: str
     segments: tuple[str, ...]
     query: Mapping[str, str]
     headers: Mapping[str, str]
-    """By their names in lower case."""
+    """Keyed by lower-case names."""
     chunks: Iterable[bytes] = ()
     repeated: tuple[tuple[str, str], ...] = ()
-    """The query once more, with parameters that come several times."""
+    """The query's pairs in order, with repeated parameters."""
     scheme: str = "http"
     prefix: str = ""
-    """Of the path, before all that is ours: it carries a token."""
+    """Prefix of the path that carries the client's token."""
 
     @classmethod
     def of(
@@ -42,7 +42,7 @@ class StorageRequest:
         scheme: str = "http",
         prefix: str = "",
     ) -> "StorageRequest":
-        """From the raw parts of an HTTP request."""
+        """Build a request from the raw parts of an HTTP request."""
         try:
             segments = tuple(unquote(part, errors="strict") for part in path.removeprefix("/").split("/"))
             pairs = tuple(parse_qsl(query, keep_blank_values=True, errors="strict"))
@@ -52,40 +52,40 @@ class StorageRequest:
 
     @property
     def base(self) -> str:
-        """The address at which the client reached us."""
+        """The base address that the client used."""
         return f"{self.scheme}://{self.headers.get('host', 'localhost')}{self.prefix}"
 
     def document(self) -> bytes:
-        """A body that is read whole."""
+        """Return the whole body, decompressed."""
         return _read_whole(self.content())
 
     def plain_document(self) -> bytes:
-        """A body that is read whole, and packed only if it looks it: some clients send the header of another one."""
-        first = _read_whole(self.chunks)
-        return _read_whole(replace(self, chunks=[first]).content()) if first.startswith(GZIP) else first
+        """Return the whole body, decompressed only if it is gzip: some clients send a wrong Content-Encoding."""
+        body = _read_whole(self.chunks)
+        return _read_whole(replace(self, chunks=[body]).content()) if body.startswith(GZIP) else body
 
     def content(self) -> Iterator[bytes]:
-        """The body, unpacked if it was packed for the way."""
+        """Iterate over the body, decompressed if it was sent with gzip encoding."""
         if self.headers.get("content-encoding", "").lower() != "gzip":
             yield from self.chunks
             return
-        unpacking = zlib.decompressobj(wbits=31)
+        decompressor = zlib.decompressobj(wbits=31)
         try:
             for chunk in self.chunks:
-                yield unpacking.decompress(chunk)
-            yield unpacking.flush()
+                yield decompressor.decompress(chunk)
+            yield decompressor.flush()
         except zlib.error as error:
             raise errors.invalid_request("The body is not gzip, as its Content-Encoding says.") from error
 
     def read_flag(self, name: str) -> bool:
-        """A parameter that is true or false."""
+        """Return a boolean parameter; false if it is missing."""
         value = self.query.get(name, "false").lower()
         if value not in ("true", "false"):
             raise errors.invalid_request(f"Invalid value for '{name}': '{value}' is not a boolean.", location=name)
         return value == "true"
 
     def read_number(self, name: str) -> int | None:
-        """A parameter that is a whole number, not below zero."""
+        """Return a parameter that is a non-negative integer; None if it is missing."""
         value = self.query.get(name)
         if value is None:
             return None
@@ -97,7 +97,7 @@ class StorageRequest:
 
 @dataclass(frozen=True)
 class StorageResponse:
-    """What a client gets."""
+    """The response to a client."""
 
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -117,15 +117,11 @@ def _read_whole(chunks: Iterable[bytes]) -> bytes:
 def build_json_response(
     document: Any, *, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> StorageResponse:
-    """An answer of the JSON API."""
+    """Return a response of the JSON API."""
     body = json.dumps(document, ensure_ascii=False).encode()
     return StorageResponse(status, {"Content-Type": "application/json; charset=UTF-8"} | dict(headers or {}), body)
 
 
-def build_json_error(refused: errors.StorageError) -> StorageResponse:
-    """A refusal of the JSON API."""
-    return (
-        StorageResponse(304)
-        if refused.status == 304
-        else build_json_response(refused.document(), status=refused.status)
-    )
+def build_json_error(error: errors.StorageError) -> StorageResponse:
+    """Return an error response of the JSON API."""
+    return StorageResponse(304) if error.status == 304 else build_json_response(error.document(), status=error.status)

@@ -1,4 +1,4 @@
-"""Every method of the JSON API by the name that Google's reference gives it, with what is missing from it here."""
+"""The methods of the JSON API by the names in Google's reference, with the limits of their emulation."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -48,21 +48,21 @@ _NOT_PLAYED = {
 
 @dataclass(frozen=True)
 class StorageMethod:
-    """A method of Cloud Storage."""
+    """A method of Cloud Storage's JSON API."""
 
     id: str
-    """storage.objects.insert."""
+    """Its name, as `storage.objects.insert`."""
     is_played: bool
     limit: str = ""
 
     @property
     def extent(self) -> str:
-        """played, partly or not."""
+        """How far it is emulated: `played`, `partly` or `not`."""
         return "not" if not self.is_played else "partly" if self.limit else "played"
 
 
 def list_storage_methods() -> Iterator[StorageMethod]:
-    """All of them, those that are not played last."""
+    """Iterate over all methods, unsupported ones last."""
     for resource, verbs in _PLAYED.items():
         for verb in verbs.split():
             limit = _LIMITS.get(f"{resource}.{verb}", _LIMITS.get(resource, ""))

@@ -1,4 +1,4 @@
-"""Bodies of several parts: `multipart/related` as it streams in, `multipart/mixed` in one piece."""
+"""Multipart bodies: `multipart/related` as a stream, `multipart/mixed` as a whole."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -11,31 +11,31 @@ MOST_HEAD_BYTES = 2**20
 
 @dataclass(frozen=True)
 class Part:
-    """One part: its headers by their names in lower case, and its content."""
+    """One part: headers keyed by lower-case names, and content."""
 
     headers: dict[str, str]
     content: bytes
 
 
 def parse_boundary(content_type: str) -> bytes:
-    """The boundary that a Content-Type names."""
-    found = re.search(r'boundary=(?:"([^"]+)"|\'([^\']+)\'|([^;\s]+))', content_type, re.IGNORECASE)
-    if not found:
+    """Return the boundary in a Content-Type."""
+    match = re.search(r'boundary=(?:"([^"]+)"|\'([^\']+)\'|([^;\s]+))', content_type, re.IGNORECASE)
+    if not match:
         raise errors.invalid_request("Missing boundary in the Content-Type of a multipart body.")
-    return next(group for group in found.groups() if group).encode()
+    return next(group for group in match.groups() if group).encode()
 
 
 def parse_parts(body: bytes, boundary: bytes) -> list[Part]:
-    """All parts of a body."""
-    found = []
+    """Parse all parts of a body."""
+    parts = []
     scanner = _Scanner([body], boundary)
     while (headers := scanner.next_headers()) is not None:
-        found.append(Part(headers, b"".join(scanner.content())))
-    return found
+        parts.append(Part(headers, b"".join(scanner.content())))
+    return parts
 
 
 def stream_parts(chunks: Iterable[bytes], boundary: bytes) -> tuple[Part, dict[str, str], Iterator[bytes]]:
-    """The first part whole, then the second's headers and its content as it arrives."""
+    """Return the first part whole, the second part's headers, and a stream of its content."""
     scanner = _Scanner(chunks, boundary)
     first = scanner.next_headers()
     if first is None:
@@ -52,7 +52,7 @@ def stream_parts(chunks: Iterable[bytes], boundary: bytes) -> tuple[Part, dict[s
 
 
 class _Scanner:
-    """Goes through a body from boundary to boundary; lines end as the first one does."""
+    """Reads a body from boundary to boundary; all newlines are assumed to be like the first."""
 
     def __init__(self, chunks: Iterable[bytes], boundary: bytes) -> None:
         self._chunks = iter(chunks)
@@ -62,7 +62,7 @@ class _Scanner:
         self._started = False
 
     def next_headers(self) -> dict[str, str] | None:
-        """The headers of the next part; none after the last."""
+        """Return the headers of the next part; None after the last."""
         if not self._started:
             self._find_first_boundary()
         while len(self._buffer) < 2 and self._read_more():
@@ -81,28 +81,28 @@ class _Scanner:
         return {name.strip().lower(): value.strip() for name, _, value in pairs}
 
     def content(self) -> Iterator[bytes]:
-        """The content of the part whose headers were read, up to the next boundary."""
+        """Iterate over the content of the current part, up to the next boundary."""
         mark = self._newline + self._mark
-        if self._buffer.startswith(self._mark):  # an empty part, with no line of its own
+        if self._buffer.startswith(self._mark):  # an empty part, without a newline before the boundary
             self._buffer = self._buffer[len(self._mark) :]
             return
-        while (at := self._buffer.find(mark)) < 0:
+        while (position := self._buffer.find(mark)) < 0:
             keep = len(mark) - 1
             ready, self._buffer = self._buffer[:-keep], self._buffer[-keep:]
             if ready:
                 yield ready
             if not self._read_more():
                 raise errors.invalid_request("Malformed multipart body: its end is missing.")
-        ready, self._buffer = self._buffer[:at], self._buffer[at + len(mark) :]
+        ready, self._buffer = self._buffer[:position], self._buffer[position + len(mark) :]
         if ready:
             yield ready
 
     def _find_first_boundary(self) -> None:
         self._started = True
-        while (at := self._buffer.find(self._mark)) < 0 or len(self._buffer) < at + len(self._mark) + 2:
+        while (position := self._buffer.find(self._mark)) < 0 or len(self._buffer) < position + len(self._mark) + 2:
             if len(self._buffer) > MOST_HEAD_BYTES or not self._read_more():
                 raise errors.invalid_request("Malformed multipart body: its boundary is missing.")
-        self._buffer = self._buffer[at + len(self._mark) :]
+        self._buffer = self._buffer[position + len(self._mark) :]
         if self._buffer.startswith(b"\n"):
             self._newline = b"\n"
 

@@ -1,4 +1,4 @@
-"""Which names buckets and objects may have, and where in a bucket's directory an object of a name is kept."""
+"""Valid names of buckets and objects, and an object's path below its bucket's directory."""
 
 import re
 
@@ -6,7 +6,7 @@ from vertex_rehearsal.cloud_storage import errors
 
 LONGEST_OBJECT_NAME = 1024
 LONGEST_COMPONENT = 255
-"""Bytes of a file's name, on every file system in use."""
+"""Bytes of a file name, the limit of common file systems."""
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]*[a-z0-9]")
 _ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
@@ -14,10 +14,10 @@ _GOOGLE = re.compile(r"g[o0][o0]gle")
 
 
 def check_bucket_name(name: str) -> None:
-    """Refuse what Cloud Storage refuses as the name of a bucket."""
+    """Refuse invalid bucket names, by Cloud Storage's rules."""
     parts = name.split(".")
     longest = 63 if len(parts) == 1 else 222
-    wrong = (
+    is_invalid = (
         not _BUCKET.fullmatch(name)
         or not 3 <= len(name) <= longest
         or any(not part or len(part) > 63 or part[0] == "-" or part[-1] == "-" for part in parts)
@@ -25,18 +25,18 @@ def check_bucket_name(name: str) -> None:
         or name.startswith("goog")
         or _GOOGLE.search(name)
     )
-    if wrong:
+    if is_invalid:
         raise errors.invalid_request(f"Invalid bucket name: '{name}'", code="InvalidBucketName")
 
 
 def check_object_name(name: str) -> None:
-    """Refuse what Cloud Storage refuses as the name of an object."""
+    """Refuse invalid object names, by Cloud Storage's rules."""
     if problem := explain_invalid_name(name):
         raise errors.invalid_request(problem, location="name", code="InvalidObjectName")
 
 
 def explain_invalid_name(name: str) -> str:
-    """What is wrong with an object's name; nothing if it may be used."""
+    """Return why an object's name is invalid; "" if it is valid."""
     if not name:
         return "Required parameter: name"
     try:
@@ -55,7 +55,7 @@ def explain_invalid_name(name: str) -> str:
 
 
 def plain_path(name: str) -> str | None:
-    """The path below the bucket's directory that is this name; none if no file can have it."""
+    """Return an object's path below the bucket's directory; None if no file can have its name."""
     parts = name.split("/")
     if "\0" in name or any(part in ("", ".", "..") or len(part.encode()) > LONGEST_COMPONENT for part in parts):
         return None
@@ -63,5 +63,5 @@ def plain_path(name: str) -> str | None:
 
 
 def parent_folder(path: str) -> str:
-    """The directory of a plain path, below the bucket's directory."""
+    """Return the parent directory of a plain path, below the bucket's directory."""
     return path.rpartition("/")[0]

@@ -1,4 +1,4 @@
-"""What may be set of an object: in a new one, by patches and updates, and in copies."""
+"""Settings of an object: validated at creation, on patches and updates, and for copies."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -24,15 +24,15 @@ TEXTS = ("contentType", "contentEncoding", "contentLanguage", "contentDispositio
 SETTABLE = (
     *TEXTS, "metadata", "customTime", "temporaryHold", "eventBasedHold", "retention", "contexts",
 )  # fmt: skip
-"""What may be set of an object, at any time."""
+"""Settings that can change at any time."""
 INTERNAL = (ACL, retention.RELEASED)
-"""What is kept among an object's settings and is no part of its resource, or only of its whole one."""
+"""Internal settings, which are no part of an object's resource, or only of a full one."""
 
 Change = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def read_object_settings(resource: Mapping[str, Any]) -> dict[str, Any]:
-    """What a resource sets of a new object; what Cloud Storage computes itself is passed over."""
+    """Return the validated settings of a new object; fields that Cloud Storage computes are ignored."""
     chosen = {key: resource[key] for key in SETTABLE if resource.get(key) is not None}
     if resource.get("storageClass"):
         chosen["storageClass"] = resource["storageClass"]
@@ -40,7 +40,7 @@ def read_object_settings(resource: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def make_object_patch(patch: Mapping[str, Any]) -> Change:
-    """A change of settings: null removes, `metadata` and `contexts` are patched key by key."""
+    """Return a change of settings with patch semantics: null removes, `metadata` and `contexts` are merged."""
 
     def change(settings: dict[str, Any]) -> dict[str, Any]:
         changed = merge_patch(settings, {key: patch[key] for key in SETTABLE if key in patch})
@@ -50,7 +50,7 @@ def make_object_patch(patch: Mapping[str, Any]) -> Change:
 
 
 def make_object_update(resource: Mapping[str, Any]) -> Change:
-    """A change of settings: what is not named is removed."""
+    """Return a change of settings with update semantics: unnamed settings are removed."""
 
     def change(settings: dict[str, Any]) -> dict[str, Any]:
         lasting = ("storageClass", "customTime", "retention", ENCRYPTION, *INTERNAL)
@@ -62,19 +62,19 @@ def make_object_update(resource: Mapping[str, Any]) -> Change:
 
 
 def make_object_copy(resource: Mapping[str, Any], *, drops_contexts: bool = False) -> Change:
-    """A copy's settings: its source's, but for what is named; holds, retention, keys and access are not copied."""
+    """Return a change from a source's settings to its copy's: holds, retention, keys and ACLs are not copied."""
 
     def change(settings: dict[str, Any]) -> dict[str, Any]:
         dropped = ("contexts",) if drops_contexts else ()
-        own = ("temporaryHold", "eventBasedHold", "retention", ENCRYPTION, *INTERNAL, *dropped)
-        kept = {key: value for key, value in settings.items() if key not in own}
+        excluded = ("temporaryHold", "eventBasedHold", "retention", ENCRYPTION, *INTERNAL, *dropped)
+        kept = {key: value for key, value in settings.items() if key not in excluded}
         return kept | read_object_settings(resource)
 
     return change
 
 
 def check_class(settings: Mapping[str, Any]) -> None:
-    """Refuse a storage class that there is not."""
+    """Refuse an unknown storage class."""
     if settings.get("storageClass", "STANDARD") not in CLASSES:
         message = f"The storage class you specified is not valid: {settings['storageClass']}."
         raise errors.invalid_request(message, location="storageClass", code="InvalidStorageClass")
@@ -118,9 +118,9 @@ def _check_custom_time(before: Mapping[str, Any], after: Mapping[str, Any]) -> N
         raise errors.invalid_request("Custom time cannot be removed or set to an earlier time.", location="customTime")
 
 
-def _check_retention(given: Any) -> dict[str, str] | None:
-    """Mode and time of an object's own retention; None for the empty one that removes it."""
-    if not require_object("retention", given):
+def _check_retention(value: Any) -> dict[str, str] | None:
+    """Return the validated retention of an object; None for an empty one, which removes it."""
+    if not require_object("retention", value):
         return None
-    mode = require_choice("retention.mode", given.get("mode"), ("Locked", "Unlocked"))
-    return {"mode": mode, "retainUntilTime": require_time("retention.retainUntilTime", given.get("retainUntilTime"))}
+    mode = require_choice("retention.mode", value.get("mode"), ("Locked", "Unlocked"))
+    return {"mode": mode, "retainUntilTime": require_time("retention.retainUntilTime", value.get("retainUntilTime"))}

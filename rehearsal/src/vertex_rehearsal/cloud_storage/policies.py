@@ -1,4 +1,4 @@
-"""The IAM policy of a bucket: checked, kept and answered. It keeps nobody out: here everybody may do all."""
+"""IAM policies of buckets: validated, stored and returned, but not enforced."""
 
 import hashlib
 import json
@@ -10,13 +10,13 @@ from vertex_rehearsal.cloud_storage import errors
 from vertex_rehearsal.cloud_storage.records import BucketRecord, etag
 
 KEY = "iamPolicy"
-"""Among a bucket's settings; no part of its resource."""
+"""Key among a bucket's settings; not part of its resource."""
 UNSET = (
     {"role": "roles/storage.legacyBucketOwner", "members": ["projectOwner:rehearsal"]},
     {"role": "roles/storage.legacyBucketReader", "members": ["projectViewer:rehearsal"]},
 )
 WITH_CONDITIONS = 3
-"""The version of a policy that can have them."""
+"""The policy version that allows conditions."""
 PUBLIC = ("allUsers", "allAuthenticatedUsers")
 PUBLIC_ACCESS_PREVENTED = (
     "The member bindings allUsers and allAuthenticatedUsers are not allowed since public access prevention is enforced."
@@ -31,19 +31,19 @@ _MEMBER = re.compile(
 _ROLE = re.compile(r"(?:(?:projects|organizations)/[^/\s]+/)?roles/[A-Za-z0-9_.]+")
 
 
-def build_policy(found: BucketRecord, *, version: int = 1) -> dict[str, Any]:
-    """A bucket's policy as a resource; conditions only for those who ask for a version that has them."""
-    kept = found.settings.get(KEY) or {"version": 1, "bindings": list(UNSET)}
-    if version < WITH_CONDITIONS and any(map(_has_condition, kept["bindings"])):
-        kept = {"version": 1, "bindings": [_hide_condition(binding) for binding in kept["bindings"]]}
-    resource = f"projects/_/buckets/{found.name}"
-    return {"kind": "storage#policy", "resourceId": resource, "etag": etag(0, found.metageneration), **kept}
+def build_policy(bucket_record: BucketRecord, *, version: int = 1) -> dict[str, Any]:
+    """Return a bucket's policy as a resource; conditions are shown in version 3 only."""
+    policy = bucket_record.settings.get(KEY) or {"version": 1, "bindings": list(UNSET)}
+    if version < WITH_CONDITIONS and any(map(_has_condition, policy["bindings"])):
+        policy = {"version": 1, "bindings": [_hide_condition(binding) for binding in policy["bindings"]]}
+    resource = f"projects/_/buckets/{bucket_record.name}"
+    return {"kind": "storage#policy", "resourceId": resource, "etag": etag(0, bucket_record.metageneration), **policy}
 
 
 def make_policy_change(
     policy: Mapping[str, Any], *, is_uniform: bool, prevents_public: bool
 ) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """A change of settings: another policy in the place of the one that was there."""
+    """Return a change of settings that replaces the policy, after validating it."""
     bindings = policy.get("bindings", [])
     if not isinstance(bindings, list):
         raise errors.invalid_request("Invalid value for 'bindings': a list is wanted.", location="bindings")
@@ -64,26 +64,30 @@ def make_policy_change(
     return lambda settings: settings | {KEY: {"version": version, "bindings": bindings}}
 
 
-def _check_binding(given: Any) -> None:
-    if not isinstance(given, dict) or not isinstance(given.get("role"), str) or not _ROLE.fullmatch(given["role"]):
-        role = given.get("role") if isinstance(given, dict) else given
+def _check_binding(binding: Any) -> None:
+    if (
+        not isinstance(binding, dict)
+        or not isinstance(binding.get("role"), str)
+        or not _ROLE.fullmatch(binding["role"])
+    ):
+        role = binding.get("role") if isinstance(binding, dict) else binding
         raise errors.invalid_request(f"Role {role} is not supported for this resource.", location="bindings.role")
-    members = given.get("members", [])
+    members = binding.get("members", [])
     if not isinstance(members, list):
         raise errors.invalid_request("Invalid value for 'bindings.members': a list is wanted.", location="bindings")
     for member in members:
         if not isinstance(member, str) or not _MEMBER.fullmatch(member):
             raise errors.invalid_request(f"Invalid IAM member: {member}", location="bindings.members")
-    condition = given.get("condition")
+    condition = binding.get("condition")
     if condition is not None and not _is_condition(condition):
         message = "Invalid value for 'bindings.condition': it has an expression and a title, each a string."
         raise errors.invalid_request(message, location="bindings.condition")
 
 
-def _is_condition(given: Any) -> bool:
-    if not isinstance(given, dict) or set(given) - {"expression", "title", "description", "location"}:
+def _is_condition(condition: Any) -> bool:
+    if not isinstance(condition, dict) or set(condition) - {"expression", "title", "description", "location"}:
         return False
-    return all(isinstance(value, str) for value in given.values()) and bool(given.get("expression"))
+    return all(isinstance(value, str) for value in condition.values()) and bool(condition.get("expression"))
 
 
 def _has_condition(binding: Mapping[str, Any]) -> bool:
@@ -91,7 +95,7 @@ def _has_condition(binding: Mapping[str, Any]) -> bool:
 
 
 def _hide_condition(binding: Mapping[str, Any]) -> dict[str, Any]:
-    """As IAM shows a conditional binding to who cannot read it: its role carries a hash of the condition."""
+    """Return a conditional binding as IAM shows it in version 1: its role carries a hash of the condition."""
     if not _has_condition(binding):
         return dict(binding)
     digest = hashlib.sha256(json.dumps(binding["condition"], sort_keys=True).encode()).hexdigest()[:20]

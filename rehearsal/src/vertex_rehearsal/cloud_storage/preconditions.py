@@ -1,4 +1,4 @@
-"""Preconditions: what must be true of an object, or of its absence, for a request to go on."""
+"""Preconditions on the generation, metageneration or ETag of a resource, or on its absence."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from vertex_rehearsal.cloud_storage import errors
 
 
 class Versioned(Protocol):
-    """What a precondition looks at."""
+    """A resource that preconditions apply to."""
 
     @property
     def generation(self) -> int: ...
@@ -20,7 +20,7 @@ class Versioned(Protocol):
 
 @dataclass(frozen=True)
 class Preconditions:
-    """As a request gives them; none of them set lets everything pass."""
+    """The preconditions of a request; without any, every request passes."""
 
     generation_match: int | None = None
     generation_not_match: int | None = None
@@ -33,10 +33,10 @@ class Preconditions:
     def of(
         cls, parameters: Mapping[str, str], *, prefix: str = "if", headers: Mapping[str, str] | None = None
     ) -> "Preconditions":
-        """Those of a request's parameters (`ifGenerationMatch`, `ifSourceGenerationMatch`) and of its headers."""
+        """Read the preconditions of parameters (`ifGenerationMatch`, `ifSourceGenerationMatch`) and of headers."""
 
-        def read_number(what: str) -> int | None:
-            name = prefix + what
+        def read_number(suffix: str) -> int | None:
+            name = prefix + suffix
             value = parameters.get(name)
             if value is None:
                 return None
@@ -57,32 +57,34 @@ class Preconditions:
         )
 
     @classmethod
-    def from_dict(cls, kept: Mapping[str, Any]) -> "Preconditions":
-        """Those that `asdict` wrote down, after their way through JSON."""
+    def from_dict(cls, fields: Mapping[str, Any]) -> "Preconditions":
+        """Build preconditions from the output of `asdict` after a JSON round trip."""
         values: dict[str, Any] = {
-            key: tuple(value) if isinstance(value, list) else value for key, value in kept.items()
+            key: tuple(value) if isinstance(value, list) else value for key, value in fields.items()
         }
         return cls(**values)
 
-    def check(self, found: Versioned | None, *, reading: bool = False) -> None:
-        """Refuse unless all hold; for a reader, one that asks for something else than it has is answered with 304."""
-        self._check_matches(found)
-        unwanted = errors.not_modified if reading else errors.unmet_precondition
-        if self.generation_not_match is not None and (not found or found.generation == self.generation_not_match):
-            raise unwanted("ifGenerationNotMatch")
+    def check(self, resource: Versioned | None, *, reading: bool = False) -> None:
+        """Raise unless all hold; for a reader, an unmet not-match condition is answered with 304."""
+        self._check_matches(resource)
+        build_error = errors.not_modified if reading else errors.unmet_precondition
+        if self.generation_not_match is not None and (not resource or resource.generation == self.generation_not_match):
+            raise build_error("ifGenerationNotMatch")
         if self.metageneration_not_match is not None and (
-            not found or found.metageneration == self.metageneration_not_match
+            not resource or resource.metageneration == self.metageneration_not_match
         ):
-            raise unwanted("ifMetagenerationNotMatch")
-        if found and self.etags_not_match and _any_match(self.etags_not_match, found):
-            raise unwanted("If-None-Match")
+            raise build_error("ifMetagenerationNotMatch")
+        if resource and self.etags_not_match and _any_match(self.etags_not_match, resource):
+            raise build_error("If-None-Match")
 
-    def _check_matches(self, found: Versioned | None) -> None:
-        if self.generation_match is not None and self.generation_match != (found.generation if found else 0):
+    def _check_matches(self, resource: Versioned | None) -> None:
+        if self.generation_match is not None and self.generation_match != (resource.generation if resource else 0):
             raise errors.unmet_precondition("ifGenerationMatch")
-        if self.metageneration_match is not None and (not found or self.metageneration_match != found.metageneration):
+        if self.metageneration_match is not None and (
+            not resource or self.metageneration_match != resource.metageneration
+        ):
             raise errors.unmet_precondition("ifMetagenerationMatch")
-        if self.etags_match and (not found or not _any_match(self.etags_match, found)):
+        if self.etags_match and (not resource or not _any_match(self.etags_match, resource)):
             raise errors.unmet_precondition("If-Match")
 
 
@@ -93,5 +95,5 @@ def _parse_etags(header: str) -> tuple[str, ...]:
     return tuple(part.strip().removeprefix("W/").strip('"') for part in header.split(",") if part.strip())
 
 
-def _any_match(etags: tuple[str, ...], found: Versioned) -> bool:
-    return "*" in etags or any(etag in etags for etag in found.etags)
+def _any_match(etags: tuple[str, ...], resource: Versioned) -> bool:
+    return "*" in etags or any(etag in etags for etag in resource.etags)

@@ -1,4 +1,4 @@
-"""What is known of a bucket and of an object, as values."""
+"""Records of buckets and objects."""
 
 import base64
 import zlib
@@ -11,58 +11,58 @@ from vertex_rehearsal.cloud_storage.checksums import digest_to_hex
 
 @dataclass(frozen=True)
 class BucketRecord:
-    """A bucket: what Cloud Storage counts for it, and what its user has set."""
+    """A bucket: values that Cloud Storage maintains, and the user's settings."""
 
     name: str
     project: str
     created: int
-    """Microseconds since 1970, as all times here are."""
+    """Microseconds since 1970, as are all times here."""
     updated: int
     metageneration: int = 1
     settings: dict[str, Any] = field(default_factory=dict)
     soft_deleted: int | None = None
     hard_deleted: int | None = None
-    """When a deleted bucket can no longer be restored."""
+    """The time from which a soft-deleted bucket cannot be restored."""
 
     @property
     def generation(self) -> int:
-        """A bucket has one generation, from when it was made."""
+        """The bucket's only generation: the time of its creation."""
         return self.created
 
     @property
     def etags(self) -> tuple[str, ...]:
-        """By which a precondition may name this state of it."""
+        """The ETags by which preconditions may name this state."""
         return (etag(0, self.metageneration),)
 
     @property
     def default_class(self) -> str:
-        """The storage class of an object that names none."""
+        """The storage class of objects created without one."""
         return str(self.settings.get("storageClass", "STANDARD"))
 
     @property
     def is_versioned(self) -> bool:
-        """Whether generations are kept that are overwritten or deleted."""
+        """Whether object versioning is enabled: overwritten and deleted generations are kept."""
         return bool((self.settings.get("versioning") or {}).get("enabled"))
 
     @property
     def soft_delete_us(self) -> int:
-        """How long what is deleted can be restored; 0 if it cannot."""
+        """The soft-delete retention in microseconds; 0 if soft delete is off."""
         return int((self.settings.get("softDeletePolicy") or {}).get("retentionDurationSeconds", 0)) * 1_000_000
 
     @property
     def has_autoclass(self) -> bool:
-        """Whether Cloud Storage itself chooses the classes of objects."""
+        """Whether Autoclass manages the storage classes of objects."""
         return bool((self.settings.get("autoclass") or {}).get("enabled"))
 
     @property
     def has_uniform_access(self) -> bool:
-        """Whether access control lists are out of use."""
+        """Whether uniform bucket-level access is enabled, which disables access control lists."""
         access = self.settings.get("iamConfiguration") or {}
         return bool((access.get("uniformBucketLevelAccess") or {}).get("enabled"))
 
     @property
     def prevents_public_access(self) -> bool:
-        """Whether nothing of it may be made public."""
+        """Whether public access prevention is enforced."""
         access = self.settings.get("iamConfiguration") or {}
         return bool(access.get("publicAccessPrevention") == "enforced")
 
@@ -78,13 +78,13 @@ class ObjectRecord:
     size: int
     crc32c: str
     md5: str | None
-    """None for what was put together from parts, as with Google."""
+    """None for composite objects, as with Google."""
     place: str
-    """Where its bytes are, below the store's root."""
+    """Path of its content below the store's root."""
     folder: str | None
-    """Its directory below the bucket's; None for what is kept aside."""
+    """Its directory below the bucket's; None if its content is stored elsewhere."""
     modified_ns: int
-    """The file's own time of change; another one means that somebody else wrote it."""
+    """The file's modification time; a different one means that another process wrote the file."""
     created: int
     updated: int
     noncurrent_since: int | None = None
@@ -92,27 +92,27 @@ class ObjectRecord:
     settings: dict[str, Any] = field(default_factory=dict)
     soft_deleted: int | None = None
     hard_deleted: int | None = None
-    """When a deleted object can no longer be restored."""
+    """The time from which a soft-deleted object cannot be restored."""
 
     @property
     def etags(self) -> tuple[str, ...]:
-        """By which a precondition may name this state of it, in either API."""
+        """The ETags by which preconditions may name this state, in either API."""
         return etag(self.generation, self.metageneration), self.xml_etag
 
     @property
     def xml_etag(self) -> str:
-        """The XML API's: the MD5 in hexadecimal where there is one."""
+        """The XML API's ETag: the MD5 in hexadecimal where there is one."""
         return digest_to_hex(self.md5) if self.md5 else f"{self.crc32c}-{self.generation}"
 
     @property
     def custom(self) -> dict[str, str]:
-        """The user's own metadata."""
-        found: dict[str, str] = self.settings.get("metadata") or {}
-        return found
+        """The user's custom metadata."""
+        metadata: dict[str, str] = self.settings.get("metadata") or {}
+        return metadata
 
 
 def etag(generation: int, metageneration: int) -> str:
-    """The JSON API's: both numbers, as Google packs them."""
+    """Return the JSON API's ETag: both numbers, packed as Google does."""
     return base64.b64encode(b"\x08" + _encode_varint(generation) + b"\x10" + _encode_varint(metageneration)).decode()
 
 
@@ -126,25 +126,25 @@ def _encode_varint(number: int) -> bytes:
 
 
 def format_rfc3339(microseconds: int) -> str:
-    """A time as Google's APIs write it."""
+    """Format a time as Google's APIs do, in milliseconds."""
     return format_exact_time(microseconds // 1000 * 1000)
 
 
 def format_exact_time(microseconds: int) -> str:
-    """A time that a user gave, to the microsecond where it has any."""
+    """Format a user's time, with microseconds where it has any."""
     seconds, rest = divmod(microseconds, 1_000_000)
     fraction = f"{rest:06d}" if rest % 1000 else f"{rest // 1000:03d}"
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{fraction}Z"
 
 
 def parse_time(text: str) -> int:
-    """The microseconds of an RFC 3339 time; ValueError if it is none."""
+    """Parse an RFC 3339 time to microseconds; raise ValueError if it is invalid."""
     moment = datetime.fromisoformat(text)
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
-    return (since.days * 86400 + since.seconds) * 1_000_000 + since.microseconds
+    elapsed = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    return (elapsed.days * 86400 + elapsed.seconds) * 1_000_000 + elapsed.microseconds
 
 
 def get_project_number(project: str) -> str:
-    """The number of a project, which is the same for the same id everywhere."""
+    """Return the number of a project, derived from its id."""
     return project if project.isdigit() else str(100_000_000_000 + zlib.crc32(project.encode()))

@@ -1,4 +1,4 @@
-"""What keeps an object from being deleted or replaced: holds, its bucket's retention policy, and its own retention."""
+"""Protection from deletion and replacement: holds, bucket retention policies and object retention."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,35 +7,35 @@ from vertex_rehearsal.cloud_storage import errors
 from vertex_rehearsal.cloud_storage.records import BucketRecord, ObjectRecord, format_rfc3339, parse_time
 
 RELEASED = "eventBasedHoldReleased"
-"""Among an object's settings, in microseconds; no part of its resource. A bucket's retention period begins then."""
+"""Internal setting: when the event-based hold was released (microseconds), which starts the retention period."""
 LONGEST_S = 100 * 31_557_600
 HOLDS = (("temporaryHold", "Temporary"), ("eventBasedHold", "Event-Based"))
 
 
-def get_expiration(holder: BucketRecord, found: ObjectRecord) -> int | None:
-    """Until when an object may not be deleted, in microseconds; None if no retention says so."""
+def get_expiration(bucket_record: BucketRecord, record: ObjectRecord) -> int | None:
+    """Return when an object's retention ends, in microseconds; None without retention."""
     ends = []
-    policy = holder.settings.get("retentionPolicy")
-    if policy and not found.settings.get("eventBasedHold"):
-        ends.append(found.settings.get(RELEASED, found.created) + int(policy["retentionPeriod"]) * 1_000_000)
-    if own := found.settings.get("retention"):
-        ends.append(parse_time(own["retainUntilTime"]))
+    policy = bucket_record.settings.get("retentionPolicy")
+    if policy and not record.settings.get("eventBasedHold"):
+        ends.append(record.settings.get(RELEASED, record.created) + int(policy["retentionPeriod"]) * 1_000_000)
+    if object_retention := record.settings.get("retention"):
+        ends.append(parse_time(object_retention["retainUntilTime"]))
     return max(ends, default=None)
 
 
-def check_removable(holder: BucketRecord, found: ObjectRecord | None, now: int, *, is_kept: bool) -> None:
-    """Refuse to delete or replace what is held or retained; a retained one that `is_kept` as a version may go on."""
-    if found is None:
+def check_removable(bucket_record: BucketRecord, record: ObjectRecord | None, now: int, *, is_kept: bool) -> None:
+    """Refuse to delete or replace an object under hold or retention, unless retained and `is_kept` as a version."""
+    if record is None:
         return
-    named = f"Object '{found.bucket}/{found.name}'"
+    named = f"Object '{record.bucket}/{record.name}'"
     for key, word in HOLDS:
-        if found.settings.get(key):
+        if record.settings.get(key):
             message = (
                 f"{named} is under active {word} hold and cannot be deleted, overwritten or archived until hold is "
                 "removed."
             )
             raise errors.StorageError(403, "objectUnderActiveHold", message)
-    end = get_expiration(holder, found)
+    end = get_expiration(bucket_record, record)
     if end is not None and now < end and not is_kept:
         message = (
             f"{named} is subject to bucket's retention policy or object retention and cannot be deleted or overwritten "
@@ -44,20 +44,20 @@ def check_removable(holder: BucketRecord, found: ObjectRecord | None, now: int, 
         raise errors.StorageError(403, "retentionPolicyNotMet", message)
 
 
-def complete_settings(holder: BucketRecord, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A new object's settings, with what its bucket says of new objects."""
-    kept = {"storageClass": holder.default_class} | dict(settings)
-    if holder.has_autoclass:
-        kept["storageClass"] = "STANDARD"
-    if holder.settings.get("defaultEventBasedHold") and "eventBasedHold" not in kept:
-        kept["eventBasedHold"] = True
-    return kept
+def complete_settings(bucket_record: BucketRecord, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a new object's settings with the defaults of its bucket."""
+    completed = {"storageClass": bucket_record.default_class} | dict(settings)
+    if bucket_record.has_autoclass:
+        completed["storageClass"] = "STANDARD"
+    if bucket_record.settings.get("defaultEventBasedHold") and "eventBasedHold" not in completed:
+        completed["eventBasedHold"] = True
+    return completed
 
 
 def check_change(
-    holder: BucketRecord, before: Mapping[str, Any], after: dict[str, Any], now: int, *, overrides: bool
+    bucket_record: BucketRecord, before: Mapping[str, Any], after: dict[str, Any], now: int, *, overrides: bool
 ) -> dict[str, Any]:
-    """An object's settings as they may become; refuses what its retention does not allow."""
+    """Return an object's changed settings; refuse changes that its retention forbids."""
     if before.get("eventBasedHold") and not after.get("eventBasedHold"):
         after = after | {RELEASED: now}
     elif RELEASED in before and not after.get("eventBasedHold"):
@@ -66,7 +66,7 @@ def check_change(
     if new == old:
         return after
     if new:
-        _check_retention(holder, new, now)
+        _check_retention(bucket_record, new, now)
     if old and (not new or parse_time(new["retainUntilTime"]) < parse_time(old["retainUntilTime"])):
         _check_shortening(old, overrides=overrides)
     if old and new and old["mode"] == "Locked" and new["mode"] != "Locked":
@@ -75,7 +75,7 @@ def check_change(
 
 
 def check_policy_change(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
-    """Refuse to shorten or remove a retention policy that is locked."""
+    """Refuse to shorten or remove a locked retention policy."""
     old, new = before.get("retentionPolicy") or {}, after.get("retentionPolicy") or {}
     if old.get("isLocked") and int(new.get("retentionPeriod", 0)) < int(old["retentionPeriod"]):
         message = f"Cannot reduce retention duration of a locked Retention Policy for bucket '{name}'."
@@ -83,18 +83,18 @@ def check_policy_change(name: str, before: Mapping[str, Any], after: Mapping[str
 
 
 def lock_policy(settings: dict[str, Any]) -> dict[str, Any]:
-    """A bucket's settings with its retention policy locked, for ever."""
+    """Return a bucket's settings with its retention policy locked, permanently."""
     policy = settings.get("retentionPolicy")
     if not policy:
         raise errors.invalid_request("There is no retention policy on this bucket to lock.")
     return settings | {"retentionPolicy": policy | {"isLocked": True}}
 
 
-def _check_retention(holder: BucketRecord, given: Mapping[str, Any], now: int) -> None:
-    if (holder.settings.get("objectRetention") or {}).get("mode") != "Enabled":
-        message = f"Object retention is not enabled for bucket '{holder.name}'."
+def _check_retention(bucket_record: BucketRecord, requested: Mapping[str, Any], now: int) -> None:
+    if (bucket_record.settings.get("objectRetention") or {}).get("mode") != "Enabled":
+        message = f"Object retention is not enabled for bucket '{bucket_record.name}'."
         raise errors.invalid_request(message, location="retention")
-    end = parse_time(given["retainUntilTime"])
+    end = parse_time(requested["retainUntilTime"])
     if not now < end <= now + LONGEST_S * 1_000_000:
         message = "Invalid value for 'retention.retainUntilTime': it must be in the future, within 100 years."
         raise errors.invalid_request(message, location="retention.retainUntilTime")

@@ -1,4 +1,4 @@
-"""Store: buckets and objects with generations and preconditions, kept as plain files and an index. No HTTP."""
+"""Store of buckets and objects, with generations and preconditions, in plain files and an index. No HTTP."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,14 +18,14 @@ from vertex_rehearsal.cloud_storage.preconditions import ANY, Preconditions
 from vertex_rehearsal.cloud_storage.records import BucketRecord, ObjectRecord
 
 MOST_COMPONENTS = 32
-PATIENCE = 5
-"""How often a file that others go on writing is looked at anew before it is taken as it was last seen."""
+MAX_ATTEMPTS = 5
+"""Attempts on a file that other processes keep writing, before the index is trusted as it is."""
 
 T = TypeVar("T")
 
 
 class _FileChanged(Exception):
-    """Somebody else wrote the file of an object."""
+    """Another process wrote the file of an object."""
 
 
 @dataclass(frozen=True)
@@ -37,39 +37,39 @@ class SourceObject:
     generation: int | None = None
     preconditions: Preconditions = ANY
     key: str = ""
-    """The SHA-256 of the key that it was written with."""
+    """The SHA-256 of its customer-supplied key, if any."""
 
 
 class Store:
-    """One directory of buckets; any number of threads may use it at once."""
+    """The buckets in one directory; safe for concurrent use by threads."""
 
     def __init__(self, root: Path) -> None:
         self.files = Files(root)
         self.index = Index(self.files.state / "index.sqlite")
         self.journal = Journal(self.files, self.index)
-        self._outside = ExternalChanges(self.files, self.index, self.journal)
+        self._external_changes = ExternalChanges(self.files, self.index, self.journal)
         self._forget_expired()
 
     def close(self) -> None:
-        """Let go of the directory."""
+        """Close the index and release the lock on the directory."""
         self.index.close()
         self.files.close()
 
     def bucket(self, name: str, preconditions: Preconditions = ANY) -> BucketRecord:
-        """A bucket, for a reader."""
+        """Return a bucket, for a reader."""
         with self.index.read_session() as session:
-            found = _get_bucket(session, name)
-        preconditions.check(found, reading=True)
-        return found
+            bucket_record = _get_bucket(session, name)
+        preconditions.check(bucket_record, reading=True)
+        return bucket_record
 
     def soft_deleted_bucket(self, name: str, generation: int) -> BucketRecord:
-        """A deleted bucket that can be restored."""
+        """Return a soft-deleted bucket."""
         self._forget_expired()
         with self.index.read_session() as session:
-            found = session.get_soft_deleted_bucket(name, generation)
-        if not found:
+            bucket_record = session.get_soft_deleted_bucket(name, generation)
+        if not bucket_record:
             raise errors.no_bucket()
-        return found
+        return bucket_record
 
     def list_buckets(
         self,
@@ -80,135 +80,135 @@ class Store:
         limit: int = 1000,
         soft_deleted: bool = False,
     ) -> list[BucketRecord]:
-        """A project's buckets, or those of all projects, in the order of their names."""
+        """Return the buckets of a project, or of all projects, by name."""
         if soft_deleted:
             self._forget_expired()
         with self.index.read_session() as session:
             return session.list_buckets(project, prefix, after, limit, soft_deleted=soft_deleted)
 
     def create_bucket(self, name: str, *, project: str, settings: Mapping[str, Any]) -> BucketRecord:
-        """A new bucket."""
+        """Create a bucket."""
         names.check_bucket_name(name)
         with self.index.write_session() as session:
             if session.bucket(name):
                 message = "Your previous request to create the named bucket succeeded and you already own it."
                 raise errors.StorageError(409, "conflict", message)
             now = session.next_timestamp()
-            made = BucketRecord(name, project, now, now, settings=dict(settings))
-            session.put_bucket(made)
+            bucket_record = BucketRecord(name, project, now, now, settings=dict(settings))
+            session.put_bucket(bucket_record)
             self.files.bucket_directory(name).mkdir(exist_ok=True)
-        return made
+        return bucket_record
 
     def change_bucket(
         self, name: str, change: Callable[[dict[str, Any]], dict[str, Any]], preconditions: Preconditions = ANY
     ) -> BucketRecord:
-        """A bucket with other settings."""
+        """Change a bucket's settings."""
         with self.index.write_session() as session:
-            found = _get_bucket(session, name)
-            preconditions.check(found)
-            settings = change(found.settings)
-            retention.check_policy_change(name, found.settings, settings)
+            bucket_record = _get_bucket(session, name)
+            preconditions.check(bucket_record)
+            settings = change(bucket_record.settings)
+            retention.check_policy_change(name, bucket_record.settings, settings)
             changed = replace(
-                found,
+                bucket_record,
                 settings=settings,
                 updated=session.next_timestamp(),
-                metageneration=found.metageneration + 1,
+                metageneration=bucket_record.metageneration + 1,
             )
             session.put_bucket(changed)
         return changed
 
     def delete_bucket(self, name: str, preconditions: Preconditions = ANY) -> None:
-        """Remove a bucket that holds nothing."""
+        """Delete an empty bucket."""
         self.bucket(name)
-        self._outside.scan_prefix(name, "")
+        self._external_changes.scan_prefix(name, "")
         with self.journal.begin_change() as session:
-            found = _get_bucket(session, name)
-            preconditions.check(found)
+            bucket_record = _get_bucket(session, name)
+            preconditions.check(bucket_record)
             if session.has_objects(name):
                 message = "The bucket you tried to delete is not empty."
                 raise errors.StorageError(409, "conflict", message, code="BucketNotEmpty")
             session.remove_bucket(name)
-            if found.soft_delete_us:
-                session.soft_delete_bucket(found, session.next_timestamp())
+            if bucket_record.soft_delete_us:
+                session.soft_delete_bucket(bucket_record, session.next_timestamp())
             self.files.remove_directory(name)
 
     def restore_bucket(self, name: str, generation: int) -> BucketRecord:
-        """A deleted bucket as it was, with its deleted objects; each of those can be restored then."""
+        """Restore a soft-deleted bucket; its soft-deleted objects can be restored afterwards."""
         self._forget_expired()
         with self.index.write_session() as session:
-            found = session.get_soft_deleted_bucket(name, generation)
-            if not found:
+            deleted = session.get_soft_deleted_bucket(name, generation)
+            if not deleted:
                 raise errors.no_bucket()
             if session.bucket(name):
                 message = f"A bucket '{name}' exists; the deleted one cannot be restored beside it."
                 raise errors.StorageError(409, "conflict", message)
-            made = replace(found, soft_deleted=None, hard_deleted=None, updated=session.next_timestamp())
-            session.restore_bucket(found)
-            session.put_bucket(made)
+            restored = replace(deleted, soft_deleted=None, hard_deleted=None, updated=session.next_timestamp())
+            session.restore_bucket(deleted)
+            session.put_bucket(restored)
             self.files.bucket_directory(name).mkdir(exist_ok=True)
-        return made
+        return restored
 
     def get(
         self, bucket: str, name: str, *, generation: int | None = None, preconditions: Preconditions = ANY
     ) -> ObjectRecord:
-        """An object, for a reader: its live generation unless another is named."""
+        """Return an object for a reader: the live generation, or the one given."""
 
         def find(trust: bool) -> ObjectRecord:
             with self.index.read_session() as session:
                 _get_bucket(session, bucket)
                 return self._find_object(session, bucket, name, generation, trust=trust)
 
-        found = self._retry_on_change(bucket, name, find)
-        preconditions.check(found, reading=True)
-        return found
+        record = self._retry_on_change(bucket, name, find)
+        preconditions.check(record, reading=True)
+        return record
 
     def soft_deleted(self, bucket: str, name: str, generation: int) -> ObjectRecord:
-        """A deleted generation that can be restored."""
+        """Return a soft-deleted generation."""
         self._forget_expired()
         with self.index.read_session() as session:
             _get_bucket(session, bucket)
-            found = session.get_soft_deleted(bucket, name, generation)
-        if not found:
+            record = session.get_soft_deleted(bucket, name, generation)
+        if not record:
             raise errors.no_object(bucket, name)
-        return found
+        return record
 
     def restore(
         self, bucket: str, name: str, generation: int, *, copies_acl: bool = False, preconditions: Preconditions = ANY
     ) -> ObjectRecord:
-        """A deleted generation once more, as a new one; the deleted one stays until it is deleted for good."""
-        found = self.soft_deleted(bucket, name, generation)
-        with self.files.path(found.place).open("rb") as file:
+        """Restore a soft-deleted generation as a new one; the soft-deleted one is kept until its hard-delete time."""
+        deleted = self.soft_deleted(bucket, name, generation)
+        with self.files.path(deleted.place).open("rb") as file:
             staged = self.files.stage_content(checksums.read_chunks(file))
-        own = (retention.RELEASED, *(() if copies_acl else (ACL,)))
-        settings = {key: value for key, value in found.settings.items() if key not in own}
+        excluded = (retention.RELEASED, *(() if copies_acl else (ACL,)))
+        settings = {key: value for key, value in deleted.settings.items() if key not in excluded}
         return self.put(
-            bucket, name, staged, settings=settings, preconditions=preconditions, components=found.components
+            bucket, name, staged, settings=settings, preconditions=preconditions, components=deleted.components
         )
 
     def read(
         self, bucket: str, name: str, *, generation: int | None = None, preconditions: Preconditions = ANY
     ) -> tuple[ObjectRecord, IO[bytes]]:
-        """An object and its bytes, which stay the same whatever happens to the object meanwhile."""
-        looks = 0
+        """Return an object and its open file, which is unaffected by later changes of the object."""
+        attempts = 0
         while True:
-            looks += 1
+            attempts += 1
             opened = self._open_generation(self.get(bucket, name, generation=generation, preconditions=preconditions))
-            if opened and (_matches_record(*opened) or looks > PATIENCE):
+            if opened and (_matches_record(*opened) or attempts > MAX_ATTEMPTS):
                 return opened
             if opened:
-                with opened[1]:  # somebody else is writing it
+                with opened[1]:  # another process is writing it
                     self._update_checksums(*opened)
 
     def list_objects(self, query: Query) -> ObjectPage:
-        """Objects by their names."""
+        """Return a page of objects by name."""
         self.bucket(query.bucket)
         if query.soft_deleted:
             self._forget_expired()
         elif not query.page_token:
-            self._outside.scan_prefix(query.bucket, query.prefix)
+            self._external_changes.scan_prefix(query.bucket, query.prefix)
         with self.index.read_session() as session:
             page = listing.list_page(session, query)
-        return replace(page, items=[found for found in map(self._refresh_object, page.items) if found])
+        return replace(page, items=[record for record in map(self._refresh_object, page.items) if record])
 
     def put(
         self,
@@ -219,28 +219,28 @@ class Store:
         settings: Mapping[str, Any],
         preconditions: Preconditions = ANY,
         components: int | None = None,
-        along: Callable[[Session, ObjectRecord], None] | None = None,
+        in_transaction: Callable[[Session, ObjectRecord], None] | None = None,
     ) -> ObjectRecord:
-        """Make staged content the live generation of an object; `along` is done with it or not at all."""
+        """Make staged content the live generation of an object; `in_transaction` is called in the same transaction."""
         names.check_object_name(name)
 
         def write(trust: bool) -> ObjectRecord:
             with self.journal.begin_change() as session:
-                holder = _get_bucket(session, bucket)
+                bucket_record = _get_bucket(session, bucket)
                 before = self._find_live(session, bucket, name, trust=trust)
                 preconditions.check(before)
                 now = session.next_timestamp()
-                retention.check_removable(holder, before, now, is_kept=holder.is_versioned)
-                made = self._build_record(session, holder, name, staged, settings, components)
-                session.put(made)
+                retention.check_removable(bucket_record, before, now, is_kept=bucket_record.is_versioned)
+                record = self._build_record(session, bucket_record, name, staged, settings, components)
+                session.put(record)
                 if before:
-                    self._retire_generation(session, holder, before, replaced_by=made.place)
-                session.add_move("rename", self.files.relative_place(staged.path), made.place)
-                if along:
-                    along(session, made)
+                    self._retire_generation(session, bucket_record, before, replaced_by=record.place)
+                session.add_move("rename", self.files.relative_place(staged.path), record.place)
+                if in_transaction:
+                    in_transaction(session, record)
             if name.endswith("/"):
                 self.files.make_folder(bucket, name)
-            return made
+            return record
 
         try:
             return self._retry_on_change(bucket, name, write)
@@ -257,21 +257,21 @@ class Store:
         preconditions: Preconditions = ANY,
         overrides_retention: bool = False,
     ) -> ObjectRecord:
-        """An object with other settings."""
+        """Change an object's settings."""
 
         def write(trust: bool) -> ObjectRecord:
             with self.index.write_session() as session:
-                holder = _get_bucket(session, bucket)
-                found = self._find_object(session, bucket, name, generation, trust=trust)
-                preconditions.check(found)
+                bucket_record = _get_bucket(session, bucket)
+                record = self._find_object(session, bucket, name, generation, trust=trust)
+                preconditions.check(record)
                 now = session.next_timestamp()
                 changed = replace(
-                    found,
+                    record,
                     settings=retention.check_change(
-                        holder, found.settings, change(found.settings), now, overrides=overrides_retention
+                        bucket_record, record.settings, change(record.settings), now, overrides=overrides_retention
                     ),
                     updated=now,
-                    metageneration=found.metageneration + 1,
+                    metageneration=record.metageneration + 1,
                 )
                 session.put(changed)
             return changed
@@ -281,21 +281,21 @@ class Store:
     def delete(
         self, bucket: str, name: str, *, generation: int | None = None, preconditions: Preconditions = ANY
     ) -> None:
-        """Delete an object: where generations are kept the live one is kept too, unless it is named itself."""
+        """Delete an object; with versioning the live generation becomes noncurrent, unless it is named."""
 
         def write(trust: bool) -> None:
             with self.journal.begin_change() as session:
-                holder = _get_bucket(session, bucket)
-                found = self._find_object(session, bucket, name, generation, trust=trust)
-                preconditions.check(found)
-                archives = found.noncurrent_since is None and generation is None
+                bucket_record = _get_bucket(session, bucket)
+                record = self._find_object(session, bucket, name, generation, trust=trust)
+                preconditions.check(record)
+                archives = record.noncurrent_since is None and generation is None
                 retention.check_removable(
-                    holder, found, session.next_timestamp(), is_kept=archives and holder.is_versioned
+                    bucket_record, record, session.next_timestamp(), is_kept=archives and bucket_record.is_versioned
                 )
                 if archives:
-                    self._retire_generation(session, holder, found)
+                    self._retire_generation(session, bucket_record, record)
                 else:
-                    self._remove_generation(session, holder, found)
+                    self._remove_generation(session, bucket_record, record)
             if name.endswith("/"):
                 self.files.remove_folder(bucket, name)
 
@@ -310,42 +310,42 @@ class Store:
         change: Callable[[dict[str, Any]], dict[str, Any]],
         preconditions: Preconditions = ANY,
     ) -> ObjectRecord:
-        """Make an object's content and settings, changed, those of another, or of the same once more."""
+        """Copy an object's content and changed settings to another name, or to a new generation of its own."""
         names.check_object_name(name)
         self.bucket(bucket)
-        found, file = self._open_source(source)
+        record, file = self._open_source(source)
         with file:
-            settings = change(found.settings)
+            settings = change(record.settings)
             staged = self.files.stage_content(checksums.read_chunks(file))
         return self.put(
-            bucket, name, staged, settings=settings, preconditions=preconditions, components=found.components
+            bucket, name, staged, settings=settings, preconditions=preconditions, components=record.components
         )
 
     def move(self, source: SourceObject, name: str, *, preconditions: Preconditions = ANY) -> ObjectRecord:
-        """Give an object another name in its bucket: no moment shows both, or none."""
+        """Rename an object within its bucket, atomically."""
         names.check_object_name(name)
         if name == source.name:
             raise errors.invalid_request("The source and destination object names must be different.")
-        found, file = self._open_source(source)
+        record, file = self._open_source(source)
         with file:
             staged = self.files.stage_content(checksums.read_chunks(file))
 
-        def remove_source(session: Session, made: ObjectRecord) -> None:
-            now = session.get_live(source.bucket, source.name)
-            if not now or now.generation != found.generation:
+        def remove_source(session: Session, target: ObjectRecord) -> None:
+            current = session.get_live(source.bucket, source.name)
+            if not current or current.generation != record.generation:
                 raise errors.unmet_precondition("ifSourceGenerationMatch")
-            holder = _get_bucket(session, made.bucket)
-            retention.check_removable(holder, now, made.created, is_kept=holder.is_versioned)
-            self._retire_generation(session, holder, now)
+            bucket_record = _get_bucket(session, target.bucket)
+            retention.check_removable(bucket_record, current, target.created, is_kept=bucket_record.is_versioned)
+            self._retire_generation(session, bucket_record, current)
 
         return self.put(
             source.bucket,
             name,
             staged,
-            settings=found.settings,
+            settings=record.settings,
             preconditions=preconditions,
-            components=found.components,
-            along=remove_source,
+            components=record.components,
+            in_transaction=remove_source,
         )
 
     def compose(
@@ -357,7 +357,7 @@ class Store:
         settings: Mapping[str, Any],
         preconditions: Preconditions = ANY,
     ) -> ObjectRecord:
-        """Put the contents of 1 to 32 objects of a bucket together."""
+        """Concatenate 1 to 32 objects of a bucket."""
         names.check_object_name(name)
         if not 1 <= len(sources) <= MOST_COMPONENTS:
             message = f"The number of source components provided ({len(sources)}) is not between 1 and 32."
@@ -367,8 +367,8 @@ class Store:
         def chunks() -> Iterator[bytes]:
             nonlocal components
             for source in sources:
-                found, file = self._open_source(source)
-                components += found.components or 1
+                record, file = self._open_source(source)
+                components += record.components or 1
                 with file:
                     yield from checksums.read_chunks(file)
 
@@ -376,166 +376,168 @@ class Store:
         return self.put(bucket, name, staged, settings=settings, preconditions=preconditions, components=components)
 
     def _forget_expired(self) -> None:
-        """Delete for good what was deleted long ago."""
+        """Delete soft-deleted objects past their hard-delete time."""
         with self.journal.begin_change() as session:
             _remove_expired(session)
 
-    def _open_generation(self, found: ObjectRecord) -> tuple[ObjectRecord, IO[bytes]] | None:
-        """A generation and its file, in a moment in which no write of our own is half done; none if it is gone."""
+    def _open_generation(self, record: ObjectRecord) -> tuple[ObjectRecord, IO[bytes]] | None:
+        """Return a generation and its open file while no write of this process is in progress; None if it is gone."""
         with self.index.exclusive_access():
             with self.index.read_session() as session:
-                now = session.generation(found.bucket, found.name, found.generation)
+                current = session.generation(record.bucket, record.name, record.generation)
             try:
-                return (now, self.files.path(now.place).open("rb")) if now else None
+                return (current, self.files.path(current.place).open("rb")) if current else None
             except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-                if now and now.folder is None:  # no place that a list looks at
+                if current and current.folder is None:  # in no directory that `list_objects` scans
                     with self.index.write_session() as session:
-                        session.remove(now)
+                        session.remove(current)
                 return None
 
-    def _update_checksums(self, found: ObjectRecord, file: IO[bytes]) -> None:
-        """Take note of a job that still wrote into a file when it ceased to be the live generation's."""
-        if found.folder is not None:
+    def _update_checksums(self, record: ObjectRecord, file: IO[bytes]) -> None:
+        """Update the record of a noncurrent generation whose file a job still wrote after it was replaced."""
+        if record.folder is not None:
             return
         modified_ns = os.fstat(file.fileno()).st_mtime_ns
-        counted = checksums.checksum_file(file).result()
+        sums = checksums.checksum_file(file).result()
         with self.index.write_session() as session:
-            now = session.generation(found.bucket, found.name, found.generation)
-            if now:
-                md5 = None if now.md5 is None else counted.md5
-                session.put(replace(now, size=counted.size, crc32c=counted.crc32c, md5=md5, modified_ns=modified_ns))
+            current = session.generation(record.bucket, record.name, record.generation)
+            if current:
+                md5 = None if current.md5 is None else sums.md5
+                session.put(replace(current, size=sums.size, crc32c=sums.crc32c, md5=md5, modified_ns=modified_ns))
 
     def _open_source(self, source: SourceObject) -> tuple[ObjectRecord, IO[bytes]]:
-        found, file = self.read(source.bucket, source.name, generation=source.generation)
+        record, file = self.read(source.bucket, source.name, generation=source.generation)
         try:
-            source.preconditions.check(found)
-            check_customer_key(found, source.key)
+            source.preconditions.check(record)
+            check_customer_key(record, source.key)
         except errors.StorageError:
             file.close()
             raise
-        return found, file
+        return record, file
 
     def _build_record(
         self,
         session: Session,
-        holder: BucketRecord,
+        bucket_record: BucketRecord,
         name: str,
         staged: StagedContent,
         settings: Mapping[str, Any],
         components: int | None,
     ) -> ObjectRecord:
         now = session.next_timestamp()
-        place, folder = self.files.place_for(holder.name, name)
-        modified_ns = now * 1000 + 1  # no write by anybody else leaves exactly this time behind
+        place, folder = self.files.place_for(bucket_record.name, name)
+        modified_ns = now * 1000 + 1  # marks the file as ours: no other write has exactly this time
         os.utime(staged.path, ns=(modified_ns, modified_ns))
-        kept = access_controls.complete_acl(holder, retention.complete_settings(holder, settings))
-        _check_encryption(holder, kept)
-        kept = retention.check_change(holder, {}, kept, now, overrides=False)
-        counted = staged.checksums
+        completed = access_controls.complete_acl(bucket_record, retention.complete_settings(bucket_record, settings))
+        _check_encryption(bucket_record, completed)
+        completed = retention.check_change(bucket_record, {}, completed, now, overrides=False)
+        sums = staged.checksums
         return ObjectRecord(
-            holder.name,
+            bucket_record.name,
             name,
             now,
             1,
-            counted.size,
-            counted.crc32c,
-            None if components else counted.md5,
+            sums.size,
+            sums.crc32c,
+            None if components else sums.md5,
             place,
             folder,
             modified_ns,
             now,
             now,
             components=components,
-            settings=kept,
+            settings=completed,
         )
 
     def _retire_generation(
-        self, session: Session, holder: BucketRecord, found: ObjectRecord, *, replaced_by: str = ""
+        self, session: Session, bucket_record: BucketRecord, record: ObjectRecord, *, replaced_by: str = ""
     ) -> None:
-        """Take the live generation's place from it; its content is kept in a bucket that keeps generations."""
-        if not holder.is_versioned:
-            self._remove_generation(session, holder, found, replaced_by=replaced_by)
+        """Replace the live generation; with versioning it is kept as a noncurrent one."""
+        if not bucket_record.is_versioned:
+            self._remove_generation(session, bucket_record, record, replaced_by=replaced_by)
             return
-        kept = self._keep_content(session, found, replaced_by)
-        session.put(replace(found, place=kept, folder=None, noncurrent_since=session.next_timestamp()))
+        place = self._keep_content(session, record, replaced_by)
+        session.put(replace(record, place=place, folder=None, noncurrent_since=session.next_timestamp()))
 
     def _remove_generation(
-        self, session: Session, holder: BucketRecord, found: ObjectRecord, *, replaced_by: str = ""
+        self, session: Session, bucket_record: BucketRecord, record: ObjectRecord, *, replaced_by: str = ""
     ) -> None:
-        """Delete a generation; where the bucket says so, it can be restored for a while."""
-        session.remove(found)
+        """Delete a generation; with soft delete it can be restored for a while."""
+        session.remove(record)
         _remove_expired(session)
-        if holder.soft_delete_us:
-            kept, now = self._keep_content(session, found, replaced_by), session.next_timestamp()
-            ends = now + holder.soft_delete_us
-            session.soft_delete(replace(found, place=kept, folder=None, soft_deleted=now, hard_deleted=ends))
-        elif found.place != replaced_by:
-            session.add_move("remove", found.place)
+        if bucket_record.soft_delete_us:
+            place, now = self._keep_content(session, record, replaced_by), session.next_timestamp()
+            ends = now + bucket_record.soft_delete_us
+            session.soft_delete(replace(record, place=place, folder=None, soft_deleted=now, hard_deleted=ends))
+        elif record.place != replaced_by:
+            session.add_move("remove", record.place)
 
-    def _keep_content(self, session: Session, found: ObjectRecord, replaced_by: str) -> str:
-        """Where a generation's bytes are kept when they are no longer the live ones."""
-        kept = self.files.new_noncurrent_place()
-        session.add_move("link" if found.place == replaced_by else "rename", found.place, kept)
-        return kept
+    def _keep_content(self, session: Session, record: ObjectRecord, replaced_by: str) -> str:
+        """Move the content of a replaced generation to a new place and return that place."""
+        place = self.files.new_noncurrent_place()
+        session.add_move("link" if record.place == replaced_by else "rename", record.place, place)
+        return place
 
     def _find_object(
         self, session: Session, bucket: str, name: str, generation: int | None, *, trust: bool
     ) -> ObjectRecord:
         live = self._find_live(session, bucket, name, trust=trust)
-        found = live if generation is None else session.generation(bucket, name, generation)
-        if not found:
+        record = live if generation is None else session.generation(bucket, name, generation)
+        if not record:
             raise errors.no_object(bucket, name)
-        return found
+        return record
 
     def _find_live(self, session: Session, bucket: str, name: str, *, trust: bool) -> ObjectRecord | None:
-        """The live generation, if the index is trusted or the bucket's directory agrees with it."""
-        found = session.get_live(bucket, name)
-        if not trust and not matches_file(found, self.files.stat_object(bucket, name)):
+        """Return the live generation; raise `_FileChanged` if its file disagrees and the index is not to be trusted."""
+        record = session.get_live(bucket, name)
+        if not trust and not matches_file(record, self.files.stat_object(bucket, name)):
             raise _FileChanged
-        return found
+        return record
 
     def _retry_on_change(self, bucket: str, name: str, work: Callable[[bool], T]) -> T:
-        """Do some work on an object, first taking note of what others did to its file."""
-        for _ in range(PATIENCE):
+        """Call `work`, synchronising the object's file and retrying when another process changed it."""
+        for _ in range(MAX_ATTEMPTS):
             try:
                 return work(False)
             except _FileChanged:
-                self._outside.sync_file(bucket, name)
+                self._external_changes.sync_file(bucket, name)
         return work(True)
 
-    def _refresh_object(self, found: ObjectRecord) -> ObjectRecord | None:
-        """A listed object as its file is now; none if it is gone."""
-        if found.noncurrent_since is not None or found.folder is None:
-            return found
-        if matches_file(found, self.files.stat_file(found.place)):
-            return found
+    def _refresh_object(self, record: ObjectRecord) -> ObjectRecord | None:
+        """Return a listed object in agreement with its file; None if it is gone."""
+        if record.noncurrent_since is not None or record.folder is None:
+            return record
+        if matches_file(record, self.files.stat_file(record.place)):
+            return record
         try:
-            return self.get(found.bucket, found.name)
+            return self.get(record.bucket, record.name)
         except errors.StorageError:
             return None
 
 
 def _get_bucket(session: Session, name: str) -> BucketRecord:
-    found = session.bucket(name)
-    if not found:
+    bucket_record = session.bucket(name)
+    if not bucket_record:
         raise errors.no_bucket()
-    return found
+    return bucket_record
 
 
-def _matches_record(found: ObjectRecord, file: IO[bytes]) -> bool:
-    return os.fstat(file.fileno()).st_mtime_ns == found.modified_ns
+def _matches_record(record: ObjectRecord, file: IO[bytes]) -> bool:
+    return os.fstat(file.fileno()).st_mtime_ns == record.modified_ns
 
 
 def _remove_expired(session: Session) -> None:
-    """Delete for good what was deleted long ago."""
+    """Delete soft-deleted rows past their hard-delete time, and their files."""
     for place in session.remove_expired(session.next_timestamp()):
         session.add_move("remove", place)
 
 
-def _check_encryption(holder: BucketRecord, settings: Mapping[str, Any]) -> None:
+def _check_encryption(bucket_record: BucketRecord, settings: Mapping[str, Any]) -> None:
     """Refuse a new object whose kind of encryption its bucket does not allow."""
-    who = "customerSupplied" if settings.get(ENCRYPTION) else "googleManaged"
-    rule = (holder.settings.get("encryption") or {}).get(f"{who}EncryptionEnforcementConfig") or {}
+    source = "customerSupplied" if settings.get(ENCRYPTION) else "googleManaged"
+    rule = (bucket_record.settings.get("encryption") or {}).get(f"{source}EncryptionEnforcementConfig") or {}
     if rule.get("restrictionMode") == "FullyRestricted":
-        message = f"The bucket's encryption.{who}EncryptionEnforcementConfig does not allow objects of this encryption."
+        message = (
+            f"The bucket's encryption.{source}EncryptionEnforcementConfig does not allow objects of this encryption."
+        )
         raise errors.StorageError(412, "conditionNotMet", message)

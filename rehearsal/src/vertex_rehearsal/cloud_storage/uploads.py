@@ -1,4 +1,4 @@
-"""Uploads that take several requests: resumable ones in one piece, multipart ones in numbered parts. No HTTP."""
+"""Uploads of several requests: resumable uploads, and multipart uploads of numbered parts. No HTTP."""
 
 import secrets
 import threading
@@ -23,35 +23,35 @@ KEPT_S = 7 * 24 * 3600
 
 @dataclass(frozen=True)
 class Span:
-    """Which bytes of an upload a request brings: from `first`; up to `last` and of `total` where these are known."""
+    """The bytes of an upload in a request: from `first`, and up to `last` of `total` where these are known."""
 
     first: int | None = 0
-    """None asks how far the upload has come."""
+    """None asks for the upload's progress."""
     last: int | None = None
     total: int | None = None
     ends: bool = False
-    """Whether the end of these bytes is the end of the upload, however many they are."""
+    """Whether the upload ends with these bytes, whatever their number."""
 
 
 @dataclass(frozen=True)
 class UploadProgress:
-    """How far an upload has come."""
+    """The progress of an upload, and its object once it is complete."""
 
     persisted: int
     finished: ObjectRecord | None = None
 
 
 class Uploads:
-    """Uploads of a store; unfinished ones outlive the process."""
+    """The uploads of a store; unfinished ones survive a restart."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._index = store.index
         self._directory = store.files.state / "uploads"
-        self._guard = threading.Lock()
+        self._locks_guard = threading.Lock()
         self._locks: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
         self._running: dict[str, checksums.RunningChecksums] = {}
-        """Checksums of what has arrived; counted anew from the file where the process was another."""
+        """Checksums of the bytes received; recomputed from the file after a restart."""
         self._forget_old()
 
     def begin_resumable(
@@ -64,7 +64,7 @@ class Uploads:
         expected: Mapping[str, str],
         total: int | None,
     ) -> str:
-        """A new resumable upload."""
+        """Start a resumable upload and return its id."""
         names.check_object_name(name)
         self._check_now(bucket, name, preconditions)
         upload = {"settings": dict(settings), "preconditions": asdict(preconditions), "expected": dict(expected)}
@@ -75,12 +75,12 @@ class Uploads:
     def write(
         self, identifier: str, span: Span, chunks: Iterable[bytes], *, expected: Mapping[str, str]
     ) -> UploadProgress:
-        """Take bytes in; what arrives before a connection breaks is kept. The last byte makes the object."""
+        """Append bytes, which are kept if the connection breaks; the last byte creates the object."""
         with self._lock_upload(identifier):
             upload = self._get_upload(identifier, "resumable")
             if upload["state"] == "finished":
-                found = ObjectRecord(**upload["made"])
-                return UploadProgress(found.size, found)
+                record = ObjectRecord(**upload["made"])
+                return UploadProgress(record.size, record)
             path = self._upload_path(identifier)
             total = self._resolve_total(upload, span, path.stat().st_size)
             if span.first is not None:
@@ -93,12 +93,12 @@ class Uploads:
             return UploadProgress(persisted, self._finish_upload(upload, path, expected))
 
     def cancel(self, identifier: str) -> None:
-        """Give a resumable upload up."""
+        """Cancel a resumable upload."""
         with self._lock_upload(identifier):
             self._cancel_upload(self._get_upload(identifier, "resumable"))
 
     def begin_parts(self, bucket: str, name: str, *, settings: Mapping[str, Any]) -> str:
-        """A new multipart upload."""
+        """Start a multipart upload and return its id."""
         names.check_object_name(name)
         self._store.bucket(bucket)
         return self._create_upload("multipart", bucket, name, {"settings": dict(settings)})
@@ -113,7 +113,7 @@ class Uploads:
         *,
         expected: Mapping[str, str],
     ) -> dict[str, Any]:
-        """Take a part in, in place of an earlier one of its number."""
+        """Store a part, or replace the one of its number."""
         self._get_multipart(identifier, bucket, name)
         if not 1 <= number <= MOST_PARTS:
             raise errors.invalid_request(f"Part number must be an integer between 1 and {MOST_PARTS}, inclusive.")
@@ -126,14 +126,14 @@ class Uploads:
                 for part in session.list_parts(identifier):
                     if part["number"] == number:
                         session.add_move("remove", self._upload_place(part["file"]))
-                counted = staged.checksums
+                sums = staged.checksums
                 part = {
                     "upload": identifier,
                     "number": number,
                     "file": file,
-                    "size": counted.size,
-                    "crc32c": counted.crc32c,
-                    "md5": counted.md5,
+                    "size": sums.size,
+                    "crc32c": sums.crc32c,
+                    "md5": sums.md5,
                     "updated": session.next_timestamp(),
                 }
                 session.put_part(part)
@@ -144,13 +144,13 @@ class Uploads:
         return part
 
     def list_parts(self, identifier: str, bucket: str, name: str) -> list[dict[str, Any]]:
-        """The parts that have arrived."""
+        """Return the parts received so far."""
         self._get_multipart(identifier, bucket, name)
         with self._index.read_session() as session:
             return session.list_parts(identifier)
 
     def list_multipart_uploads(self, bucket: str) -> list[dict[str, Any]]:
-        """The multipart uploads that are neither complete nor given up."""
+        """Return the multipart uploads in progress."""
         self._store.bucket(bucket)
         with self._index.read_session() as session:
             return session.list_uploads(bucket, "multipart")
@@ -158,12 +158,12 @@ class Uploads:
     def complete(
         self, identifier: str, bucket: str, name: str, chosen: Sequence[tuple[int, str]], preconditions: Preconditions
     ) -> ObjectRecord:
-        """Put the chosen parts together, each named by its number and its MD5 in hexadecimal."""
+        """Join the chosen parts, each given by its number and its MD5 in hexadecimal."""
         with self._lock_upload(identifier):
             upload = self._get_multipart(identifier, bucket, name)
             with self._index.read_session() as session:
-                there = {part["number"]: part for part in session.list_parts(identifier)}
-            parts = [_select_part(there, number, etag) for number, etag in chosen]
+                parts_by_number = {part["number"]: part for part in session.list_parts(identifier)}
+            parts = [_select_part(parts_by_number, number, etag) for number, etag in chosen]
             if not parts or [part["number"] for part in parts] != sorted({part["number"] for part in parts}):
                 message = "The list of parts was not in ascending order. Parts must be ordered by part number."
                 raise errors.invalid_request(message, code="InvalidPartOrder")
@@ -178,16 +178,16 @@ class Uploads:
                 settings=upload["settings"],
                 preconditions=preconditions,
                 components=len(parts),
-                along=lambda session, made: self._mark_finished(session, upload, made),
+                in_transaction=lambda session, record: self._mark_finished(session, upload, record),
             )
 
     def abort(self, identifier: str, bucket: str, name: str) -> None:
-        """Give a multipart upload up."""
+        """Cancel a multipart upload."""
         with self._lock_upload(identifier):
             self._cancel_upload(self._get_multipart(identifier, bucket, name))
 
     def _forget_old(self) -> None:
-        """Google keeps an upload for a week."""
+        """Remove uploads older than a week, as Google does."""
         with self._store.journal.begin_change() as session:
             for upload in session.list_uploads_before(session.next_timestamp() - KEPT_S * 1_000_000):
                 self._remove_parts(session, upload["id"])
@@ -197,14 +197,14 @@ class Uploads:
     def _create_upload(self, kind: str, bucket: str, name: str, document: dict[str, Any]) -> str:
         identifier = secrets.token_urlsafe(48)
         with self._index.write_session() as session:
-            known = {
+            columns = {
                 "id": identifier,
                 "kind": kind,
                 "bucket": bucket,
                 "name": name,
                 "created": session.next_timestamp(),
             }
-            session.put_upload(document | known | {"state": "open"})
+            session.put_upload(document | columns | {"state": "open"})
         return identifier
 
     def _get_upload(self, identifier: str, kind: str) -> dict[str, Any]:
@@ -227,7 +227,7 @@ class Uploads:
         return upload
 
     def _resolve_total(self, upload: dict[str, Any], span: Span, persisted: int) -> int | None:
-        """How long the whole will be, if anybody has said; refuses what contradicts it or leaves a gap."""
+        """Return the upload's total size, if known; refuse a span that contradicts it or leaves a gap."""
         total: int | None = upload["total"]
         if span.total is not None and total is not None and span.total != total:
             message = f"Invalid request. The total size of the upload is {total} byte(s), not {span.total}."
@@ -248,16 +248,16 @@ class Uploads:
         return total
 
     def _append_bytes(self, identifier: str, path: Path, span: Span, chunks: Iterable[bytes]) -> None:
-        """Write what is new of these bytes."""
+        """Append the bytes that the file does not have yet."""
         assert span.first is not None
-        known = path.stat().st_size - span.first
+        present = path.stat().st_size - span.first
         received = 0
         running = self._get_checksums(identifier, path)
         with path.open("ab") as file:
             for chunk in chunks:
                 if span.last is not None and received + len(chunk) > span.last + 1 - span.first:
                     raise _length_error(span, received + len(chunk))
-                new = chunk[max(0, known - received) :]
+                new = chunk[max(0, present - received) :]
                 file.write(new)
                 running.add(new)
                 received += len(chunk)
@@ -265,7 +265,7 @@ class Uploads:
             raise _length_error(span, received)
 
     def _get_checksums(self, identifier: str, path: Path) -> checksums.RunningChecksums:
-        """The checksums of what has arrived."""
+        """Return the checksums of the bytes received so far."""
         running = self._running.get(identifier)
         if running is None or running.size != path.stat().st_size:
             with path.open("rb") as file:
@@ -274,31 +274,31 @@ class Uploads:
         return running
 
     def _finish_upload(self, upload: dict[str, Any], path: Path, expected: Mapping[str, str]) -> ObjectRecord:
-        counted = self._get_checksums(upload["id"], path).result()
+        sums = self._get_checksums(upload["id"], path).result()
         preconditions = Preconditions.from_dict(upload["preconditions"])
         try:
-            for given in (
+            for wanted in (
                 upload["expected"],
                 expected,
             ):  # at its beginning and at its end: one does not replace the other
-                checksums.verify_checksums(counted, given)
-            made = self._store.put(
+                checksums.verify_checksums(sums, wanted)
+            record = self._store.put(
                 upload["bucket"],
                 upload["name"],
-                StagedContent(path, counted),
+                StagedContent(path, sums),
                 settings=upload["settings"],
                 preconditions=preconditions,
-                along=lambda session, made: self._mark_finished(session, upload, made),
+                in_transaction=lambda session, record: self._mark_finished(session, upload, record),
             )
         except errors.StorageError:
             self._cancel_upload(upload)
             raise
         self._running.pop(upload["id"], None)
-        return made
+        return record
 
-    def _mark_finished(self, session: Session, upload: dict[str, Any], made: ObjectRecord) -> None:
-        """In the turn that makes the object, so that no crash leaves one without the other."""
-        session.put_upload(upload | {"state": "finished", "made": asdict(made)})
+    def _mark_finished(self, session: Session, upload: dict[str, Any], record: ObjectRecord) -> None:
+        """Record the object in the transaction that creates it, so that a crash leaves both or neither."""
+        session.put_upload(upload | {"state": "finished", "made": asdict(record)})
         self._remove_parts(session, upload["id"])
 
     def _remove_parts(self, session: Session, identifier: str) -> None:
@@ -315,13 +315,13 @@ class Uploads:
         self._running.pop(identifier, None)
 
     def _check_now(self, bucket: str, name: str, preconditions: Preconditions) -> None:
-        """Refuse at once what would be refused at the end."""
+        """Refuse a request early if it would fail at the end."""
         self._store.bucket(bucket)
         try:
-            found = self._store.get(bucket, name)
+            record = self._store.get(bucket, name)
         except errors.StorageError:
-            found = None
-        preconditions.check(found)
+            record = None
+        preconditions.check(record)
 
     def _join_parts(self, parts: Sequence[dict[str, Any]]) -> Iterator[bytes]:
         for part in parts:
@@ -336,15 +336,15 @@ class Uploads:
 
     @contextmanager
     def _lock_upload(self, identifier: str) -> Iterator[None]:
-        """One request at a time for an upload."""
-        with self._guard:
+        """Serialise the requests of an upload."""
+        with self._locks_guard:
             lock = self._locks.setdefault(identifier, threading.Lock())
         with lock:
             yield
 
 
-def _select_part(there: Mapping[int, dict[str, Any]], number: int, etag: str) -> dict[str, Any]:
-    part = there.get(number)
+def _select_part(parts_by_number: Mapping[int, dict[str, Any]], number: int, etag: str) -> dict[str, Any]:
+    part = parts_by_number.get(number)
     if not part or etag.strip('"') != part_etag(part):
         message = "One or more of the specified parts could not be found, or its ETag did not match."
         raise errors.invalid_request(message, code="InvalidPart")
@@ -352,7 +352,7 @@ def _select_part(there: Mapping[int, dict[str, Any]], number: int, etag: str) ->
 
 
 def part_etag(part: Mapping[str, Any]) -> str:
-    """A part's ETag: its MD5 in hexadecimal."""
+    """Return a part's ETag: its MD5 in hexadecimal."""
     return checksums.digest_to_hex(part["md5"])
 
 

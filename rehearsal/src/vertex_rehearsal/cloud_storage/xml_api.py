@@ -1,4 +1,4 @@
-"""The XML API, at `/<bucket>/<object>`: what transfer managers, signed addresses and plain HTTP clients use."""
+"""The XML API at `/<bucket>/<object>`: for transfer managers, signed URLs and plain HTTP clients."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -19,22 +19,22 @@ from vertex_rehearsal.cloud_storage.uploads import Uploads, part_etag
 
 NAMESPACE = "http://doc.s3.amazonaws.com/2006-03-01"
 PART_NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
-"""Google answers multipart uploads in this one, and its own client insists on it."""
+"""Namespace of responses to multipart uploads, which Google's own client requires."""
 NOT_PLAYED = (
     "acl", "cors", "lifecycle", "logging", "versioning", "website", "tagging", "billing", "encryption", "compose",
     "storageClass", "requestPayment", "policy", "retention", "object-lock", "defaultObjectAcl", "notification",
     "delete", "autoclass", "softDelete", "publicAccessPrevention", "customplacementconfig", "rpo", "restore",
 )  # fmt: skip
-"""Parts of a bucket or an object that the XML API addresses by a parameter; the JSON API answers some of them."""
+"""Unsupported subresources, addressed by a parameter; some of them are supported in the JSON API."""
 NOT_PLAYED_HEADERS = (
     "x-goog-object-lock-", "x-goog-bucket-object-lock-", "x-goog-bypass-governance-retention", "x-goog-encryption-kms-",
     "x-goog-temporary-hold", "x-goog-event-based-hold", "x-goog-contexts", "x-goog-object-contexts", "x-goog-grant-",
 )  # fmt: skip
-"""What headers ask for, and the XML API does not do here; the JSON API does some of it."""
+"""Unsupported headers; some of what they ask for is supported in the JSON API."""
 
 
 class XmlApi:
-    """One method a call."""
+    """Routes and handles requests of the XML API."""
 
     def __init__(self, store: Store, uploads: Uploads, json_api: JsonApi, *, project: str) -> None:
         self._store = store
@@ -43,17 +43,17 @@ class XmlApi:
         self._project = project
 
     def handle_request(self, request: StorageRequest) -> StorageResponse:
-        """The answer to any request below a bucket's address."""
+        """Return the response to a request at any of the XML API's paths."""
         try:
             _refuse_headers(request)
             return self._dispatch(request)
-        except errors.StorageError as refused:
-            return _build_error(refused)
+        except errors.StorageError as error:
+            return _build_error(error)
 
     def _dispatch(self, request: StorageRequest) -> StorageResponse:
         bucket, name = request.segments[0], "/".join(request.segments[1:])
-        if asked := [part for part in NOT_PLAYED if part in request.query]:
-            raise errors.unsupported_feature(f"?{asked[0]} in the XML API")
+        if unsupported := [part for part in NOT_PLAYED if part in request.query]:
+            raise errors.unsupported_feature(f"?{unsupported[0]} in the XML API")
         if not bucket:
             return self._list_buckets(request)
         if not name:
@@ -65,9 +65,9 @@ class XmlApi:
     def _list_buckets(self, request: StorageRequest) -> StorageResponse:
         _require_method(request, "GET", "HEAD")
         root = Element("ListAllMyBucketsResult", xmlns=NAMESPACE)
-        found = SubElement(root, "Buckets")
+        buckets = SubElement(root, "Buckets")
         for bucket in self._store.list_buckets(request.headers.get("x-goog-project-id", self._project)):
-            _add_children(SubElement(found, "Bucket"), Name=bucket.name, CreationDate=format_rfc3339(bucket.created))
+            _add_children(SubElement(buckets, "Bucket"), Name=bucket.name, CreationDate=format_rfc3339(bucket.created))
         return _build_document(root)
 
     def _handle_bucket(self, request: StorageRequest, bucket: str) -> StorageResponse:
@@ -75,9 +75,9 @@ class XmlApi:
             case "GET" if "uploads" in request.query:
                 return self._list_uploads(bucket)
             case "GET" if "location" in request.query:
-                found = resources.build_bucket_resource(self._store.bucket(bucket), request.base)
+                resource = resources.build_bucket_resource(self._store.bucket(bucket), request.base)
                 root = Element("LocationConstraint", xmlns=NAMESPACE)
-                root.text = found["location"]
+                root.text = resource["location"]
                 return _build_document(root)
             case "GET":
                 return self._list_objects(request, bucket)
@@ -97,44 +97,44 @@ class XmlApi:
         raise _method_error()
 
     def _list_objects(self, request: StorageRequest, bucket: str) -> StorageResponse:
-        asked = request.query
-        second = asked.get("list-type") == "2"
-        after = asked.get("start-after" if second else "marker", "")
-        token = asked.get("continuation-token", "") if second else ""
+        parameters = request.query
+        is_version_2 = parameters.get("list-type") == "2"
+        after = parameters.get("start-after" if is_version_2 else "marker", "")
+        token = parameters.get("continuation-token", "") if is_version_2 else ""
         limit = min(MOST_RESULTS, request.read_number("max-keys") or MOST_RESULTS)
         start = after + "\0" if after and not token else ""
         query = Query(
             bucket,
-            prefix=asked.get("prefix", ""),
-            delimiter=asked.get("delimiter", ""),
+            prefix=parameters.get("prefix", ""),
+            delimiter=parameters.get("delimiter", ""),
             start=start,
-            versions="versions" in asked,
+            versions="versions" in parameters,
             limit=limit,
             page_token=token,
         )
         page = self._store.list_objects(query)
         root = Element("ListBucketResult", xmlns=NAMESPACE)
-        is_cut = bool(page.next_token)
-        _add_children(root, Name=bucket, Prefix=query.prefix, MaxKeys=str(limit), IsTruncated=str(is_cut).lower())
+        is_truncated = bool(page.next_token)
+        _add_children(root, Name=bucket, Prefix=query.prefix, MaxKeys=str(limit), IsTruncated=str(is_truncated).lower())
         if query.delimiter:
             _add_children(root, Delimiter=query.delimiter)
-        if second:
+        if is_version_2:
             _add_children(root, KeyCount=str(len(page.items) + len(page.prefixes)))
-            if is_cut:
+            if is_truncated:
                 _add_children(root, NextContinuationToken=page.next_token)
         else:
             _add_children(root, Marker=after)
-            if is_cut:
+            if is_truncated:
                 _add_children(root, NextMarker=_last_name(page.items, page.prefixes))
-        for found in page.items:
+        for record in page.items:
             _add_children(
                 SubElement(root, "Contents"),
-                Key=found.name,
-                Generation=str(found.generation),
-                MetaGeneration=str(found.metageneration),
-                LastModified=format_rfc3339(found.updated),
-                ETag=f'"{found.xml_etag}"',
-                Size=str(found.size),
+                Key=record.name,
+                Generation=str(record.generation),
+                MetaGeneration=str(record.metageneration),
+                LastModified=format_rfc3339(record.updated),
+                ETag=f'"{record.xml_etag}"',
+                Size=str(record.size),
             )
         for prefix in page.prefixes:
             _add_children(SubElement(root, "CommonPrefixes"), Prefix=prefix)
@@ -144,8 +144,8 @@ class XmlApi:
         generation, preconditions = request.read_number("generation"), _read_preconditions(request)
         match request.method:
             case "GET" | "HEAD":
-                found, file = self._store.read(bucket, name, generation=generation, preconditions=preconditions)
-                return media.build_download(found, file, headers=request.headers, etag=f'"{found.xml_etag}"')
+                record, file = self._store.read(bucket, name, generation=generation, preconditions=preconditions)
+                return media.build_download(record, file, headers=request.headers, etag=f'"{record.xml_etag}"')
             case "PUT" if request.query.get("upload_id"):
                 return self._resume_upload(request, request.query["upload_id"])
             case "PUT" if "x-goog-copy-source" in request.headers:
@@ -155,10 +155,10 @@ class XmlApi:
                 try:
                     checksums.verify_checksums(staged.checksums, _read_checksums(request))
                     settings = self._read_settings(request, bucket)
-                    made = self._store.put(bucket, name, staged, settings=settings, preconditions=preconditions)
+                    record = self._store.put(bucket, name, staged, settings=settings, preconditions=preconditions)
                 finally:
                     staged.path.unlink(missing_ok=True)
-                return StorageResponse(200, _object_headers(made))
+                return StorageResponse(200, _object_headers(record))
             case "POST" if request.headers.get("x-goog-resumable", "").lower() == "start":
                 return self._begin_upload(request, bucket, name)
             case "DELETE" if request.query.get("upload_id"):
@@ -177,18 +177,18 @@ class XmlApi:
         conditions = _read_conditions(request, "x-goog-copy-source-if-")
         key = customer_keys.read_customer_key(request.headers, customer_keys.SOURCE_PREFIX)
         source = SourceObject(other, other_name, int(generation) if generation.isdigit() else None, conditions, key)
-        replaced = request.headers.get("x-goog-metadata-directive", "COPY").upper() == "REPLACE"
-        given = self._read_settings(request, bucket)
-        own = {key: given[key] for key in (ACL, ENCRYPTION) if key in given}
-        copied = make_object_copy(_read_storage_class(request))
+        replaces = request.headers.get("x-goog-metadata-directive", "COPY").upper() == "REPLACE"
+        request_settings = self._read_settings(request, bucket)
+        added = {key: request_settings[key] for key in (ACL, ENCRYPTION) if key in request_settings}
+        copy_settings = make_object_copy(_read_storage_class(request))
 
         def change(settings: dict[str, Any]) -> dict[str, Any]:
-            return given if replaced else copied(settings) | own
+            return request_settings if replaces else copy_settings(settings) | added
 
-        made = self._store.copy(source, bucket, name, change=change, preconditions=preconditions)
+        record = self._store.copy(source, bucket, name, change=change, preconditions=preconditions)
         root = Element("CopyObjectResult", xmlns=NAMESPACE)
-        _add_children(root, LastModified=format_rfc3339(made.updated), ETag=f'"{made.xml_etag}"')
-        return _build_document(root, headers=_object_headers(made))
+        _add_children(root, LastModified=format_rfc3339(record.updated), ETag=f'"{record.xml_etag}"')
+        return _build_document(root, headers=_object_headers(record))
 
     def _begin_upload(self, request: StorageRequest, bucket: str, name: str) -> StorageResponse:
         identifier = self._uploads.begin_resumable(
@@ -229,36 +229,36 @@ class XmlApi:
                 return self._list_parts(request, bucket, name, identifier)
             case "POST":
                 chosen = _parse_chosen_parts(request.plain_document())
-                made = self._uploads.complete(identifier, bucket, name, chosen, _read_preconditions(request))
+                record = self._uploads.complete(identifier, bucket, name, chosen, _read_preconditions(request))
                 root = Element("CompleteMultipartUploadResult", xmlns=PART_NAMESPACE)
                 location = f"{request.base}/{bucket}/{name}"
-                _add_children(root, Location=location, Bucket=bucket, Key=name, ETag=f'"{made.xml_etag}"')
-                return _build_document(root, headers=_object_headers(made))
+                _add_children(root, Location=location, Bucket=bucket, Key=name, ETag=f'"{record.xml_etag}"')
+                return _build_document(root, headers=_object_headers(record))
             case "DELETE":
                 self._uploads.abort(identifier, bucket, name)
                 return StorageResponse(204)
         raise _method_error()
 
     def _read_settings(self, request: StorageRequest, bucket: str) -> dict[str, Any]:
-        """What a request's headers set of an object, with its key and who may do what."""
+        """Return the settings of an object in a request's headers, with its key and access control list."""
         settings = read_object_settings(_read_resource(request))
         settings |= customer_keys.build_encryption(customer_keys.read_customer_key(request.headers))
         if predefined := _read_predefined_acl(request):
-            holder = self._store.bucket(bucket)
-            entries = access_controls.expand_object_acl(predefined, holder.project, location="x-goog-acl")
-            settings[ACL] = access_controls.check_public(holder, entries)
+            bucket_record = self._store.bucket(bucket)
+            entries = access_controls.expand_object_acl(predefined, bucket_record.project, location="x-goog-acl")
+            settings[ACL] = access_controls.check_public(bucket_record, entries)
         return settings
 
     def _list_parts(self, request: StorageRequest, bucket: str, name: str, identifier: str) -> StorageResponse:
         after, limit = request.read_number("part-number-marker") or 0, request.read_number("max-parts") or 1000
         parts = [part for part in self._uploads.list_parts(identifier, bucket, name) if part["number"] > after]
         root = Element("ListPartsResult", xmlns=PART_NAMESPACE)
-        is_cut = len(parts) > limit
+        is_truncated = len(parts) > limit
         _add_children(
             root, Bucket=bucket, Key=name, UploadId=identifier, PartNumberMarker=str(after), MaxParts=str(limit)
         )
-        _add_children(root, IsTruncated=str(is_cut).lower())
-        if is_cut:
+        _add_children(root, IsTruncated=str(is_truncated).lower())
+        if is_truncated:
             _add_children(root, NextPartNumberMarker=str(parts[limit - 1]["number"]))
         for part in parts[:limit]:
             _add_children(
@@ -279,15 +279,15 @@ class XmlApi:
         return _build_document(root)
 
 
-def _build_error(refused: errors.StorageError) -> StorageResponse:
-    if refused.status == 304:
+def _build_error(error: errors.StorageError) -> StorageResponse:
+    if error.status == 304:
         return StorageResponse(304)
     root = Element("Error")
-    return _build_document(_add_children(root, Code=refused.code, Message=refused.message), status=refused.status)
+    return _build_document(_add_children(root, Code=error.code, Message=error.message), status=error.status)
 
 
 def _read_resource(request: StorageRequest) -> dict[str, Any]:
-    """What a request's headers set of an object."""
+    """Return the fields of an object in a request's headers."""
     prefix = "x-goog-meta-"
     custom = {name.removeprefix(prefix): value for name, value in request.headers.items() if name.startswith(prefix)}
     named = {"contentType": "content-type"} | {key: header.lower() for key, header in media.HEADERS.items()}
@@ -295,14 +295,14 @@ def _read_resource(request: StorageRequest) -> dict[str, Any]:
 
 
 def _refuse_headers(request: StorageRequest) -> None:
-    """Refuse by its name what a header asks for and is not played."""
+    """Refuse headers that are not supported."""
     for name in request.headers:
         if name.startswith(NOT_PLAYED_HEADERS):
             raise errors.unsupported_feature(f"{name} in the XML API")
 
 
 def _read_predefined_acl(request: StorageRequest) -> str:
-    """The predefined list that a header names, as the JSON API writes it: public-read is publicRead."""
+    """Return a header's predefined list by its name in the JSON API: public-read is publicRead."""
     first, *rest = request.headers.get("x-goog-acl", "").split("-")
     return first + "".join(word.capitalize() for word in rest)
 
@@ -317,7 +317,7 @@ def _read_storage_class(request: StorageRequest) -> dict[str, Any]:
 
 
 def _read_bucket_resource(request: StorageRequest) -> dict[str, Any]:
-    """What the body of a bucket's creation sets."""
+    """Return the settings in the body of a bucket's creation."""
     body = request.document()
     root = _parse_xml(body) if body.strip() else Element("CreateBucketConfiguration")
     texts = {_local_name(element): element.text for element in root}
@@ -327,8 +327,8 @@ def _read_bucket_resource(request: StorageRequest) -> dict[str, Any]:
 
 
 def _read_checksums(request: StorageRequest) -> dict[str, str]:
-    found = checksums.parse_hash_header(request.headers.get("x-goog-hash", ""))
-    return found | ({"md5": request.headers["content-md5"]} if request.headers.get("content-md5") else {})
+    hashes = checksums.parse_hash_header(request.headers.get("x-goog-hash", ""))
+    return hashes | ({"md5": request.headers["content-md5"]} if request.headers.get("content-md5") else {})
 
 
 def _read_preconditions(request: StorageRequest) -> Preconditions:
@@ -340,20 +340,20 @@ def _read_conditions(request: StorageRequest, prefix: str) -> Preconditions:
 
 
 def _map_condition_headers(request: StorageRequest, prefix: str) -> Mapping[str, str]:
-    """`x-goog-if-generation-match` and the like, under the names of the JSON API."""
+    """Return precondition headers (`x-goog-if-generation-match`) under the JSON API's names."""
     words = ("generation-match", "metageneration-match")
     names = {prefix + word: "if" + word.title().replace("-", "") for word in words}
     return {name: request.headers[header] for header, name in names.items() if header in request.headers}
 
 
-def _object_headers(made: ObjectRecord) -> dict[str, str]:
-    kept = ("x-goog-generation", "x-goog-metageneration", "x-goog-hash", "x-goog-stored-content-encoding")
-    found = media.build_object_headers(made)
-    return {name: found[name] for name in kept} | {"ETag": f'"{made.xml_etag}"'}
+def _object_headers(record: ObjectRecord) -> dict[str, str]:
+    names = ("x-goog-generation", "x-goog-metageneration", "x-goog-hash", "x-goog-stored-content-encoding")
+    headers = media.build_object_headers(record)
+    return {name: headers[name] for name in names} | {"ETag": f'"{record.xml_etag}"'}
 
 
 def _parse_chosen_parts(body: bytes) -> list[tuple[int, str]]:
-    """Number and ETag of each part that a completion names."""
+    """Return number and ETag of each part that a completion names."""
     chosen = []
     for element in _parse_xml(body):
         texts = {_local_name(child): (child.text or "").strip() for child in element}
@@ -378,7 +378,7 @@ def _local_name(element: Element) -> str:
 
 
 def _last_name(items: list[ObjectRecord], prefixes: list[str]) -> str:
-    return max([found.name for found in items] + prefixes, key=str.encode)
+    return max([record.name for record in items] + prefixes, key=str.encode)
 
 
 def _add_children(element: Element, **texts: str) -> Element:
@@ -388,7 +388,7 @@ def _add_children(element: Element, **texts: str) -> Element:
 
 
 def _replace_control_chars(text: str) -> Iterator[str]:
-    """XML 1.0 has no way to write control characters; Google leaves a mark in their place too."""
+    """Replace control characters, which XML 1.0 cannot represent, as Google does."""
     for character in text:
         yield character if character >= " " or character in "\t\n\r" else "\ufffd"
 

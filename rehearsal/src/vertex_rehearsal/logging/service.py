@@ -1,4 +1,4 @@
-"""Cloud Logging: entries written, listed and followed."""
+"""Cloud Logging's API: writes, lists and tails log entries."""
 
 import base64
 import json
@@ -28,7 +28,7 @@ class LoggingService:
         "DeleteLog": (HttpRule("DELETE", "/v2/{log_name=projects/*/logs/*}"),),
         "ListMonitoredResourceDescriptors": (HttpRule("GET", "/v2/monitoredResourceDescriptors"),),
     }
-    """As documented: the Python library speaks HTTP to Cloud Logging without a table that could be read."""
+    """HTTP rules from the documentation; the Python library for Cloud Logging has no table of them."""
     LIMITS = {  # noqa: RUF012
         "ListLogEntries": "Filters know comparisons, AND, OR, NOT, words, log_id, SEARCH, ip_in_net and sample; "
         "neither cast nor regexp_extract.",
@@ -39,7 +39,7 @@ class LoggingService:
         self._logs = logs
 
     def write_log_entries(self, request: Any) -> Any:
-        """Keep entries."""
+        """Validate and store entries."""
         entries = []
         for number, entry in enumerate(request.entries):
             entry.log_name = entry.log_name or request.log_name
@@ -57,14 +57,14 @@ class LoggingService:
                     entry.labels[key] = value
             try:
                 entries.append(as_dict(entry))
-            except TypeError as error:  # a payload of a type that nobody here knows
+            except TypeError as error:  # a payload of an unknown message type
                 raise invalid_argument(f"entries[{number}].proto_payload", str(error)) from error
         if entries and not request.dry_run:
             self._logs.write(entries)
         return logging.WriteLogEntriesResponse()
 
     def list_log_entries(self, request: Any) -> Any:
-        """A page of entries, oldest first unless asked otherwise."""
+        """Return a page of entries, oldest first by default."""
         newest_first = _parse_order(request.order_by)
         if not request.resource_names:
             raise invalid_argument("resource_names", "Required field is not set: resource_names.")
@@ -74,30 +74,32 @@ class LoggingService:
         size = min(request.page_size or 50, MOST_PER_PAGE)
         response = logging.ListLogEntriesResponse()
         after = _decode_page_start(request.page_token)
-        passes = filters.parse_filter(request.filter, functions=filters.LOG_FUNCTIONS)
-        place = after
-        for found, entry in self._logs.find_entries(passes, projects, newest_first=newest_first, after=after):
+        matches = filters.parse_filter(request.filter, functions=filters.LOG_FUNCTIONS)
+        position = after
+        for next_position, entry in self._logs.find_entries(matches, projects, newest_first=newest_first, after=after):
             if len(response.entries) == size:
-                response.next_page_token = base64.urlsafe_b64encode(json.dumps(place).encode()).decode()
+                response.next_page_token = base64.urlsafe_b64encode(json.dumps(position).encode()).decode()
                 break
             fill_message(response.entries.add(), entry)
-            place = found
+            position = next_position
         return response
 
     def tail_log_entries(self, requests: Iterator[Any], is_open: Callable[[], bool]) -> Iterator[Any]:
-        """Entries as they come, until the caller has enough."""
+        """Stream new entries until the client closes the call."""
         first = next(requests)
         projects = ["/".join(name.split("/")[:2]) for name in first.resource_names]
         if not projects:
             raise invalid_argument("resource_names", "Required field is not set: resource_names.")
-        with self._logs.follow_entries(filters.parse_filter(first.filter, functions=filters.LOG_FUNCTIONS)) as waiting:
+        with self._logs.follow_entries(
+            filters.parse_filter(first.filter, functions=filters.LOG_FUNCTIONS)
+        ) as entry_queue:
             while is_open():
                 try:
-                    entries = [waiting.get(timeout=STEP_S)]
+                    entries = [entry_queue.get(timeout=STEP_S)]
                 except queue.Empty:
                     continue
-                while not waiting.empty() and len(entries) < MOST_PER_PAGE:
-                    entries.append(waiting.get())
+                while not entry_queue.empty() and len(entries) < MOST_PER_PAGE:
+                    entries.append(entry_queue.get())
                 response = logging.TailLogEntriesResponse()
                 for entry in entries:
                     if entry["logName"].startswith(tuple(f"{project}/logs/" for project in projects)):
@@ -106,26 +108,26 @@ class LoggingService:
                     yield response
 
     def list_logs(self, request: Any) -> Any:
-        """The names of a project's logs."""
+        """Return the names of a project's logs."""
         return logging.ListLogsResponse(log_names=self._logs.list_names(request.parent))
 
     def delete_log(self, request: Any) -> Any:
-        """Forget a log with all of its entries."""
+        """Delete a log with all of its entries."""
         if not self._logs.delete_entries(request.log_name):
             raise not_found_error(request.log_name)
         return protobuf.Empty()
 
     def list_monitored_resource_descriptors(self, _: Any) -> Any:
-        """The kinds of resources that entries here are about."""
+        """Return the types of resources that entries here refer to."""
         response = logging.ListMonitoredResourceDescriptorsResponse()
         for kind, labels in (
             ("ml_job", ("job_id", "project_id", "task_name")),
             ("global", ("project_id",)),
             ("aiplatform.googleapis.com/Endpoint", ("endpoint_id", "location", "resource_container")),
         ):
-            described = response.resource_descriptors.add(type=kind)
+            descriptor = response.resource_descriptors.add(type=kind)
             for label in labels:
-                described.labels.add(key=label)
+                descriptor.labels.add(key=label)
         return response
 
 
@@ -140,9 +142,9 @@ def _decode_page_start(token: str) -> tuple[str, int] | None:
         return None
     try:
         moment, number = json.loads(base64.urlsafe_b64decode(token))
-        place = str(moment), int(number)
+        position = str(moment), int(number)
     except (ValueError, TypeError, OverflowError, RecursionError) as error:  # binascii's errors are ValueErrors
         raise invalid_argument("page_token", "The page token is invalid.") from error
-    if not 0 <= place[1] < 2**63:
+    if not 0 <= position[1] < 2**63:
         raise invalid_argument("page_token", "The page token is invalid.")
-    return place
+    return position

@@ -1,4 +1,4 @@
-"""Log entries as Cloud Logging keeps them: written, listed by filter, and followed as they come."""
+"""Storage of log entries: written, listed by filter, and followed as they arrive."""
 
 import json
 import queue
@@ -13,11 +13,11 @@ from vertex_rehearsal.database import Database
 from vertex_rehearsal.filters import SEVERITIES, Comparison, Filter, parse_timestamp
 
 MOST_WAITING = 100_000
-"""Entries that a follower may be behind; one that does not read loses the rest."""
+"""Limit of a follower's queue; entries beyond it are dropped for that follower."""
 
 
 class Logs:
-    """The log of a rehearsal."""
+    """The log entries of all jobs and clients."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -27,7 +27,7 @@ class Logs:
     def write_lines(
         self, lines: Sequence[str], *, job: str, task: str, project: str, region: str, severity: str, trial: str = ""
     ) -> None:
-        """What a replica printed, as Vertex AI writes it down: an object of JSON is its own payload."""
+        """Write a replica's output as Vertex AI does: a line that is a JSON object becomes the payload."""
         labels = {
             "compute.googleapis.com/zone": f"{region}-a",
             "ml.googleapis.com/job_id": job,
@@ -39,12 +39,12 @@ class Logs:
         self.write([{**_build_entry(line, project, task, severity, job), "labels": labels} for line in lines])
 
     def write_note(self, text: str, *, job: str, project: str, severity: str = "INFO") -> None:
-        """What the service itself has to say about a job."""
+        """Write a message of the service itself about a job."""
         log = f"ml.googleapis.com%2F{job}"
         self.write([{**_build_heading(project, "service", severity, job, log=log), "textPayload": text}])
 
     def write(self, entries: Sequence[dict[str, Any]]) -> None:
-        """Keep entries; one with the log, timestamp and insertId of another is the same entry."""
+        """Store entries; one whose log, timestamp and insertId are known is a duplicate and is ignored."""
         now = _format_now()
         for entry in entries:
             entry.setdefault("timestamp", now)
@@ -64,50 +64,50 @@ class Logs:
         statement = "INSERT OR IGNORE INTO entries (log, job, moment, insert_id, content) VALUES (?, ?, ?, ?, ?)"
         self._database.run_many(statement, rows)
         with self._lock:
-            for passes, waiting in self._followers:
+            for matches, entry_queue in self._followers:
                 for entry in entries:
-                    if passes(entry) and waiting.qsize() < MOST_WAITING:
-                        waiting.put(entry)
+                    if matches(entry) and entry_queue.qsize() < MOST_WAITING:
+                        entry_queue.put(entry)
 
     def find_entries(
-        self, passes: Filter, projects: Sequence[str], *, newest_first: bool, after: tuple[str, int] | None
+        self, matches: Filter, projects: Sequence[str], *, newest_first: bool, after: tuple[str, int] | None
     ) -> Iterator[tuple[tuple[str, int], dict[str, Any]]]:
-        """Entries of these projects in the order of time, each with the place to go on after."""
-        where, values = _build_conditions(passes.always)
-        direction, beyond = ("DESC", "<") if newest_first else ("ASC", ">")
+        """Iterate over the matching entries of projects by time, each with its position for the next page."""
+        where, values = _build_conditions(matches.always)
+        direction, comparator = ("DESC", "<") if newest_first else ("ASC", ">")
         while True:
-            clauses, given = list(where), list[str | int](values)
+            clauses, parameters = list(where), list[str | int](values)
             if after is not None:
-                clauses.append(f"(moment, number) {beyond} (?, ?)")
-                given += after
+                clauses.append(f"(moment, number) {comparator} (?, ?)")
+                parameters += after
             rows = self._database.run(
                 f"SELECT moment, number, log, content FROM entries WHERE {' AND '.join(clauses) or '1'} "  # noqa: S608
                 f"ORDER BY moment {direction}, number {direction} LIMIT 1000",
-                given,
+                parameters,
             )
-            for when, number, log, content in rows:
-                after = (when, number)
+            for moment, number, log, content in rows:
+                after = (moment, number)
                 entry = json.loads(content)
-                if any(log.startswith(f"{project}/logs/") for project in projects) and passes(entry):
+                if any(log.startswith(f"{project}/logs/") for project in projects) and matches(entry):
                     yield after, entry
             if len(rows) < 1000:
                 return
 
     def list_names(self, project: str) -> list[str]:
-        """The logs of a project."""
+        """Return the logs of a project."""
         rows = self._database.run("SELECT DISTINCT log FROM entries ORDER BY log")
         return [log for (log,) in rows if log.startswith(f"{project}/logs/")]
 
     def delete_entries(self, log: str) -> int:
-        """Forget a log; how many entries it had."""
+        """Delete a log and return the number of its entries."""
         count = self._database.run("SELECT count(*) FROM entries WHERE log = ?", (log,))[0][0]
         self._database.run("DELETE FROM entries WHERE log = ?", (log,))
         return int(count)
 
     @contextmanager
-    def follow_entries(self, passes: Filter) -> Iterator["queue.Queue[dict[str, Any]]"]:
-        """A queue that gets every new entry that passes."""
-        follower = (passes, queue.Queue[dict[str, Any]]())
+    def follow_entries(self, matches: Filter) -> Iterator["queue.Queue[dict[str, Any]]"]:
+        """Yield a queue that receives every new entry that matches."""
+        follower = (matches, queue.Queue[dict[str, Any]]())
         with self._lock:
             self._followers.append(follower)
         try:
@@ -121,27 +121,27 @@ def _parse_object(line: str) -> dict[str, Any] | None:
     if not line.lstrip().startswith("{"):
         return None
     try:
-        found = json.loads(line)
+        document = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return document if isinstance(document, dict) else None
 
 
 def parse_line(line: str, severity: str) -> dict[str, Any]:
-    """What an entry says of a printed line: an object of JSON is its own payload, and may name its severity."""
+    """Return severity and payload of an output line; a JSON object is the payload and may set the severity."""
     payload = _parse_object(line)
     if payload is None:
         payload = {"message": line}
-    named = str(payload.pop("severity", severity)).upper()
-    severity = named if named in SEVERITIES else severity
+    requested = str(payload.pop("severity", severity)).upper()
+    severity = requested if requested in SEVERITIES else severity
     payload.setdefault("levelname", severity)
     return {"severity": severity, "jsonPayload": payload}
 
 
 def _build_entry(line: str, project: str, task: str, severity: str, job: str) -> dict[str, Any]:
-    found = parse_line(line, severity)
-    found["jsonPayload"].setdefault("attrs", {"tag": task})
-    return {**_build_heading(project, task, found["severity"], job), **found}
+    entry = parse_line(line, severity)
+    entry["jsonPayload"].setdefault("attrs", {"tag": task})
+    return {**_build_heading(project, task, entry["severity"], job), **entry}
 
 
 def _build_heading(project: str, task: str, severity: str, job: str, *, log: str = "") -> dict[str, Any]:
@@ -159,12 +159,12 @@ def _format_now() -> str:
 
 
 def _to_sortable_time(stamp: str) -> str:
-    """One form for every moment, so that their texts have their order."""
+    """Return a timestamp in a format whose lexical order is that of time."""
     return parse_timestamp(stamp).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def _build_conditions(always: Sequence[Comparison]) -> tuple[list[str], list[str]]:
-    """Conditions that the index knows, from the comparisons that every entry must pass."""
+    """Return SQL conditions on indexed columns, from the comparisons that every entry must pass."""
     where, values = [], []
     for comparison in always:
         if comparison.field == "resource.labels.job_id" and comparison.operator == "=":

@@ -1,4 +1,4 @@
-"""Schemas of metadata: kept by name and version, for contexts, artifacts and executions that name them."""
+"""Metadata schemas: stored by name and version, for the nodes that name them."""
 
 import re
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ class MetadataSchemas:
         self._context = context
 
     def create_metadata_schema(self, request: Any) -> Any:
-        """A new schema, the only one of its title and version in the store."""
+        """Create a schema; its title and version must be unique in the store."""
         store = self._context.database.get(request.parent).name
         schema = v1.MetadataSchema()
         schema.CopyFrom(request.metadata_schema)
@@ -41,8 +41,8 @@ class MetadataSchemas:
         schema.create_time.GetCurrentTime()
         with self._context.database.lock:
             for other in self._context.database.list_all(schema.DESCRIPTOR.full_name):
-                same = (_read_title(other.schema), other.schema_version) == (title, schema.schema_version)
-                if same and other.name.startswith(f"{store}/"):
+                is_same = (_read_title(other.schema), other.schema_version) == (title, schema.schema_version)
+                if is_same and other.name.startswith(f"{store}/"):
                     text = f"{title} {schema.schema_version} is {other.name} already."
                     raise ApiError("ALREADY_EXISTS", text)
             self._context.database.add(schema)
@@ -50,7 +50,7 @@ class MetadataSchemas:
 
 
 def _read_title(text: str) -> str:
-    """The name of a schema, from its YAML."""
+    """Return the title in a schema's YAML."""
     at = f"{AT}.schema"
     if not text:
         raise invalid_argument(at, "Required field is not set: schema.")

@@ -1,4 +1,4 @@
-"""Vertex ML Metadata, which Vertex AI Experiments is made of: contexts, artifacts, executions and their lineage."""
+"""Vertex ML Metadata, the basis of Vertex AI Experiments: contexts, artifacts, executions and their lineage."""
 
 import re
 import uuid
@@ -20,7 +20,7 @@ MOST_PARENTS = 10
 LARGEST_METADATA = 200 * 1024
 LARGEST_SAMPLE = 100
 AMONG = "among"
-"""By this, a filter asks whether a node is one of a set of names that has been found before."""
+"""Pseudo field by which a rewritten filter tests membership in a precomputed set of names."""
 QUOTED = r'"(?:[^"\\]|\\.)*"'
 CLAUSE = re.compile(
     rf"""in_context\(\s*(?P<member>{QUOTED})\s*\)
@@ -29,19 +29,19 @@ CLAUSE = re.compile(
     |{QUOTED}""",
     re.X,
 )
-"""What filters of metadata have beyond those of other lists; a text in quotes stays as it is."""
+"""Clauses that only metadata filters have; quoted strings are matched to be left unchanged."""
 
 
 @dataclass(frozen=True)
 class NodeKind:
-    """One of the three kinds of nodes."""
+    """A kind of node: context, artifact or execution."""
 
     noun: str
     changeable: tuple[str, ...]
 
     @property
     def collection(self) -> str:
-        """contexts, artifacts, executions."""
+        """Its collection in resource names: contexts, artifacts or executions."""
         return f"{self.noun}s"
 
 
@@ -53,7 +53,7 @@ UNCHECKED = "Schemas are not checked."
 
 
 class Experiments:
-    """The RPCs of google.cloud.aiplatform.v1.MetadataService."""
+    """The RPCs of google.cloud.aiplatform.v1.MetadataService about stores, nodes and lineage."""
 
     LOOKUPS = {"MetadataStore": 100, "Context": 100, "Artifact": 100, "Execution": 100}  # noqa: RUF012
     LIMITS = {  # noqa: RUF012
@@ -69,7 +69,7 @@ class Experiments:
         self._database = context.database
 
     def create_metadata_store(self, request: Any) -> Any:
-        """A new store, without nodes."""
+        """Create an empty store."""
         validation.check_parent(request.parent)
         store = v1.MetadataStore(description=request.metadata_store.description)
         store.name = (
@@ -81,77 +81,77 @@ class Experiments:
         return self._context.operations.done(store.name, v1.CreateMetadataStoreOperationMetadata(), lambda: store)
 
     def delete_metadata_store(self, request: Any) -> Any:
-        """Forget a store and all that is in it."""
+        """Delete a store and everything in it."""
         self._database.get(request.name)
         self._database.remove_all(request.name)
         metadata = v1.DeleteMetadataStoreOperationMetadata()
         return self._context.operations.done(request.name, metadata, protobuf.Empty)
 
     def create_context(self, request: Any) -> Any:
-        """A new context."""
+        """Create a context."""
         return self._create_node(CONTEXT, request.parent, request.context, request.context_id)
 
     def create_artifact(self, request: Any) -> Any:
-        """A new artifact."""
+        """Create an artifact."""
         return self._create_node(ARTIFACT, request.parent, request.artifact, request.artifact_id)
 
     def create_execution(self, request: Any) -> Any:
-        """A new execution."""
+        """Create an execution."""
         return self._create_node(EXECUTION, request.parent, request.execution, request.execution_id)
 
     def list_contexts(self, request: Any) -> Any:
-        """A page of contexts, newest first."""
-        found, token = self._list_page(CONTEXT, request)
-        return v1.ListContextsResponse(contexts=found, next_page_token=token)
+        """Return a page of contexts, newest first."""
+        contexts, token = self._list_page(CONTEXT, request)
+        return v1.ListContextsResponse(contexts=contexts, next_page_token=token)
 
     def list_artifacts(self, request: Any) -> Any:
-        """A page of artifacts, newest first."""
-        found, token = self._list_page(ARTIFACT, request)
-        return v1.ListArtifactsResponse(artifacts=found, next_page_token=token)
+        """Return a page of artifacts, newest first."""
+        artifacts, token = self._list_page(ARTIFACT, request)
+        return v1.ListArtifactsResponse(artifacts=artifacts, next_page_token=token)
 
     def list_executions(self, request: Any) -> Any:
-        """A page of executions, newest first."""
-        found, token = self._list_page(EXECUTION, request)
-        return v1.ListExecutionsResponse(executions=found, next_page_token=token)
+        """Return a page of executions, newest first."""
+        executions, token = self._list_page(EXECUTION, request)
+        return v1.ListExecutionsResponse(executions=executions, next_page_token=token)
 
     def update_context(self, request: Any) -> Any:
-        """Change what the mask names, or all that is given."""
+        """Update the fields in the mask, or all fields that are set."""
         return self._update_node(CONTEXT, request, request.context)
 
     def update_artifact(self, request: Any) -> Any:
-        """Change what the mask names, or all that is given."""
+        """Update the fields in the mask, or all fields that are set."""
         return self._update_node(ARTIFACT, request, request.artifact)
 
     def update_execution(self, request: Any) -> Any:
-        """Change what the mask names, or all that is given."""
+        """Update the fields in the mask, or all fields that are set."""
         return self._update_node(EXECUTION, request, request.execution)
 
     def delete_context(self, request: Any) -> Any:
-        """Forget a context; what was in it stays."""
+        """Delete a context; its members remain."""
         return self._delete_node(request)
 
     def delete_artifact(self, request: Any) -> Any:
-        """Forget an artifact and its events."""
+        """Delete an artifact and its events."""
         return self._delete_node(request)
 
     def delete_execution(self, request: Any) -> Any:
-        """Forget an execution and its events."""
+        """Delete an execution and its events."""
         return self._delete_node(request)
 
     def purge_contexts(self, request: Any) -> Any:
-        """Forget all contexts that a filter lets pass, or say which."""
+        """Delete all contexts that match a filter, or return which would be deleted."""
         return self._purge_nodes(CONTEXT, request, v1.PurgeContextsMetadata(), v1.PurgeContextsResponse)
 
     def purge_artifacts(self, request: Any) -> Any:
-        """Forget all artifacts that a filter lets pass, or say which."""
+        """Delete all artifacts that match a filter, or return which would be deleted."""
         return self._purge_nodes(ARTIFACT, request, v1.PurgeArtifactsMetadata(), v1.PurgeArtifactsResponse)
 
     def purge_executions(self, request: Any) -> Any:
-        """Forget all executions that a filter lets pass, or say which."""
+        """Delete all executions that match a filter, or return which would be deleted."""
         return self._purge_nodes(EXECUTION, request, v1.PurgeExecutionsMetadata(), v1.PurgeExecutionsResponse)
 
     def add_context_artifacts_and_executions(self, request: Any) -> Any:
-        """Put nodes into a context; those that are in it already are skipped."""
+        """Add nodes to a context; those that it has already are skipped."""
         with self._database.lock:
             members = [self._get_node(name).name for name in (*request.artifacts, *request.executions)]
             rows = [(self._get_node(request.context).name, member, b"") for member in members]
@@ -159,13 +159,13 @@ class Experiments:
         return v1.AddContextArtifactsAndExecutionsResponse()
 
     def add_context_children(self, request: Any) -> Any:
-        """Make contexts the children of another; those that are its children already are skipped."""
+        """Add child contexts to a context; those that it has already are skipped."""
         with self._database.lock:
             parent = self._get_node(request.context).name
             children = [self._get_node(name) for name in request.child_contexts]
-            above = self._find_ancestors(parent)
+            ancestors = self._find_ancestors(parent)
             for child in children:
-                if child.name in above:
+                if child.name in ancestors:
                     raise invalid_argument(
                         "child_contexts", f"{child.name} cannot be a child of {parent}: that makes a circle."
                     )
@@ -174,42 +174,44 @@ class Experiments:
                         "child_contexts", f"{child.name} has {MOST_PARENTS} parents, which is the most."
                     )
             for child in children:
-                # Google's SDK goes on with the child that it has read before.
-                with self._database.change(child.name, renews_etag=False) as kept:
-                    if parent not in kept.parent_contexts:
-                        kept.parent_contexts.append(parent)
+                # Google's SDK keeps using the child, and the etag, that it has read before.
+                with self._database.change(child.name, renews_etag=False) as stored:
+                    if parent not in stored.parent_contexts:
+                        stored.parent_contexts.append(parent)
         return v1.AddContextChildrenResponse()
 
     def remove_context_children(self, request: Any) -> Any:
-        """Take contexts away from their parent."""
+        """Remove child contexts from a context."""
         with self._database.lock:
             parent = self._get_node(request.context).name
             self._detach_children(parent, [self._get_node(name) for name in request.child_contexts])
         return v1.RemoveContextChildrenResponse()
 
     def add_execution_events(self, request: Any) -> Any:
-        """Say what an execution read and made; where an artifact has an event with it already, that one stays."""
+        """Record inputs and outputs of an execution; an artifact's existing event with it is kept."""
         with self._database.lock:
             execution = self._get_node(request.execution).name
             rows = []
-            for number, given in enumerate(request.events):
-                if not given.type_:
+            for number, requested in enumerate(request.events):
+                if not requested.type_:
                     raise invalid_argument(f"events[{number}].type", "Required field is not set: type.")
-                event = v1.Event(execution=execution, artifact=self._get_node(given.artifact).name, type_=given.type_)
-                event.labels.update(given.labels)
+                event = v1.Event(
+                    execution=execution, artifact=self._get_node(requested.artifact).name, type_=requested.type_
+                )
+                event.labels.update(requested.labels)
                 event.event_time.GetCurrentTime()
                 rows.append((execution, event.artifact, event.SerializeToString()))
             self._database.run_many("INSERT OR IGNORE INTO links (source, target, content) VALUES (?, ?, ?)", rows)
         return v1.AddExecutionEventsResponse()
 
     def query_execution_inputs_and_outputs(self, request: Any) -> Any:
-        """An execution with the artifacts that it read and made."""
+        """Return an execution with its input and output artifacts."""
         execution = self._database.get(request.execution)
         events = self._list_events(execution.name)
         return self._build_subgraph([execution.name, *(event.artifact for event in events)], events)
 
     def query_context_lineage_subgraph(self, request: Any) -> Any:
-        """All that is in a context, and the events between them."""
+        """Return the members of a context, and the events between them."""
         context = self._database.get(request.context)
         members = self._list_members(context.name)
         events = [event for name in sorted(members) for event in self._list_events(name)]
@@ -217,28 +219,30 @@ class Experiments:
         return self._build_subgraph(members, {event.SerializeToString(): event for event in inside}.values())
 
     def query_artifact_lineage_subgraph(self, request: Any) -> Any:
-        """All that an artifact was made of and that was made of it, at most so many hops away."""
+        """Return the lineage of an artifact in both directions, up to `max_hops` away."""
         if request.max_hops < 0:
             raise invalid_argument("max_hops", f"max_hops must not be negative: {request.max_hops}.")
         start = self._database.get(request.artifact).name
-        passes = self._compile_filter(ARTIFACT, request.filter)
-        found, edges, border, hops = {start}, dict[bytes, Any](), {start}, 0
-        while border and (hops < request.max_hops or not request.max_hops):
+        matches = self._compile_filter(ARTIFACT, request.filter)
+        found, edges, frontier, hops = {start}, dict[bytes, Any](), {start}, 0
+        while frontier and (hops < request.max_hops or not request.max_hops):
             hops += 1
-            events = [event for name in sorted(border) for event in self._list_events(name)]
-            beyond = {name for event in events for name in (event.artifact, event.execution)} - found
-            border = {name for name in beyond if _read_noun(name) != "artifact" or passes(self._database.get(name))}
-            found |= border
+            events = [event for name in sorted(frontier) for event in self._list_events(name)]
+            neighbours = {name for event in events for name in (event.artifact, event.execution)} - found
+            frontier = {
+                name for name in neighbours if _read_noun(name) != "artifact" or matches(self._database.get(name))
+            }
+            found |= frontier
             edges |= {
                 event.SerializeToString(): event for event in events if {event.artifact, event.execution} <= found
             }
         return self._build_subgraph(found, edges.values())
 
-    def _create_node(self, kind: NodeKind, parent: str, given: Any, wanted: str) -> Any:
+    def _create_node(self, kind: NodeKind, parent: str, template: Any, requested_id: str) -> Any:
         self._database.get(parent)
-        node = type(given)()
-        node.CopyFrom(given)
-        node.name = f"{parent}/{kind.collection}/{check_or_create_id(wanted, f'{kind.noun}_id')}"
+        node = type(template)()
+        node.CopyFrom(template)
+        node.name = f"{parent}/{kind.collection}/{check_or_create_id(requested_id, f'{kind.noun}_id')}"
         if kind is CONTEXT:
             node.ClearField("parent_contexts")
         _validate_node(node, kind)
@@ -247,22 +251,22 @@ class Experiments:
         self._database.add(node)
         return node
 
-    def _update_node(self, kind: NodeKind, request: Any, given: Any) -> Any:
-        name = self._context.resolve_name(given.name)
+    def _update_node(self, kind: NodeKind, request: Any, changes: Any) -> Any:
+        name = self._context.resolve_name(changes.name)
         fields = list(request.update_mask.paths) or [
-            field.name for field, _ in given.ListFields() if field.name in kind.changeable
+            field.name for field, _ in changes.ListFields() if field.name in kind.changeable
         ]
         for field in fields:
             if field not in kind.changeable:
                 raise invalid_argument("update_mask", f'"{field}" cannot be changed; {", ".join(kind.changeable)} can.')
         with self._database.lock:
             if request.allow_missing and not self._database.has_resource(name):
-                parent, _, wanted = name.rpartition(f"/{kind.collection}/")
-                return self._create_node(kind, parent, given, wanted)
+                parent, _, requested_id = name.rpartition(f"/{kind.collection}/")
+                return self._create_node(kind, parent, changes, requested_id)
             with self._database.change(name) as node:
-                validation.check_etag(given, node)
+                validation.check_etag(changes, node)
                 for field in fields:
-                    models.copy_field_value(node, given, field)
+                    models.copy_field_value(node, changes, field)
                 _validate_node(node, kind)
         return self._database.get(name)
 
@@ -279,11 +283,11 @@ class Experiments:
         self._database.get(request.parent)
         if not request.filter:
             raise invalid_argument("filter", "Required field is not set: filter.")
-        passes = self._compile_filter(kind, request.filter)
+        matches = self._compile_filter(kind, request.filter)
 
         def purge() -> Any:
             with self._database.lock:
-                names = [node.name for node in self._list_nodes(kind, request.parent) if passes(node)]
+                names = [node.name for node in self._list_nodes(kind, request.parent) if matches(node)]
                 for name in names if request.force else ():
                     self._forget_node(name)
             return response(purge_count=len(names), purge_sample=[] if request.force else names[:LARGEST_SAMPLE])
@@ -297,15 +301,17 @@ class Experiments:
 
     def _list_page(self, kind: NodeKind, request: Any) -> tuple[list[Any], str]:
         self._database.get(request.parent)
-        plain = type(request)(page_size=request.page_size, page_token=request.page_token, order_by=request.order_by)
-        passes = self._compile_filter(kind, request.filter)
-        return self._database.list_page(f"{request.parent}/{kind.collection}", plain, keep=passes)
+        page_request = type(request)(
+            page_size=request.page_size, page_token=request.page_token, order_by=request.order_by
+        )
+        matches = self._compile_filter(kind, request.filter)
+        return self._database.list_page(f"{request.parent}/{kind.collection}", page_request, keep=matches)
 
     def _compile_filter(self, kind: NodeKind, text: str) -> Callable[[Any], bool]:
-        """Whether a node passes a filter. Clauses about other nodes are answered first: each is a set of names."""
+        """Compile a filter into a predicate; clauses about other nodes are resolved to sets of names first."""
         sets: list[set[str]] = []
 
-        def plain(clause: re.Match[str]) -> str:
+        def rewrite(clause: re.Match[str]) -> str:
             if clause["field"]:
                 return clause["field"]
             if clause["member"]:
@@ -319,12 +325,12 @@ class Experiments:
 
         fields = {**(listing.LISTS[f"{kind.collection.capitalize()}"].fields or {}), AMONG: listing.MEMBERSHIP}
         message = message_class(f"google.cloud.aiplatform.v1.{kind.noun.capitalize()}").DESCRIPTOR
-        test = listing.compile_filter(CLAUSE.sub(plain, text), message, fields, self._database.resolve_name)
+        test = listing.compile_filter(CLAUSE.sub(rewrite, text), message, fields, self._database.resolve_name)
 
-        def passes(node: Any) -> bool:
+        def matches(node: Any) -> bool:
             return test(node, {AMONG: {f"s{number}": "yes" for number, names in enumerate(sets) if node.name in names}})
 
-        return passes
+        return matches
 
     def _unquote_name(self, quoted: str) -> str:
         return self._context.resolve_name(quoted[1:-1])
@@ -347,17 +353,17 @@ class Experiments:
 
     def _detach_children(self, parent: str, children: Iterable[Any]) -> None:
         for child in children:
-            with self._database.change(child.name, renews_etag=False) as kept:
-                if parent in kept.parent_contexts:
-                    kept.parent_contexts.remove(parent)
+            with self._database.change(child.name, renews_etag=False) as stored:
+                if parent in stored.parent_contexts:
+                    stored.parent_contexts.remove(parent)
 
     def _find_ancestors(self, name: str) -> set[str]:
-        """A context and all that are above it."""
-        found, border = {name}, [name]
-        while border:
-            above = set(self._database.get(border.pop()).parent_contexts) - found
-            found |= above
-            border += above
+        """Return a context and all of its ancestors."""
+        found, frontier = {name}, [name]
+        while frontier:
+            parents = set(self._database.get(frontier.pop()).parent_contexts) - found
+            found |= parents
+            frontier += parents
         return found
 
     def _list_members(self, context: str) -> set[str]:
@@ -365,7 +371,7 @@ class Experiments:
         return {target for (target,) in rows}
 
     def _list_events(self, name: str) -> list[Any]:
-        """The events of an execution or an artifact."""
+        """Return the events of an execution or an artifact."""
         rows = self._database.run(
             "SELECT content FROM links WHERE (source = ? OR target = ?) AND length(content) > 0", (name, name)
         )
@@ -384,17 +390,17 @@ def _read_noun(name: str) -> str:
     return name.split("/")[-2].removesuffix("s")
 
 
-def check_or_create_id(wanted: str, at: str) -> str:
-    """An id that was asked for, if it is one; else a new one."""
-    if wanted and not ID.fullmatch(wanted):
-        raise invalid_argument(at, f'"{wanted}" is no id: 4 to 128 of a-z, 0-9 and - are.')
-    return wanted or str(uuid.uuid4())
+def check_or_create_id(requested_id: str, at: str) -> str:
+    """Return the requested id if it is valid, or a new one if none is requested."""
+    if requested_id and not ID.fullmatch(requested_id):
+        raise invalid_argument(at, f'"{requested_id}" is no id: 4 to 128 of a-z, 0-9 and - are.')
+    return requested_id or str(uuid.uuid4())
 
 
 def _validate_node(node: Any, kind: NodeKind) -> None:
-    """Labels and names as they may be, keys of the metadata without spaces around them, and not too much of it."""
-    named = type(node)(display_name=node.display_name or "-", labels=node.labels)
-    validation.check_name_and_labels(named, kind.noun)
+    """Validate labels, name and size of the metadata, and strip spaces around its keys."""
+    common = type(node)(display_name=node.display_name or "-", labels=node.labels)
+    validation.check_name_and_labels(common, kind.noun)
     values = node.metadata.fields
     for key in [key for key in values if key != key.strip()]:
         values[key.strip()].CopyFrom(values[key])

@@ -1,4 +1,4 @@
-"""Vertex AI TensorBoard: tensorboards, their experiments, runs and time series, and the points of those."""
+"""Vertex AI TensorBoard: tensorboards, experiments, runs, time series and their data points."""
 
 import random
 import re
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 ID = re.compile(r"[a-z0-9][a-z0-9-]{0,127}")
 MOST_POINTS = 5000
-"""In a request that writes."""
+"""Limit of data points in one write request."""
 MOST_IN_BATCH = 1000
 MOST_READ = 10_000
 READ = {"SCALAR": 1000, "TENSOR": 100, "BLOB_SEQUENCE": 100}
-"""So many points are read of a time series at most, unless more are asked for."""
+"""Default limit of data points read from a time series, by value type."""
 VALUES = {"SCALAR": "scalar", "TENSOR": "tensor", "BLOB_SEQUENCE": "blobs"}
 ORDERS = ("", "step", "step desc")
 
@@ -40,152 +40,156 @@ class Tensorboards:
         self._database = context.database
 
     def create_tensorboard(self, request: Any) -> Any:
-        """A new tensorboard, without experiments."""
+        """Create an empty tensorboard."""
         validation.check_parent(request.parent)
         validation.check_name_and_labels(request.tensorboard, "tensorboard")
         with self._database.lock:
-            made = self._add_resource(request.tensorboard, f"{request.parent}/tensorboards/{new_id()}")
-            self._keep_one_default(made)
-        return self._context.operations.done(made.name, v1.CreateTensorboardOperationMetadata(), lambda: made)
+            board = self._add_resource(request.tensorboard, f"{request.parent}/tensorboards/{new_id()}")
+            self._keep_one_default(board)
+        return self._context.operations.done(board.name, v1.CreateTensorboardOperationMetadata(), lambda: board)
 
     def get_tensorboard(self, request: Any) -> Any:
-        """A tensorboard, and how many runs it has."""
+        """Return a tensorboard with its number of runs."""
         return self._with_run_count(self._database.get(request.name))
 
     def list_tensorboards(self, request: Any) -> Any:
-        """A page of tensorboards, newest first."""
+        """Return a page of tensorboards, newest first."""
         validation.check_parent(request.parent)
-        found, token = self._database.list_page(f"{request.parent}/tensorboards", request)
-        boards = [self._with_run_count(board) for board in found]
+        page, token = self._database.list_page(f"{request.parent}/tensorboards", request)
+        boards = [self._with_run_count(board) for board in page]
         return v1.ListTensorboardsResponse(tensorboards=boards, next_page_token=token)
 
     def update_tensorboard(self, request: Any) -> Any:
-        """Change what the mask names."""
-        given = request.tensorboard
+        """Update the fields in the mask."""
+        changes = request.tensorboard
         with self._database.lock:
-            changed = self._update_resource(
-                given, request, "tensorboard", ("display_name", "description", "labels", "is_default")
+            board = self._update_resource(
+                changes, request, "tensorboard", ("display_name", "description", "labels", "is_default")
             )
-            validation.check_name_and_labels(changed, "tensorboard")
-            self._keep_one_default(changed)
+            validation.check_name_and_labels(board, "tensorboard")
+            self._keep_one_default(board)
         metadata = v1.UpdateTensorboardOperationMetadata()
-        return self._context.operations.done(changed.name, metadata, lambda: self._with_run_count(changed))
+        return self._context.operations.done(board.name, metadata, lambda: self._with_run_count(board))
 
     def delete_tensorboard(self, request: Any) -> Any:
-        """Forget a tensorboard and all that is in it."""
+        """Delete a tensorboard and everything in it."""
         return self._delete_resource(request)
 
     def create_tensorboard_experiment(self, request: Any) -> Any:
-        """A new experiment, without runs."""
+        """Create an empty experiment."""
         self._database.get(request.parent)
-        wanted = _check_id(request.tensorboard_experiment_id, "tensorboard_experiment_id")
-        given = request.tensorboard_experiment
-        _check_labels(given, "tensorboard_experiment")
-        return self._add_resource(given, f"{request.parent}/experiments/{wanted}")
+        experiment_id = _check_id(request.tensorboard_experiment_id, "tensorboard_experiment_id")
+        experiment = request.tensorboard_experiment
+        _check_labels(experiment, "tensorboard_experiment")
+        return self._add_resource(experiment, f"{request.parent}/experiments/{experiment_id}")
 
     def update_tensorboard_experiment(self, request: Any) -> Any:
-        """Change what the mask names."""
-        given = request.tensorboard_experiment
-        _check_labels(given, "tensorboard_experiment")
+        """Update the fields in the mask."""
+        changes = request.tensorboard_experiment
+        _check_labels(changes, "tensorboard_experiment")
         return self._update_resource(
-            given, request, "tensorboard_experiment", ("display_name", "description", "labels")
+            changes, request, "tensorboard_experiment", ("display_name", "description", "labels")
         )
 
     def delete_tensorboard_experiment(self, request: Any) -> Any:
-        """Forget an experiment and all that is in it."""
+        """Delete an experiment and everything in it."""
         return self._delete_resource(request)
 
     def create_tensorboard_run(self, request: Any) -> Any:
-        """A new run, without time series."""
+        """Create an empty run."""
         return self._create_runs([request])[0]
 
     def batch_create_tensorboard_runs(self, request: Any) -> Any:
-        """New runs of one experiment, all or none."""
+        """Create runs of one experiment, all or none."""
         _check_batch(request.requests)
-        for number, one in enumerate(request.requests):
-            if self._context.resolve_name(one.parent) != request.parent:
-                raise invalid_argument(f"requests[{number}].parent", f'"{one.parent}" is not the parent of the batch.')
+        for number, run_request in enumerate(request.requests):
+            if self._context.resolve_name(run_request.parent) != request.parent:
+                raise invalid_argument(
+                    f"requests[{number}].parent", f'"{run_request.parent}" is not the parent of the batch.'
+                )
         return v1.BatchCreateTensorboardRunsResponse(tensorboard_runs=self._create_runs(request.requests))
 
     def update_tensorboard_run(self, request: Any) -> Any:
-        """Change what the mask names."""
-        given = request.tensorboard_run
-        _check_labels(given, "tensorboard_run")
-        return self._update_resource(given, request, "tensorboard_run", ("display_name", "description", "labels"))
+        """Update the fields in the mask."""
+        changes = request.tensorboard_run
+        _check_labels(changes, "tensorboard_run")
+        return self._update_resource(changes, request, "tensorboard_run", ("display_name", "description", "labels"))
 
     def delete_tensorboard_run(self, request: Any) -> Any:
-        """Forget a run and all that is in it."""
+        """Delete a run and everything in it."""
         return self._delete_resource(request)
 
     def create_tensorboard_time_series(self, request: Any) -> Any:
-        """A new time series, without points."""
+        """Create an empty time series."""
         return self._create_series([request])[0]
 
     def batch_create_tensorboard_time_series(self, request: Any) -> Any:
-        """New time series in runs of one experiment, all or none."""
+        """Create time series in runs of one experiment, all or none."""
         _check_batch(request.requests)
-        for number, one in enumerate(request.requests):
-            if not self._context.resolve_name(one.parent).startswith(f"{request.parent}/runs/"):
-                raise invalid_argument(f"requests[{number}].parent", f'"{one.parent}" is no run of {request.parent}.')
-        made = self._create_series(request.requests)
-        return v1.BatchCreateTensorboardTimeSeriesResponse(tensorboard_time_series=made)
+        for number, series_request in enumerate(request.requests):
+            if not self._context.resolve_name(series_request.parent).startswith(f"{request.parent}/runs/"):
+                raise invalid_argument(
+                    f"requests[{number}].parent", f'"{series_request.parent}" is no run of {request.parent}.'
+                )
+        series = self._create_series(request.requests)
+        return v1.BatchCreateTensorboardTimeSeriesResponse(tensorboard_time_series=series)
 
     def update_tensorboard_time_series(self, request: Any) -> Any:
-        """Change what the mask names."""
-        given = request.tensorboard_time_series
+        """Update the fields in the mask."""
+        changes = request.tensorboard_time_series
         return self._update_resource(
-            given, request, "tensorboard_time_series", ("display_name", "description", "plugin_data")
+            changes, request, "tensorboard_time_series", ("display_name", "description", "plugin_data")
         )
 
     def delete_tensorboard_time_series(self, request: Any) -> Any:
-        """Forget a time series and its points."""
+        """Delete a time series and its data points."""
         return self._delete_resource(request)
 
     def write_tensorboard_run_data(self, request: Any) -> Any:
-        """Add points to the time series of a run; one at a step that has one takes its place."""
+        """Write data points to the time series of a run; a point at an existing step replaces it."""
         with self._database.lock:
             self._write_points(self._check_points(request.tensorboard_run, request.time_series_data))
         return v1.WriteTensorboardRunDataResponse()
 
     def write_tensorboard_experiment_data(self, request: Any) -> Any:
-        """Add points to the time series of many runs, all or none."""
+        """Write data points to the time series of several runs, all or none."""
         self._database.get(request.tensorboard_experiment)
         with self._database.lock:
             points = []
-            for number, one in enumerate(request.write_run_data_requests):
-                run = self._context.resolve_name(one.tensorboard_run)
+            for number, run_request in enumerate(request.write_run_data_requests):
+                run = self._context.resolve_name(run_request.tensorboard_run)
                 if not run.startswith(f"{request.tensorboard_experiment}/runs/"):
                     text = f'"{run}" is no run of {request.tensorboard_experiment}.'
                     raise invalid_argument(f"write_run_data_requests[{number}].tensorboard_run", text)
-                points += self._check_points(run, one.time_series_data)
+                points += self._check_points(run, run_request.time_series_data)
             self._write_points(points)
         return v1.WriteTensorboardExperimentDataResponse()
 
     def read_tensorboard_time_series_data(self, request: Any) -> Any:
-        """The points of a time series by their steps; some of them where there are more than wanted."""
-        wanted = request.max_data_points
-        if not -1 <= wanted <= MOST_READ:
-            text = f"max_data_points must be positive, at most {MOST_READ:,}, or -1 for all of them: {wanted}."
+        """Return the data points of a time series by step; a sample if there are more than requested."""
+        requested = request.max_data_points
+        if not -1 <= requested <= MOST_READ:
+            text = f"max_data_points must be positive, at most {MOST_READ:,}, or -1 for all of them: {requested}."
             raise invalid_argument("max_data_points", text)
         series = self._database.get(request.tensorboard_time_series)
-        most = len(self._read_points(series.name)) if wanted == -1 else wanted
-        return v1.ReadTensorboardTimeSeriesDataResponse(time_series_data=self._read_data(series, most, request.filter))
+        limit = len(self._read_points(series.name)) if requested == -1 else requested
+        return v1.ReadTensorboardTimeSeriesDataResponse(time_series_data=self._read_data(series, limit, request.filter))
 
     def batch_read_tensorboard_time_series_data(self, request: Any) -> Any:
-        """The points of several time series of a tensorboard."""
+        """Return the data points of several time series of a tensorboard."""
         self._database.get(request.tensorboard)
-        found = []
-        for number, given in enumerate(request.time_series):
-            name = self._context.resolve_name(given)
+        series_data = []
+        for number, series_name in enumerate(request.time_series):
+            name = self._context.resolve_name(series_name)
             if not name.startswith(f"{request.tensorboard}/"):
                 raise invalid_argument(
-                    f"time_series[{number}]", f'"{given}" is no time series of {request.tensorboard}.'
+                    f"time_series[{number}]", f'"{series_name}" is no time series of {request.tensorboard}.'
                 )
-            found.append(self._read_data(self._database.get(name)))
-        return v1.BatchReadTensorboardTimeSeriesDataResponse(time_series_data=found)
+            series_data.append(self._read_data(self._database.get(name)))
+        return v1.BatchReadTensorboardTimeSeriesDataResponse(time_series_data=series_data)
 
     def export_tensorboard_time_series_data(self, request: Any) -> Any:
-        """A page of all points of a time series."""
+        """Return a page of all data points of a time series."""
         if request.order_by not in ORDERS:
             raise invalid_argument("order_by", f'"{request.order_by}" is no order: step and step desc are.')
         if request.page_size < 0 or not re.fullmatch(r"\d*", request.page_token):
@@ -202,40 +206,40 @@ class Tensorboards:
         )
 
     def read_tensorboard_size(self, request: Any) -> Any:
-        """How many bytes the points of a tensorboard have."""
+        """Return the size in bytes of a tensorboard's data points."""
         name = self._database.get(request.tensorboard).name
         statement = "SELECT coalesce(sum(length(content)), 0) FROM points WHERE series > ? AND series < ?"
         return v1.ReadTensorboardSizeResponse(
             storage_size_byte=self._database.run(statement, (f"{name}/", f"{name}0"))[0][0]
         )
 
-    def _add_resource(self, given: Any, name: str) -> Any:
-        made = type(given)()
-        made.CopyFrom(given)
-        made.name = name
-        made.create_time.GetCurrentTime()
-        made.update_time.CopyFrom(made.create_time)
-        self._database.add(made)
-        return made
+    def _add_resource(self, template: Any, name: str) -> Any:
+        resource = type(template)()
+        resource.CopyFrom(template)
+        resource.name = name
+        resource.create_time.GetCurrentTime()
+        resource.update_time.CopyFrom(resource.create_time)
+        self._database.add(resource)
+        return resource
 
-    def _update_resource(self, given: Any, request: Any, at: str, allowed: Sequence[str]) -> Any:
+    def _update_resource(self, changes: Any, request: Any, at: str, allowed: Sequence[str]) -> Any:
         fields = list(request.update_mask.paths) or [
-            field.name for field, _ in given.ListFields() if field.name in allowed
+            field.name for field, _ in changes.ListFields() if field.name in allowed
         ]
         for field in fields:
             if field not in allowed:
                 raise invalid_argument(
                     "update_mask", f'"{field}" of a {at} cannot be changed; {", ".join(allowed)} can.'
                 )
-        name = self._context.resolve_name(given.name)
-        with self._database.change(name) as kept:
-            validation.check_etag(given, kept)
+        name = self._context.resolve_name(changes.name)
+        with self._database.change(name) as stored:
+            validation.check_etag(changes, stored)
             for field in fields:
-                models.copy_field_value(kept, given, field)
-            if not kept.display_name and at != "tensorboard_experiment":
+                models.copy_field_value(stored, changes, field)
+            if not stored.display_name and at != "tensorboard_experiment":
                 raise invalid_argument(f"{at}.display_name", "Required field is not set: display_name.")
             if "display_name" in fields and at in ("tensorboard_run", "tensorboard_time_series"):
-                _check_unique(kept, self._list_display_names(name.rpartition("/")[0]))
+                _check_unique(stored, self._list_display_names(name.rpartition("/")[0]))
         return self._database.get(name)
 
     def _delete_resource(self, request: Any) -> Any:
@@ -244,18 +248,18 @@ class Tensorboards:
         return self._context.operations.done(request.name, v1.DeleteOperationMetadata(), protobuf.Empty)
 
     def _create_runs(self, requests: Iterable[Any]) -> list[Any]:
-        made = []
+        runs = []
         for request in requests:
             run = v1.TensorboardRun()
             run.CopyFrom(request.tensorboard_run)
             validation.check_name_and_labels(run, "tensorboard_run")
-            wanted = _check_id(request.tensorboard_run_id, "tensorboard_run_id")
-            run.name = f"{self._context.resolve_name(request.parent)}/runs/{wanted}"
-            made.append(run)
-        return self._add_all(made)
+            run_id = _check_id(request.tensorboard_run_id, "tensorboard_run_id")
+            run.name = f"{self._context.resolve_name(request.parent)}/runs/{run_id}"
+            runs.append(run)
+        return self._add_all(runs)
 
     def _create_series(self, requests: Iterable[Any]) -> list[Any]:
-        made = []
+        all_series = []
         for request in requests:
             series = v1.TensorboardTimeSeries()
             series.CopyFrom(request.tensorboard_time_series)
@@ -263,41 +267,41 @@ class Tensorboards:
             for field in ("display_name", "value_type"):
                 if not getattr(series, field):
                     raise invalid_argument(f"tensorboard_time_series.{field}", f"Required field is not set: {field}.")
-            given = request.tensorboard_time_series_id
-            wanted = _check_id(given, "tensorboard_time_series_id") if given else new_id()
-            series.name = f"{self._context.resolve_name(request.parent)}/timeSeries/{wanted}"
-            made.append(series)
-        return self._add_all(made)
+            requested_id = request.tensorboard_time_series_id
+            series_id = _check_id(requested_id, "tensorboard_time_series_id") if requested_id else new_id()
+            series.name = f"{self._context.resolve_name(request.parent)}/timeSeries/{series_id}"
+            all_series.append(series)
+        return self._add_all(all_series)
 
-    def _add_all(self, made: Sequence[Any]) -> list[Any]:
-        """Resources whose names are chosen: all of them, or none if one is refused."""
+    def _add_all(self, resources: Sequence[Any]) -> list[Any]:
+        """Add resources whose names are set: all of them, or none if one is refused."""
         with self._database.lock:
-            taken: dict[str, dict[str, str]] = {}
+            names_by_collection: dict[str, dict[str, str]] = {}
             names: set[str] = set()
-            for one in made:
-                collection = one.name.rpartition("/")[0]
+            for resource in resources:
+                collection = resource.name.rpartition("/")[0]
                 self._database.get(collection.rpartition("/")[0])
-                if self._database.has_resource(one.name) or one.name in names:
-                    raise ApiError("ALREADY_EXISTS", f"The resource '{one.name}' already exists.")
-                if collection not in taken:
-                    taken[collection] = self._list_display_names(collection)
-                _check_unique(one, taken[collection])
-                taken[collection][one.display_name] = one.name
-                names.add(one.name)
-            return [self._add_resource(one, one.name) for one in made]
+                if self._database.has_resource(resource.name) or resource.name in names:
+                    raise ApiError("ALREADY_EXISTS", f"The resource '{resource.name}' already exists.")
+                if collection not in names_by_collection:
+                    names_by_collection[collection] = self._list_display_names(collection)
+                _check_unique(resource, names_by_collection[collection])
+                names_by_collection[collection][resource.display_name] = resource.name
+                names.add(resource.name)
+            return [self._add_resource(resource, resource.name) for resource in resources]
 
     def _list_display_names(self, collection: str) -> dict[str, str]:
-        """Who has which display name."""
+        """Return the resource name of each display name in a collection."""
         rows = self._database.run("SELECT name FROM resources WHERE collection = ?", (collection,))
         return {self._database.get(name).display_name: name for (name,) in rows}
 
     def _keep_one_default(self, board: Any) -> None:
-        """At most one tensorboard of a project and region is the default one: the last that was made so."""
+        """Make a default tensorboard the only default of its project and region."""
         collection = board.name.rpartition("/")[0]
         for other in self._database.list_all(board.DESCRIPTOR.full_name) if board.is_default else ():
             if other.name != board.name and other.is_default and other.name.rpartition("/")[0] == collection:
-                with self._database.change(other.name) as kept:
-                    kept.is_default = False
+                with self._database.change(other.name) as stored:
+                    stored.is_default = False
 
     def _with_run_count(self, board: Any) -> Any:
         statement = "SELECT count(*) FROM resources WHERE name > ? AND name < ? AND type = ?"
@@ -306,27 +310,27 @@ class Tensorboards:
         return board
 
     def _check_points(self, run: str, data: Sequence[Any]) -> list[tuple[str, Any]]:
-        """Points, each with the name of its time series, that may be written."""
+        """Validate data points and return each with the name of its time series."""
         self._database.get(run)
-        count = sum(len(one.values) for one in data)
+        count = sum(len(series_data.values) for series_data in data)
         if count > MOST_POINTS:
             raise invalid_argument(
                 "time_series_data", f"There are {count:,} data points; the most is {MOST_POINTS:,} at once."
             )
-        found = []
-        for number, one in enumerate(data):
-            series = self._database.get(f"{run}/timeSeries/{one.tensorboard_time_series_id}")
+        points = []
+        for number, series_data in enumerate(data):
+            series = self._database.get(f"{run}/timeSeries/{series_data.tensorboard_time_series_id}")
             kind = v1.TensorboardTimeSeries.ValueType.Name(series.value_type)
             at = f"time_series_data[{number}]"
-            if one.value_type != series.value_type:
+            if series_data.value_type != series.value_type:
                 raise invalid_argument(
                     f"{at}.value_type", f"The time series {series.name} is of the value type {kind}."
                 )
-            for point in one.values:
+            for point in series_data.values:
                 if point.WhichOneof("value") != VALUES[kind]:
                     raise invalid_argument(f"{at}.values", f"A point of the value type {kind} has a value of another.")
-                found.append((series.name, point))
-        return found
+                points.append((series.name, point))
+        return points
 
     def _write_points(self, points: Sequence[tuple[str, Any]]) -> None:
         self._database.run_many(
@@ -336,30 +340,30 @@ class Tensorboards:
         by_series: dict[str, list[Any]] = {}
         for name, point in points:
             by_series.setdefault(name, []).append(point)
-        for name, of_series in by_series.items():
+        for name, series_points in by_series.items():
             with self._database.change(name) as series:
-                for point in of_series:
+                for point in series_points:
                     _extend_metadata(series.metadata, point)
 
     def _read_points(self, series: str) -> list[Any]:
         rows = self._database.run("SELECT content FROM points WHERE series = ? ORDER BY step", (series,))
         return [v1.TimeSeriesDataPoint.FromString(content) for (content,) in rows]
 
-    def _read_data(self, series: Any, most: int = 0, condition: str = "") -> Any:
+    def _read_data(self, series: Any, limit: int = 0, condition: str = "") -> Any:
         points = _filter_points(self._read_points(series.name), condition)
-        most = most or READ[v1.TensorboardTimeSeries.ValueType.Name(series.value_type)]
-        if len(points) > most:  # some of them at random, and the same ones each time
-            chosen = random.Random(series.name).sample(range(len(points)), most)  # noqa: S311
+        limit = limit or READ[v1.TensorboardTimeSeries.ValueType.Name(series.value_type)]
+        if len(points) > limit:  # a random sample, the same one each time
+            chosen = random.Random(series.name).sample(range(len(points)), limit)  # noqa: S311
             points = [points[number] for number in sorted(chosen)]
         return v1.TimeSeriesData(
             tensorboard_time_series_id=series.name.rpartition("/")[2], value_type=series.value_type, values=points
         )
 
 
-def _check_unique(one: Any, taken: Mapping[str, str]) -> None:
-    """No other has the display name in the same parent."""
-    if taken.get(one.display_name, one.name) != one.name:
-        text = f'"{one.display_name}" is the display name of {taken[one.display_name]} already.'
+def _check_unique(resource: Any, taken: Mapping[str, str]) -> None:
+    """Refuse a display name that another resource of the same parent has."""
+    if taken.get(resource.display_name, resource.name) != resource.name:
+        text = f'"{resource.display_name}" is the display name of {taken[resource.display_name]} already.'
         raise ApiError("ALREADY_EXISTS", text)
 
 
@@ -377,10 +381,10 @@ def _filter_points(points: list[Any], condition: str) -> list[Any]:
     return [point for point in points if test(as_dict(point) | {"step": point.step})]
 
 
-def _check_id(wanted: str, at: str) -> str:
-    if not ID.fullmatch(wanted):
-        raise invalid_argument(at, f'"{wanted}" is no id: 1 to 128 of a-z, 0-9 and - are, no - first.')
-    return wanted
+def _check_id(requested_id: str, at: str) -> str:
+    if not ID.fullmatch(requested_id):
+        raise invalid_argument(at, f'"{requested_id}" is no id: 1 to 128 of a-z, 0-9 and - are, no - first.')
+    return requested_id
 
 
 def _check_batch(requests: Sequence[Any]) -> None:
@@ -390,5 +394,7 @@ def _check_batch(requests: Sequence[Any]) -> None:
         )
 
 
-def _check_labels(given: Any, at: str) -> None:
-    validation.check_name_and_labels(type(given)(display_name=given.display_name or "-", labels=given.labels), at)
+def _check_labels(resource: Any, at: str) -> None:
+    validation.check_name_and_labels(
+        type(resource)(display_name=resource.display_name or "-", labels=resource.labels), at
+    )

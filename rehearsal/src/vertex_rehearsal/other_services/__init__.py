@@ -1,4 +1,4 @@
-"""What is asked of Google beside Vertex AI, Cloud Storage and Cloud Logging, played at `/-/SERVICE/PATH`.
+"""Google's other APIs that clients of Vertex AI need, emulated at `/-/SERVICE/PATH`.
 
 Files, in the order of their imports:
 

@@ -1,4 +1,4 @@
-"""Artifact Registry: repositories that are made, and in them the images of this machine that are named for them."""
+"""Artifact Registry: repositories that were created, and in them the local images with their names."""
 
 import hashlib
 import re
@@ -38,7 +38,7 @@ class _TaggedImage:
 
 
 class ArtifactRegistry:
-    """The methods of artifactregistry.googleapis.com that tell whether an image is there."""
+    """The methods of artifactregistry.googleapis.com about repositories and their images."""
 
     METHODS: Sequence[RestMethod] = (
         RestMethod("artifactregistry.projects.locations.repositories.get", "GET", f"{IN}/{{repository}}", "get",
@@ -70,130 +70,134 @@ class ArtifactRegistry:
         self._context = context
         self._documents = Documents(context.database)
 
-    def get(self, asked: ServiceRequest) -> Any:
-        """A repository."""
-        found = self.find_repository(asked["project"], asked["location"], asked["repository"])
-        if found is None:
+    def get(self, request: ServiceRequest) -> Any:
+        """Return a repository."""
+        repository = self.find_repository(request["project"], request["location"], request["repository"])
+        if repository is None:
             raise ApiError("NOT_FOUND", "Requested entity was not found.")
-        return found
+        return repository
 
     def find_repository(self, project: str, location: str, name: str) -> dict[str, Any] | None:
-        """A repository that was created, or that project.json names."""
+        """Return a repository that was created or that project.json names; None if there is none."""
         full = f"projects/{project}/locations/{location}/repositories/{name}"
-        found = self._documents.find(full)
-        return found or (
+        created = self._documents.find(full)
+        return created or (
             _build_repository(full) if f"{location}/{name}" in self._read_project_repositories(project) else None
         )
 
     def _read_project_repositories(self, project: str) -> set[str]:
-        """The repositories of project.json, with those of its images, as REGION/NAME."""
-        now = self._context.project.load_current()
-        images = (found.groups() for image in now.images if (found := IMAGE.fullmatch(image)))
-        return {*now.repositories, *(f"{words[0]}/{words[2]}" for words in images if words[1] == project)}
+        """Return the repositories of project.json and of its images, as REGION/NAME."""
+        project_file = self._context.project.load_current()
+        images = (match.groups() for image in project_file.images if (match := IMAGE.fullmatch(image)))
+        return {*project_file.repositories, *(f"{words[0]}/{words[2]}" for words in images if words[1] == project)}
 
-    def list_repositories(self, asked: ServiceRequest) -> Any:
-        """The repositories of a location."""
-        parent = f"projects/{asked['project']}/locations/{asked['location']}/repositories"
-        made = {found["name"]: found for found in self._documents.list_collection(parent)}
-        for given in self._read_project_repositories(asked["project"]):
-            location, _, name = given.partition("/")
-            if location == asked["location"]:
-                made.setdefault(f"{parent}/{name}", _build_repository(f"{parent}/{name}"))
-        return asked.build_page([made[name] for name in sorted(made)], "repositories")
+    def list_repositories(self, request: ServiceRequest) -> Any:
+        """Return a page of a location's repositories."""
+        parent = f"projects/{request['project']}/locations/{request['location']}/repositories"
+        repositories = {repository["name"]: repository for repository in self._documents.list_collection(parent)}
+        for entry in self._read_project_repositories(request["project"]):
+            location, _, name = entry.partition("/")
+            if location == request["location"]:
+                repositories.setdefault(f"{parent}/{name}", _build_repository(f"{parent}/{name}"))
+        return request.build_page([repositories[name] for name in sorted(repositories)], "repositories")
 
-    def create(self, asked: ServiceRequest) -> Any:
-        """A new repository, by an operation."""
-        name, location = asked.get_parameter("repositoryId"), asked["location"]
+    def create(self, request: ServiceRequest) -> Any:
+        """Create a repository and return its operation."""
+        name, location = request.get_parameter("repositoryId"), request["location"]
         if location not in LOCATIONS:
             raise invalid_argument("parent", f'Location "{location}" is not supported.')
         if not NAME.fullmatch(name):
             raise invalid_argument(
                 "repository_id", f'Invalid repository ID "{name}": lowercase letters, digits and hyphens.'
             )
-        kind = asked.body.get("format")
-        if kind not in ("DOCKER", 1):  # the clients for Python write the numbers of names
+        kind = request.body.get("format")
+        if kind not in ("DOCKER", 1):  # the Python clients send enum values as numbers
             raise invalid_argument("repository.format", f"Only repositories of format DOCKER are played, not {kind}.")
-        if self.find_repository(asked["project"], location, name):
+        if self.find_repository(request["project"], location, name):
             raise ApiError("ALREADY_EXISTS", "the repository already exists")
-        parent = f"projects/{asked['project']}/locations/{location}"
-        made = _build_repository(f"{parent}/repositories/{name}")
-        made |= {key: asked.body[key] for key in ("description", "labels", "dockerConfig") if key in asked.body}
-        self._documents.add(made["name"], made)
+        parent = f"projects/{request['project']}/locations/{location}"
+        repository = _build_repository(f"{parent}/repositories/{name}")
+        repository |= {
+            key: request.body[key] for key in ("description", "labels", "dockerConfig") if key in request.body
+        }
+        self._documents.add(repository["name"], repository)
         operation = f"{parent}/operations/{new_id()}"
-        begun = {"name": operation, "metadata": {"@type": f"{KIND}OperationMetadata"}}
-        self._documents.add(operation, begun | {"done": True, "response": {"@type": f"{KIND}Repository"} | made})
-        return begun
+        pending = {"name": operation, "metadata": {"@type": f"{KIND}OperationMetadata"}}
+        self._documents.add(
+            operation, pending | {"done": True, "response": {"@type": f"{KIND}Repository"} | repository}
+        )
+        return pending
 
-    def get_operation(self, asked: ServiceRequest) -> Any:
-        """An operation, which is done by now."""
-        location = f"projects/{asked['project']}/locations/{asked['location']}"
-        return self._documents.get(f"{location}/operations/{asked['operation']}")
+    def get_operation(self, request: ServiceRequest) -> Any:
+        """Return an operation, which is done from the start."""
+        location = f"projects/{request['project']}/locations/{request['location']}"
+        return self._documents.get(f"{location}/operations/{request['operation']}")
 
-    def list_images(self, asked: ServiceRequest) -> Any:
-        """The images of a repository, each with its tags."""
-        return asked.build_page(self._collect_images(asked), "dockerImages")
+    def list_images(self, request: ServiceRequest) -> Any:
+        """Return a page of a repository's images, each with its tags."""
+        return request.build_page(self._collect_images(request), "dockerImages")
 
-    def get_image(self, asked: ServiceRequest) -> Any:
-        """One image, by its digest or by one of its tags."""
-        package, _, digest = unquote(asked["image"]).partition("@")
+    def get_image(self, request: ServiceRequest) -> Any:
+        """Return an image, by its digest or by one of its tags."""
+        package, _, digest = unquote(request["image"]).partition("@")
         package, _, tag = package.partition(":")
-        for found in self._collect_images(asked):
-            name = found["name"].rpartition("/dockerImages/")[2].replace("%2F", "/")
-            if name == f"{package}@{digest}" or (name.startswith(f"{package}@") and tag in found["tags"]):
-                return found
+        for image in self._collect_images(request):
+            name = image["name"].rpartition("/dockerImages/")[2].replace("%2F", "/")
+            if name == f"{package}@{digest}" or (name.startswith(f"{package}@") and tag in image["tags"]):
+                return image
         raise ApiError("NOT_FOUND", "Requested entity was not found.")
 
-    def list_tags(self, asked: ServiceRequest) -> Any:
-        """The tags of an image."""
-        self.get(asked)
-        package = unquote(asked["package"])
-        found = [
-            _build_tag(asked, one)
-            for one in sorted(self._iter_tagged_images(asked), key=lambda one: one.tag)
-            if one.package == package
-        ]
-        return asked.build_page(found, "tags")
-
-    def get_tag(self, asked: ServiceRequest) -> Any:
-        """A tag, which names a version."""
-        self.get(asked)
-        for one in self._iter_tagged_images(asked):
-            if (one.package, one.tag) == (unquote(asked["package"]), asked["tag"]):
-                return _build_tag(asked, one)
-        raise ApiError("NOT_FOUND", "Requested entity was not found.")
-
-    def get_version(self, asked: ServiceRequest) -> Any:
-        """A version, which is a digest."""
-        self.get(asked)
-        package = unquote(asked["package"])
+    def list_tags(self, request: ServiceRequest) -> Any:
+        """Return a page of an image's tags."""
+        self.get(request)
+        package = unquote(request["package"])
         tags = [
-            _build_tag(asked, one)
-            for one in self._iter_tagged_images(asked)
-            if (one.package, one.digest) == (package, asked["version"])
+            _build_tag(request, image)
+            for image in sorted(self._iter_tagged_images(request), key=lambda image: image.tag)
+            if image.package == package
+        ]
+        return request.build_page(tags, "tags")
+
+    def get_tag(self, request: ServiceRequest) -> Any:
+        """Return a tag, which names a version."""
+        self.get(request)
+        for image in self._iter_tagged_images(request):
+            if (image.package, image.tag) == (unquote(request["package"]), request["tag"]):
+                return _build_tag(request, image)
+        raise ApiError("NOT_FOUND", "Requested entity was not found.")
+
+    def get_version(self, request: ServiceRequest) -> Any:
+        """Return a version, which is a digest."""
+        self.get(request)
+        package = unquote(request["package"])
+        tags = [
+            _build_tag(request, image)
+            for image in self._iter_tagged_images(request)
+            if (image.package, image.digest) == (package, request["version"])
         ]
         if not tags:
             raise ApiError("NOT_FOUND", "Requested entity was not found.")
         return {"name": tags[0]["version"], "relatedTags": tags}
 
-    def _collect_images(self, asked: ServiceRequest) -> list[dict[str, Any]]:
-        self.get(asked)
+    def _collect_images(self, request: ServiceRequest) -> list[dict[str, Any]]:
+        self.get(request)
         by_version: dict[tuple[str, str], list[_TaggedImage]] = {}
-        for one in self._iter_tagged_images(asked):
-            by_version.setdefault((one.package, one.digest), []).append(one)
-        return [_build_image(asked, tagged) for _, tagged in sorted(by_version.items())]
+        for image in self._iter_tagged_images(request):
+            by_version.setdefault((image.package, image.digest), []).append(image)
+        return [_build_image(request, tagged) for _, tagged in sorted(by_version.items())]
 
-    def _iter_tagged_images(self, asked: ServiceRequest) -> Iterator[_TaggedImage]:
-        """Every tag in a repository: an image of this machine is where its name says."""
-        where = (asked["location"], asked["project"], asked["repository"])
+    def _iter_tagged_images(self, request: ServiceRequest) -> Iterator[_TaggedImage]:
+        """Iterate over the tags in a repository: local images are placed by their names."""
+        repository = (request["location"], request["project"], request["repository"])
         seen = set()
-        for found in containers.list_images():
-            words = IMAGE.fullmatch(found.name)
-            if words and words.groups()[:3] == where:
-                seen.add(found.name)
-                yield _TaggedImage(words[4], words[5], found.digest, found.size)
+        for image in containers.list_images():
+            words = IMAGE.fullmatch(image.name)
+            if words and words.groups()[:3] == repository:
+                seen.add(image.name)
+                yield _TaggedImage(words[4], words[5], image.digest, image.size)
         for name in self._context.project.load_current().images:
             words = IMAGE.fullmatch(name)
-            if words and words.groups()[:3] == where and name not in seen:
+            if words and words.groups()[:3] == repository and name not in seen:
                 yield _TaggedImage(words[4], words[5], f"sha256:{hashlib.sha256(name.encode()).hexdigest()}", 0)
 
 
@@ -210,27 +214,27 @@ def _build_repository(name: str) -> dict[str, Any]:
     }
 
 
-def _repository_name(asked: ServiceRequest) -> str:
-    return f"projects/{asked['project']}/locations/{asked['location']}/repositories/{asked['repository']}"
+def _repository_name(request: ServiceRequest) -> str:
+    return f"projects/{request['project']}/locations/{request['location']}/repositories/{request['repository']}"
 
 
-def _build_image(asked: ServiceRequest, tagged: Sequence[_TaggedImage]) -> dict[str, Any]:
-    one = tagged[0]
-    uri = f"{asked['location']}-docker.pkg.dev/{asked['project']}/{asked['repository']}/{one.package}@{one.digest}"
+def _build_image(request: ServiceRequest, tagged: Sequence[_TaggedImage]) -> dict[str, Any]:
+    image = tagged[0]
+    registry = f"{request['location']}-docker.pkg.dev/{request['project']}/{request['repository']}"
     return {
-        "name": f"{_repository_name(asked)}/dockerImages/{_quote_package(one.package)}@{one.digest}",
-        "uri": uri,
-        "tags": sorted(each.tag for each in tagged),
-        "imageSizeBytes": str(one.size),
+        "name": f"{_repository_name(request)}/dockerImages/{_quote_package(image.package)}@{image.digest}",
+        "uri": f"{registry}/{image.package}@{image.digest}",
+        "tags": sorted(tagged_image.tag for tagged_image in tagged),
+        "imageSizeBytes": str(image.size),
         "mediaType": MEDIA_TYPE,
     }
 
 
-def _build_tag(asked: ServiceRequest, one: _TaggedImage) -> dict[str, Any]:
-    package = f"{_repository_name(asked)}/packages/{_quote_package(one.package)}"
-    return {"name": f"{package}/tags/{one.tag}", "version": f"{package}/versions/{one.digest}"}
+def _build_tag(request: ServiceRequest, image: _TaggedImage) -> dict[str, Any]:
+    package = f"{_repository_name(request)}/packages/{_quote_package(image.package)}"
+    return {"name": f"{package}/tags/{image.tag}", "version": f"{package}/versions/{image.digest}"}
 
 
 def _quote_package(package: str) -> str:
-    """A package's name, in which Artifact Registry writes %2F for a slash."""
+    """Return a package's name with %2F for each slash, as in Artifact Registry."""
     return package.replace("/", "%2F")

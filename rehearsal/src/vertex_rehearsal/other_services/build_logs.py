@@ -1,4 +1,4 @@
-"""The log of a build, in a bucket and in Cloud Logging, as it comes."""
+"""The log of a build, streamed to a bucket and to Cloud Logging."""
 
 import threading
 import time
@@ -11,19 +11,19 @@ if TYPE_CHECKING:
     from vertex_rehearsal.context import Context
 
 EVERY_S = 1.0
-"""How often at most the object in the bucket is written anew, while there is something new."""
+"""Shortest interval between rewrites of the object in the bucket."""
 
 
 class BuildLog:
-    """Lines of one build, from its first to its last."""
+    """Writes the lines of one build; a context manager that writes the rest on exit."""
 
     def __init__(self, context: "Context", build: Mapping[str, Any]) -> None:
         self._context = context
         self._build = build
         self._logging = read_logging(build)
         self._lines: list[str] = []
-        self._written = 0
-        self._next = 0.0
+        self._written_lines = 0
+        self._next_write = 0.0
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -34,21 +34,21 @@ class BuildLog:
             self._write_object()
 
     def write_lines(self, *texts: str) -> None:
-        """Add lines."""
+        """Append lines to the log."""
         lines = [line for text in texts for line in text.split("\n")]
         if self._logging not in ("GCS_ONLY", "NONE"):
             labels = {"build_id": self._build["id"], "project_id": self._build["projectId"], "build_trigger_id": ""}
             name = f"projects/{self._build['projectId']}/logs/cloudbuild"
-            about = {"logName": name, "resource": {"type": "build", "labels": labels}, "severity": "INFO"}
-            self._context.logs.write([{**about, "textPayload": line} for line in lines])
+            heading = {"logName": name, "resource": {"type": "build", "labels": labels}, "severity": "INFO"}
+            self._context.logs.write([{**heading, "textPayload": line} for line in lines])
         with self._lock:
             self._lines += lines
-            if time.monotonic() >= self._next:
+            if time.monotonic() >= self._next_write:
                 self._write_object()
 
     def _write_object(self) -> None:
-        """The whole of it as one object: objects cannot be added to."""
-        if not self._build["logsBucket"] or self._written == len(self._lines):
+        """Write the whole log as one object, since objects cannot be appended to."""
+        if not self._build["logsBucket"] or self._written_lines == len(self._lines):
             return
         bucket, _, prefix = self._build["logsBucket"].removeprefix("gs://").partition("/")
         name = f"{prefix.rstrip('/')}/log-{self._build['id']}.txt".lstrip("/")
@@ -57,5 +57,5 @@ class BuildLog:
         store.put(
             bucket, name, store.files.stage_content([content]), settings={"contentType": "text/plain; charset=utf-8"}
         )
-        self._written = len(self._lines)
-        self._next = time.monotonic() + EVERY_S
+        self._written_lines = len(self._lines)
+        self._next_write = time.monotonic() + EVERY_S

@@ -1,4 +1,4 @@
-"""What a build may say: checked, and with its substitutions made, before anything is done."""
+"""Validation of a build's specification and its substitutions, before the build is accepted."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,10 +12,10 @@ COMMANDS = ("build", "push", "tag", "pull")
 READ = (
     "source", "steps", "images", "logsBucket", "timeout", "tags", "substitutions", "options", "serviceAccount",
 )  # fmt: skip
-"""What of a build is kept."""
+"""Fields of a build that are kept."""
 FOR_STEPS = ("name", "args", "env", "dir", "id", "waitFor", "entrypoint", "timeout")
 LOGGING = {1: "LEGACY", 2: "GCS_ONLY", 3: "STACKDRIVER_ONLY", 4: "NONE", 5: "CLOUD_LOGGING_ONLY"}
-"""By the numbers that the clients for Python write."""
+"""By the enum numbers that the Python clients send."""
 NEEDS_LOG = (
     "if 'build.service_account' is specified, the build must either (a) specify 'build.logs_bucket', (b) use the "
     "REGIONAL_USER_OWNED_BUCKET build.options.default_logs_bucket_behavior option, or (c) use either "
@@ -27,7 +27,7 @@ SUBSTITUTION = re.compile(r"\$(?:\$|\{(\w+)\}|(_?[A-Z][A-Z0-9_]*))")
 
 
 def validate_build(body: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, Any]:
-    """A build as it is going to be performed; refused with the field that is to blame."""
+    """Return a build with its substitutions applied; refuse it with the field at fault."""
     build = {key: body[key] for key in READ if body.get(key)}
     values = {**known, **_read_substitutions(build)}
     build["steps"] = [
@@ -46,35 +46,35 @@ def validate_build(body: Mapping[str, Any], known: Mapping[str, str]) -> dict[st
 
 
 def read_logging(build: Mapping[str, Any]) -> str:
-    """Where a build wants its log."""
-    given = build.get("options", {}).get("logging", "LEGACY")
-    found = LOGGING.get(given, given) if isinstance(given, int) else given
-    return "CLOUD_LOGGING_ONLY" if found == "STACKDRIVER_ONLY" else str(found)
+    """Return the logging mode of a build."""
+    value = build.get("options", {}).get("logging", "LEGACY")
+    mode = LOGGING.get(value, value) if isinstance(value, int) else value
+    return "CLOUD_LOGGING_ONLY" if mode == "STACKDRIVER_ONLY" else str(mode)
 
 
 def parse_duration(duration: Any, at: str) -> float:
-    """A duration such as 600s."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)s", duration) if isinstance(duration, str) else None
-    if not found or not 0 < float(found[1]) <= LONGEST_S:
+    """Parse a duration such as 600s."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)s", duration) if isinstance(duration, str) else None
+    if not match or not 0 < float(match[1]) <= LONGEST_S:
         raise invalid_argument(at, f'"{duration}" is no duration up to {LONGEST_S}s, as 600s.')
-    return float(found[1])
+    return float(match[1])
 
 
 def _read_substitutions(build: Mapping[str, Any]) -> dict[str, str]:
-    given = build.get("substitutions", {})
-    for name, value in given.items() if isinstance(given, dict) else [("", given)]:
+    substitutions = build.get("substitutions", {})
+    for name, value in substitutions.items() if isinstance(substitutions, dict) else [("", substitutions)]:
         if not re.fullmatch(r"_[A-Z0-9_]+", name) or not isinstance(value, str):
             raise invalid_argument(
                 "build.substitutions", f'"{name}" is no substitution: _NAME and a text are expected.'
             )
-    return dict(given)
+    return dict(substitutions)
 
 
 def _read_steps(body: Mapping[str, Any]) -> Sequence[Any]:
-    found = body.get("steps")
-    if not isinstance(found, list) or not found:
+    steps = body.get("steps")
+    if not isinstance(steps, list) or not steps:
         raise invalid_argument("build.steps", "invalid build: no build steps were specified")
-    return found
+    return steps
 
 
 def _validate_step(step: Any, at: str, values: Mapping[str, str]) -> dict[str, Any]:
@@ -102,8 +102,8 @@ def _validate_step(step: Any, at: str, values: Mapping[str, str]) -> dict[str, A
     variables = [
         _fill_substitutions(word, values, f"{at}.env") for word in _require_texts(step.get("env"), f"{at}.env")
     ]
-    if wrong := [word for word in variables if "=" not in word]:
-        raise invalid_argument(f"{at}.env", f'"{wrong[0]}" is no variable: NAME=VALUE is expected.')
+    if malformed := [word for word in variables if "=" not in word]:
+        raise invalid_argument(f"{at}.env", f'"{malformed[0]}" is no variable: NAME=VALUE is expected.')
     if step.get("timeout"):
         parse_duration(step["timeout"], f"{at}.timeout")
     return step | {"args": arguments, "env": variables}
@@ -115,28 +115,28 @@ def _check_source(build: Mapping[str, Any]) -> None:
         return
     if not isinstance(source, dict) or set(source) != {"storageSource"}:
         raise ApiError("UNIMPLEMENTED", "Of sources, an archive in a bucket is played: storageSource.", "build.source")
-    given = source["storageSource"]
+    archive = source["storageSource"]
     for key in ("bucket", "object"):
-        if not isinstance(given, dict) or not isinstance(given.get(key), str) or not given[key]:
+        if not isinstance(archive, dict) or not isinstance(archive.get(key), str) or not archive[key]:
             at = f"build.source.storage_source.{key}"
             raise invalid_argument(at, f"invalid build: source.storage_source.{key} is empty")
-    if not given["object"].endswith((".tar.gz", ".tgz", ".zip")):
+    if not archive["object"].endswith((".tar.gz", ".tgz", ".zip")):
         raise invalid_argument(
             "build.source.storage_source.object", "the source must be a .tar.gz, .tgz or .zip archive"
         )
 
 
 def _require_texts(value: Any, at: str) -> list[str]:
-    if value is None or (isinstance(value, list) and all(isinstance(one, str) for one in value)):
+    if value is None or (isinstance(value, list) and all(isinstance(text, str) for text in value)):
         return value or []
     raise invalid_argument(at, "A list of texts is expected.")
 
 
 def _fill_substitutions(text: str, values: Mapping[str, str], at: str) -> str:
-    """A text with $PROJECT_ID, ${_MINE} and the like replaced; $$ is a dollar."""
+    """Replace $PROJECT_ID, ${_MINE} and the like in a text; $$ is a dollar."""
 
-    def value(found: re.Match[str]) -> str:
-        name = found[1] or found[2]
+    def value(match: re.Match[str]) -> str:
+        name = match[1] or match[2]
         if name is None:
             return "$"
         if name not in values:

@@ -1,4 +1,4 @@
-"""One build, from its source to its images: performed by podman, docker or buildah, and written down in its log."""
+"""Runs one build, from its source to its images, by podman, docker or buildah, and writes its log."""
 
 import os
 import shutil
@@ -26,24 +26,24 @@ if TYPE_CHECKING:
     from vertex_rehearsal.other_services.artifact_registry import ArtifactRegistry
 
 GRACE_S = 10.0
-"""For a builder to clear up."""
+"""Grace period for a builder to clean up."""
 NO_BUILDER = "Nothing can be built here: neither podman, docker nor buildah works on this machine."
 
 
 @dataclass(frozen=True)
 class BuildOutcome:
-    """How a build ended."""
+    """The outcome of a build."""
 
     status: str
     detail: str = ""
     failure: str = ""
-    """The type of the failure, as FailureInfo has it."""
+    """The failure type of FailureInfo."""
     results: Mapping[str, Any] = field(default_factory=dict)
     steps: Sequence[Mapping[str, Any]] = ()
 
 
 class _BuildFailed(Exception):
-    """The build goes no further."""
+    """The build cannot continue."""
 
     def __init__(self, detail: str, failure: str = "USER_BUILD_STEP", status: str = "FAILURE") -> None:
         super().__init__(detail)
@@ -51,7 +51,7 @@ class _BuildFailed(Exception):
 
 
 class BuildRunner:
-    """A build that is being performed; `run_build` blocks, `stop` may be called by any other thread."""
+    """Runs a build; `run_build` blocks, `stop` may be called from any other thread."""
 
     def __init__(self, build: Mapping[str, Any], context: "Context", registry: "ArtifactRegistry") -> None:
         self.name = str(build["name"])
@@ -61,15 +61,15 @@ class BuildRunner:
         self._directory = context.settings.directory / "builds" / build["id"]
         self._mark = context.build_mark("builds", build["id"])
         self._stopped = threading.Event()
-        self._until = 0.0
+        self._deadline = 0.0
 
     def stop(self) -> None:
-        """End it: nobody wants it any more."""
+        """Stop the build."""
         self._stopped.set()
 
     def run_build(self) -> BuildOutcome:
-        """Do all of it; nothing is left of it but images and the log."""
-        self._until = time.monotonic() + parse_duration(self._build["timeout"], "timeout")
+        """Run all steps and return the outcome; only images and the log remain."""
+        self._deadline = time.monotonic() + parse_duration(self._build["timeout"], "timeout")
         workspace = self._directory / "workspace"
         workspace.mkdir(parents=True)
         steps = [dict(step) for step in self._build["steps"]]
@@ -83,11 +83,9 @@ class BuildRunner:
                     self._run_step(number, step, workspace, log)
                 outcome = BuildOutcome("SUCCESS", results={"images": self._push_images(log)}, steps=steps)
                 log.write_lines("DONE")
-            except _BuildFailed as failed:
-                log.write_lines(f"ERROR: {failed.outcome.detail}")
-                outcome = BuildOutcome(
-                    failed.outcome.status, failed.outcome.detail, failed.outcome.failure, steps=steps
-                )
+            except _BuildFailed as error:
+                log.write_lines(f"ERROR: {error.outcome.detail}")
+                outcome = BuildOutcome(error.outcome.status, error.outcome.detail, error.outcome.failure, steps=steps)
             finally:
                 processes.end_processes([], self._mark)
                 shutil.rmtree(self._directory, ignore_errors=True)
@@ -108,13 +106,13 @@ class BuildRunner:
                 else:
                     with tarfile.open(fileobj=file, mode="r:gz") as archive:
                         archive.extractall(workspace, filter="data")
-        except StorageError as refused:
-            raise _BuildFailed(f"could not fetch {address}: {refused.message}", "FETCH_SOURCE_FAILED") from refused
+        except StorageError as error:
+            raise _BuildFailed(f"could not fetch {address}: {error.message}", "FETCH_SOURCE_FAILED") from error
         except (tarfile.TarError, zipfile.BadZipFile, OSError, EOFError, ValueError) as error:
             raise _BuildFailed(f"could not unpack {address}: {error}", "FETCH_SOURCE_FAILED") from error
 
     def _run_step(self, number: int, step: dict[str, Any], workspace: Path, log: BuildLog) -> None:
-        """Run a step, and note in it how that went."""
+        """Run a step and record its status in it."""
         command, *rest = step["args"]
         label = f"Step #{number}" + (f' - "{step["id"]}"' if step.get("id") else "")
         log.write_lines(f"Starting {label}")
@@ -124,12 +122,16 @@ class BuildRunner:
                 self._push_image(image, log)
             step["status"] = "SUCCESS"
             return
-        where = workspace / step.get("dir", "")
-        if not where.is_dir():
+        directory = workspace / step.get("dir", "")
+        if not directory.is_dir():
             raise _BuildFailed(f'build step {number}: the source has no directory "{step["dir"]}"')
         limit_s = parse_duration(step["timeout"], "timeout") if step.get("timeout") else float("inf")
         code = self._run_command(
-            _build_arguments(command, rest), where, step["env"], log, until=min(self._until, time.monotonic() + limit_s)
+            _build_arguments(command, rest),
+            directory,
+            step["env"],
+            log,
+            deadline=min(self._deadline, time.monotonic() + limit_s),
         )
         step |= {"status": "SUCCESS" if code == 0 else "FAILURE", "exitCode": code}
         if code:
@@ -137,38 +139,38 @@ class BuildRunner:
         log.write_lines(f"Finished {label}")
 
     def _run_command(
-        self, words: list[str], where: Path, variables: Sequence[str], log: BuildLog, *, until: float
+        self, words: list[str], directory: Path, variables: Sequence[str], log: BuildLog, *, deadline: float
     ) -> int:
-        """A command's exit code; what it says is in the log as it says it."""
-        own = dict(variable.split("=", 1) for variable in variables)
+        """Run a command, stream its output to the log, and return its exit code."""
+        variables_by_name = dict(variable.split("=", 1) for variable in variables)
         process = subprocess.Popen(
             words,
-            cwd=where,
-            env={**os.environ, **own, MARK: self._mark},
+            cwd=directory,
+            env={**os.environ, **variables_by_name, MARK: self._mark},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-        processes.brand_process(process.pid, self._mark)  # which is what a container inherits
+        processes.brand_process(process.pid, self._mark)  # containers inherit the mark
         assert process.stdout is not None
-        watching = threading.Thread(target=self._watch_process, args=(process, until), daemon=True)
-        watching.start()
+        watcher = threading.Thread(target=self._watch_process, args=(process, deadline), daemon=True)
+        watcher.start()
         for lines in processes.read_lines(process.stdout):
             log.write_lines(*lines)
         code = process.wait()
-        watching.join()
+        watcher.join()
         if self._stopped.is_set():
             raise _BuildFailed("The build was stopped.", "", "CANCELLED")
-        if time.monotonic() >= until:
+        if time.monotonic() >= deadline:
             raise _BuildFailed("The build took longer than its timeout.", "", "TIMEOUT")
         return code
 
-    def _watch_process(self, process: "subprocess.Popen[bytes]", until: float) -> None:
-        """Nobody waits for a build that is not wanted any more, or that takes too long."""
+    def _watch_process(self, process: "subprocess.Popen[bytes]", deadline: float) -> None:
+        """Terminate a process when the build is stopped or its time is up."""
         while process.poll() is None:
-            if self._stopped.wait(min(0.2, max(0.0, until - time.monotonic()))) or time.monotonic() >= until:
-                # Whoever loses only the step that it runs clears up behind it.
+            if self._stopped.wait(min(0.2, max(0.0, deadline - time.monotonic()))) or time.monotonic() >= deadline:
+                # A builder cleans up after itself if only the step that it runs is terminated.
                 for pid in processes.find_by_mark(self._mark) - {process.pid} or {process.pid}:
                     with suppress(ProcessLookupError):
                         os.kill(pid, SIGTERM)
@@ -178,18 +180,18 @@ class BuildRunner:
                 return
 
     def _push_images(self, log: BuildLog) -> list[dict[str, Any]]:
-        """The images that the build promises, which have to be there by now."""
+        """Check that the images of the build exist by now, and return them with their digests."""
         for image in self._build["images"]:
             self._push_image(image, log)
-        local = {found.name: found for found in containers.list_images()}
+        local = {local_image.name: local_image for local_image in containers.list_images()}
         return [{"name": image, "digest": local[_add_default_tag(image)].digest} for image in self._build["images"]]
 
     def _push_image(self, image: str, log: BuildLog) -> None:
-        if _add_default_tag(image) not in {found.name for found in containers.list_images()}:
+        if _add_default_tag(image) not in {local_image.name for local_image in containers.list_images()}:
             text = f'An image does not exist locally with the tag: "{image}"'
             raise _BuildFailed(text, "PUSH_IMAGE_NOT_FOUND")
-        if words := IMAGE.fullmatch(_add_default_tag(image)):
-            location, project, repository = words.groups()[:3]
+        if match := IMAGE.fullmatch(_add_default_tag(image)):
+            location, project, repository = match.groups()[:3]
             if not self._registry.find_repository(project, location, repository):
                 text = f'name unknown: Repository "{repository}" not found in {location} of project {project}'
                 raise _BuildFailed(f"push {image}: {text}", "PUSH_FAILED")
@@ -201,14 +203,14 @@ def _add_default_tag(image: str) -> str:
 
 
 def _build_arguments(command: str, rest: list[str]) -> list[str]:
-    """Docker's words for whoever is there: the others' own format of images has no health checks."""
+    """Return a docker command for the builder that is installed; images are in docker format, for health checks."""
     builder = containers.find_builder()
     if command != "build" or Path(builder).name == "docker":
         return [builder, command, *rest]
-    left, words = iter(rest), []
-    for word in left:
-        if word == "--cache-from":  # they take no tag there, and use the layers of this machine anyway
-            next(left, "")
+    remaining, words = iter(rest), []
+    for word in remaining:
+        if word == "--cache-from":  # podman and buildah take no tag here, and use local layers anyway
+            next(remaining, "")
         elif not word.startswith("--cache-from="):
             words.append(word)
     return [builder, "build", "--format", "docker", *words]

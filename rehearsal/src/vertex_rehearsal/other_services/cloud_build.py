@@ -1,4 +1,4 @@
-"""Cloud Build: builds accepted or refused, performed one at a time, and kept."""
+"""Cloud Build: validates builds, runs them one at a time, and stores them."""
 
 import base64
 import queue
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 KIND = "type.googleapis.com/google.devtools.cloudbuild.v1."
 ENDED = ("SUCCESS", "FAILURE", "INTERNAL_ERROR", "TIMEOUT", "CANCELLED", "EXPIRED")
 EVERYWHERE = "global"
-"""The location of builds that name none."""
+"""The location of builds without one."""
 LIMIT = (
     "Steps of gcr.io/cloud-builders/docker that build, push, tag or pull, one after another, by podman, docker or "
     "buildah; an archive in a bucket as source; nothing leaves this machine, so that what is pushed is what is here."
@@ -31,19 +31,19 @@ LIMIT = (
 
 
 def _declare_method(
-    name: str, verb: str, rest: str, answer: str, permission: str, limit: str = ""
+    name: str, verb: str, path: str, handler: str, permission: str, limit: str = ""
 ) -> tuple[RestMethod, ...]:
-    """A method in a location and without one."""
+    """Return a method for requests with a location and for those without."""
     return (
         RestMethod(
             f"cloudbuild.projects.locations.{name}",
             verb,
-            f"v1/projects/{{project}}/locations/{{location}}/{rest}",
-            answer,
+            f"v1/projects/{{project}}/locations/{{location}}/{path}",
+            handler,
             permission,
             limit,
         ),
-        RestMethod(f"cloudbuild.projects.{name}", verb, f"v1/projects/{{project}}/{rest}", answer, permission, limit),
+        RestMethod(f"cloudbuild.projects.{name}", verb, f"v1/projects/{{project}}/{path}", handler, permission, limit),
     )
 
 
@@ -71,39 +71,39 @@ class CloudBuild:
         self._documents = Documents(context.database)
         self._registry = ArtifactRegistry(context)
         self._lock = threading.RLock()
-        self._waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._pending: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._running: BuildRunner | None = None
         self._thread: threading.Thread | None = None
         self._closed = False
 
     def resume(self) -> None:
-        """After a restart: what had not ended has failed."""
+        """Mark builds that were interrupted by a restart as failed."""
         for build in self._documents.list_collection("projects/*/locations/*/builds"):
             if build["status"] not in ENDED:
                 text = "The rehearsal was ended while the build was running."
                 self._record_outcome(build["name"], BuildOutcome("INTERNAL_ERROR", text))
 
     def close(self) -> None:
-        """End what is being built."""
+        """Stop the running build and the worker thread."""
         with self._lock:
             self._closed = True
             if self._running:
                 self._running.stop()
         if self._thread:
-            self._waiting.put("")
+            self._pending.put("")
             self._thread.join()
 
-    def create(self, asked: ServiceRequest) -> Any:
-        """Accept a build, or refuse it as Cloud Build would."""
-        project, location = asked["project"], asked.named.get("location", EVERYWHERE)
+    def create(self, request: ServiceRequest) -> Any:
+        """Validate and queue a build, and return its operation."""
+        project, location = request["project"], request.path_variables.get("location", EVERYWHERE)
         identifier = str(uuid.uuid4())
-        known = {
+        built_in_substitutions = {
             "PROJECT_ID": project,
             "PROJECT_NUMBER": self._context.project_number(project),
             "BUILD_ID": identifier,
             "LOCATION": location,
         }
-        build = build_specs.validate_build(asked.body, known)
+        build = build_specs.validate_build(request.body, built_in_substitutions)
         name = f"projects/{project}/locations/{location}/builds/{identifier}"
         build |= {
             "name": name,
@@ -116,41 +116,41 @@ class CloudBuild:
         }
         with self._lock:
             self._documents.add(name, build)
-            self._waiting.put(name)
+            self._pending.put(name)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run_builds, name="cloud-build", daemon=True)
                 self._thread.start()
         return _build_operation(build)
 
     def _logs_bucket(self, build: Document, project: str) -> str:
-        """Where the log goes: a bucket that is there, or one that is made for it."""
+        """Return the bucket for a build's log; the default one is created if needed."""
         if build_specs.read_logging(build) in ("CLOUD_LOGGING_ONLY", "NONE"):
             return ""
-        given = build.get("logsBucket", "").removeprefix("gs://")
-        bucket = given.partition("/")[0] or f"{self._context.project_number(project)}-cloudbuild-logs"
+        requested = build.get("logsBucket", "").removeprefix("gs://")
+        bucket = requested.partition("/")[0] or f"{self._context.project_number(project)}-cloudbuild-logs"
         try:
             self._context.store.bucket(bucket)
-        except StorageError as refused:
-            if given:
-                text = f"could not resolve logs bucket {bucket}: {refused.message}"
-                raise ApiError("INVALID_ARGUMENT", text, "build.logs_bucket") from refused
+        except StorageError as error:
+            if requested:
+                text = f"could not resolve logs bucket {bucket}: {error.message}"
+                raise ApiError("INVALID_ARGUMENT", text, "build.logs_bucket") from error
             self._context.store.create_bucket(bucket, project=project, settings={})
-        return f"gs://{given or bucket}"
+        return f"gs://{requested or bucket}"
 
-    def get(self, asked: ServiceRequest) -> Any:
-        """A build as it is now."""
-        return self._documents.get(self._build_name(asked, asked["build"]))
+    def get(self, request: ServiceRequest) -> Any:
+        """Return the current state of a build."""
+        return self._documents.get(self._build_name(request, request["build"]))
 
-    def list_builds(self, asked: ServiceRequest) -> Any:
-        """Builds, newest first."""
-        location = asked.named.get("location", EVERYWHERE)
-        return asked.build_page(
-            self._documents.list_collection(f"projects/{asked['project']}/locations/{location}/builds"), "builds"
+    def list_builds(self, request: ServiceRequest) -> Any:
+        """Return a page of builds, newest first."""
+        location = request.path_variables.get("location", EVERYWHERE)
+        return request.build_page(
+            self._documents.list_collection(f"projects/{request['project']}/locations/{location}/builds"), "builds"
         )
 
-    def cancel(self, asked: ServiceRequest) -> Any:
-        """End a build; one that has ended cannot be."""
-        name = self._build_name(asked, asked["build"])
+    def cancel(self, request: ServiceRequest) -> Any:
+        """Cancel a build that has not ended."""
+        name = self._build_name(request, request["build"])
         with self._lock:
             build = self._documents.get(name)
             if build["status"] in ENDED:
@@ -160,21 +160,21 @@ class CloudBuild:
                 self._running.stop()
         return build
 
-    def get_operation(self, asked: ServiceRequest) -> Any:
-        """The operation of a build."""
+    def get_operation(self, request: ServiceRequest) -> Any:
+        """Return the operation of a build."""
         try:
-            identifier = base64.b64decode(asked["operation"], validate=True).decode()
+            identifier = base64.b64decode(request["operation"], validate=True).decode()
         except ValueError as error:
             raise ApiError("NOT_FOUND", "Requested entity was not found.") from error
-        return _build_operation(self._documents.get(self._build_name(asked, identifier)))
+        return _build_operation(self._documents.get(self._build_name(request, identifier)))
 
-    def _build_name(self, asked: ServiceRequest, identifier: str) -> str:
-        location = asked.named.get("location", EVERYWHERE)
-        return f"projects/{asked['project']}/locations/{location}/builds/{identifier}"
+    def _build_name(self, request: ServiceRequest, identifier: str) -> str:
+        location = request.path_variables.get("location", EVERYWHERE)
+        return f"projects/{request['project']}/locations/{location}/builds/{identifier}"
 
     def _run_builds(self) -> None:
-        """Perform builds in the order in which they came, until "" comes."""
-        while name := self._waiting.get():
+        """Run builds in the order of their arrival, until "" is queued."""
+        while name := self._pending.get():
             with self._lock:
                 if self._closed:
                     return
@@ -196,32 +196,36 @@ class CloudBuild:
         with self._lock:
             if self._documents.get(name)["status"] == "CANCELLED":
                 return
-            about: dict[str, Any] = {"status": outcome.status, "finishTime": _format_now(), "results": outcome.results}
+            changes: dict[str, Any] = {
+                "status": outcome.status,
+                "finishTime": _format_now(),
+                "results": outcome.results,
+            }
             if outcome.steps:
-                about["steps"] = outcome.steps
+                changes["steps"] = outcome.steps
             if outcome.detail:
-                about["statusDetail"] = outcome.detail
+                changes["statusDetail"] = outcome.detail
             if outcome.failure:
-                about["failureInfo"] = {"type": outcome.failure, "detail": outcome.detail}
-            self._documents.change(name, **about)
+                changes["failureInfo"] = {"type": outcome.failure, "detail": outcome.detail}
+            self._documents.change(name, **changes)
 
 
 def _build_operation(build: Mapping[str, Any]) -> Document:
     _, project, _, location, _, identifier = build["name"].split("/")
-    ending = base64.b64encode(identifier.encode()).decode()
-    found: Document = {
-        "name": f"operations/build/{project}/{ending}"
+    encoded_id = base64.b64encode(identifier.encode()).decode()
+    operation: Document = {
+        "name": f"operations/build/{project}/{encoded_id}"
         if location == EVERYWHERE
-        else f"projects/{project}/locations/{location}/operations/{ending}",
+        else f"projects/{project}/locations/{location}/operations/{encoded_id}",
         "metadata": {"@type": f"{KIND}BuildOperationMetadata", "build": build},
     }
     if build["status"] not in ENDED:
-        return found
+        return operation
     if build["status"] == "SUCCESS":
-        return found | {"done": True, "response": {"@type": f"{KIND}Build"} | dict(build)}
+        return operation | {"done": True, "response": {"@type": f"{KIND}Build"} | dict(build)}
     code = {"CANCELLED": "CANCELLED", "TIMEOUT": "DEADLINE_EXCEEDED"}.get(build["status"], "UNKNOWN")
     text = build.get("statusDetail") or "Build failed; check build logs for details"
-    return found | {"done": True, "error": {"code": CODES[code][0], "message": text}}
+    return operation | {"done": True, "error": {"code": CODES[code][0], "message": text}}
 
 
 def _format_now() -> str:

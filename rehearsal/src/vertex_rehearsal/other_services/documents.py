@@ -1,4 +1,4 @@
-"""What neighbours keep: documents of JSON by their names, in the rehearsal's one file."""
+"""Storage of the other services: JSON documents by name, in the emulator's database."""
 
 import json
 import sqlite3
@@ -11,13 +11,13 @@ Document = dict[str, Any]
 
 
 class Documents:
-    """The documents of a rehearsal."""
+    """JSON documents by name."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def add(self, name: str, content: Document) -> None:
-        """Keep a new document; ALREADY_EXISTS where there is one."""
+        """Store a new document; ALREADY_EXISTS if the name is taken."""
         try:
             self._database.run(
                 "INSERT INTO documents (name, collection, content) VALUES (?, ?, ?)",
@@ -27,26 +27,26 @@ class Documents:
             raise ApiError("ALREADY_EXISTS", f"Resource '{name}' already exists.") from error
 
     def change(self, name: str, **fields: Any) -> Document:
-        """A document with other values of some fields."""
+        """Replace some fields of a document and return it."""
         with self._database.lock:
             content = self.get(name) | fields
             self._database.run("UPDATE documents SET content = ? WHERE name = ?", (json.dumps(content), name))
         return content
 
     def find(self, name: str) -> Document | None:
-        """A document, if it is there."""
+        """Return a document, or None."""
         rows = self._database.run("SELECT content FROM documents WHERE name = ?", (name,))
         return json.loads(rows[0][0]) if rows else None
 
     def get(self, name: str) -> Document:
-        """A document; NOT_FOUND where there is none."""
-        found = self.find(name)
-        if found is None:
+        """Return a document; NOT_FOUND if there is none."""
+        document = self.find(name)
+        if document is None:
             raise ApiError("NOT_FOUND", "Requested entity was not found.")
-        return found
+        return document
 
     def list_collection(self, collection: str) -> list[Document]:
-        """Those of a collection, newest first; a pattern of SQLite's GLOB is matched."""
+        """Return the documents of a collection, newest first; the name may be a GLOB pattern of SQLite."""
         rows = self._database.run(
             "SELECT content FROM documents WHERE collection GLOB ? ORDER BY number DESC", (collection,)
         )

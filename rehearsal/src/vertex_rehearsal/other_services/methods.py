@@ -1,4 +1,4 @@
-"""What a neighbour is: a class whose METHODS say what is asked of it, and who answers."""
+"""Methods and requests of the other services, each a class whose METHODS name its routes and handlers."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -14,52 +14,54 @@ MOST_PERMISSIONS = 100
 
 @dataclass(frozen=True)
 class RestMethod:
-    """A method over HTTP, by the name that Google's reference gives it."""
+    """A method over HTTP, by its name in Google's reference."""
 
     id: str
-    """cloudbuild.projects.builds.create."""
+    """Its name, as `cloudbuild.projects.builds.create`."""
     verb: str
     path: str
-    """v1/projects/{project}/builds; `{image=**}` takes slashes and colons too."""
-    answer: str
-    """The name of the neighbour's method that answers."""
+    """Its path, as `v1/projects/{project}/builds`; `{image=**}` also matches slashes and colons."""
+    handler: str
+    """The name of the service's method that handles it."""
     permission: str = ""
     limit: str = ""
 
     @property
     def extent(self) -> str:
-        """played or partly."""
+        """How far it is emulated: `played` or `partly`."""
         return "partly" if self.limit else "played"
 
     @property
     def pattern(self) -> re.Pattern[str]:
-        """What a path looks like, with a group for each variable."""
+        """A pattern of its paths, with a group for each variable."""
         text, end = "", 0
-        for found in VARIABLE.finditer(self.path):
-            text += re.escape(self.path[end : found.start()]) + f"(?P<{found[1]}>{'.+' if found[2] else '[^/:]+'})"
-            end = found.end()
+        for variable in VARIABLE.finditer(self.path):
+            text += (
+                re.escape(self.path[end : variable.start()]) + f"(?P<{variable[1]}>{'.+' if variable[2] else '[^/:]+'})"
+            )
+            end = variable.end()
         return re.compile(text + re.escape(self.path[end:]))
 
 
 @dataclass(frozen=True)
 class ServiceRequest:
-    """What a request says."""
+    """A request to one of the other services."""
 
-    named: Mapping[str, str]
-    """The variables of its path; `project` is always the project's id."""
+    path_variables: Mapping[str, str]
+    """The variables of its path; `project` is always the project's id, never its number."""
     query: Mapping[str, Sequence[str]] = field(default_factory=dict)
     body: Mapping[str, Any] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> str:
-        return self.named[name]
+        return self.path_variables[name]
 
     def get_parameter(self, name: str, default: str = "") -> str:
-        """A parameter of the query; in camelCase, or as its field is called."""
+        """Return a query parameter, given in camelCase or in snake_case."""
         snake = re.sub(r"(?=[A-Z])", "_", name).lower()
         return (self.query.get(name) or self.query.get(snake) or [default])[-1]
 
     def build_page(self, rows: Sequence[Any], key: str) -> dict[str, Any]:
-        """A page of rows, as `pageSize` and `pageToken` ask."""
+        """Return a page of rows, according to `pageSize` and `pageToken`."""
         size, token = self.get_parameter("pageSize", "0"), self.get_parameter("pageToken", "0")
         if not size.isdigit():
             raise invalid_argument("page_size", f'page_size must be a number, not "{size}".')
@@ -67,19 +69,19 @@ class ServiceRequest:
             raise invalid_argument("page_token", "The page token is invalid.")
         begin = int(token)
         end = begin + min(int(size) or MOST_PER_PAGE, MOST_PER_PAGE)
-        found: dict[str, Any] = {key: list(rows[begin:end])} if rows[begin:end] else {}
-        return found | ({"nextPageToken": str(end)} if end < len(rows) else {})
+        page: dict[str, Any] = {key: list(rows[begin:end])} if rows[begin:end] else {}
+        return page | ({"nextPageToken": str(end)} if end < len(rows) else {})
 
     def filter_permissions(self, permits: Callable[[str], bool]) -> dict[str, Any]:
-        """What every `testIamPermissions` answers: those of the permissions asked about that whoever asks has."""
-        given = self.body.get("permissions")
-        if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
+        """Return the response of `testIamPermissions`: the tested permissions that the caller has."""
+        permissions = self.body.get("permissions")
+        if not isinstance(permissions, list) or not all(isinstance(each, str) for each in permissions):
             raise invalid_argument("permissions", "A list of permissions is expected.")
-        if len(given) > MOST_PERMISSIONS:
+        if len(permissions) > MOST_PERMISSIONS:
             raise invalid_argument(
-                "permissions", f"At most {MOST_PERMISSIONS} permissions can be tested, not {len(given)}."
+                "permissions", f"At most {MOST_PERMISSIONS} permissions can be tested, not {len(permissions)}."
             )
-        if wild := [one for one in given if "*" in one or one.count(".") < 2]:
-            raise invalid_argument("permissions", f"Permission {wild[0]} is not valid for this resource.")
-        found = [permission for permission in given if permits(permission)]
-        return {"permissions": found} if found else {}
+        if malformed := [each for each in permissions if "*" in each or each.count(".") < 2]:
+            raise invalid_argument("permissions", f"Permission {malformed[0]} is not valid for this resource.")
+        granted = [permission for permission in permissions if permits(permission)]
+        return {"permissions": granted} if granted else {}

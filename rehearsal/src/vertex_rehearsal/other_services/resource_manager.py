@@ -1,4 +1,4 @@
-"""Cloud Resource Manager: a project's number, and what whoever asks may do in it."""
+"""Cloud Resource Manager: a project's number, and the caller's permissions in it."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ CREATED = "2026-01-01T00:00:00Z"
 
 
 class ResourceManager:
-    """The methods of cloudresourcemanager.googleapis.com about projects, in both of their versions."""
+    """The methods of cloudresourcemanager.googleapis.com about projects, in versions 1 and 3."""
 
     METHODS: Sequence[RestMethod] = (
         RestMethod("cloudresourcemanager.projects.get", "GET", "v1/projects/{project}", "get",
@@ -28,9 +28,9 @@ class ResourceManager:
     def __init__(self, context: "Context") -> None:
         self._context = context
 
-    def get(self, asked: ServiceRequest) -> Any:
-        """A project, with its number."""
-        project = asked["project"]
+    def get(self, request: ServiceRequest) -> Any:
+        """Return a project with its number."""
+        project = request["project"]
         return {
             "projectNumber": self._context.project_number(project),
             "projectId": project,
@@ -39,12 +39,12 @@ class ResourceManager:
             "createTime": CREATED,
         }
 
-    def get_v3(self, asked: ServiceRequest) -> Any:
-        """The same, as version 3 says it."""
-        project = asked["project"]
+    def get_v3(self, request: ServiceRequest) -> Any:
+        """Return a project in the format of version 3."""
+        project = request["project"]
         name = f"projects/{self._context.project_number(project)}"
         return {"name": name, "projectId": project, "state": "ACTIVE", "displayName": project, "createTime": CREATED}
 
-    def test(self, asked: ServiceRequest) -> Any:
-        """Those of the permissions asked about that whoever asks has."""
-        return asked.filter_permissions(self._context.project.load_current().has_permission)
+    def test(self, request: ServiceRequest) -> Any:
+        """Return the tested permissions that the caller has."""
+        return request.filter_permissions(self._context.project.load_current().has_permission)

@@ -1,4 +1,4 @@
-"""The door to the neighbours: which of them is asked, what it answers, and what is not played."""
+"""Routes of the other services: finds the method of a request, checks its permission and calls it."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,55 +21,55 @@ from vertex_rehearsal.project.faults import ConnectionDropped
 if TYPE_CHECKING:
     from vertex_rehearsal.context import Context
 
-NEIGHBOURS = {
+SERVICE_CLASSES = {
     "artifactregistry": "artifact_registry:ArtifactRegistry", "cloudbuild": "cloud_build:CloudBuild",
     "cloudresourcemanager": "resource_manager:ResourceManager", "iam": "service_accounts:ServiceAccounts",
     "secretmanager": "secret_manager:SecretManager", "serviceusage": "service_usage:ServiceUsage",
 }  # fmt: skip
-"""Each service by the first part of its address, and the class that plays it."""
+"""The class of each service, by the first part of the service's host name."""
 VERBS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 def load_service(service: str) -> Any:
-    """The class of a neighbour."""
-    module, _, name = NEIGHBOURS[service].partition(":")
+    """Return the class of a service."""
+    module, _, name = SERVICE_CLASSES[service].partition(":")
     return getattr(import_module(f"vertex_rehearsal.other_services.{module}"), name)
 
 
 def methods() -> Iterator[RestMethod]:
-    """Every method that is played, service by service."""
-    for service in NEIGHBOURS:
+    """Iterate over the emulated methods of all services."""
+    for service in SERVICE_CLASSES:
         yield from load_service(service).METHODS
 
 
 class OtherServices:
-    """All of them, behind one path each."""
+    """The other services, each below a path of its own."""
 
-    def __init__(self, context: "Context", admission: Authorizer) -> None:
+    def __init__(self, context: "Context", authorizer: Authorizer) -> None:
         self._context = context
-        self._admission = admission
-        self._parts = {service: load_service(service)(context) for service in NEIGHBOURS}
+        self._authorizer = authorizer
+        self._parts = {service: load_service(service)(context) for service in SERVICE_CLASSES}
         self._routes = {
             service: [(method.pattern, method) for method in part.METHODS] for service, part in self._parts.items()
         }
 
     def parts(self) -> list[Any]:
-        """Those that have to be resumed and closed, among others."""
+        """Return the service instances, which are resumed and closed with the emulator."""
         return list(self._parts.values())
 
     def routes(self) -> list[Route]:
-        """At paths that are no bucket's."""
+        """Return the routes, at paths that are not buckets."""
         return [Route("/-/{service}/{rest:path}", self._handle_request, methods=list(VERBS))]
 
     async def _handle_request(self, request: Request) -> Response:
         body = await request.body()
         try:
             return JSONResponse(await run_in_threadpool(self._call_method, request, body))
-        except ApiError as problem:
-            return JSONResponse(problem.body(), problem.http_status)
+        except ApiError as error:
+            return JSONResponse(error.body(), error.http_status)
         except ConnectionDropped:
             return DropConnection()
-        except Exception as error:  # a bug of ours is this request's, not the server's
+        except Exception as error:  # an emulator bug fails this request, not the server
             report_bug(error)
             return JSONResponse(ApiError("INTERNAL", f"{type(error).__name__}: {error}").body(), 500)
 
@@ -88,22 +88,22 @@ class OtherServices:
         query: Mapping[str, Sequence[str]] | None = None,
         body: Mapping[str, Any] | None = None,
     ) -> Any:
-        """The answer of a method, if it may be called."""
+        """Call a method, if the caller may, and return its response."""
         if service not in self._parts:
             known = ", ".join(self._parts)
             raise ApiError("UNIMPLEMENTED", f"{service}.googleapis.com is not played by this rehearsal; {known} are.")
         method, named = self._match_method(service, verb, path)
-        resource = path.partition("/")[2]  # without the version
+        resource = path.partition("/")[2]  # without the version of the API
         if ":" in method.path:
             resource = resource.rpartition(":")[0]
         call = Call(service, (method.id, service), method.permission, resource)
-        asked = ServiceRequest(named, query or {}, body or {})
-        return self._admission.perform(call, lambda: getattr(self._parts[service], method.answer)(asked))
+        request = ServiceRequest(named, query or {}, body or {})
+        return self._authorizer.perform(call, lambda: getattr(self._parts[service], method.handler)(request))
 
     def _match_method(self, service: str, verb: str, path: str) -> tuple[RestMethod, Mapping[str, str]]:
         for pattern, method in self._routes[service]:
-            if method.verb == verb and (found := pattern.fullmatch(path)):
-                named = {name: unquote(value) for name, value in found.groupdict().items()}
+            if method.verb == verb and (match := pattern.fullmatch(path)):
+                named = {name: unquote(value) for name, value in match.groupdict().items()}
                 return method, named | {"project": self._context.project_id(named["project"])}
         raise ApiError(
             "UNIMPLEMENTED",
@@ -116,9 +116,9 @@ def _parse_body(body: bytes) -> dict[str, Any]:
     if not body.strip():
         return {}
     try:
-        found = json.loads(body)
+        document = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise invalid_argument("", f"Invalid JSON payload received. {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise invalid_argument("", "Invalid JSON payload received. An object is expected.")
-    return found
+    return document

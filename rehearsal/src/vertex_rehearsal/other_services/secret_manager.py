@@ -1,4 +1,4 @@
-"""Secret Manager: the secrets of project.json, each in its only version."""
+"""Secret Manager: the secrets of project.json, each with a single version."""
 
 import base64
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class SecretManager:
-    """The methods of secretmanager.googleapis.com that tell whether there is a secret, and give it away."""
+    """The methods of secretmanager.googleapis.com about versions of secrets."""
 
     METHODS: Sequence[RestMethod] = (
         RestMethod("secretmanager.projects.secrets.versions.get", "GET",
@@ -30,30 +30,30 @@ class SecretManager:
     def __init__(self, context: "Context") -> None:
         self._context = context
 
-    def get(self, asked: ServiceRequest) -> Any:
-        """A version of a secret, without its value."""
-        name, _ = self._find_secret(asked)
+    def get(self, request: ServiceRequest) -> Any:
+        """Return a version of a secret, without its value."""
+        name, _ = self._find_secret(request)
         return {"name": f"{name}/versions/1", "state": "ENABLED"}
 
-    def access(self, asked: ServiceRequest) -> Any:
-        """A secret's value."""
-        name, secret = self._find_secret(asked)
+    def access(self, request: ServiceRequest) -> Any:
+        """Return a secret's value."""
+        name, secret = self._find_secret(request)
         try:
             value = secret.read()
         except OSError as error:
-            text = f"The rehearsal cannot read the secret {asked['secret']}: {error.filename}: {error.strerror}"
+            text = f"The rehearsal cannot read the secret {request['secret']}: {error.filename}: {error.strerror}"
             raise ApiError("FAILED_PRECONDITION", text) from error
         checksum = google_crc32c.value(value)
         payload = {"data": base64.b64encode(value).decode(), "dataCrc32c": str(checksum)}
         return {"name": f"{name}/versions/1", "payload": payload}
 
-    def _find_secret(self, asked: ServiceRequest) -> tuple[str, Secret]:
-        """The full name of a secret, and the secret."""
-        number = self._context.project_number(asked["project"])
-        name = f"projects/{number}/secrets/{asked['secret']}"
-        secret = self._context.project.load_current().secrets.get(asked["secret"])
+    def _find_secret(self, request: ServiceRequest) -> tuple[str, Secret]:
+        """Return the full name of a secret, and the secret."""
+        number = self._context.project_number(request["project"])
+        name = f"projects/{number}/secrets/{request['secret']}"
+        secret = self._context.project.load_current().secrets.get(request["secret"])
         if secret is None:
             raise ApiError("NOT_FOUND", f"Secret [{name}] not found or has no versions.")
-        if asked["version"] not in ("latest", "1"):
-            raise ApiError("NOT_FOUND", f"Secret Version [{name}/versions/{asked['version']}] not found.")
+        if request["version"] not in ("latest", "1"):
+            raise ApiError("NOT_FOUND", f"Secret Version [{name}/versions/{request['version']}] not found.")
         return name, secret

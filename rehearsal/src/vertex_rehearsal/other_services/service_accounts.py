@@ -1,4 +1,4 @@
-"""Service accounts of IAM: whether one is there, and what whoever asks may do with it."""
+"""Service accounts of IAM: whether an account exists, and the caller's permissions on it."""
 
 import zlib
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ ANY_PROJECT = "-"
 
 
 class ServiceAccounts:
-    """The methods of iam.googleapis.com that look at a service account."""
+    """The methods of iam.googleapis.com about service accounts."""
 
     METHODS: Sequence[RestMethod] = (
         RestMethod("iam.projects.serviceAccounts.get", "GET", "v1/projects/{project}/serviceAccounts/{account}", "get",
@@ -26,14 +26,14 @@ class ServiceAccounts:
     def __init__(self, context: "Context") -> None:
         self._context = context
 
-    def get(self, asked: ServiceRequest) -> Any:
-        """An account; of one that is missing IAM says so only where its project is named."""
-        email, project = asked["account"], asked["project"]
+    def get(self, request: ServiceRequest) -> Any:
+        """Return an account; like IAM, reports a missing one as NOT_FOUND only if its project is named."""
+        email, project = request["account"], request["project"]
         name = f"projects/{project}/serviceAccounts/{email}"
-        if not self._is_there(email) and project == ANY_PROJECT:
+        if not self._exists(email) and project == ANY_PROJECT:
             text = f"Permission 'iam.serviceAccounts.get' denied on resource (or it may not exist): {name}."
             raise ApiError("PERMISSION_DENIED", text)
-        if not self._is_there(email):
+        if not self._exists(email):
             raise ApiError("NOT_FOUND", f"Unknown service account: {name}.")
         number = str(zlib.crc32(email.encode()))
         return {
@@ -44,10 +44,10 @@ class ServiceAccounts:
             "oauth2ClientId": number,
         }
 
-    def test(self, asked: ServiceRequest) -> Any:
-        """Those of the permissions asked about that whoever asks has on an account: on one that is missing, none."""
+    def test(self, request: ServiceRequest) -> Any:
+        """Return the tested permissions that the caller has on an account; none on a missing one."""
         permits = self._context.project.load_current().has_permission
-        return asked.filter_permissions(lambda permission: self._is_there(asked["account"]) and permits(permission))
+        return request.filter_permissions(lambda permission: self._exists(request["account"]) and permits(permission))
 
-    def _is_there(self, email: str) -> bool:
+    def _exists(self, email: str) -> bool:
         return email not in self._context.project.load_current().missing_accounts

@@ -1,4 +1,4 @@
-"""Service Usage: which APIs a project has enabled, and its quotas."""
+"""Service Usage: the enabled APIs of a project, and its quotas."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ VIEWS = ("QUOTA_VIEW_UNSPECIFIED", "BASIC", "FULL")
 
 
 class ServiceUsage:
-    """The methods of serviceusage.googleapis.com that a launcher asks."""
+    """The methods of serviceusage.googleapis.com that a launcher calls."""
 
     METHODS: Sequence[RestMethod] = (
         RestMethod("serviceusage.services.get", "GET", "v1/projects/{project}/services/{service}", "get_service",
@@ -37,22 +37,22 @@ class ServiceUsage:
     def __init__(self, context: "Context") -> None:
         self._context = context
 
-    def get_service(self, asked: ServiceRequest) -> Any:
-        """An API, enabled or not."""
-        return self._describe_service(asked["project"], asked["service"])
+    def get_service(self, request: ServiceRequest) -> Any:
+        """Return an API and whether it is enabled."""
+        return self._describe_service(request["project"], request["service"])
 
-    def batch_get(self, asked: ServiceRequest) -> Any:
-        """Several APIs."""
-        names = asked.query.get("names", ())
+    def batch_get(self, request: ServiceRequest) -> Any:
+        """Return several APIs."""
+        names = request.query.get("names", ())
         if not 0 < len(names) <= MOST_NAMES:
             raise invalid_argument("names", f"1 to {MOST_NAMES} names are expected, not {len(names)}.")
-        found = []
+        services = []
         for name in names:
             words = name.split("/")
             if len(words) != 4 or words[0] != "projects" or words[2] != "services":
                 raise invalid_argument("names", f'"{name}" is no service: projects/PROJECT/services/SERVICE.')
-            found.append(self._describe_service(words[1], words[3]))
-        return {"services": found}
+            services.append(self._describe_service(words[1], words[3]))
+        return {"services": services}
 
     def _describe_service(self, project: str, service: str) -> dict[str, Any]:
         short = service.removesuffix(".googleapis.com")
@@ -72,22 +72,22 @@ class ServiceUsage:
             "config": {"name": service, "title": SERVICES[short]},
         }
 
-    def list_quotas(self, asked: ServiceRequest) -> Any:
-        """The quotas of an API, by metric."""
-        is_full = _is_full(asked)
-        found = (
+    def list_quotas(self, request: ServiceRequest) -> Any:
+        """Return a page of an API's quotas by metric."""
+        is_full = _is_full(request)
+        metrics = (
             []
-            if asked["service"] != quotas.SERVICE
-            else [self._describe_metric(asked["project"], metric, is_full) for metric in quotas.METRICS]
+            if request["service"] != quotas.SERVICE
+            else [self._describe_metric(request["project"], metric, is_full) for metric in quotas.METRICS]
         )
-        return asked.build_page(found, "metrics")
+        return request.build_page(metrics, "metrics")
 
-    def get_quota(self, asked: ServiceRequest) -> Any:
-        """One metric's quotas."""
-        service, _, metric = asked["metric"].partition("/")
-        if service != asked["service"] or service != quotas.SERVICE or metric not in quotas.METRICS:
-            raise ApiError("NOT_FOUND", f"Quota metric {asked['metric']} not found for service {asked['service']}.")
-        return self._describe_metric(asked["project"], metric, _is_full(asked))
+    def get_quota(self, request: ServiceRequest) -> Any:
+        """Return the quotas of one metric."""
+        service, _, metric = request["metric"].partition("/")
+        if service != request["service"] or service != quotas.SERVICE or metric not in quotas.METRICS:
+            raise ApiError("NOT_FOUND", f"Quota metric {request['metric']} not found for service {request['service']}.")
+        return self._describe_metric(request["project"], metric, _is_full(request))
 
     def _describe_metric(self, project: str, metric: str, is_full: bool) -> dict[str, Any]:
         full = f"{quotas.SERVICE}/{metric}"
@@ -110,17 +110,17 @@ class ServiceUsage:
         }
 
 
-def _is_full(asked: ServiceRequest) -> bool:
-    view = asked.get_parameter("view", "BASIC")
+def _is_full(request: ServiceRequest) -> bool:
+    view = request.get_parameter("view", "BASIC")
     if view not in VIEWS:
         raise invalid_argument("view", f'view must be one of {", ".join(VIEWS)}, not "{view}".')
     return view == "FULL"
 
 
 def _build_buckets(project: Project, metric: str, is_full: bool) -> list[dict[str, Any]]:
-    """The limit of every region, then of those that have their own; in the basic view only of those."""
-    own = project.quotas.get(metric, {})
-    regions = sorted(REGIONS) if is_full else sorted(set(own) - {EVERYWHERE})
+    """Return the default limit and those of single regions; in the basic view only of regions with their own."""
+    limits = project.quotas.get(metric, {})
+    regions = sorted(REGIONS) if is_full else sorted(set(limits) - {EVERYWHERE})
     return [
         _build_bucket(project.limit(metric, region or EVERYWHERE), quotas.get_default_limit(metric))
         | ({"dimensions": {"region": region}} if region else {})
@@ -129,6 +129,6 @@ def _build_buckets(project: Project, metric: str, is_full: bool) -> list[dict[st
 
 
 def _build_bucket(effective: int, default: int) -> dict[str, Any]:
-    """As Google's JSON has it: whole numbers are texts, and a 0 is not there at all."""
+    """Return a limit as in Google's JSON, with integers as strings and without zeros."""
     numbers = {"effectiveLimit": effective, "defaultLimit": default}
     return {name: str(number) for name, number in numbers.items() if number}

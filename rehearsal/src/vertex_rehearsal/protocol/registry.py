@@ -98,7 +98,7 @@ def list_fault_targets(played: Mapping[str, EmulatedMethod]) -> set[str]:
     from vertex_rehearsal.project.storage_authorization import PERMISSIONS
 
     names = {name for known in played.values() if known.part for name in get_method_names(known.method)}
-    return names | {"storage", *PERMISSIONS, *routes.NEIGHBOURS, *(method.id for method in routes.methods())}
+    return names | {"storage", *PERMISSIONS, *routes.SERVICE_CLASSES, *(method.id for method in routes.methods())}
 
 
 def bind_handlers(
