@@ -12,6 +12,8 @@ from tagline import training
 from tagline.errors import RunError
 from tagline.runs.run import PROGRESS, Progress, Run, list_runs
 
+pytestmark = pytest.mark.trains
+
 DATA = Path(__file__).parents[2] / "examples" / "support" / "messages.csv"
 SETTINGS = (
     "model.family=linear",

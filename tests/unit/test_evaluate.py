@@ -18,6 +18,8 @@ from tagline.models.linear import Linear
 from tagline.reports import advice, evaluate, html
 from tagline.runs.run import Run
 
+pytestmark = pytest.mark.trains
+
 QUICK = (
     "model.family=linear",
     "model.max_features=500",

@@ -23,6 +23,8 @@ from tagline.prediction.bundle import Bundle, Manifest
 from tagline.prediction.predictor import Predictor
 from tagline.runs.run import ATTEMPTS, PROGRESS, Run
 
+pytestmark = pytest.mark.trains
+
 QUICK = (
     "model.family=linear",
     "model.characters=0",
