@@ -5,11 +5,15 @@ TRAINING := .venv/.installed-train
 INSTALLED := .venv/.installed
 
 # `make demo` needs $(TRAINING) alone, all else what $(INSTALLED) adds.
-.PHONY: help setup lock sbom browser demo test kills hostile fuzz torchserve image training-image node suites check lint types promises names bench docs clean
+.PHONY: help setup lock sbom browser demo test quick long pages soak kills hostile fuzz torchserve image training-image node suites check lint types promises names bench docs clean
 
 help:
 	@echo "make demo    set up, then train, measure and use a classifier on the sample data"
 	@echo "make test    set up, then check the code and run the tests"
+	@echo "make quick   the tests that need no training: for every save"
+	@echo "make long    what is worth running before a release, one after the other: CONTRIBUTING.md says how long each takes"
+	@echo "make soak    run the tests N=10 times in random order on busy cores, and name those that ever failed"
+	@echo "make pages   the README's and the docs' commands at full size"
 	@echo "make kills   kill a training at 20 moments, and go on each time to the same end"
 	@echo "make torchserve   install TorchServe into an environment of its own, and ask it with an archive of ours"
 	@echo "make image   build a serving image with podman on BASE=IMAGE, and ask a container of it"
@@ -85,6 +89,19 @@ demo: $(TRAINING)
 test: setup
 	$(MAKE) --jobs=3 check browser
 	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --ignore tests/meta --numprocesses 3 --dist worksteal
+
+quick: setup
+	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest tests/unit tests/meta tests/golden tests/contracts -m 'not trains' --numprocesses 2
+
+# Each by itself, in this order; the first that fails ends it.
+long: kills pages hostile torchserve image training-image node
+
+pages: setup
+	TAGLINE_DOCS=full OMP_NUM_THREADS=1 $(BIN)/pytest tests/flow/test_docs.py
+
+N ?= 10
+soak: setup
+	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python tests/soak.py $(N)
 
 kills: setup
 	OMP_NUM_THREADS=1 TAGLINE_KILLS=20 $(BIN)/pytest tests/flow/test_resuming.py

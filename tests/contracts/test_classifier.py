@@ -15,6 +15,8 @@ from tagline.data.dataset import Dataset, Split
 from tagline.models import Classifier, Step
 from tagline.spec import Data, Training
 
+pytestmark = pytest.mark.trains
+
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 TASKS = {
     "single": Data(train=str(SUPPORT / "messages.csv"), text="message", labels="topic"),

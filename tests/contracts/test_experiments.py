@@ -23,6 +23,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from rehearsing import PARENT, Rehearsal, custom_job, pool, python, rehearsing
 from reports import make_label_figures, make_report
 
+pytestmark = pytest.mark.trains
+
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 STORE = f"{PARENT}/metadataStores/default"
 PATIENT = (

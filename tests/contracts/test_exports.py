@@ -29,6 +29,8 @@ from tagline.spec import Training
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from bare import run_bare
 
+pytestmark = pytest.mark.trains
+
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 TEXTS = ["where is my parcel", "I was charged twice, and nobody answers", "", "x" * 3000]
 SMALL_ULMFIT = ("model.lm_epochs=1", "model.embedding_size=8", "model.hidden_size=12", "training.learning_rate=0.01")

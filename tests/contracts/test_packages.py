@@ -20,6 +20,8 @@ from tagline.exports import export, pack
 from tagline.images import wheels
 from tagline.prediction.bundle import Bundle
 
+pytestmark = pytest.mark.trains
+
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 PACKAGES = [
     name

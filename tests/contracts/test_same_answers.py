@@ -20,6 +20,8 @@ from tagline.exports.torchserve_handler import TaglineHandler
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from serving import serving
 
+pytestmark = pytest.mark.trains
+
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 Answers = list[dict[str, Any]]
 Door = Callable[[Path, list[Any], float, Path], Answers]

@@ -29,6 +29,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from rehearsing import Rehearsal, rehearsing
 from reports import make_label_figures, make_report
 
+pytestmark = pytest.mark.trains
+
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 LABELS = ("billing", "C++", "C#", "50% off?", "a/b", "/a", "a//b", "a/", ".", "..", "日本語", "x" * 300)
 REPORT = make_report(

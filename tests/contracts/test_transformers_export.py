@@ -17,6 +17,8 @@ from tagline.prediction import bundle
 from tagline.prediction.decisions import DecisionLayer
 from tagline.spec import Training
 
+pytestmark = pytest.mark.trains
+
 LABELS = ("billing", "delivery", "praise")
 TEXTS = ["where is my refund", "the parcel is late", "thank you so much", "late " * 60]
 Checkpoint = Callable[[str], Path]

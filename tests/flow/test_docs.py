@@ -1,15 +1,20 @@
 """The README's and the docs' commands are run, and what they show is what comes out."""
 
+import json
 import os
 import re
 import shutil
+import socket
+import socketserver
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from python_processes import run_python, start_python
 from tagline.runs.lookup import list_runs
 
 ROOT = Path(__file__).parents[2]
@@ -18,6 +23,19 @@ PAGES = (
     "docs/tutorial.md",
     *(f"docs/how-to/{page}.md" for page in ("python", "tracking", "encoders", "families", "reports", "signatures")),
 )
+IS_FULL = os.environ.get("TAGLINE_DOCS") == "full"
+"""Whether an encoder learns for as long as the page says; else it learns less, and figures are compared roughly."""
+LESS = ("training.epochs=1", "training.export=false")
+COMMAND = """#!{python} -IS
+import json, os, socket, sys
+with socket.socket(socket.AF_UNIX) as connection:
+    connection.connect("{address}")
+    request = {{"words": sys.argv[1:], "cwd": os.getcwd(), "environment": dict(os.environ)}}
+    socket.send_fds(connection, [json.dumps(request).encode()], [0, 1, 2])
+    connection.shutdown(socket.SHUT_WR)
+    sys.exit(int(connection.recv(20)))
+"""
+"""`tagline`, as a program that has it run by whoever can start it in a tenth of the time."""
 NUMBER = re.compile(r"-?\d+\.\d+")
 RUN_NAME = re.compile(r"\d{8}-\d{6}-\w+")
 
@@ -37,15 +55,46 @@ def commands(block: str) -> Iterator[tuple[str, list[str], int]]:
         yield command, shown, code
 
 
+class CommandRunner(socketserver.BaseRequestHandler):
+    """Runs one command, with the standard streams of the program that asks."""
+
+    def handle(self) -> None:
+        asked, streams, _, _ = socket.recv_fds(self.request, 1 << 16, 3)
+        while more := self.request.recv(1 << 16):
+            asked += more
+        request = json.loads(asked)
+        words = [*request["words"], *([] if IS_FULL else lessen(request["words"]))]
+        stdin, stdout, stderr = streams
+        process = start_python(
+            "-m", "tagline", *words,
+            cwd=request["cwd"], env=request["environment"], stdin=stdin, stdout=stdout, stderr=stderr,
+        )  # fmt: skip
+        for stream in streams:
+            os.close(stream)
+        self.request.sendall(str(process.wait()).encode())
+
+
+def lessen(words: list[str]) -> tuple[str, ...]:
+    """Settings with which a command learns less, if it trains the packaged encoder."""
+    others = ("model.family=", "--plan", "--resume", "--help")
+    trains = words[:1] == ["train"] and not any(word.startswith(others) for word in words)
+    return LESS if trains else ()
+
+
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
+def place(tmp_path: Path) -> Iterator[Path]:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     bin_directory = tmp_path / "bin"
     bin_directory.mkdir()
-    script = bin_directory / "tagline"
-    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tagline "$@"\n')
+    script, address = bin_directory / "tagline", os.path.relpath(tmp_path / "socket")
+    script.write_text(COMMAND.format(python=sys.executable, address=tmp_path / "socket"))
     script.chmod(0o755)
-    return tmp_path
+    with socketserver.ThreadingUnixStreamServer(
+        address, CommandRunner
+    ) as server:  # an absolute address can be too long
+        threading.Thread(target=server.serve_forever, args=(0.05,)).start()
+        yield tmp_path
+        server.shutdown()
 
 
 def environment(place: Path) -> dict[str, str]:
@@ -77,9 +126,8 @@ def test_the_python_of_a_page_runs(page: str, place: Path) -> None:
     code = "\n".join(blocks(ROOT / page, "python"))
     if not code:
         pytest.skip("no Python on this page")
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], cwd=place, capture_output=True, text=True, check=False
-    )
+    is_forked = page != "README.md"  # one of them imports all that it needs with warnings that are errors
+    done = run_python("-W", "error", "-c", code, cwd=place, text=True, is_forked=is_forked)
     assert done.returncode == 0, done.stderr
 
 
@@ -92,13 +140,15 @@ def same(shown: list[str], printed: list[str], command: str) -> None:
         shown = shown[: shown.index("...")]
         printed = printed[: len(shown)]
     expected, found = "\n".join(shown), RUN_NAME.sub("NAME", "\n".join(printed))
+    if not IS_FULL:
+        expected, found = (re.sub(r"\b(more|less) here", "more or less here", each) for each in (expected, found))
     assert NUMBER.sub("#", expected).split() == NUMBER.sub("#", found).split(), f"{command}\n{found}"
     for ours, theirs in zip(NUMBER.findall(expected), NUMBER.findall(found), strict=True):
-        assert float(ours) == pytest.approx(float(theirs), abs=0.3), f"{command}\n{found}"
+        assert float(ours) == pytest.approx(float(theirs), abs=0.3 if IS_FULL else 0.6), f"{command}\n{found}"
 
 
 def test_the_demo_runs(place: Path) -> None:
-    settings = "data.learning_fraction=0.3 training.epochs=1 training.baseline=false"
+    settings = "" if IS_FULL else "data.learning_fraction=0.1 training.baseline=false"
     done = subprocess.run(
         ["sh", str(place / "examples" / "demo.sh")],
         capture_output=True,

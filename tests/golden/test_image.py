@@ -12,6 +12,8 @@ from tagline.errors import PlaceError
 from tagline.exports import pack
 from tagline.images import dockerfiles, wheels
 
+pytestmark = pytest.mark.trains
+
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 BASE = "python:3.12-slim"
 BUILDER = """#!/bin/sh

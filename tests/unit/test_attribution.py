@@ -14,6 +14,8 @@ from tagline.models.linear import Linear, LinearOptions
 from tagline.models.linear.tfidf import Features
 from tagline.prediction import attribution
 
+pytestmark = pytest.mark.trains
+
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 
 

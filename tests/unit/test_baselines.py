@@ -20,6 +20,8 @@ from tagline.runs.run import Run
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from reports import change_report
 
+pytestmark = pytest.mark.trains
+
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 QUICK = ("model.max_tokens=24", "training.epochs=1", "training.export=false")
 

@@ -13,6 +13,8 @@ from tagline.models.linear import Linear
 from tagline.prediction.bundle import FORMAT, Bundle, Manifest
 from tagline.runs.run import Run
 
+pytestmark = pytest.mark.trains
+
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 QUICK = ("model.family=linear", "model.max_features=500", "model.strength=4.0", "model.characters=0")
 

@@ -17,6 +17,8 @@ from tagline.runs.run import Run
 from tagline.training import attempt as attempts
 from tagline.training import spec_sources
 
+pytestmark = pytest.mark.trains
+
 DATA = Path(__file__).parents[2] / "examples" / "support" / "messages.csv"
 SETTINGS = (
     "model.family=linear",

@@ -9,6 +9,8 @@ import tagline
 from tagline.errors import RunError, SpecError
 from tagline.runs.run import Run
 
+pytestmark = pytest.mark.trains
+
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 LINEAR = "model.family=linear"
 

@@ -16,6 +16,8 @@ from tagline.data.dataset import Dataset
 from tagline.spec import Spec
 from tagline.training import cross_validation
 
+pytestmark = pytest.mark.trains
+
 SUPPORT = Path(__file__).parents[2] / "examples" / "support" / "messages.csv"
 PLANTED = 30
 Planted = tuple[Path, set[str]]

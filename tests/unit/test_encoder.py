@@ -20,6 +20,8 @@ from tagline.models.encoder import Encoder, EncoderOptions, auto_rate
 from tagline.models.nn import networks, pretrained
 from tagline.spec import Training
 
+pytestmark = pytest.mark.trains
+
 Checkpoint = Callable[[str], Path]
 
 

@@ -19,6 +19,8 @@ from tagline.reports import advice, evaluate, html
 from tagline.runs.run import Run
 from tagline.training import spec_sources
 
+pytestmark = pytest.mark.trains
+
 QUICK = (
     "model.family=linear",
     "model.max_features=500",

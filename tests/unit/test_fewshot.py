@@ -21,6 +21,8 @@ from tagline.models.nn.loop import Loss
 from tagline.models.nn.tokens import Sequences
 from tagline.spec import Training
 
+pytestmark = pytest.mark.trains
+
 Checkpoint = Callable[[str], Path]
 
 

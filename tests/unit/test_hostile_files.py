@@ -25,6 +25,8 @@ from tagline.runs.formats import ATTEMPTS
 from tagline.runs.run import Run
 from tagline.storage import hashing
 
+pytestmark = pytest.mark.trains
+
 QUICK = (
     "model.family=linear",
     "model.characters=0",

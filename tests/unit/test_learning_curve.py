@@ -10,6 +10,8 @@ from tagline.evaluation.schema import CurvePoint, LearningCurve
 from tagline.runs.lookup import list_runs
 from tagline.training import learning_curve
 
+pytestmark = pytest.mark.trains
+
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 
 

@@ -15,6 +15,8 @@ from tagline.data.readers import BATCH_CHARACTERS, LONGEST_RECORD, BadRows, grou
 from tagline.data.readers import parquet as parquet_reader
 from tagline.errors import DataError
 
+pytestmark = pytest.mark.trains
+
 LONG = LONGEST_RECORD + (1 << 20)
 PART = 1 << 24
 MANY = 8

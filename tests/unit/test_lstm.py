@@ -25,6 +25,8 @@ from tagline.prediction.bundle import load_classifier
 from tagline.spec import Training
 from tagline.storage import addresses
 
+pytestmark = pytest.mark.trains
+
 POOLINGS = ["max", "mean", "max+mean", "attention"]
 BUNDLE = {"model.safetensors", "tokenizer.json", "lstm.json"}
 

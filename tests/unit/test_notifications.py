@@ -18,6 +18,8 @@ from tagline.runs import notifications
 from tagline.runs.lookup import list_runs
 from tagline.runs.notifications import Notice
 
+pytestmark = pytest.mark.trains
+
 SUPPORT = Path(__file__).parents[2] / "examples" / "support" / "messages.csv"
 TRAIN = ("train", str(SUPPORT), "model.family=linear", "model.max_features=200", "model.strength=4.0",
          "model.characters=0", "training.baseline=false")  # fmt: skip

@@ -15,6 +15,8 @@ import tagline
 from tagline.cli import run as run_command
 from tagline.storage import atomic
 
+pytestmark = pytest.mark.trains
+
 QUICK = (
     "model.family=linear",
     "model.max_features=60",

@@ -18,6 +18,8 @@ from tagline.errors import DataError, PlaceError, RunError, SpecError
 from tagline.prediction import files
 from tagline.prediction.bundle import Bundle
 
+pytestmark = pytest.mark.trains
+
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 FORMATS = ["jsonl", "csv", "tsv", "parquet"]
 

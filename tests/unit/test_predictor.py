@@ -21,6 +21,8 @@ from tagline.serving import app
 from tagline.serving.app import LoadedBundle, ServerMetrics, ServerRoutes, ServerSettings
 from tagline.serving.http import HttpRequest, HttpResponse
 
+pytestmark = pytest.mark.trains
+
 
 class Broken:
     """A model whose weights are no numbers."""

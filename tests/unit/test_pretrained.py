@@ -23,6 +23,8 @@ from tagline.models.encoder import Encoder, EncoderOptions
 from tagline.models.nn import pretrained
 from tagline.spec import Data, Training
 
+pytestmark = pytest.mark.trains
+
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 LIMIT = 64
 """Tokens that the small encoders read."""

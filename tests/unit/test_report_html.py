@@ -23,6 +23,8 @@ from tagline.reports.charts import Series
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from reports import change_report, make_label_figures, make_report
 
+pytestmark = pytest.mark.trains
+
 SUPPORT = Path(__file__).parents[2] / "examples" / "support"
 HOSTILE = ('<script>alert("x")</script>', "שלום עולם 🎉", "a label with spaces & <b>", "'\"</pre></style>{{ 7 * 7 }}")
 

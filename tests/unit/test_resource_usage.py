@@ -13,6 +13,8 @@ from tagline.runs import resource_usage
 from tagline.runs.events import StartedEvent, UsageEvent, parse_event
 from tagline.runs.resource_usage import UsageSampler
 
+pytestmark = pytest.mark.trains
+
 SUPPORT = Path(__file__).parents[2] / "examples" / "support" / "messages.csv"
 GIB = 2**30
 

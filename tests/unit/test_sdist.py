@@ -18,6 +18,8 @@ from tagline import registry
 from tagline.errors import PlaceError, SpecError
 from tagline.images import dockerfiles, sdist, wheels
 
+pytestmark = pytest.mark.trains
+
 KEY = "-----BEGIN PRIVATE KEY-----\nplanted-4711\n-----END PRIVATE KEY-----\n"
 ACCOUNT = '{"type": "service_account", "private_key": "planted-4711"}'
 

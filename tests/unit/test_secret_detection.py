@@ -14,6 +14,8 @@ from tagline.prediction.bundle import Bundle
 from tagline.runs.run import Run
 from tagline.spec import secret_detection
 
+pytestmark = pytest.mark.trains
+
 SUPPORT = Path(__file__).parents[2] / "examples" / "support" / "messages.csv"
 DATA = {"train": "a.csv", "text": "t", "labels": "l"}
 

@@ -29,6 +29,8 @@ from tagline.prediction.predictor import Predictor
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from serving import serving
 
+pytestmark = pytest.mark.trains
+
 QUICK = (
     "model.family=linear",
     "model.max_features=200",

@@ -26,6 +26,8 @@ from tagline.models.ulmfit.tokenizer import SentencePieceTokenizer, SpacyTokeniz
 from tagline.spec import Data, Training
 from tagline.training import language_models
 
+pytestmark = pytest.mark.trains
+
 SMALL = {"embedding_size": 12, "hidden_size": 16, "layers": 2, "lm_epochs": 1, "drop_mult": 0.3}
 Fixture = Callable[[str], Path]
 

@@ -25,6 +25,8 @@ from tagline.models.ulmfit.one_cycle import (
 )
 from tagline.models.ulmfit.stages import activation_penalty
 
+pytestmark = pytest.mark.trains
+
 Fixture = Callable[[str], Path]
 MODELS = ("en_forward", "en_backward", "ja_forward")
 CLOSE = 1e-4
