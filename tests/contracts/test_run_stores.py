@@ -146,3 +146,18 @@ def test_a_run_that_is_removed_is_gone(store: RunStore) -> None:
     assert not any(seen.has(name) for name in NEEDED)
     with pytest.raises(RunError, match="is not a run"):
         Run.open(store.address)
+
+
+def test_a_bundle_that_a_killed_process_left_in_a_bucket_is_not_in_the_way_of_a_new_one(
+    bucket: str, tmp_path: Path
+) -> None:
+    killed = Run(BucketStore.create(f"{bucket}/{tmp_path.name}/runs/a", BEGUN))
+    with killed.worked_on():
+        killed.bundle.mkdir()
+        (killed.bundle / "tagline.json").write_text("{}")
+    run = Run.open(killed.address)
+    assert run.has_bundle()
+    with run.held():
+        assert not run.has_bundle()
+        assert not run.bundle.exists()
+    assert (run.bundle / "tagline.json").is_file()

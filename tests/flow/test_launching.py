@@ -27,6 +27,7 @@ from tagline.jobs import custom_job, emulator
 from tagline.jobs import uploads as staging
 from tagline.jobs.launchers import Job
 from tagline.jobs.records import Record, find_launcher, find_or_create_run, save_record
+from tagline.runs import names
 from tagline.runs import run as runs
 from tagline.runs.run import Run
 from tagline.storage import atomic
@@ -331,8 +332,8 @@ def test_a_name_that_somebody_takes_in_the_same_second_costs_nothing_but_the_nex
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As when ten trainings are started at once, by one person or by a team that shares a bucket."""
-    monkeypatch.setattr(runs, "WORDS", ("one", "two"))
-    monkeypatch.setattr(runs, "datetime", StoppedClock)
+    monkeypatch.setattr(names, "WORDS", ("one", "two"))
+    monkeypatch.setattr(names, "datetime", StoppedClock)
     monkeypatch.setattr(runs, "list_names", lambda _: [])  # nothing was there yet when each looked
     left = []
     for number, place in enumerate((("--on", "rehearsal"), ("--on", "rehearsal"), (), ())):
