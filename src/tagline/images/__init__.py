@@ -1,4 +1,4 @@
-"""Tagline and a bundle as packages and container images, and how they get to where jobs run.
+"""Packages and container images of Tagline and of bundles: built here or by Cloud Build, and pushed to registries.
 
 Files, in the order of their imports:
 
