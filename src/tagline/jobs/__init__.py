@@ -2,25 +2,22 @@
 
 Files, in the order of their imports:
 
-- prices.py: What a job would cost: by the hour from the table of machines, and how many hours it may take.
-- uploads.py: What of this machine a job in a bucket's reach needs: the files its spec names, each at an address of
-  its own.
-- custom_job.py: A run as a custom job of Vertex AI: the request, as the REST API takes it, and the same for gcloud.
+- prices.py: Price estimates of jobs: the hourly price from the table of machines, and the expected hours.
+- uploads.py: Uploads: the local files that a spec names, each copied to a content-addressed place in the bucket.
+- custom_job.py: The CustomJob of a run: the request of Vertex AI's REST API, and the same as a gcloud command.
 - diagnosis/: Why a job failed: its log, the root of its traceback, known causes and what helps.
-- launchers/: The contract of a launcher, which takes a job to a place, and what it is told about the job.
-- records.py: Jobs: what a run remembers of the job that does it, how it is watched, why it failed, and where it
-  goes next.
-- throughput.py: How fast earlier runs have learned, read from their events, for those who want to know how long
-  another will take.
-- emulator.py: The local emulator of Vertex AI, a distribution of its own: found, started and stopped, its errors
-  made Tagline's.
-- places.py: Where a training runs: this machine, the emulator of Vertex AI, or Vertex AI itself.
-- plans.py: The job that a spec makes, and Plan: what would be submitted, as `tagline train --plan --json` prints
-  it.
-- preflight.py: Everything that is wrong with a training and the place it would go to, and its price, before
-  anything is spent.
-- launch.py: A training as a job: planned, checked, priced, submitted, followed, moved to a fallback, and brought
-  home.
+- launchers/: The contract of a launcher, which submits jobs to a place, and the types it uses.
+- records.py: The record of a run's job in the run; watching a job, explaining its failure, and choosing its next
+  fallback.
+- throughput.py: Training rates of earlier runs, measured from their events, by which the duration of another is
+  estimated.
+- emulator.py: The local emulator of Vertex AI, a separate distribution: find, start and stop it, and translate its
+  errors.
+- places.py: The places where a training can run: this machine, the emulator of Vertex AI, or Vertex AI itself.
+- plans.py: The job of a spec, and Plan: what would be submitted, as `tagline train --plan --json` prints it.
+- preflight.py: Checks of a training and of its place, and its price, before anything is spent.
+- launch.py: Launch a training as a job: plan, check, price, submit and follow it, move it to a fallback, download
+  its run.
 """
 
 from typing import Any

@@ -2,11 +2,8 @@
 
 Files, in the order of their imports:
 
-- tracebacks.py: Python tracebacks put together again from the lines of a log, and the root of those that came of
-  each other.
-- causes.py: Causes of failed jobs: how each is told from what programs and Google's services say, and what helps
-  against it.
-- advice.py: What to do about each cause: a sentence and the next command.
-- log.py: Why a job failed: the replica that failed first, the root of its traceback, what helps, and what to run
-  next.
+- tracebacks.py: Python tracebacks reassembled from the lines of a log, and the root cause of chained exceptions.
+- causes.py: Causes of failed jobs: rules that recognise them in the output of programs and of Google's services.
+- advice.py: Advice on each cause of failure: a sentence and the next command.
+- log.py: Diagnosis of a failed job from its log: the replica that failed first, its root exception, and advice.
 """

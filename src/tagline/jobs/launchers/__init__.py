@@ -2,8 +2,8 @@
 
 Files, in the order of their imports:
 
-- local.py: This machine: a run in a process of its own, which goes on when the command that started it has ended.
-- vertex.py: Vertex AI: a run as a custom job. At a rehearsal it is the same code.
+- local.py: The launcher for this machine: a run in a detached process, which outlives the command that started it.
+- vertex.py: The launcher for Vertex AI: a run as a custom job, on Vertex AI itself and at a rehearsal.
 """
 
 from collections.abc import Iterator, Mapping
