@@ -1,17 +1,16 @@
-"""Tagline and a bundle as packages and container images, and how they get to where jobs run.
+"""Packages and container images of Tagline and of bundles: built here or by Cloud Build, and pushed to registries.
 
 Files, in the order of their imports:
 
-- wheels.py: Tagline as a wheel, made of the files that run here, and the versions of what it needs: for places that
-  lack them.
-- sdist.py: Tagline as a Python package for Google's images: an sdist of what runs here, and whether it installs
-  there.
-- google_images.py: Google's own images for training, and whether Tagline fits into one: facts with their dates.
-- image_registries.py: Registries of images: whether one has an image, a repository to push to, and a login that
-  leaves no trace.
-- image_builders.py: What builds container images on this machine, and pushes them: docker, podman or buildah.
-- cloud_build.py: Images built by Cloud Build, with no builder on this machine: submitted, waited for, and explained
-  when they fail.
-- dockerfiles.py: Container images: what a Dockerfile says, a tag that names the contents, and how one gets to where
-  jobs find it.
+- wheels.py: Build a wheel of the running Tagline, and pin the installed versions of its dependencies.
+- sdist.py: Build an sdist of the running Tagline for Google's images, and check that its dependencies are
+  compatible.
+- google_images.py: Google's prebuilt training images: their versions and end dates, and whether Tagline can run in
+  one.
+- image_registries.py: Image registries: look up images, create repositories in Artifact Registry, and log in
+  temporarily.
+- image_builders.py: Build and push container images on this machine with docker, podman or buildah.
+- cloud_build.py: Build images with Cloud Build, without a builder on this machine: submit, wait, and explain
+  failures.
+- dockerfiles.py: Container images: Dockerfiles, tags by the hash of the contents, and delivery to the registry.
 """

@@ -1,4 +1,4 @@
-"""Images built by Cloud Build, with no builder on this machine: submitted, waited for, and explained when they fail."""
+"""Build images with Cloud Build, without a builder on this machine: submit, wait, and explain failures."""
 
 import tempfile
 import time
@@ -16,8 +16,8 @@ MACHINE = "E2_HIGHCPU_8"
 DISK_GB = 100
 TIMEOUT_S = 3600
 POLL_S = 5.0
-MOST_LOST = 5
-"""Questions in a row without an answer before one gives up: a build goes on without us."""
+MAX_POLL_FAILURES = 5
+"""Consecutive failed polls that are tolerated: the build itself goes on."""
 LAST_LINES = 20
 RUNNING = ("STATUS_UNKNOWN", "PENDING", "QUEUED", "WORKING")
 ENDED = {
@@ -28,17 +28,17 @@ ENDED = {
     "CANCELLED": "somebody cancelled it",
     "EXPIRED": "it waited too long to begin",
 }
-"""Every status in which a build has ended, and what it means."""
+"""The final statuses of a build, with their meaning."""
 
 
 def build_request(image: str, source: str, *, logs: str, before: str = "") -> dict[str, Any]:
-    """What Cloud Build is asked: `source` is the context's address, `before` an image whose layers may be used."""
+    """Return the request to Cloud Build; `source` is the context's address, `before` an image for the layer cache."""
     bucket, _, name = source.removeprefix(gcp.SCHEME).partition("/")
-    words = ["build", "--tag", image, "--build-arg", "BUILDKIT_INLINE_CACHE=1"]
-    words += ["--cache-from", before] if before else []
+    arguments = ["build", "--tag", image, "--build-arg", "BUILDKIT_INLINE_CACHE=1"]
+    arguments += ["--cache-from", before] if before else []
     return {
         "source": {"storageSource": {"bucket": bucket, "object": name}},
-        "steps": [{"name": BUILDER, "env": ["DOCKER_BUILDKIT=1"], "args": [*words, "."]}],
+        "steps": [{"name": BUILDER, "env": ["DOCKER_BUILDKIT=1"], "args": [*arguments, "."]}],
         "images": [image],
         "timeout": f"{TIMEOUT_S}s",
         "options": {"machineType": MACHINE, "diskSizeGb": str(DISK_GB), "logging": "GCS_ONLY"},
@@ -58,41 +58,41 @@ def build_image(
     say: Callable[[str], None],
     poll_s: float = POLL_S,
 ) -> None:
-    """Build an image and push it; returns when it is in the registry."""
+    """Build an image, push it, and return when it is in the registry."""
     parent = f"v1/projects/{project}/locations/{region}/builds"
     operation = gcp.call_rest("cloudbuild", "POST", parent, build_request(image, source, logs=logs, before=before))
-    begun = operation["metadata"]["build"]
-    at = f"{parent}/{begun['id']}"
-    say(f"Cloud Build makes it: {begun.get('logUrl', begun['id'])}")
+    build = operation["metadata"]["build"]
+    resource = f"{parent}/{build['id']}"
+    say(f"Cloud Build makes it: {build.get('logUrl', build['id'])}")
     try:
-        ended = _wait_for_build(at, say, poll_s)
+        ended = _wait_for_build(resource, say, poll_s)
     except (KeyboardInterrupt, Interrupted):
         with suppress(PlaceError):  # it may have ended by now
-            gcp.call_rest("cloudbuild", "POST", f"{at}:cancel", {})
+            gcp.call_rest("cloudbuild", "POST", f"{resource}:cancel", {})
         raise
     if ended["status"] != "SUCCESS":
         raise _make_build_error(image, ended, logs=logs)
 
 
-def _wait_for_build(at: str, say: Callable[[str], None], poll_s: float) -> dict[str, Any]:
-    """A build once it has ended, whatever the network does meanwhile."""
-    lost, seen = 0, ""
+def _wait_for_build(resource: str, say: Callable[[str], None], poll_s: float) -> dict[str, Any]:
+    """Poll a build until it has ended, tolerating network errors."""
+    failures, reported = 0, ""
     while True:
         try:
-            found = gcp.call_rest("cloudbuild", "GET", at)
-            lost = 0
+            build = gcp.call_rest("cloudbuild", "GET", resource)
+            failures = 0
         except PlaceError:
-            lost += 1
-            if lost > MOST_LOST:
+            failures += 1
+            if failures > MAX_POLL_FAILURES:
                 raise
             time.sleep(poll_s)
             continue
-        status = found.get("status", "STATUS_UNKNOWN")
+        status = build.get("status", "STATUS_UNKNOWN")
         if status not in RUNNING:
-            return found
-        if status != seen:
+            return build
+        if status != reported:
             say(f"the build is {status.lower()}")
-            seen = status
+            reported = status
         time.sleep(poll_s)
 
 
@@ -101,20 +101,20 @@ def _make_build_error(image: str, build: dict[str, Any], *, logs: str) -> PlaceE
     if detail := build.get("failureInfo", {}).get("detail") or build.get("statusDetail", ""):
         why = f"{why} ({detail})"
     lines = _read_last_lines(f"{logs.rstrip('/')}/log-{build['id']}.txt")
-    said = "".join(f"\n  {line}" for line in lines)
+    log_lines = "".join(f"\n  {line}" for line in lines)
     hint = f"the whole log: {build.get('logUrl', build['id'])}"
-    return PlaceError(f"Cloud Build could not build {image}: {why}{said}", hint=hint)
+    return PlaceError(f"Cloud Build could not build {image}: {why}{log_lines}", hint=hint)
 
 
 def _read_last_lines(address: str) -> list[str]:
-    """The end of a build's log; none where it cannot be had, which must not hide why the build failed."""
+    """Return the last lines of a build's log; [] if it cannot be read, so as not to hide the build's own failure."""
     try:
-        (found,) = cloud_storage.list_objects(address)[:1] or (None,)
-        if found is None:
+        (blob,) = cloud_storage.list_objects(address)[:1] or (None,)
+        if blob is None:
             return []
         with tempfile.TemporaryDirectory() as directory:
             path = Path(directory) / "log"
-            cloud_storage.download(found, path)
+            cloud_storage.download(blob, path)
             lines = path.read_text("utf-8", errors="replace").splitlines()
     except TaglineError:
         return []

@@ -1,4 +1,4 @@
-"""Container images: what a Dockerfile says, a tag that names the contents, and how one gets to where jobs find it."""
+"""Container images: Dockerfiles, tags by the hash of the contents, and delivery to the registry."""
 
 import hashlib
 import json
@@ -19,31 +19,31 @@ from tagline.storage import hashing, inputs
 NAME = "tagline-serving"
 TRAINING = "tagline-training"
 REPOSITORY = "tagline"
-"""Of Artifact Registry, where training images go."""
+"""The repository in Artifact Registry to which training images are pushed."""
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 DIGESTS = {
     "3.11": "sha256:e41613d42d4891e4930f79523f93f81bbc7632584ec65e36ab055f41a800b41e",
     "3.13": "sha256:9d2e5553305c7c7b0097999bb17187c69b921ccd6bc9d40e4bb5ebe652c00285",
     "3.14": "sha256:51dafde81dbdb6ebde285137a295cf18a47ca95234fe388a343719cb97305b3d",
 }
-"""Of Docker's official images `python:VERSION-slim` (Debian 13, for every platform), as published in September 2026."""
+"""Digests of Docker's official `python:VERSION-slim` (Debian 13, all platforms), as published in September 2026."""
 
 
 def pin_base(python: str) -> str:
-    """The base image for a version of Python: by digest, so that a tag that moves changes nothing; else by tag."""
+    """Return the base image for a version of Python: pinned by digest where that is known, else by tag."""
     tagged = f"python:{python}-slim"
     return f"{tagged}@{DIGESTS[python]}" if python in DIGESTS else tagged
 
 
 BASE = pin_base(PYTHON)
-"""Any image with this Python, its module venv, and useradd will do; of Debian, where there are reduction servers."""
+"""The default base. Another needs this Python with venv, and useradd; with reduction servers, Debian."""
 PLATFORM = "linux/amd64"
-"""Of Vertex AI's machines, whatever this one is."""
+"""The platform of Vertex AI's machines."""
 CLOUD_BUILD = "cloud-build"
 CHOICES = ("auto", CLOUD_BUILD, *image_builders.COMMANDS)
-"""Who may build a training image; `auto` is Cloud Build, and at a rehearsal nobody."""
+"""Builders of training images; `auto` is Cloud Build, and builds nothing at a rehearsal."""
 PORT = 8080
-HEALTHY = (
+HEALTH_CHECK = (
     "import os, urllib.request as r; e = os.environ; "
     "r.urlopen('http://127.0.0.1:' + e['AIP_HTTP_PORT'] + e.get('AIP_HEALTH_ROUTE', '/health'), timeout=4)"
 )
@@ -52,13 +52,13 @@ OLD_CUDA, NO_OLD_CUDA = "cu126", "2.15"
 """CUDA 12.6 runs on drivers since 525 and on every GPU but Blackwell's; torch has no build for it from this version on
 (https://github.com/pytorch/pytorch/issues/190385, July 2026). PyPI's builds are for CUDA 13, which wants driver 580."""
 BEFORE_TURING = ("NVIDIA_TESLA_P4", "NVIDIA_TESLA_P100", "NVIDIA_TESLA_V100")
-"""Accelerators that CUDA 13 has left behind."""
+"""Accelerators that CUDA 13 no longer supports."""
 BLACKWELL = ("NVIDIA_B200", "NVIDIA_GB200", "NVIDIA_RTX_PRO_6000")
-"""Accelerators that CUDA 12.6 does not know."""
+"""Accelerators that CUDA 12.6 does not support."""
 DRIVER = """ENV LD_LIBRARY_PATH=/usr/local/nvidia/lib64 \\
     NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
 """
-"""Where Google's machines put a GPU's driver, and what is asked of NVIDIA's runtime: as NVIDIA's own images have it."""
+"""The driver's path on Google's machines, and the settings of NVIDIA's runtime, as in NVIDIA's own images."""
 GOOGLE_APT = "https://packages.cloud.google.com/apt"
 KEYRING = "/usr/share/keyrings/google-fast-socket.gpg"
 REDUCTION_SERVER = f"""RUN apt-get update \\
@@ -70,30 +70,30 @@ REDUCTION_SERVER = f"""RUN apt-get update \\
  && apt-get install --yes --no-install-recommends google-reduction-server \\
  && rm -rf /var/lib/apt/lists/* /tmp/key
 """
-"""NCCL's plug-in, as https://docs.cloud.google.com/vertex-ai/docs/training/distributed-training says (2026)."""
+"""NCCL's plug-in, by https://docs.cloud.google.com/vertex-ai/docs/training/distributed-training (2026)."""
 
 
 @dataclass(frozen=True)
 class BuildContext:
-    """All that an image is built from, and the name that follows from it."""
+    """The build context of an image, and the image's name, which contains the context's hash."""
 
     image: str
     files: Mapping[str, bytes]
     facts: Mapping[str, str]
-    """What is in it, by name: packages and their versions, and what it is built on."""
+    """Its contents by name: packages with their versions, the base image and so on."""
 
     def write(self, directory: Path) -> None:
-        """Into a directory, for a builder."""
+        """Write the context into a directory, for a builder."""
         for name, content in self.files.items():
             (directory / name).write_bytes(content)
 
     def archive(self) -> bytes:
-        """As a tar.gz: equal contents are equal bytes."""
+        """Return the context as a reproducible tar.gz."""
         return wheels.pack_tarball(self.files)
 
 
 def render_serving_dockerfile(wheel: str, *, base: str, signature: str) -> str:
-    """The image of a server; what changes least comes first, so that its layers are used again."""
+    """Return the Dockerfile of a server; what changes least comes first, for the layer cache."""
     check_base(base)
     return f"""{signature}: a server of the bundle beside this file. There is no torch in it.
 FROM {base}
@@ -106,7 +106,7 @@ COPY bundle /bundle
 ENV PATH=/opt/tagline/bin:/usr/local/bin:/usr/bin:/bin AIP_HTTP_PORT={PORT} PYTHONUNBUFFERED=1
 EXPOSE {PORT}
 USER 10001
-HEALTHCHECK --interval=10s --timeout=5s --start-period=10s CMD {json.dumps(["python3", "-c", HEALTHY])}
+HEALTHCHECK --interval=10s --timeout=5s --start-period=10s CMD {json.dumps(["python3", "-c", HEALTH_CHECK])}
 CMD ["tagline", "serve", "/bundle"]
 """
 
@@ -121,23 +121,23 @@ def create_training_context(
     index: str | None = None,
     extra: ExtraPackages | None = None,
 ) -> BuildContext:
-    """What a training image is built from; nothing is asked of anybody.
+    """Create the build context of a training image, without using the network.
 
-    `repository` is where it goes, as `repository_path` says. `accelerator` is as the API names it, or "" for CPUs; it
-    chooses the build of torch, unless `index` names another source of it ("": what pip is set to in the base image).
-    `extra` is installed beside what Tagline needs, whose versions it cannot change.
+    `repository` is its destination, from `repository_path`. `accelerator` is its name in the API, or "" for CPUs; it
+    determines the build of torch, unless `index` names another index ("": the default of pip in the base image).
+    `extra` is installed beside Tagline's dependencies, whose versions it cannot change.
     """
     check_base(base)
     wheel = wheels.build_wheel()
-    learning = wheels.list_pins(of="torch")
-    others = [pin for pin in wheels.list_pins(*extras) if pin not in learning]
-    torch = next(pin for pin in learning if pin.startswith("torch=="))
+    torch_pins = wheels.list_pins(of="torch")
+    others = [pin for pin in wheels.list_pins(*extras) if pin not in torch_pins]
+    torch = next(pin for pin in torch_pins if pin.startswith("torch=="))
     variant = "" if index is not None else choose_torch_variant(accelerator, torch.removeprefix("torch=="))
-    where = f"{WHEELS}/{variant}" if variant else index
-    first = [f"--extra-index-url {where}"] if where else []
-    first += [f"{pin}+{variant}" if pin == torch and variant else pin for pin in learning]
+    source = f"{WHEELS}/{variant}" if variant else index
+    torch_lines = [f"--extra-index-url {source}"] if source else []
+    torch_lines += [f"{pin}+{variant}" if pin == torch and variant else pin for pin in torch_pins]
     files = {
-        "torch.txt": "".join(f"{line}\n" for line in first).encode(),
+        "torch.txt": "".join(f"{line}\n" for line in torch_lines).encode(),
         "requirements.txt": "".join(f"{line}\n" for line in others).encode(),
         wheel.file: wheel.content,
     }
@@ -154,7 +154,7 @@ def create_training_context(
     )
     files["Dockerfile"] = text.encode()
     hashes = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    facts = dict(line.split("==") for line in (*first, *others) if "==" in line)
+    facts = dict(line.split("==") for line in (*torch_lines, *others) if "==" in line)
     if "packages.txt" in files:
         facts["vertex.packages"] = hashlib.sha256(b"".join([files["packages.txt"], *own_wheels.values()])).hexdigest()[
             :12
@@ -162,7 +162,7 @@ def create_training_context(
     facts |= {
         "tagline": wheel.version,
         "the base image": base,
-        "the source of torch": where or "",
+        "the source of torch": source or "",
         "the Dockerfile": hashlib.sha256(text.replace(wheel.file, "").encode()).hexdigest()[:12],
     }
     return BuildContext(
@@ -171,12 +171,12 @@ def create_training_context(
 
 
 def repository_path(project: str, region: str) -> str:
-    """Where a project's training images are; the projects of a domain have its name in front."""
+    """Return the repository of a project's training images; domain-scoped projects have the domain in front."""
     return f"{region}-docker.pkg.dev/{project.replace(':', '/')}/{REPOSITORY}"
 
 
 def choose_torch_variant(accelerator: str, version: str) -> str:
-    """Which of torch's builds an accelerator wants: cpu, cu126, or "" for PyPI's own."""
+    """Return the build of torch for an accelerator: cpu, cu126, or "" for PyPI's."""
     from packaging.version import Version
 
     if not accelerator:
@@ -192,8 +192,10 @@ def choose_torch_variant(accelerator: str, version: str) -> str:
 def render_training_dockerfile(
     wheel: str, *, base: str, gpu: bool, reduction_server: bool, packages: Sequence[str] = ()
 ) -> str:
-    """The image of a training; what changes least comes first, so that its layers are used again. `packages` are the
-    files of what else is installed, the list of it first."""
+    """Return the Dockerfile of a training; what changes least comes first, for the layer cache.
+
+    `packages` are the files of further packages, their list first.
+    """
     pip = "/opt/tagline/bin/pip install --no-cache-dir"
     more = "".join(f"COPY {name} /opt/packages/\n" for name in packages)
     if packages:
@@ -218,7 +220,7 @@ ENTRYPOINT ["python3", "-m", "tagline"]
 
 
 def explain_build(context: BuildContext, before: Mapping[str, str]) -> str:
-    """Why an image is built, in a sentence; `before` are the facts of the one that was built last, if any was."""
+    """Explain in a sentence why an image is built; `before` are the facts of the last image, if there was one."""
     if not before:
         return f"there is no {context.image} yet"
     if before == context.facts:
@@ -227,8 +229,8 @@ def explain_build(context: BuildContext, before: Mapping[str, str]) -> str:
     for name in sorted({*before, *context.facts}):
         old, new = before.get(name), context.facts.get(name)
         if old != new:
-            came, went = f"{name} {new} is new", f"{name} is gone"
-            changed.append(came if old is None else went if new is None else f"{name} changed {old} -> {new}")
+            added, removed = f"{name} {new} is new", f"{name} is gone"
+            changed.append(added if old is None else removed if new is None else f"{name} changed {old} -> {new}")
     more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
     return f"no image has this tag: {', '.join(changed[:5])}{more}"
 
@@ -243,9 +245,9 @@ def deliver_image(
     say: Callable[[str], None],
     poll_s: float = cloud_build.POLL_S,
 ) -> str:
-    """See to it that the image is where jobs find it; returns who built it, or "" where nobody had to.
+    """Build and push an image unless the registry has it; returns the builder, or "" where nothing was built.
 
-    At a rehearsal images of ours run as processes: one is built there, and not pushed, when a builder is named.
+    At a rehearsal, where Tagline's images run as processes, it is built only by a named builder, and not pushed.
     """
     if builder not in CHOICES:
         raise SpecError(f'no builder "{builder}"; there are: {", ".join(CHOICES)}')
@@ -255,8 +257,8 @@ def deliver_image(
         return ""
     if image_registries.has_image(context.image):
         return ""
-    last = f"{gcp.SCHEME}{bucket.removeprefix(gcp.SCHEME)}/tagline/images"
-    before = _read_last_build(last)
+    folder = f"{gcp.SCHEME}{bucket.removeprefix(gcp.SCHEME)}/tagline/images"
+    before = _read_last_build(folder)
     say(f"building {context.image}: {explain_build(context, before.get('facts', {}))}")
     if image_registries.create_repository(context.image):
         say(f"made the repository {context.image.rpartition('/')[0]}")
@@ -264,19 +266,19 @@ def deliver_image(
         _build_here(builder, context, say)
         image_builders.push_image(builder, context.image)
     else:
-        source = f"{last}/{context.image.rpartition(':')[2]}.tar.gz"
+        source = f"{folder}/{context.image.rpartition(':')[2]}.tar.gz"
         _upload_bytes(context.archive(), source)
         cloud_build.build_image(
             context.image,
             source,
             project=project,
             region=region,
-            logs=f"{last}/logs",
+            logs=f"{folder}/logs",
             before=before.get("image", ""),
             say=say,
             poll_s=poll_s,
         )
-    _upload_bytes(json.dumps({"image": context.image, "facts": dict(context.facts)}).encode(), f"{last}/last.json")
+    _upload_bytes(json.dumps({"image": context.image, "facts": dict(context.facts)}).encode(), f"{folder}/last.json")
     return builder if builder in image_builders.COMMANDS else CLOUD_BUILD
 
 
@@ -291,7 +293,7 @@ def _build_here(name: str, context: BuildContext, say: Callable[[str], None]) ->
 
 
 def check_base(base: str) -> None:
-    """An image's name goes into a line of its own."""
+    """Raise SpecError if the name of a base image would break the Dockerfile's line."""
     if (
         not base
         or not inputs.is_utf8(base)
@@ -301,23 +303,23 @@ def check_base(base: str) -> None:
 
 
 def compute_tag(context: Path) -> str:
-    """A name that changes when anything does that goes into the image."""
+    """Return the name of an image, with a hash of its build context."""
     files = hashing.files_below(context)
     hashes = {path.relative_to(context).as_posix(): hashing.hash_file(path) for path in files}
     return f"{NAME}:{hashing.combine_hashes(hashes)[:16]}"
 
 
 def _read_last_build(place: str) -> dict[str, Any]:
-    """The image that was built last and its facts; nothing where none was."""
-    found = cloud_storage.list_objects(f"{place}/last.json")
-    if not found:
+    """Read the name and facts of the last image; {} if there is none."""
+    objects = cloud_storage.list_objects(f"{place}/last.json")
+    if not objects:
         return {}
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "last.json"
-        cloud_storage.download(found[0], path)
+        cloud_storage.download(objects[0], path)
         try:
             return dict(json.loads(path.read_text("utf-8")))
-        except ValueError:  # somebody else's
+        except ValueError:  # not written by Tagline
             return {}
 
 

@@ -1,4 +1,4 @@
-"""Google's own images for training, and whether Tagline fits into one: facts with their dates."""
+"""Google's prebuilt training images: their versions and end dates, and whether Tagline can run in one."""
 
 import re
 from collections.abc import Iterator
@@ -12,32 +12,32 @@ if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
 
 SOURCE = "https://docs.cloud.google.com/vertex-ai/docs/training/pre-built-containers"
-"""As it was in 2026; the page bears no date."""
+"""As of 2026; the page has no date."""
 ADDRESS = re.compile(r"(?:us|europe|asia)-docker\.pkg\.dev/vertex-ai/training/(?P<name>[^/:@]+)(?::(?P<tag>[\w.-]+))?")
 SCHEME = re.compile(r"pytorch-(?P<device>gpu|xla|cpu|tpu)\.(?P<torch>\d+-\d+)(?:\.[pc][yp](?P<python>3\d+))?")
-"""What Google's names say; one without a Python has 3.7."""
+"""Google's naming scheme; an image without a Python version has 3.7."""
 INSTEAD = 'use our own image: vertex.image = ""'
 
 
 @dataclass(frozen=True)
 class PrebuiltImage:
-    """An image with PyTorch in it."""
+    """One of Google's images with PyTorch."""
 
     name: str
     python: str
     torch: str
     device: str
-    """gpu, or cpu; older ones of Google's GPU images do for both."""
+    """gpu, cpu or tpu; older GPU images also run on CPUs."""
     ends: date | None = None
-    """Of its availability, where Google has said one."""
+    """The last day of its availability, where Google has announced one."""
 
 
 def _iter_known_images() -> Iterator[tuple[str, date]]:
-    long_gone = date(2024, 9, 1)
+    retired = date(2024, 9, 1)
     for version in ("1-4", "1-6", "1-7", "1-9", "1-10", "1-11"):
-        yield f"pytorch-gpu.{version}", long_gone
-        yield f"pytorch-{'cpu' if version == '1-4' else 'xla'}.{version}", long_gone
-    yield "pytorch-gpu.1-12", long_gone
+        yield f"pytorch-gpu.{version}", retired
+        yield f"pytorch-{'cpu' if version == '1-4' else 'xla'}.{version}", retired
+    yield "pytorch-gpu.1-12", retired
     yield "pytorch-gpu.1-13", date(2024, 12, 8)
     for version in ("1-12", "1-13"):
         yield f"pytorch-gpu.{version}.py310", date(2025, 5, 15)
@@ -57,47 +57,47 @@ ENDS = dict(_iter_known_images())
 
 
 def is_prebuilt(image: str) -> bool:
-    """Whether an image is one of Google's for training, which takes a Python package."""
+    """Return whether an image is one of Google's for training, which takes a Python package."""
     return ADDRESS.fullmatch(image) is not None
 
 
 def describe_image(image: str) -> PrebuiltImage | None:
-    """What is in one of Google's images, from the table and from its name; none if neither says."""
+    """Describe one of Google's images by its name and the table; None if the name does not follow the scheme."""
     address = ADDRESS.fullmatch(image)
-    said = SCHEME.fullmatch(address["name"]) if address else None
-    if not address or not said:
+    parts = SCHEME.fullmatch(address["name"]) if address else None
+    if not address or not parts:
         return None
-    python = said["python"] or "37"
-    device = "gpu" if said["device"] == "gpu" else "tpu" if said["device"] == "tpu" else "cpu"
-    torch = said["torch"].replace("-", ".")
+    python = parts["python"] or "37"
+    device = "gpu" if parts["device"] == "gpu" else "tpu" if parts["device"] == "tpu" else "cpu"
+    torch = parts["torch"].replace("-", ".")
     return PrebuiltImage(address["name"], f"{python[0]}.{python[1:]}", torch, device, ENDS.get(address["name"]))
 
 
 def find_misfits(image: str, today: date, *, gpu: bool | None = None) -> list[str]:
-    """Why Tagline cannot run in one of Google's images, each a sentence; `gpu`: whether the machine has one.
+    """Return the reasons why Tagline cannot run in one of Google's images; `gpu` says whether the machine has one.
 
-    A name that follows Google's scheme and is newer than the table is judged by what it says.
+    An image that is newer than the table is judged by its name.
     """
     from packaging.version import Version
 
-    found = describe_image(image)
-    if found is None:
+    described = describe_image(image)
+    if described is None:
         return [f"{image} is none of Google's images with PyTorch that are known here ({SOURCE}); {INSTEAD}"]
     python, torch = find_minimum_versions()
     problems = []
-    if Version(found.python) < Version(python):
-        problems.append(f"{found.name} has Python {found.python}, and Tagline needs {python}")
-    if Version(found.torch) < Version(torch):
-        problems.append(f"{found.name} has torch {found.torch}, and Tagline needs {torch}")
-    if found.ends and found.ends < today:
-        problems.append(f"{found.name} has not been available since {found.ends:%Y-%m-%d}")
-    if found.device == "tpu" or (gpu and found.device == "cpu"):
-        problems.append(f"{found.name} is for {found.device.upper()}s, and would leave the machine's GPUs idle")
+    if Version(described.python) < Version(python):
+        problems.append(f"{described.name} has Python {described.python}, and Tagline needs {python}")
+    if Version(described.torch) < Version(torch):
+        problems.append(f"{described.name} has torch {described.torch}, and Tagline needs {torch}")
+    if described.ends and described.ends < today:
+        problems.append(f"{described.name} has not been available since {described.ends:%Y-%m-%d}")
+    if described.device == "tpu" or (gpu and described.device == "cpu"):
+        problems.append(f"{described.name} is for {described.device.upper()}s, and would leave the machine's GPUs idle")
     return [f"{problem}; {INSTEAD}" for problem in problems]
 
 
 def find_minimum_versions() -> tuple[str, str]:
-    """The oldest Python and the oldest torch that Tagline runs with, as it says itself."""
+    """Return the minimum versions of Python and torch from Tagline's metadata."""
     from packaging.specifiers import SpecifierSet
 
     python = SpecifierSet(wheels.find_distribution().metadata["Requires-Python"])

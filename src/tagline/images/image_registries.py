@@ -1,4 +1,4 @@
-"""Registries of images: whether one has an image, a repository to push to, and a login that leaves no trace."""
+"""Image registries: look up images, create repositories in Artifact Registry, and log in temporarily."""
 
 import json
 import re
@@ -18,7 +18,7 @@ ARTIFACTS = re.compile(
     r"(?P<region>[a-z0-9-]+)-docker\.pkg\.dev/(?P<project>(?:[\w-]+\.[\w.-]+/)?[\w-]+)/"
     r"(?P<repository>[\w-]+)/(?P<package>.+)"
 )
-"""An image in Artifact Registry; the projects of a domain have its name in front."""
+"""An image in Artifact Registry; domain-scoped projects have the domain in front."""
 MANIFESTS = (
     "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json, "
     "application/vnd.docker.distribution.manifest.list.v2+json, application/vnd.docker.distribution.manifest.v2+json"
@@ -29,7 +29,7 @@ LONGEST_WAIT_S = 300.0
 
 @dataclass(frozen=True)
 class ImageName:
-    """An image's name in its parts."""
+    """The parts of an image's name."""
 
     host: str
     path: str
@@ -38,7 +38,7 @@ class ImageName:
 
     @classmethod
     def parse(cls, image: str) -> "ImageName":
-        """Read a name as docker does: without a host it is on Docker Hub, without a tag the latest."""
+        """Parse a name as docker does: the default host is Docker Hub, the default tag latest."""
         whole, _, digest = image.partition("@")
         first, slash, rest = whole.partition("/")
         has_host = slash and ("." in first or ":" in first or first == "localhost")
@@ -54,7 +54,7 @@ class ImageName:
 
 
 def has_image(image: str) -> bool:
-    """Whether its registry has an image."""
+    """Return whether an image exists in its registry."""
     name = ImageName.parse(image)
     place = ARTIFACTS.fullmatch(f"{name.host}/{name.path}")
     if place is None:
@@ -66,43 +66,48 @@ def has_image(image: str) -> bool:
 
 
 def create_repository(image: str) -> bool:
-    """Make the repository in Artifact Registry that an image goes to, if it is not there; whether it was made."""
+    """Create the repository of an image in Artifact Registry unless it exists; returns whether it was created."""
     name = ImageName.parse(image)
     place = ARTIFACTS.fullmatch(f"{name.host}/{name.path}")
     if place is None or _resource_exists(_repository_name(place)):
         return False
-    parent, _, identity = _repository_name(place).rpartition("/")
-    asked = {"format": "DOCKER", "description": "Images that Tagline has built"}
+    parent, _, repository_id = _repository_name(place).rpartition("/")
+    body = {"format": "DOCKER", "description": "Images that Tagline has built"}
     try:
-        operation = gcp.call_rest("artifactregistry", "POST", f"v1/{parent}", asked, params={"repositoryId": identity})
+        operation = gcp.call_rest(
+            "artifactregistry", "POST", f"v1/{parent}", body, params={"repositoryId": repository_id}
+        )
     except PlaceError as error:
-        if _http_status(error) == 409:  # somebody else was quicker
+        if _http_status(error) == 409:  # created meanwhile by another process
             return False
         if _http_status(error) == 403:
-            words = f"--repository-format=docker --location={place['region']} --project={place['project']}"
-            hint = f"whoever has roles/artifactregistry.admin: gcloud artifacts repositories create {identity} {words}"
-            raise PlaceError(f"there is no repository {identity}, and you may not make it", hint=hint) from error
+            options = f"--repository-format=docker --location={place['region']} --project={place['project']}"
+            hint = (
+                "whoever has roles/artifactregistry.admin: gcloud artifacts repositories create "
+                f"{repository_id} {options}"
+            )
+            raise PlaceError(f"there is no repository {repository_id}, and you may not make it", hint=hint) from error
         raise
     until = time.monotonic() + LONGEST_WAIT_S
     while operation.get("name") and not operation.get("done"):
         if time.monotonic() > until:
-            raise PlaceError(f"the repository {identity} is still being made", hint="run the same command again")
+            raise PlaceError(f"the repository {repository_id} is still being made", hint="run the same command again")
         time.sleep(1.0)
         operation = gcp.call_rest("artifactregistry", "GET", f"v1/{operation['name']}")
     if problem := operation.get("error"):
-        raise PlaceError(f"the repository {identity} could not be made: {problem.get('message', problem)}")
+        raise PlaceError(f"the repository {repository_id} could not be made: {problem.get('message', problem)}")
     return True
 
 
 @contextmanager
 def temporary_login(image: str) -> Iterator[Path | None]:
-    """A file with what a builder needs to push to Google's registries, for as long as it pushes; none for others."""
+    """Yield a temporary file of credentials for pushing to Google's registries; None for other registries."""
     host = ImageName.parse(image).host
     if not host.endswith(("-docker.pkg.dev", "gcr.io")):
         yield None
         return
     secret = b64encode(f"oauth2accesstoken:{gcp.fetch_token()}".encode()).decode()
-    with tempfile.TemporaryDirectory() as directory:  # that nobody else may read
+    with tempfile.TemporaryDirectory() as directory:  # with mode 0700
         path = Path(directory) / "config.json"
         path.touch(mode=0o600)
         path.write_text(json.dumps({"auths": {host: {"auth": secret}}}), "utf-8")
@@ -125,12 +130,12 @@ def _resource_exists(resource: str) -> bool:
 
 
 def _http_status(error: PlaceError) -> int:
-    """The HTTP status behind an error."""
+    """Return the HTTP status behind an error; 0 if there is none."""
     return int(getattr(error.__cause__, "code", None) or 0)
 
 
 def _has_manifest(image: str, name: ImageName) -> bool:
-    """By the registries' own protocol, without a login: for public images anybody gets the token that it wants."""
+    """Look up a manifest by the registry API without a login, with an anonymous token where one is required."""
     import requests
 
     host = "registry-1.docker.io" if name.host == "docker.io" else name.host
@@ -138,26 +143,28 @@ def _has_manifest(image: str, name: ImageName) -> bool:
     address = f"{scheme}://{host}/v2/{name.path}/manifests/{name.version}"
     hint = f"is the name right? Whoever may see it can ask: docker manifest inspect {image}"
     try:
-        found = requests.head(address, headers={"Accept": MANIFESTS}, timeout=PATIENCE_S)
-        if found.status_code == 401 and (token := _fetch_token_anonymously(found.headers.get("WWW-Authenticate", ""))):
+        response = requests.head(address, headers={"Accept": MANIFESTS}, timeout=PATIENCE_S)
+        if response.status_code == 401 and (
+            token := _fetch_token_anonymously(response.headers.get("WWW-Authenticate", ""))
+        ):
             headers = {"Accept": MANIFESTS, "Authorization": f"Bearer {token}"}
-            found = requests.head(address, headers=headers, timeout=PATIENCE_S)
+            response = requests.head(address, headers=headers, timeout=PATIENCE_S)
     except requests.RequestException as error:
         raise PlaceError(f"{name.host} cannot be asked for {image}: {first_line(error)}", hint=hint) from error
-    if found.status_code not in (200, 404):
-        said = f"{found.status_code} {found.reason}"
-        raise PlaceError(f"{name.host} does not say whether it has {image}: {said}", hint=hint)
-    return bool(found.status_code == 200)
+    if response.status_code not in (200, 404):
+        status = f"{response.status_code} {response.reason}"
+        raise PlaceError(f"{name.host} does not say whether it has {image}: {status}", hint=hint)
+    return bool(response.status_code == 200)
 
 
 def _fetch_token_anonymously(challenge: str) -> str:
-    """What a registry's token service gives those who do not log in; "" if there is none."""
+    """Fetch an anonymous token from a registry's token service; "" if there is none."""
     import requests
 
-    said = dict(re.findall(r'(\w+)="([^"]*)"', challenge))
-    if not challenge.startswith("Bearer ") or not said.get("realm", "").startswith("https://"):
+    fields = dict(re.findall(r'(\w+)="([^"]*)"', challenge))
+    if not challenge.startswith("Bearer ") or not fields.get("realm", "").startswith("https://"):
         return ""
-    asked = {key: said[key] for key in ("service", "scope") if key in said}
-    answer = requests.get(said["realm"], params=asked, timeout=PATIENCE_S)
-    found = answer.json() if answer.ok else {}
-    return str(found.get("token") or found.get("access_token") or "")
+    query = {key: fields[key] for key in ("service", "scope") if key in fields}
+    response = requests.get(fields["realm"], params=query, timeout=PATIENCE_S)
+    payload = response.json() if response.ok else {}
+    return str(payload.get("token") or payload.get("access_token") or "")

@@ -1,4 +1,4 @@
-"""Tagline as a Python package for Google's images: an sdist of what runs here, and whether it installs there."""
+"""Build an sdist of the running Tagline for Google's images, and check that its dependencies are compatible."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from tagline.errors import PlaceError, SpecError
 from tagline.images import wheels
 
 MODULE = wheels.NAME
-"""What a job runs: `python3 -m` this."""
+"""The module that a job runs by `python3 -m`."""
 BACKEND = '''"""Makes the wheel whose files lie beside this one; needs Python and nothing else."""
 import os
 import shutil
@@ -40,13 +40,13 @@ def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
     shutil.copytree(os.path.join(HERE, ABOUT), os.path.join(metadata_directory, ABOUT))
     return ABOUT
 '''
-"""In words that every Python 3 knows, so that one that is too old is told so by pip."""
+"""Compatible with every Python 3, so that pip can report one that is too old."""
 PROJECT = """[build-system]
 requires = []
 build-backend = "backend"
 backend-path = ["."]
 """
-"""Nothing has to be fetched to build it, in an isolated environment or not."""
+"""Building it needs no download, with build isolation or without."""
 SECRETS = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----|\"private_key\"\s*:|\"refresh_token\"\s*:")
 SECRET_NAMES = re.compile(r"(^|/)(\.env(\..*)?|\.netrc|\.pypirc|id_[a-z0-9]+|[^/]*\.(pem|key|p12))$")
 PLATFORMS = tuple(
@@ -56,7 +56,7 @@ PLATFORMS = tuple(
         "manylinux_2_5", "manylinux1",
     )
 )  # fmt: skip
-"""What the wheels of Vertex AI's machines may be made for; pip takes each by name."""
+"""Platform tags of wheels that run on Vertex AI's machines; pip needs each by name."""
 PATIENCE_S = 120.0
 NO_NETWORK = re.compile(
     r"NewConnectionError|NameResolutionError|ConnectTimeout|ReadTimeout|ConnectionError|ProxyError|SSLError|"
@@ -66,17 +66,17 @@ NO_NETWORK = re.compile(
 
 @dataclass(frozen=True)
 class SourcePackage:
-    """A source distribution; its name changes when anything in it does."""
+    """A source distribution; its name contains a hash of the contents."""
 
     file: str
     content: bytes
     requirements: tuple[str, ...]
-    """What pip installs beside it."""
+    """Its dependencies, as pip installs them."""
 
 
 @dataclass(frozen=True)
 class ResolvedPackages:
-    """Versions that install together; or why nobody knows."""
+    """Versions that install together, or a warning why they are unknown."""
 
     pins: tuple[str, ...]
     warning: str = ""
@@ -84,47 +84,47 @@ class ResolvedPackages:
 
 @dataclass(frozen=True)
 class ExtraPackages:
-    """What a job installs beside Tagline, because `vertex.packages` names it."""
+    """The packages in `vertex.packages`, which a job installs beside Tagline."""
 
     requirements: tuple[str, ...] = ()
     wheels: tuple[tuple[str, bytes], ...] = ()
-    """Files of this machine, each with its name."""
+    """The names and contents of local wheels."""
 
     @classmethod
     def read(cls, names: Sequence[str]) -> "ExtraPackages":
-        """As the spec names them; a wheel that is not there is an error."""
-        found = []
+        """Read the packages that a spec names; raise SpecError if a wheel cannot be read."""
+        contents = []
         for name in names:
             if name.endswith(".whl"):
                 path = Path(name).expanduser()
                 try:
-                    found.append((path.name, path.read_bytes()))
+                    contents.append((path.name, path.read_bytes()))
                 except OSError as error:
                     hint = f"relative paths start at {Path.cwd()}; python -m build --wheel makes one"
                     raise SpecError(f"vertex.packages: cannot read {name}: {error.strerror}", hint=hint) from error
-        return cls(tuple(name for name in names if not name.endswith(".whl")), tuple(found))
+        return cls(tuple(name for name in names if not name.endswith(".whl")), tuple(contents))
 
 
 def build_sdist(
     extras: Iterable[str], *, project_files: Mapping[str, bytes | Path] | None = None, requirements: Sequence[str] = ()
 ) -> SourcePackage:
-    """The package of what runs here; it needs what the base install and these extras need, in the versions of here.
+    """Build the sdist of the running Tagline, which pins the installed versions of its and these extras' dependencies.
 
     torch is the image's own, if that is not too old. `project_files` are put beside the package, where they can be
-    imported: modules of a project by name, and never a directory as a whole. `requirements` are installed with it.
+    imported: modules of a project by name, never a whole directory. `requirements` are installed with it.
     """
-    kept = [pin for pin in wheels.list_pins(*extras) if not pin.startswith("torch==")]
+    pins = [pin for pin in wheels.list_pins(*extras) if not pin.startswith("torch==")]
     needs = (
-        *kept,
+        *pins,
         *([f"torch{wheels.find_specifier('torch')}"] if "train" in extras or "ulmfit" in extras else []),
         *requirements,
     )
     version, files = wheels.collect_contents(needs, more=_check_files(project_files or {}))
     place = f"{wheels.NAME}-{version}"
-    about = f"{place}.dist-info"
-    backend = BACKEND.format(wheel=f"{place}-py3-none-any.whl", about=about)
+    dist_info = f"{place}.dist-info"
+    backend = BACKEND.format(wheel=f"{place}-py3-none-any.whl", about=dist_info)
     sources = {f"{place}/wheel/{name}": content for name, content in files.items()} | {
-        f"{place}/PKG-INFO": files[f"{about}/METADATA"],
+        f"{place}/PKG-INFO": files[f"{dist_info}/METADATA"],
         f"{place}/pyproject.toml": PROJECT.encode(),
         f"{place}/backend.py": backend.encode(),
     }
@@ -132,27 +132,26 @@ def build_sdist(
 
 
 def find_missing_plugins(*, family: str, trackers: Iterable[str] = (), packages: Sequence[str] = ()) -> list[str]:
-    """Plug-ins of other packages that a run uses and no package or image of ours has in it, each in a sentence; those
-    that come with `packages` are there."""
-    brought = {_package_name(package) for package in packages}
+    """Return a sentence for each third-party plug-in of a run that is neither in Tagline nor in `packages`."""
+    provided = {_package_name(package) for package in packages}
     used = [("models", family), *(("trackers", name) for name in trackers)]
-    strange = [
+    missing = [
         (kind, name)
         for kind, name in used
         if name in registry.list_implementations(kind)
         and name not in registry.BUILT_IN[kind]
-        and not brought & _find_distributions(str(registry.list_implementations(kind)[name]))
+        and not provided & _find_distributions(str(registry.list_implementations(kind)[name]))
     ]
     return [
         f"{registry.SINGULAR[kind]} {name} is not Tagline's own ({registry.list_implementations(kind)[name]}) "
         "and not taken along; "
         "name its package in vertex.packages, or set vertex.image to an image that has it"
-        for kind, name in strange
+        for kind, name in missing
     ]
 
 
 def _package_name(package: str) -> str:
-    """The name of a requirement, or of a wheel."""
+    """Return the canonical package name of a requirement or a wheel."""
     from packaging.requirements import Requirement
     from packaging.utils import canonicalize_name, parse_wheel_filename
 
@@ -162,7 +161,7 @@ def _package_name(package: str) -> str:
 
 
 def _find_distributions(implementation: str) -> set[str]:
-    """The packages that bring a plug-in, which is named as `module:name`."""
+    """Return the packages that provide a plug-in, which is given as `module:name`."""
     from packaging.utils import canonicalize_name
 
     module = implementation.partition(":")[0].partition(".")[0]
@@ -170,33 +169,33 @@ def _find_distributions(implementation: str) -> set[str]:
 
 
 def refuse_packages(packages: Sequence[str], image: str) -> None:
-    """Nothing is installed into an image of the user's own when a job starts."""
+    """Raise SpecError if there are packages: none are installed into an image of the user's own."""
     if packages:
         hint = 'put them into the image, or let Tagline build one: vertex.image=""'
         raise SpecError(f"vertex.packages: nothing is installed into {image}, which is your own", hint=hint)
 
 
 def find_missing_packages(packages: Sequence[str]) -> list[str]:
-    """Those packages that are not installed on this machine, by name."""
-    found = []
+    """Return the names of those packages that are not installed on this machine."""
+    missing = []
     for name in map(_package_name, packages):
         try:
             metadata.distribution(name)
         except metadata.PackageNotFoundError:
-            found.append(name)
-    return found
+            missing.append(name)
+    return missing
 
 
 def resolve_versions(
     requirements: Sequence[str], *, python: str = "3.11", patience_s: float = PATIENCE_S
 ) -> ResolvedPackages:
-    """The versions that pip would install of these on Vertex AI's machines; nothing is installed here.
+    """Resolve requirements with pip for Vertex AI's machines, without installing anything.
 
-    A conflict is an error that names the packages. Where pip or its index cannot be reached, that is a warning.
+    A conflict raises PlaceError, which names the packages; if pip or its index cannot be reached, there is a warning.
     """
     with tempfile.TemporaryDirectory() as target:
         report = Path(target) / "report.json"
-        asked = [
+        command = [
             sys.executable,
             "-m",
             "pip",
@@ -220,46 +219,46 @@ def resolve_versions(
             *requirements,
         ]
         try:
-            done = subprocess.run(
-                asked, capture_output=True, text=True, timeout=patience_s, check=False, stdin=subprocess.DEVNULL
+            result = subprocess.run(
+                command, capture_output=True, text=True, timeout=patience_s, check=False, stdin=subprocess.DEVNULL
             )
         except subprocess.TimeoutExpired:
             return ResolvedPackages(
                 (), f"whether the packages install together was not known after {patience_s:g} seconds"
             )
-        if done.returncode == 0:
-            found = json.loads(report.read_text("utf-8"))["install"]
-            versions = [(each["metadata"]["name"], each["metadata"]["version"]) for each in found]
+        if result.returncode == 0:
+            installs = json.loads(report.read_text("utf-8"))["install"]
+            versions = [(each["metadata"]["name"], each["metadata"]["version"]) for each in installs]
             return ResolvedPackages(tuple(f"{name}=={version}" for name, version in sorted(versions)))
-    if NO_NETWORK.search(done.stderr) or "No module named pip" in done.stderr:
-        why = "pip is not there" if "No module named pip" in done.stderr else "pip's index cannot be reached"
+    if NO_NETWORK.search(result.stderr) or "No module named pip" in result.stderr:
+        why = "pip is not there" if "No module named pip" in result.stderr else "pip's index cannot be reached"
         return ResolvedPackages((), f"whether the packages install together is not known: {why}")
     raise PlaceError(
-        f"the packages do not install together on Python {python}:{_extract_conflict(done.stdout + done.stderr)}",
+        f"the packages do not install together on Python {python}:{_extract_conflict(result.stdout + result.stderr)}",
         hint="change the versions that are installed here, then run the same command again",
     )
 
 
 def _check_files(files: Mapping[str, bytes | Path]) -> dict[str, bytes]:
-    """Files by name, none of them a secret or out of place."""
-    found: dict[str, bytes] = {}
-    for name, given in files.items():
+    """Return files by name; raise SpecError for a secret, or a path outside the project."""
+    checked: dict[str, bytes] = {}
+    for name, file in files.items():
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or path.parts[:1] in ((), (wheels.NAME,)):
             raise SpecError(
                 f"{name!r} cannot be put beside the package", hint="name a module or a package of the project"
             )
-        content = given if isinstance(given, bytes) else given.read_bytes()
+        content = file if isinstance(file, bytes) else file.read_bytes()
         if SECRET_NAMES.search(name) or SECRETS.search(content):
             hint = "secrets go by Secret Manager or the environment"
             raise SpecError(f"{name} looks like a secret, and is not put into a package", hint=hint)
-        found[str(path)] = content
-    return found
+        checked[str(path)] = content
+    return checked
 
 
-def _extract_conflict(said: str) -> str:
-    """What pip found, without what it did before and what it advises."""
-    telling = ("depends on", "requires", "The user requested", "Cannot install", "No matching", "not find a version")
-    lines = [line.removeprefix("ERROR: ").strip() for line in said.splitlines() if not line.startswith("WARNING")]
-    found = dict.fromkeys(line for line in lines if any(word in line for word in telling))
-    return "".join(f"\n  {line}" for line in [*found][:12])
+def _extract_conflict(output: str) -> str:
+    """Return the lines of pip's output that describe a conflict."""
+    markers = ("depends on", "requires", "The user requested", "Cannot install", "No matching", "not find a version")
+    lines = [line.removeprefix("ERROR: ").strip() for line in output.splitlines() if not line.startswith("WARNING")]
+    conflicts = dict.fromkeys(line for line in lines if any(word in line for word in markers))
+    return "".join(f"\n  {line}" for line in [*conflicts][:12])
