@@ -1,4 +1,4 @@
-"""The emulator's own page, and the API that it reads.
+"""The emulator's console: an HTML page, and the API that it reads.
 
 Files, in the order of their imports:
 
