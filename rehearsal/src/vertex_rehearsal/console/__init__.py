@@ -2,7 +2,6 @@
 
 Files, in the order of their imports:
 
-- api.py: What the rehearsal's page shows, as values of JSON: resources, log entries, buckets and objects, a page at
-  a time.
-- page.py: The page at the rehearsal's root, which asks for everything that it shows at paths of its own.
+- api.py: JSON API of the emulator's console: resources, log entries, buckets and objects, in pages.
+- page.py: The console: the HTML page at the emulator's root, and the routes of its JSON API.
 """

@@ -2,6 +2,6 @@
 
 Files, in the order of their imports:
 
-- store.py: Log entries as Cloud Logging keeps them: written, listed by filter, and followed as they come.
-- service.py: Cloud Logging: entries written, listed and followed.
+- store.py: Storage of log entries: written, listed by filter, and followed as they arrive.
+- service.py: Cloud Logging's API: writes, lists and tails log entries.
 """

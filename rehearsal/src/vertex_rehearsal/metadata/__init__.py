@@ -2,9 +2,8 @@
 
 Files, in the order of their imports:
 
-- tensorboards.py: Vertex AI TensorBoard: tensorboards, their experiments, runs and time series, and the points of
-  those.
-- service.py: Vertex ML Metadata, which Vertex AI Experiments is made of: contexts, artifacts, executions and their
+- tensorboards.py: Vertex AI TensorBoard: tensorboards, experiments, runs, time series and their data points.
+- service.py: Vertex ML Metadata, the basis of Vertex AI Experiments: contexts, artifacts, executions and their
   lineage.
-- schemas.py: Schemas of metadata: kept by name and version, for contexts, artifacts and executions that name them.
+- schemas.py: Metadata schemas: stored by name and version, for the nodes that name them.
 """
