@@ -1,6 +1,6 @@
-"""Runs public test suites against an emulator: what passed, what was refused by its name, what failed and why.
+"""Runs public test suites against the emulator and reports what passed, was refused, failed and why.
 
-`python run.py DIRECTORY` takes a directory with checkouts and fetches nothing; see `make suites`.
+`python run.py DIRECTORY` reads checkouts in a directory and downloads nothing; see `make suites`.
 """
 
 import argparse
@@ -36,14 +36,14 @@ What test suites that others wrote say about the emulator. They run unmodified b
 
 @dataclass(frozen=True)
 class Suite:
-    """A suite of others, and how it is pointed at the emulator."""
+    """A public test suite and its settings."""
 
     name: str
     checkouts: Sequence[str]
-    """Where in the directory its root may be."""
+    """Possible paths of its root in the directory."""
     arguments: Sequence[str]
     packages: Sequence[str]
-    """What it imports, beside what is tested."""
+    """Packages that it imports, besides the tested one."""
 
 
 SUITES = (
@@ -64,7 +64,7 @@ SUITES = (
 
 @dataclass(frozen=True)
 class TestResult:
-    """One test, how it ended, and why it did not pass."""
+    """The outcome of one test, and the reason if it did not pass."""
 
     id: str
     outcome: str
@@ -72,30 +72,30 @@ class TestResult:
 
 
 def main() -> None:
-    """Run what is there, write the page, and fail if a failure has no reason."""
+    """Run the suites that are checked out and write the page; exit 1 if a failure has no known reason."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("directory", type=Path, help="with a checkout of each suite")
     parser.add_argument("--output", type=Path, help="the page that is written")
     parser.add_argument("--python", default=sys.executable, help="whose packages the suites import")
     parser.add_argument("--note", default="", help="what the page says of the checkouts")
-    asked = parser.parse_args()
-    found = {suite: root for suite in SUITES if (root := _find_checkout(suite, asked.directory))}
-    if not found:
+    options = parser.parse_args()
+    roots = {suite: root for suite in SUITES if (root := _find_checkout(suite, options.directory))}
+    if not roots:
         names = ", ".join(checkout for suite in SUITES for checkout in suite.checkouts)
-        parser.error(f"{asked.directory} has none of these checkouts: {names}")
+        parser.error(f"{options.directory} has none of these checkouts: {names}")
     sections, defects = [], 0
-    for suite, root in found.items():
-        results = run_suite(suite, root, asked.python)
+    for suite, root in roots.items():
+        results = run_suite(suite, root, options.python)
         defects += sum(result.reason == DEFECT for result in results)
         sections.append(write_section(suite, root, results))
         sys.stderr.write(sections[-1])
-    if asked.output:
-        asked.output.write_text("\n".join([PREFACE, *([f"{asked.note}\n"] if asked.note else []), *sections]))
+    if options.output:
+        options.output.write_text("\n".join([PREFACE, *([f"{options.note}\n"] if options.note else []), *sections]))
     sys.exit(1 if defects else 0)
 
 
 def run_suite(suite: Suite, root: Path, python: str) -> list[TestResult]:
-    """Every test of a suite, against an emulator of its own."""
+    """Return the results of a suite, run against an emulator of its own."""
     reasons = tomllib.loads((HERE / "reasons.toml").read_text()).get(suite.name, [])
     with tempfile.TemporaryDirectory() as directory, start_emulator(Path(directory) / "rehearsal") as facts:
         report = Path(directory) / "report.xml"
@@ -113,7 +113,7 @@ def run_suite(suite: Suite, root: Path, python: str) -> list[TestResult]:
 
 @contextmanager
 def start_emulator(directory: Path) -> Iterator[Mapping[str, str]]:
-    """Where an emulator is that runs while the block does."""
+    """Yield the addresses and the token of an emulator that runs while the block does."""
     words = ["--directory", str(directory), "--port", "0", "--grpc-port", "0", "--json"]
     command = [sys.executable, "-m", "vertex_rehearsal", "start", *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -125,7 +125,7 @@ def start_emulator(directory: Path) -> Iterator[Mapping[str, str]]:
 
 
 def build_environment(facts: Mapping[str, str]) -> dict[str, str]:
-    """Addresses and credentials, and nothing else."""
+    """Return the environment of a suite: addresses and credentials only."""
     return os.environ | {
         "STORAGE_EMULATOR_HOST": f"{facts['address']}/-/key/{facts['token']}",
         "PUBSUB_EMULATOR_HOST": facts["grpc"],
@@ -141,22 +141,22 @@ def build_environment(facts: Mapping[str, str]) -> dict[str, str]:
 
 
 def parse_result(case: ElementTree.Element, reasons: Sequence[Mapping[str, str]]) -> TestResult:
-    """A test as pytest's report has it."""
+    """Return a test's result from pytest's JUnit report."""
     name = f"{case.get('classname', '').rpartition('.')[2]}::{case.get('name')}"
     if (skipped := case.find("skipped")) is not None:
         return TestResult(name, "skipped", skipped.get("message", ""))
-    problem = next((found for kind in ("failure", "error") if (found := case.find(kind)) is not None), None)
-    if problem is None:
+    element = next((child for kind in ("failure", "error") if (child := case.find(kind)) is not None), None)
+    if element is None:
         return TestResult(name, "passed")
-    said = f"{problem.get('message')} {problem.text}"
-    if refusal := REFUSED.search(said):
+    output = f"{element.get('message')} {element.text}"
+    if refusal := REFUSED.search(output):
         return TestResult(name, "refused", refusal[1].strip())
-    fitting = (each for each in reasons if re.search(each["test"], name) and re.search(each["text"], said))
-    return TestResult(name, "failed", next(fitting, {"reason": DEFECT})["reason"])
+    matching = (entry for entry in reasons if re.search(entry["test"], name) and re.search(entry["text"], output))
+    return TestResult(name, "failed", next(matching, {"reason": DEFECT})["reason"])
 
 
 def write_section(suite: Suite, root: Path, results: Sequence[TestResult]) -> str:
-    """A suite's part of the page."""
+    """Return a suite's section of the page."""
     commit = subprocess.run(
         ["git", "log", "-1", "--format=%h of %cs"], cwd=root, capture_output=True, text=True, check=False
     ).stdout.strip()
@@ -166,8 +166,8 @@ def write_section(suite: Suite, root: Path, results: Sequence[TestResult]) -> st
     lines += ["| " + " | ".join(OUTCOMES) + " |", "|---" * len(OUTCOMES) + "|"]
     lines += ["| " + " | ".join(str(counts[outcome]) for outcome in OUTCOMES) + " |", ""]
     lines += ["| test | | why |", "|---|---|---|"]
-    left = [result for result in results if result.outcome in ("refused", "failed")]
-    lines += [f"| `{result.id}` | {result.outcome} | {result.reason} |" for result in left]
+    remaining = [result for result in results if result.outcome in ("refused", "failed")]
+    lines += [f"| `{result.id}` | {result.outcome} | {result.reason} |" for result in remaining]
     skips = Counter(result.reason.splitlines()[0] for result in results if result.outcome == "skipped")
     lines += ["", "Skipped by the suite itself:", ""]
     lines += [f"- {count}: {reason}" for reason, count in skips.most_common()]

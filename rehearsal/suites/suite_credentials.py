@@ -1,4 +1,4 @@
-"""A pytest plug-in for the suites: clients without credentials get those of a service account made up here."""
+"""Pytest plug-in for the suites: clients without credentials get those of a generated service account."""
 
 import inspect
 import os
@@ -19,10 +19,10 @@ _key = (
 
 
 class _SuiteCredentials(service_account.Credentials):  # type: ignore[misc]
-    """A service account whose token is the emulator's."""
+    """Credentials of a service account that use the emulator's token."""
 
     def refresh(self, request: Any) -> None:  # noqa: ARG002
-        """Nobody has to be asked for it."""
+        """Set the emulator's token, which needs no request."""
         self.token, self.expiry = os.environ["SUITE_TOKEN"], None
 
 
@@ -35,12 +35,12 @@ def _build_credentials() -> _SuiteCredentials:
         "project_id": os.environ["GOOGLE_CLOUD_PROJECT"],
         "token_uri": "http://localhost:1/",
     }
-    found: _SuiteCredentials = _SuiteCredentials.from_service_account_info(info)
-    return found
+    credentials: _SuiteCredentials = _SuiteCredentials.from_service_account_info(info)
+    return credentials
 
 
-def _init_with_credentials(self: Client, *values: Any, **named: Any) -> None:
-    bound = _signature.bind(self, *values, **named)
+def _init_with_credentials(self: Client, *args: Any, **kwargs: Any) -> None:
+    bound = _signature.bind(self, *args, **kwargs)
     if bound.arguments.get("credentials") is None:
         bound.arguments["credentials"] = _build_credentials()
     _original_init(*bound.args, **bound.kwargs)

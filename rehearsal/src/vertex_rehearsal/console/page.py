@@ -1,4 +1,4 @@
-"""The page at the rehearsal's root, which asks for everything that it shows at paths of its own."""
+"""The console: the HTML page at the emulator's root, and the routes of its JSON API."""
 
 import base64
 import hashlib
@@ -24,8 +24,8 @@ from vertex_rehearsal.protocol.registry import EmulatedMethod, list_methods
 if TYPE_CHECKING:
     from vertex_rehearsal.context import Context
 
-PIECE = 2**18
-Asked = Mapping[str, str]
+CHUNK_BYTES = 2**18
+Query = Mapping[str, str]
 
 
 @cache
@@ -35,35 +35,35 @@ def _read_html() -> str:
 
 @cache
 def build_content_policy() -> str:
-    """What the page may do: run its own script, wear its own style, and ask its own server."""
-    allowed = {
+    """Return the Content-Security-Policy: its own script and style, and requests to its own server only."""
+    hashes = {
         tag: " ".join(
-            f"'sha256-{base64.b64encode(hashlib.sha256(part.encode()).digest()).decode()}'"
-            for part in re.findall(rf"<{tag}>(.*?)</{tag}>", _read_html(), re.S)
+            f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
+            for content in re.findall(rf"<{tag}>(.*?)</{tag}>", _read_html(), re.S)
         )
         for tag in ("script", "style")
     }
     return (
-        f"default-src 'none'; script-src {allowed['script']}; style-src {allowed['style']}; connect-src 'self'; "
+        f"default-src 'none'; script-src {hashes['script']}; style-src {hashes['style']}; connect-src 'self'; "
         "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
 
 
 class ConsolePage:
-    """The page, and the answers to what it asks."""
+    """Serves the page and the API that it calls."""
 
     def __init__(
-        self, context: "Context", played: Mapping[str, EmulatedMethod], queue: "JobQueue[Any]", *, ca: str
+        self, context: "Context", methods: Mapping[str, EmulatedMethod], queue: "JobQueue[Any]", *, ca: str
     ) -> None:
         self._context = context
-        self._played = played
+        self._methods = methods
         self._store = context.store
         self._ca = ca
-        self._browsing = ConsoleApi(context, queue)
+        self._api = ConsoleApi(context, queue)
 
     def routes(self) -> list[Route]:
-        """All of them, at paths that are no bucket's."""
-        answers = {
+        """Return the routes, at paths that are not buckets."""
+        handlers = {
             "overview": self._get_overview,
             "resources": self._list_resources,
             "resource": self._get_resource,
@@ -76,62 +76,62 @@ class ConsolePage:
         }
         return [
             Route("/", self._serve_front),
-            *(Route(f"/-/{name}", _wrap_handler(how)) for name, how in answers.items()),
+            *(Route(f"/-/{name}", _wrap_handler(handler)) for name, handler in handlers.items()),
         ]
 
     def _serve_front(self, _: Request) -> Response:
-        wanted = "true" if self._context.settings.token else "false"
+        needs_token = "true" if self._context.settings.token else "false"
         headers = {
             "Content-Security-Policy": build_content_policy(),
             "X-Content-Type-Options": "nosniff",
             "Cache-Control": "no-cache",
             "Referrer-Policy": "no-referrer",
-            "Metadata-Flavor": "Google",  # by which Google's libraries know a metadata server
+            "Metadata-Flavor": "Google",  # by which Google's libraries recognise a metadata server
         }
-        return HTMLResponse(_read_html().replace('data-token=""', f'data-token="{wanted}"', 1), headers=headers)
+        return HTMLResponse(_read_html().replace('data-token=""', f'data-token="{needs_token}"', 1), headers=headers)
 
-    def _get_overview(self, _: Asked) -> Any:
-        return self._browsing.get_overview()
+    def _get_overview(self, _: Query) -> Any:
+        return self._api.get_overview()
 
-    def _list_resources(self, asked: Asked) -> Any:
-        before = _parse_number(asked, "before")
-        return self._browsing.list_resources(_require_value(asked, "kind"), text=asked.get("text", ""), before=before)
+    def _list_resources(self, query: Query) -> Any:
+        before = _parse_number(query, "before")
+        return self._api.list_resources(_require_value(query, "kind"), text=query.get("text", ""), before=before)
 
-    def _get_resource(self, asked: Asked) -> Any:
-        return self._browsing.get_resource(_require_value(asked, "name"))
+    def _get_resource(self, query: Query) -> Any:
+        return self._api.get_resource(_require_value(query, "name"))
 
-    def _list_entries(self, asked: Asked) -> Any:
-        number = _parse_number(asked, "before")
-        return self._browsing.list_entries(
-            about=asked.get("about", ""),
-            severity=asked.get("severity", ""),
-            text=asked.get("text", ""),
-            after=_parse_number(asked, "after"),
-            before=None if number is None else (_require_value(asked, "moment"), number),
+    def _list_entries(self, query: Query) -> Any:
+        number = _parse_number(query, "before")
+        return self._api.list_entries(
+            about=query.get("about", ""),
+            severity=query.get("severity", ""),
+            text=query.get("text", ""),
+            after=_parse_number(query, "after"),
+            before=None if number is None else (_require_value(query, "moment"), number),
         )
 
-    def _list_buckets(self, asked: Asked) -> Any:
-        return self._browsing.list_buckets(after=asked.get("page", ""))
+    def _list_buckets(self, query: Query) -> Any:
+        return self._api.list_buckets(after=query.get("page", ""))
 
-    def _list_objects(self, asked: Asked) -> Any:
-        return self._browsing.list_objects(
-            _require_value(asked, "bucket"), prefix=asked.get("prefix", ""), page=asked.get("page", "")
+    def _list_objects(self, query: Query) -> Any:
+        return self._api.list_objects(
+            _require_value(query, "bucket"), prefix=query.get("prefix", ""), page=query.get("page", "")
         )
 
-    def _download_object(self, asked: Asked) -> Response:
-        """An object's bytes as a file to be kept: never as a page, which could ask the rehearsal anything."""
-        name, generation = _require_value(asked, "name"), _parse_number(asked, "generation")
-        found, file = self._store.read(_require_value(asked, "bucket"), name, generation=generation)
+    def _download_object(self, query: Query) -> Response:
+        """Return an object as an attachment, never as a page, since a page could call the emulator's API."""
+        name, generation = _require_value(query, "name"), _parse_number(query, "generation")
+        record, file = self._store.read(_require_value(query, "bucket"), name, generation=generation)
         headers = {
             "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name.rpartition('/')[2] or 'object')}",
-            "Content-Length": str(found.size),
+            "Content-Length": str(record.size),
             "Content-Security-Policy": "sandbox; default-src 'none'",
             "X-Content-Type-Options": "nosniff",
             "Cache-Control": "no-store",
         }
         return StreamingResponse(_iter_chunks(file), headers=headers, media_type="application/octet-stream")
 
-    def _describe_clients(self, _: Asked) -> Any:
+    def _describe_clients(self, _: Query) -> Any:
         context = self._context
         token = context.settings.token
         return build_client_setup(
@@ -143,34 +143,36 @@ class ConsolePage:
             roots=str(context.trusted_roots),
         )
 
-    def _list_methods(self, _: Asked) -> Any:
-        rows = list_methods(self._played)
+    def _list_methods(self, _: Query) -> Any:
+        rows = list_methods(self._methods)
         return [dict(zip(("method", "extent", "limit"), row, strict=True)) for row in rows]
 
 
-def _wrap_handler(how: Callable[[Asked], Any]) -> Callable[[Request], Response]:
-    """A route, run in a thread of its own, whose refusals are as readable as Google's."""
+def _wrap_handler(handler: Callable[[Query], Any]) -> Callable[[Request], Response]:
+    """Return a route handler, run in a worker thread, with errors in the format of Google's APIs."""
 
     def handle_request(request: Request) -> Response:
         try:
-            found = how(request.query_params)
-        except ApiError as problem:
-            return JSONResponse(problem.body(), problem.http_status)
-        except StorageError as refused:
-            return JSONResponse(refused.document(), refused.status)
-        return found if isinstance(found, Response) else JSONResponse(found, headers={"Cache-Control": "no-store"})
+            content = handler(request.query_params)
+        except ApiError as error:
+            return JSONResponse(error.body(), error.http_status)
+        except StorageError as error:
+            return JSONResponse(error.document(), error.status)
+        return (
+            content if isinstance(content, Response) else JSONResponse(content, headers={"Cache-Control": "no-store"})
+        )
 
     return handle_request
 
 
-def _require_value(asked: Asked, name: str) -> str:
-    if not asked.get(name):
+def _require_value(query: Query, name: str) -> str:
+    if not query.get(name):
         raise invalid_argument(name, f"?{name}= is needed.")
-    return asked[name]
+    return query[name]
 
 
-def _parse_number(asked: Asked, name: str) -> int | None:
-    text = asked.get(name, "")
+def _parse_number(query: Query, name: str) -> int | None:
+    text = query.get(name, "")
     if not text:
         return None
     if not re.fullmatch(r"[0-9]{1,18}", text):
@@ -180,5 +182,5 @@ def _parse_number(asked: Asked, name: str) -> int | None:
 
 def _iter_chunks(file: IO[bytes]) -> Iterator[bytes]:
     with file:
-        while piece := file.read(PIECE):
-            yield piece
+        while chunk := file.read(CHUNK_BYTES):
+            yield chunk
