@@ -11,7 +11,7 @@ help:
 	@echo "make demo    set up, then train, measure and use a classifier on the sample data"
 	@echo "make test    set up, then check the code and run the tests"
 	@echo "make quick   the tests that need no training: for every save"
-	@echo "make long    what is worth running before a release, one after the other: CONTRIBUTING.md says how long each takes"
+	@echo "make long    what is worth running before a release, one after the other (CONTRIBUTING.md)"
 	@echo "make soak    run the tests N=10 times in random order on busy cores, and name those that ever failed"
 	@echo "make pages   the README's and the docs' commands at full size"
 	@echo "make kills   kill a training at 20 moments, and go on each time to the same end"
