@@ -53,13 +53,13 @@ def checksum_file(file: IO[bytes]) -> RunningChecksums:
 
 def read_chunks(file: IO[bytes], count: int | None = None) -> Iterator[bytes]:
     """Read a file in chunks from its current position: to its end, or `count` bytes."""
-    left = count
-    while left is None or left > 0:
-        chunk = file.read(CHUNK_BYTES if left is None else min(CHUNK_BYTES, left))
+    remaining = count
+    while remaining is None or remaining > 0:
+        chunk = file.read(CHUNK_BYTES if remaining is None else min(CHUNK_BYTES, remaining))
         if not chunk:
             return
-        if left is not None:
-            left -= len(chunk)
+        if remaining is not None:
+            remaining -= len(chunk)
         yield chunk
 
 
@@ -72,14 +72,14 @@ def parse_hash_header(header: str) -> dict[str, str]:
 def verify_checksums(actual: Checksums, expected: Mapping[str, str]) -> None:
     """Refuse content if an expected checksum differs or is malformed."""
     for name, length, value in (("crc32c", 4, actual.crc32c), ("md5", 16, actual.md5)):
-        wanted = expected.get(name)
-        if wanted is None:
+        expected_value = expected.get(name)
+        if expected_value is None:
             continue
         label = {"crc32c": "CRC32C", "md5": "MD5 hash"}[name]
-        if not _is_digest(wanted, length):
-            raise errors.invalid_request(f'Invalid {label}: "{wanted}".', code="InvalidDigest")
-        if wanted != value:
-            message = f'Provided {label} "{wanted}" doesn\'t match calculated {label} "{value}".'
+        if not _is_digest(expected_value, length):
+            raise errors.invalid_request(f'Invalid {label}: "{expected_value}".', code="InvalidDigest")
+        if expected_value != value:
+            message = f'Provided {label} "{expected_value}" doesn\'t match calculated {label} "{value}".'
             raise errors.invalid_request(message, code="BadDigest")
 
 

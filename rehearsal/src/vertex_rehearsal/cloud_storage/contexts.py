@@ -48,8 +48,8 @@ def parse_filter(text: str) -> Callable[[Mapping[str, Any]], bool]:
 
     def matches(settings: Mapping[str, Any]) -> bool:
         context = ((settings.get("contexts") or {}).get("custom") or {}).get(key)
-        has_it = context is not None and (value is None or context["value"] == value)
-        return has_it is not bool(negated)
+        is_present = context is not None and (value is None or context["value"] == value)
+        return is_present is not bool(negated)
 
     return matches
 

@@ -112,8 +112,8 @@ class JsonApi:
             case _, ["iam", *subpath]:
                 return self._handle_policy(request, bucket, subpath)
             case "GET", ["storageLayout"]:
-                holder = resources.build_bucket_resource(self._store.bucket(bucket), request.base)
-                layout = {key: holder[key] for key in ("location", "locationType")}
+                resource = resources.build_bucket_resource(self._store.bucket(bucket), request.base)
+                layout = {key: resource[key] for key in ("location", "locationType")}
                 layout |= {"kind": "storage#storageLayout", "bucket": bucket}
                 return build_json_response(layout | {"hierarchicalNamespace": {"enabled": False}})
             case "POST", ["lockRetentionPolicy"]:

@@ -3,23 +3,23 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-_ACL = "Kept and answered; keeps nobody out."
-_FILES = "What jobs write below /gcs passes by holds, retention and soft delete."
-_KEYS = "Customer-supplied keys are demanded, and content lies on disk as it is; keys of Cloud KMS are refused."
+_ACL = "Stored and returned; not enforced."
+_FILES = "Writes of jobs below /gcs bypass holds, retention and soft delete."
+_KEYS = "Customer-supplied keys are required, but content is stored unencrypted; keys of Cloud KMS are refused."
 _BUCKET = (
     "Lifecycle rules, logging, websites, CORS, storage classes, Autoclass, locations, turbo replication and requester "
-    "pays are checked, kept and answered, without effect. Soft delete is off unless it is set. A default key of Cloud "
-    "KMS, hierarchical namespaces and IP filters that are enabled are refused."
+    "pays are validated, stored and returned, without effect. Soft delete is off by default. A default key of Cloud "
+    "KMS, hierarchical namespaces and enabled IP filters are refused."
 )
 _LIMITS = {
     "bucketAccessControls": _ACL, "defaultObjectAccessControls": _ACL, "objectAccessControls": _ACL,
     "buckets.insert": _BUCKET, "buckets.patch": _BUCKET, "buckets.update": _BUCKET,
-    "buckets.setIamPolicy": "Roles are not looked up. Kept and answered, conditions too; keeps nobody out.",
-    "buckets.testIamPermissions": "Whoever asks has them all.",
+    "buckets.setIamPolicy": "Stored and returned with conditions; roles are not resolved, and nothing is enforced.",
+    "buckets.testIamPermissions": "The caller has all permissions.",
     "objects.compose": _KEYS, "objects.copy": _KEYS, "objects.insert": f"{_KEYS} {_FILES}",
     "objects.rewrite": f"Done in one call. {_KEYS}", "objects.delete": _FILES,
-    "objects.get": "Signatures of signed addresses are not checked.",
-    "objects.list": "There are no folders to include as prefixes.",
+    "objects.get": "Signatures of signed URLs are not verified.",
+    "objects.list": "Without folders as prefixes (`includeFoldersAsPrefixes`).",
 }  # fmt: skip
 _LISTS = "delete get insert list patch update"
 _PLAYED = {

@@ -277,11 +277,11 @@ class Uploads:
         sums = self._get_checksums(upload["id"], path).result()
         preconditions = Preconditions.from_dict(upload["preconditions"])
         try:
-            for wanted in (
+            for expected_checksums in (
                 upload["expected"],
                 expected,
             ):  # at its beginning and at its end: one does not replace the other
-                checksums.verify_checksums(sums, wanted)
+                checksums.verify_checksums(sums, expected_checksums)
             record = self._store.put(
                 upload["bucket"],
                 upload["name"],

@@ -224,19 +224,19 @@ class Experiments:
             raise invalid_argument("max_hops", f"max_hops must not be negative: {request.max_hops}.")
         start = self._database.get(request.artifact).name
         matches = self._compile_filter(ARTIFACT, request.filter)
-        found, edges, frontier, hops = {start}, dict[bytes, Any](), {start}, 0
+        visited, edges, frontier, hops = {start}, dict[bytes, Any](), {start}, 0
         while frontier and (hops < request.max_hops or not request.max_hops):
             hops += 1
             events = [event for name in sorted(frontier) for event in self._list_events(name)]
-            neighbours = {name for event in events for name in (event.artifact, event.execution)} - found
+            neighbours = {name for event in events for name in (event.artifact, event.execution)} - visited
             frontier = {
                 name for name in neighbours if _read_noun(name) != "artifact" or matches(self._database.get(name))
             }
-            found |= frontier
+            visited |= frontier
             edges |= {
-                event.SerializeToString(): event for event in events if {event.artifact, event.execution} <= found
+                event.SerializeToString(): event for event in events if {event.artifact, event.execution} <= visited
             }
-        return self._build_subgraph(found, edges.values())
+        return self._build_subgraph(visited, edges.values())
 
     def _create_node(self, kind: NodeKind, parent: str, template: Any, requested_id: str) -> Any:
         self._database.get(parent)
@@ -359,12 +359,12 @@ class Experiments:
 
     def _find_ancestors(self, name: str) -> set[str]:
         """Return a context and all of its ancestors."""
-        found, frontier = {name}, [name]
+        ancestors, frontier = {name}, [name]
         while frontier:
-            parents = set(self._database.get(frontier.pop()).parent_contexts) - found
-            found |= parents
+            parents = set(self._database.get(frontier.pop()).parent_contexts) - ancestors
+            ancestors |= parents
             frontier += parents
-        return found
+        return ancestors
 
     def _list_members(self, context: str) -> set[str]:
         rows = self._database.run("SELECT target FROM links WHERE source = ?", (context,))

@@ -23,7 +23,7 @@ LOCATIONS = REGIONS | {"us", "europe", "asia"}
 NAME = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 KIND = "type.googleapis.com/google.devtools.artifactregistry.v1."
 MEDIA_TYPE = "application/vnd.docker.distribution.manifest.v2+json"
-PRESENT = "Those that podman, docker or buildah has here, and those of project.json."
+PRESENT = "The local images of podman, docker or buildah, and those of project.json."
 IN = "v1/projects/{project}/locations/{location}/repositories"
 
 

@@ -26,7 +26,7 @@ EVERYWHERE = "global"
 """The location of builds without one."""
 LIMIT = (
     "Steps of gcr.io/cloud-builders/docker that build, push, tag or pull, one after another, by podman, docker or "
-    "buildah; an archive in a bucket as source; nothing leaves this machine, so that what is pushed is what is here."
+    "buildah; an archive in a bucket as source; nothing leaves this machine: pushed images stay local."
 )
 
 

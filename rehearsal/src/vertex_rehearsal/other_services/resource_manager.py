@@ -16,9 +16,9 @@ class ResourceManager:
 
     METHODS: Sequence[RestMethod] = (
         RestMethod("cloudresourcemanager.projects.get", "GET", "v1/projects/{project}", "get",
-               "resourcemanager.projects.get", "Every project is there."),
+               "resourcemanager.projects.get", "Every project exists."),
         RestMethod("cloudresourcemanager.projects.get (v3)", "GET", "v3/projects/{project}", "get_v3",
-               "resourcemanager.projects.get", "Every project is there."),
+               "resourcemanager.projects.get", "Every project exists."),
         RestMethod("cloudresourcemanager.projects.testIamPermissions", "POST",
                "v1/projects/{project}:testIamPermissions", "test"),
         RestMethod("cloudresourcemanager.projects.testIamPermissions (v3)", "POST",

@@ -18,7 +18,7 @@ class ServiceAccounts:
 
     METHODS: Sequence[RestMethod] = (
         RestMethod("iam.projects.serviceAccounts.get", "GET", "v1/projects/{project}/serviceAccounts/{account}", "get",
-               "iam.serviceAccounts.get", "Every account is there, except those that project.json says are missing."),
+               "iam.serviceAccounts.get", "Every account exists, except the missing ones of project.json."),
         RestMethod("iam.projects.serviceAccounts.testIamPermissions", "POST",
                "v1/projects/{project}/serviceAccounts/{account}:testIamPermissions", "test"),
     )  # fmt: skip
