@@ -397,7 +397,7 @@ The JSON API. The XML API has objects (read, write, copy, delete, resumable and 
 with preconditions, ranges, checksums, predefined access control lists and customer-supplied keys; parts of a bucket or
 an object that are addressed by a parameter (`?acl`, `?lifecycle`) and uploads by HTML forms answer 501 by their name.
 """
-NEIGHBOURS_PREFACE = """## Neighbours
+OTHER_SERVICES_PREFACE = """## Other services
 
 At `/-/SERVICE/PATH`, where SERVICE is the first part of the name below. What else these services have is not played.
 """
@@ -426,7 +426,7 @@ def rehearsal_page() -> str:
         if left := sorted(known.method.name for known in methods if not known.part):
             lines += [f"Not played: {', '.join(left)}.", ""]
     lines += storage_section()
-    lines += [NEIGHBOURS_PREFACE, "| method | | what is missing |", "|---|---|---|"]
+    lines += [OTHER_SERVICES_PREFACE, "| method | | what is missing |", "|---|---|---|"]
     lines += [f"| {method.id} | {method.extent} | {method.limit} |" for method in routes.methods()]
     return "\n".join([*lines, ""])
 
