@@ -57,10 +57,10 @@ def _has_brand(place: Path, wanted: tuple[int, int]) -> bool:
     found = re.search(rb"^Max realtime timeout +(\d+) +(\d+)", (place / "limits").read_bytes(), re.M)
     if not found:
         return False
-    part, whole = int(found[1]), int(found[2])
-    if wanted[1] & 0xFFFFFFFF == 0:  # a place without a holder
-        return whole >> 32 == wanted[1] >> 32
-    return whole == wanted[1] and wanted[0] in (part, NOTHING)
+    part, whole = int(match[1]), int(match[2])
+    if brand[1] & 0xFFFFFFFF == 0:  # a place without a holder
+        return whole >> 32 == brand[1] >> 32
+    return whole == brand[1] and brand[0] in (part, NO_PART)
 
 
 def started(pid: int) -> str:

@@ -230,8 +230,8 @@ class RunningReplica:
             container=self._container,
             mark=environment[MARK],
             context=context,
-            say=self._write_log,
-            ended=lambda code: events.put(ReplicaExit(self, code)),
+            write_log=self._write_log,
+            on_exit=lambda code: events.put(ReplicaExit(self, code)),
         )
 
     def _build_command(self, environment: Mapping[str, str], python: Path | None) -> list[str]:
@@ -276,9 +276,9 @@ class RunningReplica:
     def _write_log(self, lines: Sequence[str], severity: str) -> None:
         say(self._context, self._job, self.replica, lines, severity)
 
-    def tell_to_stop(self) -> None:
+    def terminate(self) -> None:
         """SIGTERM, as a machine that is taken away gives it."""
-        self._program.tell_to_stop()
+        self._program.terminate()
 
     def end(self, *, until: float) -> None:
         """Wait for it until a moment of the monotonic clock, then end it and everything that it has started."""

@@ -18,7 +18,7 @@ from vertex_rehearsal.context import Context
 from vertex_rehearsal.execution import containers, environments, processes
 from vertex_rehearsal.execution.processes import started
 
-Say = Callable[[Sequence[str], str], None]
+WriteLog = Callable[[Sequence[str], str], None]
 """Writes (lines, severity) to a log."""
 NOT_FOUND = 127
 """What a shell exits with where there is no such program."""
@@ -38,10 +38,10 @@ class Workload:
         container: str,
         mark: str,
         context: Context,
-        say: Say,
-        ended: Callable[[int], None],
+        write_log: WriteLog,
+        on_exit: Callable[[int], None],
     ) -> None:
-        """Start it; `container` is its container's name or "", `ended` is told its exit code as shells count it.
+        """Start it; `container` is its container's name or "", `on_exit` is called with its exit code as shells count it.
 
         The environment holds the mark by which everything that it starts is found.
         """
@@ -49,7 +49,7 @@ class Workload:
         self._container = container
         self._mark = mark
         self._context = context
-        self._say = say
+        self._write_log = write_log
         self._process = self._start_process(command, environment)
         self._started = started(self._process.pid)
         processes.brand_process(self._process.pid, mark)
@@ -64,7 +64,7 @@ class Workload:
             _start_thread(self._read_output, self._process.stdout, "INFO"),
             _start_thread(self._read_output, self._process.stderr, "ERROR"),
         )
-        _start_thread(lambda: ended(_to_shell_status(self._process.wait())))
+        _start_thread(lambda: on_exit(_to_shell_status(self._process.wait())))
 
     def _start_process(self, command: Sequence[str], environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
         shutil.rmtree(self._home, ignore_errors=True)  # a machine that is restarted remembers nothing
@@ -80,7 +80,7 @@ class Workload:
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
-            self._say([f"{command[0]}: {getattr(error, 'strerror', None) or error}"], "ERROR")
+            self._write_log([f"{command[0]}: {getattr(error, 'strerror', None) or error}"], "ERROR")
             return subprocess.Popen(  # as a shell would: it starts, and has nothing to do
                 [sys.executable, "-S", "-c", f"raise SystemExit({NOT_FOUND})"],
                 stdout=subprocess.PIPE,
@@ -96,9 +96,9 @@ class Workload:
 
     def _read_output(self, pipe: IO[bytes], severity: str) -> None:
         for lines in processes.read_lines(pipe):
-            self._say(lines, severity)
+            self._write_log(lines, severity)
 
-    def tell_to_stop(self) -> None:
+    def terminate(self) -> None:
         """SIGTERM, as a machine that is taken away gives it."""
         processes.send_signal(self._process.pid, SIGTERM)
 

@@ -272,7 +272,7 @@ class JobRunner:
 
     def _end_replicas(self, running: list[RunningReplica], *, grace_s: float) -> None:
         for each in running:
-            each.tell_to_stop()
+            each.terminate()
         until = time.monotonic() + grace_s
         for each in running:
             each.end(until=until)
