@@ -24,7 +24,7 @@ from vertex_rehearsal.execution.replicas import (
     create_cluster,
     get_log_path,
     runs_in_container,
-    say,
+    write_log,
 )
 
 TRANSIENT = frozenset((6, 134, 11, 139))
@@ -139,7 +139,7 @@ class JobRunner:
                 package,
                 variables=variables,
                 say=lambda line: self._log_line(replica, line),
-                begun=self._watch_installation,
+                on_start=self._watch_installation,
             )
             if self._interrupted.is_set():
                 return None
@@ -159,7 +159,7 @@ class JobRunner:
         threading.Thread(target=end_on_interrupt, daemon=True).start()
 
     def _log_line(self, replica: Replica, line: str, severity: str = "INFO") -> None:
-        say(self._context, self.job, replica, [line], severity)
+        write_log(self._context, self.job, replica, [line], severity)
 
     def _log_note(self, text: str, severity: str = "INFO") -> None:
         self._context.logs.write_note(text, job=self.job.id, project=self.job.project, severity=severity)
