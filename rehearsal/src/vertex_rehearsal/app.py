@@ -47,7 +47,7 @@ from vertex_rehearsal.protocol.certificates import ROOTS, ensure_certificates, w
 from vertex_rehearsal.protocol.dispatch import Dispatcher
 from vertex_rehearsal.protocol.metadata_server import MetadataServer
 from vertex_rehearsal.protocol.projects_grpc import ProjectsHandler
-from vertex_rehearsal.protocol.tunnels import PLAYED, TunnelProtocol
+from vertex_rehearsal.protocol.tunnels import EMULATED_HOSTS, TunnelProtocol
 from vertex_rehearsal.settings import Settings
 from vertex_rehearsal.training import service as training
 from vertex_rehearsal.training.runner import JobRunner
@@ -120,7 +120,7 @@ class App:
         self.app = http.create_http_app(
             dispatcher,
             metadata=MetadataServer(settings.token),
-            own=[*page.routes(), *self._build_routes(), *neighbours.routes()],
+            own_routes=[*page.routes(), *self._build_routes(), *neighbours.routes()],
             storage=AuthorizedStorage(create_storage_app(context.store), admission),
         )
 
@@ -133,7 +133,7 @@ class App:
     def _load_google_certificate(self) -> tuple[bytes, bytes]:
         """The key and certificate of Google's hosts that are played here, which clients trust by a file of roots."""
         directory = self.settings.directory / "certificates" / "google"
-        authority, certificate, key = ensure_certificates(directory, sorted(PLAYED))
+        authority, certificate, key = ensure_certificates(directory, sorted(EMULATED_HOSTS))
         trusted = [authority, *([Path(self.ca)] if self.ca else [])]
         write_trusted_roots(directory.parent / ROOTS, trusted)
         return key.read_bytes(), certificate.read_bytes()
