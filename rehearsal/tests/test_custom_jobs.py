@@ -415,8 +415,8 @@ def test_a_program_begins_when_all_that_it_starts_can_be_found(tmp_path: Path, m
         container="",
         mark=context.build_mark("7"),
         context=context,
-        say=lambda lines, _: said.extend(lines),
-        ended=codes.put,
+        write_log=lambda lines, _: said.extend(lines),
+        on_exit=codes.put,
     )
     assert codes.get(timeout=60) == 0
     program.end(until=0)

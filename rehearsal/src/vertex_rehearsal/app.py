@@ -47,7 +47,7 @@ from vertex_rehearsal.protocol.certificates import ROOTS, ensure_certificates, w
 from vertex_rehearsal.protocol.dispatch import Dispatcher
 from vertex_rehearsal.protocol.metadata_server import MetadataServer
 from vertex_rehearsal.protocol.projects_grpc import ProjectsHandler
-from vertex_rehearsal.protocol.tunnels import PLAYED, TunnelProtocol
+from vertex_rehearsal.protocol.tunnels import EMULATED_HOSTS, TunnelProtocol
 from vertex_rehearsal.settings import Settings
 from vertex_rehearsal.training import service as training
 from vertex_rehearsal.training.runner import JobRunner
@@ -58,7 +58,7 @@ from vertex_rehearsal.tuning.service import TuningJobs
 
 def serve(settings: Settings, *, ready: Callable[[RehearsalInfo], None]) -> None:
     """Run the emulator until told to stop; `ready` is called when every port is open."""
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what it would say about a port, our error says
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # our own error reports an unavailable port
     with lock_directory(settings.directory), ExitStack() as closing:
         if not settings.is_open:
             settings = replace(settings, token=keep_token(settings.directory))
@@ -66,7 +66,7 @@ def serve(settings: Settings, *, ready: Callable[[RehearsalInfo], None]) -> None
 
 
 def create_services(context: Context, queue: JobQueue[JobRunner], deployments: Deployments) -> dict[str, Any]:
-    """One object for each class of the registry, by its name there."""
+    """Create one object of each class in the registry, by its name there."""
     models = Models(context, deployments)
     services = (
         CustomJobs(context, queue),
@@ -89,11 +89,11 @@ def create_services(context: Context, queue: JobQueue[JobRunner], deployments: D
 
 
 class App:
-    """One run of the emulator; what it opens is closed by the stack it is given."""
+    """One run of the emulator; the given exit stack closes what it opens."""
 
     def __init__(self, settings: Settings, closing: ExitStack) -> None:
         self.settings = settings
-        methods = registry.build_method_table()  # first: it knows the messages that the rest is made of
+        methods = registry.build_method_table()  # first: it registers the messages that the rest needs
         self.socket = closing.enter_context(_bind_socket(settings.port))
         self.ca, certificate = self._load_certificates()
         self.grpc, grpc_port = grpc.create_server(port=settings.grpc_port, certificate=certificate)
@@ -107,12 +107,12 @@ class App:
         services = create_services(context, self.queue, deployments)
         self.faults = Faults(registry.list_fault_targets(methods))
         admission = Authorizer(context.project, self.faults, context.project_number)
-        neighbours = OtherServices(context, admission)
+        other_services = OtherServices(context, admission)
         dispatcher = Dispatcher(context, methods, registry.bind_handlers(methods, services, context), admission)
-        projects = ProjectsHandler(neighbours, settings.token)
+        projects = ProjectsHandler(other_services, settings.token)
         self.grpc.add_generic_rpc_handlers((grpc.GrpcHandler(dispatcher), projects))
         closing.callback(lambda: self.grpc.stop(grace=1).wait())
-        self.parts = [self.queue, deployments, *services.values(), *neighbours.parts()]
+        self.parts = [self.queue, deployments, *services.values(), *other_services.parts()]
         for part in reversed(self.parts):
             if hasattr(part, "close"):
                 closing.callback(part.close)
@@ -120,7 +120,7 @@ class App:
         self.app = http.create_http_app(
             dispatcher,
             metadata=MetadataServer(settings.token),
-            own=[*page.routes(), *self._build_routes(), *neighbours.routes()],
+            own_routes=[*page.routes(), *self._build_routes(), *other_services.routes()],
             storage=AuthorizedStorage(create_storage_app(context.store), admission),
         )
 
@@ -131,15 +131,15 @@ class App:
         return str(authority), (key.read_bytes(), certificate.read_bytes())
 
     def _load_google_certificate(self) -> tuple[bytes, bytes]:
-        """The key and certificate of Google's hosts that are played here, which clients trust by a file of roots."""
+        """Return the key and certificate of the emulated Google hosts and write the roots that clients trust."""
         directory = self.settings.directory / "certificates" / "google"
-        authority, certificate, key = ensure_certificates(directory, sorted(PLAYED))
+        authority, certificate, key = ensure_certificates(directory, sorted(EMULATED_HOSTS))
         trusted = [authority, *([Path(self.ca)] if self.ca else [])]
         write_trusted_roots(directory.parent / ROOTS, trusted)
         return key.read_bytes(), certificate.read_bytes()
 
     def build_facts(self) -> RehearsalInfo:
-        """Where it is found."""
+        """Return the addresses of the running emulator."""
         pid = os.getpid()
         return RehearsalInfo(
             str(self.settings.directory),
@@ -152,7 +152,7 @@ class App:
         )
 
     def run(self, ready: Callable[[RehearsalInfo], None]) -> None:
-        """Serve until told to stop."""
+        """Serve until stopped."""
         config = uvicorn.Config(
             self.app,
             http=partial(TunnelProtocol, tls_port=self.tls_port),  # type: ignore[arg-type]
@@ -179,7 +179,7 @@ class App:
             path.unlink(missing_ok=True)
 
     def _build_routes(self) -> list[Route]:
-        """What the emulator itself is asked, at paths that are no bucket's."""
+        """Return the routes of the emulator's own API, at paths that no bucket can have."""
         return [
             Route("/-/status", self._answer_status),
             Route("/-/preempt", self._answer_preempt, methods=["POST"]),
@@ -207,7 +207,7 @@ class App:
 async def _answer_command(
     request: Request, perform: Callable[[Mapping[str, Any]], Mapping[str, Any]], *, expected: str
 ) -> Response:
-    """The answer to a command whose JSON body must have a key."""
+    """Answer a command whose JSON body must have a key."""
     try:
         return JSONResponse(perform(await request.json()))
     except ApiError as problem:
@@ -229,20 +229,20 @@ def _bind_socket(port: int) -> socket.socket:
 
 
 class _EmulatorServer(uvicorn.Server):
-    """A server that says when it is ready, and ends in order when told to."""
+    """A server that reports when it is ready and shuts down gracefully."""
 
     def __init__(self, config: uvicorn.Config, on_startup: Callable[[], None]) -> None:
         super().__init__(config)
         self._on_startup = on_startup
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Open the door, then say so."""
+        """Start serving, then report that the server is ready."""
         await super().startup(sockets)
         self._on_startup()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """SIGTERM and Ctrl-C end it in order and with success."""
+        """Shut down gracefully, with exit code 0, on SIGTERM and Ctrl-C."""
         numbers = (signal.SIGTERM, signal.SIGINT)
         before = {number: signal.signal(number, self.handle_exit) for number in numbers}
         try:

@@ -1,4 +1,4 @@
-"""How each client is pointed at a rehearsal instead of the cloud."""
+"""How to configure each client to use the emulator instead of the cloud."""
 
 import sys
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ PROJECT, REGION = "demo", "us-central1"
 def build_client_setup(
     *, http_port: int, grpc_port: int, token: str = "", token_file: str = "", ca: str = "", roots: str = ""
 ) -> Mapping[str, str]:
-    """For each client, what to write."""
+    """Return the configuration for each client."""
     address, grpc_address = f"http://localhost:{http_port}", f"localhost:{grpc_port}"
     with_key = build_keyed_address(address, token)
     credentials = f'google.oauth2.credentials.Credentials("{token}")' if token else "AnonymousCredentials()"
@@ -22,7 +22,7 @@ def build_client_setup(
     channel = f'JobServiceClient(transport=JobServiceGrpcTransport(channel=grpc.insecure_channel("{grpc_address}")))'
     each_call = f', and metadata=[("authorization", "Bearer {token}")] with each call' if token else ""
     over_grpc = f'GRPC_DEFAULT_SSL_ROOTS_FILE_PATH={ca}, and {init}"{grpc_address}")' if ca else f"{channel}{each_call}"
-    # Only Linux tells whose the process is that asks; elsewhere the address has to hold the token.
+    # Only Linux reveals the user of the connecting process; elsewhere the address must contain the token.
     metadata_host = (address if sys.platform == "linux" else with_key).removeprefix("http://")
     metadata = f"GCE_METADATA_HOST={metadata_host} GCE_METADATA_IP=localhost:{http_port}"
     signed_in = (
@@ -32,7 +32,7 @@ def build_client_setup(
         "a browser": f"{address}/{f'#token?value={quote(token)}' if token else ''}",
         "default credentials, for any client": metadata,
         "google-cloud-aiplatform": f'{init}"{address}", api_transport="rest")',
-        # Else it asks Google itself, for a minute, before a pipeline is submitted and for the id of a project.
+        # Otherwise it calls Google for a minute before it submits a pipeline and for a project's id.
         "google-cloud-aiplatform, PipelineJob.submit and projects": (
             f"grpc_proxy={address} no_grpc_proxy=localhost,127.0.0.1 GRPC_DEFAULT_SSL_ROOTS_FILE_PATH={roots}"
         ),
@@ -41,7 +41,7 @@ def build_client_setup(
         ),
         "google-cloud-aiplatform, gRPC": over_grpc,
         "google-cloud-storage": f"STORAGE_EMULATOR_HOST={with_key}",
-        # It would ask over gRPC with TLS what kind of bucket it has before it, for a minute a look-up.
+        # Otherwise it looks up the bucket's type over gRPC with TLS, for a minute each time.
         "gcsfs, pandas, fsspec": f"GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT=false STORAGE_EMULATOR_HOST={with_key}",
         "google-cloud-logging": (
             f'logging.Client(project="{PROJECT}", credentials={credentials}, {endpoint}, _use_grpc=False)'

@@ -1,4 +1,4 @@
-"""Connections that can be closed without an answer, as happens when a network is lost."""
+"""Connections that can be closed without a response, to simulate a network failure."""
 
 import asyncio
 from typing import Any
@@ -9,14 +9,14 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 EXTENSION = "rehearsal.transport"
 PREFIX, HAS_KEY = "rehearsal.prefix", "rehearsal.has_key"
-"""Extensions of a request's scope: the part of its address that carried a token, and whether it was the right one."""
+"""Extensions of a request's scope: the part of its path with the token, and whether the token is valid."""
 
 
 class TransportProtocol(HttpToolsProtocol):
-    """HTTP whose requests know the connection that they came by."""
+    """HTTP protocol that gives requests access to their connection."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Remember it."""
+        """Called when a client connects: remember the transport."""
         super().connection_made(transport)
         app: ASGIApp = self.app
 
@@ -28,10 +28,10 @@ class TransportProtocol(HttpToolsProtocol):
 
 
 class DropConnection(Response):
-    """No answer at all: the connection is closed."""
+    """A response that closes the connection without sending anything."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
-        """Close it, and wait until the server has noticed, who would answer else."""
+        """Close the connection and wait until the server has noticed, since it would send a response otherwise."""
         scope["extensions"][EXTENSION].abort()
         while (await receive())["type"] != "http.disconnect":
             pass

@@ -1,4 +1,4 @@
-"""What every service of a rehearsal stands on: its settings and directory, what it keeps, its log and its addresses."""
+"""The context shared by all services: settings, directory, database, operations, logs and addresses."""
 
 import sys
 import traceback
@@ -18,7 +18,7 @@ from vertex_rehearsal.settings import Settings
 
 @dataclass(frozen=True)
 class Context:
-    """What every service of one emulator shares."""
+    """The resources shared by all services of one emulator."""
 
     settings: Settings
     database: Database
@@ -31,7 +31,7 @@ class Context:
 
     @classmethod
     def create(cls, settings: Settings, *, http_port: int = 0, grpc_port: int = 0) -> "Context":
-        """Open everything in the emulator's directory, which is made where it is missing."""
+        """Open the emulator's directory, creating it if it is missing."""
         buckets = settings.directory / "buckets"
         for directory in (settings.directory, buckets, settings.directory / "jobs"):
             directory.mkdir(parents=True, exist_ok=True)
@@ -41,32 +41,32 @@ class Context:
         return cls(settings, database, Logs(database), operations, project, Store(buckets), http_port, grpc_port)
 
     def close(self) -> None:
-        """Leave its files in order."""
+        """Close the files."""
         self.store.close()
         self.database.close()
 
     @property
     def address(self) -> str:
-        """Where HTTP is answered."""
+        """The HTTP address."""
         return f"http://127.0.0.1:{self.http_port}"
 
     @property
     def keyed_address(self) -> str:
-        """The same with the token in it, for programs whose clients send an emulator no credentials."""
+        """The HTTP address with the token, for programs whose clients send no credentials to an emulator."""
         return build_keyed_address(self.address, self.settings.token)
 
     @property
     def buckets(self) -> Path:
-        """Each bucket is a directory in here, each object a file: what /gcs is on Vertex AI's machines."""
+        """The directory of the buckets, each a directory with a file per object, like /gcs on Vertex AI's machines."""
         return self.settings.directory / "buckets"
 
     @property
     def trusted_roots(self) -> Path:
-        """The file of authorities by which a gRPC client trusts Google's hosts that are played here."""
+        """The file of root certificates with which gRPC clients trust the emulated Google hosts."""
         return self.settings.directory / "certificates" / "roots.pem"
 
     def resolve_uri(self, uri: str, at: str = "") -> Path:
-        """The file of a gs:// address, whether it is there or not."""
+        """Return the file of a gs:// URI, which need not exist."""
         bucket, _, name = uri.removeprefix("gs://").partition("/")
         path = (self.buckets / bucket / name).resolve()
         if not uri.startswith("gs://") or not path.is_relative_to(self.buckets.resolve() / bucket) or not bucket:
@@ -74,11 +74,11 @@ class Context:
         return path
 
     def build_mark(self, *parts: str) -> str:
-        """By which processes of this rehearsal, or of a part of it, are known."""
+        """Return the mark of the processes of this emulator or of a part of it."""
         return "".join([f"{self.settings.directory}#", *(f"{part}/" for part in parts)])
 
     def project_number(self, project: str) -> str:
-        """The number of a project, which is the same for the same id everywhere."""
+        """Return the number of a project, which depends only on its id."""
         if project.isdigit():
             return project
         number = get_project_number(project)
@@ -86,14 +86,14 @@ class Context:
         return number
 
     def project_id(self, project: str) -> str:
-        """The id of a project that is named by its number, if a client has been told it; else what was given."""
+        """Return the id of a project given by a number that clients have seen; any other value unchanged."""
         return self.database.project_id(project)
 
     def resolve_name(self, name: str) -> str:
-        """The name of a resource with its project's id, where it came with the project's number."""
+        """Return a resource name with the project's number replaced by its id."""
         return self.database.resolve_name(name)
 
 
 def report_bug(error: BaseException) -> None:
-    """An error that is nobody's but ours, for whoever reads the rehearsal's own output."""
+    """Write the traceback of an internal error to the emulator's output."""
     sys.stderr.write("".join(traceback.format_exception(error)))

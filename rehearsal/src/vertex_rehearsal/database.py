@@ -1,4 +1,4 @@
-"""What a rehearsal knows, in one sqlite file that survives a restart: resources, operations, log entries, points."""
+"""The emulator's sqlite database: resources, operations, log entries and points, kept across restarts."""
 
 import sqlite3
 import threading
@@ -76,7 +76,7 @@ MOST_PER_PAGE = 1000
 
 
 class Database:
-    """The sqlite file of one rehearsal, used by all of its threads."""
+    """The sqlite database of one emulator, shared by all threads."""
 
     def __init__(self, path: Path) -> None:
         self.lock = threading.RLock()
@@ -96,17 +96,17 @@ class Database:
             ) from error
 
     def close(self) -> None:
-        """Leave the file in order."""
+        """Close the database."""
         with self.lock:
             self._connection.close()
 
     def run(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """The rows of a statement."""
+        """Run a statement and return its rows."""
         with self.lock:
             return self._connection.execute(statement, values).fetchall()
 
     def run_many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
-        """A statement for many rows, all or none of them."""
+        """Run a statement for many rows in one transaction."""
         with self.lock, self._begin_transaction():
             self._connection.executemany(statement, rows)
 
@@ -121,7 +121,7 @@ class Database:
         self._connection.execute("COMMIT")
 
     def add(self, message: Any) -> None:
-        """Keep a new resource under its `name`; ALREADY_EXISTS where there is one."""
+        """Store a new resource under its `name`; raise ALREADY_EXISTS if the name is taken."""
         _renew_etag(message, "0")
         name, kind = message.name, message.DESCRIPTOR.full_name
         try:
@@ -133,7 +133,7 @@ class Database:
             raise ApiError("ALREADY_EXISTS", f"The resource '{name}' already exists.") from error
 
     def get(self, name: str) -> Any:
-        """A resource; NOT_FOUND where there is none."""
+        """Return a resource; raise NOT_FOUND if it does not exist."""
         rows = self.run("SELECT type, content FROM resources WHERE name = ?", (name,))
         if not rows:
             raise not_found_error(name)
@@ -141,7 +141,7 @@ class Database:
 
     @contextmanager
     def change(self, name: str, *, renews_etag: bool = True) -> Iterator[Any]:
-        """A resource to be changed; kept when the block ends well, and nobody else changes it meanwhile."""
+        """Yield a resource to change under a lock; store it if the block ends without an error."""
         with self.lock:
             message = self.get(name)
             before = message.etag if "etag" in message.DESCRIPTOR.fields_by_name else ""
@@ -153,35 +153,35 @@ class Database:
             self.run("UPDATE resources SET content = ? WHERE name = ?", (message.SerializeToString(), name))
 
     def add_note(self, name: str, key: str, value: str) -> None:
-        """Note what lists can be filtered by of a resource, and what its message has no field for."""
+        """Store a note on a resource: a value to filter lists by for which the message has no field."""
         self.run("INSERT OR REPLACE INTO notes (name, key, value) VALUES (?, ?, ?)", (name, key, value))
 
     def get_notes(self, name: str) -> dict[str, str]:
-        """What is noted of a resource."""
+        """Return the notes on a resource."""
         return dict(self.run("SELECT key, value FROM notes WHERE name = ?", (name,)))
 
     def project_id(self, project: str) -> str:
-        """The id of a project that is named by its number, if a client has been told it; else what was given."""
+        """Return the id of a project given by a number that clients have seen; any other value unchanged."""
         if not project.isdigit():
             return project
         rows = self.run("SELECT id FROM projects WHERE number = ?", (project,))
         return str(rows[0][0]) if rows else project
 
     def resolve_name(self, name: str) -> str:
-        """The name of a resource with its project's id, where it came with the project's number."""
+        """Return a resource name with the project's number replaced by its id."""
         if not name.startswith("projects/"):
             return name
         _, project, *rest = name.split("/")
         return "/".join(["projects", self.project_id(project), *rest])
 
     def remove(self, name: str) -> None:
-        """Forget a resource."""
+        """Delete a resource."""
         with self.lock, self._begin_transaction():
             for table in ("resources", "notes"):
                 self._connection.execute(f"DELETE FROM {table} WHERE name = ?", (name,))  # noqa: S608
 
     def remove_all(self, name: str) -> None:
-        """Forget a resource, all that is below it, and their links and points."""
+        """Delete a resource and its descendants, with their links and points."""
         with self.lock, self._begin_transaction():
             for table, column in (
                 ("resources", "name"),
@@ -196,18 +196,18 @@ class Database:
                 )
 
     def has_resource(self, name: str) -> bool:
-        """Whether there is such a resource."""
+        """Whether a resource exists."""
         return bool(self.run("SELECT 1 FROM resources WHERE name = ?", (name,)))
 
     def list_all(self, kind: str) -> list[Any]:
-        """Every resource of a type, oldest first."""
+        """Return every resource of a type, oldest first."""
         rows = self.run("SELECT content FROM resources WHERE type = ? ORDER BY number", (kind,))
         return [message_class(kind).FromString(content) for (content,) in rows]
 
     def list_page(
         self, collection: str, request: Any, *, keep: Callable[[Any], bool] = lambda _: True, default_size: int = 100
     ) -> tuple[list[Any], str]:
-        """A page of a collection, newest first, as `filter`, `page_size` and `page_token` ask; and the next token."""
+        """Return a page of a collection by `filter`, `page_size` and `page_token`, newest first, and the next token."""
         if request.page_size < 0:
             raise invalid_argument("page_size", f"page_size must not be negative: {request.page_size}")
         query = listing.compile_query(request, self.resolve_name)
@@ -225,7 +225,7 @@ class Database:
         return [message for _, message in page[:size]], token
 
     def _iter_rows(self, collection: str, below: int) -> Iterator[tuple[int, Any]]:
-        """The resources of a collection with their numbers, newest first."""
+        """Yield the resources of a collection with their numbers, newest first."""
         rows = self.run(
             "SELECT number, type, content FROM resources WHERE collection = ? AND number < ? ORDER BY number DESC",
             (collection, below),
@@ -235,13 +235,13 @@ class Database:
 
 
 def _renew_etag(message: Any, before: str) -> None:
-    """Give a message that has one a later etag; clients compare them as texts, so they are of one length."""
+    """Set a later etag if the message has one; all have the same length, since clients compare them as strings."""
     if "etag" in message.DESCRIPTOR.fields_by_name:
         message.etag = str(max(time.time_ns() // 1000, (int(before) if before.isdigit() else 0) + 1))
 
 
 def _cut_page(query: listing.ListQuery, rows: list[tuple[int, Any]], size: int, token: str) -> tuple[list[Any], str]:
-    """A page of an ordered list, and the token of the next one: the place of its last resource."""
+    """Return a page of an ordered list and the next page's token: the position of the last resource."""
     after = listing.decode_place(token, len(query.orders))
     ordered = [row for row in query.sort(rows) if after is None or query.compare(row[:2], after) > 0]
     more = listing.encode_place(*ordered[size - 1][:2]) if len(ordered) > size else ""

@@ -1,4 +1,4 @@
-"""A rehearsal that runs, found again and told things from another process."""
+"""Finds, starts, stops and resets a running emulator from another process."""
 
 import fcntl
 import json
@@ -37,7 +37,7 @@ PATIENCE_S = 60.0
 
 @dataclass(frozen=True)
 class RehearsalInfo:
-    """Where a rehearsal that runs is found."""
+    """The addresses of a running emulator."""
 
     directory: str
     pid: int
@@ -45,22 +45,22 @@ class RehearsalInfo:
     http_port: int
     grpc_port: int
     ca: str = ""
-    """The certificate that its gRPC port is signed with; "" without TLS."""
+    """The path of the gRPC port's certificate; "" without TLS."""
     token: str = ""
 
     @property
     def address(self) -> str:
-        """Of HTTP."""
+        """The HTTP address."""
         return f"http://localhost:{self.http_port}"
 
     @property
     def is_alive(self) -> bool:
-        """Whether its process is still the one that wrote this."""
+        """Whether the process that wrote this is still running."""
         return bool(self.started) and started(self.pid) == self.started
 
 
 def find_rehearsal(directory: Path) -> RehearsalInfo:
-    """The rehearsal that runs in a directory."""
+    """Return the emulator that runs in a directory."""
     try:
         facts = RehearsalInfo(**json.loads((directory / FACTS).read_text()))
     except (OSError, ValueError, TypeError):
@@ -74,7 +74,7 @@ def find_rehearsal(directory: Path) -> RehearsalInfo:
 
 @contextmanager
 def lock_directory(directory: Path) -> Iterator[None]:
-    """One rehearsal a directory."""
+    """Lock the directory, which permits one emulator only."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         file: IO[str] = (directory / LOCK).open("w")
@@ -92,7 +92,7 @@ def lock_directory(directory: Path) -> Iterator[None]:
 
 
 def start_detached(directory: Path, arguments: list[str]) -> RehearsalInfo:
-    """Start a rehearsal that outlives this process; returns when its doors are open."""
+    """Start an emulator that outlives this process and wait until its ports are open."""
     with lock_directory(directory):
         pass
     with (directory / "rehearsal.log").open("wb") as log:
@@ -109,7 +109,7 @@ def start_detached(directory: Path, arguments: list[str]) -> RehearsalInfo:
         with suppress(EmulatorUnavailable):
             facts = find_rehearsal(directory)
             if facts.pid == process.pid:
-                process.returncode = 0  # it is nobody's child from now on
+                process.returncode = 0  # the process is detached from now on
                 return facts
         if process.poll() is not None:
             said = (directory / "rehearsal.log").read_text(errors="replace").strip()
@@ -120,7 +120,7 @@ def start_detached(directory: Path, arguments: list[str]) -> RehearsalInfo:
 
 
 def send_request(directory: Path, path: str, body: dict[str, Any] | None = None) -> Any:
-    """What the rehearsal in a directory answers at a path of its own."""
+    """Send a request to the emulator's own API and return the response."""
     facts = find_rehearsal(directory)
     headers = {"Content-Type": "application/json"}
     if facts.token:
@@ -139,7 +139,7 @@ def send_request(directory: Path, path: str, body: dict[str, Any] | None = None)
 
 
 def stop(directory: Path) -> RehearsalInfo:
-    """Tell a rehearsal to stop, and wait until it has."""
+    """Stop a running emulator and wait until it has ended."""
     facts = find_rehearsal(directory)
     os.kill(facts.pid, signal.SIGTERM)
     until = time.monotonic() + PATIENCE_S
@@ -151,7 +151,7 @@ def stop(directory: Path) -> RehearsalInfo:
 
 
 def reset(directory: Path) -> None:
-    """Forget everything: jobs, buckets, logs. Only what a rehearsal writes is removed."""
+    """Delete all data: jobs, buckets, logs. Only files that the emulator writes are removed."""
     with suppress(EmulatorUnavailable):
         find_rehearsal(directory)
         raise InvalidSettings(f"a rehearsal runs in {directory}", hint="vertex-rehearsal stop")
@@ -167,5 +167,5 @@ def reset(directory: Path) -> None:
             (directory / name).unlink(missing_ok=True)
     except OSError as error:
         raise EmulatorUnavailable(f"cannot remove {error.filename}: {error.strerror}") from error
-    with suppress(OSError):  # something of somebody else's is in it
+    with suppress(OSError):  # it contains other files
         directory.rmdir()

@@ -1,4 +1,4 @@
-"""Long-running operations: answered at once, finished in the background, kept like everything else."""
+"""Long-running operations: returned at once, finished in the background, stored in the database."""
 
 import secrets
 import threading
@@ -14,12 +14,12 @@ LONGEST_WAIT_S = 60.0
 
 
 def new_id() -> str:
-    """An id such as Vertex AI gives: digits, and a new one each time."""
+    """Return a new numeric id like Vertex AI's."""
     return str(10**18 + secrets.randbelow(8 * 10**18))
 
 
 class Operations:
-    """The operations of a rehearsal, and the RPCs about them."""
+    """The emulator's operations and their RPCs."""
 
     LIMITS = {"CancelOperation": "An operation that has begun is finished all the same."}  # noqa: RUF012
 
@@ -29,19 +29,19 @@ class Operations:
         self._finished = threading.Condition()
 
     def start_operation(self, parent: str, metadata: Any, work: Callable[[], Any]) -> Any:
-        """An operation whose work, which answers with a message, is done in a thread of its own."""
+        """Start an operation whose work, which returns a message, runs in its own thread."""
         operation = self._create_operation(parent, metadata)
         threading.Thread(target=self._run_work, args=(operation.name, work), daemon=True).start()
         return operation
 
     def done(self, parent: str, metadata: Any, work: Callable[[], Any]) -> Any:
-        """An operation whose work takes no time: it is finished when it is answered."""
+        """Return a finished operation."""
         operation = self._create_operation(parent, metadata)
         self._run_work(operation.name, work)
         return self._database.get(operation.name)
 
     def wait_for(self, name: str, patience_s: float) -> Any:
-        """An operation once it is done, or when the time is over."""
+        """Wait until an operation is done or the timeout passes, and return it."""
         until = time.monotonic() + patience_s
         with self._finished:
             while True:
@@ -52,7 +52,7 @@ class Operations:
                 self._finished.wait(left_s)
 
     def give_up(self, reason: str) -> None:
-        """End what an earlier process left unfinished."""
+        """Fail the operations that an earlier process left unfinished."""
         for operation in self._database.list_all("google.longrunning.Operation"):
             if not operation.done:
                 with self._database.change(operation.name) as kept:
@@ -60,26 +60,26 @@ class Operations:
                     kept.error.CopyFrom(ApiError("ABORTED", reason).status())
 
     def get_operation(self, request: Any) -> Any:
-        """An operation as it is now."""
+        """Return an operation in its current state."""
         return self._database.get(request.name)
 
     def wait_operation(self, request: Any) -> Any:
-        """An operation once it is done, or when the time that was asked for is over."""
+        """Wait until an operation is done or the requested timeout passes, and return it."""
         asked_s = request.timeout.ToTimedelta().total_seconds() if request.HasField("timeout") else LONGEST_WAIT_S
         return self.wait_for(request.name, min(asked_s, LONGEST_WAIT_S))
 
     def list_operations(self, request: Any) -> Any:
-        """The operations of a resource, newest first."""
+        """Return the operations of a resource, newest first."""
         operations, token = self._database.list_page(f"{request.name}/operations", request)
         return longrunning.ListOperationsResponse(operations=operations, next_page_token=token)
 
     def cancel_operation(self, request: Any) -> Any:
-        """Best effort, as everywhere: what has begun is finished."""
+        """Accept a cancellation, which is best effort: an operation that has begun is finished."""
         self._database.get(request.name)
         return protobuf.Empty()
 
     def delete_operation(self, request: Any) -> Any:
-        """Forget an operation that is done."""
+        """Delete an operation that is done."""
         if not self._database.get(request.name).done:
             raise ApiError("FAILED_PRECONDITION", f"The operation '{request.name}' is not done.")
         self._database.remove(request.name)

@@ -11,13 +11,13 @@ from vertex_rehearsal.errors import InvalidSettings
 
 @dataclass(frozen=True)
 class ProcessImage:
-    """Images that need no container runtime here: a command of this machine stands for what is in them."""
+    """Images that need no container runtime: a local command replaces their content."""
 
     prefix: str
-    """With which the last part of an image's name begins."""
+    """The prefix of the last part of an image's name."""
     entrypoint: tuple[str, ...]
     arguments: tuple[str, ...] = ()
-    """Where the request gives neither a command nor arguments; $(NAME) is a variable of the environment."""
+    """Default arguments, if the request has no command or arguments; $(NAME) is an environment variable."""
 
     def matches(self, image: str) -> bool:
         """Whether an image is one of these."""
@@ -61,21 +61,21 @@ class Settings:
     directory: Path = Path("rehearsal")
     port: int = 0
     grpc_port: int = 0
-    """0: any that is free."""
+    """0 for any free port."""
     tls: bool = False
     is_open: bool = False
-    """Whether every process of this machine may call it, without a token."""
+    """Whether every local process may call the emulator without a token."""
     token: str = ""
     """Of this start; the app keeps it."""
     at_once: int = 5
-    """Jobs that run at the same time; the others are queued."""
+    """Number of jobs that run at the same time; others are queued."""
     strict: bool = False
     grace_s: float = 30.0
-    """From SIGTERM to SIGKILL."""
+    """Grace period between SIGTERM and SIGKILL."""
     ready_s: float = 600.0
-    """In which a model's server must answer that it is healthy."""
+    """Time within which a model's server must become healthy."""
     sets_torch_variables: bool = True
-    """Whether replicas are told RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT."""
+    """Whether replicas get RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT."""
     process_images: tuple[ProcessImage, ...] = ()
 
     def process_image(self, image: str) -> ProcessImage | None:

@@ -2,13 +2,10 @@
 
 Files, in the order of their imports:
 
-- messages.py: The messages of Google's APIs, known from their descriptions and kept apart from those that other
-  packages load.
-- errors.py: Google's errors: one exception with a canonical code, answered by every door in its own form.
-- methods.py: Every RPC of the played APIs, with its messages and HTTP rules: read from the installed client
+- messages.py: The message classes of Google's APIs, built from descriptors in a separate descriptor pool.
+- errors.py: Google's API errors: one exception with a canonical code, and its HTTP and gRPC forms.
+- methods.py: The RPCs of the emulated APIs with their messages and HTTP rules, read from the installed client
   libraries.
-- transcoding.py: HTTP paths, queries and JSON bodies made messages, and messages made JSON, by the rules of
-  Google's APIs.
-- v1beta1.py: v1beta1, as far as v1 has the same: asked in its names, answered by v1's handlers, told in its names
-  again.
+- transcoding.py: Transcodes HTTP requests to messages and messages to JSON by the HTTP rules of Google's APIs.
+- v1beta1.py: Translates v1beta1 requests and responses to and from v1, whose handlers answer them.
 """

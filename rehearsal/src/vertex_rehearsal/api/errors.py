@@ -1,4 +1,4 @@
-"""Google's errors: one exception with a canonical code, answered by every door in its own form."""
+"""Google's API errors: one exception with a canonical code, and its HTTP and gRPC forms."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ DETAIL = "type.googleapis.com/google.rpc."
 
 @dataclass(frozen=True)
 class ErrorCause:
-    """Why, for programs: google.rpc.ErrorInfo."""
+    """The machine-readable cause of an error: google.rpc.ErrorInfo."""
 
     reason: str
     domain: str
@@ -27,12 +27,12 @@ class ErrorCause:
 
 @dataclass
 class ApiError(Exception):
-    """What a client did wrong, or what went wrong, in Google's words."""
+    """An API error with a canonical code and a message."""
 
     code: str
     message: str
     field: str = ""
-    """The request's field that is to blame, as `custom_job.display_name`."""
+    """The invalid field of the request, such as `custom_job.display_name`."""
     cause: ErrorCause | None = None
 
     def __str__(self) -> str:
@@ -40,16 +40,16 @@ class ApiError(Exception):
 
     @property
     def number(self) -> int:
-        """The canonical code's number."""
+        """The number of the canonical code."""
         return CODES[self.code][0]
 
     @property
     def http_status(self) -> int:
-        """What HTTP answers."""
+        """The HTTP status."""
         return CODES[self.code][1]
 
     def body(self) -> dict[str, Any]:
-        """The JSON body that Google's HTTP APIs answer with."""
+        """Return the JSON body of the HTTP response."""
         error: dict[str, Any] = {"code": self.http_status, "message": self.message, "status": self.code}
         details: list[dict[str, Any]] = []
         if self.field:
@@ -61,7 +61,7 @@ class ApiError(Exception):
         return {"error": error | ({"details": details} if details else {})}
 
     def status(self) -> Any:
-        """The same as google.rpc.Status, which operations, jobs and gRPC's details hold."""
+        """Return the google.rpc.Status used in operations, jobs and gRPC's error details."""
         status = rpc.Status(code=self.number, message=self.message)
         if self.field:
             details = rpc.BadRequest()
@@ -74,15 +74,15 @@ class ApiError(Exception):
 
 
 def invalid_argument(field: str, message: str) -> ApiError:
-    """INVALID_ARGUMENT, with the field that is to blame."""
+    """Return INVALID_ARGUMENT with the name of the invalid field."""
     return ApiError("INVALID_ARGUMENT", message, field)
 
 
 def not_found_error(name: str) -> ApiError:
-    """NOT_FOUND, in Vertex AI's words."""
+    """Return NOT_FOUND with Vertex AI's message."""
     return ApiError("NOT_FOUND", f"The resource '{name}' was not found.")
 
 
 def unimplemented_error(path: str) -> ApiError:
-    """UNIMPLEMENTED, with the name of the method."""
+    """Return UNIMPLEMENTED with the name of the method."""
     return ApiError("UNIMPLEMENTED", f"{path} is not played by this rehearsal; vertex-rehearsal methods lists what is.")

@@ -1,4 +1,4 @@
-"""The messages of Google's APIs, known from their descriptions and kept apart from those that other packages load."""
+"""The message classes of Google's APIs, built from descriptors in a separate descriptor pool."""
 
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -8,11 +8,11 @@ from google.protobuf import descriptor_pb2, descriptor_pool, json_format, messag
 from google.protobuf.internal import enum_type_wrapper
 
 POOL = descriptor_pool.DescriptorPool()
-"""Of our own: Google's libraries refuse to be imported where somebody else has described their messages."""
+"""A separate pool: Google's libraries fail to import if their messages are registered already."""
 
 
 def register_files(files: Iterable[Any]) -> None:
-    """Know the messages of these files, each of which stands after those that it needs."""
+    """Register the messages of files, which must be ordered after their dependencies."""
     for file in files:
         try:
             POOL.FindFileByName(file.name)
@@ -21,13 +21,13 @@ def register_files(files: Iterable[Any]) -> None:
 
 
 def parse_descriptors(content: bytes) -> list[Any]:
-    """Files from the form in which they are kept."""
+    """Parse serialised file descriptors."""
     return list(descriptor_pb2.FileDescriptorSet.FromString(content).file)
 
 
 @cache
 def message_class(full_name: str) -> Any:
-    """The class of a message by its full name; KeyError where there is none."""
+    """Return the class of a message by its full name; raise KeyError if there is none."""
     return message_factory.GetMessageClass(POOL.FindMessageTypeByName(full_name))
 
 
@@ -59,7 +59,7 @@ rpc = Messages("google.rpc")
 
 
 def as_dict(message: Any, *, own_names: bool = False, with_defaults: bool = False) -> Any:
-    """A message as JSON, its fields in camelCase or by their own names; those without presence too, if wanted."""
+    """Return a message as JSON, with field names in camelCase or as defined, optionally with default values."""
     return json_format.MessageToDict(
         message,
         preserving_proto_field_name=own_names,
@@ -69,7 +69,7 @@ def as_dict(message: Any, *, own_names: bool = False, with_defaults: bool = Fals
 
 
 def as_text(message: Any, *, enums_as_numbers: bool = False) -> str:
-    """A message as the text of its JSON."""
+    """Return a message as JSON text."""
     text: str = json_format.MessageToJson(
         message, use_integers_for_enums=enums_as_numbers, ensure_ascii=False, descriptor_pool=POOL
     )
@@ -77,5 +77,5 @@ def as_text(message: Any, *, enums_as_numbers: bool = False) -> str:
 
 
 def fill_message(message: Any, content: Mapping[str, Any]) -> Any:
-    """A message with the fields that JSON gives it; json_format.ParseError where they do not fit."""
+    """Fill a message from JSON and return it; raise json_format.ParseError if a field does not fit."""
     return json_format.ParseDict(content, message, descriptor_pool=POOL, max_recursion_depth=100)

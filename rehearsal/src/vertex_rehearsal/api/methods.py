@@ -1,4 +1,4 @@
-"""Every RPC of the played APIs, with its messages and HTTP rules: read from the installed client libraries."""
+"""The RPCs of the emulated APIs with their messages and HTTP rules, read from the installed client libraries."""
 
 import base64
 import importlib
@@ -25,22 +25,22 @@ LIBRARIES = {
     "google.cloud.aiplatform_v1": "google.cloud.aiplatform.v1",
     "google.cloud.logging_v2": "google.logging.v2",
 }
-"""The client libraries, and the API that each is made from."""
+"""The client libraries and the API of each."""
 DISTRIBUTIONS = ("google-cloud-aiplatform", "google-cloud-logging", "protobuf", "proto-plus")
 MIXINS = {
     "google.longrunning.operations_pb2": "Operations",
     "google.cloud.location.locations_pb2": "Locations",
     "google.iam.v1.iam_policy_pb2": "IAMPolicy",
 }
-"""Services that every Google API has beside its own: where they are described, and their names."""
+"""Services shared by all Google APIs: the modules that define them and their names."""
 ALSO = ("google.rpc.error_details_pb2", "google.protobuf.empty_pb2")
-"""Messages that no method names."""
+"""Messages that no method refers to."""
 KINDS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
 
 
 @dataclass(frozen=True)
 class HttpRule:
-    """One way to call a method over HTTP."""
+    """An HTTP binding of a method."""
 
     verb: str
     uri: str
@@ -49,10 +49,10 @@ class HttpRule:
 
 @dataclass(frozen=True)
 class RpcMethod:
-    """One RPC, its messages by their full names."""
+    """An RPC with the full names of its messages."""
 
     path: str
-    """As gRPC calls it: /google.cloud.aiplatform.v1.JobService/CreateCustomJob."""
+    """The gRPC path: /google.cloud.aiplatform.v1.JobService/CreateCustomJob."""
     request: str
     response: str
     kind: str = "unary_unary"
@@ -60,29 +60,29 @@ class RpcMethod:
 
     @property
     def service(self) -> str:
-        """google.cloud.aiplatform.v1.JobService."""
+        """The service: google.cloud.aiplatform.v1.JobService."""
         return self.path.split("/")[1]
 
     @property
     def name(self) -> str:
-        """CreateCustomJob."""
+        """The method's name: CreateCustomJob."""
         return self.path.split("/")[2]
 
     @property
     def answers_stream(self) -> bool:
-        """It answers with many messages."""
+        """Whether the response is a stream of messages."""
         return self.kind.endswith("_stream")
 
 
 @cache
 def load_methods() -> Mapping[str, RpcMethod]:
-    """All methods by their paths; their messages are known from now on."""
+    """Return all methods by their paths and register their messages."""
     kept = _get_cache_path()
     try:
         found = json.loads(kept.read_text())
         methods = [RpcMethod(**m | {"rules": tuple(HttpRule(**rule) for rule in m["rules"])}) for m in found["methods"]]
         files = parse_descriptors(base64.b64decode(found["files"]))
-    except (OSError, ValueError, KeyError, TypeError, DecodeError):  # not there yet, or not to be used: read it anew
+    except (OSError, ValueError, KeyError, TypeError, DecodeError):  # the cache is missing or unusable
         methods = list(_read_methods())
         files = _collect_files(methods)
         _write_cache(kept, methods, files)
@@ -91,10 +91,10 @@ def load_methods() -> Mapping[str, RpcMethod]:
 
 
 def _get_cache_path() -> Path:
-    """Importing Google's libraries takes two seconds, reading a file none: it is named for all that it depends on."""
+    """Return the cache's path, named by all it depends on; the cache saves two seconds of importing libraries."""
     cache_directory = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     versions = "-".join(version(name) for name in DISTRIBUTIONS)
-    reader = zlib.crc32(Path(__file__).read_bytes())  # this file: it says what is read, and how it is kept
+    reader = zlib.crc32(Path(__file__).read_bytes())  # this file defines what is read and the cache's format
     return cache_directory / "vertex-rehearsal" / f"rpc-table-{versions}-{reader:08x}.json"
 
 
@@ -103,7 +103,7 @@ def _write_cache(path: Path, methods: list[RpcMethod], files: list[Any]) -> None
         "methods": [asdict(method) for method in methods],
         "files": base64.b64encode(descriptor_pb2.FileDescriptorSet(file=files).SerializeToString()).decode(),
     }
-    with suppress(OSError):  # a home that cannot be written to costs time, and nothing else
+    with suppress(OSError):  # without a writable home directory there is no cache
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
             json.dump(content, file)
@@ -111,7 +111,7 @@ def _write_cache(path: Path, methods: list[RpcMethod], files: list[Any]) -> None
 
 
 def _collect_files(methods: list[RpcMethod]) -> list[Any]:
-    """The descriptions of all messages, each after those that it needs."""
+    """Return the file descriptors of all messages, each after its dependencies."""
     seen: dict[str, Any] = {}
 
     def visit(file: Any) -> None:
@@ -129,7 +129,7 @@ def _collect_files(methods: list[RpcMethod]) -> list[Any]:
 
 
 def _read_methods() -> Iterator[RpcMethod]:
-    """The table from the libraries' own code: what each gRPC transport asks of its channel, and the REST rules."""
+    """Build the method table from the libraries: the stubs of each gRPC transport and the HTTP rules."""
     mixins: dict[str, list[HttpRule]] = {}
     for library, api in LIBRARIES.items():
         services = importlib.import_module(f"{library}.services")
@@ -154,7 +154,7 @@ def _read_methods() -> Iterator[RpcMethod]:
 
 
 class _RecordingChannel:
-    """Notes what stubs a transport makes."""
+    """A fake channel that records the stubs that a transport creates."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str, Any, Any]] = []
@@ -170,7 +170,7 @@ class _RecordingChannel:
 
 
 def _stubs(module: Any) -> Iterator[tuple[str, str, str, str]]:
-    """Path, kind, request and response of each method of a transport."""
+    """Return path, kind, request and response of each method of a transport."""
     own = (kind for kind in vars(module).values() if inspect.isclass(kind) and kind.__module__ == module.__name__)
     transport = next(kind for kind in own if kind.__name__.endswith("GrpcTransport"))
     channel, instance = _RecordingChannel(), transport.__new__(transport)
@@ -189,7 +189,7 @@ def _get_full_name(message: Any) -> str:
 
 
 def _read_http_rules(transports: str) -> dict[str, list[HttpRule]]:
-    """The HTTP rules of a service's methods, by their names; none where the library speaks gRPC alone."""
+    """Return the HTTP rules of a service's methods by name; none if the library supports only gRPC."""
     try:
         module = importlib.import_module(f"{transports}.rest_base")
     except ModuleNotFoundError:

@@ -1,4 +1,4 @@
-"""HTTP paths, queries and JSON bodies made messages, and messages made JSON, by the rules of Google's APIs."""
+"""Transcodes HTTP requests to messages and messages to JSON by the HTTP rules of Google's APIs."""
 
 import json
 import re
@@ -23,7 +23,7 @@ FIELD_MASK = "google.protobuf.FieldMask"
 
 @dataclass(frozen=True)
 class HttpRoute:
-    """One HTTP rule, ready to be matched."""
+    """A compiled HTTP rule."""
 
     pattern: re.Pattern[str]
     fields: tuple[str, ...]
@@ -32,7 +32,7 @@ class HttpRoute:
 
     @classmethod
     def from_rule(cls, method: RpcMethod, rule: HttpRule) -> "HttpRoute":
-        """The pattern of `/v1/{name=projects/*/locations/*/customJobs/*}:cancel`."""
+        """The regular expression for `/v1/{name=projects/*/locations/*/customJobs/*}:cancel`."""
         pattern, fields, end = "", [], 0
         for found in VARIABLE.finditer(rule.uri):
             shape = re.escape(found[2] or "*").replace(r"\*\*", ".+").replace(r"\*", "[^/:]+")
@@ -43,27 +43,27 @@ class HttpRoute:
 
 
 class RouteTable:
-    """Every HTTP rule of every method."""
+    """The HTTP rules of all methods."""
 
     def __init__(self, methods: Iterable[RpcMethod]) -> None:
         routes = [HttpRoute.from_rule(method, rule) for method in methods for rule in method.rules]
-        routes.sort(key=lambda route: len(VARIABLE.sub("", route.rule.uri)), reverse=True)  # the most particular first
+        routes.sort(key=lambda route: len(VARIABLE.sub("", route.rule.uri)), reverse=True)  # the most specific first
         self._by_verb: dict[str, list[HttpRoute]] = {}
         for route in routes:
             self._by_verb.setdefault(route.rule.verb, []).append(route)
 
     def match_route(self, verb: str, path: str) -> tuple[HttpRoute, Mapping[str, str]]:
-        """The route of a request, and what its path says."""
+        """Return the route of a request and the values in its path."""
         for route in self._by_verb.get(verb, ()):
             if found := route.pattern.fullmatch(path):
                 return route, dict(zip(route.fields, map(unquote, found.groups()), strict=True))
-        if found := IAM.fullmatch(path):  # of resources, too, that Google's libraries have no rules for
+        if found := IAM.fullmatch(path):  # also for resources without rules in Google's libraries
             raise unimplemented_error(f"/google.iam.v1.IAMPolicy/{found[1][0].upper()}{found[1][1:]}")
         raise not_found_error(f"{verb} {path}")
 
 
 def parse_request(route: HttpRoute, named: Mapping[str, str], query: str, body: bytes, content_type: str = "") -> Any:
-    """The message that an HTTP request stands for."""
+    """Parse an HTTP request into a message."""
     message = message_class(route.method.request)()
     content: dict[str, Any] = {}
     for key, value in parse_qsl(query, keep_blank_values=True):
@@ -89,7 +89,7 @@ def parse_request(route: HttpRoute, named: Mapping[str, str], query: str, body: 
 
 
 def format_json(message: Any, *, enums_as_numbers: bool = False) -> bytes:
-    """A message as Google's HTTP APIs write it."""
+    """Return a message as Google's HTTP APIs write it."""
     return as_text(message, enums_as_numbers=enums_as_numbers).encode()
 
 
@@ -98,7 +98,7 @@ def _is_raw(field: Any) -> bool:
 
 
 def _wraps_raw_body(body: bytes, field: str) -> bool:
-    """Google's REST client sends a raw body wrapped in the request's JSON; everybody else sends it as it is."""
+    """Parse a raw body, which Google's REST client wraps in the request's JSON and other clients send as it is."""
     try:
         content = json.loads(body)
     except ValueError:
@@ -117,7 +117,7 @@ def _parse_json(body: bytes) -> Any:
 
 
 def _put_value(content: dict[str, Any], keys: Sequence[str], value: str, descriptor: Any) -> None:
-    """A value of the path or the query in its place; one that comes twice makes a list."""
+    """Set a value of the path or the query in the JSON request; a repeated one becomes a list."""
     key = keys[0]
     field = next((f for f in descriptor.fields if key in (f.name, f.json_name)), None)
     if len(keys) > 1:
@@ -130,7 +130,7 @@ def _put_value(content: dict[str, Any], keys: Sequence[str], value: str, descrip
     if field is not None and field.type == field.TYPE_BOOL:
         typed = {"true": True, "false": False}.get(value, value)
     if field is not None and field.message_type is not None and field.message_type.full_name == FIELD_MASK:
-        typed = _to_camel_case(value)  # as JSON has it; Google takes both
+        typed = _to_camel_case(value)  # the JSON form; Google accepts both
     if field is not None and field.is_repeated and field.message_type is None:
         content.setdefault(key, []).append(typed)
     else:
@@ -138,7 +138,7 @@ def _put_value(content: dict[str, Any], keys: Sequence[str], value: str, descrip
 
 
 def parse_message(content: Mapping[str, Any], message: Any, *, at: str = "") -> Any:
-    """JSON put into a message; what does not fit is INVALID_ARGUMENT with the field named."""
+    """Parse JSON into a message; raise INVALID_ARGUMENT with the field's name if it does not fit."""
     try:
         return fill_message(message, content)
     except (json_format.ParseError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""v1beta1, as far as v1 has the same: asked in its names, answered by v1's handlers, told in its names again."""
+"""Translates v1beta1 requests and responses to and from v1, whose handlers answer them."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,7 +8,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from vertex_rehearsal.api.errors import ApiError
 
 PATHS = ("/v1beta1/", "/google.cloud.aiplatform.v1beta1.")
-"""How they begin over HTTP and over gRPC."""
+"""Prefixes of v1beta1's paths over HTTP and gRPC."""
 OPERATION = "google.longrunning.Operation"
 TYPE = "type.googleapis.com/google.cloud.aiplatform.v1."
 BETA_TYPE = "type.googleapis.com/google.cloud.aiplatform.v1beta1."
@@ -16,17 +16,17 @@ LIMIT = "Of v1beta1 this rehearsal plays what v1 has, too."
 
 
 def is_beta(path: str) -> bool:
-    """Whether a path is one of v1beta1's, over HTTP or over gRPC."""
+    """Whether a path belongs to v1beta1, over HTTP or gRPC."""
     return path.startswith(PATHS)
 
 
 def as_v1(path: str) -> str:
-    """The same path in v1."""
+    """Return the same path in v1."""
     return path.replace("v1beta1", "v1", 1) if is_beta(path) else path
 
 
 def translate_error(problem: ApiError, asked: str) -> ApiError:
-    """A problem of v1 with what was asked of v1beta1: what v1 does not know may well be there."""
+    """Translate an error of v1 for a v1beta1 client: methods and fields that v1 lacks may exist in v1beta1."""
     if problem.code == "NOT_FOUND" and as_v1(asked) in problem.message:
         return ApiError("UNIMPLEMENTED", f"{asked} is not played. {LIMIT}")
     if problem.message.endswith("Cannot find field."):
@@ -35,7 +35,7 @@ def translate_error(problem: ApiError, asked: str) -> ApiError:
 
 
 def check_fields(request: Any) -> None:
-    """Refuse a request with fields that v1 does not have, which would have no effect."""
+    """Raise an error if a request has fields that v1 lacks, which would be ignored."""
     for message in _iter_messages(request):
         for unknown in UnknownFieldSet(message):
             name = message.DESCRIPTOR.name
@@ -43,7 +43,7 @@ def check_fields(request: Any) -> None:
 
 
 def _iter_messages(message: Any) -> Iterator[Any]:
-    """A message, and all that are in it."""
+    """Yield a message and all messages inside it."""
     yield message
     for field, value in message.ListFields():
         if field.message_type is None:
@@ -57,13 +57,13 @@ def _iter_messages(message: Any) -> Iterator[Any]:
 
 
 class BetaOperations:
-    """The operations that were begun in v1beta1: clients ask for them by names and paths without a version."""
+    """Tracks operations started through v1beta1, which clients poll by names and paths without a version."""
 
     def __init__(self) -> None:
         self._names: set[str] = set()
 
     def speaks_beta(self, answer: Any, *, asked: bool) -> bool:
-        """Whether an answer is to be in v1beta1's names; `asked`: whether the question was."""
+        """Whether a response must use v1beta1's type names; `asked` tells whether the request was in v1beta1."""
         if answer.DESCRIPTOR.full_name != OPERATION:
             return asked
         if asked:
@@ -72,12 +72,12 @@ class BetaOperations:
 
 
 def rewrite_json_types(text: bytes) -> bytes:
-    """An answer's JSON with the types of v1beta1."""
+    """Replace v1's type names in JSON by v1beta1's."""
     return text.replace(f'"@type": "{TYPE}'.encode(), f'"@type": "{BETA_TYPE}'.encode())
 
 
 def rewrite_types(answer: Any) -> Any:
-    """An answer with the types of v1beta1: operations name those of their metadata and their response."""
+    """Replace v1's type names in a response by v1beta1's: those of an operation's metadata and response."""
     if answer.DESCRIPTOR.full_name != OPERATION:
         return answer
     found = type(answer)()

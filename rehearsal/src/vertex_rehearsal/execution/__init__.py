@@ -2,14 +2,13 @@
 
 Files, in the order of their imports:
 
-- containers.py: Containers through podman or docker, where one of them works.
-- processes.py: Processes that are ended with everything they have started, whatever became of it.
-- environments.py: A fresh Python environment for a job's packages, filled as Vertex AI's executor fills it.
-- images.py: Which images can run here, and whether as containers or as processes.
-- workloads.py: A program of a rehearsal: a process or a container, its output read as it comes, until nothing of it
-  is left.
-- replicas.py: The replicas of a job: programs with addresses of their own and the environment that Vertex AI gives
-  them.
-- queue.py: Jobs that wait for their turn: run a few at a time in the order they came, cancelled, resumed after a
-  restart.
+- containers.py: Runs and removes containers through podman or docker, and lists images.
+- processes.py: Finds and ends processes together with all of their descendants, even detached ones.
+- environments.py: Virtual environments for a job's packages, installed in the same steps as by Vertex AI's
+  executor.
+- images.py: Decides whether an image can run on this machine, and whether as a container or as a process.
+- workloads.py: Runs a program as a process or a container, logs its output, and ends it with all of its
+  descendants.
+- replicas.py: The replicas of a job: each a program with its own address and the environment that Vertex AI sets.
+- queue.py: A first-in, first-out job queue with limited concurrency, cancellation and recovery after a restart.
 """

@@ -1,4 +1,4 @@
-"""A fresh Python environment for a job's packages, filled as Vertex AI's executor fills it."""
+"""Virtual environments for a job's packages, installed in the same steps as by Vertex AI's executor."""
 
 import os
 import subprocess
@@ -15,14 +15,14 @@ SHARED = "machine-packages.pth"
 
 @dataclass(frozen=True)
 class Environment:
-    """A directory with a Python of its own."""
+    """A virtual environment in a directory."""
 
     directory: Path
     strict: bool
 
     @property
     def python(self) -> Path:
-        """Its interpreter."""
+        """The path of the interpreter."""
         return self.directory / "bin" / "python"
 
     @property
@@ -31,17 +31,17 @@ class Environment:
         return Path(sysconfig.get_path("purelib", "venv", base))
 
     def create(self) -> None:
-        """Make it; unless it is strict, it sees the packages of this machine's Python behind its own."""
+        """Create the environment; unless strict, the packages of the host's Python are visible after its own."""
         venv.EnvBuilder(symlinks=True, with_pip=self.strict, clear=True).create(self.directory)
         if not self.strict:
             shared = dict.fromkeys(path for path in sys.path if path.endswith(("site-packages", "dist-packages")))
-            # `addsitedir` also obeys the .pth files in those directories, by which editable installs are found.
+            # `addsitedir` also reads the .pth files in those directories, through which editable installs are found.
             lines = [f"import site; site.addsitedir({path!r})\n" for path in shared]
             (self._packages / SHARED).write_text("".join(lines))
 
     def list_packages(self) -> set[str]:
-        """The names of the packages that were installed into it."""
-        return {found.metadata["Name"] for found in distributions(path=[str(self._packages)])}
+        """Return the names of the packages installed in the environment."""
+        return {distribution.metadata["Name"] for distribution in distributions(path=[str(self._packages)])}
 
     def install(
         self,
@@ -49,30 +49,30 @@ class Environment:
         *,
         variables: Mapping[str, str],
         say: Callable[[str], None],
-        begun: Callable[["subprocess.Popen[str]"], None],
+        on_start: Callable[["subprocess.Popen[str]"], None],
     ) -> int:
-        """Install a package as the real executor does: by itself, then what it needs. Returns pip's exit code."""
+        """Install a package as the real executor does: first alone, then its dependencies; return pip's exit code."""
         before = self.list_packages()
         alone = ["--upgrade", "--force-reinstall", "--no-deps", str(package)]
-        if code := self._run_pip(alone, variables=variables, say=say, begun=begun):
+        if code := self._run_pip(alone, variables=variables, say=say, on_start=on_start):
             return code
-        return self._run_pip(sorted(self.list_packages() - before), variables=variables, say=say, begun=begun)
+        return self._run_pip(sorted(self.list_packages() - before), variables=variables, say=say, on_start=on_start)
 
     def _run_pip(
         self,
-        words: Sequence[str],
+        arguments: Sequence[str],
         *,
         variables: Mapping[str, str],
         say: Callable[[str], None],
-        begun: Callable[["subprocess.Popen[str]"], None],
+        on_start: Callable[["subprocess.Popen[str]"], None],
     ) -> int:
-        if not words:
+        if not arguments:
             return 0
-        say("Running command: " + " ".join(["pip3", "install", *words]))
-        # Building with what is here fetches nothing, and the conflicts of this machine's packages are not the job's.
-        here = [] if self.strict else ["--no-warn-conflicts", *(["--no-build-isolation"] if _can_build() else [])]
+        say("Running command: " + " ".join(["pip3", "install", *arguments]))
+        # Building without isolation needs no download; conflicts among the host's packages do not concern the job.
+        options = [] if self.strict else ["--no-warn-conflicts", *(["--no-build-isolation"] if _can_build() else [])]
         process = subprocess.Popen(
-            [str(self.python), "-m", "pip", "install", "--no-input", *here, *words],
+            [str(self.python), "-m", "pip", "install", "--no-input", *options, *arguments],
             env={**variables, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_ROOT_USER_ACTION": "ignore"},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -80,7 +80,7 @@ class Environment:
             errors="replace",
             start_new_session=True,
         )
-        begun(process)
+        on_start(process)
         assert process.stdout is not None
         with process.stdout:
             for line in process.stdout:
@@ -89,7 +89,7 @@ class Environment:
 
 
 def _can_build() -> bool:
-    """Whether this machine's own setuptools makes wheels, so that nothing has to be fetched to build a package."""
+    """Whether the installed setuptools builds wheels itself, so that no build requirement has to be downloaded."""
     try:
         return tuple(map(int, version("setuptools").split(".")[:2])) >= (70, 1)
     except (PackageNotFoundError, ValueError):
@@ -97,8 +97,8 @@ def _can_build() -> bool:
 
 
 def inherit_variables() -> dict[str, str]:
-    """Of this process's environment, what a job may see: where programs are, which language, how pip finds packages."""
-    kept = (
+    """Return the variables of this process that a job inherits: PATH, locale, libraries and pip's settings."""
+    inherited = (
         "PATH",
         "LANG",
         "LC_ALL",
@@ -108,6 +108,6 @@ def inherit_variables() -> dict[str, str]:
         "SSL_CERT_FILE",
         "CUDA_VISIBLE_DEVICES",
     )
-    found = {name: value for name, value in os.environ.items() if name in kept or name.startswith("PIP_")}
-    found["PATH"] = f"{Path(sys.executable).parent}:{found.get('PATH', os.defpath)}"
-    return {"LANG": "C.UTF-8", **found}
+    variables = {name: value for name, value in os.environ.items() if name in inherited or name.startswith("PIP_")}
+    variables["PATH"] = f"{Path(sys.executable).parent}:{variables.get('PATH', os.defpath)}"
+    return {"LANG": "C.UTF-8", **variables}

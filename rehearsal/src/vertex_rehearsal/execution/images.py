@@ -1,21 +1,21 @@
-"""Which images can run here, and whether as containers or as processes."""
+"""Decides whether an image can run on this machine, and whether as a container or as a process."""
 
 from vertex_rehearsal.execution import containers
 from vertex_rehearsal.settings import Settings
 
 
 def is_reduction_server(image: str) -> bool:
-    """Whether an image is Google's reduction server: without GPUs there is nothing to reduce, and it only waits."""
+    """Whether an image is Google's reduction server, which only waits here: without GPUs there is nothing to reduce."""
     return "/vertex-ai-restricted/training/reductionserver" in image
 
 
 def can_run(image: str, settings: Settings) -> bool:
-    """Whether an image can run here at all."""
+    """Whether an image can run on this machine."""
     return bool(settings.process_image(image)) or is_reduction_server(image) or bool(containers.find_engine())
 
 
 def explain_unrunnable(image: str, settings: Settings) -> str:
-    """Why an image cannot run here; "" where it can."""
+    """Return why an image cannot run on this machine; "" if it can."""
     if can_run(image, settings):
         return ""
     prefixes = ", ".join(f"{known.prefix}*" for known in settings.process_images)
@@ -27,5 +27,5 @@ def explain_unrunnable(image: str, settings: Settings) -> str:
 
 
 def runs_in_container(image: str, settings: Settings) -> bool:
-    """Whether an image runs as a container: where it is on this machine, or nothing stands for it."""
+    """Whether an image runs as a container: if it is available locally or no process replaces it."""
     return containers.has_image(image) or not (settings.process_image(image) or is_reduction_server(image))

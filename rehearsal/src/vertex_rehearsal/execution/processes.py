@@ -1,4 +1,4 @@
-"""Processes that are ended with everything they have started, whatever became of it."""
+"""Finds and ends processes together with all of their descendants, even detached ones."""
 
 import contextlib
 import os
@@ -13,58 +13,59 @@ from pathlib import Path
 from typing import IO
 
 MARK = "REHEARSAL_MARK"
-"""The environment variable that every process of a rehearsal inherits, wherever it moves itself."""
+"""The environment variable that marks every process of the emulator; detached descendants inherit it too."""
 BRAND = getattr(resource, "RLIMIT_RTTIME", None)
-"""Linux's limit of real-time processes: everything inherits it, nothing drops it, and 70,000 years bind nobody."""
+"""A Linux resource limit that marks processes: inherited by all descendants, never reset, and without effect, since
+its value is 70,000 years."""
 PROC = Path("/proc")
 LONGEST_LINE = 65536
 
 
 def find_by_mark(mark: str) -> set[int]:
-    """Every process that carries a mark, or one that begins with it; none where the system has no /proc."""
-    line, brand_of = f"{MARK}={mark}".encode(), _encode_brand(mark)
-    found = set()
-    for place in PROC.glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # gone already, or somebody else's
-            if _has_brand(place, brand_of) or any(
-                each.startswith(line) for each in (place / "environ").read_bytes().split(b"\0")
+    """Return the ids of the processes whose mark begins with the given one; none on systems without /proc."""
+    variable, brand = f"{MARK}={mark}".encode(), _encode_brand(mark)
+    pids = set()
+    for directory in PROC.glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has exited or belongs to another user
+            if _has_brand(directory, brand) or any(
+                entry.startswith(variable) for entry in (directory / "environ").read_bytes().split(b"\0")
             ):
-                found.add(int(place.name))
-    return found
+                pids.add(int(directory.name))
+    return pids
 
 
 def brand_process(pid: int, mark: str) -> None:
-    """Mark a process, and all that it will start, in a way that another environment does not wash off."""
+    """Mark a process and its descendants by a resource limit, which survives a change of the environment."""
     if BRAND is not None:
-        with contextlib.suppress(OSError, ValueError):  # it has ended, or may not be given more than it has
+        with contextlib.suppress(OSError, ValueError):  # it has exited, or its hard limit is lower
             resource.prlimit(pid, BRAND, _encode_brand(mark))
 
 
 def _encode_brand(mark: str) -> tuple[int, int]:
-    """A mark `PLACE#HOLDER/PART/` as two limits, the higher one for place and holder, the lower one for the part."""
+    """Encode a mark `PLACE#HOLDER/PART/` as two limits: the soft one for the part, the hard one for the rest."""
     place, _, rest = mark.rpartition("#")
     holder, _, part = rest.partition("/")
     number = (zlib.crc32(place.encode()) & 0x0FFFFFFF) << 32 | zlib.crc32(holder.encode())
     return 1 << 61 | zlib.crc32(part.encode()), 1 << 62 | number
 
 
-NOTHING, _ = _encode_brand("")
-"""The lower limit of a mark without a part."""
+NO_PART, _ = _encode_brand("")
+"""The soft limit of a mark without a part."""
 
 
-def _has_brand(place: Path, wanted: tuple[int, int]) -> bool:
-    """Whether a process has a brand, or one that begins with it."""
-    found = re.search(rb"^Max realtime timeout +(\d+) +(\d+)", (place / "limits").read_bytes(), re.M)
-    if not found:
+def _has_brand(directory: Path, brand: tuple[int, int]) -> bool:
+    """Whether the limits of a process match a brand, or one that begins with it."""
+    match = re.search(rb"^Max realtime timeout +(\d+) +(\d+)", (directory / "limits").read_bytes(), re.M)
+    if not match:
         return False
-    part, whole = int(found[1]), int(found[2])
-    if wanted[1] & 0xFFFFFFFF == 0:  # a place without a holder
-        return whole >> 32 == wanted[1] >> 32
-    return whole == wanted[1] and wanted[0] in (part, NOTHING)
+    part, whole = int(match[1]), int(match[2])
+    if brand[1] & 0xFFFFFFFF == 0:  # a place without a holder
+        return whole >> 32 == brand[1] >> 32
+    return whole == brand[1] and brand[0] in (part, NO_PART)
 
 
 def started(pid: int) -> str:
-    """When a process began, in the system's words, or "" where there is none: pids are used again, this is not."""
+    """Return the start time of a process as the system reports it, "" if there is none; it identifies a reused pid."""
     if (PROC / "self" / "stat").exists():
         try:
             # The second field, in parentheses, may hold anything, spaces and parentheses too.
@@ -72,26 +73,26 @@ def started(pid: int) -> str:
         except OSError:
             return ""
         return "" if fields[0] in ("Z", "X") else fields[19]
-    found = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    return found.stdout.strip()
+    completed = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return completed.stdout.strip()
 
 
 def read_lines(pipe: IO[bytes]) -> Iterator[list[str]]:
-    """What a process prints, until it ends: all that comes at once is given at once, so that nobody waits."""
-    left = b""
+    """Yield a process's output in batches of lines, as soon as they arrive, until the pipe closes."""
+    remaining = b""
     with pipe:
         while part := pipe.read1(LONGEST_LINE):  # type: ignore[attr-defined]
-            *lines, left = (left + part).split(b"\n")
-            if len(left) >= LONGEST_LINE:
-                lines, left = [*lines, left], b""
+            *lines, remaining = (remaining + part).split(b"\n")
+            if len(remaining) >= LONGEST_LINE:
+                lines, remaining = [*lines, remaining], b""
             if lines:
                 yield [line.decode("utf-8", "replace").rstrip("\r") for line in lines]
-        if left:
-            yield [left.decode("utf-8", "replace").rstrip("\r")]
+        if remaining:
+            yield [remaining.decode("utf-8", "replace").rstrip("\r")]
 
 
 def send_signal(pid: int, number: int) -> None:
-    """Send a signal to a process and its group, if it has one of its own."""
+    """Send a signal to a process, or to its group if it leads one."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if os.getpgid(pid) == pid:
             os.killpg(pid, number)
@@ -100,15 +101,15 @@ def send_signal(pid: int, number: int) -> None:
 
 
 def end_processes(pids: Collection[int], mark: str) -> None:
-    """End processes, their groups, and all that carries the mark, at once; returns when none is left."""
+    """Kill processes, their groups and all that carry the mark; return when none remains."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
     until = time.monotonic() + 10
-    while left := find_by_mark(mark) - {os.getpid()}:
-        for pid in left:
+    while remaining := find_by_mark(mark) - {os.getpid()}:
+        for pid in remaining:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         if time.monotonic() > until:
-            raise TimeoutError(f"processes {sorted(left)} do not end")
+            raise TimeoutError(f"processes {sorted(remaining)} do not end")
         time.sleep(0.005)

@@ -1,4 +1,4 @@
-"""Jobs that wait for their turn: run a few at a time in the order they came, cancelled, resumed after a restart."""
+"""A first-in, first-out job queue with limited concurrency, cancellation and recovery after a restart."""
 
 import threading
 from collections import deque
@@ -18,7 +18,7 @@ STOPPED = "The rehearsal was stopped while the job was running."
 
 
 def get_job_state(job: Any) -> str:
-    """A job's state by its short name."""
+    """Return the short name of a job's state."""
     return str(v1.JobState.Name(job.state)).removeprefix("JOB_STATE_")
 
 
@@ -31,28 +31,28 @@ class Ending:
 
 
 class Runner(Protocol):
-    """What runs one job; `run` in a thread of its own, the rest from any other."""
+    """Runs one job; `run` is called in its own thread, the other methods from any thread."""
 
     def run(self) -> Ending:
-        """Run the job to its end; nothing of it is left when this returns."""
+        """Run the job to its end; none of its processes remain on return."""
 
     def write_results(self, job: Any) -> None:
-        """Write into the job what became of it, beside its state."""
+        """Write the job's results, apart from its state, into the job."""
 
     def cancel(self) -> None:
-        """End it as soon as its processes have had their time to stop."""
+        """Cancel the job; its processes get the grace period to stop."""
 
     def stop(self, reason: str) -> None:
-        """End it at once: the emulator stops."""
+        """End the job at once because the emulator stops."""
 
 
 RunnerT = TypeVar("RunnerT", bound=Runner)
 CreateRunner = Callable[[Any, Callable[[], None]], RunnerT]
-"""Makes the runner of a job; the runner calls the second argument when the job has really begun."""
+"""Creates the runner of a job; the runner calls the second argument when the job has started."""
 
 
 class JobQueue(Generic[RunnerT]):
-    """The jobs of one kind, of which a few run at a time."""
+    """Queues the jobs of one kind and runs a limited number at a time."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class JobQueue(Generic[RunnerT]):
         create_runner: CreateRunner[RunnerT],
         describe: Callable[[str, ApiError | None], str],
     ) -> None:
-        """`kind` is the full name of the jobs' message; `describe` says a new state in the job's log."""
+        """`kind` is the full name of the jobs' message; `describe` returns the log line for a new state."""
         self._context = context
         self._kind = kind
         self._create_runner = create_runner
@@ -71,7 +71,7 @@ class JobQueue(Generic[RunnerT]):
         self._waiting: deque[str] = deque()
         self._running: dict[str, RunnerT] = {}
         self._runners: dict[str, CreateRunner[RunnerT]] = {}
-        """Of jobs that wait and have a runner of their own."""
+        """Factories of waiting jobs that do not use the default one."""
         self._threads: set[threading.Thread] = set()
         self._closed = False
         self.watchers: list[Callable[[Any], None]] = []
@@ -85,14 +85,14 @@ class JobQueue(Generic[RunnerT]):
         first: Callable[[Any], None] = lambda _: None,
         create_runner: CreateRunner[RunnerT] | None = None,
     ) -> Any:
-        """Keep a new job and run it when its turn comes.
+        """Store a new job and queue it.
 
-        `check` may refuse it, given the names of those that wait and run; `first` is called once it is kept.
+        `check` may raise, given the names of the waiting and running jobs; `first` is called once the job is stored.
         """
         job.state = v1.JobState.JOB_STATE_QUEUED
         job.create_time.GetCurrentTime()
         job.update_time.CopyFrom(job.create_time)
-        with self._lock:  # nobody sees a queued job that does not wait
+        with self._lock:  # a stored job in state QUEUED is always in the queue
             check((*self._waiting, *self._running))
             self._context.database.add(job)
             first(job)
@@ -102,7 +102,7 @@ class JobQueue(Generic[RunnerT]):
         return job
 
     def resume(self) -> None:
-        """After a restart: what was running has failed, what was queued runs."""
+        """Mark jobs that were running before a restart as failed and queue those that were waiting."""
         for job in self._context.database.list_all(self._kind):
             state = get_job_state(job)
             if state == "QUEUED":
@@ -113,7 +113,7 @@ class JobQueue(Generic[RunnerT]):
                 self._change_state(job.name, Ending("FAILED", ApiError("ABORTED", RESTARTED)))
 
     def close(self) -> None:
-        """End what runs; what is queued waits for the next start."""
+        """End the running jobs; queued jobs wait for the next start."""
         with self._lock:
             self._closed = True
             self._waiting.clear()
@@ -124,7 +124,7 @@ class JobQueue(Generic[RunnerT]):
             thread.join()
 
     def cancel(self, name: str) -> None:
-        """Ask a job to end; one that has ended stays as it is."""
+        """Request the cancellation of a job; a job that has ended is left unchanged."""
         with self._lock:
             state = get_job_state(self._context.database.get(name))
             if name in self._running:
@@ -137,7 +137,7 @@ class JobQueue(Generic[RunnerT]):
                 self._change_state(name, Ending("CANCELLED", CANCELLED))
 
     def remove(self, name: str) -> None:
-        """Forget a job that has ended."""
+        """Delete a job that has ended."""
         with self._lock:
             state = get_job_state(self._context.database.get(name))
             if state not in ENDED:
@@ -145,13 +145,13 @@ class JobQueue(Generic[RunnerT]):
             self._context.database.remove(name)
 
     def drop_queued_job(self, name: str) -> None:
-        """Forget a job that is not going to run; one that has begun, or has been deleted, is left."""
+        """Delete a job if it is still queued."""
         with self._lock, suppress(ApiError):
             if get_job_state(self._context.database.get(name)) == "QUEUED":
                 self._context.database.remove(name)
 
     def find_running(self, job: str) -> tuple[str, RunnerT]:
-        """The name and the runner of a job that runs, given its id or its name."""
+        """Return the name and the runner of a running job, given its id or name."""
         with self._lock:
             for name, runner in self._running.items():
                 if job in (name, name.rpartition("/")[2]):
@@ -159,7 +159,7 @@ class JobQueue(Generic[RunnerT]):
         raise not_found_error(f"{job} (among the jobs that run)")
 
     def count_jobs(self) -> dict[str, int]:
-        """How many run, and how many wait."""
+        """Return how many jobs are running and how many are queued."""
         with self._lock:
             return {"running": len(self._running), "queued": len(self._waiting)}
 
@@ -169,7 +169,7 @@ class JobQueue(Generic[RunnerT]):
             self._start_waiting()
 
     def _start_waiting(self) -> None:
-        """Give free places to those who wait longest."""
+        """Start the oldest waiting jobs while the concurrency limit allows."""
         while self._waiting and len(self._running) < self._context.settings.at_once and not self._closed:
             name = self._waiting.popleft()
             job = self._change_state(name, Ending("PENDING"))
@@ -199,7 +199,7 @@ class JobQueue(Generic[RunnerT]):
             self._start_waiting()
 
     def _change_state(self, name: str, ending: Ending, *, write_results: Callable[[Any], None] = lambda _: None) -> Any:
-        """Keep a job's new state, note it in its log, and tell the watchers."""
+        """Store a job's new state, write it to its log and notify the watchers."""
         state, problem = ending.state, ending.problem
         with self._context.database.change(name) as job:
             job.state = v1.JobState.Value(f"JOB_STATE_{state}")
@@ -210,7 +210,8 @@ class JobQueue(Generic[RunnerT]):
                 job.end_time.GetCurrentTime()
             if problem is not None:
                 job.error.CopyFrom(problem.status())
-            _, project, _, _, _, number = name.split("/")  # noted first: who sees an end finds the whole log
+            # Logged before the change is visible, so that an ended job has its whole log.
+            _, project, _, _, _, number = name.split("/")
             severity = "ERROR" if state == "FAILED" else "INFO"
             self._context.logs.write_note(
                 self._describe(state, problem), job=number, project=project, severity=severity

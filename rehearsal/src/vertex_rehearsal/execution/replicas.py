@@ -1,4 +1,4 @@
-"""The replicas of a job: programs with addresses of their own and the environment that Vertex AI gives them."""
+"""The replicas of a job: each a program with its own address and the environment that Vertex AI sets."""
 
 import errno
 import json
@@ -18,42 +18,42 @@ from vertex_rehearsal.execution.workloads import Workload
 from vertex_rehearsal.settings import Settings
 
 PORT = 2222
-"""What Vertex AI's replicas talk to each other on."""
+"""The port on which Vertex AI's replicas communicate."""
 TASKS = ("chief", "worker", "ps", "evaluator")
-"""What TensorFlow calls the worker pools."""
+"""TensorFlow's names of the worker pools."""
 TRAINING_POOLS = (0, 1)
-"""The primary and its workers; the others serve them."""
+"""The pools that train: the primary and its workers."""
 
 
 @dataclass(frozen=True)
 class RunnableJob:
-    """What a job is, for those who run it."""
+    """What is needed to run a job."""
 
     name: str
     spec: Any
     arguments: tuple[str, ...] = ()
-    """Added to those of every replica: a trial's parameters."""
+    """Extra arguments of every replica: a trial's parameters."""
     variables: tuple[tuple[str, str], ...] = ()
-    """Added to the environment of every replica."""
+    """Extra environment variables of every replica."""
     trial: str = ""
     log: str = ""
-    """The id of the job whose log it writes; its own, if that is not another."""
+    """The id of the job whose log it writes to; "" for its own."""
     as_process: bool = False
-    """Whether it runs as a process of this machine whatever its image is."""
+    """Whether it runs as a local process regardless of its image."""
 
     @property
     def project(self) -> str:
-        """Its project's id."""
+        """The project's id."""
         return self.name.split("/")[1]
 
     @property
     def region(self) -> str:
-        """Its region."""
+        """The region."""
         return self.name.split("/")[3]
 
     @property
     def id(self) -> str:
-        """The last part of its name."""
+        """The last part of the name."""
         return self.name.rpartition("/")[2]
 
 
@@ -67,12 +67,12 @@ class Replica:
 
     @property
     def name(self) -> str:
-        """As Vertex AI calls it."""
+        """The name that Vertex AI gives it."""
         return f"workerpool{self.pool}-{self.index}"
 
 
 def create_cluster(spec: Any) -> tuple[Replica, ...]:
-    """A job's replicas, each with an address that nobody listens on."""
+    """Return a job's replicas, each with a free address."""
     return tuple(
         Replica(number, index, _find_free_address())
         for number, pool in enumerate(spec.worker_pool_specs)
@@ -81,12 +81,12 @@ def create_cluster(spec: Any) -> tuple[Replica, ...]:
 
 
 def _find_free_address() -> str:
-    """All of 127.0.0.0/8 is this machine on Linux; elsewhere replicas differ by their ports."""
+    """Return a free loopback address: on Linux any of 127.0.0.0/8, elsewhere 127.0.0.1 with a port of its own."""
     while True:
         host = f"127.{16 + secrets.randbelow(224)}.{secrets.randbelow(256)}.{1 + secrets.randbelow(254)}"
-        with socket.socket() as tried:
+        with socket.socket() as probe:
             try:
-                tried.bind((host, PORT))
+                probe.bind((host, PORT))
             except OSError as error:
                 if error.errno == errno.EADDRINUSE:
                     continue
@@ -99,8 +99,8 @@ def _find_free_address() -> str:
 def build_environment(
     job: RunnableJob, replica: Replica, cluster: Sequence[Replica], context: Context, home: Path
 ) -> dict[str, str]:
-    """The variables that Vertex AI sets, and those by which Google's clients find the rehearsal and not the cloud."""
-    found = {
+    """Return the variables that Vertex AI sets, and those that direct Google's clients to the emulator."""
+    variables = {
         **workloads.build_variables(context, job.project, home),
         "CLOUD_ML_JOB_ID": job.id,
         "CLOUD_ML_PROJECT_ID": context.project_number(job.project),
@@ -112,10 +112,12 @@ def build_environment(
     if base:
         base = f"{base}/{job.trial}" if job.trial else base
         for variable, directory in (("MODEL", "model"), ("CHECKPOINT", "checkpoints"), ("TENSORBOARD_LOG", "logs")):
-            found[f"AIP_{variable}_DIR"] = f"{base}/{directory}/"
+            variables[f"AIP_{variable}_DIR"] = f"{base}/{directory}/"
     pool = job.spec.worker_pool_specs[replica.pool]
-    found |= dict(job.variables) | {variable.name: variable.value for variable in getattr(pool, _get_task(pool)).env}
-    return found | {MARK: context.build_mark(job.id, replica.name)}
+    variables |= dict(job.variables) | {
+        variable.name: variable.value for variable in getattr(pool, _get_task(pool)).env
+    }
+    return variables | {MARK: context.build_mark(job.id, replica.name)}
 
 
 def _build_cluster_variables(job: RunnableJob, replica: Replica, cluster: Sequence[Replica]) -> dict[str, str]:
@@ -124,7 +126,7 @@ def _build_cluster_variables(job: RunnableJob, replica: Replica, cluster: Sequen
     for each in cluster:
         pools.setdefault(each.pool, []).append(each.address)
     trial = {"trial": job.trial} if job.trial else {}
-    found = {
+    variables = {
         "CLUSTER_SPEC": json.dumps(
             {
                 "cluster": {f"workerpool{pool}": addresses for pool, addresses in pools.items()},
@@ -135,7 +137,7 @@ def _build_cluster_variables(job: RunnableJob, replica: Replica, cluster: Sequen
         )
     }
     if len(cluster) > 1:
-        found["TF_CONFIG"] = json.dumps(
+        variables["TF_CONFIG"] = json.dumps(
             {
                 "cluster": {TASKS[pool]: addresses for pool, addresses in pools.items() if TASKS[pool] != "evaluator"},
                 "environment": "cloud",
@@ -143,13 +145,13 @@ def _build_cluster_variables(job: RunnableJob, replica: Replica, cluster: Sequen
                 "task": {"type": TASKS[replica.pool], "index": replica.index, "cloud": job.id, **trial},
             }
         )
-    return found
+    return variables
 
 
 def _build_torch_variables(replica: Replica, cluster: Sequence[Replica]) -> dict[str, str]:
-    """What torch.distributed reads by `env://`, for each of several machines that train.
+    """Return the variables for torch.distributed's `env://` initialisation.
 
-    Reduction servers and evaluators are no part of the process group, and a machine alone needs none.
+    They are empty for reduction servers and evaluators, which are not in the process group, and for a single replica.
     """
     trainers = [each for each in cluster if each.pool in TRAINING_POOLS]
     if len(cluster) == 1 or replica not in trainers:
@@ -173,12 +175,12 @@ def runs_in_container(pool: Any, settings: Settings) -> bool:
 
 
 def get_log_path(context: Context, job: RunnableJob, replica: Replica) -> Path:
-    """The file that holds all that a replica has printed."""
+    """Return the file with the output of a replica."""
     return context.settings.directory / "jobs" / job.id / f"{replica.name}.log"
 
 
-def say(context: Context, job: RunnableJob, replica: Replica, lines: Sequence[str], severity: str) -> None:
-    """Write lines of a replica to its job's log."""
+def write_log(context: Context, job: RunnableJob, replica: Replica, lines: Sequence[str], severity: str) -> None:
+    """Write lines of a replica to its job's log and to its file."""
     context.logs.write_lines(
         lines,
         job=job.log or job.id,
@@ -194,15 +196,15 @@ def say(context: Context, job: RunnableJob, replica: Replica, lines: Sequence[st
 
 @dataclass(frozen=True)
 class ReplicaExit:
-    """A replica's process has ended."""
+    """The event that a replica's process has exited."""
 
     running: "RunningReplica"
     code: int
-    """As shells count: 128 + the number of the signal that ended it."""
+    """As shells report it: 128 + the number of the signal that ended it."""
 
 
 class RunningReplica:
-    """A replica's program, from its start until nothing of it is left."""
+    """The running program of a replica."""
 
     def __init__(
         self,
@@ -230,12 +232,12 @@ class RunningReplica:
             container=self._container,
             mark=environment[MARK],
             context=context,
-            say=self._write_log,
-            ended=lambda code: events.put(ReplicaExit(self, code)),
+            write_log=self._write_log,
+            on_exit=lambda code: events.put(ReplicaExit(self, code)),
         )
 
     def _build_command(self, environment: Mapping[str, str], python: Path | None) -> list[str]:
-        """What is executed."""
+        """Return the command that starts the replica."""
         pool = self._job.spec.worker_pool_specs[self.replica.pool]
         arguments = [*getattr(pool, _get_task(pool)).args, *self._job.arguments]
         if python is not None:
@@ -253,10 +255,12 @@ class RunningReplica:
                 buckets=self._context.buckets,
             )
         if images.is_reduction_server(image):
-            self.say("There are no GPUs here whose gradients could be added up: this reduction server waits.", "NOTICE")
+            self.log_line(
+                "There are no GPUs here whose gradients could be added up: this reduction server waits.", "NOTICE"
+            )
             return ["sleep", "infinity"]
         if self.replica.index == 0:
-            self.say(f"This machine has no image {image}: its command runs as a process of its Python.", "NOTICE")
+            self.log_line(f"This machine has no image {image}: its command runs as a process of its Python.", "NOTICE")
         known = self._context.settings.process_image(image)
         command = [*(spec.command or (known.entrypoint if known else ())), *arguments]
         if known and not spec.command and not arguments:
@@ -266,20 +270,20 @@ class RunningReplica:
     def _build_process_command(self, command: list[str]) -> list[str]:
         mount = workloads.find_mount_command(self._context.buckets)
         if not mount and self.replica.index == 0:
-            self.say("/gcs cannot be mounted here: the buckets are directories in $REHEARSAL_GCS.", "NOTICE")
+            self.log_line("/gcs cannot be mounted here: the buckets are directories in $REHEARSAL_GCS.", "NOTICE")
         return [*mount, *command]
 
-    def say(self, line: str, severity: str) -> None:
-        """Write a line to the job's log, as this replica's."""
+    def log_line(self, line: str, severity: str) -> None:
+        """Write a line of this replica to the job's log."""
         self._write_log([line], severity)
 
     def _write_log(self, lines: Sequence[str], severity: str) -> None:
-        say(self._context, self._job, self.replica, lines, severity)
+        write_log(self._context, self._job, self.replica, lines, severity)
 
-    def tell_to_stop(self) -> None:
-        """SIGTERM, as a machine that is taken away gives it."""
-        self._program.tell_to_stop()
+    def terminate(self) -> None:
+        """Send SIGTERM, as a preempted machine does."""
+        self._program.terminate()
 
     def end(self, *, until: float) -> None:
-        """Wait for it until a moment of the monotonic clock, then end it and everything that it has started."""
+        """Wait until a time of the monotonic clock, then kill the program and all of its descendants."""
         self._program.end(until=until)

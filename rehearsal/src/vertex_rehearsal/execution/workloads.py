@@ -1,4 +1,4 @@
-"""A program of a rehearsal: a process or a container, its output read as it comes, until nothing of it is left."""
+"""Runs a program as a process or a container, logs its output, and ends it with all of its descendants."""
 
 import os
 import re
@@ -18,16 +18,16 @@ from vertex_rehearsal.context import Context
 from vertex_rehearsal.execution import containers, environments, processes
 from vertex_rehearsal.execution.processes import started
 
-Say = Callable[[Sequence[str], str], None]
+WriteLog = Callable[[Sequence[str], str], None]
 """Writes (lines, severity) to a log."""
 NOT_FOUND = 127
-"""What a shell exits with where there is no such program."""
+"""A shell's exit code for a command that was not found."""
 HELD = ("/bin/sh", "-c", 'read -r _ && exec "$@" </dev/null', "sh")
-"""What begins a command only when it is told to; never, if whoever started it is gone before."""
+"""Prefix that delays a command until a line arrives on its standard input; it never starts if the parent dies first."""
 
 
 class Workload:
-    """A command that runs, with a home of its own that goes with it."""
+    """A running command with a temporary home directory."""
 
     def __init__(
         self,
@@ -38,18 +38,18 @@ class Workload:
         container: str,
         mark: str,
         context: Context,
-        say: Say,
-        ended: Callable[[int], None],
+        write_log: WriteLog,
+        on_exit: Callable[[int], None],
     ) -> None:
-        """Start it; `container` is its container's name or "", `ended` is told its exit code as shells count it.
+        """Start the command; `container` is a container's name or "", `on_exit` gets the exit code as shells report it.
 
-        The environment holds the mark by which everything that it starts is found.
+        The environment contains the mark by which its descendants are found.
         """
         self._home = home
         self._container = container
         self._mark = mark
         self._context = context
-        self._say = say
+        self._write_log = write_log
         self._process = self._start_process(command, environment)
         self._started = started(self._process.pid)
         processes.brand_process(self._process.pid, mark)
@@ -64,10 +64,10 @@ class Workload:
             _start_thread(self._read_output, self._process.stdout, "INFO"),
             _start_thread(self._read_output, self._process.stderr, "ERROR"),
         )
-        _start_thread(lambda: ended(_to_shell_status(self._process.wait())))
+        _start_thread(lambda: on_exit(_to_shell_status(self._process.wait())))
 
     def _start_process(self, command: Sequence[str], environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
-        shutil.rmtree(self._home, ignore_errors=True)  # a machine that is restarted remembers nothing
+        shutil.rmtree(self._home, ignore_errors=True)  # a restarted machine has an empty disk
         self._home.mkdir(parents=True)
         try:
             return subprocess.Popen(
@@ -80,8 +80,8 @@ class Workload:
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
-            self._say([f"{command[0]}: {getattr(error, 'strerror', None) or error}"], "ERROR")
-            return subprocess.Popen(  # as a shell would: it starts, and has nothing to do
+            self._write_log([f"{command[0]}: {getattr(error, 'strerror', None) or error}"], "ERROR")
+            return subprocess.Popen(  # as a shell does: the process exits at once with NOT_FOUND
                 [sys.executable, "-S", "-c", f"raise SystemExit({NOT_FOUND})"],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -89,24 +89,24 @@ class Workload:
             )
 
     def _release_process(self) -> None:
-        """It begins only when it is marked and written down: what it starts is found, however early that hides."""
+        """Let the command begin, now that it is marked and recorded, so that every descendant can be found."""
         if self._process.stdin is not None:
-            with suppress(BrokenPipeError), self._process.stdin as told:  # it was ended meanwhile
-                told.write(b"go\n")
+            with suppress(BrokenPipeError), self._process.stdin as pipe:  # it was ended meanwhile
+                pipe.write(b"go\n")
 
     def _read_output(self, pipe: IO[bytes], severity: str) -> None:
         for lines in processes.read_lines(pipe):
-            self._say(lines, severity)
+            self._write_log(lines, severity)
 
-    def tell_to_stop(self) -> None:
-        """SIGTERM, as a machine that is taken away gives it."""
+    def terminate(self) -> None:
+        """Send SIGTERM, as a preempted machine does."""
         processes.send_signal(self._process.pid, SIGTERM)
 
     def end(self, *, until: float) -> None:
-        """Wait for it until a moment of the monotonic clock, then end it and everything that it has started."""
+        """Wait until a time of the monotonic clock, then kill the program and all of its descendants."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=max(0.0, until - time.monotonic()))
-        if self._container:  # it may outlive its client, and its name is needed again
+        if self._container:  # it may outlive its client, and its name is reused
             containers.remove_container(self._container)
         processes.end_processes([self._process.pid], self._mark)
         self._process.wait()
@@ -119,7 +119,7 @@ class Workload:
 
 
 def _to_shell_status(code: int) -> int:
-    """128 + the number of the signal that ended it."""
+    """Return an exit code as shells report it: 128 + the number of the signal that ended the process."""
     return code if code >= 0 else 128 - code
 
 
@@ -130,7 +130,7 @@ def _start_thread(work: Callable[..., None], *values: object) -> threading.Threa
 
 
 def build_variables(context: Context, project: str, home: Path) -> dict[str, str]:
-    """What every program is given: this machine's, and those by which Google's clients find the rehearsal."""
+    """Return the variables of every program: inherited ones and those that direct Google's clients to the emulator."""
     return {
         **environments.inherit_variables(),
         "HOME": str(home),
@@ -142,7 +142,7 @@ def build_variables(context: Context, project: str, home: Path) -> dict[str, str
         "GCE_METADATA_HOST": context.keyed_address.removeprefix("http://"),
         "GCE_METADATA_IP": f"127.0.0.1:{context.http_port}",
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM": f"{context.address}/",
-        # Vertex AI's SDK asks Google's Resource Manager over gRPC, at its own name: a tunnel leads here.
+        # Vertex AI's SDK calls Google's Resource Manager over gRPC at its real host name: a tunnel leads here.
         "grpc_proxy": context.address,
         "no_grpc_proxy": "localhost,127.0.0.0/8",
         "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(context.trusted_roots),
@@ -152,29 +152,29 @@ def build_variables(context: Context, project: str, home: Path) -> dict[str, str
 
 
 def filter_for_container(environment: Mapping[str, str]) -> dict[str, str]:
-    """A program's variables without those that are about this machine, which an image has of its own."""
-    about_here = environments.inherit_variables()
-    kept = {name: value for name, value in environment.items() if about_here.get(name) != value}
+    """Return the variables without those that describe the host, for which an image has its own values."""
+    inherited = environments.inherit_variables()
+    variables = {name: value for name, value in environment.items() if inherited.get(name) != value}
     for name in ("grpc_proxy", "no_grpc_proxy", "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"):
-        kept.pop(name, None)  # no file of this machine is seen there
+        variables.pop(name, None)  # containers do not see the host's files
     for name in ("HOME", "TMPDIR"):
-        if kept.get(name) == environment["HOME"]:
-            del kept[name]
-    return kept | {"REHEARSAL_GCS": "/gcs"}
+        if variables.get(name) == environment["HOME"]:
+            del variables[name]
+    return variables | {"REHEARSAL_GCS": "/gcs"}
 
 
 def expand_variables(words: Sequence[str], environment: Mapping[str, str]) -> list[str]:
-    """$(NAME) is the value of a variable, as in Kubernetes; $$(NAME) is not."""
+    """Replace $(NAME) by the value of the variable, as Kubernetes does; $$(NAME) is an escape for $(NAME)."""
 
-    def value(found: "re.Match[str]") -> str:
-        return found[0][1:] if found[0].startswith("$$") else environment.get(found[1], found[0])
+    def replace(match: "re.Match[str]") -> str:
+        return match[0][1:] if match[0].startswith("$$") else environment.get(match[1], match[0])
 
-    return [re.sub(r"\$?\$\((\w+)\)", value, word) for word in words]
+    return [re.sub(r"\$?\$\((\w+)\)", replace, word) for word in words]
 
 
 @cache
 def find_mount_command(buckets: Path) -> tuple[str, ...]:
-    """What makes the buckets a command's own /gcs, by a mount that no other process sees; empty where it may not."""
+    """Return a prefix that mounts the buckets at /gcs for one command only; empty if mounting is not permitted."""
     unshare = shutil.which("unshare")
     if not unshare or os.geteuid() != 0:
         return ()
@@ -182,23 +182,23 @@ def find_mount_command(buckets: Path) -> tuple[str, ...]:
     prefix = (unshare, "--mount", "--propagation", "private", "sh", "-c", script, str(buckets))
     try:
         Path("/gcs").mkdir(exist_ok=True)
-        done = subprocess.run([*prefix, "true"], capture_output=True, check=False)
+        completed = subprocess.run([*prefix, "true"], capture_output=True, check=False)
     except OSError:
         return ()
-    return prefix if done.returncode == 0 else ()
+    return prefix if completed.returncode == 0 else ()
 
 
 def end_leftovers(context: Context) -> int:
-    """End the processes and containers that a rehearsal left behind when it was killed; returns how many there were."""
+    """End the processes and containers that a killed emulator left behind; return the number of processes."""
     recorded = context.database.run("SELECT pid, started, container FROM processes")
-    alive = {pid for pid, begun, _ in recorded if begun and started(pid) == begun}
+    alive = {pid for pid, start_time, _ in recorded if start_time and started(pid) == start_time}
     mark = context.build_mark()
     count = len(processes.find_by_mark(mark) | alive)
     processes.end_processes(alive, mark)
     for _, _, container in recorded:
         if container:
             containers.remove_container(container)
-    for directory in (context.settings.directory / "jobs").glob("*/*/"):  # homes and environments: only logs are kept
+    for directory in (context.settings.directory / "jobs").glob("*/*/"):  # homes and environments; log files stay
         shutil.rmtree(directory, ignore_errors=True)
     context.database.run("DELETE FROM processes")
     return count

@@ -2,16 +2,14 @@
 
 Files, in the order of their imports:
 
-- spec.py: Compiled Kubeflow pipelines: what is refused of one before it runs, and how its values are typed.
-- conditions.py: The conditions of pipeline tasks, as the Kubeflow compiler writes them: a small part of CEL.
+- spec.py: Validates compiled Kubeflow pipelines and converts values to their parameters' types.
+- conditions.py: Evaluates the conditions of pipeline tasks, in the subset of CEL that the Kubeflow compiler writes.
 - placeholders.py: What stands for values on a pipeline task's command line: `{{$}}`, `{{$.inputs.parameters['x']}}`
   and others.
-- task_values.py: What the tasks of a pipeline hand to each other: their outcomes, and the inputs, items and outputs
-  made of these.
-- task_details.py: What is written down of a pipeline's tasks: details in their job, as Vertex AI shows them, and
-  lines in its log.
-- task_jobs.py: The tasks of a pipeline that run something: each is a custom job, and gives what that leaves in its
-  bucket.
-- runner.py: A pipeline that runs: its tasks in their order, each as soon as those are done that it waits for.
-- service.py: Pipeline jobs: compiled Kubeflow pipelines, accepted or refused, run and kept.
+- task_values.py: Values passed between the tasks of a pipeline: outcomes, inputs, loop items and outputs.
+- task_details.py: Records the state of a pipeline's tasks: task details in the job, as on Vertex AI, and log
+  entries.
+- task_jobs.py: Runs pipeline tasks as custom jobs and reads the outputs that they write to their bucket.
+- runner.py: Runs a pipeline job: each task as soon as its dependencies are done.
+- service.py: The API of pipeline jobs: compiled Kubeflow pipelines, validated, run, cancelled and deleted.
 """

@@ -1,4 +1,4 @@
-"""The conditions of pipeline tasks, as the Kubeflow compiler writes them: a small part of CEL."""
+"""Evaluates the conditions of pipeline tasks, in the subset of CEL that the Kubeflow compiler writes."""
 
 import json
 import operator
@@ -25,7 +25,7 @@ CONVERT: Mapping[str, Callable[[Any], Any]] = {
 
 
 def evaluate_condition(condition: str, inputs: Mapping[str, Any]) -> bool:
-    """Whether a task with these inputs is to run."""
+    """Evaluate the condition of a task with these inputs."""
     return bool(_ConditionParser(condition, inputs).evaluate_all())
 
 

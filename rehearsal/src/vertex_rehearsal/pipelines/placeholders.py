@@ -15,22 +15,22 @@ METADATA = re.compile(r"(inputs|outputs)\.artifacts\['([^']+)'\]\.metadata\['([^
 
 
 def format_value(value: Any) -> str:
-    """A value inside a text."""
+    """Format a value for insertion into a string."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def get_mount_path(uri: str) -> str:
-    """Where a task finds an object."""
+    """Return the path at which a task finds an object."""
     return uri.replace("gs://", "/gcs/", 1) if uri.startswith("gs://") else uri
 
 
 def fill_constant(text: str, inputs: Mapping[str, Any]) -> str:
-    """A constant of a pipeline with the task's inputs in it."""
+    """Replace the placeholders in a constant by the task's inputs."""
     return ANY.sub(lambda found: _resolve_placeholder(found, {"inputs": {"parameterValues": inputs}}, {}), text)
 
 
 def render_command(template: Sequence[Any], executor_input: Mapping[str, Any], facts: Mapping[str, str]) -> list[str]:
-    """A command line with everything in its place; a word that is only there for an input that is not, is left out."""
+    """Replace the placeholders in a command line; omit arguments that depend on a missing input."""
     found: list[str] = []
     for word in template:
         found += _render_word(_decode_word(word), executor_input, facts)
@@ -38,7 +38,7 @@ def render_command(template: Sequence[Any], executor_input: Mapping[str, Any], f
 
 
 def _decode_word(word: Any) -> Any:
-    """The compiler writes optional and joined words as JSON in a text."""
+    """Expand an optional or concatenated argument, which the compiler writes as JSON in a string."""
     if isinstance(word, str) and word.startswith(('{"IfPresent"', '{"Concat"')):
         try:
             return json.loads(word)

@@ -1,4 +1,4 @@
-"""A pipeline that runs: its tasks in their order, each as soon as those are done that it waits for."""
+"""Runs a pipeline job: each task as soon as its dependencies are done."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ FAIL_FAST = 2
 
 
 class PipelineRun:
-    """One pipeline job; `run` plays it in the thread that calls it, the rest may be called from any other."""
+    """Runs one pipeline job; `run` blocks the calling thread, the other methods are thread-safe."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class PipelineRun:
         self._stopped = ""
 
     def run(self) -> Ending:
-        """Play the pipeline to its end."""
+        """Run the pipeline to its end."""
         outcome = self._run_dag(self._spec["root"]["dag"], self._parameters, {}, "")
         if self._stopped:
             return Ending("FAILED", ApiError("ABORTED", self._stopped))
@@ -59,24 +59,24 @@ class PipelineRun:
         return Ending("FAILED", outcome.problem) if outcome.problem else Ending("SUCCEEDED")
 
     def cancel(self) -> None:
-        """Begin no more tasks, end those that run."""
+        """Start no more tasks and end the running ones."""
         self._interrupted.set()
         self._jobs.cancel()
 
     def stop(self, reason: str) -> None:
-        """Wait for nothing any more: the rehearsal stops, and the jobs of tasks have been ended."""
+        """Stop waiting: the emulator stops and has already ended the tasks' jobs."""
         self._stopped = reason
         self._interrupted.set()
         self._jobs.stop(reason)
 
     def update_job(self, job: Any) -> None:
-        """Take note of a custom job's new state, if it is a task's."""
+        """Handle a new state of a custom job if it belongs to a task."""
         self._jobs.update_job(job)
 
     def _run_dag(
         self, dag: Mapping[str, Any], parameters: Mapping[str, Any], artifacts: Artifacts, parent: str
     ) -> TaskOutcome:
-        """Run the tasks of a DAG, each as soon as those are done that it waits for."""
+        """Run the tasks of a DAG, each as soon as its dependencies are done."""
         tasks = dag["tasks"]
         outcomes: dict[str, Future[TaskOutcome]] = {name: Future() for name in tasks}
         scope = DagScope(self.name, parameters, artifacts, parent, outcomes)
@@ -101,7 +101,7 @@ class PipelineRun:
         scope.outcomes[name].set_result(outcome)
 
     def _run_and_record(self, name: str, number: str, parent: str, work: Callable[[], TaskOutcome]) -> TaskOutcome:
-        """Do a task's work, and write down what came of it, whatever that is."""
+        """Run a task and store its outcome, also if it fails."""
         problem = None
         try:
             outcome = work()
@@ -121,7 +121,7 @@ class PipelineRun:
         return self._spec["components"][task["componentRef"]["name"]]
 
     def _apply_trigger_policy(self, name: str, number: str, task: Mapping[str, Any], scope: DagScope) -> TaskOutcome:
-        """Run a task, if those before it and its condition say so."""
+        """Run a task if its trigger policy and its condition allow it."""
         policy = task.get("triggerPolicy", {})
         if self._interrupted.is_set():
             return TaskOutcome("CANCELLED")
@@ -148,7 +148,7 @@ class PipelineRun:
         artifacts: Artifacts,
         parent: str,
     ) -> TaskOutcome:
-        """A task with its inputs: a DAG of its own, or something that runs."""
+        """Run a task with its inputs, as a nested DAG or a component."""
         component = self._get_component(task)
         known = component.get("inputDefinitions", {}).get("parameters", {})
         parameters = pipeline_specs.apply_defaults(known, parameters, f"tasks.{name}.inputs")
@@ -175,7 +175,7 @@ class PipelineRun:
     def _run_loop(
         self, name: str, number: str, task: Mapping[str, Any], parameters: Mapping[str, Any], artifacts: Artifacts
     ) -> TaskOutcome:
-        """A task once for each item, as many at a time as its policy says; what they give becomes lists."""
+        """Run a task once per item, limited by its concurrency policy; collect the outputs in lists."""
         items, key, are_artifacts = task_values.resolve_items(task, parameters, artifacts)
         limit = int(task.get("iteratorPolicy", {}).get("parallelismLimit", 0)) or max(1, len(items))
         places = threading.Semaphore(limit)
@@ -211,7 +211,7 @@ class PipelineRun:
     def _import_artifact(
         self, importer: Mapping[str, Any], component: Mapping[str, Any], parameters: Mapping[str, Any]
     ) -> TaskOutcome:
-        """An artifact that is there already."""
+        """Import an existing artifact."""
         uri = importer["artifactUri"]
         where = uri["constant"] if "constant" in uri else parameters[uri["runtimeParameter"]]
         (key,) = component["outputDefinitions"]["artifacts"]

@@ -1,4 +1,4 @@
-"""Pipeline jobs: compiled Kubeflow pipelines, accepted or refused, run and kept."""
+"""The API of pipeline jobs: compiled Kubeflow pipelines, validated, run, cancelled and deleted."""
 
 import re
 import threading
@@ -48,7 +48,7 @@ class PipelineJobs:
         queue.watchers.append(self._on_job_change)
 
     def close(self) -> None:
-        """End every run; the jobs of its tasks have been ended before."""
+        """End every run; the jobs of its tasks have already been ended."""
         with self._lock:
             runs = list(self._runs.values())
         for run, _ in runs:
@@ -57,7 +57,7 @@ class PipelineJobs:
             thread.join()
 
     def create_pipeline_job(self, request: Any) -> Any:
-        """Accept a pipeline, or refuse it as Vertex AI would, and run it."""
+        """Validate a pipeline as Vertex AI does and run it."""
         validation.check_parent(request.parent)
         job = v1.PipelineJob()
         job.CopyFrom(request.pipeline_job)
@@ -87,7 +87,7 @@ class PipelineJobs:
         return job
 
     def cancel_pipeline_job(self, request: Any) -> Any:
-        """Begin to end a pipeline and its tasks; one that has ended stays as it is."""
+        """Request the cancellation of a pipeline and its tasks; one that has ended is left unchanged."""
         with self._lock:
             run, _ = self._runs.get(request.name, (None, None))
         if run is None:
@@ -98,7 +98,7 @@ class PipelineJobs:
         return protobuf.Empty()
 
     def delete_pipeline_job(self, request: Any) -> Any:
-        """Forget a pipeline that has ended."""
+        """Delete a pipeline that has ended."""
         state = get_pipeline_state(self._context.database.get(request.name))
         if state not in ENDED:
             raise ApiError("FAILED_PRECONDITION", f"The pipeline '{request.name}' is {state}: cancel it first.")
@@ -106,7 +106,7 @@ class PipelineJobs:
         return self._context.operations.done(request.name, v1.DeleteOperationMetadata(), protobuf.Empty)
 
     def _read_spec(self, job: Any) -> Any:
-        """The compiled pipeline: given, or in the file that the template's address names."""
+        """Return the compiled pipeline, from the request or from the file at the template's URI."""
         if job.pipeline_spec.fields:
             return as_dict(job.pipeline_spec)
         at, uri = f"{AT}.template_uri", job.template_uri
@@ -185,5 +185,5 @@ class PipelineJobs:
 
 
 def _slugify_name(name: str) -> str:
-    """A pipeline's name as an id may begin."""
+    """Return a pipeline's name as the prefix of an id."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:100] or "pipeline"

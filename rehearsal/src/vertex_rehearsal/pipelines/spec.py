@@ -1,4 +1,4 @@
-"""Compiled Kubeflow pipelines: what is refused of one before it runs, and how its values are typed."""
+"""Validates compiled Kubeflow pipelines and converts values to their parameters' types."""
 
 import json
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ STRATEGIES = ("", "TRIGGER_STRATEGY_UNSPECIFIED", "ALL_UPSTREAM_TASKS_SUCCEEDED"
 
 
 def check_spec(spec: Any, settings: Settings) -> None:
-    """Refuse what is no compiled pipeline, and what of one is not played, by its name."""
+    """Raise ApiError for anything but a compiled pipeline, and for features that are not emulated."""
     if not isinstance(spec, dict) or not spec:
         raise invalid_argument(AT, "Required field is not set: pipeline_spec.")
     version = str(spec.get("schemaVersion", ""))
@@ -41,12 +41,12 @@ def check_spec(spec: Any, settings: Settings) -> None:
 
 
 def get_executor(spec: Mapping[str, Any], component: Mapping[str, Any]) -> Any:
-    """What runs a component."""
+    """Return the executor of a component."""
     return spec["deploymentSpec"]["executors"][component["executorLabel"]]
 
 
 def _check_dag(spec: Mapping[str, Any], dag: Mapping[str, Any], at: str) -> None:
-    """Tasks whose components are there, and that do not wait for each other."""
+    """Check that the components of all tasks exist and the dependencies have no cycle."""
     tasks = dag["tasks"]
     for name, task in tasks.items():
         here = f"{at}.dag.tasks.{name}"
@@ -71,7 +71,7 @@ def _check_dag(spec: Mapping[str, Any], dag: Mapping[str, Any], at: str) -> None
 
 
 def find_upstream(task: Mapping[str, Any]) -> set[str]:
-    """The tasks that a task waits for: those it names, and those whose outputs or ends it takes."""
+    """Return a task's dependencies: those it names and those whose outputs or states it uses."""
     found = set(task.get("dependentTasks", ()))
     for kind in ("parameters", "artifacts"):
         for source in task.get("inputs", {}).get(kind, {}).values():
@@ -82,7 +82,7 @@ def find_upstream(task: Mapping[str, Any]) -> set[str]:
 
 
 def is_python_component(container: Mapping[str, Any]) -> bool:
-    """Whether a container is a Python function, which the command itself brings."""
+    """Whether a container runs a Python function, whose source is in the command."""
     return any("kfp.dsl.executor_main" in str(word) for word in container.get("command", ()))
 
 
@@ -103,7 +103,7 @@ def _check_executor(executor: Mapping[str, Any], settings: Settings, at: str) ->
 
 
 def convert_value(value: Any, kind: str, name: str, at: str = "") -> Any:
-    """A value as its parameter's type has it: free JSON knows one kind of number."""
+    """Convert a value to its parameter's type: free-form JSON has only one type of number."""
     convert = CONVERSIONS.get(kind)
     if convert is None or value is None:
         return value
@@ -117,7 +117,7 @@ def convert_value(value: Any, kind: str, name: str, at: str = "") -> Any:
 
 
 def parse_output(text: str, kind: str, name: str) -> Any:
-    """A value from the file that a container has written."""
+    """Parse a value from the file that a container has written."""
     if kind == "STRING" or kind not in CONVERSIONS:
         return text
     try:
@@ -129,7 +129,7 @@ def parse_output(text: str, kind: str, name: str) -> Any:
 
 
 def resolve_inputs(spec: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The pipeline's own parameters: what is given and the defaults of the rest."""
+    """Return the pipeline's parameters, with defaults for those that are not set."""
     at = "pipeline_job.runtime_config.parameter_values"
     known = spec["root"].get("inputDefinitions", {}).get("parameters", {})
     if unknown := sorted(set(given) - set(known)):

@@ -1,4 +1,4 @@
-"""What is written down of a pipeline's tasks: details in their job, as Vertex AI shows them, and lines in its log."""
+"""Records the state of a pipeline's tasks: task details in the job, as on Vertex AI, and log entries."""
 
 import math
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class TaskDetails:
-    """The tasks of one pipeline job, as it is kept."""
+    """The task details of one stored pipeline job."""
 
     def __init__(self, pipeline: str, context: "Context") -> None:
         self._pipeline = pipeline
@@ -26,7 +26,7 @@ class TaskDetails:
         parameters: Mapping[str, Any] | None = None,
         artifacts: Artifacts | None = None,
     ) -> None:
-        """Write a task down, unless it has been."""
+        """Add a task's details unless they exist."""
         with self._context.database.change(self._pipeline) as job:
             details = job.job_detail.task_details
             if any(str(detail.task_id) == number for detail in details):
@@ -42,7 +42,7 @@ class TaskDetails:
             _write_artifacts(detail.inputs, artifacts or {})
 
     def record_state(self, number: str, state: str, outcome: TaskOutcome | None = None, *, job: str = "") -> None:
-        """Write down a task's new state, and all that came of it."""
+        """Store a task's new state and outcome."""
         with self._context.database.change(self._pipeline) as kept:
             detail = next(detail for detail in kept.job_detail.task_details if str(detail.task_id) == number)
             detail.state = v1.PipelineTaskDetail.State.Value(state)
@@ -63,7 +63,7 @@ class TaskDetails:
         self.write_entry(f"Task {name} is {state}.{why}", name, "ERROR" if state == "FAILED" else "INFO")
 
     def write_entry(self, text: str, task: str, severity: str) -> None:
-        """A line of the pipeline's own log."""
+        """Write a line to the pipeline's log."""
         write_entry(self._context, self._pipeline, text, severity, task=task)
 
 
@@ -96,7 +96,7 @@ def _write_artifacts(place: Any, artifacts: Artifacts) -> None:
 
 
 def _to_json_value(value: Any) -> Any:
-    """A value as Google's JSON takes it: numbers that are none become text."""
+    """Convert a value to Google's JSON: non-finite numbers become strings."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, list):

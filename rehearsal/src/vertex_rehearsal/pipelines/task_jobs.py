@@ -1,4 +1,4 @@
-"""The tasks of a pipeline that run something: each is a custom job, and gives what that leaves in its bucket."""
+"""Runs pipeline tasks as custom jobs and reads the outputs that they write to their bucket."""
 
 import json
 import shutil
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from vertex_rehearsal.context import Context
 
 MACHINE = "e2-standard-4"
-"""What Vertex AI gives to tasks that ask for nothing."""
+"""Vertex AI's default machine for tasks."""
 
 
 class TaskJobs:
@@ -41,12 +41,12 @@ class TaskJobs:
         self._created = pipeline.create_time.ToJsonString()
         self._lock = threading.Lock()
         self._jobs: dict[str, tuple[str, Future[Any]]] = {}
-        """Those that have not ended: the tasks that they are, and who waits for them."""
+        """Unfinished jobs: the task of each, and the future that its waiting thread holds."""
         self._cancelled = False
         self._stopped = ""
 
     def cancel(self) -> None:
-        """End those that run, and those that are still to come."""
+        """Cancel running jobs and those submitted later."""
         self._cancelled = True
         with self._lock:
             names = list(self._jobs)
@@ -54,7 +54,7 @@ class TaskJobs:
             self._queue.cancel(name)
 
     def stop(self, reason: str) -> None:
-        """Wait for none any more: the rehearsal stops, and has ended them."""
+        """Stop waiting for jobs: the emulator stops and has ended them."""
         self._stopped, self._cancelled = reason, True
         with self._lock:
             waiting = dict(self._jobs)
@@ -64,7 +64,7 @@ class TaskJobs:
             ended.set_result(None)
 
     def update_job(self, job: Any) -> None:
-        """Take note of a custom job's new state, if it is a task's."""
+        """Handle a new state of a custom job if it belongs to a task."""
         with self._lock:
             task, ended = self._jobs.get(job.name, ("", None))
             if ended is None:
@@ -85,7 +85,7 @@ class TaskJobs:
         parameters: Mapping[str, Any],
         artifacts: Artifacts,
     ) -> TaskOutcome:
-        """Run a container's command as a custom job, and read what it leaves."""
+        """Run a container's command as a custom job and read its outputs."""
         base = f"{self._root}/{self._id}/{number}"
         definitions = component.get("outputDefinitions", {})
         files = {key: placeholders.get_mount_path(f"{base}/{key}") for key in definitions.get("parameters", {})}
@@ -114,7 +114,7 @@ class TaskJobs:
     def _run_job(
         self, name: str, number: str, container: Mapping[str, Any], executor_input: Mapping[str, Any]
     ) -> Any | None:
-        """The custom job of a task once it has ended; None where the rehearsal stops before."""
+        """Wait for a task's custom job and return it; None if the emulator stops first."""
         facts = {
             "pipeline_job_name": self._id,
             "pipeline_job_uuid": self._id,
@@ -158,7 +158,7 @@ class TaskJobs:
             shutil.rmtree(directory, ignore_errors=True)
 
     def _create_environment(self, directory: Path) -> dict[str, str]:
-        """A Python of the task's own, so that what its command installs stays in it."""
+        """Create a virtual environment for a task, so that its command installs packages only there."""
         environment = Environment(directory / "environment", self._context.settings.strict)
         environment.create()
         path = f"{environment.python.parent}:{environments.inherit_variables()['PATH']}"
@@ -166,7 +166,7 @@ class TaskJobs:
 
 
 def _read_outputs(directory: Path, definitions: Mapping[str, Any], made: Mapping[str, Any]) -> TaskOutcome:
-    """What a task has left: its outputs, in files of their own or in the one of Kubeflow's executor."""
+    """Read a task's outputs from their files or from the file of Kubeflow's executor."""
     written: dict[str, Any] = {}
     if (file := directory / "executor_output.json").is_file():
         try:

@@ -1,4 +1,4 @@
-"""What the tasks of a pipeline hand to each other: their outcomes, and the inputs, items and outputs made of these."""
+"""Values passed between the tasks of a pipeline: outcomes, inputs, loop items and outputs."""
 
 import json
 import re
@@ -17,7 +17,7 @@ _MISSING: Any = object()
 
 @dataclass(frozen=True)
 class TaskOutcome:
-    """How a task ended, and what it gives."""
+    """How a task ended, with its outputs."""
 
     state: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
@@ -27,14 +27,14 @@ class TaskOutcome:
 
 @dataclass(frozen=True)
 class DagScope:
-    """What the tasks of one DAG see: its own inputs, and the outcomes of each other."""
+    """The values visible to the tasks of one DAG: its inputs and the outcomes of its tasks."""
 
     pipeline: str
     """The pipeline job's name."""
     parameters: Mapping[str, Any]
     artifacts: Artifacts
     parent: str
-    """The task whose DAG it is; "" for the pipeline's own."""
+    """The task that the DAG belongs to; "" for the pipeline's root DAG."""
     outcomes: Mapping[str, "Future[TaskOutcome]"]
 
 
@@ -50,7 +50,7 @@ def new_artifact(
 def resolve_inputs(
     task: Mapping[str, Any], component: Mapping[str, Any], scope: DagScope
 ) -> tuple[dict[str, Any], Artifacts]:
-    """What a task gets, from the DAG around it and from other tasks."""
+    """Resolve a task's inputs from its DAG and from other tasks."""
     sources = task.get("inputs", {})
     parameters: dict[str, Any] = {}
     constants: dict[str, Any] = {}
@@ -100,7 +100,7 @@ def _get_output(given: Mapping[str, Any], key: str, task: str) -> Any:
 
 
 def _select_part(value: Any, selector: str) -> Any:
-    """A part of a value, as `parseJson(string_value)["a"]` asks for it."""
+    """Return the part of a value that a selector such as `parseJson(string_value)["a"]` refers to."""
     if not selector:
         return value
     found = re.fullmatch(r'parseJson\(string_value\)((?:\["[^"]+"\])*)', selector)
@@ -117,7 +117,7 @@ def _select_part(value: Any, selector: str) -> Any:
 def resolve_items(
     task: Mapping[str, Any], parameters: Mapping[str, Any], artifacts: Artifacts
 ) -> tuple[Sequence[Any], str, bool]:
-    """What a loop goes over, the input that takes each, and whether they are artifacts."""
+    """Return a loop's items, the input that each is passed to, and whether they are artifacts."""
     if "artifactIterator" in task:
         iterator = task["artifactIterator"]
         return artifacts[iterator["items"]["inputArtifact"]], iterator["itemInput"], True
@@ -134,7 +134,7 @@ def resolve_items(
 def collect_outputs(
     definitions: Mapping[str, Any], outcomes: Mapping[str, "Future[TaskOutcome]"]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a DAG gives, out of what its tasks gave; of several branches, that of the one that ran."""
+    """Return a DAG's outputs from those of its tasks; of alternative branches, from the one that ran."""
     parameters: dict[str, Any] = {}
     for key, source in definitions.get("parameters", {}).items():
         one = source.get("valueFromParameter")

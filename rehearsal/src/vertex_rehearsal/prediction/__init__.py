@@ -2,17 +2,15 @@
 
 Files, in the order of their imports:
 
-- batch_inputs.py: Instances of a batch prediction: read one by one from files in Cloud Storage, as Vertex AI sends
-  them to servers.
-- models.py: Models: uploaded with a copy of their files, kept in versions with aliases, and found by either.
-- servers.py: Servers of a model: programs with Vertex AI's serving environment, kept healthy and asked in turn.
-- deployments.py: The servers of every deployed model: started with it, started again after a restart, and ended.
-- service.py: Predictions: a request handed to one of an endpoint's models, as its traffic split says, and the
-  answer back.
-- evaluations.py: Model evaluations: measured elsewhere, imported, and kept with the version of the model that they
-  are about.
-- model_service.py: The service of models: uploaded, versioned, copied, changed and deleted.
-- endpoints.py: Endpoints: made, changed, and given models, whose servers start with them and share the traffic.
-- batch_runner.py: One batch prediction from its first server to its last file.
-- batch_service.py: Batch prediction jobs: accepted or refused, queued, run a few at a time, and kept.
+- batch_inputs.py: Reads the instances of a batch prediction from files in Cloud Storage, in the form Vertex AI
+  sends to servers.
+- models.py: Stored model versions: names, aliases, lookup and the location of their files.
+- servers.py: Model servers with Vertex AI's serving environment: health checks, restarts and round-robin requests.
+- deployments.py: Starts, restarts and ends the servers of deployed models.
+- service.py: The API of online predictions: requests routed to an endpoint's models by its traffic split.
+- evaluations.py: The API of model evaluations: imported results, stored with the model version they belong to.
+- model_service.py: The API of models: uploaded, versioned, copied, updated and deleted.
+- endpoints.py: The API of endpoints: created, updated, deleted, and models deployed to them with a traffic split.
+- batch_runner.py: Runs one batch prediction job: starts the servers, sends the instances, writes the result files.
+- batch_service.py: The API of batch prediction jobs: validation, queueing and deletion.
 """

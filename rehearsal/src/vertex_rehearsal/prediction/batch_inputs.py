@@ -1,4 +1,4 @@
-"""Instances of a batch prediction: read one by one from files in Cloud Storage, as Vertex AI sends them to servers."""
+"""Reads the instances of a batch prediction from files in Cloud Storage, in the form Vertex AI sends to servers."""
 
 import base64
 import csv
@@ -19,33 +19,33 @@ WILD = re.compile(r"[*?\[]")
 
 @dataclass(frozen=True)
 class InvalidInstance:
-    """A line that is no instance, and why."""
+    """A line that cannot be read as an instance, and the reason."""
 
     line: str
     reason: str
 
 
 def find_files(context: "Context", uris: Sequence[str], at: str) -> list[Path]:
-    """The files of addresses, which may have wildcards; NOT_FOUND where an address has none."""
-    found: list[Path] = []
+    """Return the files that URIs, with or without wildcards, refer to; raise NOT_FOUND if a URI matches none."""
+    paths: list[Path] = []
     for uri in uris:
         path = context.resolve_uri(uri, at)
         if WILD.search(uri):
             bucket = context.resolve_uri("/".join(uri.split("/")[:3]), at)
             try:
-                matching = sorted(one for one in bucket.glob(path.relative_to(bucket).as_posix()) if one.is_file())
+                matching = sorted(file for file in bucket.glob(path.relative_to(bucket).as_posix()) if file.is_file())
             except ValueError as error:
                 raise invalid_argument(at, f'"{uri}" cannot be understood: {error}') from error
         else:
             matching = [path] if path.is_file() else []
         if not matching:
             raise ApiError("NOT_FOUND", f"No file matches {uri}.", at)
-        found += matching
-    return found
+        paths += matching
+    return paths
 
 
 def read_instances(context: "Context", paths: Sequence[Path], form: str, *, as_objects: bool) -> Iterator[Any]:
-    """Every instance of files of a format: jsonl, csv or file-list; and what is none, as InvalidInstance."""
+    """Yield the instances of files in jsonl, csv or file-list format; an unreadable line as an InvalidInstance."""
     for path in paths:
         with path.open(encoding="utf-8", errors="replace", newline="") as file:
             if form == "csv":
@@ -74,7 +74,7 @@ def _read_instance_file(context: "Context", uri: str) -> Any:
 
 
 def _read_csv_rows(file: Iterator[str], *, as_objects: bool) -> Iterator[Any]:
-    """Rows below a header: what stands in quotes is a text, all else a number."""
+    """Yield the rows below the header: quoted values are strings, all others numbers."""
     header = next(csv.reader(file), None)
     if header is None:
         return
@@ -93,6 +93,6 @@ def _read_csv_rows(file: Iterator[str], *, as_objects: bool) -> Iterator[Any]:
 
 
 def check_instance_type(form: str, kind: str, at: str) -> None:
-    """An instance type fits a format: rows alone can be made objects or arrays."""
+    """Raise INVALID_ARGUMENT if an instance type is set for a format other than csv."""
     if kind and form != "csv":
         raise invalid_argument(at, f'instance_type is "{kind}", which is for csv and not for {form}.')

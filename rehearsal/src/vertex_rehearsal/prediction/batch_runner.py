@@ -1,4 +1,4 @@
-"""One batch prediction from its first server to its last file."""
+"""Runs one batch prediction job: starts the servers, sends the instances, writes the result files."""
 
 import json
 import re
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from vertex_rehearsal.context import Context
 
 BATCH = 64
-"""Instances that a server is given at a time, unless the job says otherwise."""
+"""Default number of instances in a request to a server."""
 LONGEST_S = 600.0
 ATTEMPTS = 3
 MOST_PARTIAL_FAILURES = 20
 
 
 class BatchRun:
-    """One job that runs; `run` plays it in the thread that calls it, the rest may be called from any other."""
+    """Runs one job; `run` blocks the calling thread, the other methods are thread-safe."""
 
     def __init__(self, job: Any, context: "Context", *, on_start: Callable[[], None] = lambda: None) -> None:
         self._job = job
@@ -48,29 +48,29 @@ class BatchRun:
         self._errors: Counter[str] = Counter()
         self._problems: list[ApiError] = []
         self._output = ""
-        self._begun = 0.0
+        self._start_time = 0.0
 
     def check(self) -> None:
-        """Its servers can be played here, or the error says why not."""
-        self._build_server_spec().check_playable()
+        """Raise ApiError if the model's servers cannot run on this machine."""
+        self._build_server_spec().check_runnable()
 
     def cancel(self) -> None:
-        """End it; what is predicted stays."""
+        """Cancel the job; predictions made so far are kept."""
         self._stop_servers(Ending("CANCELLED", CANCELLED))
 
     def stop(self, reason: str) -> None:
-        """End it: the rehearsal stops."""
+        """End the job because the emulator stops."""
         self._stop_servers(Ending("FAILED", ApiError("ABORTED", reason)))
 
-    def _stop_servers(self, how: Ending) -> None:
+    def _stop_servers(self, ending: Ending) -> None:
         with self._lock:
-            self._stopped = self._stopped or how
+            self._stopped = self._stopped or ending
             servers = self._servers
         if servers:
             servers.end()
 
     def write_results(self, job: Any) -> None:
-        """Write into a job what became of it."""
+        """Write the counts, the output directory and the errors of the run into a job."""
         job.completion_stats.successful_count = self._succeeded
         job.completion_stats.failed_count = self._failed
         job.completion_stats.incomplete_count = -1 if self._stopped else 0
@@ -78,11 +78,11 @@ class BatchRun:
             job.output_info.gcs_output_directory = self._output
         for problem in self._problems:
             job.partial_failures.append(problem.status())
-        if self._begun:
-            job.resources_consumed.replica_hours = self._count * (time.monotonic() - self._begun) / 3600
+        if self._start_time:
+            job.resources_consumed.replica_hours = self._count * (time.monotonic() - self._start_time) / 3600
 
     def run(self) -> Ending:
-        """Predict everything; raises a Problem where that fails."""
+        """Predict all instances; raise ApiError if the job fails as a whole."""
         config = self._job.input_config
         paths = batch_inputs.find_files(self._context, config.gcs_source.uris, "batch_prediction_job.input_config")
         as_objects = self._job.instance_config.instance_type == "object"
@@ -91,7 +91,7 @@ class BatchRun:
             if self._stopped:
                 return self._stopped
             self._servers = servers = ModelServerPool(self._build_server_spec(), self._context, self._log_lines)
-        self._begun = time.monotonic()
+        self._start_time = time.monotonic()
         try:
             servers.wait_until_ready()
             self._on_start()
@@ -133,22 +133,22 @@ class BatchRun:
         )
 
     def _predict_all(self, source: Iterator[Any], servers: ModelServerPool) -> None:
-        """Every instance, by as many threads as there are replicas; the files appear whole when all is done."""
+        """Predict all instances with one thread per replica and publish the finished result files."""
         unfinished = self._directory / "results"
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(parents=True)
         names = [f"prediction.results-{index:05}-of-{self._count:05}" for index in range(self._count)]
-        broken: list[BaseException] = []
-        with ExitStack() as closing:
-            opened = [closing.enter_context((unfinished / name).open("w", encoding="utf-8")) for name in names]
+        errors: list[BaseException] = []
+        with ExitStack() as stack:
+            result_files = [stack.enter_context((unfinished / name).open("w", encoding="utf-8")) for name in names]
 
             def run_worker(file: IO[str]) -> None:
                 try:
                     self._predict_batches(source, servers, file)
                 except BaseException as error:
-                    broken.append(error)
+                    errors.append(error)
 
-            threads = [threading.Thread(target=run_worker, args=(file,), daemon=True) for file in opened]
+            threads = [threading.Thread(target=run_worker, args=(file,), daemon=True) for file in result_files]
             for thread in threads:
                 thread.start()
             for thread in threads:
@@ -156,21 +156,21 @@ class BatchRun:
         lines = [f"{(reason, count)!r}\n" for reason, count in self._errors.most_common()]
         (unfinished / "prediction.errors_stats-00000-of-00001").write_text("".join(lines), encoding="utf-8")
         self._publish_results(unfinished, servers.server_spec.model.display_name)
-        if broken:
-            raise broken[0]
+        if errors:
+            raise errors[0]
 
     def _publish_results(self, unfinished: Path, model: str) -> None:
         name = re.sub(r"[^\w-]+", "-", model)
         prefix = self._job.output_config.gcs_destination.output_uri_prefix.rstrip("/")
         while True:
             now = datetime.now(UTC)
-            moment = f"{now:%Y_%m_%dT%H_%M_%S}_{now.microsecond // 1000:03}Z"
-            self._output = f"{prefix}/prediction-{name}-{moment}"
+            timestamp = f"{now:%Y_%m_%dT%H_%M_%S}_{now.microsecond // 1000:03}Z"
+            self._output = f"{prefix}/prediction-{name}-{timestamp}"
             target = self._context.resolve_uri(self._output)
             try:
                 target.mkdir(parents=True)
                 break
-            except FileExistsError:  # of another job in the same millisecond
+            except FileExistsError:  # another job finished in the same millisecond
                 continue
         for path in sorted(unfinished.iterdir()):
             shutil.move(path, target / path.name)
@@ -186,43 +186,44 @@ class BatchRun:
                 batch = list(islice(source, size))
             if not batch:
                 return
-            readable = [one for one in batch if not isinstance(one, InvalidInstance)]
-            for one in batch:
-                if isinstance(one, InvalidInstance):
-                    self._count_failure(1, ApiError("INVALID_ARGUMENT", f"{one.reason} Got: {one.line[:200]}"))
-            if readable:
-                self._predict_batch(readable, parameters, servers, file)
+            valid = [instance for instance in batch if not isinstance(instance, InvalidInstance)]
+            for instance in batch:
+                if isinstance(instance, InvalidInstance):
+                    text = f"{instance.reason} Got: {instance.line[:200]}"
+                    self._count_failure(1, ApiError("INVALID_ARGUMENT", text))
+            if valid:
+                self._predict_batch(valid, parameters, servers, file)
 
     def _predict_batch(
         self, batch: Sequence[Any], parameters: dict[str, Any], servers: ModelServerPool, file: IO[str]
     ) -> None:
-        """A batch's predictions; one that fails as a whole fails for each of its instances."""
+        """Predict one batch and write its results; a failed request counts as a failure of every instance in it."""
         body = json.dumps({"instances": batch, **parameters}, ensure_ascii=False).encode()
         try:
-            found = self._post_with_retries(body, servers)
+            predictions = self._post_with_retries(body, servers)
         except ApiError as problem:
             if not self._stopped:
                 self._count_failure(len(batch), problem)
             return
-        if len(found) != len(batch):
-            text = f"The server answered {len(batch)} instances with {len(found)} predictions."
+        if len(predictions) != len(batch):
+            text = f"The server answered {len(batch)} instances with {len(predictions)} predictions."
             self._count_failure(len(batch), ApiError("INTERNAL", text))
             return
-        for instance, prediction in zip(batch, found, strict=True):
+        for instance, prediction in zip(batch, predictions, strict=True):
             file.write(json.dumps({"instance": instance, "prediction": prediction}, ensure_ascii=False) + "\n")
         with self._lock:
             self._succeeded += len(batch)
 
     def _post_with_retries(self, body: bytes, servers: ModelServerPool) -> list[Any]:
-        """Predictions; a server that is not there is asked again, one that refuses is not."""
+        """Return the predictions for a request; retry only if the server is UNAVAILABLE."""
         attempt = 1
         while True:
             try:
                 answer = servers.send_request(
                     servers.server_spec.predict_route, body, "application/json", timeout_s=LONGEST_S
                 )
-                found: list[Any] = parse_predictions(answer)["predictions"]
-                return found
+                predictions: list[Any] = parse_predictions(answer)["predictions"]
+                return predictions
             except ApiError as problem:
                 if problem.code != "UNAVAILABLE" or self._stopped or attempt == ATTEMPTS:
                     raise

@@ -1,4 +1,4 @@
-"""Batch prediction jobs: accepted or refused, queued, run a few at a time, and kept."""
+"""The API of batch prediction jobs: validation, queueing and deletion."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -42,15 +42,15 @@ class BatchPredictions:
         )
 
     def resume(self) -> None:
-        """After a restart: what was running has failed, what was queued runs."""
+        """Mark jobs that were running before a restart as failed and queue those that were waiting."""
         self._queue.resume()
 
     def close(self) -> None:
-        """End what runs; what is queued waits for the next start."""
+        """End the running jobs; queued jobs wait for the next start."""
         self._queue.close()
 
     def create_batch_prediction_job(self, request: Any) -> Any:
-        """Accept a job, or refuse it as Vertex AI would."""
+        """Validate a job as Vertex AI does and queue it."""
         validation.check_parent(request.parent)
         job = v1.BatchPredictionJob()
         job.CopyFrom(request.batch_prediction_job)
@@ -74,16 +74,16 @@ class BatchPredictions:
         BatchRun(job, self._context).check()
         name = models.find_version(self._context, f"{job.model}@{job.model_version_id}").display_name
         return self._queue.submit(
-            job, first=lambda kept: self._context.database.add_note(kept.name, "model_display_name", name)
+            job, first=lambda stored: self._context.database.add_note(stored.name, "model_display_name", name)
         )
 
     def cancel_batch_prediction_job(self, request: Any) -> Any:
-        """Begin to end a job; what it has predicted stays."""
+        """Request the cancellation of a job; its predictions so far are kept."""
         self._queue.cancel(request.name)
         return protobuf.Empty()
 
     def delete_batch_prediction_job(self, request: Any) -> Any:
-        """Forget a job that has ended."""
+        """Delete a job that has ended."""
         self._queue.remove(request.name)
         return self._context.operations.done(request.name, v1.DeleteOperationMetadata(), protobuf.Empty)
 
@@ -130,8 +130,8 @@ class BatchPredictions:
         resources.starting_replica_count = resources.starting_replica_count or 1
 
 
-def _check_format(given: str, known: Sequence[str], at: str) -> None:
-    if not given:
+def _check_format(name: str, known: Sequence[str], at: str) -> None:
+    if not name:
         raise invalid_argument(at, f"Required field is not set: {at.rpartition('.')[2]}.")
-    if given not in known:
-        raise ApiError("UNIMPLEMENTED", f'The format "{given}" is not played: {", ".join(known)} are.', at)
+    if name not in known:
+        raise ApiError("UNIMPLEMENTED", f'The format "{name}" is not played: {", ".join(known)} are.', at)

@@ -1,4 +1,4 @@
-"""The servers of every deployed model: started with it, started again after a restart, and ended."""
+"""Starts, restarts and ends the servers of deployed models."""
 
 import threading
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from vertex_rehearsal.api.errors import ApiError
 from vertex_rehearsal.api.messages import v1
 from vertex_rehearsal.logging.store import parse_line
 from vertex_rehearsal.prediction import models
-from vertex_rehearsal.prediction.servers import ModelServerPool, ModelServerSpec, Say
+from vertex_rehearsal.prediction.servers import ModelServerPool, ModelServerSpec, WriteLog
 
 if TYPE_CHECKING:
     from vertex_rehearsal.context import Context
@@ -18,13 +18,13 @@ RESOURCE = "aiplatform.googleapis.com/Endpoint"
 
 
 class Deployments:
-    """The servers of a rehearsal's endpoints."""
+    """The running servers of all endpoints."""
 
     def __init__(self, context: "Context") -> None:
         self._context = context
         self._lock = threading.Lock()
         self._servers: dict[tuple[str, str], ModelServerPool] = {}
-        """By the endpoint's name and the deployed model's id."""
+        """Keyed by the endpoint's name and the deployed model's id."""
         self._closed = False
 
     def start(self, endpoint: str, deployed: Any) -> ModelServerPool:
@@ -33,7 +33,7 @@ class Deployments:
         resources = deployed.dedicated_resources
         count = resources.min_replica_count or deployed.automatic_resources.min_replica_count or 1
         endpoint_id = endpoint.rpartition("/")[2]
-        cast = ModelServerSpec(
+        spec = ModelServerSpec(
             endpoint,
             deployed.id,
             model,
@@ -48,27 +48,27 @@ class Deployments:
                 raise ApiError("UNAVAILABLE", "The rehearsal is being stopped.")
             if (endpoint, deployed.id) in self._servers:
                 raise ApiError("ALREADY_EXISTS", f"The DeployedModel {deployed.id} of {endpoint} is there already.")
-            found = ModelServerPool(cast, self._context, self._make_log_writer(endpoint, deployed.id))
-            self._servers[endpoint, deployed.id] = found
-        return found
+            servers = ModelServerPool(spec, self._context, self._make_log_writer(endpoint, deployed.id))
+            self._servers[endpoint, deployed.id] = servers
+        return servers
 
     def end(self, endpoint: str, deployed_id: str) -> None:
         """End the servers of a deployed model, if there are any."""
         with self._lock:
-            found = self._servers.pop((endpoint, deployed_id), None)
-        if found:
-            found.end()
+            servers = self._servers.pop((endpoint, deployed_id), None)
+        if servers:
+            servers.end()
 
     def find(self, endpoint: str, deployed_id: str) -> ModelServerPool:
-        """The servers of a deployed model."""
+        """Return the servers of a deployed model; raise UNAVAILABLE if none run."""
         with self._lock:
-            found = self._servers.get((endpoint, deployed_id))
-        if found is None:
+            servers = self._servers.get((endpoint, deployed_id))
+        if servers is None:
             raise ApiError("UNAVAILABLE", f"No server of the deployed model {deployed_id} runs.")
-        return found
+        return servers
 
     def list_holders(self, model: str) -> list[str]:
-        """The endpoints where servers of a version of a model run, or are being started."""
+        """Return the endpoints where servers of a model version run or are being started."""
         with self._lock:
             return [
                 servers.server_spec.holder
@@ -77,7 +77,7 @@ class Deployments:
             ]
 
     def resume(self) -> None:
-        """Start what was deployed when the rehearsal ended."""
+        """Start the servers of all models that were deployed when the emulator stopped."""
         for endpoint in self._context.database.list_all(v1.Endpoint.DESCRIPTOR.full_name):
             for deployed in endpoint.deployed_models:
                 try:
@@ -105,13 +105,13 @@ class Deployments:
             self._closed = True
             servers = list(self._servers.values())
             self._servers.clear()
-        threads = [threading.Thread(target=found.end, daemon=True) for found in servers]
+        threads = [threading.Thread(target=pool.end, daemon=True) for pool in servers]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
 
-    def _make_log_writer(self, endpoint: str, deployed_id: str) -> Say:
+    def _make_log_writer(self, endpoint: str, deployed_id: str) -> WriteLog:
         _, project, _, region, _, endpoint_id = endpoint.split("/")
         resource = {
             "type": RESOURCE,

@@ -1,4 +1,4 @@
-"""Endpoints: made, changed, and given models, whose servers start with them and share the traffic."""
+"""The API of endpoints: created, updated, deleted, and models deployed to them with a traffic split."""
 
 import re
 import threading
@@ -20,32 +20,32 @@ if TYPE_CHECKING:
 ID = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?|[1-9][0-9]{0,8}")
 NAME = re.compile(r"projects/[^/]+/locations/[^/]+/endpoints/[^/]+")
 DEPLOYED_ID = re.compile(r"[0-9]{1,10}")
-THIS = "0"
-"""In a traffic split, the model that is being deployed."""
+BEING_DEPLOYED = "0"
+"""The key of the model being deployed in the traffic split of a DeployModel request."""
 SERVING_ONLY = frozenset(("n1-standard-2", "n1-highcpu-2", "n1-highcpu-4", "n1-highcpu-8"))
-"""Machine types that serve and do not train."""
+"""Machine types for serving only, not for training."""
 CHANGEABLE = ("display_name", "description", "labels", "traffic_split")
 MOST_REPLICAS = 100
 METRICS = "aiplatform.googleapis.com/prediction/online/"
 MOST_TARGETS = {"accelerator/duty_cycle": 100, "cpu/utilization": 100, "request_count": 2**31 - 1}
-"""Metrics by which replicas can become more or fewer: two in percent, and requests a minute."""
+"""Highest target of each autoscaling metric: two in percent, and requests per minute."""
 DEFAULT_TARGET = 60
 
 
 def check_machine(machine: Any, at: str) -> None:
-    """A machine type that Vertex AI serves on, with accelerators that fit."""
+    """Raise INVALID_ARGUMENT unless Vertex AI serves on the machine type with these accelerators."""
     if not machine.machine_type:
         raise invalid_argument(f"{at}.machine_type", "Required field is not set: machine_type.")
     if machine.machine_type in SERVING_ONLY and not machine.accelerator_count:
         return
     kind = v1.AcceleratorType.Name(machine.accelerator_type)
-    field, wrong = find_misfit(machine.machine_type, kind, machine.accelerator_count)
-    if wrong:
-        raise invalid_argument(f"{at}.{field}", wrong)
+    field, reason = find_misfit(machine.machine_type, kind, machine.accelerator_count)
+    if reason:
+        raise invalid_argument(f"{at}.{field}", reason)
 
 
 def check_autoscaling(specs: Any, at: str) -> None:
-    """Each metric is one that Vertex AI scales by, is there once and has a target that it can reach."""
+    """Raise INVALID_ARGUMENT if an autoscaling metric is unknown, repeated or has a target out of range."""
     seen: set[str] = set()
     for number, spec in enumerate(specs):
         name = spec.metric_name.removeprefix(METRICS)
@@ -79,10 +79,10 @@ class Endpoints:
         self._deployments = deployments
         self._lock = threading.RLock()
         self._deploying: dict[str, int] = {}
-        """Endpoints, and how many models are being deployed to each."""
+        """Number of models being deployed, by endpoint."""
 
     def create_endpoint(self, request: Any) -> Any:
-        """A new endpoint, without models."""
+        """Create an endpoint without models."""
         validation.check_parent(request.parent)
         endpoint = v1.Endpoint()
         endpoint.CopyFrom(request.endpoint)
@@ -100,24 +100,24 @@ class Endpoints:
         return self._context.operations.done(endpoint.name, v1.CreateEndpointOperationMetadata(), lambda: endpoint)
 
     def update_endpoint(self, request: Any) -> Any:
-        """Change what the mask names."""
-        given = request.endpoint
-        if not NAME.fullmatch(given.name):
-            raise invalid_argument("endpoint.name", f'"{given.name}" is no name of an endpoint.')
-        _, project, *rest = given.name.split("/")
+        """Update the fields in the update mask."""
+        changes = request.endpoint
+        if not NAME.fullmatch(changes.name):
+            raise invalid_argument("endpoint.name", f'"{changes.name}" is no name of an endpoint.')
+        _, project, *rest = changes.name.split("/")
         name = "/".join(["projects", self._context.project_id(project), *rest])
-        fields = models.check_mask(given, request.update_mask, "endpoint", CHANGEABLE)
+        fields = models.check_mask(changes, request.update_mask, "endpoint", CHANGEABLE)
         with self._lock, self._context.database.change(name) as endpoint:
-            validation.check_etag(given, endpoint)
-            if "traffic_split" in fields and (given.traffic_split or endpoint.deployed_models):
+            validation.check_etag(changes, endpoint)
+            if "traffic_split" in fields and (changes.traffic_split or endpoint.deployed_models):
                 ids = {deployed.id for deployed in endpoint.deployed_models}
-                _check_split(given.traffic_split, ids, "endpoint.traffic_split", may_be_empty=True)
+                _check_split(changes.traffic_split, ids, "endpoint.traffic_split", may_be_empty=True)
             for field in fields:
-                models.copy_field_value(endpoint, given, field)
+                models.copy_field_value(endpoint, changes, field)
         return self._context.database.get(name)
 
     def delete_endpoint(self, request: Any) -> Any:
-        """Forget an endpoint that has no models."""
+        """Delete an endpoint that has no models."""
         with self._lock:
             endpoint = self._context.database.get(request.name)
             if endpoint.deployed_models or self._deploying.get(endpoint.name):
@@ -130,7 +130,7 @@ class Endpoints:
         return self._context.operations.done(request.name, v1.DeleteOperationMetadata(), protobuf.Empty)
 
     def deploy_model(self, request: Any) -> Any:
-        """Start a model's servers; when all of them are healthy it is deployed."""
+        """Start a model's servers and deploy it once all of them are healthy."""
         deployed = v1.DeployedModel()
         deployed.CopyFrom(request.deployed_model)
         with self._lock:
@@ -140,7 +140,7 @@ class Endpoints:
             ids = {each.id for each in endpoint.deployed_models}
             split = dict(request.traffic_split)
             if split:
-                _check_split(split, ids | {THIS}, "traffic_split")
+                _check_split(split, ids | {BEING_DEPLOYED}, "traffic_split")
             deployed.id = deployed.id or new_id()
             deployed.model, deployed.model_version_id = models.get_model_name(model), model.version_id
             deployed.display_name = deployed.display_name or model.display_name
@@ -151,15 +151,15 @@ class Endpoints:
         def deploy() -> Any:
             try:
                 servers.wait_until_ready()
-                with self._lock, self._context.database.change(endpoint.name) as kept:
+                with self._lock, self._context.database.change(endpoint.name) as current:
                     if split:
-                        present = {each.id for each in kept.deployed_models} | {THIS}
-                        _check_split(split, present, "traffic_split")  # again: others may have been undeployed since
-                        kept.traffic_split.clear()
+                        present = {each.id for each in current.deployed_models} | {BEING_DEPLOYED}
+                        _check_split(split, present, "traffic_split")  # others may have been undeployed since
+                        current.traffic_split.clear()
                         for key, share in split.items():
-                            kept.traffic_split[deployed.id if key == THIS else key] = share
-                    kept.deployed_models.append(deployed)
-                    self._note_base_model(kept)
+                            current.traffic_split[deployed.id if key == BEING_DEPLOYED else key] = share
+                    current.deployed_models.append(deployed)
+                    self._note_base_model(current)
             except BaseException:
                 self._deployments.end(endpoint.name, deployed.id)
                 raise
@@ -171,45 +171,45 @@ class Endpoints:
         return self._context.operations.start_operation(endpoint.name, v1.DeployModelOperationMetadata(), deploy)
 
     def undeploy_model(self, request: Any) -> Any:
-        """Take a model's traffic away and end its servers."""
-        wanted = request.deployed_model_id
-        if not wanted:
+        """Remove a model from an endpoint's traffic split and end its servers."""
+        deployed_id = request.deployed_model_id
+        if not deployed_id:
             raise invalid_argument("deployed_model_id", "Required field is not set: deployed_model_id.")
         with self._lock, self._context.database.change(request.endpoint) as endpoint:
-            left = [each for each in endpoint.deployed_models if each.id != wanted]
-            if len(left) == len(endpoint.deployed_models):
-                raise ApiError("NOT_FOUND", f"The Endpoint {request.endpoint} has no DeployedModel {wanted}.")
+            remaining = [each for each in endpoint.deployed_models if each.id != deployed_id]
+            if len(remaining) == len(endpoint.deployed_models):
+                raise ApiError("NOT_FOUND", f"The Endpoint {request.endpoint} has no DeployedModel {deployed_id}.")
             split = dict(request.traffic_split or endpoint.traffic_split)
-            if not left:
+            if not remaining:
                 split = {}
-            elif split.get(wanted):
+            elif split.get(deployed_id):
                 raise ApiError(
                     "FAILED_PRECONDITION",
-                    f"The DeployedModel {wanted} has {split[wanted]} percent of the traffic: give them to others "
-                    "by traffic_split.",
+                    f"The DeployedModel {deployed_id} has {split[deployed_id]} percent of the traffic: "
+                    "give them to others by traffic_split.",
                 )
             elif request.traffic_split:
-                _check_split(split, {each.id for each in left} | {wanted}, "traffic_split")
-            split.pop(wanted, None)
+                _check_split(split, {each.id for each in remaining} | {deployed_id}, "traffic_split")
+            split.pop(deployed_id, None)
             endpoint.traffic_split.clear()
             endpoint.traffic_split.update(split)
             del endpoint.deployed_models[:]
-            endpoint.deployed_models.extend(left)
+            endpoint.deployed_models.extend(remaining)
             self._note_base_model(endpoint)
 
         def undeploy() -> Any:
-            self._deployments.end(request.endpoint, wanted)
+            self._deployments.end(request.endpoint, deployed_id)
             return v1.UndeployModelResponse()
 
         operations = self._context.operations
-        begun = operations.start_operation(request.endpoint, v1.UndeployModelOperationMetadata(), undeploy)
-        return operations.wait_for(begun.name, models.QUICK_S)
+        operation = operations.start_operation(request.endpoint, v1.UndeployModelOperationMetadata(), undeploy)
+        return operations.wait_for(operation.name, models.QUICK_S)
 
     def _note_base_model(self, endpoint: Any) -> None:
-        """What its models were made from: lists can be filtered by it."""
+        """Store the base model of an endpoint's models, by which lists can be filtered."""
         names = (f"{each.model}@{each.model_version_id}" for each in endpoint.deployed_models)
-        made_from = {get_base_model_name(models.find_version(self._context, name)) for name in names} - {""}
-        self._context.database.add_note(endpoint.name, "base_model_name", min(made_from, default=""))
+        base_models = {get_base_model_name(models.find_version(self._context, name)) for name in names} - {""}
+        self._context.database.add_note(endpoint.name, "base_model_name", min(base_models, default=""))
 
     def _check_deployable(self, endpoint: Any, model: Any, deployed: Any) -> None:
         at = "deployed_model"

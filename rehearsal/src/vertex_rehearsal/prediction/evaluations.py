@@ -1,4 +1,4 @@
-"""Model evaluations: measured elsewhere, imported, and kept with the version of the model that they are about."""
+"""The API of model evaluations: imported results, stored with the model version they belong to."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 AT = "model_evaluation"
 VERSION = "version"
-"""What is noted of an evaluation: the model's version."""
+"""The note that holds the model version of an evaluation."""
 
 
 def delete_evaluations(context: "Context", model: Any) -> None:
-    """Forget the evaluations of a version, whose number another may have one day."""
-    for one in context.database.list_all(v1.ModelEvaluation.DESCRIPTOR.full_name):
-        is_its = one.name.startswith(f"{get_model_name(model)}/evaluations/")
-        if is_its and context.database.get_notes(one.name).get(VERSION) == model.version_id:
-            context.database.remove(one.name)
+    """Delete the evaluations of a model version, since a later version may reuse its number."""
+    for evaluation in context.database.list_all(v1.ModelEvaluation.DESCRIPTOR.full_name):
+        is_of_model = evaluation.name.startswith(f"{get_model_name(model)}/evaluations/")
+        if is_of_model and context.database.get_notes(evaluation.name).get(VERSION) == model.version_id:
+            context.database.remove(evaluation.name)
 
 
 class ModelEvaluations:
@@ -35,39 +35,39 @@ class ModelEvaluations:
         self._context = context
 
     def import_model_evaluation(self, request: Any) -> Any:
-        """Keep what was measured of a version of a model; of the default one, unless another is named."""
+        """Store the evaluation of a model version; of the default version unless another is named."""
         model = find_version(self._context, request.parent, "parent")
-        given = request.model_evaluation
-        if not given.metrics.ByteSize():
+        imported = request.model_evaluation
+        if not imported.metrics.ByteSize():
             raise invalid_argument(f"{AT}.metrics", "Required field is not set: metrics.")
-        if given.metrics_schema_uri:
-            validation.check_output(given.metrics_schema_uri, f"{AT}.metrics_schema_uri")
-        made = v1.ModelEvaluation()
-        made.CopyFrom(given)
-        made.name = f"{get_model_name(model)}/evaluations/{new_id()}"
-        made.create_time.GetCurrentTime()
-        self._context.database.add(made)
-        self._context.database.add_note(made.name, VERSION, model.version_id)
-        return made
+        if imported.metrics_schema_uri:
+            validation.check_output(imported.metrics_schema_uri, f"{AT}.metrics_schema_uri")
+        evaluation = v1.ModelEvaluation()
+        evaluation.CopyFrom(imported)
+        evaluation.name = f"{get_model_name(model)}/evaluations/{new_id()}"
+        evaluation.create_time.GetCurrentTime()
+        self._context.database.add(evaluation)
+        self._context.database.add_note(evaluation.name, VERSION, model.version_id)
+        return evaluation
 
     def get_model_evaluation(self, request: Any) -> Any:
-        """An evaluation, by the name of its model with or without the version."""
+        """Return an evaluation, by the name of its model with or without the version."""
         parent, _, number = request.name.rpartition("/evaluations/")
         if not parent:
             raise not_found_error(request.name)
         model = find_version(self._context, parent)
         name = f"{get_model_name(model)}/evaluations/{number}"
-        found = self._context.database.get(name)
+        evaluation = self._context.database.get(name)
         if "@" in parent and self._context.database.get_notes(name).get(VERSION) != model.version_id:
             raise not_found_error(request.name)
-        return found
+        return evaluation
 
     def list_model_evaluations(self, request: Any) -> Any:
-        """A page of the evaluations of a version of a model, newest first."""
+        """Return a page of the evaluations of a model version, newest first."""
         model = find_version(self._context, request.parent, "parent")
-        found, token = self._context.database.list_page(
+        page, token = self._context.database.list_page(
             f"{get_model_name(model)}/evaluations",
             request,
             keep=lambda one: self._context.database.get_notes(one.name).get(VERSION) == model.version_id,
         )
-        return v1.ListModelEvaluationsResponse(model_evaluations=found, next_page_token=token)
+        return v1.ListModelEvaluationsResponse(model_evaluations=page, next_page_token=token)

@@ -1,4 +1,4 @@
-"""The service of models: uploaded, versioned, copied, changed and deleted."""
+"""The API of models: uploaded, versioned, copied, updated and deleted."""
 
 import json
 import re
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 ALIAS = re.compile(r"[a-z][a-zA-Z0-9-]{0,126}[a-z0-9]")
 ID = re.compile(r"[a-z0-9_][a-z0-9_-]{0,62}")
 CHANGEABLE = ("display_name", "description", "labels", "version_description")
-OF_A_VERSION = ("version_description",)
-"""The others are the whole model's."""
+VERSION_FIELDS = ("version_description",)
+"""Fields that belong to one version; the others belong to the model."""
 
 
 class Models:
@@ -55,7 +55,7 @@ class Models:
         self._lock = threading.RLock()
 
     def resume(self) -> None:
-        """Remove files of uploads that were never finished."""
+        """Delete the files of uploads that never finished."""
         known = {self._get_directory(model) for model in self._context.database.list_all(KIND)}
         for (project,) in self._context.database.run("SELECT id FROM projects"):
             for directory in self._context.resolve_uri(f"gs://{bucket_of(self._context, project)}").glob("*/*"):
@@ -63,19 +63,21 @@ class Models:
                     shutil.rmtree(directory)
 
     def upload_model(self, request: Any) -> Any:
-        """Accept a model, or refuse it as Vertex AI would, and copy its files."""
+        """Validate a model as Vertex AI does, copy its files and store it."""
         model = self._build_model(request)
 
         def run_upload() -> Any:
-            kept = self._store_version(request, model)
-            return v1.UploadModelResponse(model=kept.name, model_version_id=kept.version_id)
+            stored = self._store_version(request, model)
+            return v1.UploadModelResponse(model=stored.name, model_version_id=stored.version_id)
 
         operations = self._context.operations
-        begun = operations.start_operation(self._choose_name(request), v1.UploadModelOperationMetadata(), run_upload)
-        return operations.wait_for(begun.name, QUICK_S)
+        operation = operations.start_operation(
+            self._choose_name(request), v1.UploadModelOperationMetadata(), run_upload
+        )
+        return operations.wait_for(operation.name, QUICK_S)
 
     def copy_model(self, request: Any) -> Any:
-        """Copy a version with its files into a region, as a new model or as a version of another one."""
+        """Copy a model version with its files to a region, as a new model or as a version of another one."""
         if not request.source_model:
             raise invalid_argument("source_model", "Required field is not set: source_model.")
         source = find_version(self._context, request.source_model, "source_model")
@@ -86,66 +88,66 @@ class Models:
         validation.check_account(
             request.custom_service_account, self._context.project.load_current(), "custom_service_account"
         )
-        wanted = v1.UploadModelRequest(
+        upload = v1.UploadModelRequest(
             parent=request.parent, model_id=request.model_id, parent_model=request.parent_model, model=source
         )
-        wanted.model.ClearField("version_aliases")
-        wanted.model.ClearField("encryption_spec")
+        upload.model.ClearField("version_aliases")
+        upload.model.ClearField("encryption_spec")
         if request.HasField("encryption_spec"):
-            wanted.model.encryption_spec.CopyFrom(request.encryption_spec)
-        wanted.model.original_model_info.model = get_model_name(source)
-        wanted.model.model_source_info.copy = True
-        wanted.model.artifact_uri = get_storage_uri(self._context, source)  # the original files may be gone
-        model = self._build_model(wanted)
+            upload.model.encryption_spec.CopyFrom(request.encryption_spec)
+        upload.model.original_model_info.model = get_model_name(source)
+        upload.model.model_source_info.copy = True
+        upload.model.artifact_uri = get_storage_uri(self._context, source)  # the original files may be gone
+        model = self._build_model(upload)
 
         def run_copy() -> Any:
-            kept = self._store_version(wanted, model, artifact_uri=source.artifact_uri)
-            return v1.CopyModelResponse(model=kept.name, model_version_id=kept.version_id)
+            stored = self._store_version(upload, model, artifact_uri=source.artifact_uri)
+            return v1.CopyModelResponse(model=stored.name, model_version_id=stored.version_id)
 
         operations = self._context.operations
-        begun = operations.start_operation(self._choose_name(wanted), v1.CopyModelOperationMetadata(), run_copy)
-        return operations.wait_for(begun.name, QUICK_S)
+        operation = operations.start_operation(self._choose_name(upload), v1.CopyModelOperationMetadata(), run_copy)
+        return operations.wait_for(operation.name, QUICK_S)
 
     def get_model(self, request: Any) -> Any:
-        """A version of a model; the default one unless another is named."""
+        """Return a version of a model; the default version unless another is named."""
         return self._to_public_model(find_version(self._context, request.name))
 
     def list_models(self, request: Any) -> Any:
-        """A page of models in their default versions, newest first."""
+        """Return a page of models in their default versions, newest first."""
         validation.check_parent(request.parent)
-        found, token = self._context.database.list_page(
+        page, token = self._context.database.list_page(
             f"{request.parent}/models", request, keep=lambda model: DEFAULT in model.version_aliases
         )
-        return v1.ListModelsResponse(models=map(self._to_public_model, found), next_page_token=token)
+        return v1.ListModelsResponse(models=map(self._to_public_model, page), next_page_token=token)
 
     def list_model_versions(self, request: Any) -> Any:
-        """A page of a model's versions, newest first."""
+        """Return a page of a model's versions, newest first."""
         plain = get_model_name(find_version(self._context, request.name))
-        found, token = self._context.database.list_page(
+        page, token = self._context.database.list_page(
             plain.rpartition("/")[0], request, keep=lambda model: get_model_name(model) == plain
         )
-        return v1.ListModelVersionsResponse(models=map(self._to_public_model, found), next_page_token=token)
+        return v1.ListModelVersionsResponse(models=map(self._to_public_model, page), next_page_token=token)
 
     def update_model(self, request: Any) -> Any:
-        """Change what the mask names."""
-        given = request.model
-        found = find_version(self._context, given.name, "model.name")
-        fields = check_mask(given, request.update_mask, "model", CHANGEABLE)
+        """Update the fields in the update mask."""
+        changes = request.model
+        version = find_version(self._context, changes.name, "model.name")
+        fields = check_mask(changes, request.update_mask, "model", CHANGEABLE)
         with self._context.database.lock:
-            validation.check_etag(given, self._context.database.get(found.name))
-            for each in list_versions(self._context, get_model_name(found)):
-                with self._context.database.change(each.name) as kept:
+            validation.check_etag(changes, self._context.database.get(version.name))
+            for each in list_versions(self._context, get_model_name(version)):
+                with self._context.database.change(each.name) as stored:
                     for field in fields:
-                        if each.name == found.name or field not in OF_A_VERSION:
-                            copy_field_value(kept, given, field)
-                    if each.name == found.name:
-                        kept.version_update_time.GetCurrentTime()
-        return self._to_public_model(self._context.database.get(found.name))
+                        if each.name == version.name or field not in VERSION_FIELDS:
+                            copy_field_value(stored, changes, field)
+                    if each.name == version.name:
+                        stored.version_update_time.GetCurrentTime()
+        return self._to_public_model(self._context.database.get(version.name))
 
     def merge_version_aliases(self, request: Any) -> Any:
-        """Add aliases to a version, which take them from any other, and remove those that come with a minus."""
+        """Move aliases to a version and remove those with a leading minus."""
         with self._lock:
-            found = find_version(self._context, request.name)
+            version = find_version(self._context, request.name)
             if not request.version_aliases:
                 raise invalid_argument("version_aliases", "Required field is not set: version_aliases.")
             added = [alias for alias in request.version_aliases if not alias.startswith("-")]
@@ -155,30 +157,30 @@ class Models:
                 raise invalid_argument(
                     "version_aliases", f'The alias "{DEFAULT}" can be given to another version, not removed.'
                 )
-            self._take_aliases(get_model_name(found), set(added))
-            with self._context.database.change(found.name) as kept:
-                aliases = [*kept.version_aliases, *(one for one in added if one not in kept.version_aliases)]
-                kept.version_aliases[:] = [alias for alias in aliases if alias not in removed]
-                kept.version_update_time.GetCurrentTime()
-        return self._to_public_model(self._context.database.get(found.name))
+            self._take_aliases(get_model_name(version), set(added))
+            with self._context.database.change(version.name) as stored:
+                aliases = [*stored.version_aliases, *(alias for alias in added if alias not in stored.version_aliases)]
+                stored.version_aliases[:] = [alias for alias in aliases if alias not in removed]
+                stored.version_update_time.GetCurrentTime()
+        return self._to_public_model(self._context.database.get(version.name))
 
     def delete_model(self, request: Any) -> Any:
-        """Forget a model with all of its versions and their files, unless one is deployed."""
+        """Delete a model with all of its versions and their files, unless one is deployed."""
         plain, version = parse_name(self._context, request.name)
         if version:
             raise invalid_argument("name", f'"{request.name}" names a version: DeleteModelVersion deletes one.')
         with self._lock:
-            found = list_versions(self._context, plain)
-            if not found:
+            versions = list_versions(self._context, plain)
+            if not versions:
                 raise not_found_error(request.name)
-            for model in found:
-                self._check_free(model)
-            for model in found:
+            for model in versions:
+                self._check_undeployed(model)
+            for model in versions:
                 self._delete_version(model)
         return self._context.operations.done(plain, v1.DeleteOperationMetadata(), protobuf.Empty)
 
     def delete_model_version(self, request: Any) -> Any:
-        """Forget one version that is neither deployed, nor the default, nor the only one."""
+        """Delete a version that is neither deployed, nor the default, nor the only one."""
         plain, version = parse_name(self._context, request.name)
         if not version:
             raise invalid_argument("name", f'"{request.name}" names no version: MODEL@VERSION is expected.')
@@ -193,20 +195,20 @@ class Models:
                     f"The version {model.version_id} is the default of the model {plain} and cannot be deleted: "
                     f'give the alias "{DEFAULT}" to another first.',
                 )
-            self._check_free(model)
+            self._check_undeployed(model)
             self._delete_version(model)
         metadata = v1.DeleteOperationMetadata()
         return self._context.operations.done(plain, metadata, protobuf.Empty)
 
     def _choose_name(self, request: Any) -> str:
-        """The name of the model that a request makes, which its operation has before the model is there."""
+        """Return the name of the model that a request will create; its operation needs it in advance."""
         if request.parent_model:
             return parse_name(self._context, request.parent_model, "parent_model")[0]
         request.model_id = request.model_id or new_id()
         return f"{request.parent}/models/{request.model_id}"
 
     def _build_model(self, request: Any) -> Any:
-        """A new version out of a request, which is refused where Vertex AI would refuse it."""
+        """Build a new model version from a request and validate it as Vertex AI does."""
         validation.check_parent(request.parent)
         model = v1.Model()
         model.CopyFrom(request.model)
@@ -253,22 +255,22 @@ class Models:
                 )
 
     def _store_version(self, request: Any, model: Any, *, artifact_uri: str = "") -> Any:
-        """Copy a model's files and keep it as a new version; returns it as clients see it.
+        """Copy a model's files and store it as a new version; return it as clients see it.
 
-        `artifact_uri` is what it says of where its files are from, if that is not where they are copied from.
+        `artifact_uri` is the reported origin of its files, where it differs from the directory that is copied.
         """
         with self._lock:
             plain = self._choose_name(request)
-            before = list_versions(self._context, plain)
-            model.version_id = str(1 + max((int(each.version_id) for each in before), default=0))
+            earlier = list_versions(self._context, plain)
+            model.version_id = str(1 + max((int(each.version_id) for each in earlier), default=0))
             model.name = f"{plain}@{model.version_id}"
             self._copy_files(model)
             model.artifact_uri = artifact_uri or model.artifact_uri
             model.version_create_time.GetCurrentTime()
             model.version_update_time.CopyFrom(model.version_create_time)
             model.update_time.CopyFrom(model.version_create_time)
-            model.create_time.CopyFrom(before[0].create_time if before else model.version_create_time)
-            if not before and DEFAULT not in model.version_aliases:
+            model.create_time.CopyFrom(earlier[0].create_time if earlier else model.version_create_time)
+            if not earlier and DEFAULT not in model.version_aliases:
                 model.version_aliases.insert(0, DEFAULT)
             model.supported_deployment_resources_types.append(v1.Model.DEDICATED_RESOURCES)
             model.supported_input_storage_formats.extend(INPUTS)
@@ -291,20 +293,20 @@ class Models:
             raise ApiError("INTERNAL", f"{model.artifact_uri} cannot be copied: {error}") from error
 
     def _take_aliases(self, plain: str, aliases: set[str]) -> None:
-        """An alias names one version."""
+        """Remove aliases from the versions that have them, since an alias names one version."""
         for each in list_versions(self._context, plain):
             if aliases & set(each.version_aliases):
-                with self._context.database.change(each.name) as kept:
-                    kept.version_aliases[:] = [alias for alias in kept.version_aliases if alias not in aliases]
+                with self._context.database.change(each.name) as stored:
+                    stored.version_aliases[:] = [alias for alias in stored.version_aliases if alias not in aliases]
 
     def _to_public_model(self, model: Any) -> Any:
-        """A kept version as clients see it: by its model's name, and with the places where it is deployed."""
-        shown = v1.Model()
-        shown.CopyFrom(model)
-        shown.name = get_model_name(model)
+        """Return a stored version as clients see it: with its model's name and its deployed models."""
+        public = v1.Model()
+        public.CopyFrom(model)
+        public.name = get_model_name(model)
         for endpoint, deployed in self._list_deployments(model):
-            shown.deployed_models.add(endpoint=endpoint, deployed_model_id=deployed.id)
-        return shown
+            public.deployed_models.add(endpoint=endpoint, deployed_model_id=deployed.id)
+        return public
 
     def _list_deployments(self, model: Any) -> list[tuple[str, Any]]:
         return [
@@ -314,7 +316,7 @@ class Models:
             if f"{deployed.model}@{deployed.model_version_id}" == model.name
         ]
 
-    def _check_free(self, model: Any) -> None:
+    def _check_undeployed(self, model: Any) -> None:
         places = [endpoint for endpoint, _ in self._list_deployments(model)] + self._deployments.list_holders(
             model.name
         )
@@ -338,7 +340,7 @@ class Models:
 
 
 def import_model(models: Models, request: Any) -> Any:
-    """Check the model of an UploadModelRequest and keep it at once, without an operation."""
+    """Validate and store the model of an UploadModelRequest at once, without an operation."""
     return models._store_version(request, models._build_model(request))
 
 
@@ -364,7 +366,7 @@ def _check_container(model: Any) -> None:
 
 
 def _make_bucket(context: "Context", project: str) -> None:
-    """The bucket of models' copies, made by the rehearsal's own Cloud Storage, so that every client can read it."""
+    """Create the bucket for model files through the emulator's Cloud Storage, so that every client can read it."""
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {context.settings.token}"}
     body = json.dumps({"name": bucket_of(context, project)}).encode()
     request = urllib.request.Request(f"{context.address}/storage/v1/b?project={project}", body, headers)  # noqa: S310
@@ -372,5 +374,5 @@ def _make_bucket(context: "Context", project: str) -> None:
         with urllib.request.urlopen(request, timeout=60):  # noqa: S310
             pass
     except urllib.error.HTTPError as error:
-        if error.code != 409:  # it is there
+        if error.code != 409:  # it exists
             raise ApiError("INTERNAL", f"The bucket of models cannot be made: {error}") from error

@@ -1,4 +1,4 @@
-"""Servers of a model: programs with Vertex AI's serving environment, kept healthy and asked in turn."""
+"""Model servers with Vertex AI's serving environment: health checks, restarts and round-robin requests."""
 
 import http.client
 import queue
@@ -21,37 +21,37 @@ from vertex_rehearsal.settings import Settings
 
 PORT = 8080
 PORTS = range(20_000, 32_000)
-"""Below those that the system gives to whoever connects to something."""
+"""Below the system's ephemeral ports."""
 STARTING_S = 0.05
-"""Between two questions whether a server that starts is healthy."""
+"""Interval of the health checks of a server that is starting."""
 HEALTH_EVERY_S = 10.0
 HEALTH_TIMEOUT_S = 10.0
-MOST_FAILURES = 4
-"""Of health checks in a row: after them a server gets no requests until it is healthy again. It is not restarted."""
+MOST_HEALTH_FAILURES = 4
+"""Consecutive failed health checks after which a server gets no requests until it is healthy; it is not restarted."""
 RESTART_S = (0.0, 1.0, 5.0, 10.0, 30.0)
-"""Before each restart of a server that ended by itself."""
-Say = Callable[[Sequence[str], str, str], None]
+"""Back-off before each restart of a server that exited by itself."""
+WriteLog = Callable[[Sequence[str], str, str], None]
 """Writes (lines, severity, replica's name) to the log."""
 
-_given: set[int] = set()
-_giving = threading.Lock()
+_allocated_ports: set[int] = set()
+_port_lock = threading.Lock()
 
 
 @dataclass(frozen=True)
 class ModelServerSpec:
-    """What a model's servers are, for those who start them."""
+    """What is needed to start the servers of a deployed model or a batch prediction job."""
 
     holder: str
-    """The name of the endpoint or the batch prediction job that they serve."""
+    """The name of the endpoint or batch prediction job."""
     id: str
-    """The deployed model's."""
+    """The id of the deployed model."""
     model: Any
     storage_uri: str
-    """Where the copy of the model's files is; "" without files."""
+    """The URI of the model's files; "" without files."""
     count: int
     machine: Any
     directory: Path
-    """For their logs and what they write."""
+    """The directory of their logs and home directories."""
     settings: Settings
 
     @property
@@ -66,17 +66,17 @@ class ModelServerSpec:
 
     @property
     def predict_route(self) -> str:
-        """Where predictions are asked for."""
+        """The path of prediction requests."""
         return str(self.model.container_spec.predict_route) or f"{self.health_route}:predict"
 
     @property
     def health_route(self) -> str:
-        """Where health is asked for."""
+        """The path of health checks."""
         default = f"/v1/endpoints/{self.holder_id}/deployedModels/{self.id}"
         return str(self.model.container_spec.health_route) or default
 
-    def check_playable(self) -> None:
-        """It can be played here, or the error says why not."""
+    def check_runnable(self) -> None:
+        """Raise FAILED_PRECONDITION if the servers cannot run on this machine."""
         image = self.model.container_spec.image_uri
         if reason := images.explain_unrunnable(image, self.settings):
             raise ApiError("FAILED_PRECONDITION", reason)
@@ -90,13 +90,13 @@ class ModelServerSpec:
 
     @cached_property
     def runs_in_container(self) -> bool:
-        """Whether they run as containers."""
+        """Whether the servers run as containers."""
         return images.runs_in_container(self.model.container_spec.image_uri, self.settings)
 
 
 @dataclass(frozen=True)
 class ServerResponse:
-    """What a server answered."""
+    """The response of a model server."""
 
     status: int
     content_type: str
@@ -104,26 +104,26 @@ class ServerResponse:
 
 
 class ModelServer:
-    """One replica, from its first start until nothing of it is left."""
+    """One replica: starts its program, checks its health and restarts it until it is ended."""
 
     def __init__(
-        self, cast: ModelServerSpec, index: int, context: Context, say: Say, changed: Callable[[], None]
+        self, spec: ModelServerSpec, index: int, context: Context, write_log: WriteLog, changed: Callable[[], None]
     ) -> None:
-        self.name = f"{cast.id}-{index}"
+        self.name = f"{spec.id}-{index}"
         self.is_healthy = False
         self.was_ready = False
         self.exit_code: int | None = None
-        """Of a server that ended before it was ever ready."""
-        self.log = cast.directory / f"{self.name}.log"
-        self._server_spec = cast
+        """Set if the server exited before it was ever ready."""
+        self.log = spec.directory / f"{self.name}.log"
+        self._server_spec = spec
         self._context = context
-        self._say_to = say
+        self._pool_log = write_log
         self._changed = changed
-        self._contained = cast.runs_in_container
-        declared = [port.container_port for port in cast.model.container_spec.ports] or [PORT]
-        self.port = _free_port(declared[0] if self._contained else 0)
-        self._home = cast.directory / self.name
-        self._container = f"rehearsal-{cast.holder_id}-{self.name}" if self._contained else ""
+        self._contained = spec.runs_in_container
+        declared = [port.container_port for port in spec.model.container_spec.ports] or [PORT]
+        self.port = _allocate_port(declared[0] if self._contained else 0)
+        self._home = spec.directory / self.name
+        self._container = f"rehearsal-{spec.holder_id}-{self.name}" if self._contained else ""
         self._events: queue.Queue[int | None] = queue.Queue()
         self._program: Workload | None = None
         self._lock = threading.Lock()
@@ -131,12 +131,12 @@ class ModelServer:
         self._thread = threading.Thread(target=self._supervise_program, daemon=True)
         self._thread.start()
 
-    def say(self, line: str, severity: str) -> None:
-        """Write a line to the log, as this server's."""
+    def log_line(self, line: str, severity: str) -> None:
+        """Write a line to the log of this server."""
         self._write_log([line], severity)
 
     def send_request(self, verb: str, path: str, body: bytes, content_type: str, *, timeout_s: float) -> ServerResponse:
-        """What it answers; OSError or http.client.HTTPException where it does not."""
+        """Return the server's response; raise OSError or http.client.HTTPException if there is none."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout_s)
         try:
             headers = {"Content-Type": content_type} if content_type else {}
@@ -147,18 +147,18 @@ class ModelServer:
             connection.close()
 
     def end(self) -> None:
-        """SIGTERM, the grace period, SIGKILL; returns when nothing of it is left."""
+        """Shut down gracefully (SIGTERM, grace period, SIGKILL); return when no process is left."""
         with self._lock:
             self._ended = True
             program = self._program
         self.is_healthy = False
         self._events.put(None)
         if program is not None:
-            program.tell_to_stop()
+            program.terminate()
         self._thread.join()
 
     def _supervise_program(self) -> None:
-        """Start it, watch it, and start it again when it ends by itself."""
+        """Start the program, watch it, and restart it when it exits by itself."""
         restarts = 0
         try:
             while self._start_program():
@@ -169,25 +169,25 @@ class ModelServer:
                 if not self.was_ready:
                     self.exit_code = code
                     break
-                self.say(f"The server exited with the status {code} and is restarted.", "ERROR")
+                self.log_line(f"The server exited with the status {code} and is restarted.", "ERROR")
                 self._changed()
                 try:
                     self._events.get(timeout=RESTART_S[min(restarts, len(RESTART_S) - 1)])
                     break  # told to end
                 except queue.Empty:
                     restarts += 1
-        except Exception as error:  # a disk that is full, say: whoever waits for it must hear of it
+        except Exception as error:  # a full disk, for example: threads that wait for the server must be notified
             report_bug(error)
             self.exit_code = 70
         finally:
             self.is_healthy = False
             self._end_program(grace_s=self._context.settings.grace_s)
-            with _giving:
-                _given.discard(self.port)
+            with _port_lock:
+                _allocated_ports.discard(self.port)
             self._changed()
 
     def _start_program(self) -> bool:
-        """Start the program, unless nobody wants it any more."""
+        """Start the program unless the server has been ended; return whether it was started."""
         with self._lock:
             if self._ended:
                 return False
@@ -199,13 +199,13 @@ class ModelServer:
                 container=self._container,
                 mark=environment[MARK],
                 context=self._context,
-                say=self._write_log,
-                ended=self._events.put,
+                write_log=self._write_log,
+                on_exit=self._events.put,
             )
         return True
 
     def _watch_health(self) -> int | None:
-        """Ask for its health until it ends, with this exit code, or is told to end."""
+        """Check the health until the program exits; return its exit code, or None if the server was ended."""
         failures = 0
         while True:
             try:
@@ -215,9 +215,11 @@ class ModelServer:
                 if failures == 0 and not self.is_healthy:
                     self.is_healthy = self.was_ready = True
                     self._changed()
-                elif failures == MOST_FAILURES and self.is_healthy:
+                elif failures == MOST_HEALTH_FAILURES and self.is_healthy:
                     self.is_healthy = False
-                    self.say(f"{MOST_FAILURES} health checks failed: it gets no requests until one passes.", "ERROR")
+                    self.log_line(
+                        f"{MOST_HEALTH_FAILURES} health checks failed: it gets no requests until one passes.", "ERROR"
+                    )
                     self._changed()
                 continue
             self.is_healthy = False
@@ -233,43 +235,43 @@ class ModelServer:
             return False
 
     def _end_program(self, *, grace_s: float) -> None:
-        """Nothing of its program is left after this."""
+        """End the program and all of its processes."""
         with self._lock:
             program, self._program = self._program, None
         if program is not None:
             program.end(until=time.monotonic() + grace_s)
 
     def _build_environment(self) -> dict[str, str]:
-        """The variables that Vertex AI gives to a model's server."""
-        cast = self._server_spec
-        spec = cast.model.container_spec
-        found = {
-            **workloads.build_variables(self._context, cast.project, self._home),
+        """Return the environment variables that Vertex AI sets for model servers."""
+        spec = self._server_spec
+        container_spec = spec.model.container_spec
+        variables = {
+            **workloads.build_variables(self._context, spec.project, self._home),
             "AIP_HTTP_PORT": str(self.port),
-            "AIP_HEALTH_ROUTE": cast.health_route,
-            "AIP_PREDICT_ROUTE": cast.predict_route,
-            "AIP_STORAGE_URI": cast.storage_uri,
-            "AIP_ENDPOINT_ID": cast.holder_id,
-            "AIP_DEPLOYED_MODEL_ID": cast.id,
-            "AIP_MODEL_NAME": cast.holder_id,
-            "AIP_VERSION_NAME": cast.id,
+            "AIP_HEALTH_ROUTE": spec.health_route,
+            "AIP_PREDICT_ROUTE": spec.predict_route,
+            "AIP_STORAGE_URI": spec.storage_uri,
+            "AIP_ENDPOINT_ID": spec.holder_id,
+            "AIP_DEPLOYED_MODEL_ID": spec.id,
+            "AIP_MODEL_NAME": spec.holder_id,
+            "AIP_VERSION_NAME": spec.id,
             "AIP_MODE": "PREDICTION",
             "AIP_MODE_VERSION": "1.0.0",
             "AIP_FRAMEWORK": "CUSTOM_CONTAINER",
-            "AIP_PROJECT_NUMBER": self._context.project_number(cast.project),
-            "AIP_MACHINE_TYPE": cast.machine.machine_type,
-            MARK: self._context.build_mark(cast.holder_id, self.name),
+            "AIP_PROJECT_NUMBER": self._context.project_number(spec.project),
+            "AIP_MACHINE_TYPE": spec.machine.machine_type,
+            MARK: self._context.build_mark(spec.holder_id, self.name),
         }
-        if cast.machine.accelerator_count:
-            kind = cast.machine.DESCRIPTOR.fields_by_name["accelerator_type"].enum_type
-            found["AIP_ACCELERATOR_TYPE"] = kind.values_by_number[cast.machine.accelerator_type].name
-        for variable in spec.env:  # each may name those before it
+        if spec.machine.accelerator_count:
+            kind = spec.machine.DESCRIPTOR.fields_by_name["accelerator_type"].enum_type
+            variables["AIP_ACCELERATOR_TYPE"] = kind.values_by_number[spec.machine.accelerator_type].name
+        for variable in container_spec.env:  # each may refer to earlier ones
             if variable.name not in ("AIP_HTTP_PORT", MARK):
-                found[variable.name] = workloads.expand_variables([variable.value], found)[0]
-        return workloads.filter_for_container(found) if self._contained else found
+                variables[variable.name] = workloads.expand_variables([variable.value], variables)[0]
+        return workloads.filter_for_container(variables) if self._contained else variables
 
     def _build_command(self, environment: Mapping[str, str]) -> list[str]:
-        """What is executed."""
+        """Return the command that starts the server."""
         spec = self._server_spec.model.container_spec
         command, arguments = (workloads.expand_variables(words, environment) for words in (spec.command, spec.args))
         if self._container:
@@ -281,7 +283,7 @@ class ModelServer:
                 environment=environment,
                 buckets=self._context.buckets,
             )
-        self.say(f"This machine has no image {spec.image_uri}: its server is a process of this Python.", "NOTICE")
+        self.log_line(f"This machine has no image {spec.image_uri}: its server is a process of this Python.", "NOTICE")
         known = self._context.settings.process_image(spec.image_uri)
         if known and not command:
             files = (
@@ -294,7 +296,7 @@ class ModelServer:
         return [*workloads.find_mount_command(self._context.buckets), *command, *arguments]
 
     def _write_log(self, lines: Sequence[str], severity: str) -> None:
-        self._say_to(lines, severity, self.name)
+        self._pool_log(lines, severity, self.name)
         with self.log.open("a", encoding="utf-8") as file:
             file.writelines(f"{line}\n" for line in lines)
 
@@ -302,19 +304,19 @@ class ModelServer:
 class ModelServerPool:
     """All replicas of one deployed model."""
 
-    def __init__(self, cast: ModelServerSpec, context: Context, say: Say) -> None:
-        cast.check_playable()
-        cast.directory.mkdir(parents=True, exist_ok=True)
-        self.server_spec = cast
+    def __init__(self, spec: ModelServerSpec, context: Context, write_log: WriteLog) -> None:
+        spec.check_runnable()
+        spec.directory.mkdir(parents=True, exist_ok=True)
+        self.server_spec = spec
         self._changed = threading.Condition()
         self._turn = 0
         self._ended = False
-        limit = cast.model.container_spec.deployment_timeout.ToTimedelta().total_seconds()
+        limit = spec.model.container_spec.deployment_timeout.ToTimedelta().total_seconds()
         self._until = time.monotonic() + min(limit or context.settings.ready_s, context.settings.ready_s)
-        self._all = [ModelServer(cast, index, context, say, self._notify_waiters) for index in range(cast.count)]
+        self._all = [ModelServer(spec, index, context, write_log, self._notify_waiters) for index in range(spec.count)]
 
     def wait_until_ready(self) -> None:
-        """Return when every replica has been healthy; FAILED_PRECONDITION in Vertex AI's words if one never is."""
+        """Wait until every replica has been healthy; raise FAILED_PRECONDITION, as Vertex AI does, if one never is."""
         with self._changed:
             while not all(server.was_ready for server in self._all):
                 ended = next((server for server in self._all if server.exit_code is not None), None)
@@ -331,21 +333,21 @@ class ModelServerPool:
                 self._changed.wait(left_s)
 
     def send_request(self, path: str, body: bytes, content_type: str, *, timeout_s: float) -> ServerResponse:
-        """What the next healthy replica answers; who is being started is waited for."""
+        """Return the response of the next healthy replica; wait for one that is starting."""
         until = time.monotonic() + timeout_s
         server = self._choose_server(until)
         try:
             return server.send_request("POST", path, body, content_type, timeout_s=max(0.001, until - time.monotonic()))
         except ConnectionRefusedError:
-            # It has just ended, or does not listen: it has seen nothing of the request, so that another one may.
+            # The replica is not listening and has not received the request, so it is safe to retry with another one.
             server.is_healthy = False
             return self.send_request(path, body, content_type, timeout_s=max(0.001, until - time.monotonic()))
         except TimeoutError as error:
             message = f"The model's server did not answer within {timeout_s:g} seconds."
             raise ApiError("DEADLINE_EXCEEDED", message) from error
         except (OSError, http.client.HTTPException) as error:
-            said = str(error) or type(error).__name__
-            raise ApiError("UNAVAILABLE", f"502:Bad Gateway ({server.name}: {said})") from error
+            reason = str(error) or type(error).__name__
+            raise ApiError("UNAVAILABLE", f"502:Bad Gateway ({server.name}: {reason})") from error
 
     def _choose_server(self, until: float) -> ModelServer:
         with self._changed:
@@ -362,7 +364,7 @@ class ModelServerPool:
                 self._changed.wait(left_s)
 
     def end(self) -> None:
-        """End every replica, and let nobody wait for one."""
+        """End every replica and wake the threads that wait for one."""
         self._ended = True
         self._notify_waiters()
         threads = [threading.Thread(target=server.end, daemon=True) for server in self._all]
@@ -376,30 +378,30 @@ class ModelServerPool:
             self._changed.notify_all()
 
 
-def _build_startup_error(said: str, server: ModelServer) -> ApiError:
+def _build_startup_error(reason: str, server: ModelServer) -> ApiError:
     return ApiError(
         "FAILED_PRECONDITION",
-        f"{said} Please validate that your model file or container configuration are valid. "
+        f"{reason} Please validate that your model file or container configuration are valid. "
         f"Model server logs can be found at {server.log}",
     )
 
 
-def _free_port(wanted: int) -> int:
-    """A port that nobody listens on and that no other server here was given; the one that is wanted, if it is one."""
-    with _giving:
+def _allocate_port(preferred: int) -> int:
+    """Allocate a port that is free and not allocated to another server; the preferred one if possible."""
+    with _port_lock:
         while True:
-            port = wanted or secrets.choice(PORTS)
-            wanted = 0
-            if port not in _given and _is_port_free(port):
-                _given.add(port)
+            port = preferred or secrets.choice(PORTS)
+            preferred = 0
+            if port not in _allocated_ports and _is_port_free(port):
+                _allocated_ports.add(port)
                 return port
 
 
 def _is_port_free(port: int) -> bool:
-    with socket.socket() as tried:
-        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            tried.bind(("127.0.0.1", port))
+            probe.bind(("127.0.0.1", port))
         except OSError:
             return False
     return True

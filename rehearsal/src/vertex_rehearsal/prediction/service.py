@@ -1,4 +1,4 @@
-"""Predictions: a request handed to one of an endpoint's models, as its traffic split says, and the answer back."""
+"""The API of online predictions: requests routed to an endpoint's models by its traffic split."""
 
 import json
 import random
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from vertex_rehearsal.context import Context
 
 LARGEST_BYTES = 1_572_864
-"""1.5 MB, on endpoints that share their host name with others."""
+"""The limit of shared endpoints: 1.5 MB."""
 LARGEST_DEDICATED_BYTES = 10 * 2**20
 LONGEST_S = 60.0
 LONGEST_MESSAGE = 4000
@@ -21,19 +21,19 @@ CODES = {
     401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND", 409: "ABORTED", 429: "RESOURCE_EXHAUSTED",
     499: "CANCELLED", 501: "UNIMPLEMENTED", 503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED",
 }  # fmt: skip
-"""HTTP statuses of a server with the code that a client sees; of the others, those below 500 are
-FAILED_PRECONDITION and those above INTERNAL."""
+"""A server's HTTP status and the code that clients get; other statuses are FAILED_PRECONDITION below 500 and INTERNAL
+from 500 on."""
 
 
 def build_server_error(answer: ServerResponse) -> ApiError:
-    """A server's error, in its own words."""
+    """Return an error with a server's own message."""
     fallback = "FAILED_PRECONDITION" if answer.status < 500 else "INTERNAL"
     text = answer.content.decode("utf-8", "replace")[:LONGEST_MESSAGE]
     return ApiError(CODES.get(answer.status, fallback), text or f"The model's server answered {answer.status}.")
 
 
 def parse_predictions(answer: ServerResponse) -> dict[str, Any]:
-    """The JSON of a server's answer, which holds `predictions`; an ApiError where it does not."""
+    """Parse a server's JSON response; raise ApiError if it is an error or has no list of `predictions`."""
     if answer.status != 200:
         raise build_server_error(answer)
     try:
@@ -41,13 +41,13 @@ def parse_predictions(answer: ServerResponse) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ApiError("INTERNAL", f"The model's server did not answer with JSON: {error}") from error
     if not isinstance(content, dict) or not isinstance(content.get("predictions"), list):
-        shown = answer.content.decode("utf-8", "replace")[:200]
-        raise ApiError("INTERNAL", f'The model\'s server answered without a list "predictions": {shown}')
+        excerpt = answer.content.decode("utf-8", "replace")[:200]
+        raise ApiError("INTERNAL", f'The model\'s server answered without a list "predictions": {excerpt}')
     return content
 
 
-def _reject_constant(word: str) -> Any:
-    raise ValueError(f"{word} is no JSON")
+def _reject_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
 
 
 class PredictionService:
@@ -63,12 +63,12 @@ class PredictionService:
         self._deployments = deployments
 
     def predict(self, request: Any) -> Any:
-        """Instances and parameters for a model's server, and its predictions."""
+        """Send instances and parameters to a model's server and return its predictions."""
         endpoint = self._get_endpoint(request.endpoint)
         if not request.instances:
             raise invalid_argument("instances", "Required field is not set: instances.")
-        given = as_dict(request)
-        body = json.dumps({key: given[key] for key in ("instances", "parameters") if key in given}).encode()
+        fields = as_dict(request)
+        body = json.dumps({key: fields[key] for key in ("instances", "parameters") if key in fields}).encode()
         _check_size(endpoint, len(body))
         deployed = self._choose_model(endpoint)
         content = parse_predictions(self._send_to_server(endpoint, deployed, body, "application/json"))
@@ -82,7 +82,7 @@ class PredictionService:
         return fill_message(response, {key: content[key] for key in ("predictions", "metadata") if key in content})
 
     def raw_predict(self, request: Any) -> Any:
-        """Any body for a model's server, and its answer as it is."""
+        """Send any body to a model's server and return its response unchanged."""
         endpoint = self._get_endpoint(request.endpoint)
         body = request.http_body
         _check_size(endpoint, len(body.data))
@@ -99,7 +99,7 @@ class PredictionService:
         return self._context.database.get(name)
 
     def _choose_model(self, endpoint: Any) -> Any:
-        """The deployed model that this request goes to."""
+        """Choose a deployed model at random, weighted by the traffic split."""
         if not endpoint.deployed_models:
             raise ApiError("FAILED_PRECONDITION", f"The Endpoint {endpoint.name} has no deployed models.")
         shares = {key: share for key, share in endpoint.traffic_split.items() if share}

@@ -2,14 +2,13 @@
 
 Files, in the order of their imports:
 
-- quotas.py: Vertex AI's quotas of custom training: the metric of each accelerator, and what a job asks of it.
-- faults.py: Faults: calls that fail because somebody has asked for it, to see what a client makes of it.
-- permissions.py: The permission that a method asks for, by IAM's rule: API, resource, verb.
-- locations.py: The regions of a project, which every Google API can be asked for.
-- project.py: What a project has and what it lacks, as its user has written it down to rehearse it.
-- project_file.py: project.json in a rehearsal's directory: read at its start, and again whenever it has changed.
-- authorization.py: Admission: whether a call may be made in this project, and whether it is one that was told to
-  fail.
-- storage_authorization.py: Which method of Cloud Storage a request calls, by the name that Google's reference gives
-  it; and its refusals.
+- quotas.py: Vertex AI's quotas of custom training: metrics, default limits and the demand of a job.
+- faults.py: Fault injection: calls that fail on demand, to test how clients handle it.
+- permissions.py: Derives the IAM permission that a method requires: API, resource, verb.
+- locations.py: The Locations service, which lists a project's regions.
+- project.py: The emulated project: its services, permissions, quotas, capacity, secrets and images.
+- project_file.py: Reads and validates project.json in the emulator's directory, at the start and after every
+  change.
+- authorization.py: Authorizes calls by enabled services and permissions, and injects the planned faults.
+- storage_authorization.py: Authorizes Cloud Storage requests: maps each to its documented method and permission.
 """

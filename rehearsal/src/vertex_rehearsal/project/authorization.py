@@ -1,4 +1,4 @@
-"""Admission: whether a call may be made in this project, and whether it is one that was told to fail."""
+"""Authorizes calls by enabled services and permissions, and injects the planned faults."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,20 +14,20 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class Call:
-    """A call of a method, whatever door it came through."""
+    """A call of an API method over HTTP or gRPC."""
 
     api: str
     """The first part of the address of its API: `aiplatform`."""
     names: tuple[str, ...]
-    """By which faults may be asked for: the method's, its service's, its API's."""
+    """The names for which faults can be planned: the method's, its service's, its API's."""
     permission: str = ""
-    """What its caller must be allowed to do; "" where nobody has to be."""
+    """The permission that the caller needs; "" if none."""
     resource: str = ""
-    """What it is about: `projects/demo/locations/us-central1`."""
+    """The resource, such as `projects/demo/locations/us-central1`."""
 
 
 class Authorizer:
-    """Lets calls pass, or refuses them in Google's words."""
+    """Checks calls and rejects them with Google's errors."""
 
     def __init__(self, project: ProjectFile, faults: Faults, number_of: Callable[[str], str]) -> None:
         self._project = project
@@ -35,7 +35,7 @@ class Authorizer:
         self._number_of = number_of
 
     def perform(self, call: Call, work: Callable[[], Answer]) -> Answer:
-        """Do the work of a call, unless it may not be made or is to fail."""
+        """Perform a call unless it is not authorized or a fault is planned for it."""
         fault = self.check_call(call)
         if fault is None:
             return work()
@@ -44,7 +44,7 @@ class Authorizer:
         raise fault.error
 
     def check_call(self, call: Call) -> Fault | None:
-        """Refuse a call that may not be made; else how it is to fail, if it is."""
+        """Raise PERMISSION_DENIED if a call is not authorized; return the fault planned for it, if any."""
         project = self._project.load_current()
         service = f"{call.api}.googleapis.com"
         if not project.has_service(service):

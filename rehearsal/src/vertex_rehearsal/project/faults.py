@@ -1,4 +1,4 @@
-"""Faults: calls that fail because somebody has asked for it, to see what a client makes of it."""
+"""Fault injection: calls that fail on demand, to test how clients handle it."""
 
 import difflib
 import threading
@@ -17,7 +17,7 @@ STATUSES = {
 
 
 class ConnectionDropped(Exception):
-    """The connection is to be closed without an answer."""
+    """Raised to close the connection without a response."""
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,12 @@ class Fault:
     status: int = 503
     times: int = 1
     after_effect: bool = False
-    """The call is performed, and its caller does not learn of it."""
+    """Whether the call takes effect before it fails."""
     drop: bool = False
 
     @property
     def error(self) -> Exception:
-        """What is raised instead of an answer."""
+        """The exception to raise instead of a response."""
         if self.drop:
             return ConnectionDropped()
         text = "The rehearsal was told to fail this call (vertex-rehearsal fail)."
@@ -41,7 +41,7 @@ class Fault:
 
 
 class Faults:
-    """The faults that are still to come; they are forgotten with the process."""
+    """The planned faults, held in memory only."""
 
     def __init__(self, known: Collection[str]) -> None:
         self._known = known
@@ -49,29 +49,29 @@ class Faults:
         self._planned: list[Fault] = []
 
     def add_fault(self, fault: Fault) -> None:
-        """Let the next calls fail; a fault planned before for the same method is forgotten."""
+        """Plan a fault for the next calls of a method, in place of an earlier one."""
         if fault.method not in self._known:
             close = difflib.get_close_matches(fault.method, self._known, n=1)
-            meant = f"; did you mean {close[0]}?" if close else "; vertex-rehearsal methods lists them."
-            raise invalid_argument("method", f"{fault.method} is no method{meant}")
+            suggestion = f"; did you mean {close[0]}?" if close else "; vertex-rehearsal methods lists them."
+            raise invalid_argument("method", f"{fault.method} is no method{suggestion}")
         if fault.status not in STATUSES:
             raise invalid_argument("status", f"status must be one of {', '.join(map(str, STATUSES))}.")
         with self._lock:
-            self._planned = [one for one in self._planned if one.method != fault.method]
+            self._planned = [other for other in self._planned if other.method != fault.method]
             if fault.times > 0:
                 self._planned.append(fault)
 
     def take_fault(self, names: Sequence[str]) -> Fault | None:
-        """The fault of a call that is known by any of these names, which has then happened once more."""
+        """Return the fault planned for any of these names and count it as used once; None if there is none."""
         with self._lock:
-            for place, fault in enumerate(self._planned):
+            for index, fault in enumerate(self._planned):
                 if fault.method in names:
-                    left = replace(fault, times=fault.times - 1)
-                    self._planned[place : place + 1] = [left] if left.times else []
+                    remaining = replace(fault, times=fault.times - 1)
+                    self._planned[index : index + 1] = [remaining] if remaining.times else []
                     return fault
         return None
 
     def list_faults(self) -> list[dict[str, Any]]:
-        """What is still to come, as values of JSON."""
+        """Return the planned faults as JSON objects."""
         with self._lock:
             return [vars(fault) for fault in self._planned]

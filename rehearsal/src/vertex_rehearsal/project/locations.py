@@ -1,4 +1,4 @@
-"""The regions of a project, which every Google API can be asked for."""
+"""The Locations service, which lists a project's regions."""
 
 from typing import Any
 
@@ -12,20 +12,20 @@ class Locations:
     """The RPCs of google.cloud.location.Locations."""
 
     def list_locations(self, request: Any) -> Any:
-        """A page of the regions, in the order of their names."""
+        """Return a page of the regions, sorted by name."""
         if request.page_size < 0:
             raise invalid_argument("page_size", f"page_size must not be negative: {request.page_size}")
         if request.page_token and request.page_token not in REGIONS:
             raise invalid_argument("page_token", "The page token is invalid.")
         query = listing.compile_query(request, lambda name: name)
         known = [_create_location(f"{request.name}/locations/{region}") for region in sorted(REGIONS)]
-        left = [one for one in known if one.location_id > request.page_token and query.passes(one, {})]
+        remaining = [each for each in known if each.location_id > request.page_token and query.passes(each, {})]
         size = request.page_size or len(REGIONS)
-        token = left[size - 1].location_id if len(left) > size else ""
-        return location.ListLocationsResponse(locations=left[:size], next_page_token=token)
+        token = remaining[size - 1].location_id if len(remaining) > size else ""
+        return location.ListLocationsResponse(locations=remaining[:size], next_page_token=token)
 
     def get_location(self, request: Any) -> Any:
-        """One region."""
+        """Return a region."""
         if request.name.rpartition("/")[2] not in REGIONS:
             raise not_found_error(request.name)
         return _create_location(request.name)

@@ -1,4 +1,4 @@
-"""The permission that a method asks for, by IAM's rule: API, resource, verb."""
+"""Derives the IAM permission that a method requires: API, resource, verb."""
 
 import re
 from functools import cache
@@ -15,25 +15,25 @@ OTHERS = {
     "ListLogEntries": "logging.logEntries.list", "TailLogEntries": "logging.logEntries.list",
     "ListLogs": "logging.logs.list", "DeleteLog": "logging.logs.delete",
 }  # fmt: skip
-"""Methods whose permission does not follow from their name."""
+"""Permissions that do not follow from the method's name."""
 APIS = {"google.cloud.aiplatform.v1.": "aiplatform", "google.logging.v2.": "logging"}
 
 
 @cache
 def get_api(method: RpcMethod) -> str:
-    """The API that a method belongs to; what all APIs have beside their own is Vertex AI's here."""
+    """Return the API that a method belongs to; services shared by all APIs count as Vertex AI's."""
     return next((api for package, api in APIS.items() if method.service.startswith(package)), "aiplatform")
 
 
 @cache
 def get_method_names(method: RpcMethod) -> tuple[str, ...]:
-    """What a method is called where faults are asked for: CreateCustomJob, JobService, aiplatform."""
+    """Return the names for which faults of a method can be planned: CreateCustomJob, JobService, aiplatform."""
     return method.name, method.service.rpartition(".")[2], get_api(method)
 
 
 @cache
 def get_permission(method: RpcMethod) -> str:
-    """CreateCustomJob -> aiplatform.customJobs.create; "" where no rule is known."""
+    """Return the required permission: CreateCustomJob -> aiplatform.customJobs.create; "" if none is known."""
     if method.name in OTHERS:
         return OTHERS[method.name]
     verb = next((verb for verb in VERBS if re.match(rf"{verb}[A-Z]", method.name)), None)

@@ -1,4 +1,4 @@
-"""What a project has and what it lacks, as its user has written it down to rehearse it."""
+"""The emulated project: its services, permissions, quotas, capacity, secrets and images."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,25 +16,25 @@ SERVICES = {
     "logging": "Cloud Logging API", "monitoring": "Cloud Monitoring API", "secretmanager": "Secret Manager API",
     "serviceusage": "Service Usage API", "storage": "Cloud Storage API",
 }  # fmt: skip
-"""The APIs that a project can have, by the first part of their address, with their titles."""
+"""Titles of the APIs that a project can enable, by the first part of their host name."""
 EVERYWHERE = "*"
 
 
 @dataclass(frozen=True)
 class Secret:
-    """A secret's value, or the file that holds it."""
+    """A secret's value or the file that contains it."""
 
     value: str = field(default="", repr=False)
     file: Path | None = None
 
     def read(self) -> bytes:
-        """Its bytes; OSError where its file cannot be read."""
+        """Return the value as bytes; raise OSError if the file cannot be read."""
         return self.value.encode() if self.file is None else self.file.read_bytes()
 
 
 @dataclass(frozen=True)
 class Project:
-    """By default it has everything, except secrets and images."""
+    """A project; by default everything is enabled and permitted, and there are no secrets or images."""
 
     disabled_services: frozenset[str] = frozenset()
     denied_permissions: tuple[str, ...] = ()
@@ -45,18 +45,18 @@ class Project:
     repositories: frozenset[str] = frozenset()
     images: tuple[str, ...] = ()
     missing_accounts: frozenset[str] = frozenset()
-    """Service accounts, by their addresses; every other is there."""
+    """Email addresses of service accounts that do not exist; all others do."""
 
     def has_service(self, service: str) -> bool:
-        """Whether an API, `aiplatform.googleapis.com`, may be called."""
+        """Whether an API, such as `aiplatform.googleapis.com`, is enabled."""
         return service not in self.disabled_services
 
     def has_permission(self, permission: str) -> bool:
-        """Whether whoever asks has a permission."""
+        """Whether the caller has a permission."""
         return not any(fnmatchcase(permission, pattern) for pattern in self.denied_permissions)
 
     def limit(self, metric: str, region: str) -> int:
-        """How much of a metric may be used at a time in a region; -1: any number."""
+        """Return the quota of a metric in a region; -1 for no limit."""
         limits = self.quotas.get(metric, {})
         return limits.get(region, limits.get(EVERYWHERE, quotas.get_default_limit(metric)))
 
@@ -66,7 +66,7 @@ class Project:
         return sorted(m for m, limit in limits.items() if 0 <= limit < asked[m] + used.get(m, 0))
 
     def lacks_capacity(self, region: str, spec: Any) -> bool:
-        """Whether a region has no machines left for a job."""
+        """Whether a region has no capacity for a job."""
         kinds = {
             kind
             for pool in spec.worker_pool_specs

@@ -1,4 +1,4 @@
-"""Vertex AI's quotas of custom training: the metric of each accelerator, and what a job asks of it."""
+"""Vertex AI's quotas of custom training: metrics, default limits and the demand of a job."""
 
 from collections import Counter
 from typing import Any
@@ -12,15 +12,15 @@ ACCELERATORS = tuple(sorted(
     | {kind for kind, _ in machines.WITH_THEIR_OWN.values()}
 ))  # fmt: skip
 PREEMPTIBLE = ("SPOT", "FLEX_START")
-"""The strategies whose machines count against quotas of their own."""
+"""Scheduling strategies whose machines count against separate quotas."""
 GENEROUS = {"gpus": 1_000, "cpus": 100_000}
-"""The limit in every region where nobody has said another."""
+"""The default limits in every region."""
 COUNTED = ("n1-", "e2-")
-"""The machines whose processors are counted together; those of others have quotas that are not played."""
+"""Machine series whose vCPUs are counted together; quotas of other series are not emulated."""
 
 
 def get_metric_name(kind: str, *, preemptible: bool) -> str:
-    """The metric of an accelerator, or of `cpus`, without the service's name."""
+    """Return the metric of an accelerator, or of `cpus`, without the service's name."""
     if kind == "cpus":
         return f"custom_model_training_{'preemptible_' if preemptible else ''}cpus"
     return machines.quota_metric(kind, spot=preemptible).removeprefix(f"{SERVICE}/")
@@ -29,25 +29,25 @@ def get_metric_name(kind: str, *, preemptible: bool) -> str:
 METRICS = tuple(
     get_metric_name(kind, preemptible=preemptible) for preemptible in (False, True) for kind in ("cpus", *ACCELERATORS)
 )
-"""Every metric that is played."""
+"""Every emulated metric."""
 
 
 def get_default_limit(name: str) -> int:
-    """The limit of a metric where nobody has said another."""
+    """Return the default limit of a metric."""
     return GENEROUS[name.rpartition("_")[2]]
 
 
 def compute_demand(spec: Any) -> Counter[str]:
-    """How much of each metric a job asks for."""
+    """Return how much of each metric a job needs."""
     preemptible = v1.Scheduling.Strategy.Name(spec.scheduling.strategy) in PREEMPTIBLE
-    asked: Counter[str] = Counter()
+    demand: Counter[str] = Counter()
     for pool in spec.worker_pool_specs:
         machine = pool.machine_spec
         kind = v1.AcceleratorType.Name(machine.accelerator_type)
         if kind in ACCELERATORS:
-            asked[get_metric_name(kind, preemptible=preemptible)] += machine.accelerator_count * pool.replica_count
+            demand[get_metric_name(kind, preemptible=preemptible)] += machine.accelerator_count * pool.replica_count
         if machine.machine_type.startswith(COUNTED):
-            asked[get_metric_name("cpus", preemptible=preemptible)] += (
+            demand[get_metric_name("cpus", preemptible=preemptible)] += (
                 machines.count_processors(machine.machine_type) * pool.replica_count
             )
-    return asked
+    return demand

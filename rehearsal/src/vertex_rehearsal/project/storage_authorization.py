@@ -1,4 +1,4 @@
-"""Which method of Cloud Storage a request calls, by the name that Google's reference gives it; and its refusals."""
+"""Authorizes Cloud Storage requests: maps each to its documented method and permission."""
 
 from urllib.parse import parse_qs, unquote
 
@@ -40,23 +40,23 @@ PERMISSIONS = {
     )
     for verb in ("delete", "get", "insert", "list", "patch", "update")
 }  # fmt: skip
-"""Every method that can be told apart, and what it asks for. What is inside a batch is not looked at."""
+"""The permission of each method that can be recognised. Requests inside a batch are not checked."""
 REASONS = {
     400: "invalid", 401: "authError", 403: "forbidden", 404: "notFound", 409: "conflict", 429: "rateLimitExceeded",
     499: "cancelled", 501: "notImplemented",
 }  # fmt: skip
-"""What the JSON API calls a status; of a status above 499 it says backendError."""
+"""The JSON API's reason for each status; backendError for those above 499."""
 
 
 def parse_call(verb: str, path: str, query: str) -> Call:
-    """The call that a request makes, from its path as it was sent."""
+    """Return the call that a request makes, given its raw path."""
     method, bucket = _match_method(verb, [unquote(part) for part in path.strip("/").split("/")], query)
     resource = f"projects/_/buckets/{bucket}" if bucket else "projects/_"
     return Call("storage", (method, "storage"), PERMISSIONS[method], resource)
 
 
 def _match_method(verb: str, words: list[str], query: str) -> tuple[str, str]:
-    """The method and the bucket."""
+    """Return the method and the bucket."""
     match words:
         case ["batch", "storage", "v1", *_]:
             return "storage.batch", ""
@@ -101,7 +101,7 @@ def _match_json_method(verb: str, rest: list[str]) -> tuple[str, str]:
 
 
 def _list_verb(verb: str, entity: list[str]) -> str:
-    """What is done to an access control list, or to one entry of it."""
+    """Return the method of a request for an access control list or one of its entries."""
     return OBJECT_VERBS.get(verb, "get") if entity else LIST_VERBS.get(verb, "list")
 
 
@@ -117,21 +117,21 @@ def _match_xml_method(verb: str, words: list[str], query: str) -> tuple[str, str
 
 
 class AuthorizedStorage:
-    """Cloud Storage, for calls that may be made and are not told to fail."""
+    """Wraps the Cloud Storage app with authorization and fault injection."""
 
-    def __init__(self, app: ASGIApp, admission: Authorizer) -> None:
+    def __init__(self, app: ASGIApp, authorizer: Authorizer) -> None:
         self._app = app
-        self._admission = admission
+        self._authorizer = authorizer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or fail it."""
+        """Answer a request, or fail it with an error or a dropped connection."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         call = parse_call(scope["method"], scope["raw_path"].decode("latin-1"), scope["query_string"].decode("latin-1"))
         error: Exception
         try:
-            fault = self._admission.check_call(call)
+            fault = self._authorizer.check_call(call)
             if fault is None:
                 await self._app(scope, receive, send)
                 return
@@ -148,7 +148,7 @@ class AuthorizedStorage:
 
 
 async def _discard_message(_: Message) -> None:
-    """An answer that nobody gets."""
+    """Discard a response."""
 
 
 def _build_refusal(problem: ApiError, call: Call) -> Response:

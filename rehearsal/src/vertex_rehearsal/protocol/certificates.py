@@ -1,4 +1,4 @@
-"""Certificate authorities of the rehearsal's own, and certificates for localhost and for Google's hosts played here."""
+"""Creates certificate authorities and TLS certificates for localhost and for the emulated Google hosts."""
 
 import datetime
 import ipaddress
@@ -10,11 +10,11 @@ from typing import Any
 
 DAYS = 365
 ROOTS = "roots.pem"
-"""Beside the certificates: what a gRPC client trusts that is to reach Google's hosts here."""
+"""The file of root certificates for gRPC clients, so that they trust the emulated Google hosts."""
 
 
 def ensure_certificates(directory: Path, hosts: Sequence[str] = ("localhost",)) -> tuple[Path, Path, Path]:
-    """The authority's certificate, that of the hosts, and its key; made where there are none that are still good."""
+    """Return the paths of the authority's certificate, the hosts' certificate and its key; renew expired ones."""
     authority, certificate, key = (directory / name for name in ("ca.pem", "localhost.pem", "localhost.key"))
     if not (authority.exists() and certificate.exists() and key.exists() and _is_valid(certificate)):
         directory.mkdir(parents=True, exist_ok=True)
@@ -25,10 +25,10 @@ def ensure_certificates(directory: Path, hosts: Sequence[str] = ("localhost",)) 
 
 
 def write_trusted_roots(path: Path, authorities: Sequence[Path]) -> None:
-    """What gRPC trusts on this machine, and these authorities."""
-    known = os.environ.get("GRPC_DEFAULT_SSL_ROOTS_FILE_PATH")
-    usual = Path(known) if known else files("grpc") / "_cython" / "_credentials" / "roots.pem"
-    path.write_bytes(b"\n".join([usual.read_bytes(), *(authority.read_bytes() for authority in authorities)]))
+    """Write a file with gRPC's usual root certificates and these authorities."""
+    configured = os.environ.get("GRPC_DEFAULT_SSL_ROOTS_FILE_PATH")
+    roots = Path(configured) if configured else files("grpc") / "_cython" / "_credentials" / "roots.pem"
+    path.write_bytes(b"\n".join([roots.read_bytes(), *(authority.read_bytes() for authority in authorities)]))
 
 
 def _is_valid(path: Path) -> bool:

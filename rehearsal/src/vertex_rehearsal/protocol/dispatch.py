@@ -1,4 +1,4 @@
-"""What HTTP and gRPC share: which handler answers a method, who may call it, and what is refused."""
+"""Dispatches calls over HTTP and gRPC to their handlers, after authorization and validation."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,47 +15,47 @@ from vertex_rehearsal.protocol.registry import EmulatedMethod
 from vertex_rehearsal.training import validation
 
 THREADS = 512
-"""Requests that are answered at once, by each protocol: a prediction holds its thread as long as the model takes."""
+"""Concurrent requests per protocol: a prediction occupies its thread until the model has answered."""
 
 
 class Dispatcher:
-    """The methods, who answers them, and how requests are made ready."""
+    """Maps methods to handlers and prepares their requests."""
 
     def __init__(
         self,
         context: Context,
-        played: Mapping[str, EmulatedMethod],
+        emulated: Mapping[str, EmulatedMethod],
         handlers: Mapping[str, Callable[..., Any]],
-        admission: Authorizer,
+        authorizer: Authorizer,
     ) -> None:
         self.context = context
-        self.methods = {path: known.method for path, known in played.items()}
+        self.methods = {path: entry.method for path, entry in emulated.items()}
         self._handlers = handlers
-        self._admission = admission
+        self._authorizer = authorizer
         self.beta = v1beta1.BetaOperations()
 
     def find_handler(self, method: RpcMethod) -> Callable[..., Any]:
-        """Who answers a method, for those who may call it; UNIMPLEMENTED with its name where nobody does."""
-        found = self._handlers.get(method.path)
-        if found is None:
+        """Return the handler of a method, with authorization and validation; raise UNIMPLEMENTED if there is none."""
+        handler = self._handlers.get(method.path)
+        if handler is None:
             raise unimplemented_error(method.path)
 
         def answer(request: Any, *more: Any) -> Any:
             if method.kind == "unary_unary":
                 listing.check_read_mask(request)
                 validation.check_encryption(request)
-            response = found(request, *more)
+            response = handler(request, *more)
             if method.kind == "unary_unary":
                 listing.apply_read_mask(request, response)
             return response
 
         def call_handler(request: Any, *more: Any) -> Any:
-            return self._admission.perform(_build_call(method, request), lambda: answer(request, *more))
+            return self._authorizer.perform(_build_call(method, request), lambda: answer(request, *more))
 
         return call_handler
 
     def normalise_names(self, request: Any) -> Any:
-        """A request whose names hold the project's id, where they came with its number."""
+        """Replace project numbers by project ids in the resource names of a request."""
         for field, value in request.ListFields():
             if isinstance(value, str) and value.startswith("projects/"):
                 setattr(request, field.name, self.context.resolve_name(value))
@@ -70,8 +70,8 @@ def _build_call(method: RpcMethod, request: Any) -> Call:
     return Call(get_api(method), get_method_names(method), get_permission(method), resource)
 
 
-def unauthenticated() -> ApiError:
-    """UNAUTHENTICATED, with where the token is."""
+def unauthenticated_error() -> ApiError:
+    """Return an UNAUTHENTICATED error that tells where the token is."""
     return ApiError(
         "UNAUTHENTICATED",
         "Request had invalid authentication credentials: the rehearsal's token is needed, which is in the file "

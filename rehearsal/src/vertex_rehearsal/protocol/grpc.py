@@ -1,4 +1,4 @@
-"""gRPC, by the methods' paths."""
+"""The gRPC server: routes calls to handlers and reports errors with their details."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,30 +13,30 @@ from vertex_rehearsal.api.messages import message_class
 from vertex_rehearsal.context import report_bug
 from vertex_rehearsal.errors import PORT_HINT, EmulatorUnavailable
 from vertex_rehearsal.project.faults import ConnectionDropped
-from vertex_rehearsal.protocol.dispatch import THREADS, Dispatcher, unauthenticated
+from vertex_rehearsal.protocol.dispatch import THREADS, Dispatcher, unauthenticated_error
 
 LARGEST_MESSAGE = 64 * 2**20
 
 
 class GrpcHandler(grpc.GenericRpcHandler):  # type: ignore[misc]
-    """gRPC, by the methods' paths."""
+    """Routes gRPC calls to handlers by the method's path."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
 
     def service(self, call: Any) -> Any:
-        """Who answers a call."""
+        """Return the gRPC handler of a call; None, gRPC's UNIMPLEMENTED, for an unknown method."""
         method, in_beta = self._dispatcher.methods.get(v1beta1.as_v1(call.method)), v1beta1.is_beta(call.method)
         if method is None:
             return None  # gRPC's own UNIMPLEMENTED, "Method not found!"
         token = self._dispatcher.context.settings.token
-        given = dict(call.invocation_metadata).get("authorization", "")
-        may_ask = not token or has_token(given, token)
+        authorization = dict(call.invocation_metadata).get("authorization", "")
+        is_authenticated = not token or has_token(authorization, token)
 
         def answer_unary(request: Any, context: Any) -> Any:
             with GrpcErrorContext(context):
-                if not may_ask:
-                    raise unauthenticated()
+                if not is_authenticated:
+                    raise unauthenticated_error()
                 handler = self._dispatcher.find_handler(method)
                 if in_beta:
                     v1beta1.check_fields(request)
@@ -49,19 +49,19 @@ class GrpcHandler(grpc.GenericRpcHandler):  # type: ignore[misc]
 
         def answer_stream(request: Any, context: Any) -> Iterator[Any]:
             with GrpcErrorContext(context):
-                if not may_ask:
-                    raise unauthenticated()
+                if not is_authenticated:
+                    raise unauthenticated_error()
                 handler = self._dispatcher.find_handler(method)
-                given = request if method.kind == "stream_stream" else self._dispatcher.normalise_names(request)
-                yield from handler(given, context.is_active)
+                prepared = request if method.kind == "stream_stream" else self._dispatcher.normalise_names(request)
+                yield from handler(prepared, context.is_active)
 
-        make = getattr(grpc, f"{method.kind}_rpc_method_handler")
+        create = getattr(grpc, f"{method.kind}_rpc_method_handler")
         answer = answer_stream if method.answers_stream else answer_unary
-        return make(answer, message_class(method.request).FromString, lambda message: message.SerializeToString())
+        return create(answer, message_class(method.request).FromString, lambda message: message.SerializeToString())
 
 
 class GrpcErrorContext:
-    """Problems as gRPC says them, with their details."""
+    """A context manager that ends a gRPC call with the status and details of an ApiError raised inside."""
 
     def __init__(self, context: Any) -> None:
         self._context = context
@@ -72,7 +72,7 @@ class GrpcErrorContext:
     def __exit__(self, kind: Any, error: BaseException | None, _: Any) -> None:
         if error is None or isinstance(error, GeneratorExit):
             return
-        if isinstance(error, ConnectionDropped):  # as gRPC's own clients say it when a connection is lost
+        if isinstance(error, ConnectionDropped):  # the status that gRPC clients report for a lost connection
             error = ApiError("UNAVAILABLE", "Socket closed")
         if not isinstance(error, ApiError):
             report_bug(error)
@@ -83,13 +83,13 @@ class GrpcErrorContext:
 
 
 def add_tls_port(server: Any, certificate: tuple[bytes, bytes]) -> int:
-    """One more port of a server, which tunnels to Google's host names lead to; a key and its chain are shown there."""
+    """Add a TLS port for tunnels to Google's host names, given a key and certificate chain; return its number."""
     port: int = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([certificate]))
     return port
 
 
 def create_server(*, port: int, certificate: tuple[bytes, bytes] | None) -> tuple[Any, int]:
-    """A server that answers nothing yet, and its port; `certificate` is a key and its chain, for TLS."""
+    """Create a server without handlers; return it and its port. `certificate` is a key and its chain, for TLS."""
     options = [
         ("grpc.max_receive_message_length", LARGEST_MESSAGE),
         ("grpc.max_send_message_length", LARGEST_MESSAGE),

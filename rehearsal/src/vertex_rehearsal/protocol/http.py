@@ -1,4 +1,4 @@
-"""HTTP/JSON, by the rules of the methods."""
+"""The HTTP server: HTTP/JSON transcoding, authentication and routing to the emulated services."""
 
 import re
 from collections.abc import AsyncIterator, Iterator
@@ -19,20 +19,20 @@ from vertex_rehearsal.api.errors import ApiError
 from vertex_rehearsal.connections import HAS_KEY, PREFIX, DropConnection
 from vertex_rehearsal.context import report_bug
 from vertex_rehearsal.project.faults import ConnectionDropped
-from vertex_rehearsal.protocol.dispatch import THREADS, Dispatcher, unauthenticated
+from vertex_rehearsal.protocol.dispatch import THREADS, Dispatcher, unauthenticated_error
 
 if TYPE_CHECKING:
     from vertex_rehearsal.protocol.metadata_server import MetadataServer
 
 RPC_PATHS = re.compile(r"/(v1|v1beta1|v2|ui)/")
 STORAGE_PATHS = ("/storage", "/upload/storage", "/download/storage", "/batch/storage", "/resumable/upload/storage")
-"""Of Cloud Storage's JSON API. Its XML API has every path that begins with a bucket's name."""
+"""Path prefixes of Cloud Storage's JSON API; paths of its XML API begin with a bucket's name."""
 ENUMS_AS_NUMBERS = "enum-encoding=int"
 ISOLATION = ((b"content-security-policy", b"sandbox; default-src 'none'"), (b"x-content-type-options", b"nosniff"))
 
 
 class HttpHandler:
-    """HTTP/JSON, by the rules of the methods."""
+    """Answers HTTP/JSON requests by the HTTP rules of the RPC methods."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
@@ -40,14 +40,14 @@ class HttpHandler:
         self._threads = anyio.CapacityLimiter(THREADS)
 
     async def answer(self, request: Request) -> Response:
-        """The answer to one request."""
+        """Answer a request; errors become JSON error responses."""
         try:
             return await self._handle_rpc(request, await request.body())
         except ApiError as problem:
             return build_error_response(problem)
-        except (ConnectionDropped, ClientDisconnect):  # or nobody is there to be answered
+        except (ConnectionDropped, ClientDisconnect):  # a fault, or the client has gone
             return DropConnection()
-        except Exception as error:  # a bug of ours is this request's, not the server's
+        except Exception as error:  # a bug must fail this request only, not the server
             report_bug(error)
             return build_error_response(ApiError("INTERNAL", f"{type(error).__name__}: {error}"))
 
@@ -76,12 +76,12 @@ class HttpHandler:
         return _build_http_response(answer, numbers, in_beta=self._dispatcher.beta.speaks_beta(answer, asked=in_beta))
 
     async def _stream_json(self, messages: Iterator[Any], numbers: bool) -> AsyncIterator[bytes]:
-        """A stream as Google's HTTP APIs write it: a JSON list whose items come one after another."""
-        before = b"["
+        """Yield a stream as Google's HTTP APIs write it: a JSON list sent item by item."""
+        separator = b"["
         async for message in iterate_in_threadpool(messages):
-            yield before + transcoding.format_json(message, enums_as_numbers=numbers)
-            before = b","
-        yield b"]" if before == b"," else b"[]"
+            yield separator + transcoding.format_json(message, enums_as_numbers=numbers)
+            separator = b","
+        yield b"]" if separator == b"," else b"[]"
 
 
 def _build_http_response(message: Any, numbers: bool, *, in_beta: bool) -> Response:
@@ -92,12 +92,12 @@ def _build_http_response(message: Any, numbers: bool, *, in_beta: bool) -> Respo
 
 
 def build_error_response(problem: ApiError) -> Response:
-    """A problem as HTTP answers it."""
+    """Return the JSON response for an error."""
     return JSONResponse(problem.body(), problem.http_status)
 
 
 class AuthMiddleware:
-    """Keeps out pages of other origins, and clients without the token: in a header, or in the address itself."""
+    """Rejects requests from other origins and requests without the token in a header or in the URL."""
 
     def __init__(self, app: ASGIApp, *, token: str, open_paths: tuple[str, ...]) -> None:
         self._app = app
@@ -105,7 +105,7 @@ class AuthMiddleware:
         self._open_paths = open_paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request pass, or refuse it."""
+        """Pass a request on, or answer it with an error."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -128,11 +128,11 @@ class AuthMiddleware:
         path = request.scope["path"]
         if not self._token or is_keyed or path == "/" or path.startswith(self._open_paths):
             return None
-        return None if has_token(request.headers.get("authorization", ""), self._token) else unauthenticated()
+        return None if has_token(request.headers.get("authorization", ""), self._token) else unauthenticated_error()
 
 
 def sandbox_app(app: ASGIApp) -> ASGIApp:
-    """What is kept for others, as nothing that a browser would run in our own page's name."""
+    """Wrap an app with headers that stop browsers from running stored content in the console's origin."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
@@ -146,10 +146,10 @@ def sandbox_app(app: ASGIApp) -> ASGIApp:
 
 
 def create_http_app(
-    dispatcher: Dispatcher, *, metadata: "MetadataServer", own: list[Route], storage: ASGIApp | None = None
+    dispatcher: Dispatcher, *, metadata: "MetadataServer", own_routes: list[Route], storage: ASGIApp | None = None
 ) -> ASGIApp:
-    """Everything that is answered on the HTTP port. `storage` plays Cloud Storage, whose paths it gets unchanged."""
-    door = HttpHandler(dispatcher)
+    """Create the app of the HTTP port. `storage` is the Cloud Storage app, which gets its paths unchanged."""
+    handler = HttpHandler(dispatcher)
     storage = sandbox_app(storage) if storage else None
 
     async def respond_404(request: Request) -> Response:
@@ -160,13 +160,13 @@ def create_http_app(
     async def dispatch_request(scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]
         if RPC_PATHS.match(path) and not path.startswith(STORAGE_PATHS):
-            await (await door.answer(Request(scope, receive)))(scope, receive, send)
+            await (await handler.answer(Request(scope, receive)))(scope, receive, send)
         elif storage is not None:
             await storage(scope, receive, send)
         else:
             await (await respond_404(Request(scope)))(scope, receive, send)
 
-    routes = [*own, Route("/computeMetadata{rest:path}", metadata.handle_request), Mount("", dispatch_request)]
+    routes = [*own_routes, Route("/computeMetadata{rest:path}", metadata.handle_request), Mount("", dispatch_request)]
     return AuthMiddleware(
         Starlette(routes=routes), token=dispatcher.context.settings.token, open_paths=("/computeMetadata/",)
     )

@@ -1,4 +1,4 @@
-"""Get and List methods that only look resources up: one handler each for all kinds of resources."""
+"""Generic handlers of Get and List methods that only look resources up."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,12 +10,12 @@ from vertex_rehearsal.training.validation import PARENT, check_parent
 
 
 def is_lookup(service: type, name: str) -> bool:
-    """Whether a method is one of those: a service names its resources in LOOKUPS, with the default size of a page."""
+    """Whether a method is a Get or List of a resource in the service's LOOKUPS (resource: default page size)."""
     return any(name in (f"Get{kind}", *_list_names(kind)) for kind in getattr(service, "LOOKUPS", ()))
 
 
 def create_handler(service: type, method: RpcMethod, context: Context) -> Callable[[Any], Any]:
-    """What answers a method of a service that is a lookup."""
+    """Create the handler of a lookup method."""
     if method.name.startswith("Get"):
         return lambda request: context.database.get(request.name)
     sizes = {name: size for kind, size in getattr(service, "LOOKUPS", {}).items() for name in _list_names(kind)}
@@ -23,16 +23,16 @@ def create_handler(service: type, method: RpcMethod, context: Context) -> Callab
 
 
 def list_resources(context: Context, method: RpcMethod, request: Any, *, default_size: int) -> Any:
-    """A page of a collection, newest first; its name is the last part of the method's path over HTTP."""
+    """Return a page of a collection, newest first; its name is the last part of the method's HTTP path."""
     if PARENT.fullmatch(request.parent) or "/locations/" not in request.parent.rpartition("/")[0]:
         check_parent(request.parent)
-    else:  # inside of another resource
+    else:  # nested in another resource
         context.database.get(request.parent)
     collection = method.rules[0].uri.rpartition("/")[2]
-    found, token = context.database.list_page(f"{request.parent}/{collection}", request, default_size=default_size)
+    page, token = context.database.list_page(f"{request.parent}/{collection}", request, default_size=default_size)
     response = message_class(method.response)(next_page_token=token)
     [field] = [field.name for field in response.DESCRIPTOR.fields if field.message_type is not None]
-    getattr(response, field).extend(found)
+    getattr(response, field).extend(page)
     return response
 
 

@@ -1,4 +1,4 @@
-"""The metadata server that every machine of Google's cloud has: by it, default credentials work inside jobs."""
+"""The metadata server of Google Cloud's machines, from which jobs get application default credentials."""
 
 import os
 from pathlib import Path
@@ -15,7 +15,7 @@ ROOT = "/computeMetadata/v1/"
 
 
 class MetadataServer:
-    """Answers about the project, the machine and its service account."""
+    """Serves metadata of the project, the machine and its service account."""
 
     def __init__(self, token: str, *, project: str = "rehearsal", number: str = "100000000000") -> None:
         self._token = token
@@ -30,7 +30,7 @@ class MetadataServer:
         }
 
     async def handle_request(self, request: Request) -> Response:
-        """What is asked for, if it is asked for as it must be."""
+        """Answer a metadata request; 403 without the Metadata-Flavor header."""
         if request.headers.get("metadata-flavor") != "Google":
             return PlainTextResponse("Missing Metadata-Flavor:Google header.", 403, HEADERS)
         path = request.scope["path"].removeprefix(ROOT.rstrip("/")).strip("/")
@@ -40,22 +40,22 @@ class MetadataServer:
         if kind != "service-accounts":
             inside = self._list_directory(path)
             return PlainTextResponse(inside or "not found", 200 if inside else 404, HEADERS)
-        name, _, what = rest.partition("/")
+        name, _, item = rest.partition("/")
         if name not in ("default", self._account):
             return PlainTextResponse(
                 f"default/\n{self._account}/\n" if not name else "not found", 404 if name else 200, HEADERS
             )
-        return self._answer_account(request, what)
+        return self._answer_account(request, item)
 
     def _list_directory(self, path: str) -> str:
-        """The names in a directory, by one of which Node's client finds out whether there is a server at all."""
+        """Return the names in a directory, one per line; Node's client requests one to detect the server."""
         below = f"{path}/" if path else ""
         names = (*self._texts, "instance/service-accounts/default")
         steps = {name.removeprefix(below).partition("/")[:2] for name in names if name.startswith(below)}
         return "".join(f"{step}{slash}\n" for step, slash in sorted(steps))
 
-    def _answer_account(self, request: Request, what: str) -> Response:
-        if what == "token":
+    def _answer_account(self, request: Request, item: str) -> Response:
+        if item == "token":
             has_key = request.scope.get("extensions", {}).get(HAS_KEY, False)
             if self._token and not has_key and not is_same_user(request):
                 text = "The token is for processes of the same user, and for addresses that hold it."
@@ -63,17 +63,17 @@ class MetadataServer:
             token = {"access_token": self._token or "rehearsal", "expires_in": 3599, "token_type": "Bearer"}
             return JSONResponse(token, headers=HEADERS)
         about: dict[str, Any] = {"email": self._account, "scopes": [SCOPE], "aliases": ["default"]}
-        if what == "":
+        if item == "":
             return JSONResponse(about, headers=HEADERS)
-        if what == "email":
+        if item == "email":
             return PlainTextResponse(self._account, headers=HEADERS)
-        if what == "scopes":
+        if item == "scopes":
             return PlainTextResponse(f"{SCOPE}\n", headers=HEADERS)
         return PlainTextResponse("not found", 404, HEADERS)
 
 
 def is_same_user(request: Request) -> bool:
-    """Whether the other end of a loopback connection is a process of our user, or root's; unknown is no."""
+    """Whether the peer of a loopback connection belongs to the same user or to root; False if unknown."""
     if request.client is None:
         return False
     host, port = request.client

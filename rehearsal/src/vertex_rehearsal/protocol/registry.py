@@ -1,4 +1,4 @@
-"""The table of what is played: each service of Google's APIs, and the classes that play its methods."""
+"""The table of emulated methods: each service of Google's APIs and the classes that implement it."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -28,14 +28,14 @@ PARTS = (
     ("google.longrunning.Operations", "operations:Operations"),
     ("google.cloud.location.Locations", "project.locations:Locations"),
 )
-"""A class plays the RPCs that its methods are named for: `create_custom_job` is CreateCustomJob. Its LIMITS say what is
-missing from a method, its RULES add HTTP rules that no library holds, its LOOKUPS name resources whose Get and List
-only look them up, its `resume` is called after a start."""
+"""Services and the classes that implement them: `create_custom_job` implements CreateCustomJob. LIMITS describe what a
+method lacks, RULES add HTTP rules that no library has, LOOKUPS name resources with generic Get and List methods, and
+`resume` is called after a start."""
 
 
 @dataclass(frozen=True)
 class EmulatedMethod:
-    """A method, who plays it, and what is missing."""
+    """A method, the class that implements it, and what it lacks."""
 
     method: RpcMethod
     part: str = ""
@@ -43,56 +43,56 @@ class EmulatedMethod:
 
     @property
     def extent(self) -> str:
-        """played, partly or not."""
+        """How far the method is emulated: `played`, `partly` or `not`."""
         return "not" if not self.part else "partly" if self.limit else "played"
 
 
 def to_snake_case(name: str) -> str:
-    """CreateCustomJob -> create_custom_job."""
+    """Convert CamelCase to snake_case: CreateCustomJob -> create_custom_job."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
 def part_of(kind: type) -> str:
-    """The name of a class in the table."""
+    """Return the name of a class in the table."""
     return f"{kind.__module__.removeprefix('vertex_rehearsal.')}:{kind.__name__}"
 
 
 def load_service(part: str) -> Any:
-    """The class of a part."""
+    """Import the class that a name in the table refers to."""
     module, _, name = part.partition(":")
     return getattr(import_module(f"vertex_rehearsal.{module}"), name)
 
 
 def build_method_table() -> Mapping[str, EmulatedMethod]:
-    """Every known method by its path, with what is played of it."""
-    found = {path: EmulatedMethod(method) for path, method in load_methods().items()}
+    """Return every known method by its path, with how far it is emulated."""
+    table = {path: EmulatedMethod(method) for path, method in load_methods().items()}
     for service, part in PARTS:
-        player = load_service(part)
-        rules, limits = getattr(player, "RULES", {}), getattr(player, "LIMITS", {})
-        for path, known in found.items():
+        implementation = load_service(part)
+        rules, limits = getattr(implementation, "RULES", {}), getattr(implementation, "LIMITS", {})
+        for path, known in table.items():
             if known.method.service != service:
                 continue
             method, name = known.method, known.method.name
             if name in rules:
                 method = replace(method, rules=rules[name])
-            if hasattr(player, to_snake_case(name)) or is_lookup(player, name):
-                found[path] = EmulatedMethod(method, part, limits.get(name, ""))
-    return found
+            if hasattr(implementation, to_snake_case(name)) or is_lookup(implementation, name):
+                table[path] = EmulatedMethod(method, part, limits.get(name, ""))
+    return table
 
 
 def list_methods(played: Mapping[str, EmulatedMethod] | None = None) -> list[tuple[str, str, str]]:
-    """Every method with how far it is played and what is missing, those of Cloud Storage and of neighbours last."""
+    """Return every method with how far it is emulated and what it lacks; Cloud Storage and other services last."""
     from vertex_rehearsal.cloud_storage.methods import list_storage_methods
     from vertex_rehearsal.other_services import routes
 
     known = (build_method_table() if played is None else played).values()
-    rows = [(one.method.path, one.extent, one.limit) for one in known]
+    rows = [(entry.method.path, entry.extent, entry.limit) for entry in known]
     rows += [(method.id, method.extent, method.limit) for method in list_storage_methods()]
     return rows + [(method.id, method.extent, method.limit) for method in routes.methods()]
 
 
 def list_fault_targets(played: Mapping[str, EmulatedMethod]) -> set[str]:
-    """By which faults may be asked for: methods, services and APIs, those of Cloud Storage and neighbours too."""
+    """Return the names for which faults can be injected: methods, services and APIs, including Cloud Storage."""
     from vertex_rehearsal.other_services import routes
     from vertex_rehearsal.project.permissions import get_method_names
     from vertex_rehearsal.project.storage_authorization import PERMISSIONS
@@ -104,12 +104,12 @@ def list_fault_targets(played: Mapping[str, EmulatedMethod]) -> set[str]:
 def bind_handlers(
     played: Mapping[str, EmulatedMethod], parts: Mapping[str, Any], context: Context
 ) -> Mapping[str, Callable[..., Any]]:
-    """Who answers each method that is played, by the method's path."""
-    found: dict[str, Callable[..., Any]] = {}
+    """Return the handler of each emulated method by the method's path."""
+    handlers: dict[str, Callable[..., Any]] = {}
     for path, known in played.items():
         if not known.part:
             continue
         service = parts[known.part]
-        own = getattr(service, to_snake_case(known.method.name), None)
-        found[path] = own or create_handler(type(service), known.method, context)
-    return found
+        handler = getattr(service, to_snake_case(known.method.name), None)
+        handlers[path] = handler or create_handler(type(service), known.method, context)
+    return handlers

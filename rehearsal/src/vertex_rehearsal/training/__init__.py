@@ -2,9 +2,9 @@
 
 Files, in the order of their imports:
 
-- validation.py: What Vertex AI refuses before anything runs: each with the field that is to blame.
-- runner.py: A job from its first process to its last: environments, replicas, restarts, and how it ended.
-- service.py: Custom jobs: accepted or refused, queued, run a few at a time, and kept.
-- training_pipelines.py: Training pipelines of custom training: each is a custom job, and a model made of what it
-  leaves.
+- validation.py: Validates requests as Vertex AI does; each error names the invalid field.
+- runner.py: Runs one custom job: installs packages, starts replicas, handles retries, preemption and cancellation.
+- service.py: The API of custom jobs: validation, quotas, queueing, preemption and deletion.
+- training_pipelines.py: The API of training pipelines: each runs a custom job and uploads the model that the job
+  wrote.
 """

@@ -1,4 +1,4 @@
-"""A job from its first process to its last: environments, replicas, restarts, and how it ended."""
+"""Runs one custom job: installs packages, starts replicas, handles retries, preemption and cancellation."""
 
 import queue
 import shutil
@@ -24,11 +24,11 @@ from vertex_rehearsal.execution.replicas import (
     create_cluster,
     get_log_path,
     runs_in_container,
-    say,
+    write_log,
 )
 
 TRANSIENT = frozenset((6, 134, 11, 139))
-"""Exit codes that Vertex AI takes for a fault of the machine: aborted, and a segmentation fault."""
+"""Exit codes that Vertex AI treats as machine failures and retries: SIGABRT and SIGSEGV."""
 MOST_RETRIES = 3
 MOST_PREEMPTIONS = 6
 LONGEST_RUN_S = 7 * 24 * 3600.0
@@ -41,7 +41,7 @@ class _CancelRequest:
 
 @dataclass(frozen=True)
 class _StopRequest:
-    """The rehearsal itself ends."""
+    """The emulator stops."""
 
     reason: str
 
@@ -49,11 +49,11 @@ class _StopRequest:
 @dataclass(frozen=True)
 class _PreemptRequest:
     replica: str
-    """One of them, or "" for all."""
+    """The name of one replica, or "" for all."""
 
 
 class JobRunner:
-    """One job that runs; `run` plays it in the thread that calls it, the rest may be called from any other."""
+    """Runs one job; `run` blocks the calling thread, the other methods are thread-safe."""
 
     def __init__(self, job: RunnableJob, context: Context, *, on_start: Callable[[], None] = lambda: None) -> None:
         self.job = job
@@ -67,30 +67,30 @@ class JobRunner:
         self._retries = 0
         self._preemptions = 0
         self._interrupted = threading.Event()
-        """Somebody does not want it to go on: grace periods are still kept, installations are not."""
+        """Set on cancel or stop: a package installation ends at once, replicas get their grace period."""
 
     def cancel(self) -> None:
-        """End it as soon as its processes have had their time to stop."""
+        """Cancel the job; its processes get the grace period to stop."""
         self._interrupted.set()
         self._events.put(_CancelRequest())
 
     def stop(self, reason: str) -> None:
-        """End it at once: the rehearsal stops."""
+        """End the job at once because the emulator stops."""
         self._interrupted.set()
         self._events.put(_StopRequest(reason))
 
     def preempt(self, replica: str = "") -> None:
-        """Take its machines away, or one of them, and give new ones."""
+        """Preempt one replica or all of them and restart on new machines."""
         if replica and replica not in {each.name for each in self._cluster}:
             names = ", ".join(each.name for each in self._cluster)
             raise ApiError("NOT_FOUND", f"The job has no replica {replica}; it has {names}.")
         self._events.put(_PreemptRequest(replica))
 
     def write_results(self, job: Any) -> None:
-        """A custom job says nothing but its state."""
+        """Write nothing: a custom job has no results besides its state."""
 
     def run(self) -> Ending:
-        """Play the job to its end; nothing of it is left when this returns."""
+        """Run the job to its end; none of its processes remain on return."""
         if self._context.project.load_current().lacks_capacity(self.job.region, self.job.spec):
             text = f"Resources are insufficient in region: {self.job.region}. Please try a different region."
             return Ending("FAILED", ApiError("RESOURCE_EXHAUSTED", text))
@@ -108,23 +108,23 @@ class JobRunner:
         return ending
 
     def _install_packages(self, directory: Path) -> Ending | None:
-        """The Python environments of pools that bring packages; an ending if one cannot be made."""
-        made: dict[tuple[str, ...], Path] = {}
+        """Create the virtual environments of pools with packages; return an ending if an installation fails."""
+        pythons: dict[tuple[str, ...], Path] = {}
         for number, pool in enumerate(self.job.spec.worker_pool_specs):
             if pool.WhichOneof("task") != "python_package_spec":
                 continue
             uris = tuple(pool.python_package_spec.package_uris)
-            if uris not in made:
+            if uris not in pythons:
                 first = next(replica for replica in self._cluster if replica.pool == number)
                 image = pool.python_package_spec.executor_image_uri
                 self._log_line(first, f"Not in {image}: in a new environment of this machine's Python.", "NOTICE")
                 environment = Environment(directory / f"environment-{number}", self._context.settings.strict)
                 environment.create()
-                made[uris] = environment.python
+                pythons[uris] = environment.python
                 self._environments.append(environment.directory)
                 if ending := self._fill_environment(environment, uris, first):
                     return ending
-            self._pythons[number] = made[uris]
+            self._pythons[number] = pythons[uris]
         return None
 
     def _fill_environment(self, environment: Environment, uris: tuple[str, ...], replica: Replica) -> Ending | None:
@@ -139,7 +139,7 @@ class JobRunner:
                 package,
                 variables=variables,
                 say=lambda line: self._log_line(replica, line),
-                begun=self._watch_installation,
+                on_start=self._watch_installation,
             )
             if self._interrupted.is_set():
                 return None
@@ -148,7 +148,7 @@ class JobRunner:
         return None
 
     def _watch_installation(self, process: "subprocess.Popen[str]") -> None:
-        """Nobody waits for pip in a job that is not wanted any more."""
+        """Kill an installation once the job is cancelled or stopped."""
 
         def end_on_interrupt() -> None:
             while process.poll() is None:
@@ -159,13 +159,13 @@ class JobRunner:
         threading.Thread(target=end_on_interrupt, daemon=True).start()
 
     def _log_line(self, replica: Replica, line: str, severity: str = "INFO") -> None:
-        say(self._context, self.job, replica, [line], severity)
+        write_log(self._context, self.job, replica, [line], severity)
 
     def _log_note(self, text: str, severity: str = "INFO") -> None:
         self._context.logs.write_note(text, job=self.job.id, project=self.job.project, severity=severity)
 
     def _run_replicas(self) -> Ending:
-        """Start every replica and do what their ends, and those who ask for it, say."""
+        """Start every replica and handle events until the job ends or its timeout passes."""
         timeout = self.job.spec.scheduling.timeout
         limited = self.job.spec.scheduling.HasField("timeout")
         run_s = timeout.ToTimedelta().total_seconds() if limited else LONGEST_RUN_S
@@ -197,7 +197,7 @@ class JobRunner:
             case _StopRequest():
                 self._end_all(at_once=True)
                 return Ending("FAILED", ApiError("ABORTED", event.reason))
-        return None  # of a process that was replaced since
+        return None  # the exit of a process that has been replaced since
 
     def _handle_exit(self, event: ReplicaExit) -> Ending | None:
         replica = event.running.replica
@@ -222,10 +222,10 @@ class JobRunner:
         return None
 
     def _handle_preemption(self, event: _PreemptRequest) -> Ending | None:
-        """SIGTERM, the grace period, SIGKILL, and new machines."""
+        """Shut the replicas down gracefully and restart them; fail the job if retries are disabled or used up."""
         chosen = [running for name, running in self._running.items() if event.replica in ("", name)]
         if not chosen:
-            return None  # it has ended already
+            return None  # the replica has ended already
         names = ", ".join(running.replica.name for running in chosen)
         self._log_note(f"Preempted: {names}.", "WARNING")
         for running in chosen:
@@ -272,7 +272,7 @@ class JobRunner:
 
     def _end_replicas(self, running: list[RunningReplica], *, grace_s: float) -> None:
         for each in running:
-            each.tell_to_stop()
+            each.terminate()
         until = time.monotonic() + grace_s
         for each in running:
             each.end(until=until)

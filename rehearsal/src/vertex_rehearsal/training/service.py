@@ -1,4 +1,4 @@
-"""Custom jobs: accepted or refused, queued, run a few at a time, and kept."""
+"""The API of custom jobs: validation, quotas, queueing, preemption and deletion."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def check_runnable(spec: Any, settings: Settings, at: str) -> None:
-    """Refuse a job whose images cannot run on this machine."""
+    """Raise FAILED_PRECONDITION if an image of the job cannot run on this machine."""
     for number, pool in enumerate(spec.worker_pool_specs):
         image = pool.container_spec.image_uri
         if pool.WhichOneof("task") == "container_spec" and (reason := images.explain_unrunnable(image, settings)):
@@ -36,17 +36,15 @@ STATES = {
     "CANCELLED": "Job cancelled.",
     "FAILED": "Job failed.",
 }
-"""What a job's log says of each."""
+"""The log message of each state."""
 
 
 def create_queue(context: "Context") -> JobQueue[JobRunner]:
-    """The queue of all custom jobs, those of trials, pipelines and training pipelines too."""
+    """Create the queue of all custom jobs, including those of trials, pipelines and training pipelines."""
     return JobQueue(
         context,
         v1.CustomJob.DESCRIPTOR.full_name,
-        create_runner=lambda kept, on_start: JobRunner(
-            RunnableJob(kept.name, kept.job_spec), context, on_start=on_start
-        ),
+        create_runner=lambda job, on_start: JobRunner(RunnableJob(job.name, job.job_spec), context, on_start=on_start),
         describe=lambda state, problem: " ".join(
             [STATES[state], *([problem.message] if problem and state == "FAILED" else [])]
         ),
@@ -54,13 +52,13 @@ def create_queue(context: "Context") -> JobQueue[JobRunner]:
 
 
 def name_job(job: Any, parent: str) -> Any:
-    """Give a new custom job its name."""
+    """Give a new custom job a name and return it."""
     job.name = f"{parent}/customJobs/{new_id()}"
     return job
 
 
 def preempt(queue: JobQueue[JobRunner], job: str, replica: str = "") -> str:
-    """Preempt a running job on spot machines, given its id or its name; returns its name."""
+    """Preempt a running job on spot machines, given its id or name, and return its name."""
     name, runner = queue.find_running(job)
     strategy = v1.Scheduling.Strategy.Name(runner.job.spec.scheduling.strategy)
     if not replica and strategy != "SPOT":
@@ -87,7 +85,7 @@ class CustomJobs:
         self._queue = queue
 
     def create_custom_job(self, request: Any) -> Any:
-        """Accept a job, or refuse it as Vertex AI would."""
+        """Validate a job as Vertex AI does and queue it."""
         validation.check_parent(request.parent)
         job = v1.CustomJob()
         job.CopyFrom(request.custom_job)
@@ -104,17 +102,17 @@ class CustomJobs:
         )
 
     def cancel_custom_job(self, request: Any) -> Any:
-        """Begin to end a job."""
+        """Request the cancellation of a job."""
         self._queue.cancel(request.name)
         return protobuf.Empty()
 
     def delete_custom_job(self, request: Any) -> Any:
-        """Forget a job that has ended."""
+        """Delete a job that has ended."""
         self._queue.remove(request.name)
         return self._context.operations.done(request.name, v1.DeleteOperationMetadata(), protobuf.Empty)
 
     def _check_quota(self, parent: str, spec: Any, names: Sequence[str]) -> None:
-        """Refuse a job that asks for more than its region's quotas leave beside those that wait and run."""
+        """Raise RESOURCE_EXHAUSTED if the job, with all waiting and running jobs, exceeds a quota of its region."""
         used: Counter[str] = Counter()
         for name in names:
             if name.startswith(f"{parent}/"):

@@ -1,4 +1,4 @@
-"""Training pipelines of custom training: each is a custom job, and a model made of what it leaves."""
+"""The API of training pipelines: each runs a custom job and uploads the model that the job wrote."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ BACKING = "backingCustomJob"
 
 
 def get_pipeline_state(pipeline: Any) -> str:
-    """A pipeline's state by its short name."""
+    """Return the short name of a pipeline's state."""
     return str(v1.PipelineState.Name(pipeline.state)).removeprefix("PIPELINE_STATE_")
 
 
@@ -35,19 +35,19 @@ class TrainingPipelines:
     }
 
     def __init__(self, context: "Context", queue: JobQueue[JobRunner], import_model: Callable[[Any], Any]) -> None:
-        """`import_model` takes an UploadModelRequest and returns the model as it is kept."""
+        """`import_model` takes an UploadModelRequest and returns the stored model."""
         self._context = context
         self._queue = queue
         self._import_model = import_model
-        self._followed: dict[str, str] = {}
-        """Custom jobs, and the pipelines that they belong to."""
+        self._pipelines_by_job: dict[str, str] = {}
+        """The name of the pipeline that each unfinished custom job belongs to."""
         for pipeline in context.database.list_all(v1.TrainingPipeline.DESCRIPTOR.full_name):
             if get_pipeline_state(pipeline) not in ENDED:
-                self._followed[_get_backing_job(pipeline)] = pipeline.name
+                self._pipelines_by_job[_get_backing_job(pipeline)] = pipeline.name
         queue.watchers.append(self._on_job_change)
 
     def create_training_pipeline(self, request: Any) -> Any:
-        """Accept a pipeline, or refuse it as Vertex AI would, and submit its job."""
+        """Validate a pipeline as Vertex AI does and submit its job."""
         validation.check_parent(request.parent)
         pipeline = v1.TrainingPipeline()
         pipeline.CopyFrom(request.training_pipeline)
@@ -59,21 +59,21 @@ class TrainingPipelines:
         pipeline.state = v1.PipelineState.PIPELINE_STATE_QUEUED
         pipeline.create_time.GetCurrentTime()
         pipeline.update_time.CopyFrom(pipeline.create_time)
-        self._queue.submit(name_job(job, request.parent), first=lambda kept: self._store_pipeline(pipeline, kept))
+        self._queue.submit(name_job(job, request.parent), first=lambda stored: self._store_pipeline(pipeline, stored))
         return self._context.database.get(pipeline.name)
 
     def _store_pipeline(self, pipeline: Any, job: Any) -> None:
         fill_message(pipeline.training_task_metadata, {BACKING: job.name})
         self._context.database.add(pipeline)
-        self._followed[job.name] = pipeline.name
+        self._pipelines_by_job[job.name] = pipeline.name
 
     def cancel_training_pipeline(self, request: Any) -> Any:
-        """Begin to end a pipeline's job, and the pipeline with it."""
+        """Request the cancellation of a pipeline's job, and thereby of the pipeline."""
         self._queue.cancel(_get_backing_job(self._context.database.get(request.name)))
         return protobuf.Empty()
 
     def delete_training_pipeline(self, request: Any) -> Any:
-        """Forget a pipeline that has ended."""
+        """Delete a pipeline that has ended."""
         state = get_pipeline_state(self._context.database.get(request.name))
         if state not in ENDED:
             raise ApiError("FAILED_PRECONDITION", f"The pipeline '{request.name}' is {state}: cancel it first.")
@@ -81,7 +81,7 @@ class TrainingPipelines:
         return self._context.operations.done(request.name, v1.DeleteOperationMetadata(), protobuf.Empty)
 
     def _parse_spec(self, pipeline: Any) -> Any:
-        """The custom job's spec out of a pipeline's inputs, which come as free JSON."""
+        """Parse and validate the custom job's spec in a pipeline's inputs, which are free-form JSON."""
         definition = pipeline.training_task_definition
         if not definition:
             at = "training_pipeline.training_task_definition"
@@ -103,8 +103,8 @@ class TrainingPipelines:
         return spec
 
     def _on_job_change(self, job: Any) -> None:
-        """Take a job's new state over to its pipeline."""
-        name = self._followed.get(job.name)
+        """Copy a job's new state to its pipeline."""
+        name = self._pipelines_by_job.get(job.name)
         if name is None:
             return
         state = get_job_state(job)
@@ -117,14 +117,14 @@ class TrainingPipelines:
             pipeline.state = v1.PipelineState.Value(f"PIPELINE_STATE_{state}")
             if state in ENDED:
                 pipeline.end_time.GetCurrentTime()
-                del self._followed[job.name]
+                del self._pipelines_by_job[job.name]
             if problem is not None:
                 pipeline.error.CopyFrom(problem.status())
             elif job.HasField("error"):
                 pipeline.error.CopyFrom(job.error)
 
     def _upload_model(self, pipeline: Any, job: Any) -> ApiError | None:
-        """The model that the pipeline asked for; what is wrong with it, if something is."""
+        """Upload the pipeline's model, if it has one; return the error if that fails."""
         if not pipeline.HasField("model_to_upload"):
             return None
         model = v1.Model()
@@ -133,7 +133,7 @@ class TrainingPipelines:
         model.artifact_uri = model.artifact_uri or f"{base}/model"
         try:
             parent = pipeline.name.partition("/trainingPipelines/")[0]
-            kept = self._import_model(
+            stored = self._import_model(
                 v1.UploadModelRequest(
                     parent=parent, model=model, model_id=pipeline.model_id, parent_model=pipeline.parent_model
                 )
@@ -143,18 +143,18 @@ class TrainingPipelines:
         except Exception as error:
             report_bug(error)
             return ApiError("INTERNAL", f"{type(error).__name__}: {error}")
-        pipeline.model_to_upload.CopyFrom(kept)
+        pipeline.model_to_upload.CopyFrom(stored)
         return None
 
 
 def _stringify_args(value: Any) -> Any:
-    """Inputs whose `args` are texts: the SDK lets them be numbers, which free JSON has only one kind of."""
+    """Convert numbers in `args` to strings: the SDK permits them, and free-form JSON has them all as floats."""
     if isinstance(value, list):
-        return [_stringify_args(one) for one in value]
+        return [_stringify_args(item) for item in value]
     if not isinstance(value, dict):
         return value
     return {
-        key: [f"{one:.15g}" if isinstance(one, float) else one for one in inner]
+        key: [f"{item:.15g}" if isinstance(item, float) else item for item in inner]
         if key == "args" and isinstance(inner, list)
         else _stringify_args(inner)
         for key, inner in value.items()

@@ -1,4 +1,4 @@
-"""What Vertex AI refuses before anything runs: each with the field that is to blame."""
+"""Validates requests as Vertex AI does; each error names the invalid field."""
 
 import re
 from typing import Any
@@ -15,7 +15,7 @@ IMAGE = re.compile(
     re.X,
 )
 ACCOUNT = re.compile(r"[a-z0-9][a-z0-9-]*@([a-z0-9.:-]+\.)?gserviceaccount\.com")
-"""One of the user's own or one of Google's, as NUMBER-compute@developer.gserviceaccount.com."""
+"""A user's or one of Google's, such as NUMBER-compute@developer.gserviceaccount.com."""
 KEY = re.compile(r"projects/[^/]+/locations/([^/]+)/keyRings/[\w-]{1,63}/cryptoKeys/[\w-]{1,63}")
 DISKS = ("pd-ssd", "pd-standard", "hyperdisk-balanced")
 DISK_GB = (100, 64_000)
@@ -29,19 +29,19 @@ LONGEST_RUN_S = 28 * 24 * 3600
 
 
 def check_parent(parent: str) -> tuple[str, str]:
-    """Project and region of a parent; a region that is not one of Vertex AI's is refused."""
-    found = PARENT.fullmatch(parent)
-    if not found:
+    """Return the project and region of a parent; raise INVALID_ARGUMENT unless Vertex AI has the region."""
+    match = PARENT.fullmatch(parent)
+    if not match:
         raise invalid_argument(
             "parent", f'Invalid resource name "{parent}": it should be projects/PROJECT/locations/REGION.'
         )
-    if found[2] not in REGIONS:
-        raise ApiError("INVALID_ARGUMENT", f'Unsupported region for Vertex AI: "{found[2]}".', "parent")
-    return found[1], found[2]
+    if match[2] not in REGIONS:
+        raise ApiError("INVALID_ARGUMENT", f'Unsupported region for Vertex AI: "{match[2]}".', "parent")
+    return match[1], match[2]
 
 
 def check_name_and_labels(resource: Any, at: str) -> None:
-    """A display name of 1 to 128 characters, and labels as they may be."""
+    """Check that a display name has 1 to 128 characters and that the labels are valid."""
     name = resource.display_name
     if not name:
         raise invalid_argument(f"{at}.display_name", "Required field is not set: display_name.")
@@ -60,17 +60,18 @@ def check_name_and_labels(resource: Any, at: str) -> None:
                 )
 
 
-def check_etag(given: Any, kept: Any) -> None:
-    """An update of what was read before is of what is kept now; without an etag it overwrites whatever that is."""
-    if given.etag and given.etag != kept.etag:
+def check_etag(changes: Any, stored: Any) -> None:
+    """Raise ABORTED if the etag is outdated (optimistic concurrency); an update without an etag always passes."""
+    if changes.etag and changes.etag != stored.etag:
         raise ApiError(
             "ABORTED",
-            f"Specified {kept.DESCRIPTOR.name} `etag`: `{given.etag}` does not match server `etag`: `{kept.etag}`",
+            f"Specified {stored.DESCRIPTOR.name} `etag`: `{changes.etag}` does not match "
+            f"server `etag`: `{stored.etag}`",
         )
 
 
 def check_account(email: str, project: Project, at: str) -> None:
-    """A service account that is there, and that whoever submits may act as; which of the two is wrong is not said."""
+    """Check that a service account exists and the caller may act as it; like Vertex AI, one error for both."""
     if email and not ACCOUNT.fullmatch(email):
         text = f'"{email}" is no service account: NAME@PROJECT.iam.gserviceaccount.com is expected.'
         raise invalid_argument(at, text)
@@ -80,7 +81,7 @@ def check_account(email: str, project: Project, at: str) -> None:
 
 
 def check_encryption(request: Any) -> None:
-    """Keys of the resources that a request brings: named as Cloud KMS names them, and in the resource's region."""
+    """Check that the encryption keys in a request have valid Cloud KMS names and are in the resource's region."""
     region = PARENT.match(getattr(request, "parent", ""))
     holders = [("", request)]
     holders += [
@@ -114,13 +115,13 @@ def _check_disk(disk: Any, at: str) -> None:
 
 
 def check_output(uri: str, at: str) -> None:
-    """A directory in Cloud Storage."""
+    """Check that a URI, unless empty, is a directory in Cloud Storage."""
     if uri and not re.fullmatch(r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/.*)?", uri):
         raise invalid_argument(at, f'"{uri}" is no Cloud Storage directory: gs://BUCKET/PATH is expected.')
 
 
 def check_image(uri: str, at: str) -> None:
-    """An image in Artifact Registry or Container Registry."""
+    """Check that a URI is an image in Artifact Registry or Container Registry."""
     if not uri:
         raise invalid_argument(at, "Required field is not set: image_uri.")
     if not IMAGE.fullmatch(uri) or uri.count("/") < 2:
@@ -131,7 +132,7 @@ def check_image(uri: str, at: str) -> None:
 
 
 def check_job(spec: Any, at: str) -> None:
-    """A custom job's spec."""
+    """Check a custom job's spec."""
     pools = spec.worker_pool_specs
     if not pools:
         raise invalid_argument(f"{at}.worker_pool_specs", "Required field is not set: worker_pool_specs.")
@@ -168,9 +169,9 @@ def _check_pool(pool: Any, number: int, at: str) -> None:
     if not machine.machine_type:
         raise invalid_argument(f"{at}.machine_spec.machine_type", "Required field is not set: machine_type.")
     kind = v1.AcceleratorType.Name(machine.accelerator_type)
-    field, wrong = find_misfit(machine.machine_type, kind, machine.accelerator_count)
-    if wrong:
-        raise invalid_argument(f"{at}.machine_spec.{field}", wrong)
+    field, reason = find_misfit(machine.machine_type, kind, machine.accelerator_count)
+    if reason:
+        raise invalid_argument(f"{at}.machine_spec.{field}", reason)
     _check_disk(pool.disk_spec, f"{at}.disk_spec")
     if task == "container_spec":
         check_image(pool.container_spec.image_uri, f"{at}.container_spec.image_uri")
@@ -199,7 +200,7 @@ def _check_package(package: Any, at: str) -> None:
 
 
 def check_arguments(task: Any, at: str) -> None:
-    """Arguments and environment variables of a container or a package."""
+    """Check the arguments and environment variables of a container or a package."""
     for field in ("command", "args"):
         if any("\0" in word for word in getattr(task, field, ())):
             raise invalid_argument(f"{at}.{field}", f"{field} must not contain null characters.")

@@ -1,4 +1,4 @@
-"""What trials report: the file that cloudml-hypertune writes, read while it is written, and what follows from it."""
+"""Reads the metrics that trials report through cloudml-hypertune; decides on early stopping."""
 
 import json
 import math
@@ -14,27 +14,27 @@ BEST_MEASUREMENT = 2
 
 
 class MetricFile:
-    """The file of one trial, which is written anew with each report and holds the last hundred."""
+    """The metric file of one trial, rewritten with each report and limited to the last hundred."""
 
     def __init__(self, path: Path, metrics: Sequence[str]) -> None:
         self._path = path
         self._metrics = metrics
         self._seen: set[str] = set()
         self.began_s = 0.0
-        """When the trial began, in seconds since 1970."""
+        """The trial's start time, in seconds since 1970."""
         self.measurements: list[Any] = []
         self.not_numbers: set[str] = set()
-        """Metrics that were reported as something else than a finite number."""
+        """Metrics that were reported with a value other than a finite number."""
 
     def read(self) -> bool:
-        """Take what is new; whether there was anything."""
+        """Read new reports; return whether there were any."""
         try:
             text = self._path.read_text(encoding="utf-8", errors="replace")
         except FileNotFoundError:
             return False
         before = len(self._seen)
         for line in text.splitlines(keepends=True):
-            if line.endswith("\n") and line not in self._seen:  # a line without an end is being written
+            if line.endswith("\n") and line not in self._seen:  # an incomplete line is still being written
                 self._parse_line(line)
         return len(self._seen) > before
 
@@ -67,12 +67,12 @@ class MetricFile:
 
 
 def get_metric_value(measurement: Any, metric: str) -> float | None:
-    """A metric's value in a measurement that has it."""
+    """Return the value of a metric in a measurement."""
     return next((one.value for one in measurement.metrics if one.metric_id == metric), None)
 
 
 def select_final(measurements: Sequence[Any], spec: Any) -> Any | None:
-    """The measurement that a trial is judged by: the last with every metric, or the best by the first metric."""
+    """Return a trial's final measurement: the last with every metric, or the best by the first metric."""
     names = [metric.metric_id for metric in spec.metrics]
     whole = [one for one in measurements if all(get_metric_value(one, name) is not None for name in names)]
     if not whole:
@@ -90,7 +90,7 @@ def _score_measurement(measurement: Any, spec: Any) -> float:
 
 
 def is_hopeless(measurements: Sequence[Any], completed: Sequence[Sequence[Any]], spec: Any) -> bool:
-    """The median rule: a trial's best is worse than the median of what the completed ones had on average by then."""
+    """Whether a trial should stop early by the median rule: its best is below the completed trials' median."""
     if not measurements or not completed:
         return False
     by_time = spec.median_automated_stopping_spec.use_elapsed_duration

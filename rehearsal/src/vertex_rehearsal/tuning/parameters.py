@@ -1,4 +1,4 @@
-"""The parameters of a tuning job: what Vertex AI refuses of them, and which values they may take."""
+"""The parameters of a tuning job: validation, conditional parameters and their possible values."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -12,20 +12,20 @@ CONDITIONS = {
     "parent_int_values": "integer_value_spec", "parent_categorical_values": "categorical_value_spec",
     "parent_discrete_values": "discrete_value_spec",
 }  # fmt: skip
-"""Which conditions a parameter's children may name, by the kind of that parameter."""
+"""The conditions that a parameter's children may use, by the kind of the parameter."""
 LOG, REVERSE_LOG = 2, 3
 MOST_DISCRETE = 1000
 NEAR = 1e-10
-"""How far apart two discrete values are at least, and how far apart equal ones at most."""
+"""The smallest distance of two discrete values, and the tolerance within which values are equal."""
 
 
 def get_parameter_kind(spec: Any) -> str:
-    """Which of KINDS a parameter is."""
+    """Return the kind of a parameter, one of KINDS."""
     return str(spec.WhichOneof("parameter_value_spec"))
 
 
 def check_parameters(specs: Sequence[Any], at: str, *, gridded: bool) -> None:
-    """Refuse parameters that Vertex AI would refuse."""
+    """Raise INVALID_ARGUMENT for parameters that Vertex AI rejects."""
     if not specs:
         raise invalid_argument(at, "Required field is not set: parameters. There is nothing to tune.")
     _check_siblings(specs, at, gridded=gridded)
@@ -138,7 +138,7 @@ def _is_same_value(one: Any, other: Any) -> bool:
 
 
 def _find_active_children(spec: Any, value: Any) -> list[tuple[int, Any]]:
-    """The conditional parameters that a value brings, with their numbers."""
+    """Return the conditional parameters that a value activates, with their indexes."""
     found = []
     for number, child in enumerate(spec.conditional_parameter_specs):
         wanted = getattr(child, child.WhichOneof("parent_value_condition")).values
@@ -159,7 +159,7 @@ def choose_values(specs: Sequence[Any], value_of: Callable[[str, Any], Any], *, 
 
 
 def iter_grid(specs: Sequence[Any]) -> Iterator[dict[str, Any]]:
-    """Every combination of values, the last parameter's changing first; one by one, for there may be very many."""
+    """Yield every combination of values lazily, the last parameter varying fastest."""
     if not specs:
         yield {}
         return
@@ -178,5 +178,5 @@ def _list_values(spec: Any) -> Sequence[Any]:
 
 
 def format_argument(value: Any) -> str:
-    """A value as a trial's command line has it: whole numbers without a point, for programs that expect an int."""
+    """Format a value for a trial's command line: whole numbers without a point, for programs that expect an int."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

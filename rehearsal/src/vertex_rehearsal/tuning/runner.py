@@ -1,4 +1,4 @@
-"""A tuning job that runs: trials that are custom jobs, a few at a time, each with values that a study suggests."""
+"""Runs a tuning job: trials as custom jobs, a few at a time, with values that a study suggests."""
 
 import shutil
 import threading
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from vertex_rehearsal.context import Context
 
 LOOK_S = 0.2
-"""How often the files of running trials are looked at."""
+"""Polling interval of the metric files of running trials."""
 ENOUGH_FAILED = 5
 """Failed trials, and none that succeeded, after which a job fails that leaves the number to Vertex AI."""
 CANCELLED = Ending("CANCELLED", ApiError("CANCELLED", "CANCELED"))
 
 
 def finish_tuning_job(context: "Context", name: str, ending: Ending) -> None:
-    """Write down how a tuning job ended, and that none of its trials runs."""
+    """Store how a tuning job ended and mark its running trials as stopped."""
     reason = ending.problem.message if ending.problem else "The job has ended."
     with context.database.change(name) as job:
         for trial in job.trials:
@@ -77,11 +77,11 @@ class _Cancel:
 
 @dataclass(frozen=True)
 class _Stop:
-    """The rehearsal itself ends."""
+    """The emulator stops."""
 
 
 class TuningRunner:
-    """A tuning job that runs, in a thread of its own; everybody else only puts events."""
+    """Runs one tuning job in its own thread; other threads only put events in its queue."""
 
     def __init__(self, job: Any, context: "Context", queue: JobQueue[JobRunner], ended: Callable[[str], None]) -> None:
         self._job = job
@@ -91,20 +91,20 @@ class TuningRunner:
         self.events: Queue[Any] = Queue()
         self.thread = threading.Thread(target=self._run_search, daemon=True)
         self._running: dict[str, _RunningTrial] = {}
-        """By the names of their custom jobs."""
+        """Running trials by the names of their custom jobs."""
         self._completed: list[list[Any]] = []
-        """The measurements of trials that have succeeded."""
+        """The measurements of succeeded trials."""
         self._begun = 0
         self._failed = 0
         self._ending: Ending | None = None
-        """How it is going to end, once the trials that run have."""
+        """How the job will end once its running trials have ended."""
 
     def cancel(self) -> None:
-        """End it and its trials."""
+        """Cancel the job and its trials."""
         self.events.put(_Cancel())
 
     def stop(self) -> None:
-        """End it at once: the rehearsal stops."""
+        """End the job at once because the emulator stops."""
         self.events.put(_Stop())
 
     def _run_search(self) -> None:
@@ -145,7 +145,7 @@ class TuningRunner:
             self._ending = Ending("SUCCEEDED")
 
     def _handle_stop(self) -> None:
-        """A search of which nothing has begun waits for the next start; another has failed."""
+        """Leave a job without trials for the next start; fail any other."""
         if get_job_state(self._context.database.get(self._job.name)) != "PENDING":
             self._ending = Ending("FAILED", ApiError("ABORTED", "The rehearsal was stopped while the job was running."))
             for name in self._running:
@@ -161,7 +161,7 @@ class TuningRunner:
                 job.start_time.GetCurrentTime()
 
     def _start_trial(self, suggestion: Suggestion) -> None:
-        """Submit the job of one more trial."""
+        """Submit the custom job of the next trial."""
         self._begun += 1
         number = str(self._begun)
         spec = self._job.trial_job_spec
@@ -201,7 +201,7 @@ class TuningRunner:
         self._queue.submit(name_job(job, parent), first=before_start, create_runner=create_runner)
 
     def _poll_trials(self) -> None:
-        """Write down what running trials have reported, and stop those that the median rule gives up."""
+        """Store the reports of running trials, and stop trials early by the median rule."""
         for name, running in list(self._running.items()):
             if not running.file.read():
                 continue
@@ -225,7 +225,7 @@ class TuningRunner:
             trial.measurements.extend(running.file.measurements)
 
     def _handle_job_change(self, custom_job: Any, study: Study) -> None:
-        """What follows from a new state of a trial's job."""
+        """Handle a new state of a trial's job."""
         state = get_job_state(custom_job)
         if state == "RUNNING":
             self._running[custom_job.name].file.began_s = custom_job.start_time.ToMicroseconds() / 1e6
@@ -261,7 +261,7 @@ class TuningRunner:
             self._completed.append(running.file.measurements)
 
     def _explain_failure(self, custom_job: Any, running: _RunningTrial, *, has_ended_well: bool) -> str:
-        """Why a trial has no final measurement."""
+        """Return why a trial has no final measurement."""
         if not has_ended_well:
             return str(custom_job.error.message) or "The trial's job was cancelled."
         names = ", ".join(metric.metric_id for metric in self._job.study_spec.metrics)
@@ -279,7 +279,7 @@ class TuningRunner:
             self._end_trials(Ending("FAILED", ApiError("INVALID_ARGUMENT", said)))
 
     def _end_trials(self, ending: Ending) -> None:
-        """Begin no more, end those that run."""
+        """Start no more trials and end the running ones."""
         self._ending = self._ending or ending
         for name in list(self._running):
             self._queue.cancel(name)

@@ -1,4 +1,4 @@
-"""Hyperparameter tuning jobs: accepted or refused, searched and kept."""
+"""The API of hyperparameter tuning jobs: validation, start, cancellation and deletion."""
 
 import threading
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,7 @@ NOT_PLAYED = {
 
 
 def check_tuning_job(job: Any, settings: Settings) -> None:
-    """Refuse a tuning job that Vertex AI would refuse, or that is not played."""
+    """Raise ApiError for a tuning job that Vertex AI rejects or that is not emulated."""
     validation.check_name_and_labels(job, AT)
     spec = job.study_spec
     if not spec.metrics:
@@ -88,7 +88,7 @@ class TuningJobs:
         queue.watchers.append(self._on_job_change)
 
     def _recover_job(self, job: Any) -> None:
-        """After a restart: a search that had begun has failed, and its trials do not run; another begins anew."""
+        """Mark searches that had started before a restart as failed and queue the others."""
         for trial in job.trials:
             self._queue.drop_queued_job(trial.custom_job)
         if get_job_state(job) == "PENDING":
@@ -102,12 +102,12 @@ class TuningJobs:
         )
 
     def resume(self) -> None:
-        """Begin what had not begun before a restart."""
+        """Start the searches that had not started before a restart."""
         for job in self._waiting:
             self._start_search(job)
 
     def close(self) -> None:
-        """End every search; its trials have been ended before."""
+        """End every search; its trials have already been ended."""
         with self._lock:
             searches = list(self._searches.values())
         for search in searches:
@@ -116,7 +116,7 @@ class TuningJobs:
             search.thread.join()
 
     def create_hyperparameter_tuning_job(self, request: Any) -> Any:
-        """Accept a job, or refuse it as Vertex AI would, and begin its search."""
+        """Validate a job as Vertex AI does and start its search."""
         validation.check_parent(request.parent)
         job = v1.HyperparameterTuningJob()
         job.CopyFrom(request.hyperparameter_tuning_job)
@@ -134,7 +134,7 @@ class TuningJobs:
         return job
 
     def cancel_hyperparameter_tuning_job(self, request: Any) -> Any:
-        """Begin to end a job and its trials; one that has ended stays as it is."""
+        """Request the cancellation of a job and its trials; a job that has ended is left unchanged."""
         self._context.database.get(request.name)
         with self._lock:
             search = self._searches.get(request.name)
@@ -143,7 +143,7 @@ class TuningJobs:
         return protobuf.Empty()
 
     def delete_hyperparameter_tuning_job(self, request: Any) -> Any:
-        """Forget a job that has ended, and the jobs of its trials."""
+        """Delete a job that has ended and the jobs of its trials."""
         job = self._context.database.get(request.name)
         if get_job_state(job) not in ENDED:
             raise ApiError("FAILED_PRECONDITION", f"The job '{request.name}' is {get_job_state(job)}: cancel it first.")
@@ -162,7 +162,7 @@ class TuningJobs:
             del self._searches[name]
 
     def _on_job_change(self, job: Any) -> None:
-        """Tell the searches about a custom job's new state; those whose trial it is not do not mind."""
+        """Notify the searches of a custom job's new state; each ignores jobs of other searches."""
         with self._lock:
             for search in self._searches.values():
                 search.events.put(job)

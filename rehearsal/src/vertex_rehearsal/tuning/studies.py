@@ -1,4 +1,4 @@
-"""The search of a tuning job: which values to try next, by Optuna or along a grid."""
+"""The search algorithms of tuning jobs: Optuna's samplers and grid search."""
 
 import warnings
 from collections.abc import Iterator, Sequence
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 GRID_SEARCH, RANDOM_SEARCH = 2, 3
 MINIMIZE = 2
 SEED = 0
-"""The same job searches the same way each time, as far as its trials end in the same order."""
+"""A fixed random seed: the search is reproducible if the trials end in the same order."""
 
 
 @dataclass(frozen=True)
 class Suggestion:
-    """Values to try, and by what the search knows them."""
+    """Suggested values and the search's handle for them."""
 
     values: dict[str, Any]
     handle: Any = None
 
 
 class Study:
-    """What has been tried and what came of it."""
+    """The state of a search: suggested values and their results."""
 
     def __init__(self, spec: Any, *, trials: int) -> None:
         self._parameters = list(spec.parameters)
@@ -37,7 +37,7 @@ class Study:
             self._study = _create_optuna_study(spec, trials)
 
     def ask(self) -> Suggestion | None:
-        """What to try next; None where a grid is at its end."""
+        """Return the next suggestion; None at the end of a grid."""
         if self._grid is not None:
             values = next(self._grid, None)
             return None if values is None else Suggestion(values)
@@ -47,7 +47,7 @@ class Study:
         )
 
     def tell(self, suggestion: Suggestion, values: Sequence[float] | None) -> None:
-        """What came of it, a number for each metric; None where it failed."""
+        """Report a trial's result, a number per metric; None if it failed."""
         if self._grid is None:
             from optuna.trial import TrialState
 
@@ -65,7 +65,7 @@ def _create_optuna_study(spec: Any, trials: int) -> "optuna.Study":
     else:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            # Trials that run at the same time keep away from each other; a short search begins to learn early.
+            # `constant_liar` keeps concurrent trials apart; few start-up trials let a short search learn early.
             sampler = optuna.samplers.TPESampler(
                 seed=SEED, constant_liar=True, n_startup_trials=min(10, max(2, trials // 4))
             )
