@@ -405,9 +405,13 @@ def test_a_program_begins_when_all_that_it_starts_can_be_found(tmp_path: Path, m
     seen: list[bytes] = []
     said: list[str] = []
     codes: queue.Queue[int] = queue.Queue()
-    monkeypatch.setattr(
-        processes, "brand_process", lambda pid, _: seen.append(Path(f"/proc/{pid}/cmdline").read_bytes())
-    )
+
+    def read_command(pid: int, _: str) -> None:
+        while not (command := Path(f"/proc/{pid}/cmdline").read_bytes()):
+            pass  # exec has told Popen that it succeeds, and has yet to put the arguments in their place
+        seen.append(command)
+
+    monkeypatch.setattr(processes, "brand_process", read_command)
     program = Workload(
         ["echo", "begun"],
         {"PATH": os.environ["PATH"]},
