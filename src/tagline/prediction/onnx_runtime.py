@@ -26,6 +26,8 @@ LARGE_BYTES = 64_000_000
 """Of a graph from which on several threads work on one text: below, they wait for each other more than they help."""
 MOST_THREADS = 4
 """On one text."""
+WAITING = {"session.intra_op.allow_spinning": "0"}
+"""How threads that work on one text wait for each other: asleep, so that others can compute meanwhile."""
 UNHELPFUL = ["SkipLayerNormFusion"]
 """What onnxruntime does to a graph that makes it slower: an addition and a normalisation one after the other take less
 time than its one operation that does both (measured on MiniLM: 17 % of the whole)."""
@@ -64,6 +66,8 @@ class OnnxScorer:
         options = SessionOptions()
         options.log_severity_level = 3
         options.intra_op_num_threads = on_a_text
+        for key, value in WAITING.items():
+            options.add_session_config_entry(key, value)
         try:
             self._session = InferenceSession(
                 str(path), options, providers=["CPUExecutionProvider"], disabled_optimizers=UNHELPFUL

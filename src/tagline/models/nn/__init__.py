@@ -23,3 +23,21 @@ Files, in the order of their imports:
 - learner.py: A network that reads tokens, its tokenizer and its seat: what every torch family learns, scores and
   saves with.
 """
+
+import os
+from collections.abc import Mapping
+
+SPINS = "1000"
+"""How often a thread of torch's on a CPU looks whether the others are done before it sleeps. libgomp's own 300,000 are
+some milliseconds: where others keep cores busy, threads spin through the time in which those that they wait for could
+compute (benchmarks/busy.py). This changes no bit of what is computed; another number of threads would."""
+
+
+def waiting_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """How threads are to wait for each other, for libgomp; nothing where somebody has set it."""
+    is_set = "GOMP_SPINCOUNT" in environment or "OMP_WAIT_POLICY" in environment
+    return {} if is_set else {"GOMP_SPINCOUNT": SPINS}
+
+
+os.environ.update(waiting_settings(os.environ))
+# Here, since every module that imports torch comes after this one: libgomp reads it once, when it is loaded.
