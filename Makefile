@@ -27,7 +27,7 @@ help:
 	@echo "make check   formatting, lint, types, import order, generated pages"
 	@echo "make bench   the figures of the README (bench-start, bench-reading, bench-linear, bench-report, bench-training)"
 	@echo "             those that take longer are called by name: bench-decisions, bench-label_errors, bench-fewshot,"
-	@echo "             bench-families, bench-serving, bench-rehearsal_storage, bench-rehearsal_jobs"
+	@echo "             bench-families, bench-serving, bench-rehearsal_storage, bench-rehearsal_jobs, bench-busy"
 	@echo "make docs    write the generated pages anew"
 	@echo "make clean   remove the virtual environment and what runs left behind"
 

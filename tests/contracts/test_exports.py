@@ -21,7 +21,7 @@ from tagline.exports.onnx import Onnx
 from tagline.models.encoder import Encoder, EncoderOptions
 from tagline.models.ulmfit import Ulmfit, UlmfitOptions
 from tagline.models.ulmfit.tokenizer import Lexicon, SpacyTokenizer
-from tagline.prediction import predictor
+from tagline.prediction import onnx_runtime, predictor
 from tagline.prediction.bundle import Bundle, load_classifier
 from tagline.prediction.onnx_runtime import FILES, OnnxScorer, Precision
 from tagline.spec import Training
@@ -160,6 +160,23 @@ def test_every_architecture_has_its_forms(kind: str, tmp_path: Path, checkpoint:
     own = model.scores(TEXTS)
     assert OnnxScorer(tmp_path, "encoder", "float32").scores(TEXTS) == pytest.approx(own, abs=1e-4)
     assert OnnxScorer(tmp_path, "encoder", "int8").scores(TEXTS) == pytest.approx(own, abs=0.1)
+
+
+def test_how_threads_wait_for_each_other_changes_no_bit(
+    tmp_path: Path, checkpoint: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = EncoderOptions(pretrained=str(checkpoint("bert")), max_tokens=24)
+    model = Encoder.create(options, training=Training(), task="single", labels=["a", "b", "c"], pair=False)
+    model.save(tmp_path)
+    Onnx().write(model, tmp_path, family="encoder", samples=TEXTS)
+    monkeypatch.setattr(onnx_runtime, "LARGE_BYTES", 0)  # so that two threads work on one text
+    asleep = OnnxScorer(tmp_path, "encoder", "float32", threads=2)
+    chosen = asleep._session.get_session_options()
+    assert chosen.intra_op_num_threads == 2
+    assert chosen.get_session_config_entry("session.intra_op.allow_spinning") == "0"
+    monkeypatch.setattr(onnx_runtime, "WAITING", {})
+    spinning = OnnxScorer(tmp_path, "encoder", "float32", threads=2)
+    assert (asleep.scores(TEXTS) == spinning.scores(TEXTS)).all()
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,55 @@
 
 import math
 import os
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from tagline.models import nn
 from tagline.models.nn import devices
 from tagline.models.nn.devices import Device
 
 CPU = Device("cpu", "CPU")
+SUPPORT = Path(__file__).parents[2] / "examples" / "support"
+IMPORTED = """
+import importlib, os, sys
+
+class Torch:
+    def find_spec(self, name, path=None, target=None):
+        if name == "torch":
+            print(os.environ.get("GOMP_SPINCOUNT"))
+            raise ImportError("as far as it is asked")
+
+sys.meta_path.insert(0, Torch())
+for name in sys.argv[1:]:
+    os.environ.pop("GOMP_SPINCOUNT", None)
+    for imported in [each for each in sys.modules if each.partition(".")[0] == "tagline"]:
+        del sys.modules[imported]
+    try:
+        importlib.import_module(name)
+    except ImportError:
+        pass
+"""
+"""How threads are to wait when each module imports torch."""
+LEARNED = """
+import sys
+from itertools import islice
+from tagline.data import dataset
+from tagline.models.encoder import Encoder, EncoderOptions
+from tagline.spec import Data, Training
+data = dataset.load(Data(train=sys.argv[1], text="message", labels="topic"))
+options, training = EncoderOptions(pretrained=sys.argv[2], max_tokens=48), Training(epochs=1)
+model = Encoder.create(options, training=training, task=data.task, labels=data.labels, pair=False)
+steps = list(islice(model.fit(data.splits["train"], data.select(), seed=1), 2))
+import torch
+print(torch.get_num_threads(), *[step.loss.hex() for step in steps])
+"""
+"""The loss of two steps, to the last bit."""
 
 
 @pytest.fixture
@@ -182,3 +221,50 @@ def test_a_control_group_s_quota_is_read(files: dict[str, str], quota: float, tm
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(f"{text}\n")
     assert devices.cpu_quota(tmp_path) == quota
+
+
+@pytest.mark.parametrize(
+    ("environment", "settings"),
+    [
+        ({}, {"GOMP_SPINCOUNT": nn.SPIN_COUNT}),
+        ({"OMP_NUM_THREADS": "2"}, {"GOMP_SPINCOUNT": nn.SPIN_COUNT}),
+        ({"GOMP_SPINCOUNT": "5"}, {}),
+        ({"OMP_WAIT_POLICY": "active"}, {}),
+    ],
+)
+def test_threads_soon_sleep_while_they_wait_unless_somebody_has_set_it(
+    environment: dict[str, str], settings: dict[str, str]
+) -> None:
+    assert nn.choose_wait_settings(environment) == settings
+
+
+def test_how_threads_wait_is_set_before_anything_imports_torch() -> None:
+    """libgomp reads it once, when it is loaded."""
+    source = Path(devices.__file__).parents[2]
+    modules = [
+        ".".join(("tagline", *path.relative_to(source).with_suffix("").parts)).removesuffix(".__init__")
+        for path in sorted(source.rglob("*.py"))
+        if "\nimport torch\n" in path.read_text("utf-8")
+    ]
+    assert "tagline.models.nn.loop" in modules
+    done = subprocess.run([sys.executable, "-c", IMPORTED, *modules], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [nn.SPIN_COUNT] * len(modules)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="torch brings libgomp on Linux alone")
+def test_how_threads_wait_is_in_effect_and_changes_no_bit(checkpoint: Callable[[str], Path]) -> None:
+    def learn(**settings: str) -> subprocess.CompletedProcess[str]:
+        unset = {name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
+        return subprocess.run(
+            [sys.executable, "-c", LEARNED, str(SUPPORT / "messages.csv"), str(checkpoint("bert"))],
+            env=unset | {"OMP_NUM_THREADS": "2", "OMP_DISPLAY_ENV": "verbose"} | settings,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+
+    ours, spinning = learn(), learn(GOMP_SPINCOUNT="10000")
+    assert f"GOMP_SPINCOUNT = '{nn.SPIN_COUNT}'" in ours.stderr
+    assert "GOMP_SPINCOUNT = '10000'" in spinning.stderr
+    assert ours.stdout.startswith("2 ")
+    assert ours.stdout == spinning.stdout

@@ -26,6 +26,8 @@ LARGE_BYTES = 64_000_000
 """Size of a graph from which several threads work on one text: below, synchronisation costs more than it gains."""
 MOST_THREADS = 4
 """The most threads that work on one text."""
+WAITING = {"session.intra_op.allow_spinning": "0"}
+"""Session settings: threads that work on one text wait for each other asleep instead of spinning (decision 32)."""
 UNHELPFUL = ["SkipLayerNormFusion"]
 """Graph optimisations of onnxruntime that make it slower: an addition followed by a normalisation takes less time than
 the fused operation (measured on MiniLM: 17 % of the whole)."""
@@ -64,6 +66,8 @@ class OnnxScorer:
         options = SessionOptions()
         options.log_severity_level = 3
         options.intra_op_num_threads = threads_per_text
+        for key, value in WAITING.items():
+            options.add_session_config_entry(key, value)
         try:
             self._session = InferenceSession(
                 str(path), options, providers=["CPUExecutionProvider"], disabled_optimizers=UNHELPFUL

@@ -22,3 +22,21 @@ Files, in the order of their imports:
 - learner.py: The learner of the torch families: a network, its tokenizer and its device, with training, scoring and
   saving.
 """
+
+import os
+from collections.abc import Mapping
+
+SPIN_COUNT = "1000"
+"""Rounds that a waiting OpenMP thread spins before it sleeps. libgomp's default of 300,000 takes milliseconds: where
+other processes keep cores busy, threads spin through time in which those that they wait for could compute
+(benchmarks/busy.py). It does not change a bit of the results; another number of threads would."""
+
+
+def choose_wait_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return libgomp's settings for passive waiting, unless the user has set any."""
+    is_set = "GOMP_SPINCOUNT" in environment or "OMP_WAIT_POLICY" in environment
+    return {} if is_set else {"GOMP_SPINCOUNT": SPIN_COUNT}
+
+
+os.environ.update(choose_wait_settings(os.environ))
+# Set here because every module that imports torch is imported after this one, and libgomp reads it when loaded.
