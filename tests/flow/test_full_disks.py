@@ -18,7 +18,6 @@ TRAIN = (
     "train",
     str(SUPPORT / "messages.csv"),
     "model.family=linear",
-    "model.characters=0",
     "model.max_features=8000",
     "training.baseline=false",
 )

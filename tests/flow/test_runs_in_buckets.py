@@ -30,13 +30,7 @@ from rehearsing import rehearsing
 
 MESSAGES = str(SUPPORT / "messages.csv")
 LINEAR = ("model.family=linear", "model.max_features=800", "model.strength=4.0", "model.characters=0")
-STEPS = (
-    "model.family=linear",
-    "model.max_features=300",
-    "model.characters=0",
-    "data.fraction=0.2",
-    "training.log_every=1",
-)
+STEPS = ("model.family=linear", "model.max_features=300", "data.fraction=0.2", "training.log_every=1")
 """Evaluated, and kept, at the steps 8, 16 and 24."""
 LSTM = (*SMALL, "model.family=lstm", "model.hidden=16", "model.embedding=16")
 Command = Callable[..., Any]
