@@ -81,7 +81,7 @@ class ServerLog:
             while waiting:
                 try:
                     waiting = waiting[os.write(self._target, waiting) :]
-                except BlockingIOError:  # somebody else has made standard error so
+                except BlockingIOError:  # another process has made standard error non-blocking
                     select.select([], [self._target], [])
                 except OSError:
                     for _ in range(waiting.count(b"\n")):

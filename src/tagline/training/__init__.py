@@ -1,4 +1,4 @@
-"""train(spec): consumes a model's steps, decides what to keep and when to stop, and measures what came out.
+"""A training: checked, started or resumed, consumed step by step, stopped, and measured as it was saved.
 
 Files, in the order of their imports:
 

@@ -105,7 +105,7 @@ class Attempt:
         self.progress, self.damage = self.world.share((progress or Progress(), damage))
         self.written = self.progress
         """The progress of the last checkpoint; `progress` may be ahead of it."""
-        # Whoever made it must not hold it too: it is let go before the best one is loaded.
+        # The caller must not keep a reference: the model is released before the best one is loaded.
         self.model = given.pop() if given else self._load_model()
 
     def events(self) -> Iterator[Event]:

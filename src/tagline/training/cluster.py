@@ -243,7 +243,7 @@ def report_to_launcher(error: BaseException) -> bool:
         with suppress(OSError):  # the launcher is gone, or its disk is full
             (Path(path) / f"{rank:06d}").write_text(word, "utf-8")
         if not isinstance(error, Interrupted) and shared_store.cache_info().currsize:
-            with suppress(RuntimeError):  # nobody is there to read it
+            with suppress(RuntimeError):  # the store is unreachable: no other worker is left to read it
                 shared_store().set("word", word)
     return True
 

@@ -5,14 +5,10 @@ import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Literal
 
 from tagline.gcp import machines
 from tagline.jobs.diagnosis.causes import recognise_cause
 from tagline.spec import Spec, Vertex
-
-Source = Literal["exception", "line", "service"]
-"""Who speaks: an exception that ended a program (or Tagline's own error), any other line of it, or the service."""
 
 
 @dataclass(frozen=True)
